@@ -1,0 +1,450 @@
+/*
+ * gpurun: message passing between GPU processes, ordered with their streams. The whole public API, C99.
+ *
+ * Every communication call takes an order domain as its `stream` argument: a stream of the rank's device, or
+ * GPURUN_HOST, the calling thread. The operation happens after everything issued before it in its order domain,
+ * and before everything issued after it there. Buffers are host or device memory in either domain.
+ *
+ * Every call that can fail returns a gpurun_status. Outputs are written only on success (the one exception is
+ * named at gpurun_recv()). gpurun_error_detail() says what went wrong and what to do about it.
+ *
+ * Sizes are bytes unless a parameter is named `count`, which is elements. Any thread may make any call.
+ * See gpurun(7) for the model and its guarantees.
+ */
+#ifndef GPURUN_H
+#define GPURUN_H
+
+#include <gpurun/version.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(GPURUN_BUILDING)
+#define GPURUN_API __attribute__((visibility("default")))
+#else
+#define GPURUN_API
+#endif
+
+/* ------------------------------------------------------------------------------------------------ results */
+
+typedef enum gpurun_status {
+    GPURUN_OK = 0,
+    GPURUN_ERR_NOT_INITIALIZED = 1,     /* gpurun_init() has not been called */
+    GPURUN_ERR_ALREADY_INITIALIZED = 2, /* gpurun_init() was called twice */
+    GPURUN_ERR_FINALIZED = 3,           /* gpurun_finalize() has been called */
+    GPURUN_ERR_ARGUMENT = 4,            /* an argument that none of the following names */
+    GPURUN_ERR_COMM = 5,                /* not a communicator */
+    GPURUN_ERR_RANK = 6,                /* not a rank of the communicator */
+    GPURUN_ERR_TAG = 7,                 /* negative, or a wildcard where none is allowed */
+    GPURUN_ERR_COUNT = 8,               /* count times element size overflows */
+    GPURUN_ERR_TYPE = 9,                /* not a datatype */
+    GPURUN_ERR_BUFFER = 10,             /* NULL, freed or foreign memory, or too short */
+    GPURUN_ERR_STREAM = 11,             /* not a stream of this rank's device */
+    GPURUN_ERR_EVENT = 12,              /* not an event of this rank's device */
+    GPURUN_ERR_TRUNCATED = 13,          /* the message is longer than the receive's buffer */
+    GPURUN_ERR_PEER_LOST = 14,          /* a rank that the operation needs has died */
+    GPURUN_ERR_DEVICE = 15,             /* the device failed or is not there */
+    GPURUN_ERR_MEMORY = 16,             /* no memory left, on the host or the device */
+    GPURUN_ERR_VERSION = 17,            /* ranks or gpurun use versions that do not fit together */
+    GPURUN_ERR_SYSTEM = 18,             /* the operating system refused a call */
+    GPURUN_ERR_SETTING = 19,            /* an environment variable has a value that cannot be used */
+    GPURUN_ERR_LAUNCHER = 20,           /* the connection to gpurun was lost */
+    GPURUN_ERR_UNSUPPORTED = 21,        /* this device or build cannot do it */
+    GPURUN_ERR_INTERNAL = 22            /* a bug in gpurun */
+} gpurun_status;
+
+/**
+ * The name of @p status, for example "GPURUN_ERR_RANK".
+ *
+ * Never NULL; a number that is no status gives "GPURUN_ERR_?". The string lives for ever.
+ *
+ * Threads: any, at any time, also before gpurun_init(). Since 0.1. See gpurun_error_detail(3).
+ */
+GPURUN_API const char *gpurun_status_string(gpurun_status status);
+
+/**
+ * What the calling thread's last failed call has to say: one sentence, what happened and what to do.
+ *
+ * Never NULL; "" before the first failure. A successful call leaves it as it is. The string lives until the
+ * thread's next failed call.
+ *
+ * Threads: any, at any time. Since 0.1. See gpurun_error_detail(3).
+ */
+GPURUN_API const char *gpurun_error_detail(void);
+
+/* ------------------------------------------------------------------------------------------------ the job */
+
+/**
+ * Join the job: make this process one of its ranks.
+ *
+ * Selects the rank's device (as cudaSetDevice() does, for the calling thread) and returns once every rank of
+ * the job has called gpurun_init(). A process that gpurun did not start becomes the one rank of a job of its
+ * own.
+ *
+ * @retval GPURUN_OK                       joined
+ * @retval GPURUN_ERR_ALREADY_INITIALIZED  this process has joined before
+ * @retval GPURUN_ERR_FINALIZED            this process has left before; a process joins once
+ * @retval GPURUN_ERR_VERSION              gpurun and this library, or two ranks, do not fit together
+ * @retval GPURUN_ERR_DEVICE               the rank's device is not there or cannot be used
+ * @retval GPURUN_ERR_SETTING              an environment variable cannot be used
+ * @retval GPURUN_ERR_LAUNCHER             gpurun ended while ranks were joining
+ * @retval GPURUN_ERR_MEMORY, GPURUN_ERR_SYSTEM  set-up failed
+ *
+ * Threads: any, one at a time. Since 0.1. See gpurun_init(3).
+ */
+GPURUN_API gpurun_status gpurun_init(void);
+
+/**
+ * Leave the job. Waits until all ranks that live have called it, and until this rank's messages have moved.
+ *
+ * With GPURUN_REPORT=paths, prints what moved on which path. Memory, streams and events of the rank must have
+ * been released by then; what is left goes with the process.
+ *
+ * @retval GPURUN_OK                   left; no call but gpurun_status_string(), gpurun_error_detail(),
+ *                                     gpurun_initialized(), gpurun_finalized(), gpurun_version() and
+ *                                     gpurun_wtime() may follow
+ * @retval GPURUN_ERR_NOT_INITIALIZED  never joined
+ * @retval GPURUN_ERR_FINALIZED        left before
+ * @retval GPURUN_ERR_PEER_LOST        left, but a rank had died and a message with it did not complete
+ *
+ * Threads: any, while no other thread is in a call. Since 0.1. See gpurun_init(3).
+ */
+GPURUN_API gpurun_status gpurun_finalize(void);
+
+/** 1 once gpurun_init() has succeeded, also after gpurun_finalize(); else 0. Any time. Since 0.1. */
+GPURUN_API int gpurun_initialized(void);
+
+/** 1 once gpurun_finalize() has returned; else 0. Any time. Since 0.1. */
+GPURUN_API int gpurun_finalized(void);
+
+/**
+ * End the whole job with exit status @p code (its low 8 bits; 0 becomes 1). Does not return.
+ *
+ * Works in every state: outside gpurun, or before gpurun_init(), it ends this process.
+ *
+ * Threads: any. Since 0.1. See gpurun_abort(3).
+ */
+GPURUN_API void gpurun_abort(int code) __attribute__((noreturn));
+
+/** Seconds since some moment in the past, monotone, the same clock on all ranks of a node. Any time. Since 0.1. */
+GPURUN_API double gpurun_wtime(void);
+
+/** The version of the library that is running (the header's is GPURUN_VERSION_*). NULL is skipped. Since 0.1. */
+GPURUN_API void gpurun_version(int *ret_major, int *ret_minor, int *ret_patch);
+
+/* ------------------------------------------------------------------------------------------ communicators */
+
+typedef struct gpurun_comm {
+    uint64_t id;
+} gpurun_comm;
+
+/** All ranks of the job. */
+#define GPURUN_COMM_WORLD (gpurun_make_comm(1))
+
+static inline gpurun_comm gpurun_make_comm(uint64_t id) {
+    gpurun_comm comm;
+    comm.id = id;
+    return comm;
+}
+
+/**
+ * This process's rank in @p comm, 0 to size - 1.
+ *
+ * @param[out] ret_rank  written only on success
+ * @retval GPURUN_OK            done
+ * @retval GPURUN_ERR_COMM      @p comm is not a communicator
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_rank is NULL
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ *
+ * Threads: any. Since 0.1. See gpurun_comm_rank(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_rank(gpurun_comm comm, int *ret_rank);
+
+/** The number of ranks in @p comm. Errors as gpurun_comm_rank(). Since 0.1. See gpurun_comm_rank(3). */
+GPURUN_API gpurun_status gpurun_comm_size(gpurun_comm comm, int *ret_size);
+
+/* ----------------------------------------------------------------------------------- the device of a rank */
+
+/* CUDA's own types: a cudaStream_t (CUstream) and a cudaEvent_t (CUevent) pass uncast. */
+typedef struct CUstream_st *gpurun_stream;
+typedef struct CUevent_st *gpurun_event;
+
+/** The order domain of the calling thread: MPI's blocking semantics. */
+#define GPURUN_HOST ((gpurun_stream)(~(uintptr_t)0))
+
+typedef enum gpurun_device_kind {
+    GPURUN_DEVICE_CUDA = 1,
+    GPURUN_DEVICE_EMULATED = 2
+} gpurun_device_kind;
+
+typedef struct gpurun_device_info {
+    size_t size;             /* set by the caller: sizeof(gpurun_device_info) */
+    gpurun_device_kind kind; /* a program launches CUDA kernels only on GPURUN_DEVICE_CUDA */
+    int ordinal;             /* as cudaSetDevice() counts; on emulated devices 0 to their count - 1 */
+    size_t memory_bytes;     /* the device's memory in all */
+    char name[96];           /* for people, for example "NVIDIA H200" */
+    char uuid[48];           /* as nvidia-smi -L prints it; on emulated devices "EMU-..." */
+    char pci_bus_id[16];     /* 0000:1b:00.0; "" on emulated devices */
+} gpurun_device_info;
+
+/**
+ * Describe the rank's device.
+ *
+ * @param[in,out] ret_info  its size field is read, the rest is written only on success
+ * @retval GPURUN_OK            done
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_info is NULL, or its size is not one that this version knows
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ *
+ * Threads: any. Since 0.1. See gpurun_device(3).
+ */
+GPURUN_API gpurun_status gpurun_device(gpurun_device_info *ret_info);
+
+/**
+ * Allocate @p size bytes on the rank's device (cudaMalloc on CUDA). 0 bytes give NULL.
+ *
+ * @retval GPURUN_OK            allocated
+ * @retval GPURUN_ERR_MEMORY    the device has not that much left
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_pointer is NULL
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ *
+ * Threads: any. Since 0.1. See gpurun_malloc(3).
+ */
+GPURUN_API gpurun_status gpurun_malloc(void **ret_pointer, size_t size);
+
+/**
+ * Free memory of gpurun_malloc() or gpurun_malloc_host(). NULL is allowed. May wait for the device.
+ *
+ * No message may be using it: wait for the streams that send or receive it first.
+ *
+ * @retval GPURUN_OK          freed
+ * @retval GPURUN_ERR_BUFFER  not the start of such an allocation, or freed before; nothing was freed
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ *
+ * Threads: any. Since 0.1. See gpurun_malloc(3).
+ */
+GPURUN_API gpurun_status gpurun_free(void *pointer);
+
+/** Allocate @p size bytes of pinned host memory. Errors as gpurun_malloc(). Since 0.1. See gpurun_malloc(3). */
+GPURUN_API gpurun_status gpurun_malloc_host(void **ret_pointer, size_t size);
+
+/**
+ * Allocate @p size bytes on the rank's device in the order of @p stream (cudaMallocAsync on CUDA).
+ *
+ * Other processes cannot map such memory: its messages take the bounce or the staged path.
+ *
+ * @retval GPURUN_OK               allocated; usable by work that @p stream orders after this call
+ * @retval GPURUN_ERR_MEMORY       the device has not that much left
+ * @retval GPURUN_ERR_STREAM       not a stream of the rank's device (GPURUN_HOST is none)
+ * @retval GPURUN_ERR_UNSUPPORTED  the device has no stream-ordered allocator
+ * @retval GPURUN_ERR_ARGUMENT     @p ret_pointer is NULL
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ *
+ * Threads: any. Since 0.1. See gpurun_malloc(3).
+ */
+GPURUN_API gpurun_status gpurun_malloc_async(void **ret_pointer, size_t size, gpurun_stream stream);
+
+/** Free memory of gpurun_malloc_async() in the order of @p stream. Errors as gpurun_free(). Since 0.1. */
+GPURUN_API gpurun_status gpurun_free_async(void *pointer, gpurun_stream stream);
+
+/**
+ * Copy @p size bytes between any two buffers of this rank, host or device, in the order of @p stream.
+ *
+ * On GPURUN_HOST the copy is complete on return.
+ *
+ * @retval GPURUN_OK          copied, or enqueued
+ * @retval GPURUN_ERR_BUFFER  NULL (with size > 0), freed or foreign memory, or shorter than @p size
+ * @retval GPURUN_ERR_STREAM  not a stream of the rank's device
+ * @retval GPURUN_ERR_DEVICE  the device failed
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ *
+ * Threads: any. Since 0.1. See gpurun_memcpy(3).
+ */
+GPURUN_API gpurun_status gpurun_memcpy(void *destination, const void *source, size_t size, gpurun_stream stream);
+
+/** Set @p size bytes of @p pointer to @p value in the order of @p stream. As gpurun_memcpy(). Since 0.1. */
+GPURUN_API gpurun_status gpurun_memset(void *pointer, int value, size_t size, gpurun_stream stream);
+
+/** Create a stream of the rank's device (non-blocking, as cudaStreamNonBlocking). Since 0.1. See gpurun_stream_create(3). */
+GPURUN_API gpurun_status gpurun_stream_create(gpurun_stream *ret_stream);
+
+/** Destroy a stream of gpurun_stream_create(); waits for its work. GPURUN_ERR_STREAM if it is none. Since 0.1. */
+GPURUN_API gpurun_status gpurun_stream_destroy(gpurun_stream stream);
+
+/**
+ * Wait until everything issued in @p stream is done.
+ *
+ * @retval GPURUN_OK             done
+ * @retval GPURUN_ERR_PEER_LOST  done, but a message of this rank was cut short by the death of its peer
+ * @retval GPURUN_ERR_STREAM     not a stream of the rank's device
+ * @retval GPURUN_ERR_DEVICE     the device failed
+ *
+ * Threads: any. Since 0.1. See gpurun_stream_create(3).
+ */
+GPURUN_API gpurun_status gpurun_stream_synchronize(gpurun_stream stream);
+
+/** Whether everything issued in @p stream is done. @p ret_done is 1 or 0. Since 0.1. See gpurun_stream_create(3). */
+GPURUN_API gpurun_status gpurun_stream_query(gpurun_stream stream, int *ret_done);
+
+/** Make what follows in @p stream wait for @p event as last recorded. Since 0.1. See gpurun_event_create(3). */
+GPURUN_API gpurun_status gpurun_stream_wait_event(gpurun_stream stream, gpurun_event event);
+
+/**
+ * Call @p function(@p argument) on a host thread in the order of @p stream.
+ *
+ * On emulated devices, whose memory a host thread can read and write, this is how a program runs its kernels.
+ * The function must not make gpurun or CUDA calls.
+ *
+ * Threads: any. Since 0.1. See gpurun_stream_create(3).
+ */
+GPURUN_API gpurun_status gpurun_launch_host(gpurun_stream stream, void (*function)(void *argument), void *argument);
+
+/** Create an event of the rank's device (without timing). Since 0.1. See gpurun_event_create(3). */
+GPURUN_API gpurun_status gpurun_event_create(gpurun_event *ret_event);
+
+/** Destroy an event of gpurun_event_create(). GPURUN_ERR_EVENT if it is none. Since 0.1. */
+GPURUN_API gpurun_status gpurun_event_destroy(gpurun_event event);
+
+/** Record @p event in @p stream: it completes when everything issued before has. Since 0.1. */
+GPURUN_API gpurun_status gpurun_event_record(gpurun_event event, gpurun_stream stream);
+
+/** Wait until @p event, as last recorded, has completed; at once if it never was. Since 0.1. */
+GPURUN_API gpurun_status gpurun_event_synchronize(gpurun_event event);
+
+/** Whether @p event, as last recorded, has completed. @p ret_done is 1 or 0. Since 0.1. */
+GPURUN_API gpurun_status gpurun_event_query(gpurun_event event, int *ret_done);
+
+/* -------------------------------------------------------------------------------------------------- data */
+
+typedef enum gpurun_datatype {
+    GPURUN_BYTE = 1,
+    GPURUN_CHAR = 2,
+    GPURUN_INT8 = 3,
+    GPURUN_UINT8 = 4,
+    GPURUN_INT16 = 5,
+    GPURUN_UINT16 = 6,
+    GPURUN_INT32 = 7,
+    GPURUN_UINT32 = 8,
+    GPURUN_INT64 = 9,
+    GPURUN_UINT64 = 10,
+    GPURUN_FLOAT16 = 11,  /* IEEE half */
+    GPURUN_BFLOAT16 = 12, /* the upper half of a float */
+    GPURUN_FLOAT = 13,
+    GPURUN_DOUBLE = 14,
+    GPURUN_COMPLEX_FLOAT = 15,
+    GPURUN_COMPLEX_DOUBLE = 16,
+    GPURUN_BOOL = 17 /* C's _Bool, one byte */
+} gpurun_datatype;
+
+/** The size of one element of @p type, in bytes. GPURUN_ERR_TYPE if it is none. Any time. Since 0.1. */
+GPURUN_API gpurun_status gpurun_type_size(gpurun_datatype type, size_t *ret_size);
+
+/* ---------------------------------------------------------------------------------------- point to point */
+
+#define GPURUN_ANY_SOURCE (-1) /* receive from whichever rank */
+#define GPURUN_PROC_NULL (-2)  /* no rank: the call does nothing and succeeds */
+#define GPURUN_ANY_TAG (-1)    /* receive with whichever tag */
+#define GPURUN_TAG_MAX 2147483647
+
+typedef struct gpurun_message_status {
+    int source;   /* rank in the communicator; GPURUN_PROC_NULL if that was asked for */
+    int tag;      /* GPURUN_ANY_TAG after a receive from GPURUN_PROC_NULL */
+    size_t count; /* whole elements of the receive's type in the message */
+    size_t bytes; /* the message's true length, also when it was truncated */
+} gpurun_message_status;
+
+/**
+ * Send @p count elements of @p type to rank @p dest of @p comm.
+ *
+ * On a stream: the buffer is read in the order of @p stream; the call never waits for the device. It may wait
+ * until the receive is matched (messages that are small, GPURUN_EAGER_BYTES and GPURUN_DEVICE_EAGER_BYTES, do
+ * not while there is room). On GPURUN_HOST: the buffer may be reused on return. Messages from one rank match in
+ * the order in which they were sent.
+ *
+ * @param buffer  host or device memory of this process; NULL only if @p count is 0
+ * @param dest    a rank of @p comm, also this one, or GPURUN_PROC_NULL
+ * @param tag     0 to GPURUN_TAG_MAX
+ * @retval GPURUN_OK             sent, or enqueued
+ * @retval GPURUN_ERR_BUFFER     NULL, freed or foreign memory, or shorter than the message; nothing was sent
+ * @retval GPURUN_ERR_COUNT, GPURUN_ERR_TYPE, GPURUN_ERR_RANK, GPURUN_ERR_TAG, GPURUN_ERR_COMM,
+ *         GPURUN_ERR_STREAM     that argument cannot be used; nothing was sent
+ * @retval GPURUN_ERR_PEER_LOST  @p dest has died
+ * @retval GPURUN_ERR_DEVICE     the device failed
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ *
+ * Threads: any. Since 0.1. See gpurun_send(3).
+ */
+GPURUN_API gpurun_status gpurun_send(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
+                                     gpurun_comm comm, gpurun_stream stream);
+
+/**
+ * Receive a message of at most @p count elements of @p type.
+ *
+ * Returns once the message is matched: @p ret_status is known then. On a stream the data follows in the order
+ * of @p stream; on GPURUN_HOST it is there on return.
+ *
+ * @param source           a rank of @p comm, also this one, GPURUN_ANY_SOURCE or GPURUN_PROC_NULL
+ * @param tag              0 to GPURUN_TAG_MAX, or GPURUN_ANY_TAG
+ * @param[out] ret_status  may be NULL; written on success and with GPURUN_ERR_TRUNCATED
+ * @retval GPURUN_OK             received, or matched and enqueued
+ * @retval GPURUN_ERR_TRUNCATED  the message was longer: its first @p count elements are delivered, the rest is
+ *                               dropped, and ret_status->bytes is its true length
+ * @retval GPURUN_ERR_PEER_LOST  @p source has died (with GPURUN_ANY_SOURCE: every other rank has)
+ *
+ * The other errors are those of gpurun_send(). Threads: any. Since 0.1. See gpurun_recv(3).
+ */
+GPURUN_API gpurun_status gpurun_recv(void *buffer, size_t count, gpurun_datatype type, int source, int tag,
+                                     gpurun_comm comm, gpurun_stream stream, gpurun_message_status *ret_status);
+
+/**
+ * Send one message and receive another at once; never deadlocks with a peer that does the same.
+ *
+ * The two buffers must not overlap. Parameters and errors are those of gpurun_send() and gpurun_recv(). If an
+ * argument cannot be used, nothing was sent or received.
+ *
+ * Threads: any. Since 0.1. See gpurun_sendrecv(3).
+ */
+GPURUN_API gpurun_status gpurun_sendrecv(const void *send_buffer, size_t send_count, gpurun_datatype send_type,
+                                         int dest, int send_tag, void *recv_buffer, size_t recv_count,
+                                         gpurun_datatype recv_type, int source, int recv_tag, gpurun_comm comm,
+                                         gpurun_stream stream, gpurun_message_status *ret_status);
+
+/* ------------------------------------------------------------------------------------------- collectives */
+
+/**
+ * Broadcast @p count elements of @p type from rank @p root of @p comm to all its ranks.
+ *
+ * All ranks of @p comm call it, in the same order as its other collectives, with the same root and the same
+ * number of bytes; each with its own kind of buffer and its own order domain.
+ *
+ * @retval GPURUN_OK             done, or enqueued
+ * @retval GPURUN_ERR_TRUNCATED  the root sent more than @p count elements
+ * @retval GPURUN_ERR_PEER_LOST  a rank of @p comm has died
+ *
+ * The other errors are those of gpurun_send(). Threads: any, one collective of a communicator at a time.
+ * Since 0.1. See gpurun_bcast(3).
+ */
+GPURUN_API gpurun_status gpurun_bcast(void *buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
+                                      gpurun_stream stream);
+
+/**
+ * No rank passes before all ranks of @p comm have reached it.
+ *
+ * On a stream: what follows in @p stream starts after every rank's order domain has reached the barrier; the
+ * call itself waits until every rank has made it. Ranks may use different order domains.
+ *
+ * @retval GPURUN_OK             passed, or enqueued
+ * @retval GPURUN_ERR_PEER_LOST  a rank of @p comm has died
+ *
+ * The other errors are those of gpurun_bcast(). Since 0.1. See gpurun_barrier(3).
+ */
+GPURUN_API gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,162 @@
+#include "base/settings.hpp"
+
+#include "base/format.hpp"
+
+#include <charconv>
+#include <climits>
+#include <string_view>
+#include <utility>
+
+namespace gpurun::base {
+
+namespace {
+
+template <typename T>
+Result<void> read_number(const std::string& text, T low, T high, T& target) {
+    T parsed{};
+    const char* end = text.data() + text.size();
+    const auto [stop, failed] = std::from_chars(text.data(), end, parsed);
+    if (failed != std::errc{} || stop != end || parsed < low || parsed > high)
+        return error(Status::kSetting, "must be a whole number from {} to {}", low, high);
+    target = parsed;
+    return {};
+}
+
+// "4096", "64K", "4M", "1G": powers of 1024.
+Result<void> read_bytes(const std::string& text, size_t low, size_t high, size_t& target) {
+    std::string_view digits = text;
+    unsigned shift = 0;
+    if (!digits.empty())
+        switch (digits.back()) {
+        case 'K': shift = 10; break;
+        case 'M': shift = 20; break;
+        case 'G': shift = 30; break;
+        default: break;
+        }
+    if (shift != 0)
+        digits.remove_suffix(1);
+    size_t parsed = 0;
+    if (!read_number<size_t>(std::string(digits), 0, SIZE_MAX >> 31, parsed) || (parsed << shift) < low ||
+        (parsed << shift) > high)
+        return error(Status::kSetting, "must be a size from {} to {} bytes; K, M and G may follow the number", low,
+                     high);
+    target = parsed << shift;
+    return {};
+}
+
+template <typename T>
+struct Choice {
+    const char* word;
+    T value;
+};
+
+template <typename T, size_t N>
+Result<void> read_choice(const std::string& text, const Choice<T> (&choices)[N], T& target) {
+    std::string allowed;
+    for (const auto& choice : choices) {
+        if (text == choice.word) {
+            target = choice.value;
+            return {};
+        }
+        allowed += allowed.empty() ? choice.word : std::string(", ") + choice.word;
+    }
+    return error(Status::kSetting, "must be one of {}", allowed);
+}
+
+constexpr Choice<int> kLogLevels[] = {{"off", 0}, {"error", 1}, {"warn", 2}, {"info", 3}, {"debug", 4}};
+constexpr Choice<bool> kReports[] = {{"none", false}, {"paths", true}};
+constexpr Choice<FenceKind> kFences[] = {
+    {"auto", FenceKind::kAuto}, {"counter", FenceKind::kCounter}, {"event", FenceKind::kEvent}};
+constexpr Choice<PathChoice> kPaths[] = {{"auto", PathChoice::kAuto},
+                                         {"direct", PathChoice::kDirect},
+                                         {"bounce", PathChoice::kBounce},
+                                         {"staged", PathChoice::kStaged}};
+
+Result<void> read_peer_access(Settings& settings, const std::string& text) {
+    // Pairs are checked against the number of devices by the emulated device; here only their form.
+    if (text != "all" && text != "none" && text.find_first_not_of("0123456789-,") != std::string::npos)
+        return error(Status::kSetting, "must be all, none, or pairs of device ordinals such as 0-1,2-3");
+    settings.emulated_peer_access = text;
+    return {};
+}
+
+constexpr SettingInfo kTable[] = {
+    {"GPURUN_RANK", "0", "this process's rank", true,
+     [](Settings& s, const std::string& t) { return read_number(t, 0, INT_MAX, s.rank); }},
+    {"GPURUN_SIZE", "1", "number of ranks in the job", true,
+     [](Settings& s, const std::string& t) { return read_number(t, 1, INT_MAX, s.size); }},
+    {"GPURUN_LOCAL_RANK", "0", "this process's rank among those on its node", true,
+     [](Settings& s, const std::string& t) { return read_number(t, 0, INT_MAX, s.local_rank); }},
+    {"GPURUN_LOCAL_SIZE", "1", "number of ranks on this node", true,
+     [](Settings& s, const std::string& t) { return read_number(t, 1, INT_MAX, s.local_size); }},
+    {"GPURUN_CONTROL_FD", "", "file descriptor of the socket to gpurun", true,
+     [](Settings& s, const std::string& t) { return read_number(t, 0, INT_MAX, s.control_fd); }},
+    {"GPURUN_DEVICE", "auto", "the rank's device: auto, cuda:UUID, cuda:ORDINAL or emulated:ORDINAL/COUNT", true,
+     [](Settings& s, const std::string& t) {
+         s.device = t;
+         return Result<void>{};
+     }},
+    {"GPURUN_LOG", "error", "what the runtime says on stderr: off, error, warn, info, debug", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kLogLevels, s.log_level); }},
+    {"GPURUN_REPORT", "none", "paths: print each peer's path, reason, messages and bytes at finalize", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kReports, s.report_paths); }},
+    {"GPURUN_FENCE", "auto", "how streams of two ranks are ordered: auto, counter, event", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kFences, s.fence); }},
+    {"GPURUN_PATH", "auto", "forces the path of device messages: auto, direct, bounce, staged", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kPaths, s.path); }},
+    {"GPURUN_EAGER_BYTES", "4096", "largest host message that never waits for its match", false,
+     [](Settings& s, const std::string& t) { return read_bytes(t, 0, 16384, s.eager_bytes); }},
+    {"GPURUN_DEVICE_EAGER_BYTES", "32K", "largest device message that never waits for its match", false,
+     [](Settings& s, const std::string& t) { return read_bytes(t, 0, 32768, s.device_eager_bytes); }},
+    {"GPURUN_RELAY_CHUNK_BYTES", "4M", "largest piece of a bounce or staged message in flight", false,
+     [](Settings& s, const std::string& t) { return read_bytes(t, 4096, 4u << 20, s.relay_chunk_bytes); }},
+    {"GPURUN_SPIN_US", "", "microseconds that a blocked call spins before it sleeps", false,
+     [](Settings& s, const std::string& t) -> Result<void> {
+         int64_t spin_us = 0;
+         GPURUN_TRY(read_number<int64_t>(t, 0, 1'000'000, spin_us));
+         s.spin_us = spin_us;
+         return {};
+     }},
+    {"GPURUN_EMULATED_MEMORY", "16G", "memory of an emulated device, shared evenly by its ranks", false,
+     [](Settings& s, const std::string& t) {
+         return read_bytes(t, 1u << 20, size_t{1} << 40, s.emulated_memory_bytes);
+     }},
+    {"GPURUN_EMULATED_PEER_ACCESS", "all", "which emulated devices reach each other: all, none, or pairs 0-1,2-3",
+     false, read_peer_access},
+    {"GPURUN_EMULATED_SEED", "0", "seed of the emulated device's delays and reordering; 0 is none", false,
+     [](Settings& s, const std::string& t) {
+         return read_number<uint64_t>(t, 0, UINT64_MAX, s.emulated_seed);
+     }},
+    {"GPURUN_EMULATED_DELAY_US", "50", "longest delay of one emulated operation, with a seed", false,
+     [](Settings& s, const std::string& t) {
+         return read_number<int64_t>(t, 0, 1'000'000, s.emulated_delay_us);
+     }},
+    {"GPURUN_EMULATED_LOSE", "", "ordinal of an emulated device that has vanished, for tests", false,
+     [](Settings& s, const std::string& t) -> Result<void> {
+         int ordinal = 0;
+         GPURUN_TRY(read_number(t, 0, INT_MAX, ordinal));
+         s.emulated_lose = t;
+         return {};
+     }},
+};
+
+} // namespace
+
+std::span<const SettingInfo> settings_table() { return kTable; }
+
+Result<Settings> read_settings(const std::function<const char*(const char*)>& lookup) {
+    Settings settings;
+    for (const SettingInfo& info : kTable) {
+        const char* text = lookup(info.name);
+        if (text == nullptr || *text == '\0')
+            continue;
+        if (auto read = info.read(settings, text); !read)
+            return error(Status::kSetting, "{}={}: {}", info.name, text, std::move(read).error().detail);
+    }
+    if (settings.rank >= settings.size)
+        return error(Status::kSetting, "GPURUN_RANK={} is not below GPURUN_SIZE={}; leave both to gpurun",
+                     settings.rank, settings.size);
+    return settings;
+}
+
+} // namespace gpurun::base

@@ -1,0 +1,61 @@
+// Every environment variable that gpurun reads, in one table: name, default, what it does.
+//
+// gpurun_environment(7) documents each row (a test compares them). A value that cannot be read is an error that
+// names the variable, the value and what is allowed; nothing is ever silently ignored.
+#pragma once
+
+#include "base/status.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace gpurun::base {
+
+enum class FenceKind { kAuto, kCounter, kEvent };
+enum class PathChoice { kAuto, kDirect, kBounce, kStaged };
+
+struct Settings {
+    // Set by gpurun for each rank.
+    int rank = 0;
+    int size = 1;
+    int local_rank = 0;
+    int local_size = 1;
+    int control_fd = -1;       // -1: not started by gpurun, a job of one rank
+    std::string device = "auto"; // auto, cuda:UUID, cuda:ORDINAL, emulated:ORDINAL/COUNT
+
+    // For users.
+    int log_level = 1;
+    bool report_paths = false;
+    FenceKind fence = FenceKind::kAuto;
+    PathChoice path = PathChoice::kAuto;
+    size_t eager_bytes = 4096;         // host messages up to this size travel inside the record ring
+    size_t device_eager_bytes = 32768; // device messages up to this size never wait for their match
+    size_t relay_chunk_bytes = 4u << 20;
+    std::optional<int64_t> spin_us; // unset: 100, or 0 when the job has more ranks than the machine has cores
+
+    // The emulated device.
+    size_t emulated_memory_bytes = size_t{16} << 30;
+    std::string emulated_peer_access = "all"; // all, none, or pairs: 0-1,2-3
+    uint64_t emulated_seed = 0;               // 0: no delays
+    int64_t emulated_delay_us = 50;           // the longest delay, with a seed
+    std::string emulated_lose;                // a device ordinal that is not there, to test a vanished GPU
+};
+
+struct SettingInfo {
+    const char* name;
+    const char* fallback; // as documented; empty: unset
+    const char* help;
+    bool by_launcher;
+    Result<void> (*read)(Settings& settings, const std::string& text);
+};
+
+std::span<const SettingInfo> settings_table();
+
+// `lookup` returns the value of an environment variable, or null. An empty value counts as unset.
+Result<Settings> read_settings(const std::function<const char*(const char*)>& lookup);
+
+} // namespace gpurun::base

@@ -1,0 +1,118 @@
+// What can go wrong, as values.
+//
+// Result<T> is what every call that can fail returns: a value, or an Error with a status (one of the public
+// ones, same numbers as gpurun_status) and a sentence for the user that says what to do. Success costs nothing
+// beyond the value: Result<void> is one pointer that is null. Errors travel up unchanged; outputs are untouched.
+#pragma once
+
+#include "base/check.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+
+namespace gpurun::base {
+
+// The numbers of gpurun_status (runtime/api asserts that they agree).
+enum class Status : int {
+    kOk = 0,
+    kNotInitialized = 1,
+    kAlreadyInitialized = 2,
+    kFinalized = 3,
+    kArgument = 4,
+    kComm = 5,
+    kRank = 6,
+    kTag = 7,
+    kCount = 8,
+    kType = 9,
+    kBuffer = 10,
+    kStream = 11,
+    kEvent = 12,
+    kTruncated = 13,
+    kPeerLost = 14,
+    kDevice = 15,
+    kMemory = 16,
+    kVersion = 17,
+    kSystem = 18,
+    kSetting = 19,
+    kLauncher = 20,
+    kUnsupported = 21,
+    kInternal = 22,
+};
+
+struct Error {
+    Status status = Status::kInternal;
+    std::string detail; // one sentence: what happened, and what to do about it
+};
+
+template <typename T>
+class [[nodiscard]] Result {
+  public:
+    Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+    Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+    explicit operator bool() const { return state_.index() == 0; }
+    T& value() {
+        CHECK(state_.index() == 0);
+        return *std::get_if<0>(&state_);
+    }
+    const T& value() const {
+        CHECK(state_.index() == 0);
+        return *std::get_if<0>(&state_);
+    }
+    T& operator*() { return value(); }
+    T* operator->() { return &value(); }
+    // REQUIRES: !*this.
+    Error error() && {
+        CHECK(state_.index() == 1);
+        return std::move(*std::get_if<1>(&state_));
+    }
+    const Error& error() const& {
+        CHECK(state_.index() == 1);
+        return *std::get_if<1>(&state_);
+    }
+
+  private:
+    std::variant<T, Error> state_;
+};
+
+template <>
+class [[nodiscard]] Result<void> {
+  public:
+    Result() = default;
+    Result(Error error) : error_(std::make_unique<Error>(std::move(error))) {}
+
+    explicit operator bool() const { return error_ == nullptr; }
+    Error error() && {
+        CHECK(error_ != nullptr);
+        return std::move(*error_);
+    }
+    const Error& error() const& {
+        CHECK(error_ != nullptr);
+        return *error_;
+    }
+
+  private:
+    std::unique_ptr<Error> error_;
+};
+
+// Returns the error of `expression` from the enclosing function, or goes on.
+#define GPURUN_TRY(expression)                                                                                         \
+    do {                                                                                                               \
+        if (auto try_result = (expression); !try_result)                                                               \
+            return std::move(try_result).error();                                                                      \
+    } while (false)
+
+// GPURUN_ASSIGN(auto x, f()): declares or assigns x from f()'s value, or returns f()'s error.
+#define GPURUN_ASSIGN(target, expression)                                                                              \
+    GPURUN_ASSIGN_NAMED(target, expression, GPURUN_ASSIGN_JOIN(assign_result_, __LINE__))
+#define GPURUN_ASSIGN_JOIN(a, b) GPURUN_ASSIGN_JOIN2(a, b)
+#define GPURUN_ASSIGN_JOIN2(a, b) a##b
+#define GPURUN_ASSIGN_NAMED(target, expression, name)                                                                  \
+    auto name = (expression);                                                                                          \
+    if (!name)                                                                                                         \
+        return std::move(name).error();                                                                                \
+    target = std::move(*name)
+
+} // namespace gpurun::base

@@ -1,0 +1,175 @@
+// The device contract: what the runtime asks of a GPU, and the one place that says what it may rely on.
+//
+// Two implementations, chosen once at init: cuda/ (the only CUDA code of the project) and emulated/ (threads and
+// memfd; the same protocol code runs above it without a GPU). tests/conformance runs one suite on both.
+//
+// A Device belongs to one process and one GPU. Every function may be called from any thread, except from inside a
+// function that call_host() runs. "Enqueue" functions return without waiting for the device and take effect in
+// stream order. Nothing here knows of ranks; a `peer` is a number that the caller chose in add_peer().
+#pragma once
+
+#include "base/status.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace gpurun::device {
+
+// Opaque: a CUstream or CUevent, or the emulated device's own object. A null stream is the default stream.
+struct Stream {
+    void* native = nullptr;
+    bool operator==(const Stream&) const = default;
+};
+struct Event {
+    void* native = nullptr;
+};
+
+// A monotone number in host memory that streams and CPUs of several processes write and await. Lives in memory
+// given to register_host(). Waiting is for "at least". A CPU that writes must go through platform::store_and_wake()
+// so that sleeping streams of emulated devices wake.
+using Counter = std::atomic<uint64_t>;
+static_assert(sizeof(Counter) == 8 && Counter::is_always_lock_free);
+
+enum class Kind : uint32_t { kCuda = 1, kEmulated = 2 };
+
+// Enough to tell whether two ranks share a device, and whether one can reach the other. Travels between ranks.
+struct Identity {
+    Kind kind;
+    uint32_t ordinal;
+    std::array<uint8_t, 16> uuid;
+    bool operator==(const Identity&) const = default;
+};
+static_assert(sizeof(Identity) == 24);
+
+struct Info {
+    Identity identity;
+    size_t memory_bytes = 0;
+    std::string name;
+    std::string uuid;       // for people: GPU-... or EMU-...
+    std::string pci_bus_id; // empty on emulated devices
+    bool counters = true;   // streams can write and await counters; else only events order them
+};
+
+enum class Placement : uint32_t {
+    kPageable, // ordinary host memory: streams reach it only through call_host()
+    kPinned,   // host memory that streams copy from and to
+    kDevice,   // memory of this device
+    kManaged,  // migrates; streams and CPU reach it; cannot be exported
+};
+
+// What an address is. `id` never names two allocations in the life of a process.
+struct Buffer {
+    Placement placement = Placement::kPageable;
+    bool exportable = false;
+    void* base = nullptr; // of the whole allocation; unknown (null) for pageable memory
+    size_t size = 0;
+    uint64_t id = 0;
+};
+
+// What another process needs to map an allocation, or to wait for an event. Plain bytes, sent as they are.
+struct MemoryHandle {
+    std::array<std::byte, 64> bytes;
+};
+struct EventHandle {
+    std::array<std::byte, 64> bytes;
+};
+
+class Device {
+  public:
+    virtual ~Device() = default;
+    Device() = default;
+    Device(const Device&) = delete;
+    Device& operator=(const Device&) = delete;
+
+    virtual const Info& info() const = 0;
+
+    // Makes the device current for the calling thread, where that means something (cudaSetDevice).
+    virtual base::Result<void> make_current() = 0;
+
+    // ---- peers --------------------------------------------------------------------------------------------
+    // The descriptor that peers need to import from this device, or -1 if none is needed. Owned by the device.
+    virtual int shareable_fd() const = 0;
+    // Must come before the first import from `peer`. Takes ownership of `fd` (-1 if the peer has none).
+    virtual base::Result<void> add_peer(int peer, const Identity& identity, int fd) = 0;
+    // The peer has died: waits on its events, present and future, are released where the device can do that
+    // (waits on counters are released by whoever poisons the counter).
+    virtual void release_peer(int peer) = 0;
+    // Whether streams of this device can copy from memory imported from `identity`, and if not, why not.
+    virtual base::Result<void> can_reach(const Identity& identity) = 0;
+
+    // ---- memory -------------------------------------------------------------------------------------------
+    virtual base::Result<void*> allocate(size_t bytes) = 0; // exportable, aligned to at least 256 bytes
+    virtual base::Result<void> free(void* pointer) = 0;     // kBuffer if it is no start of an allocation
+    virtual base::Result<void*> allocate_ordered(size_t bytes, Stream stream) = 0; // never exportable
+    virtual base::Result<void> free_ordered(void* pointer, Stream stream) = 0;
+    virtual base::Result<void*> allocate_pinned(size_t bytes) = 0;
+    virtual base::Result<void> free_pinned(void* pointer) = 0;
+    // Makes host memory usable for counters and for stream copies. `memory` is page-aligned.
+    virtual base::Result<void> register_host(void* memory, size_t bytes) = 0;
+    virtual base::Result<void> unregister_host(void* memory) = 0;
+
+    // What [pointer, pointer + bytes) is. kBuffer, with what to do, if it lies in device memory that was freed or
+    // reaches past its allocation, or in another device's memory.
+    virtual base::Result<Buffer> describe(const void* pointer, size_t bytes) = 0;
+
+    // REQUIRES buffer.exportable. A handle stays valid until the allocation is freed.
+    virtual base::Result<MemoryHandle> export_memory(const Buffer& buffer) = 0;
+    // The address, here, of the allocation's base. Opening the same allocation twice without closing is refused
+    // by some drivers: callers keep one mapping for each allocation. May wait for the device. A mapping outlives
+    // its exporter. Freeing exported memory while it is mapped is allowed; its contents are then undefined.
+    virtual base::Result<void*> import_memory(int peer, const MemoryHandle& handle) = 0;
+    // REQUIRES no copy from it to be in flight. May wait for the device.
+    virtual base::Result<void> close_memory(void* imported) = 0;
+
+    // ---- streams ------------------------------------------------------------------------------------------
+    virtual base::Result<Stream> create_stream() = 0;
+    virtual base::Result<void> destroy_stream(Stream stream) = 0; // waits for its work; kStream if it is none
+    virtual base::Result<void> check_stream(Stream stream) = 0;   // kStream unless it is a stream of this device
+    virtual base::Result<void> synchronize(Stream stream) = 0;
+    virtual base::Result<bool> query(Stream stream) = 0;
+    virtual base::Result<void> synchronize_all() = 0;
+
+    // ---- enqueue ------------------------------------------------------------------------------------------
+    // Both buffers are pinned, device, managed or imported memory; at least one is not host memory.
+    virtual base::Result<void> copy(void* destination, const void* source, size_t bytes, Stream stream) = 0;
+    virtual base::Result<void> fill(void* destination, int value, size_t bytes, Stream stream) = 0;
+    // `function` runs on some host thread, in stream order. It must not call the device.
+    virtual base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) = 0;
+    // The counter reads `value` after everything before in the stream is visible to whoever reads it.
+    virtual base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) = 0;
+    // What follows in the stream starts once the counter reads `value` or more, and sees what was visible then.
+    virtual base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) = 0;
+
+    // ---- events -------------------------------------------------------------------------------------------
+    // An event completes when everything before its latest record in the stream has. Waits latch the latest
+    // record at the time of the call; an event that was never recorded counts as complete.
+    virtual base::Result<Event> create_event() = 0;
+    virtual base::Result<void> destroy_event(Event event) = 0; // kEvent if it is none; imported ones too
+    virtual base::Result<void> record(Event event, Stream stream) = 0;
+    virtual base::Result<void> await_event(Stream stream, Event event) = 0; // enqueue
+    virtual base::Result<bool> query(Event event) = 0;
+    virtual base::Result<void> synchronize(Event event) = 0;
+
+    // Events that other processes may await and query (not record). `event` must be from create_shared_event().
+    virtual base::Result<Event> create_shared_event() = 0;
+    virtual base::Result<EventHandle> export_event(Event event) = 0;
+    virtual base::Result<Event> import_event(int peer, const EventHandle& handle) = 0;
+};
+
+// `selector` is GPURUN_DEVICE's value: auto, cuda:UUID, cuda:ORDINAL, emulated:ORDINAL/COUNT. auto is the first
+// CUDA device, or one emulated device where CUDA finds none. kDevice, naming the device, if it is not there.
+struct Options {
+    std::string selector = "auto";
+    size_t emulated_memory_bytes = 0; // this process's part
+    std::string emulated_peer_access = "all";
+    uint64_t emulated_seed = 0;
+    int64_t emulated_delay_us = 0;
+    std::string emulated_lose;
+};
+base::Result<std::unique_ptr<Device>> open_device(const Options& options);
+
+} // namespace gpurun::device

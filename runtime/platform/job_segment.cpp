@@ -1,0 +1,117 @@
+#include "platform/job_segment.hpp"
+
+#include "base/format.hpp"
+#include "platform/wake.hpp"
+#include "platform/wire.hpp"
+
+namespace gpurun::platform {
+
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+constexpr size_t kFencesBytes = pages(kFenceSlots * sizeof(FenceSlot));
+constexpr size_t kEventsBytes = pages(sizeof(EventHandles));
+constexpr size_t kRelayBytes = kRelayBuffers * kRelayBufferBytes;
+constexpr size_t kPairBytes = kFencesBytes + kEventsBytes + kRingBytes + kRelayBytes;
+constexpr size_t kRecordsOffset = 64;
+
+constexpr size_t controls_offset(size_t size) { return kRecordsOffset + size * sizeof(RankRecord); }
+constexpr size_t front_bytes(size_t size) { return pages(controls_offset(size) + size * size * sizeof(PairControl)); }
+
+size_t pair_offset(size_t size, uint32_t source, uint32_t target) {
+    return front_bytes(size) + (source * size + target) * kPairBytes;
+}
+
+} // namespace
+
+base::Result<JobSegment> JobSegment::create(uint32_t size, uint32_t cores) {
+    CHECK(size >= 1 && size <= kMaxRanks);
+    GPURUN_ASSIGN(UniqueFd fd, create_segment("gpurun-job", front_bytes(size) + size_t{size} * size * kPairBytes));
+    GPURUN_ASSIGN(Mapping front, Mapping::map(fd.get(), 0, front_bytes(size)));
+    *reinterpret_cast<JobHeader*>(front.data()) = JobHeader{wire::kMagic, kLayout, size, cores};
+    return JobSegment(std::move(fd), std::move(front));
+}
+
+base::Result<JobSegment> JobSegment::attach(UniqueFd fd) {
+    GPURUN_ASSIGN(const size_t bytes, segment_size(fd.get()));
+    if (bytes < kPage)
+        return base::error(base::Status::kLauncher, "the job's shared segment has {} bytes; start again", bytes);
+    JobHeader header{};
+    {
+        GPURUN_ASSIGN(Mapping first, Mapping::map(fd.get(), 0, kPage));
+        header = *reinterpret_cast<const JobHeader*>(first.data());
+    }
+    if (header.magic != wire::kMagic || header.layout != kLayout || header.size < 1 || header.size > kMaxRanks)
+        return base::error(base::Status::kVersion,
+                           "the job's shared segment has layout {}, this library layout {}: start the program with "
+                           "the gpurun that belongs to its library",
+                           header.layout, kLayout);
+    if (bytes != front_bytes(header.size) + size_t{header.size} * header.size * kPairBytes)
+        return base::error(base::Status::kLauncher, "the job's shared segment has {} bytes; start again", bytes);
+    GPURUN_ASSIGN(Mapping front, Mapping::map(fd.get(), 0, front_bytes(header.size)));
+    return JobSegment(std::move(fd), std::move(front));
+}
+
+const JobHeader& JobSegment::header() const { return *reinterpret_cast<const JobHeader*>(front_.data()); }
+
+RankRecord& JobSegment::rank(uint32_t rank) const {
+    CHECK(rank < size());
+    return reinterpret_cast<RankRecord*>(front_.data() + kRecordsOffset)[rank];
+}
+
+PairControl& JobSegment::control(uint32_t source, uint32_t target) const {
+    CHECK(source < size() && target < size());
+    auto* controls = reinterpret_cast<PairControl*>(front_.data() + controls_offset(size()));
+    // A target polls the tails of all its sources: keep them together.
+    return controls[target * size() + source];
+}
+
+base::Result<Mapping> JobSegment::map_fences(uint32_t source, uint32_t target) const {
+    return Mapping::map(fd(), pair_offset(size(), source, target), kFencesBytes);
+}
+
+base::Result<Mapping> JobSegment::map_events(uint32_t source, uint32_t target) const {
+    return Mapping::map(fd(), pair_offset(size(), source, target) + kFencesBytes, kEventsBytes);
+}
+
+base::Result<Mapping> JobSegment::map_ring(uint32_t source, uint32_t target) const {
+    return Mapping::map(fd(), pair_offset(size(), source, target) + kFencesBytes + kEventsBytes, kRingBytes);
+}
+
+base::Result<Mapping> JobSegment::map_relay(uint32_t source, uint32_t target) const {
+    return Mapping::map(fd(), pair_offset(size(), source, target) + kFencesBytes + kEventsBytes + kRingBytes,
+                        kRelayBytes);
+}
+
+void JobSegment::ring_doorbell(uint32_t target) const {
+    RankRecord& record = rank(target);
+    // A read-modify-write, so that it and the sleeper's announcement (also one) are ordered: either we see the
+    // sleeper, or its last look before sleeping sees what the caller published.
+    if (record.sleepers.fetch_add(0, std::memory_order_acq_rel) == 0)
+        return;
+    record.doorbell.fetch_add(1, std::memory_order_release);
+    wake_all(record.doorbell);
+}
+
+base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
+    rank(dead).state.store(static_cast<uint32_t>(RankState::kDead), std::memory_order_seq_cst);
+    for (uint32_t peer = 0; peer < size(); ++peer) {
+        if (peer == dead)
+            continue;
+        GPURUN_ASSIGN(Mapping from_dead, map_fences(dead, peer));
+        GPURUN_ASSIGN(Mapping to_dead, map_fences(peer, dead));
+        for (size_t i = 0; i < kFenceSlots; ++i) {
+            store_and_wake(reinterpret_cast<FenceSlot*>(from_dead.data())[i].forward, kPoison);
+            store_and_wake(reinterpret_cast<FenceSlot*>(to_dead.data())[i].backward, kPoison);
+        }
+    }
+    for (uint32_t peer = 0; peer < size(); ++peer) {
+        rank(peer).doorbell.fetch_add(1, std::memory_order_release);
+        wake_all(rank(peer).doorbell);
+    }
+    return {};
+}
+
+} // namespace gpurun::platform

@@ -1,0 +1,75 @@
+#include "platform/message_socket.hpp"
+
+#include "base/format.hpp"
+#include "platform/system_error.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <sys/socket.h>
+
+namespace gpurun::platform {
+
+base::Result<std::array<MessageSocket, 2>> MessageSocket::pair() {
+    int fds[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0)
+        return system_error("creating a control socket");
+    return std::array<MessageSocket, 2>{MessageSocket(UniqueFd(fds[0])), MessageSocket(UniqueFd(fds[1]))};
+}
+
+base::Result<void> MessageSocket::send(std::span<const std::byte> message, int fd) {
+    iovec part{const_cast<std::byte*>(message.data()), message.size()};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    if (fd >= 0) {
+        header.msg_control = control;
+        header.msg_controllen = sizeof control;
+        cmsghdr* rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(sizeof(int));
+        std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
+    }
+    ssize_t sent = 0;
+    do
+        sent = ::sendmsg(fd_.get(), &header, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
+        return base::error(base::Status::kLauncher, "the other end of the control socket has closed");
+    if (sent < 0)
+        return system_error("sending on the control socket");
+    return {};
+}
+
+base::Result<MessageSocket::Received> MessageSocket::receive(std::span<std::byte> buffer) {
+    iovec part{buffer.data(), buffer.size()};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    ssize_t got = 0;
+    do
+        got = ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && errno == ECONNRESET)
+        return Received{};
+    if (got < 0)
+        return system_error("receiving on the control socket");
+    Received received;
+    received.bytes = static_cast<size_t>(got);
+    for (cmsghdr* part_of = CMSG_FIRSTHDR(&header); part_of != nullptr; part_of = CMSG_NXTHDR(&header, part_of)) {
+        if (part_of->cmsg_level == SOL_SOCKET && part_of->cmsg_type == SCM_RIGHTS) {
+            int fd = -1;
+            std::memcpy(&fd, CMSG_DATA(part_of), sizeof fd);
+            received.fd.reset(fd);
+        }
+    }
+    if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0)
+        return base::error(base::Status::kSystem, "a control message is longer than {} bytes", buffer.size());
+    return received;
+}
+
+} // namespace gpurun::platform

@@ -1,0 +1,69 @@
+#include "platform/shared_memory.hpp"
+
+#include "platform/system_error.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace gpurun::platform {
+
+Mapping::Mapping(Mapping&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+Mapping& Mapping::operator=(Mapping&& other) noexcept {
+    if (this != &other) {
+        unmap();
+        data_ = std::exchange(other.data_, nullptr);
+        size_ = std::exchange(other.size_, 0);
+    }
+    return *this;
+}
+
+Mapping::~Mapping() { unmap(); }
+
+void Mapping::unmap() {
+    if (data_ != nullptr)
+        ::munmap(data_, size_);
+}
+
+base::Result<Mapping> Mapping::map(int fd, size_t offset, size_t size) {
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+    if (data == MAP_FAILED)
+        return system_error("mapping shared memory");
+    return Mapping(static_cast<std::byte*>(data), size);
+}
+
+base::Result<UniqueFd> create_segment(const char* name, size_t size) {
+    UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd)
+        return system_error("creating shared memory");
+    if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0)
+        return system_error("sizing shared memory");
+    if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+        return system_error("sealing shared memory");
+    return fd;
+}
+
+base::Result<size_t> segment_size(int fd) {
+    struct stat status {};
+    if (::fstat(fd, &status) != 0)
+        return system_error("reading the size of shared memory");
+    return static_cast<size_t>(status.st_size);
+}
+
+base::Result<void> punch_hole(int fd, size_t offset, size_t size) {
+    if (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                    static_cast<off_t>(size)) != 0)
+        return system_error("releasing shared memory");
+    return {};
+}
+
+size_t page_size() {
+    static const size_t size = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    return size;
+}
+
+} // namespace gpurun::platform

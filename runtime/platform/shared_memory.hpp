@@ -1,0 +1,43 @@
+// Shared memory without a name: memfd segments, so that nothing is left behind whatever ends the processes.
+//
+// Segments are sparse: a page costs memory once it is touched. A descriptor reaches other processes by
+// MessageSocket.
+#pragma once
+
+#include "base/status.hpp"
+#include "platform/unique_fd.hpp"
+
+#include <cstddef>
+
+namespace gpurun::platform {
+
+// Owns one mapping of a part of a segment.
+class Mapping {
+  public:
+    Mapping() = default;
+    Mapping(Mapping&& other) noexcept;
+    Mapping& operator=(Mapping&& other) noexcept;
+    ~Mapping();
+
+    // `offset` and `size` are multiples of the page size (page_size()).
+    static base::Result<Mapping> map(int fd, size_t offset, size_t size);
+
+    std::byte* data() const { return data_; }
+    size_t size() const { return size_; }
+
+  private:
+    Mapping(std::byte* data, size_t size) : data_(data), size_(size) {}
+    void unmap();
+
+    std::byte* data_ = nullptr;
+    size_t size_ = 0;
+};
+
+// A new segment of `size` bytes, zeroed; its size is sealed.
+base::Result<UniqueFd> create_segment(const char* name, size_t size);
+base::Result<size_t> segment_size(int fd);
+// Gives the memory of a part of a segment back to the system; it reads as zeros afterwards.
+base::Result<void> punch_hole(int fd, size_t offset, size_t size);
+size_t page_size();
+
+} // namespace gpurun::platform

@@ -1,0 +1,41 @@
+#include "platform/wake.hpp"
+
+#include <bit>
+#include <climits>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace gpurun::platform {
+
+static_assert(std::endian::native == std::endian::little, "the low half of a 64-bit word comes first");
+
+namespace {
+
+void futex_wait(void* word, uint32_t seen, int64_t timeout_ns) {
+    timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
+    ::syscall(SYS_futex, word, FUTEX_WAIT, seen, timeout_ns < 0 ? nullptr : &timeout, nullptr, 0);
+}
+
+void futex_wake(void* word) { ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+
+} // namespace
+
+void sleep_while(std::atomic<uint32_t>& word, uint32_t seen, int64_t timeout_ns) {
+    futex_wait(&word, seen, timeout_ns);
+}
+
+void sleep_while(std::atomic<uint64_t>& word, uint64_t seen, int64_t timeout_ns) {
+    futex_wait(&word, static_cast<uint32_t>(seen), timeout_ns);
+}
+
+void wake_all(std::atomic<uint32_t>& word) { futex_wake(&word); }
+void wake_all(std::atomic<uint64_t>& word) { futex_wake(&word); }
+
+void store_and_wake(std::atomic<uint64_t>& word, uint64_t value) {
+    word.store(value, std::memory_order_release);
+    futex_wake(&word);
+}
+
+} // namespace gpurun::platform

@@ -1,0 +1,24 @@
+// Sleeping on a word of shared memory, and waking whoever sleeps there, across processes (futex).
+//
+// Wakes may be spurious: callers check their condition again. A 64-bit word is slept on by its low half, so its
+// writers must change that half (job_segment.hpp's poison value is chosen so).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace gpurun::platform {
+
+constexpr int64_t kForever = -1;
+
+// Sleeps while `word` reads `seen`, until woken or for `timeout_ns`.
+void sleep_while(std::atomic<uint32_t>& word, uint32_t seen, int64_t timeout_ns);
+void sleep_while(std::atomic<uint64_t>& word, uint64_t seen, int64_t timeout_ns);
+
+void wake_all(std::atomic<uint32_t>& word);
+void wake_all(std::atomic<uint64_t>& word);
+
+// Publishes (release) and wakes. Pairs with acquire loads of the word.
+void store_and_wake(std::atomic<uint64_t>& word, uint64_t value);
+
+} // namespace gpurun::platform
