@@ -14,7 +14,14 @@ constexpr size_t pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPag
 constexpr size_t kFencesBytes = pages(kFenceSlots * sizeof(FenceSlot));
 constexpr size_t kEventsBytes = pages(sizeof(EventHandles));
 constexpr size_t kRelayBytes = kRelayBuffers * kRelayBufferBytes;
-constexpr size_t kPairBytes = kFencesBytes + kEventsBytes + kRingBytes + kRelayBytes;
+constexpr size_t kEagerBytes = kEagerBuffers * kEagerBufferBytes;
+
+// Where the parts of a pair begin.
+constexpr size_t kEventsOffset = kFencesBytes;
+constexpr size_t kRingOffset = kEventsOffset + kEventsBytes;
+constexpr size_t kEagerOffset = kRingOffset + kRingBytes;
+constexpr size_t kRelayOffset = kEagerOffset + kEagerBytes;
+constexpr size_t kPairBytes = kRelayOffset + kRelayBytes;
 constexpr size_t kRecordsOffset = 64;
 
 constexpr size_t controls_offset(size_t size) { return kRecordsOffset + size * sizeof(RankRecord); }
@@ -22,6 +29,11 @@ constexpr size_t front_bytes(size_t size) { return pages(controls_offset(size) +
 
 size_t pair_offset(size_t size, uint32_t source, uint32_t target) {
     return front_bytes(size) + (source * size + target) * kPairBytes;
+}
+
+void poison(std::atomic<uint64_t>& counter) {
+    counter.fetch_or(kPoison, std::memory_order_release);
+    wake_all(counter);
 }
 
 } // namespace
@@ -73,16 +85,19 @@ base::Result<Mapping> JobSegment::map_fences(uint32_t source, uint32_t target) c
 }
 
 base::Result<Mapping> JobSegment::map_events(uint32_t source, uint32_t target) const {
-    return Mapping::map(fd(), pair_offset(size(), source, target) + kFencesBytes, kEventsBytes);
+    return Mapping::map(fd(), pair_offset(size(), source, target) + kEventsOffset, kEventsBytes);
 }
 
 base::Result<Mapping> JobSegment::map_ring(uint32_t source, uint32_t target) const {
-    return Mapping::map(fd(), pair_offset(size(), source, target) + kFencesBytes + kEventsBytes, kRingBytes);
+    return Mapping::map(fd(), pair_offset(size(), source, target) + kRingOffset, kRingBytes);
+}
+
+base::Result<Mapping> JobSegment::map_eager(uint32_t source, uint32_t target) const {
+    return Mapping::map(fd(), pair_offset(size(), source, target) + kEagerOffset, kEagerBytes);
 }
 
 base::Result<Mapping> JobSegment::map_relay(uint32_t source, uint32_t target) const {
-    return Mapping::map(fd(), pair_offset(size(), source, target) + kFencesBytes + kEventsBytes + kRingBytes,
-                        kRelayBytes);
+    return Mapping::map(fd(), pair_offset(size(), source, target) + kRelayOffset, kRelayBytes);
 }
 
 void JobSegment::ring_doorbell(uint32_t target) const {
@@ -103,8 +118,8 @@ base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
         GPURUN_ASSIGN(Mapping from_dead, map_fences(dead, peer));
         GPURUN_ASSIGN(Mapping to_dead, map_fences(peer, dead));
         for (size_t i = 0; i < kFenceSlots; ++i) {
-            store_and_wake(reinterpret_cast<FenceSlot*>(from_dead.data())[i].forward, kPoison);
-            store_and_wake(reinterpret_cast<FenceSlot*>(to_dead.data())[i].backward, kPoison);
+            poison(reinterpret_cast<FenceSlot*>(from_dead.data())[i].forward);
+            poison(reinterpret_cast<FenceSlot*>(to_dead.data())[i].backward);
         }
     }
     for (uint32_t peer = 0; peer < size(); ++peer) {

@@ -7,6 +7,7 @@
 //     FenceSlot[kFenceSlots]                  the counters that order streams of the two
 //     EventHandles                            used by the event fence only
 //     record ring, kRingBytes                 envelopes and small host messages
+//     eager buffers                           pinned: messages on streams that do not wait for their match
 //     relay buffers                           pinned, pipelined: staged and host paths
 //
 // Everything is sparse, so a pair that never talks costs nothing. Pair parts are page-aligned: each rank pins
@@ -28,13 +29,19 @@ namespace gpurun::platform {
 constexpr uint32_t kLayout = 1;
 constexpr uint32_t kMaxRanks = 256;
 
-// A fence counter that reads this or more has been poisoned: its writer died. GEQ waits for any real value
-// (they stay far below) end at once. The low half is odd so that sleepers on it notice.
-constexpr uint64_t kPoison = 0x4000'0000'ffff'ffff;
+// Set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
+// below bit 62; bit 0 (real values are even) makes sleepers on the low half notice. What was reached before
+// can still be read.
+constexpr uint64_t kPoison = (uint64_t{1} << 62) | 1;
+constexpr bool is_poisoned(uint64_t value) { return (value & kPoison) != 0; }
+constexpr uint64_t reached_value(uint64_t value) { return value & ~kPoison; }
 
 constexpr size_t kFenceSlots = 96;
 constexpr size_t kRingBytes = 64 * 1024;
-constexpr size_t kRelayBuffers = 4;
+constexpr size_t kEagerBuffers = 32;
+constexpr size_t kEagerBufferBytes = 32 * 1024;
+constexpr size_t kRelayBuffers = 4; // at least three pieces in flight, one being filled
+constexpr size_t kRelayPools = 2;   // host buffers (below), and buffers on the source's device
 constexpr size_t kRelayBufferBytes = size_t{4} << 20;
 
 struct JobHeader {
@@ -51,17 +58,22 @@ struct alignas(64) RankRecord {
     std::atomic<uint32_t> doorbell; // by anyone: +1 and wake after publishing something for this rank
     std::atomic<uint32_t> sleepers; // by the rank: threads that sleep on the doorbell
     int32_t pid;                    // by the rank, before Ready
-    // The rank's device, as bytes of device::Identity: by the rank, before Ready.
-    std::array<std::byte, 32> device;
+    std::atomic<uint32_t> leaving;  // steps of gpurun_finalize() that the rank has reached; by the rank
+    int32_t has_probe;
+    // By the rank, before Ready: its device (a device::Identity) and, with has_probe, the handle of a small
+    // allocation with a known pattern (a device::MemoryHandle), by which a peer tries whether direct copies work.
+    std::array<std::byte, 40> device;
+    std::array<std::byte, 64> probe;
 };
-static_assert(sizeof(RankRecord) == 64);
+static_assert(sizeof(RankRecord) == 128);
 
 struct PairControl {
     alignas(64) std::atomic<uint64_t> ring_tail; // bytes ever published; by the source
     alignas(64) std::atomic<uint64_t> ring_head; // bytes ever consumed; by the target
-    std::atomic<uint64_t> eager_matched;         // bytes of eager payload ever delivered; by the target
-    alignas(64) std::atomic<uint64_t> relay_filled;  // chunks ever enqueued; by the source
-    alignas(64) std::atomic<uint64_t> relay_drained; // chunks ever enqueued; by the target
+    std::atomic<uint64_t> eager_matched; // bytes of eager payload ever delivered; by the target
+    // Chunks ever enqueued in each relay pool: filled by the source, drained by the target.
+    alignas(64) std::atomic<uint64_t> relay_filled[kRelayPools];
+    alignas(64) std::atomic<uint64_t> relay_drained[kRelayPools];
 };
 static_assert(sizeof(PairControl) == 256);
 
@@ -72,11 +84,9 @@ struct FenceSlot {
 };
 static_assert(sizeof(FenceSlot) == 128);
 
-// The event fence's IPC events: handles of `forward` by the source, of `backward` by the target. `ready` is set
-// (release) after all handles of that direction are written.
+// The event fence's IPC events, made as they are needed: the handle of a slot's event is written before its counter
+// is first stored (release). `forward` by the source, `backward` by the target.
 struct EventHandles {
-    alignas(64) std::atomic<uint32_t> forward_ready;
-    alignas(64) std::atomic<uint32_t> backward_ready;
     std::byte forward[kFenceSlots][64];
     std::byte backward[kFenceSlots][64];
 };
@@ -98,6 +108,7 @@ class JobSegment {
     base::Result<Mapping> map_fences(uint32_t source, uint32_t target) const; // FenceSlot[kFenceSlots]
     base::Result<Mapping> map_events(uint32_t source, uint32_t target) const; // EventHandles
     base::Result<Mapping> map_ring(uint32_t source, uint32_t target) const;
+    base::Result<Mapping> map_eager(uint32_t source, uint32_t target) const; // kEagerBuffers * kEagerBufferBytes
     base::Result<Mapping> map_relay(uint32_t source, uint32_t target) const; // kRelayBuffers * kRelayBufferBytes
 
     // After publishing something that `rank` may be sleeping for. Costs a load when it is awake.
