@@ -1,0 +1,130 @@
+#include "platform/job_session.hpp"
+
+#include "base/format.hpp"
+#include "platform/system_error.hpp"
+#include "platform/wire.hpp"
+
+#include <cstring>
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+namespace gpurun::platform {
+
+namespace {
+
+using base::Error;
+using base::Result;
+using base::Status;
+
+template <typename Message>
+Result<void> say(MessageSocket& socket, const Message& message, int fd = -1) {
+    return socket.send(std::as_bytes(std::span(&message, 1)), fd);
+}
+
+struct Heard {
+    alignas(8) std::array<std::byte, MessageSocket::kLargestMessage> bytes;
+    size_t size = 0;
+    UniqueFd fd;
+    wire::Kind kind{};
+};
+
+// The next message, whichever it is. A refusal becomes the error that it carries.
+Result<void> hear(MessageSocket& socket, Heard& heard) {
+    GPURUN_ASSIGN(MessageSocket::Received received, socket.receive(heard.bytes));
+    if (received.bytes == 0)
+        return base::error(Status::kLauncher, "gpurun ended while the job was starting; its message says why");
+    wire::Header header{};
+    if (received.bytes >= sizeof header)
+        std::memcpy(&header, heard.bytes.data(), sizeof header);
+    if (header.magic != wire::kMagic)
+        return base::error(Status::kVersion, "gpurun speaks another protocol than this library ({}): start the "
+                                             "program with the gpurun that belongs to its library",
+                           wire::kProtocol);
+    if (header.kind == wire::Kind::kRefusal && received.bytes == sizeof(wire::Refusal)) {
+        wire::Refusal refusal;
+        std::memcpy(&refusal, heard.bytes.data(), sizeof refusal);
+        refusal.text[sizeof refusal.text - 1] = '\0';
+        return Error{static_cast<Status>(refusal.status), refusal.text};
+    }
+    heard.size = received.bytes;
+    heard.fd = std::move(received.fd);
+    heard.kind = header.kind;
+    return {};
+}
+
+template <typename Message>
+Result<Message> as(const Heard& heard, wire::Kind kind) {
+    if (heard.kind != kind || heard.size != sizeof(Message))
+        return base::error(Status::kLauncher, "gpurun sent message {} of {} bytes, which does not belong there",
+                           static_cast<uint32_t>(heard.kind), heard.size);
+    Message message;
+    std::memcpy(&message, heard.bytes.data(), sizeof message);
+    return message;
+}
+
+} // namespace
+
+uint32_t usable_processors() {
+    cpu_set_t set;
+    if (::sched_getaffinity(0, sizeof set, &set) == 0)
+        return static_cast<uint32_t>(CPU_COUNT(&set));
+    return static_cast<uint32_t>(::sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+Result<JobSession> JobSession::connect(const base::Settings& settings, uint32_t version) {
+    if (settings.control_fd < 0) {
+        if (settings.size != 1)
+            return base::error(Status::kSetting, "GPURUN_SIZE={} but there is no GPURUN_CONTROL_FD: start the "
+                                                 "program with gpurun -n {}",
+                               settings.size, settings.size);
+        GPURUN_ASSIGN(JobSegment segment, JobSegment::create(1, usable_processors()));
+        return JobSession(MessageSocket(), std::move(segment), 0);
+    }
+    if (::fcntl(settings.control_fd, F_SETFD, FD_CLOEXEC) != 0)
+        return base::error(Status::kLauncher,
+                           "GPURUN_CONTROL_FD={} is not open: a program between gpurun and this one has closed it",
+                           settings.control_fd);
+    MessageSocket socket{UniqueFd(settings.control_fd)};
+    wire::Hello hello;
+    hello.version = version;
+    hello.layout = kLayout;
+    hello.rank = settings.rank;
+    hello.pid = ::getpid();
+    GPURUN_TRY(say(socket, hello));
+    Heard heard;
+    GPURUN_TRY(hear(socket, heard));
+    GPURUN_TRY(as<wire::Welcome>(heard, wire::Kind::kWelcome));
+    GPURUN_ASSIGN(JobSegment segment, JobSegment::attach(std::move(heard.fd)));
+    if (segment.size() != static_cast<uint32_t>(settings.size))
+        return base::error(Status::kLauncher, "the job has {} ranks but GPURUN_SIZE={}: leave it to gpurun",
+                           segment.size(), settings.size);
+    return JobSession(std::move(socket), std::move(segment), static_cast<uint32_t>(settings.rank));
+}
+
+Result<std::vector<UniqueFd>> JobSession::ready(int device_fd) {
+    std::vector<UniqueFd> peers(segment_.size());
+    if (alone())
+        return peers;
+    GPURUN_TRY(say(socket_, wire::Ready{}, device_fd));
+    while (true) {
+        Heard heard;
+        GPURUN_TRY(hear(socket_, heard));
+        if (heard.kind == wire::Kind::kGo)
+            return peers;
+        GPURUN_ASSIGN(const wire::PeerDevice peer, as<wire::PeerDevice>(heard, wire::Kind::kPeerDevice));
+        if (peer.rank < 0 || static_cast<uint32_t>(peer.rank) >= segment_.size() || !heard.fd)
+            return base::error(Status::kLauncher, "gpurun sent the device of rank {}, which is none", peer.rank);
+        peers[static_cast<uint32_t>(peer.rank)] = std::move(heard.fd);
+    }
+}
+
+bool JobSession::abort_job(int code) {
+    if (alone())
+        return false;
+    wire::Abort message;
+    message.code = code;
+    return static_cast<bool>(say(socket_, message));
+}
+
+} // namespace gpurun::platform

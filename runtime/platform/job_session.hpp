@@ -1,0 +1,44 @@
+// A rank's half of the launcher-rank wire (wire.hpp): from the inherited control socket to "every rank is ready".
+//
+// Used by one thread, inside gpurun_init(); afterwards only abort_job() is called. A rank that gpurun did not start
+// makes a job of its own.
+#pragma once
+
+#include "base/settings.hpp"
+#include "platform/job_segment.hpp"
+#include "platform/message_socket.hpp"
+
+#include <vector>
+
+namespace gpurun::platform {
+
+class JobSession {
+  public:
+    // Says hello with this library's version and receives the job's segment. kVersion, with the launcher's own
+    // sentence, if the job cannot start.
+    static base::Result<JobSession> connect(const base::Settings& settings, uint32_t version);
+
+    const JobSegment& segment() const { return segment_; }
+    uint32_t rank() const { return rank_; }
+    bool alone() const { return !socket_; }
+
+    // This rank's record in the segment is written. `device_fd` (-1 for none) goes to every peer. Returns the
+    // peers' descriptors, by rank, once every rank is ready.
+    base::Result<std::vector<UniqueFd>> ready(int device_fd);
+
+    // Asks gpurun to end the job; false if there is no gpurun to ask.
+    bool abort_job(int code);
+
+  private:
+    JobSession(MessageSocket socket, JobSegment segment, uint32_t rank)
+        : socket_(std::move(socket)), segment_(std::move(segment)), rank_(rank) {}
+
+    MessageSocket socket_;
+    JobSegment segment_;
+    uint32_t rank_;
+};
+
+// How many processors this process may use.
+uint32_t usable_processors();
+
+} // namespace gpurun::platform
