@@ -1,0 +1,106 @@
+// A GPU as a Device: its primary context, and what this process has made in it.
+//
+// Every function runs with the primary context current and leaves the caller's as it was. Streams and events of the
+// user's own, made with CUDA's API, are as good as those made here. What is not given back before the device goes
+// away stays with the process, as all of CUDA's memory does: the user may still hold it.
+//
+// One file a section of the contract: memory.cpp, describe.cpp, sharing.cpp, streams.cpp, events.cpp.
+#pragma once
+
+#include "device/cuda/address_record.hpp"
+#include "device/cuda/context.hpp"
+#include "device/cuda/driver.hpp"
+#include "device/cuda/handle_set.hpp"
+#include "device/device.hpp"
+
+#include <map>
+#include <mutex>
+
+namespace gpurun::device::cuda {
+
+// What one GPU can do and is, read once.
+struct Facts {
+    Info info;
+    CUdevice device = 0;
+    CUcontext context = nullptr;
+    bool mig = false;            // a part of a GPU
+    bool host_pointers = true;   // streams use registered host memory by its host address
+    bool ordered_memory = false; // cudaMallocAsync
+};
+
+class CudaDevice final : public Device {
+  public:
+    CudaDevice(const Driver& driver, Facts facts) : driver_(driver), facts_(std::move(facts)) {}
+
+    const Info& info() const override { return facts_.info; }
+    base::Result<void> make_current() override;
+
+    int shareable_fd() const override { return -1; }
+    base::Result<void> add_peer(int peer, const Identity& identity, int fd) override;
+    // Nothing to do: CUDA completes the events of a process that ends.
+    void release_peer(int) override {}
+    base::Result<void> can_reach(const Identity& identity) override;
+
+    base::Result<void*> allocate(size_t bytes) override;
+    base::Result<void> free(void* pointer) override;
+    base::Result<void*> allocate_ordered(size_t bytes, Stream stream) override;
+    base::Result<void> free_ordered(void* pointer, Stream stream) override;
+    base::Result<void*> allocate_pinned(size_t bytes) override;
+    base::Result<void> free_pinned(void* pointer) override;
+    base::Result<void> register_host(void* memory, size_t bytes) override;
+    base::Result<void> unregister_host(void* memory) override;
+    base::Result<Buffer> describe(const void* pointer, size_t bytes) override;
+    base::Result<MemoryHandle> export_memory(const Buffer& buffer) override;
+    base::Result<void*> import_memory(int peer, const MemoryHandle& handle) override;
+    base::Result<void> close_memory(void* imported) override;
+
+    base::Result<Stream> create_stream() override;
+    base::Result<void> destroy_stream(Stream stream) override;
+    base::Result<void> check_stream(Stream stream) override;
+    base::Result<void> synchronize(Stream stream) override;
+    base::Result<bool> query(Stream stream) override;
+    base::Result<void> synchronize_all() override;
+
+    base::Result<void> copy(void* destination, const void* source, size_t bytes, Stream stream) override;
+    base::Result<void> fill(void* destination, int value, size_t bytes, Stream stream) override;
+    base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) override;
+    base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) override;
+    base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) override;
+
+    base::Result<Event> create_event() override;
+    base::Result<void> destroy_event(Event event) override;
+    base::Result<void> record(Event event, Stream stream) override;
+    base::Result<void> await_event(Stream stream, Event event) override;
+    base::Result<bool> query(Event event) override;
+    base::Result<void> synchronize(Event event) override;
+    base::Result<Event> create_shared_event() override;
+    base::Result<EventHandle> export_event(Event event) override;
+    base::Result<Event> import_event(int peer, const EventHandle& handle) override;
+
+  private:
+    ScopedContext enter() const { return ScopedContext(driver_, facts_.context); }
+    base::Error out_of_memory(size_t bytes) const;
+    base::Result<CUdeviceptr> device_address(Counter* counter) const;
+    base::Result<Event> make_event(unsigned flags);
+    std::string peer_name(int peer);
+
+    const Driver driver_;
+    const Facts facts_;
+
+    HandleSet device_memory_;
+    HandleSet ordered_memory_;
+    HandleSet pinned_memory_;
+    HandleSet streams_;
+    HandleSet events_;
+    AddressRecord seen_;
+
+    std::mutex peers_mutex_;
+    std::map<int, Identity> peers_;
+};
+
+inline CUdeviceptr device_pointer(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+inline void* host_view(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
+inline CUstream native(Stream stream) { return static_cast<CUstream>(stream.native); }
+inline CUevent native(Event event) { return static_cast<CUevent>(event.native); }
+
+} // namespace gpurun::device::cuda

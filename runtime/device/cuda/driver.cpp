@@ -1,0 +1,97 @@
+#include "device/cuda/driver.hpp"
+
+#include "base/format.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <string_view>
+
+namespace gpurun::device::cuda {
+
+namespace {
+
+// The interfaces that this code is written for: those of CUDA 12.0, which every driver since 525 has.
+[[maybe_unused]] constexpr unsigned kDriverInterface = 12000;
+
+#if CUDART_VERSION >= 12050
+cudaError_t look_up(const char* name, void** function, cudaDriverEntryPointQueryResult* found) {
+    return cudaGetDriverEntryPointByVersion(name, function, kDriverInterface, cudaEnableLegacyStream, found);
+}
+#else
+cudaError_t look_up(const char* name, void** function, cudaDriverEntryPointQueryResult* found) {
+    return cudaGetDriverEntryPoint(name, function, cudaEnableLegacyStream, found);
+}
+#endif
+
+template <typename Function>
+base::Result<void> find(const char* name, Function& function) {
+    void* address = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    cudaError_t result = look_up(name, &address, &found);
+    if (result != cudaSuccess) {
+        (void)cudaGetLastError();
+        return base::error(base::Status::kDevice, "the CUDA driver cannot be used ({}: {})", cudaGetErrorName(result),
+                           cudaGetErrorString(result));
+    }
+    if (found != cudaDriverEntryPointSuccess || address == nullptr)
+        return base::error(base::Status::kDevice,
+                           "the CUDA driver has no {}; gpurun needs driver 525 or newer (nvidia-smi shows yours)",
+                           name);
+    function = reinterpret_cast<Function>(address);
+    return {};
+}
+
+// Errors after which every CUDA call of the process fails.
+bool is_final(CUresult result) {
+    switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+} // namespace
+
+base::Result<Driver> Driver::load() {
+    Driver driver;
+#define GPURUN_CUDA_FIND(name) GPURUN_TRY(find(#name, driver.name));
+    GPURUN_CUDA_DRIVER_FUNCTIONS(GPURUN_CUDA_FIND)
+#undef GPURUN_CUDA_FIND
+    return driver;
+}
+
+base::Result<void> Driver::check(CUresult result, const char* call, base::Status invalid_handle) const {
+    if (result == CUDA_SUCCESS) [[likely]]
+        return {};
+    base::Error failed = error(result, call);
+    if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT)
+        failed.status = invalid_handle;
+    return failed;
+}
+
+base::Error Driver::error(CUresult result, const char* call) const {
+    const char* name = nullptr;
+    const char* text = nullptr;
+    if (cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr)
+        name = "an error that the driver does not name";
+    if (cuGetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr)
+        text = "?";
+    const auto status = result == CUDA_ERROR_OUT_OF_MEMORY ? base::Status::kMemory : base::Status::kDevice;
+    const std::string_view advice =
+        is_final(result) ? "; an earlier kernel or the device failed, and this process can use the device no more" : "";
+    return base::error(status, "{}: {}: {}{}", call, name, text, advice);
+}
+
+} // namespace gpurun::device::cuda

@@ -1,0 +1,113 @@
+// Memory of the device, and host memory that its streams reach.
+
+#include "device/cuda/cuda_device.hpp"
+
+#include "base/format.hpp"
+
+namespace gpurun::device::cuda {
+
+namespace {
+
+base::Error no_such_allocation(const void* pointer, const char* maker) {
+    return base::error(base::Status::kBuffer, "{} is not the start of memory from {}, or it was freed before", pointer,
+                       maker);
+}
+
+} // namespace
+
+base::Error CudaDevice::out_of_memory(size_t bytes) const {
+    size_t left = 0;
+    size_t total = 0;
+    if (driver_.cuMemGetInfo(&left, &total) != CUDA_SUCCESS)
+        return base::error(base::Status::kMemory, "{} has no {} bytes left", facts_.info.name, bytes);
+    return base::error(base::Status::kMemory,
+                       "{} bytes were asked for, but {} has {} of {} bytes left (nvidia-smi shows who holds the rest)",
+                       bytes, facts_.info.uuid, left, total);
+}
+
+base::Result<void*> CudaDevice::allocate(size_t bytes) {
+    const auto current = enter();
+    CUdeviceptr pointer = 0;
+    const CUresult result = driver_.cuMemAlloc(&pointer, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return out_of_memory(bytes);
+    GPURUN_TRY(driver_.check(result, "cuMemAlloc"));
+    device_memory_.insert(host_view(pointer));
+    (void)describe(host_view(pointer), bytes); // so that its address is on record when it is freed
+    return host_view(pointer);
+}
+
+base::Result<void> CudaDevice::free(void* pointer) {
+    if (!device_memory_.erase(pointer))
+        return no_such_allocation(pointer, "gpurun_malloc()");
+    const auto current = enter();
+    return driver_.check(driver_.cuMemFree(device_pointer(pointer)), "cuMemFree");
+}
+
+base::Result<void*> CudaDevice::allocate_ordered(size_t bytes, Stream stream) {
+    if (!facts_.ordered_memory)
+        return base::error(base::Status::kUnsupported,
+                           "{} has no stream-ordered allocator; use gpurun_malloc() instead", facts_.info.name);
+    const auto current = enter();
+    CUdeviceptr pointer = 0;
+    const CUresult result = driver_.cuMemAllocAsync(&pointer, bytes, native(stream));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return out_of_memory(bytes);
+    GPURUN_TRY(driver_.check(result, "cuMemAllocAsync", base::Status::kStream));
+    ordered_memory_.insert(host_view(pointer));
+    return host_view(pointer);
+}
+
+base::Result<void> CudaDevice::free_ordered(void* pointer, Stream stream) {
+    if (!ordered_memory_.erase(pointer))
+        return no_such_allocation(pointer, "gpurun_malloc_async()");
+    const auto current = enter();
+    auto freed = driver_.check(driver_.cuMemFreeAsync(device_pointer(pointer), native(stream)), "cuMemFreeAsync",
+                               base::Status::kStream);
+    if (!freed)
+        ordered_memory_.insert(pointer);
+    return freed;
+}
+
+base::Result<void*> CudaDevice::allocate_pinned(size_t bytes) {
+    const auto current = enter();
+    void* pointer = nullptr;
+    const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+    const CUresult result = driver_.cuMemHostAlloc(&pointer, bytes, flags);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return base::error(base::Status::kMemory, "the system cannot pin {} bytes of host memory", bytes);
+    GPURUN_TRY(driver_.check(result, "cuMemHostAlloc"));
+    pinned_memory_.insert(pointer);
+    (void)describe(pointer, bytes); // so that its address is on record when it is freed
+    return pointer;
+}
+
+base::Result<void> CudaDevice::free_pinned(void* pointer) {
+    if (!pinned_memory_.erase(pointer))
+        return no_such_allocation(pointer, "gpurun_malloc_host()");
+    const auto current = enter();
+    return driver_.check(driver_.cuMemFreeHost(pointer), "cuMemFreeHost");
+}
+
+base::Result<void> CudaDevice::register_host(void* memory, size_t bytes) {
+    const auto current = enter();
+    const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    const CUresult result = driver_.cuMemHostRegister(memory, bytes, flags);
+    if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+        return base::error(base::Status::kBuffer, "{} bytes of host memory at {} are registered with CUDA already",
+                           bytes, memory);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return base::error(base::Status::kMemory,
+                           "the system cannot pin {} bytes of host memory (ulimit -l may be too low)", bytes);
+    return driver_.check(result, "cuMemHostRegister");
+}
+
+base::Result<void> CudaDevice::unregister_host(void* memory) {
+    const auto current = enter();
+    const CUresult result = driver_.cuMemHostUnregister(memory);
+    if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED || result == CUDA_ERROR_INVALID_VALUE)
+        return base::error(base::Status::kBuffer, "{} is not the start of registered host memory", memory);
+    return driver_.check(result, "cuMemHostUnregister");
+}
+
+} // namespace gpurun::device::cuda

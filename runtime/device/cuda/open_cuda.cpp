@@ -1,0 +1,99 @@
+#include "device/cuda/open_cuda.hpp"
+
+#include "base/format.hpp"
+#include "device/cuda/cuda_device.hpp"
+#include "device/cuda/selection.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace gpurun::device::cuda {
+
+namespace {
+
+base::Error runtime_error(const char* call, cudaError_t result) {
+    (void)cudaGetLastError();
+    const char* advice = "";
+    if (result == cudaErrorInitializationError)
+        advice = "; CUDA cannot be used after fork() in a process that has used it: start ranks with gpurun or exec";
+    if (result == cudaErrorInsufficientDriver)
+        advice = "; the NVIDIA driver is missing or older than this build's CUDA (nvidia-smi shows it)";
+    return base::error(base::Status::kDevice, "{}: {}: {}{}", call, cudaGetErrorName(result),
+                       cudaGetErrorString(result), advice);
+}
+
+// Makes the primary context of `device`, current for the calling thread.
+base::Result<CUcontext> primary_context(const Driver& driver, CUdevice device) {
+    if (cudaError_t result = cudaSetDevice(device); result != cudaSuccess)
+        return runtime_error("cudaSetDevice", result);
+    // cudaSetDevice() makes the context only since CUDA 12; this does in all.
+    if (cudaError_t result = cudaFree(nullptr); result != cudaSuccess)
+        return runtime_error("cudaFree", result);
+    CUcontext context = nullptr;
+    GPURUN_TRY(driver.check(driver.cuCtxGetCurrent(&context), "cuCtxGetCurrent"));
+    if (context == nullptr)
+        return base::error(base::Status::kDevice, "CUDA made no context on device {}", device);
+    return context;
+}
+
+base::Result<bool> attribute(const Driver& driver, CUdevice device, CUdevice_attribute which) {
+    int value = 0;
+    GPURUN_TRY(driver.check(driver.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute"));
+    return value != 0;
+}
+
+base::Result<Info> describe_device(const Driver& driver, CUdevice device) {
+    Info info;
+    char name[96] = {};
+    GPURUN_TRY(driver.check(driver.cuDeviceGetName(name, sizeof(name), device), "cuDeviceGetName"));
+    info.name = name;
+    char bus[32] = {};
+    GPURUN_TRY(driver.check(driver.cuDeviceGetPCIBusId(bus, sizeof(bus), device), "cuDeviceGetPCIBusId"));
+    info.pci_bus_id = bus;
+    std::transform(info.pci_bus_id.begin(), info.pci_bus_id.end(), info.pci_bus_id.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    GPURUN_TRY(driver.check(driver.cuDeviceTotalMem(&info.memory_bytes, device), "cuDeviceTotalMem"));
+    GPURUN_ASSIGN(const Uuid uuid, device_uuid(driver, device));
+    info.identity = Identity{Kind::kCuda, static_cast<uint32_t>(device), uuid};
+    GPURUN_ASSIGN(info.counters, attribute(driver, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
+    return info;
+}
+
+base::Result<Facts> gather_facts(const Driver& driver, CUdevice device) {
+    Facts facts;
+    facts.device = device;
+    GPURUN_ASSIGN(facts.info, describe_device(driver, device));
+    // CUDA has no attribute for it; the names of instances end in their profile: "NVIDIA H200 MIG 1g.18gb".
+    facts.mig = facts.info.name.find(" MIG ") != std::string::npos;
+    facts.info.uuid = format_uuid(facts.mig ? "MIG" : "GPU", facts.info.identity.uuid);
+    GPURUN_ASSIGN(facts.host_pointers,
+                  attribute(driver, device, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM));
+    GPURUN_ASSIGN(facts.ordered_memory, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED));
+    GPURUN_ASSIGN(facts.context, primary_context(driver, device));
+    return facts;
+}
+
+} // namespace
+
+bool cuda_present() {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess)
+        return count > 0;
+    (void)cudaGetLastError();
+    return false;
+}
+
+base::Result<std::unique_ptr<Device>> open_cuda(const Options& options) {
+    int count = 0;
+    if (cudaError_t result = cudaGetDeviceCount(&count); result != cudaSuccess)
+        return runtime_error("cudaGetDeviceCount", result);
+    GPURUN_ASSIGN(const Driver driver, Driver::load());
+    GPURUN_TRY(driver.check(driver.cuInit(0), "cuInit"));
+    GPURUN_ASSIGN(const CUdevice device, select_device(driver, options.selector));
+    GPURUN_ASSIGN(Facts facts, gather_facts(driver, device));
+    return std::unique_ptr<Device>(std::make_unique<CudaDevice>(driver, std::move(facts)));
+}
+
+} // namespace gpurun::device::cuda

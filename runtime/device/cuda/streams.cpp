@@ -1,0 +1,136 @@
+// Streams and what is enqueued in them. Nothing here waits for the device but what says so.
+
+#include "device/cuda/cuda_device.hpp"
+
+#include "base/format.hpp"
+
+#include <cuda_runtime_api.h>
+
+namespace gpurun::device::cuda {
+
+namespace {
+
+// The default stream, and CUDA's names for its two kinds (cudaStreamLegacy, cudaStreamPerThread).
+bool is_default_stream(Stream stream) { return reinterpret_cast<uintptr_t>(stream.native) <= 2; }
+
+// What no pointer of the driver's is. The driver itself follows whatever it is given.
+bool is_no_pointer(Stream stream) {
+    const auto address = reinterpret_cast<uintptr_t>(stream.native);
+    return address < 65536 || address % alignof(void*) != 0 || address >> 47 != 0;
+}
+
+base::Error not_a_stream(Stream stream) {
+    return base::error(base::Status::kStream,
+                       "{} is not a stream of this rank's device; create it after cudaSetDevice(), or with "
+                       "gpurun_stream_create()",
+                       stream.native);
+}
+
+} // namespace
+
+base::Result<void> CudaDevice::make_current() {
+    if (cudaError_t result = cudaSetDevice(facts_.device); result != cudaSuccess) {
+        (void)cudaGetLastError();
+        return base::error(base::Status::kDevice, "cudaSetDevice: {}: {}", cudaGetErrorName(result),
+                           cudaGetErrorString(result));
+    }
+    return {};
+}
+
+base::Result<Stream> CudaDevice::create_stream() {
+    const auto current = enter();
+    CUstream stream = nullptr;
+    GPURUN_TRY(driver_.check(driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+    streams_.insert(stream);
+    return Stream{stream};
+}
+
+base::Result<void> CudaDevice::destroy_stream(Stream stream) {
+    if (!streams_.erase(stream.native))
+        return base::error(base::Status::kStream,
+                           "{} is not a stream of gpurun_stream_create(), or it was destroyed before", stream.native);
+    const auto current = enter();
+    auto finished = driver_.check(driver_.cuStreamSynchronize(native(stream)), "cuStreamSynchronize");
+    auto destroyed = driver_.check(driver_.cuStreamDestroy(native(stream)), "cuStreamDestroy");
+    return finished ? std::move(destroyed) : std::move(finished);
+}
+
+base::Result<void> CudaDevice::check_stream(Stream stream) {
+    if (is_default_stream(stream))
+        return {};
+    if (is_no_pointer(stream))
+        return not_a_stream(stream);
+    CUcontext context = nullptr;
+    const CUresult result = driver_.cuStreamGetCtx(native(stream), &context);
+    if (result == CUDA_SUCCESS && context == facts_.context) [[likely]]
+        return {};
+    return not_a_stream(stream);
+}
+
+base::Result<void> CudaDevice::synchronize(Stream stream) {
+    const auto current = enter();
+    return driver_.check(driver_.cuStreamSynchronize(native(stream)), "cuStreamSynchronize", base::Status::kStream);
+}
+
+base::Result<bool> CudaDevice::query(Stream stream) {
+    const auto current = enter();
+    const CUresult result = driver_.cuStreamQuery(native(stream));
+    if (result == CUDA_ERROR_NOT_READY)
+        return false;
+    GPURUN_TRY(driver_.check(result, "cuStreamQuery", base::Status::kStream));
+    return true;
+}
+
+base::Result<void> CudaDevice::synchronize_all() {
+    const auto current = enter();
+    return driver_.check(driver_.cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+base::Result<void> CudaDevice::copy(void* destination, const void* source, size_t bytes, Stream stream) {
+    if (bytes == 0)
+        return {};
+    const auto current = enter();
+    return driver_.check(
+        driver_.cuMemcpyAsync(device_pointer(destination), device_pointer(source), bytes, native(stream)),
+        "cuMemcpyAsync", base::Status::kStream);
+}
+
+base::Result<void> CudaDevice::fill(void* destination, int value, size_t bytes, Stream stream) {
+    if (bytes == 0)
+        return {};
+    const auto current = enter();
+    return driver_.check(
+        driver_.cuMemsetD8Async(device_pointer(destination), static_cast<unsigned char>(value), bytes, native(stream)),
+        "cuMemsetD8Async", base::Status::kStream);
+}
+
+base::Result<void> CudaDevice::call_host(Stream stream, void (*function)(void*), void* argument) {
+    const auto current = enter();
+    return driver_.check(driver_.cuLaunchHostFunc(native(stream), function, argument), "cuLaunchHostFunc",
+                         base::Status::kStream);
+}
+
+base::Result<CUdeviceptr> CudaDevice::device_address(Counter* counter) const {
+    if (facts_.host_pointers) [[likely]]
+        return device_pointer(counter);
+    CUdeviceptr address = 0;
+    GPURUN_TRY(driver_.check(driver_.cuMemHostGetDevicePointer(&address, counter, 0), "cuMemHostGetDevicePointer"));
+    return address;
+}
+
+// The default flags of both make earlier writes visible first, and later reads come after: the contract's order.
+base::Result<void> CudaDevice::write_counter(Stream stream, Counter* counter, uint64_t value) {
+    const auto current = enter();
+    GPURUN_ASSIGN(const CUdeviceptr address, device_address(counter));
+    return driver_.check(driver_.cuStreamWriteValue64(native(stream), address, value, CU_STREAM_WRITE_VALUE_DEFAULT),
+                         "cuStreamWriteValue64", base::Status::kStream);
+}
+
+base::Result<void> CudaDevice::await_counter(Stream stream, Counter* counter, uint64_t value) {
+    const auto current = enter();
+    GPURUN_ASSIGN(const CUdeviceptr address, device_address(counter));
+    return driver_.check(driver_.cuStreamWaitValue64(native(stream), address, value, CU_STREAM_WAIT_VALUE_GEQ),
+                         "cuStreamWaitValue64", base::Status::kStream);
+}
+
+} // namespace gpurun::device::cuda
