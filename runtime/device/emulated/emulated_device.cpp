@@ -1,0 +1,214 @@
+#include "device/emulated/emulated_device.hpp"
+
+#include "base/format.hpp"
+#include "device/emulated/handles.hpp"
+#include "platform/wake.hpp"
+
+namespace gpurun::device::emulated {
+
+using base::Status;
+
+EmulatedDevice::EmulatedDevice(Info info, uint32_t count, Reach reach, std::unique_ptr<Memory> memory,
+                               const Options& options)
+    : info_(std::move(info)), count_(count), reach_(std::move(reach)),
+      pace_(options.emulated_seed, options.emulated_delay_us, kStreams), memory_(std::move(memory)),
+      peers_(memory_->control().token()),
+      streams_(memory_->control(), options.emulated_seed, options.emulated_delay_us), events_(memory_->control()) {}
+
+// ---- peers
+
+base::Result<void> EmulatedDevice::add_peer(int peer, const Identity& identity, int fd) {
+    platform::UniqueFd owned(fd);
+    if (!owned || identity.kind != Kind::kEmulated)
+        return {}; // nothing to import from it; saying so is import_memory()'s business
+    const auto reached = can_reach(identity);
+    return peers_.add(peer, std::move(owned), reached ? std::string() : reached.error().detail);
+}
+
+base::Result<void> EmulatedDevice::can_reach(const Identity& identity) {
+    if (identity.kind != Kind::kEmulated)
+        return base::error(Status::kDevice, "an emulated device cannot reach a CUDA device");
+    if (identity.ordinal >= count_)
+        return base::error(Status::kDevice, "there is no emulated device {}: there are {}", identity.ordinal, count_);
+    if (!reach_.reaches(info_.identity.ordinal, identity.ordinal))
+        return base::error(Status::kDevice,
+                           "no peer access between emulated devices {} and {} (GPURUN_EMULATED_PEER_ACCESS)",
+                           info_.identity.ordinal, identity.ordinal);
+    return {};
+}
+
+// ---- memory
+
+base::Result<void> EmulatedDevice::maybe_wait() {
+    bool wait = false;
+    {
+        const std::lock_guard lock(pace_mutex_);
+        wait = pace_.coin();
+    }
+    return wait ? streams_.wait_all() : base::Result<void>();
+}
+
+base::Result<void> EmulatedDevice::free(void* pointer) {
+    GPURUN_TRY(maybe_wait());
+    return memory_->free(pointer);
+}
+
+base::Result<void*> EmulatedDevice::allocate_ordered(size_t bytes, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    auto allocated = memory_->allocate_ordered(bytes);
+    if (allocated || allocated.error().status != Status::kMemory || queue->idle())
+        return allocated;
+    // What the stream is about to free counts as free for what follows in it.
+    GPURUN_TRY(queue->wait());
+    return memory_->allocate_ordered(bytes);
+}
+
+base::Result<void> EmulatedDevice::free_ordered(void* pointer, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_ASSIGN(const Arena::Block retired, memory_->retire_ordered(pointer));
+    return queue->enqueue(Reclaim{memory_.get(), retired});
+}
+
+base::Result<Buffer> EmulatedDevice::describe(const void* pointer, size_t bytes) {
+    GPURUN_ASSIGN(const Buffer buffer, memory_->describe(pointer, bytes));
+    if (buffer.placement != Placement::kPageable)
+        return buffer;
+    const auto imported = peers_.check_import(pointer, bytes);
+    if (!imported || imported.value())
+        return base::error(Status::kBuffer, "{} is another process's device memory: pass memory of this rank's device",
+                           fmt::ptr(pointer));
+    return buffer;
+}
+
+base::Result<MemoryHandle> EmulatedDevice::export_memory(const Buffer& buffer) {
+    return memory_->export_memory(buffer);
+}
+
+base::Result<void*> EmulatedDevice::import_memory(int peer, const MemoryHandle& handle) {
+    GPURUN_TRY(maybe_wait());
+    return peers_.import_memory(peer, handle);
+}
+
+base::Result<void> EmulatedDevice::close_memory(void* imported) {
+    GPURUN_TRY(maybe_wait());
+    return peers_.close_memory(imported);
+}
+
+// ---- streams
+
+base::Result<void> EmulatedDevice::check_stream(Stream stream) {
+    if (stream.native == nullptr)
+        return {};
+    GPURUN_TRY(streams_.find(stream));
+    return {};
+}
+
+base::Result<void> EmulatedDevice::synchronize(Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    return queue->wait();
+}
+
+base::Result<bool> EmulatedDevice::query(Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    return queue->idle();
+}
+
+// ---- enqueue
+
+base::Result<EmulatedDevice::Side> EmulatedDevice::stream_side(const void* pointer, size_t bytes) {
+    GPURUN_ASSIGN(const Buffer buffer, memory_->describe(pointer, bytes));
+    if (buffer.placement == Placement::kPinned)
+        return Side::kHost;
+    if (buffer.placement != Placement::kPageable)
+        return Side::kDevice;
+    GPURUN_ASSIGN(const bool imported, peers_.check_import(pointer, bytes));
+    if (imported)
+        return Side::kDevice;
+    return base::error(Status::kBuffer,
+                       "a stream cannot reach the {} bytes at {}: they are neither pinned nor device memory", bytes,
+                       fmt::ptr(pointer));
+}
+
+base::Result<void> EmulatedDevice::copy(void* destination, const void* source, size_t bytes, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    if (bytes == 0)
+        return {};
+    GPURUN_ASSIGN(const Side to, stream_side(destination, bytes));
+    GPURUN_ASSIGN(const Side from, stream_side(source, bytes));
+    if (to == Side::kHost && from == Side::kHost)
+        return base::error(Status::kBuffer, "a stream copies from or to device memory; both {} and {} are on the host",
+                           fmt::ptr(destination), fmt::ptr(source));
+    return queue->enqueue(Copy{static_cast<std::byte*>(destination), static_cast<const std::byte*>(source), bytes});
+}
+
+base::Result<void> EmulatedDevice::fill(void* destination, int value, size_t bytes, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    if (bytes == 0)
+        return {};
+    GPURUN_TRY(stream_side(destination, bytes));
+    return queue->enqueue(Fill{static_cast<std::byte*>(destination), value, bytes});
+}
+
+base::Result<void> EmulatedDevice::call_host(Stream stream, void (*function)(void*), void* argument) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    return queue->enqueue(CallHost{function, argument});
+}
+
+base::Result<void> EmulatedDevice::check_counter(const Counter* counter) {
+    GPURUN_ASSIGN(const Buffer buffer, memory_->describe(counter, sizeof *counter));
+    if (buffer.placement != Placement::kPinned)
+        return base::error(Status::kBuffer, "the counter at {} is not in registered host memory", fmt::ptr(counter));
+    return {};
+}
+
+base::Result<void> EmulatedDevice::write_counter(Stream stream, Counter* counter, uint64_t value) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_counter(counter));
+    return queue->enqueue(WriteWord{counter, value});
+}
+
+base::Result<void> EmulatedDevice::await_counter(Stream stream, Counter* counter, uint64_t value) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_counter(counter));
+    return queue->enqueue(AwaitWord{counter, value});
+}
+
+// ---- events
+
+base::Result<void> EmulatedDevice::record(Event event, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    return events_.record(event, *queue);
+}
+
+base::Result<void> EmulatedDevice::await_event(Stream stream, Event event) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_ASSIGN(const Events::Target target, events_.latch(event));
+    if (target.reached())
+        return {};
+    return queue->enqueue(AwaitWord{target.word, target.mark});
+}
+
+base::Result<bool> EmulatedDevice::query(Event event) {
+    GPURUN_ASSIGN(const Events::Target target, events_.latch(event));
+    return target.reached();
+}
+
+base::Result<void> EmulatedDevice::synchronize(Event event) {
+    GPURUN_ASSIGN(const Events::Target target, events_.latch(event));
+    while (!target.reached()) {
+        const uint64_t seen = target.word->load(std::memory_order_acquire);
+        if (seen < target.mark)
+            platform::sleep_while(*target.word, seen, platform::kForever);
+    }
+    return {};
+}
+
+base::Result<Event> EmulatedDevice::import_event(int peer, const EventHandle& handle) {
+    const auto bytes = unpack<EventHandleBytes>(handle);
+    if (bytes.magic != kEventHandleMagic)
+        return base::error(Status::kEvent, "this is not an event handle");
+    GPURUN_ASSIGN(const Control* const control, peers_.control(peer, bytes.token));
+    return events_.import_event(*control, bytes.slot);
+}
+
+} // namespace gpurun::device::emulated

@@ -1,0 +1,94 @@
+// The emulated device: the device contract on CPU threads and shared memory, for machines without a GPU.
+//
+// The parts do the work: Memory (what this process has), Peers (what it has mapped of others), Streams, Events.
+// This class checks each call against the contract, strictly, and hands it on. Strictness is its purpose: what a
+// GPU merely tolerates, or punishes once a month, is refused here every time.
+//
+// With a seed, operations linger, copies happen in pieces out of order, and the calls that may wait for the device
+// do so now and then.
+#pragma once
+
+#include "device/device.hpp"
+#include "device/emulated/events.hpp"
+#include "device/emulated/memory.hpp"
+#include "device/emulated/peers.hpp"
+#include "device/emulated/reach.hpp"
+#include "device/emulated/streams.hpp"
+
+#include <memory>
+#include <mutex>
+
+namespace gpurun::device::emulated {
+
+class EmulatedDevice final : public Device {
+  public:
+    EmulatedDevice(Info info, uint32_t count, Reach reach, std::unique_ptr<Memory> memory, const Options& options);
+
+    const Info& info() const override { return info_; }
+    base::Result<void> make_current() override { return {}; }
+
+    int shareable_fd() const override { return memory_->fd(); }
+    base::Result<void> add_peer(int peer, const Identity& identity, int fd) override;
+    void release_peer(int peer) override { peers_.release(peer); }
+    base::Result<void> can_reach(const Identity& identity) override;
+
+    base::Result<void*> allocate(size_t bytes) override { return memory_->allocate(bytes); }
+    base::Result<void> free(void* pointer) override;
+    base::Result<void*> allocate_ordered(size_t bytes, Stream stream) override;
+    base::Result<void> free_ordered(void* pointer, Stream stream) override;
+    base::Result<void*> allocate_pinned(size_t bytes) override { return memory_->allocate_pinned(bytes); }
+    base::Result<void> free_pinned(void* pointer) override { return memory_->free_pinned(pointer); }
+    base::Result<void> register_host(void* memory, size_t bytes) override {
+        return memory_->register_host(memory, bytes);
+    }
+    base::Result<void> unregister_host(void* memory) override { return memory_->unregister_host(memory); }
+    base::Result<Buffer> describe(const void* pointer, size_t bytes) override;
+    base::Result<MemoryHandle> export_memory(const Buffer& buffer) override;
+    base::Result<void*> import_memory(int peer, const MemoryHandle& handle) override;
+    base::Result<void> close_memory(void* imported) override;
+
+    base::Result<Stream> create_stream() override { return streams_.create(); }
+    base::Result<void> destroy_stream(Stream stream) override { return streams_.destroy(stream); }
+    base::Result<void> check_stream(Stream stream) override;
+    base::Result<void> synchronize(Stream stream) override;
+    base::Result<bool> query(Stream stream) override;
+    base::Result<void> synchronize_all() override { return streams_.wait_all(); }
+
+    base::Result<void> copy(void* destination, const void* source, size_t bytes, Stream stream) override;
+    base::Result<void> fill(void* destination, int value, size_t bytes, Stream stream) override;
+    base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) override;
+    base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) override;
+    base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) override;
+
+    base::Result<Event> create_event() override { return events_.create(); }
+    base::Result<void> destroy_event(Event event) override { return events_.destroy(event); }
+    base::Result<void> record(Event event, Stream stream) override;
+    base::Result<void> await_event(Stream stream, Event event) override;
+    base::Result<bool> query(Event event) override;
+    base::Result<void> synchronize(Event event) override;
+    base::Result<Event> create_shared_event() override { return events_.create_shared(); }
+    base::Result<EventHandle> export_event(Event event) override { return events_.export_event(event); }
+    base::Result<Event> import_event(int peer, const EventHandle& handle) override;
+
+  private:
+    enum class Side { kHost, kDevice };
+    // Which side a stream would touch at [pointer, pointer + bytes); kBuffer or kDevice if it cannot.
+    base::Result<Side> stream_side(const void* pointer, size_t bytes);
+    base::Result<void> check_counter(const Counter* counter);
+    // In calls that may wait for the device: with a seed, half of the time, waits.
+    base::Result<void> maybe_wait();
+
+    const Info info_;
+    const uint32_t count_;
+    const Reach reach_;
+    std::mutex pace_mutex_;
+    Pace pace_; // of maybe_wait(); guarded by pace_mutex_
+
+    // In this order: streams use the peers' words and the memory until they are gone.
+    const std::unique_ptr<Memory> memory_;
+    Peers peers_;
+    Streams streams_;
+    Events events_;
+};
+
+} // namespace gpurun::device::emulated

@@ -1,0 +1,68 @@
+#include "device/emulated/host_ranges.hpp"
+
+#include "base/format.hpp"
+
+namespace gpurun::device::emulated {
+
+using base::Status;
+
+base::Result<void*> HostRanges::allocate(size_t bytes, uint64_t id) {
+    const size_t page = platform::page_size();
+    if (bytes > SIZE_MAX / 2)
+        return base::error(Status::kMemory, "cannot allocate {} bytes of pinned memory", bytes);
+    const size_t whole = (bytes + page - 1) / page * page;
+    // A segment of its own whose descriptor is closed at once: anonymous memory.
+    GPURUN_ASSIGN(const platform::UniqueFd fd, platform::create_segment("gpurun-pinned", whole));
+    GPURUN_ASSIGN(platform::Mapping mapping, platform::Mapping::map(fd.get(), 0, whole));
+    std::byte* base = mapping.data();
+    ranges_.emplace(reinterpret_cast<uintptr_t>(base), Entry{{base, bytes, id}, std::move(mapping)});
+    return base;
+}
+
+base::Result<platform::Mapping> HostRanges::free(void* pointer) {
+    const auto found = ranges_.find(reinterpret_cast<uintptr_t>(pointer));
+    if (found == ranges_.end() || found->second.owned.data() == nullptr)
+        return base::error(Status::kBuffer, "{} is not the start of a pinned allocation", fmt::ptr(pointer));
+    platform::Mapping owned = std::move(found->second.owned);
+    ranges_.erase(found);
+    return owned;
+}
+
+base::Result<void> HostRanges::add(void* memory, size_t bytes, uint64_t id) {
+    const auto first = reinterpret_cast<uintptr_t>(memory);
+    if (memory == nullptr || first % platform::page_size() != 0 || bytes == 0 || bytes > UINTPTR_MAX - first)
+        return base::error(Status::kArgument, "host memory to register must start on a page and not be empty");
+    if (overlaps(first, bytes))
+        return base::error(Status::kArgument, "the host memory at {} is registered already", fmt::ptr(memory));
+    ranges_.emplace(first, Entry{{static_cast<std::byte*>(memory), bytes, id}, {}});
+    return {};
+}
+
+base::Result<void> HostRanges::remove(void* memory) {
+    const auto found = ranges_.find(reinterpret_cast<uintptr_t>(memory));
+    if (found == ranges_.end() || found->second.owned.data() != nullptr)
+        return base::error(Status::kArgument, "the host memory at {} is not registered", fmt::ptr(memory));
+    ranges_.erase(found);
+    return {};
+}
+
+std::optional<HostRanges::Range> HostRanges::find(const void* pointer, size_t bytes) const {
+    const auto address = reinterpret_cast<uintptr_t>(pointer);
+    auto next = ranges_.upper_bound(address);
+    if (next == ranges_.begin())
+        return std::nullopt;
+    const auto& [first, entry] = *--next;
+    const size_t skipped = address - first;
+    if (skipped >= entry.range.bytes || bytes > entry.range.bytes - skipped)
+        return std::nullopt;
+    return entry.range;
+}
+
+bool HostRanges::overlaps(uintptr_t first, size_t bytes) const {
+    auto next = ranges_.lower_bound(first);
+    if (next != ranges_.end() && next->first < first + bytes)
+        return true;
+    return next != ranges_.begin() && std::prev(next)->first + std::prev(next)->second.range.bytes > first;
+}
+
+} // namespace gpurun::device::emulated

@@ -1,0 +1,45 @@
+// The host memory that streams may touch: pinned allocations, and ranges that were registered.
+//
+// Pinned allocations are owned here; registered ranges stay their owner's. Not locked: Memory does that. find()
+// allocates nothing.
+#pragma once
+
+#include "base/status.hpp"
+#include "platform/shared_memory.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+namespace gpurun::device::emulated {
+
+class HostRanges {
+  public:
+    struct Range {
+        std::byte* base = nullptr;
+        size_t bytes = 0;
+        uint64_t id = 0;
+    };
+
+    base::Result<void*> allocate(size_t bytes, uint64_t id);
+    // The allocation's memory, for the caller to drop once the lock is released; kBuffer if there is none.
+    base::Result<platform::Mapping> free(void* pointer);
+    // kArgument if the range is not page-aligned or overlaps one that is known.
+    base::Result<void> add(void* memory, size_t bytes, uint64_t id);
+    base::Result<void> remove(void* memory);
+
+    // The range that contains [pointer, pointer + bytes).
+    std::optional<Range> find(const void* pointer, size_t bytes) const;
+
+  private:
+    struct Entry {
+        Range range;
+        platform::Mapping owned; // empty if it was registered
+    };
+    bool overlaps(uintptr_t first, size_t bytes) const;
+
+    std::map<uintptr_t, Entry> ranges_; // by first address; disjoint
+};
+
+} // namespace gpurun::device::emulated

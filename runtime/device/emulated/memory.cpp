@@ -1,0 +1,168 @@
+#include "device/emulated/memory.hpp"
+
+#include "base/format.hpp"
+#include "device/emulated/handles.hpp"
+
+#include <mutex>
+#include <random>
+
+namespace gpurun::device::emulated {
+
+using base::Status;
+
+namespace {
+
+uint64_t random_token() {
+    std::random_device source;
+    return uint64_t{source()} << 32 | source();
+}
+
+} // namespace
+
+base::Result<std::unique_ptr<Memory>> Memory::create(size_t capacity) {
+    const size_t page = platform::page_size();
+    const size_t whole = (capacity + page - 1) / page * page;
+    if (capacity == 0 || whole < capacity)
+        return base::error(Status::kSetting,
+                           "an emulated device cannot have {} bytes of memory: set "
+                           "GPURUN_EMULATED_MEMORY",
+                           capacity);
+    GPURUN_ASSIGN(Arena shareable, Arena::create("gpurun-device", Control::bytes(), whole));
+    GPURUN_ASSIGN(Arena ordered, Arena::create("gpurun-ordered", 0, whole));
+    GPURUN_ASSIGN(Control control, Control::create(shareable.fd(), random_token()));
+    return std::unique_ptr<Memory>(new Memory(std::move(shareable), std::move(ordered), std::move(control), whole));
+}
+
+base::Result<void*> Memory::allocate_in(Arena& arena, size_t bytes) {
+    const std::unique_lock lock(mutex_);
+    std::optional<void*> pointer;
+    if (bytes <= capacity_ - used_ && arena.rounded(bytes) <= capacity_ - used_)
+        pointer = arena.allocate(bytes, next_id_);
+    if (!pointer)
+        return base::error(Status::kMemory,
+                           "the emulated device has no {} bytes left: {} of {} are in use; free some, or set "
+                           "GPURUN_EMULATED_MEMORY",
+                           bytes, used_, capacity_);
+    ++next_id_;
+    used_ += arena.rounded(bytes);
+    return *pointer;
+}
+
+base::Result<void*> Memory::allocate(size_t bytes) {
+    if (bytes == 0)
+        return static_cast<void*>(nullptr);
+    return allocate_in(shareable_, bytes);
+}
+
+base::Result<void*> Memory::allocate_ordered(size_t bytes) {
+    if (bytes == 0)
+        return static_cast<void*>(nullptr);
+    return allocate_in(ordered_, bytes);
+}
+
+base::Result<void> Memory::free(void* pointer) {
+    std::optional<Arena::Block> retired;
+    {
+        const std::unique_lock lock(mutex_);
+        retired = shareable_.retire(pointer);
+        if (!retired)
+            return base::error(Status::kBuffer,
+                               "{} is not the start of an allocation on this device, or was freed before",
+                               fmt::ptr(pointer));
+        if (const auto exported = exports_.find(retired->id); exported != exports_.end()) {
+            control_.exported(exported->second)->store(0, std::memory_order_release);
+            export_slots_.release(exported->second);
+            exports_.erase(exported);
+        }
+    }
+    give_back(shareable_, *retired);
+    return {};
+}
+
+base::Result<Arena::Block> Memory::retire_ordered(void* pointer) {
+    const std::unique_lock lock(mutex_);
+    const auto retired = ordered_.retire(pointer);
+    if (!retired)
+        return base::error(Status::kBuffer, "{} is not the start of a stream-ordered allocation, or was freed before",
+                           fmt::ptr(pointer));
+    return *retired;
+}
+
+void Memory::reclaim_ordered(const Arena::Block& retired) { give_back(ordered_, retired); }
+
+void Memory::give_back(Arena& arena, const Arena::Block& retired) {
+    // Failing to return pages costs memory, not correctness; the place is usable either way.
+    (void)arena.punch(retired);
+    const std::unique_lock lock(mutex_);
+    used_ -= arena.rounded(retired.bytes);
+    arena.reclaim(retired);
+}
+
+base::Result<void*> Memory::allocate_pinned(size_t bytes) {
+    if (bytes == 0)
+        return static_cast<void*>(nullptr);
+    const std::unique_lock lock(mutex_);
+    return host_.allocate(bytes, next_id_++);
+}
+
+base::Result<void> Memory::free_pinned(void* pointer) {
+    platform::Mapping dropped; // unmapped after the lock is released
+    const std::unique_lock lock(mutex_);
+    GPURUN_ASSIGN(dropped, host_.free(pointer));
+    return {};
+}
+
+base::Result<void> Memory::register_host(void* memory, size_t bytes) {
+    const std::unique_lock lock(mutex_);
+    return host_.add(memory, bytes, next_id_++);
+}
+
+base::Result<void> Memory::unregister_host(void* memory) {
+    const std::unique_lock lock(mutex_);
+    return host_.remove(memory);
+}
+
+base::Result<Buffer> Memory::describe(const void* pointer, size_t bytes) const {
+    const std::shared_lock lock(mutex_);
+    if (shareable_.contains(pointer))
+        return describe_in(shareable_, true, pointer, bytes);
+    if (ordered_.contains(pointer))
+        return describe_in(ordered_, false, pointer, bytes);
+    if (const auto range = host_.find(pointer, bytes))
+        return Buffer{Placement::kPinned, false, range->base, range->bytes, range->id};
+    return Buffer{};
+}
+
+base::Result<Buffer> Memory::describe_in(const Arena& arena, bool exportable, const void* pointer, size_t bytes) const {
+    const auto block = arena.find(pointer);
+    if (!block)
+        return base::error(Status::kBuffer,
+                           "{} lies in device memory that is not allocated: it was freed, or the address is wrong",
+                           fmt::ptr(pointer));
+    const size_t left = block->bytes - static_cast<size_t>(static_cast<const std::byte*>(pointer) - block->base);
+    if (bytes > left)
+        return base::error(Status::kBuffer,
+                           "{} bytes at {} reach past the end of their allocation, which has {} left there: check "
+                           "the count and the type",
+                           bytes, fmt::ptr(pointer), left);
+    return Buffer{Placement::kDevice, exportable, block->base, block->bytes, block->id};
+}
+
+base::Result<MemoryHandle> Memory::export_memory(const Buffer& buffer) {
+    const std::unique_lock lock(mutex_);
+    const auto block = shareable_.contains(buffer.base) ? shareable_.find(buffer.base) : std::nullopt;
+    if (!block || block->id != buffer.id)
+        return base::error(Status::kBuffer, "{} is not device memory that can be exported, or was freed",
+                           fmt::ptr(buffer.base));
+    auto exported = exports_.find(block->id);
+    if (exported == exports_.end()) {
+        GPURUN_ASSIGN(const uint32_t slot, export_slots_.claim("exported allocations"));
+        control_.exported(slot)->store(block->id, std::memory_order_release);
+        exported = exports_.emplace(block->id, slot).first;
+    }
+    return pack<MemoryHandleBytes, MemoryHandle>({kMemoryHandleMagic, exported->second, control_.token(),
+                                                  shareable_.offset_in_segment(block->base),
+                                                  shareable_.rounded(block->bytes), block->id});
+}
+
+} // namespace gpurun::device::emulated

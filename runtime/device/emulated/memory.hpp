@@ -1,0 +1,65 @@
+// All memory that this process has on its emulated device, and the host memory that its streams may touch.
+//
+//   shareable arena   allocate(): the segment that peers map, behind its control area
+//   ordered arena     allocate_ordered(): a segment whose descriptor never leaves the process
+//   host ranges       pinned and registered memory
+//
+// Both arenas together stay within the device's size. Any thread; describe() takes one shared lock and neither
+// allocates nor enters the kernel unless it fails.
+#pragma once
+
+#include "device/device.hpp"
+#include "device/emulated/arena.hpp"
+#include "device/emulated/control.hpp"
+#include "device/emulated/host_ranges.hpp"
+
+#include <memory>
+#include <shared_mutex>
+#include <unordered_map>
+
+namespace gpurun::device::emulated {
+
+class Memory {
+  public:
+    // `capacity` is rounded up to whole pages.
+    static base::Result<std::unique_ptr<Memory>> create(size_t capacity);
+
+    int fd() const { return shareable_.fd(); }
+    size_t capacity() const { return capacity_; }
+    const Control& control() const { return control_; }
+
+    base::Result<void*> allocate(size_t bytes);
+    base::Result<void> free(void* pointer);
+    base::Result<void*> allocate_ordered(size_t bytes);
+    // The two halves of free_ordered(): at the call, and when the stream gets there.
+    base::Result<Arena::Block> retire_ordered(void* pointer);
+    void reclaim_ordered(const Arena::Block& retired);
+    base::Result<void*> allocate_pinned(size_t bytes);
+    base::Result<void> free_pinned(void* pointer);
+    base::Result<void> register_host(void* memory, size_t bytes);
+    base::Result<void> unregister_host(void* memory);
+
+    base::Result<Buffer> describe(const void* pointer, size_t bytes) const;
+    base::Result<MemoryHandle> export_memory(const Buffer& buffer);
+
+  private:
+    Memory(Arena shareable, Arena ordered, Control control, size_t capacity)
+        : shareable_(std::move(shareable)), ordered_(std::move(ordered)), control_(std::move(control)),
+          capacity_(capacity) {}
+    base::Result<void*> allocate_in(Arena& arena, size_t bytes);
+    base::Result<Buffer> describe_in(const Arena& arena, bool exportable, const void* pointer, size_t bytes) const;
+    void give_back(Arena& arena, const Arena::Block& retired);
+
+    mutable std::shared_mutex mutex_; // guards everything below but the arenas' descriptors and control_
+    Arena shareable_;
+    Arena ordered_;
+    HostRanges host_;
+    Control control_;
+    Slots export_slots_{kExports};
+    std::unordered_map<uint64_t, uint32_t> exports_; // id to slot, of exported allocations that live
+    size_t capacity_;
+    size_t used_ = 0; // of both arenas, in whole pages
+    uint64_t next_id_ = 1;
+};
+
+} // namespace gpurun::device::emulated

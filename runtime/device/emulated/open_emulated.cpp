@@ -1,0 +1,51 @@
+#include "device/emulated/open_emulated.hpp"
+
+#include "base/format.hpp"
+#include "device/emulated/emulated_device.hpp"
+
+namespace gpurun::device::emulated {
+
+using base::Status;
+
+namespace {
+
+// Two processes on the same ordinal agree; no CUDA device has such a number.
+std::array<uint8_t, 16> make_uuid(uint32_t ordinal) {
+    std::array<uint8_t, 16> uuid = {'g', 'p', 'u', 'r', 'u', 'n', '-', 'e', 'm', 'u'};
+    for (size_t i = 0; i < 4; ++i)
+        uuid[12 + i] = static_cast<uint8_t>(ordinal >> (24 - 8 * i));
+    return uuid;
+}
+
+// As nvidia-smi prints it, with EMU for GPU.
+std::string uuid_text(const std::array<uint8_t, 16>& uuid) {
+    std::string text = "EMU";
+    for (size_t i = 0; i < uuid.size(); ++i) {
+        if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10)
+            text += '-';
+        text += base::format("{:02x}", uuid[i]);
+    }
+    return text;
+}
+
+} // namespace
+
+base::Result<std::unique_ptr<Device>> open_emulated(const Options& options, uint32_t ordinal, uint32_t count) {
+    if (ordinal >= count)
+        return base::error(Status::kDevice, "emulated device {} is not there: there are {}, counted from 0", ordinal,
+                           count);
+    if (options.emulated_lose == std::to_string(ordinal))
+        return base::error(Status::kDevice, "emulated device {} is not there: GPURUN_EMULATED_LOSE={} took it away",
+                           ordinal, options.emulated_lose);
+    GPURUN_ASSIGN(Reach reach, Reach::parse(options.emulated_peer_access, count));
+    GPURUN_ASSIGN(std::unique_ptr<Memory> memory, Memory::create(options.emulated_memory_bytes));
+    Info info;
+    info.identity = Identity{Kind::kEmulated, ordinal, make_uuid(ordinal)};
+    info.memory_bytes = memory->capacity();
+    info.name = base::format("emulated device {} of {}", ordinal, count);
+    info.uuid = uuid_text(info.identity.uuid);
+    return std::unique_ptr<Device>(
+        std::make_unique<EmulatedDevice>(std::move(info), count, std::move(reach), std::move(memory), options));
+}
+
+} // namespace gpurun::device::emulated

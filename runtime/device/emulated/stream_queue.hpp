@@ -1,0 +1,103 @@
+// One emulated stream: a bounded queue of operations, executed in order by a thread of its own.
+//
+// The thread sleeps when the queue is empty, and on the awaited word while it waits for one; an idle stream uses
+// no CPU. Enqueuing copies a small operation into a ring that is allocated once. When the ring is full the
+// enqueuer waits, as it does on a GPU.
+//
+// Destroying a StreamQueue abandons what it has not executed; callers who want it done call wait() first.
+#pragma once
+
+#include "base/status.hpp"
+#include "device/emulated/arena.hpp"
+#include "device/emulated/control.hpp"
+#include "device/emulated/delays.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+namespace gpurun::device::emulated {
+
+class Memory;
+
+struct Copy {
+    std::byte* destination;
+    const std::byte* source;
+    size_t bytes;
+};
+struct Fill {
+    std::byte* destination;
+    int value;
+    size_t bytes;
+};
+struct CallHost {
+    void (*function)(void*);
+    void* argument;
+};
+struct WriteWord {
+    std::atomic<uint64_t>* word;
+    uint64_t value;
+};
+// For counters and for progress words of this and other processes: until the word reads `value` or more.
+struct AwaitWord {
+    std::atomic<uint64_t>* word;
+    uint64_t value;
+};
+struct Reclaim {
+    Memory* memory;
+    Arena::Block retired;
+};
+using Operation = std::variant<Copy, Fill, CallHost, WriteWord, AwaitWord, Reclaim>;
+
+class StreamQueue {
+  public:
+    static constexpr size_t kMostOperations = 1024; // enqueued and not yet executed
+
+    // `progress` is the stream's word in the control area; `slot`, its number, goes back to `slots` at the end.
+    StreamQueue(std::atomic<uint64_t>& progress, uint32_t slot, Slots& slots, Pace pace);
+    ~StreamQueue();
+    StreamQueue(const StreamQueue&) = delete;
+    StreamQueue& operator=(const StreamQueue&) = delete;
+
+    // kUnsupported from inside a function that the stream runs.
+    base::Result<void> enqueue(const Operation& operation);
+    // Enqueues a mark: what stands for everything enqueued so far, in events.
+    base::Result<Record> mark();
+    // Until everything enqueued so far is executed.
+    base::Result<void> wait();
+    bool idle();
+
+  private:
+    // Waits for room. The lock is held on return.
+    base::Result<std::unique_lock<std::mutex>> lock_with_room();
+    void push(const Operation& operation);
+    void work();
+    void execute(Operation& operation);
+    void await(std::atomic<uint64_t>& word, uint64_t value);
+
+    std::atomic<uint64_t>& progress_;
+    const uint32_t slot_;
+    Slots& slots_;
+    Pace pace_; // the worker's
+
+    std::mutex mutex_;
+    std::condition_variable enqueued_; // the worker sleeps here
+    std::condition_variable executed_; // wait() and enqueuers without room sleep here
+    std::vector<Operation> ring_;      // [head_, tail_) modulo its size; an element is the worker's until head_ passes
+    uint64_t head_ = 0;
+    uint64_t tail_ = 0;
+    uint64_t marks_;
+    int sleepers_ = 0; // on executed_
+
+    std::atomic<bool> abandoned_{false}; // set under mutex_; the worker reads it inside await() without
+    std::atomic<bool> ended_{false};     // by the worker, as its last act
+    std::atomic<std::atomic<uint64_t>*> awaited_{nullptr}; // the word on which the worker may be asleep
+    std::thread worker_;
+};
+
+} // namespace gpurun::device::emulated

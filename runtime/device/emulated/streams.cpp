@@ -1,0 +1,81 @@
+#include "device/emulated/streams.hpp"
+
+#include "base/format.hpp"
+
+#include <mutex>
+#include <system_error>
+
+namespace gpurun::device::emulated {
+
+using base::Status;
+
+base::Result<std::shared_ptr<StreamQueue>> Streams::start() {
+    GPURUN_ASSIGN(const uint32_t slot, slots_.claim("streams"));
+    control_.note_stream(slot);
+    try {
+        return std::make_shared<StreamQueue>(*control_.progress(slot), slot, slots_,
+                                             Pace(seed_, longest_delay_us_, slot));
+    } catch (const std::system_error& failure) { // std::thread has no other way to say it
+        slots_.release(slot);
+        return base::error(Status::kSystem, "starting the thread of an emulated stream: {}", failure.what());
+    }
+}
+
+base::Result<Stream> Streams::create() {
+    GPURUN_ASSIGN(std::shared_ptr<StreamQueue> queue, start());
+    const Stream stream{queue.get()};
+    const std::unique_lock lock(mutex_);
+    streams_.emplace(stream.native, std::move(queue));
+    return stream;
+}
+
+base::Result<void> Streams::destroy(Stream stream) {
+    std::shared_ptr<StreamQueue> queue;
+    {
+        const std::unique_lock lock(mutex_);
+        const auto found = streams_.find(stream.native);
+        if (found == streams_.end())
+            return base::error(Status::kStream, "{} is not a stream of this device, or was destroyed before",
+                               fmt::ptr(stream.native));
+        queue = std::move(found->second);
+        streams_.erase(found);
+    }
+    return queue->wait();
+}
+
+base::Result<std::shared_ptr<StreamQueue>> Streams::find(Stream stream) {
+    {
+        const std::shared_lock lock(mutex_);
+        if (stream.native != nullptr) {
+            const auto found = streams_.find(stream.native);
+            if (found == streams_.end())
+                return base::error(Status::kStream, "{} is not a stream of this device, or was destroyed",
+                                   fmt::ptr(stream.native));
+            return found->second;
+        }
+        if (default_ != nullptr)
+            return default_;
+    }
+    const std::unique_lock lock(mutex_);
+    if (default_ == nullptr) {
+        GPURUN_ASSIGN(default_, start());
+    }
+    return default_;
+}
+
+base::Result<void> Streams::wait_all() {
+    // Waits without the lock: what a stream waits for may need another stream to be created.
+    std::vector<std::shared_ptr<StreamQueue>> all;
+    {
+        const std::shared_lock lock(mutex_);
+        if (default_ != nullptr)
+            all.push_back(default_);
+        for (const auto& [native, queue] : streams_)
+            all.push_back(queue);
+    }
+    for (const auto& queue : all)
+        GPURUN_TRY(queue->wait());
+    return {};
+}
+
+} // namespace gpurun::device::emulated

@@ -1,0 +1,40 @@
+// The streams of one emulated device: which handles are streams, and the default stream, made when first used.
+//
+// A handle is never followed before it was found here, so any pointer may be asked about. Any thread.
+#pragma once
+
+#include "device/device.hpp"
+#include "device/emulated/stream_queue.hpp"
+
+#include <memory>
+#include <shared_mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace gpurun::device::emulated {
+
+class Streams {
+  public:
+    // `control` must outlive this object.
+    Streams(const Control& control, uint64_t seed, int64_t longest_delay_us)
+        : control_(control), seed_(seed), longest_delay_us_(longest_delay_us) {}
+
+    base::Result<Stream> create();
+    base::Result<void> destroy(Stream stream);
+    // kStream if it is none. The queue lives while the caller holds it.
+    base::Result<std::shared_ptr<StreamQueue>> find(Stream stream);
+    base::Result<void> wait_all();
+
+  private:
+    base::Result<std::shared_ptr<StreamQueue>> start();
+
+    const Control& control_;
+    const uint64_t seed_;
+    const int64_t longest_delay_us_;
+    Slots slots_{kStreams};
+    std::shared_mutex mutex_; // guards default_ and streams_
+    std::shared_ptr<StreamQueue> default_;
+    std::unordered_map<void*, std::shared_ptr<StreamQueue>> streams_;
+};
+
+} // namespace gpurun::device::emulated
