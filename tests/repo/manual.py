@@ -1,0 +1,213 @@
+"""The manual is complete and true: it covers the header, the settings and the tests that prove its guarantees."""
+import re
+import shutil
+import subprocess
+from pathlib import PurePath
+
+from header import HEADER, functions, split_parameters
+from tree import Skip, Violation, check, line_of
+
+SETTINGS = "runtime/base/settings.cpp"
+ENVIRONMENT = "man/gpurun_environment.7"
+MODEL = "man/gpurun.7"
+INSTALL = "man/meson.build"
+STATUSES = "man/gpurun_error_detail.3"
+
+
+def pages(tree, ends=(".1", ".3", ".7")):
+    return tree.under("man/", ends=ends)
+
+
+def aliases(tree):
+    """Name of a function -> name of the page that it shares."""
+    return dict(re.findall(r"^\s*'(gpurun_\w+)': '(gpurun_\w+)',", tree.text(INSTALL), re.M))
+
+
+def page_of(tree, name):
+    path = f"man/{aliases(tree).get(name, name)}.3"
+    return path if path in tree.paths else None
+
+
+def section(text, name):
+    found = re.search(rf"^\.Sh {name}\n(.*?)(?=^\.Sh |\Z)", text, re.S | re.M)
+    return found[1] if found else ""
+
+
+# ---------------------------------------------------------------------------------------------- functions
+
+
+@check
+def every_public_function_has_a_manual_page(tree):
+    for function in functions(tree):
+        path = page_of(tree, function.name)
+        if path is None:
+            yield Violation(HEADER, function.line, f"{function.name}() has neither a page nor an alias in {INSTALL}")
+        elif not re.search(rf"^\.Nm {function.name}\b", section(tree.text(path), "NAME"), re.M):
+            yield Violation(path, 1, f"NAME does not name {function.name}")
+    declared = {function.name for function in functions(tree)}
+    for path in pages(tree, (".3",)):
+        if PurePath(path).stem not in declared:
+            yield Violation(path, 1, "describes a function that the header does not declare")
+
+
+def synopsis(text):
+    """Name -> (result, parameters) of each function in SYNOPSIS."""
+    found = {}
+    result = ""
+    part = section(text, "SYNOPSIS")
+    part = re.sub(r"^\.Fc\n", "", re.sub(r"\n\.Fa ", " ", part.replace(".Fo ", ".Fn ")), flags=re.M)
+    for line in part.splitlines():
+        if line.startswith(".Ft "):
+            result = line[4:].strip()
+        elif line.startswith(".Fn "):
+            name, *rest = re.findall(r'"([^"]*)"|(\S+)', line[4:])
+            parameters = tuple(quoted or word for quoted, word in rest)
+            found[name[1]] = (result, () if parameters == ("void",) else parameters)
+    return found
+
+
+@check
+def a_synopsis_is_what_the_header_declares(tree):
+    for function in functions(tree):
+        path = page_of(tree, function.name)
+        if path is None:
+            continue
+        said = synopsis(tree.text(path)).get(function.name)
+        if said is None:
+            yield Violation(path, 1, f"SYNOPSIS does not show {function.name}()")
+        elif said != (function.result, function.parameters):
+            yield Violation(path, 1, f"SYNOPSIS shows {function.name} as {said}, {HEADER}:{function.line} declares "
+                                     f"{(function.result, function.parameters)}")
+
+
+@check
+def a_page_names_every_error_of_its_functions(tree):
+    for function in functions(tree):
+        path = page_of(tree, function.name)
+        if path is None:
+            continue
+        values = section(tree.text(path), "RETURN VALUES")
+        for status in sorted(set(re.findall(r"GPURUN_ERR_[A-Z_]+[A-Z]", function.contract))):
+            if "@retval" in function.contract and not re.search(rf"\b{status}\b", values):
+                yield Violation(path, 1, f"RETURN VALUES leaves out {status} of {function.name}()")
+
+
+@check
+def every_status_is_in_the_table_with_its_number(tree):
+    table = dict(re.findall(r"^\.It Dv (GPURUN_\w+) Pq (\d+)$", tree.text(STATUSES), re.M))
+    text = tree.text(HEADER)
+    for found in re.finditer(r"^\s+(GPURUN_(?:OK|ERR_\w+)) = (\d+)", text, re.M):
+        if table.get(found[1]) != found[2]:
+            yield Violation(STATUSES, 1, f"{found[1]} is {found[2]} in {HEADER}:{line_of(text, found.start(1))}, "
+                                         f"here {table.get(found[1], 'it is missing')}")
+
+
+# ----------------------------------------------------------------------------------------------- settings
+
+
+def settings(tree):
+    """(name, default, line) of each row of the table."""
+    text = tree.text(SETTINGS)
+    for found in re.finditer(r'\{"(GPURUN_\w+)",\s*"([^"]*)",\s*"', text):
+        yield found[1], found[2], line_of(text, found.start(1))
+
+
+@check
+def every_setting_is_documented_with_its_default(tree):
+    text = tree.text(ENVIRONMENT)
+    documented = {}
+    for found in re.finditer(r"^\.It Ev (GPURUN_\w+)\n(.*?)(?=^\.It |^\.El)", text, re.S | re.M):
+        default = re.search(r"^Default:(?: (unset)\.|\n\.Ql (\S+) \.)$", found[2], re.M)
+        documented[found[1]] = ((default[2] or "") if default else None, line_of(text, found.start(1)))
+    known = set()
+    for name, default, line in settings(tree):
+        known.add(name)
+        if name not in documented:
+            yield Violation(SETTINGS, line, f"{name} is not in {ENVIRONMENT}")
+        elif documented[name][0] != default:
+            said = documented[name][0]
+            yield Violation(ENVIRONMENT, documented[name][1],
+                            f"{name} defaults to '{default}' ({SETTINGS}:{line}), "
+                            + ("here no default is named" if said is None else f"here to '{said}'"))
+    for name in sorted(documented.keys() - known):
+        yield Violation(ENVIRONMENT, documented[name][1], f"{name} is no setting")
+
+
+@check
+def only_settings_are_read_from_the_environment(tree):
+    known = {name for name, _, _ in settings(tree)}
+    for path in tree.under("runtime/", "launcher/", ends=(".cpp", ".hpp")):
+        for number, line in tree.lines(path):
+            for name in re.findall(r'getenv\("(GPURUN_\w+)"', line):
+                if name not in known:
+                    yield Violation(path, number, f"{name} is not in the table of {SETTINGS}")
+
+
+# --------------------------------------------------------------------------------------------- guarantees
+
+
+def test_names(tree):
+    """The sentences that name tests: TEST_CASE("...") and the like, and test('...') in Meson."""
+    names = set()
+    for path in tree.under("tests/", "examples/"):
+        if path.endswith((".cpp", ".hpp", ".cu", ".c")):
+            for found in re.finditer(r'\b[A-Z_]*TEST[A-Z_]*\(\s*((?:"(?:\\.|[^"\\])*"\s*)+)', tree.text(path)):
+                names.add("".join(re.findall(r'"((?:\\.|[^"\\])*)"', found[1])))
+        elif path.endswith("meson.build"):
+            names.update(re.findall(r"\btest\(\s*'([^']+)'", tree.text(path)))
+            names.update(re.findall(r"^\s*'([^']* [^']*)'(?:,|:)", tree.text(path), re.M))
+    return names
+
+
+@check
+def every_guarantee_names_tests_that_exist(tree):
+    text = tree.text(MODEL)
+    start = text.find(".Sh GUARANTEES\n")
+    part = section(text, "GUARANTEES")
+    items = list(re.finditer(r"^\.It (.*)\n((?:(?!\.It ).*\n)*)", part, re.M))
+    if not items:
+        yield Violation(MODEL, 1, "has no list of guarantees")
+    names = test_names(tree)
+    for item in items:
+        line = line_of(text, start) + line_of(part, item.start())
+        shown = re.search(r"^Shown by:?\n((?:\.Dq .*\n|and\n)*)", item[2], re.M)
+        tests = [re.sub(r" [.,;]$", "", name) for name in re.findall(r"^\.Dq (.*)$", shown[1] if shown else "", re.M)]
+        if not tests:
+            yield Violation(MODEL, line, f"guarantee '{item[1]}' names no test (Shown by: .Dq NAME)")
+        for name in tests:
+            if name not in names:
+                yield Violation(MODEL, line, f"there is no test '{name}'")
+
+
+# -------------------------------------------------------------------------------------------------- pages
+
+
+@check
+def manual_pages_are_clean(tree):
+    if not shutil.which("mandoc"):
+        raise Skip("needs mandoc")
+    for path in pages(tree):
+        said = subprocess.run(["mandoc", "-T", "lint", path], cwd=tree.root, capture_output=True, text=True,
+                              check=False).stdout
+        for line, text in re.findall(r"^mandoc: \S+?:(\d+):\d+: (.*)$", said, re.M):
+            if "referenced manual not found" not in text:  # what is installed here; the next check follows ours
+                yield Violation(path, int(line), text)
+
+
+@check
+def a_cross_reference_of_the_manual_leads_somewhere(tree):
+    there = {(PurePath(path).stem, path[-1]) for path in pages(tree)} | {(name, "3") for name in aliases(tree)}
+    there.add(("gpurun", "1"))
+    for path in pages(tree):
+        for number, line in tree.lines(path):
+            found = re.match(r"\.Xr (gpurun\w*) (\d)", line)
+            if found and (found[1], found[2]) not in there:
+                yield Violation(path, number, f"there is no {found[1]}({found[2]})")
+
+
+@check
+def every_manual_page_is_installed(tree):
+    installed = set(re.findall(r"'(gpurun[\w.]*\.\d)'", tree.text(INSTALL)))
+    for path in pages(tree):
+        if PurePath(path).name not in installed:
+            yield Violation(path, 1, f"is not in {INSTALL}")
