@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int fail(const char *what) {
+static int fail(const char* what) {
     fprintf(stderr, "%s: %s\n", what, gpurun_error_detail());
     return 1;
 }
