@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 
 namespace gpurun::platform {
@@ -28,10 +29,17 @@ class MessageSocket {
     // Waits. A message longer than `buffer` is an error.
     base::Result<Received> receive(std::span<std::byte> buffer);
 
+    // The same without waiting: false if the other end does not read, nothing if there is no message.
+    base::Result<bool> try_send(std::span<const std::byte> message, int fd = -1);
+    base::Result<std::optional<Received>> try_receive(std::span<std::byte> buffer);
+
     int fd() const { return fd_.get(); }
     explicit operator bool() const { return static_cast<bool>(fd_); }
 
   private:
+    base::Result<bool> send_with(std::span<const std::byte> message, int fd, int flags);
+    base::Result<std::optional<Received>> receive_with(std::span<std::byte> buffer, int flags);
+
     UniqueFd fd_;
 };
 

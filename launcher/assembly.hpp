@@ -1,0 +1,78 @@
+// Brings the ranks together: the launcher's half of the wire (platform/wire.hpp).
+//
+// Each rank says hello, is welcomed with the job's segment, gets ready; when all are, each is told the others'
+// devices, and goes. Nothing that a rank sends is trusted, and none can make gpurun wait: what a rank's socket does
+// not take now is sent when it does. Runs on the event loop's thread; what it finds out is told through Observer.
+#pragma once
+
+#include "platform/event_loop.hpp"
+#include "platform/job_segment.hpp"
+#include "platform/message_socket.hpp"
+#include "platform/wire.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gpurun::launcher {
+
+class Assembly {
+  public:
+    class Observer {
+      public:
+        virtual ~Observer() = default;
+        virtual void rank_said_hello(uint32_t rank) = 0;
+        virtual void rank_misbehaved(uint32_t rank, const std::string& what) = 0;
+        virtual void versions_differ(uint32_t rank, const std::string& what) = 0;
+        // Closed its socket while others wait for it; it may be about to end.
+        virtual void rank_left_early(uint32_t rank) = 0;
+        virtual void rank_aborted(uint32_t rank, int code) = 0;
+    };
+
+    Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer);
+    Assembly(const Assembly&) = delete;
+
+    void connect(uint32_t rank, platform::MessageSocket socket);
+    // Handles what the rank has sent so far. It may have said its last words just before it ended.
+    void hear(uint32_t rank);
+    bool said_hello(uint32_t rank) const { return peers_[rank].stage != Stage::kSilent; }
+    bool anyone_waits() const; // for ranks that have not come yet
+    // From now on every rank that has come or comes is told that the job cannot start.
+    void refuse(base::Status status, const std::string& text);
+
+  private:
+    enum class Stage {
+        kSilent,
+        kWelcomed,
+        kReady,
+        kGone,
+        kRefused
+    };
+    struct Peer {
+        platform::MessageSocket socket;
+        platform::Watch watch;
+        Stage stage = Stage::kSilent;
+        platform::UniqueFd device;
+        uint32_t next_introduction = 0; // the rank whose device is told next
+    };
+
+    void take(uint32_t rank, std::span<const std::byte> message, platform::UniqueFd fd);
+    void take_hello(uint32_t rank, std::span<const std::byte> message);
+    void take_ready(uint32_t rank, platform::UniqueFd device);
+    void close(uint32_t rank);
+    void send_refusal(uint32_t rank);
+    void introduce(uint32_t rank);
+    void misbehaved(uint32_t rank, const std::string& what);
+
+    platform::EventLoop& loop_;
+    const platform::JobSegment& segment_;
+    Observer& observer_;
+    std::vector<Peer> peers_;
+    uint32_t ready_ = 0;
+    std::optional<platform::wire::Refusal> refusal_;
+};
+
+} // namespace gpurun::launcher

@@ -1,0 +1,168 @@
+// What a job does while its ranks run, and how it ends.
+#include "job.hpp"
+
+#include "base/format.hpp"
+
+#include <csignal>
+
+namespace gpurun::launcher {
+
+namespace {
+// Between the stages of ending a job.
+constexpr int64_t kGraceMs = 2000;
+// How long a rank that has left gpurun_init() may take to end before the job is ended for it.
+constexpr int64_t kDepartureMs = 1000;
+} // namespace
+
+void Job::on_rank_end(uint32_t index) {
+    Rank& rank = *ranks_[index];
+    const std::optional<platform::ProcessEnd> process_end = rank.process.end();
+    if (!process_end)
+        return;
+    rank.ended.stop();
+    rank.live = false;
+    --live_;
+    if (index == 0 && input_ != nullptr)
+        input_->stop();
+    assembly_.hear(index);
+    const auto failure =
+        judge({*process_end, assembly_.said_hello(index), is_finalized(index), assembly_.anyone_waits()});
+    // Those that end because the job is being ended are not to blame.
+    if (failure && ending_ == Ending::kNone)
+        fail(index, *failure, false);
+}
+
+void Job::fail(uint32_t index, const Failure& failure, bool whole_job) {
+    const Rank& rank = *ranks_[index];
+    // First, so that whoever waits for this rank goes on. If it cannot be done, the others are ended below anyway.
+    static_cast<void>(has_.segment.mark_dead(index));
+    const bool ends_job = whole_job || !plan_.keep_going;
+    if (!exit_status_)
+        exit_status_ = failure.exit_status;
+    // What it printed last comes before what we say.
+    rank.out->pump();
+    rank.error->pump();
+    std::string line = base::format("rank {} (pid {}) {}", index, rank.process.pid(), failure.what);
+    if (live_ > (rank.live ? 1u : 0u))
+        line += ends_job ? "; the other ranks were ended" : "; the other ranks go on";
+    say(line);
+    if (ends_job)
+        end_ranks(SIGTERM);
+    else // without this one, those that wait in gpurun_init() would wait for ever
+        assembly_.refuse(base::Status::kPeerLost,
+                         base::format("rank {} {} before every rank had joined", index, failure.what));
+}
+
+void Job::on_signal(int signal) {
+    if (signal == SIGCONT) {
+        if (input_ != nullptr)
+            input_->look_again();
+        return;
+    }
+    if (!exit_status_)
+        exit_status_ = 128 + signal;
+    if (ending_ >= Ending::kTerminated || live_ == 0) { // asked twice: do not wait for anything any more
+        enter(Ending::kKilled);
+        out_.close();
+        error_.close();
+        return;
+    }
+    say(base::format("got signal {} ({}); all ranks were ended", signal, platform::describe_signal(signal)));
+    end_ranks(signal);
+}
+
+void Job::end_ranks(int signal) {
+    if (ending_ >= Ending::kTerminated)
+        return;
+    enter(Ending::kTerminated);
+    signal_ranks(signal);
+    signal_ranks(SIGCONT); // a stopped process would sleep through it
+}
+
+void Job::enter(Ending ending) {
+    ending_ = ending;
+    if (ending == Ending::kKilled)
+        signal_ranks(SIGKILL);
+    else
+        has_.grace.start(kGraceMs);
+}
+
+void Job::on_grace_over() {
+    has_.grace.acknowledge();
+    if (ending_ == Ending::kRefused)
+        end_ranks(SIGTERM);
+    else if (ending_ == Ending::kTerminated)
+        enter(Ending::kKilled);
+}
+
+void Job::rank_said_hello(uint32_t) {
+    // Ranks that ended well without gpurun make a job that can never start, now that one wants to.
+    for (uint32_t other = 0; other < size() && ending_ == Ending::kNone; ++other)
+        if (!ranks_[other]->live && !assembly_.said_hello(other))
+            fail(other, Failure{1, "exited without gpurun_init(), in which other ranks wait for it"}, false);
+}
+
+void Job::rank_misbehaved(uint32_t rank, const std::string& what) {
+    if (ending_ == Ending::kNone)
+        fail(rank, Failure{1, base::format("sent what gpurun does not understand ({})", what)}, true);
+}
+
+// Every rank gets to know, and the time to say so itself.
+void Job::versions_differ(uint32_t rank, const std::string& what) {
+    assembly_.refuse(base::Status::kVersion, what);
+    if (ending_ != Ending::kNone)
+        return;
+    exit_status_ = 1;
+    say(base::format("rank {} (pid {}) cannot join: {}", rank, ranks_[rank]->process.pid(), what));
+    enter(Ending::kRefused);
+}
+
+void Job::rank_left_early(uint32_t rank) {
+    ranks_[rank]->left_early = true;
+    has_.departure.start(kDepartureMs);
+}
+
+void Job::on_departure() {
+    has_.departure.acknowledge();
+    for (uint32_t rank = 0; rank < size() && ending_ == Ending::kNone; ++rank)
+        if (ranks_[rank]->left_early && ranks_[rank]->live)
+            fail(rank, Failure{1, "left gpurun_init() while other ranks wait there"}, true);
+}
+
+void Job::rank_aborted(uint32_t rank, int code) {
+    if (ending_ >= Ending::kTerminated)
+        return;
+    const int exit_status = (code & 0xff) != 0 ? code & 0xff : 1;
+    fail(rank, Failure{exit_status, base::format("called gpurun_abort({})", code)}, true);
+}
+
+void Job::signal_ranks(int signal) {
+    // A rank that has ended is not reaped yet: its group is still its own, and may have members.
+    for (const auto& rank : ranks_)
+        rank->process.signal_group(signal);
+}
+
+bool Job::is_finalized(uint32_t rank) const {
+    return has_.segment.rank(rank).state.load(std::memory_order_acquire) ==
+           static_cast<uint32_t>(platform::RankState::kFinalized);
+}
+
+void Job::say(const std::string& line) { error_.write(base::format("gpurun: {}\n", line)); }
+
+// Every rank has ended. What they wrote is in the pipes; what they left running is not waited for.
+void Job::finish_output() {
+    signal_ranks(SIGKILL);
+    for (const auto& rank : ranks_) {
+        rank->out->finish();
+        rank->error->finish();
+    }
+}
+
+bool Job::output_passed() const {
+    for (const auto& rank : ranks_)
+        if (!rank->out->done() || !rank->error->done())
+            return false;
+    return out_.ready() && error_.ready();
+}
+
+} // namespace gpurun::launcher

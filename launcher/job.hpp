@@ -1,0 +1,116 @@
+// One job: its ranks from start to end, and gpurun's exit status.
+//
+// Owns the ranks' processes, the job's segment and everything between. One thread, one event loop: rank ends
+// (pidfds), their output, the wire, signals to gpurun and the grace timer are all handlers on it. A rank that fails
+// is marked dead in the segment before anything else, so that whoever waits for it goes on at once; then the job is
+// ended unless it is to keep going. Destroying a Job kills what is left of it.
+#pragma once
+
+#include "assembly.hpp"
+#include "devices.hpp"
+#include "input.hpp"
+#include "output.hpp"
+#include "placement.hpp"
+#include "platform/orphan_guard.hpp"
+#include "platform/process.hpp"
+#include "platform/signals.hpp"
+#include "verdict.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpurun::launcher {
+
+struct JobPlan {
+    std::string program_path;
+    std::vector<std::string> arguments; // the first is the program's name
+    const char* const* environment = nullptr;
+    std::vector<RankDevice> devices; // one for each rank
+    std::vector<RankPlacement> placements;
+    uint32_t cores = 1; // processors that the ranks share
+    bool keep_going = false;
+};
+
+class Job : private Assembly::Observer {
+  public:
+    static base::Result<std::unique_ptr<Job>> create(JobPlan plan);
+
+    // Returns gpurun's exit status once every rank has ended and all output has been passed on.
+    base::Result<int> run();
+
+  private:
+    struct Rank {
+        explicit Rank(platform::ChildProcess started) : process(std::move(started)) {}
+
+        platform::ChildProcess process;
+        std::unique_ptr<OutputPump> out;
+        std::unique_ptr<OutputPump> error;
+        platform::Watch ended;
+        bool live = true;
+        bool left_early = false; // closed its socket in gpurun_init()
+    };
+    // How far the ending of the job has gone; each stage follows the one before after the grace.
+    enum class Ending {
+        kNone,
+        kRefused,
+        kTerminated,
+        kKilled
+    };
+
+    // What has to be got from the system before there can be a job.
+    struct Resources {
+        std::unique_ptr<platform::EventLoop> loop;
+        platform::SignalSource signals;
+        platform::JobSegment segment;
+        platform::OrphanGuard guard;
+        platform::Timer grace;
+        platform::Timer departure;
+    };
+    Job(JobPlan plan, Resources resources);
+
+    uint32_t size() const { return static_cast<uint32_t>(plan_.devices.size()); }
+    base::Result<void> start_ranks();
+    base::Result<void> start_rank(uint32_t rank);
+    base::Result<platform::UniqueFd> input_for(uint32_t rank);
+    std::optional<int> failed_program();
+
+    void on_rank_end(uint32_t rank);
+    void on_signal(int signal);
+    void on_grace_over();
+    void on_departure();
+    void rank_said_hello(uint32_t rank) override;
+    void rank_misbehaved(uint32_t rank, const std::string& what) override;
+    void versions_differ(uint32_t rank, const std::string& what) override;
+    void rank_left_early(uint32_t rank) override;
+    void rank_aborted(uint32_t rank, int code) override;
+
+    void fail(uint32_t rank, const Failure& failure, bool whole_job);
+    void end_ranks(int signal);
+    void enter(Ending ending);
+    void finish_output();
+    void signal_ranks(int signal);
+    bool is_finalized(uint32_t rank) const;
+    std::string consequence() const;
+    void say(const std::string& line);
+    bool output_passed() const;
+
+    JobPlan plan_;
+    Resources has_;
+    OutputSink out_;
+    std::unique_ptr<OutputSink> own_error_; // null where both go to the same place, so that they do not mix there
+    OutputSink& error_;
+    Assembly assembly_;
+    std::unique_ptr<InputForwarder> input_; // null unless gpurun's input is a terminal
+    std::vector<std::unique_ptr<Rank>> ranks_;
+    platform::Watch signal_watch_;
+    platform::Watch grace_watch_;
+    platform::Watch departure_watch_;
+
+    uint32_t live_ = 0;
+    Ending ending_ = Ending::kNone;
+    std::optional<int> exit_status_; // of the first failure
+};
+
+} // namespace gpurun::launcher

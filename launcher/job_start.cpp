@@ -1,0 +1,120 @@
+// How a job starts: its resources, then a process for each rank.
+#include "job.hpp"
+
+#include "base/format.hpp"
+#include "environment.hpp"
+#include "platform/system_error.hpp"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+namespace gpurun::launcher {
+
+namespace {
+constexpr int kIn = 0;
+constexpr int kOut = 1;
+constexpr int kError = 2;
+constexpr int kCannotExecute = 126;
+constexpr int kNotFound = 127;
+} // namespace
+
+base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
+    platform::raise_descriptor_limit();
+    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGCONT};
+    GPURUN_ASSIGN(platform::OrphanGuard guard, platform::OrphanGuard::create());
+    GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened));
+    GPURUN_ASSIGN(auto loop, platform::EventLoop::create());
+    GPURUN_ASSIGN(platform::JobSegment segment,
+                  platform::JobSegment::create(static_cast<uint32_t>(plan.devices.size()), plan.cores));
+    GPURUN_ASSIGN(platform::Timer grace, platform::Timer::create());
+    GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
+    std::unique_ptr<Job> job(
+        new Job(std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(guard),
+                                           std::move(grace), std::move(departure)}));
+    return job;
+}
+
+Job::Job(JobPlan plan, Resources resources)
+    : plan_(std::move(plan)), has_(std::move(resources)), out_(*has_.loop, kOut),
+      own_error_(platform::same_file(kOut, kError) ? nullptr : std::make_unique<OutputSink>(*has_.loop, kError)),
+      error_(own_error_ != nullptr ? *own_error_ : out_), assembly_(*has_.loop, has_.segment, *this),
+      signal_watch_(*has_.loop, has_.signals.fd(),
+                    [this] {
+                        while (const std::optional<int> signal = has_.signals.next())
+                            on_signal(*signal);
+                    }),
+      grace_watch_(*has_.loop, has_.grace.fd(), [this] { on_grace_over(); }),
+      departure_watch_(*has_.loop, has_.departure.fd(), [this] { on_departure(); }) {
+    signal_watch_.wait_for(platform::Ready::kReadable);
+    grace_watch_.wait_for(platform::Ready::kReadable);
+    departure_watch_.wait_for(platform::Ready::kReadable);
+}
+
+base::Result<int> Job::run() {
+    for (uint32_t rank = 0; rank < size(); ++rank)
+        GPURUN_TRY(start_rank(rank));
+    if (const std::optional<int> exit_status = failed_program())
+        return *exit_status;
+    while (live_ > 0)
+        GPURUN_TRY(has_.loop->run_once());
+    finish_output();
+    while (!output_passed())
+        GPURUN_TRY(has_.loop->run_once());
+    return exit_status_.value_or(0);
+}
+
+base::Result<void> Job::start_rank(uint32_t rank) {
+    GPURUN_ASSIGN(auto sockets, platform::MessageSocket::pair());
+    GPURUN_ASSIGN(platform::Pipe out, platform::create_pipe());
+    GPURUN_ASSIGN(platform::Pipe error, platform::create_pipe());
+    GPURUN_ASSIGN(const platform::UniqueFd in, input_for(rank));
+    platform::SpawnRequest request;
+    request.path = plan_.program_path;
+    request.arguments = plan_.arguments;
+    request.environment =
+        rank_environment(plan_.environment, {rank, size(), sockets[1].fd(), plan_.devices[rank].setting});
+    request.standard_in = in ? in.get() : kIn;
+    request.standard_out = out.write_end.get();
+    request.standard_error = error.write_end.get();
+    request.inherited = sockets[1].fd();
+    request.cpus = plan_.placements[rank].cpus;
+    request.memory_node = plan_.placements[rank].memory_node;
+    request.signal_mask = has_.signals.original_mask();
+    GPURUN_ASSIGN(platform::ChildProcess process, platform::ChildProcess::start(request));
+    has_.guard.watch(process.pid());
+
+    auto& started = *ranks_.emplace_back(std::make_unique<Rank>(std::move(process)));
+    const bool by_lines = size() > 1; // alone, it may show half a line: a prompt, a progress bar
+    started.out = std::make_unique<OutputPump>(*has_.loop, std::move(out.read_end), out_, by_lines);
+    started.error = std::make_unique<OutputPump>(*has_.loop, std::move(error.read_end), error_, by_lines);
+    started.ended = platform::Watch(*has_.loop, started.process.pidfd(), [this, rank] { on_rank_end(rank); });
+    started.ended.wait_for(platform::Ready::kReadable);
+    assembly_.connect(rank, std::move(sockets[0]));
+    ++live_;
+    return {};
+}
+
+// Rank 0 reads gpurun's own input, which may not be closed to it (none: an invalid descriptor); the others nothing.
+base::Result<platform::UniqueFd> Job::input_for(uint32_t rank) {
+    if (rank > 0)
+        return platform::open_null();
+    if (!platform::is_terminal(kIn))
+        return platform::UniqueFd();
+    GPURUN_ASSIGN(platform::Pipe pipe, platform::create_pipe());
+    GPURUN_ASSIGN(input_, InputForwarder::create(*has_.loop, kIn, std::move(pipe.write_end)));
+    return std::move(pipe.read_end);
+}
+
+// All programs are the same file: the first that cannot be executed stands for all.
+std::optional<int> Job::failed_program() {
+    for (const auto& rank : ranks_)
+        if (const int failed = rank->process.wait_for_exec(); failed != 0) {
+            platform::write_all(kError, base::format("gpurun: {} cannot be executed: {}\n", plan_.program_path,
+                                                     platform::system_error("exec", failed).detail));
+            return failed == ENOENT ? kNotFound : kCannotExecute;
+        }
+    return std::nullopt;
+}
+
+} // namespace gpurun::launcher

@@ -1,0 +1,51 @@
+// Reading and writing pipes, terminals and files without ever waiting for them.
+//
+// The descriptors may be shared with other processes (a shell's terminal), so none is made non-blocking: each
+// call asks first whether it would have to wait.
+#pragma once
+
+#include "base/status.hpp"
+#include "platform/unique_fd.hpp"
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace gpurun::platform {
+
+struct Pipe {
+    UniqueFd read_end;
+    UniqueFd write_end;
+};
+base::Result<Pipe> create_pipe(); // both ends close on exec
+
+enum class StreamState {
+    kOpen,
+    kWouldWait,
+    kClosed
+};
+
+struct Transfer {
+    StreamState state = StreamState::kOpen; // kOpen: all that was asked for; of a read, at least one byte
+    size_t bytes = 0;
+    int error_number = 0; // why it is kClosed, if not because the other end was closed
+};
+
+// kClosed: the end of the stream, or it can no longer be read.
+Transfer read_now(int fd, std::span<char> buffer);
+// Writes as much as goes without waiting. kClosed: nobody reads, or it can no longer be written (a full disk).
+Transfer write_now(int fd, std::string_view data);
+// Writes everything, waiting as long as it takes; for the few lines of a launcher that has no loop yet.
+void write_all(int fd, std::string_view data);
+
+// Opens /dev/null on each of the descriptors 0 to 2 that is closed, so that no pipe of ours gets their numbers.
+base::Result<void> open_standard_streams();
+base::Result<UniqueFd> open_null();
+
+bool is_terminal(int fd);
+// Whether this process may read from the terminal `fd` without being stopped.
+bool in_foreground(int fd);
+// Whether both descriptors lead to the same pipe, file or terminal.
+bool same_file(int a, int b);
+
+} // namespace gpurun::platform

@@ -1,0 +1,213 @@
+#include "platform/process.hpp"
+
+#include "base/format.hpp"
+#include "platform/byte_stream.hpp"
+#include "platform/system_error.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace gpurun::platform {
+
+namespace {
+
+constexpr size_t kWordBits = 8 * sizeof(unsigned long);
+
+// Set once by raise_descriptor_limit(), read by children before they exec.
+rlimit original_descriptor_limit{RLIM_INFINITY, RLIM_INFINITY};
+
+// A kernel bitmap of CPUs or NUMA nodes.
+std::vector<unsigned long> bitmap(const std::vector<int>& numbers) {
+    std::vector<unsigned long> words;
+    for (const int number : numbers) {
+        const size_t word = static_cast<size_t>(number) / kWordBits;
+        if (word >= words.size())
+            words.resize(word + 1);
+        words[word] |= 1ul << (static_cast<size_t>(number) % kWordBits);
+    }
+    return words;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+    std::vector<char*> result;
+    for (const std::string& string : strings)
+        result.push_back(const_cast<char*>(string.c_str()));
+    result.push_back(nullptr);
+    return result;
+}
+
+// Everything that the child needs, ready for system calls.
+struct ChildPlan {
+    const SpawnRequest& request;
+    std::vector<char*> arguments;
+    std::vector<char*> shell_arguments; // for a script without a first line that names its interpreter
+    std::vector<char*> environment;
+    std::vector<unsigned long> cpus;
+    std::vector<unsigned long> nodes;
+    int parent = -1;
+    int result_fd = -1;
+};
+
+// Async-signal-safe. Binding is an advantage, not a condition: where the system forbids it, the program runs unbound.
+void bind_child(const ChildPlan& plan) {
+    if (!plan.cpus.empty())
+        ::syscall(SYS_sched_setaffinity, 0, plan.cpus.size() * sizeof(unsigned long), plan.cpus.data());
+    if (!plan.nodes.empty())
+        // The kernel reads one bit less than it is told.
+        ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, plan.nodes.data(), plan.nodes.size() * kWordBits + 1);
+}
+
+// Async-signal-safe. Returns errno of what failed.
+int prepare_child(const ChildPlan& plan) {
+    ::setpgid(0, 0);
+    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        return errno;
+    if (::getppid() != plan.parent) // it died before the line above
+        ::_exit(1);
+    bind_child(plan);
+    if (::dup2(plan.request.standard_in, 0) < 0 || ::dup2(plan.request.standard_out, 1) < 0 ||
+        ::dup2(plan.request.standard_error, 2) < 0)
+        return errno;
+    if (plan.request.inherited >= 0 && ::fcntl(plan.request.inherited, F_SETFD, 0) != 0)
+        return errno;
+    if (original_descriptor_limit.rlim_max != RLIM_INFINITY)
+        ::setrlimit(RLIMIT_NOFILE, &original_descriptor_limit);
+    if (::sigprocmask(SIG_SETMASK, &plan.request.signal_mask, nullptr) != 0)
+        return errno;
+    return 0;
+}
+
+[[noreturn]] void run_child(const ChildPlan& plan) {
+    int failed = prepare_child(plan);
+    if (failed == 0) {
+        ::execve(plan.request.path.c_str(), plan.arguments.data(), plan.environment.data());
+        failed = errno;
+        if (failed == ENOEXEC) {
+            ::execve("/bin/sh", plan.shell_arguments.data(), plan.environment.data());
+            failed = errno;
+        }
+    }
+    [[maybe_unused]] const ssize_t told = ::write(plan.result_fd, &failed, sizeof failed);
+    ::_exit(127);
+}
+
+ChildPlan plan_child(const SpawnRequest& request, int result_fd) {
+    ChildPlan plan{request};
+    plan.arguments = pointers(request.arguments);
+    static char shell[] = "sh";
+    plan.shell_arguments = {shell, const_cast<char*>(request.path.c_str())};
+    plan.shell_arguments.insert(plan.shell_arguments.end(), plan.arguments.begin() + 1, plan.arguments.end());
+    plan.environment = pointers(request.environment);
+    plan.cpus = bitmap(request.cpus);
+    if (request.memory_node >= 0)
+        plan.nodes = bitmap({request.memory_node});
+    plan.parent = ::getpid();
+    plan.result_fd = result_fd;
+    return plan;
+}
+
+Program check_program(const std::string& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0)
+        return {path, errno == ENOENT || errno == ENOTDIR ? 127 : 126, system_error(path).detail};
+    if (S_ISDIR(status.st_mode))
+        return {path, 126, path + ": is a directory"};
+    if (::faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) != 0)
+        return {path, 126, system_error(path).detail};
+    return {path};
+}
+
+} // namespace
+
+Program find_program(const std::string& name, const char* search_path) {
+    if (name.find('/') != std::string::npos)
+        return check_program(name);
+    std::optional<Program> unusable;
+    std::string folders = search_path != nullptr ? search_path : "/usr/local/bin:/usr/bin:/bin";
+    folders += ':';
+    for (size_t begin = 0, end = 0; (end = folders.find(':', begin)) != std::string::npos; begin = end + 1) {
+        const std::string folder = end == begin ? "." : folders.substr(begin, end - begin);
+        Program candidate = check_program(folder + "/" + name);
+        if (candidate.exit_status == 0)
+            return candidate;
+        if (candidate.exit_status == 126 && !unusable)
+            unusable = std::move(candidate);
+    }
+    if (unusable)
+        return *unusable;
+    return {name, 127, name + ": not found in PATH"};
+}
+
+base::Result<ChildProcess> ChildProcess::start(const SpawnRequest& request) {
+    GPURUN_ASSIGN(Pipe result, create_pipe());
+    const ChildPlan plan = plan_child(request, result.write_end.get());
+    const pid_t pid = ::fork();
+    if (pid < 0)
+        return system_error("starting a process");
+    if (pid == 0)
+        run_child(plan);
+    ::setpgid(pid, pid); // both sides do it: neither may go on before it is done
+    UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    const int failed = errno;
+    ChildProcess child(pid, std::move(pidfd), std::move(result.read_end));
+    if (!child.pidfd_)
+        return system_error("watching a process (pidfd_open, Linux 5.3)", failed);
+    return child;
+}
+
+ChildProcess::ChildProcess(ChildProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)),
+      exec_result_(std::move(other.exec_result_)) {}
+
+ChildProcess::~ChildProcess() { reap(); }
+
+int ChildProcess::wait_for_exec() {
+    int failed = 0;
+    ssize_t got = 0;
+    do
+        got = ::read(exec_result_.get(), &failed, sizeof failed);
+    while (got < 0 && errno == EINTR);
+    exec_result_.reset();
+    return got == static_cast<ssize_t>(sizeof failed) ? failed : 0;
+}
+
+std::optional<ProcessEnd> ChildProcess::end() const {
+    siginfo_t info{};
+    if (pid_ < 0 || ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0)
+        return std::nullopt;
+    return ProcessEnd{info.si_code != CLD_EXITED, info.si_status};
+}
+
+void ChildProcess::signal_group(int signal) const {
+    if (pid_ > 0)
+        ::kill(-pid_, signal);
+}
+
+void ChildProcess::reap() {
+    if (pid_ < 0)
+        return;
+    signal_group(SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+}
+
+void raise_descriptor_limit() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    original_descriptor_limit = limit;
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+} // namespace gpurun::platform

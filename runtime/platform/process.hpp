@@ -1,0 +1,75 @@
+// Starting a program as a child process, and its end.
+//
+// The child leads a process group of its own, dies with the process that started it, and is watched by a pidfd.
+// Between fork and exec it makes only system calls: whatever has to be computed is computed before.
+// One thread starts and owns children (the kernel ties the death of the child to that thread).
+#pragma once
+
+#include "base/status.hpp"
+#include "platform/unique_fd.hpp"
+
+#include <csignal>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpurun::platform {
+
+// Where a program is, searched for as a shell does.
+struct Program {
+    std::string path;
+    int exit_status = 0; // 0: found; 126: found, but it cannot be executed; 127: not found
+    std::string reason;  // why exit_status is not 0
+};
+Program find_program(const std::string& name, const char* search_path);
+
+struct SpawnRequest {
+    std::string path;
+    std::vector<std::string> arguments; // the first is the program's name
+    std::vector<std::string> environment;
+    int standard_in = 0;
+    int standard_out = 1;
+    int standard_error = 2;
+    int inherited = -1;     // stays open in the program under the same number
+    std::vector<int> cpus;  // empty: wherever this process may run
+    int memory_node = -1;   // preferred NUMA node
+    sigset_t signal_mask{}; // what the program starts with
+};
+
+struct ProcessEnd {
+    bool by_signal = false;
+    int value = 0; // exit status or signal
+};
+
+class ChildProcess {
+  public:
+    static base::Result<ChildProcess> start(const SpawnRequest& request);
+
+    ChildProcess(ChildProcess&& other) noexcept;
+    ChildProcess& operator=(ChildProcess&& other) = delete;
+    ~ChildProcess(); // kills the group, if the child has not been reaped
+
+    // Waits until the program runs. 0, or errno of the exec that failed.
+    int wait_for_exec();
+
+    int pid() const { return pid_; }
+    int pidfd() const { return pidfd_.get(); } // readable once the child has ended
+    // How it ended, if it has. It stays a zombie until reap(), so that its group's number stays its own.
+    std::optional<ProcessEnd> end() const;
+    void signal_group(int signal) const;
+    // Kills what is left of the group. REQUIRES: the child has ended, or it is waited for.
+    void reap();
+
+  private:
+    ChildProcess(int pid, UniqueFd pidfd, UniqueFd exec_result)
+        : pid_(pid), pidfd_(std::move(pidfd)), exec_result_(std::move(exec_result)) {}
+
+    int pid_ = -1; // -1: reaped, or moved from
+    UniqueFd pidfd_;
+    UniqueFd exec_result_;
+};
+
+// Lets this process open as many descriptors as the system allows; its children start with the limit as it was.
+void raise_descriptor_limit();
+
+} // namespace gpurun::platform

@@ -1,0 +1,43 @@
+#include "platform/signals.hpp"
+
+#include "platform/system_error.hpp"
+
+#include <cstring>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace gpurun::platform {
+
+base::Result<SignalSource> SignalSource::create(std::span<const int> signals) {
+    sigset_t listened;
+    ::sigemptyset(&listened);
+    for (const int signal : signals) {
+        struct sigaction action {};
+        // A blocked signal reaches a signalfd even if it is ignored, so those have to be left out here.
+        if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
+            ::sigaddset(&listened, signal);
+    }
+    sigset_t blocked = listened;
+    ::sigaddset(&blocked, SIGPIPE); // a closed output is seen as the error of the write
+    sigset_t original;
+    if (::sigprocmask(SIG_BLOCK, &blocked, &original) != 0)
+        return system_error("blocking signals");
+    UniqueFd fd(::signalfd(-1, &listened, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!fd)
+        return system_error("listening for signals");
+    return SignalSource(std::move(fd), original);
+}
+
+std::optional<int> SignalSource::next() {
+    signalfd_siginfo info{};
+    if (::read(fd_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info))
+        return std::nullopt;
+    return static_cast<int>(info.ssi_signo);
+}
+
+std::string describe_signal(int signal) {
+    const char* text = ::strsignal(signal);
+    return text != nullptr ? text : "unknown signal";
+}
+
+} // namespace gpurun::platform

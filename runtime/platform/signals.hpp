@@ -1,0 +1,36 @@
+// Signals as a descriptor (signalfd), so that they arrive in the event loop and never in the middle of anything.
+#pragma once
+
+#include "base/status.hpp"
+#include "platform/unique_fd.hpp"
+
+#include <csignal>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace gpurun::platform {
+
+class SignalSource {
+  public:
+    // Blocks `signals` and SIGPIPE for this process. A signal that the process was started with ignored (nohup, a
+    // job in a script's background) stays so: it is not listened for.
+    static base::Result<SignalSource> create(std::span<const int> signals);
+
+    // The next signal that has arrived, if any.
+    std::optional<int> next();
+    int fd() const { return fd_.get(); }
+    // The mask from before: what a child starts with.
+    const sigset_t& original_mask() const { return original_; }
+
+  private:
+    SignalSource(UniqueFd fd, const sigset_t& original) : fd_(std::move(fd)), original_(original) {}
+
+    UniqueFd fd_;
+    sigset_t original_;
+};
+
+// For people: "Segmentation fault".
+std::string describe_signal(int signal);
+
+} // namespace gpurun::platform
