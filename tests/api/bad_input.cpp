@@ -1,0 +1,282 @@
+// Every misuse of a call has its own status and a message, changes no output, and loses nothing: a good message goes
+// through afterwards.
+#include "support/job.hpp"
+
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+
+using namespace gpurun::test;
+
+namespace {
+
+// The arguments of a communication call, all of them right until a case spoils one.
+struct Arguments {
+    void* buffer;
+    size_t count = 4;
+    gpurun_datatype type = GPURUN_INT32;
+    int other;
+    int tag = 1;
+    gpurun_comm comm = kWorld;
+    gpurun_stream stream = GPURUN_HOST;
+};
+
+struct Misuse {
+    const char* what;
+    gpurun_status expected;
+    std::function<void(Arguments&)> spoil;
+};
+
+constexpr gpurun_message_status kUntouched{7, 7, 7, 7};
+
+bool equal(const gpurun_message_status& a, const gpurun_message_status& b) {
+    return a.source == b.source && a.tag == b.tag && a.count == b.count && a.bytes == b.bytes;
+}
+
+// gpurun_error_detail() is one thread's last failure: it must be about this one.
+void check_refused(gpurun_status got, gpurun_status expected) {
+    CHECK(got == expected);
+    CHECK(std::strlen(gpurun_error_detail()) > 10);
+}
+
+void check_good_message() {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    const int mine = rank();
+    int theirs = -1;
+    REQUIRE_OK(gpurun_sendrecv(&mine, 1, GPURUN_INT32, partner(), 1, &theirs, 1, GPURUN_INT32, partner(), 1, kWorld,
+                               GPURUN_HOST, nullptr));
+    CHECK(theirs == partner());
+}
+
+void* freed_device_memory() {
+    void* memory = nullptr;
+    REQUIRE_OK(gpurun_malloc(&memory, 4096));
+    REQUIRE_OK(gpurun_free(memory));
+    return memory;
+}
+
+gpurun_stream destroyed_stream() {
+    gpurun_stream stream = nullptr;
+    REQUIRE_OK(gpurun_stream_create(&stream));
+    REQUIRE_OK(gpurun_stream_destroy(stream));
+    return stream;
+}
+
+char g_no_stream[4096];
+gpurun_stream foreign_stream() { return reinterpret_cast<gpurun_stream>(g_no_stream); }
+gpurun_event foreign_event() { return reinterpret_cast<gpurun_event>(g_no_stream); }
+
+std::vector<Misuse> misuses_of_any_call(const Memory& device) {
+    return {
+        {"no communicator", GPURUN_ERR_COMM, [](Arguments& a) { a.comm = gpurun_make_comm(0); }},
+        {"another communicator", GPURUN_ERR_COMM, [](Arguments& a) { a.comm = gpurun_make_comm(12345); }},
+        {"type 0", GPURUN_ERR_TYPE, [](Arguments& a) { a.type = static_cast<gpurun_datatype>(0); }},
+        {"type 99", GPURUN_ERR_TYPE, [](Arguments& a) { a.type = static_cast<gpurun_datatype>(99); }},
+        {"count that overflows", GPURUN_ERR_COUNT, [](Arguments& a) { a.count = SIZE_MAX / 2; }},
+        {"NULL", GPURUN_ERR_BUFFER, [](Arguments& a) { a.buffer = nullptr; }},
+        {"freed memory", GPURUN_ERR_BUFFER, [](Arguments& a) { a.buffer = freed_device_memory(); }},
+        {"past the end", GPURUN_ERR_BUFFER,
+         [&device](Arguments& a) {
+             a.buffer = device.at(device.size() - 4);
+             a.count = 2;
+         }},
+        {"an address of nothing", GPURUN_ERR_BUFFER, [](Arguments& a) { a.buffer = reinterpret_cast<void*>(64); }},
+        {"a stream of nobody", GPURUN_ERR_STREAM, [](Arguments& a) { a.stream = foreign_stream(); }},
+        {"a destroyed stream", GPURUN_ERR_STREAM, [](Arguments& a) { a.stream = destroyed_stream(); }},
+        {"rank too high", GPURUN_ERR_RANK, [](Arguments& a) { a.other = size(); }},
+        {"rank far too high", GPURUN_ERR_RANK, [](Arguments& a) { a.other = INT_MAX; }},
+        {"rank below all wildcards", GPURUN_ERR_RANK, [](Arguments& a) { a.other = -3; }},
+    };
+}
+
+void check_all(const std::vector<Misuse>& misuses, const std::function<gpurun_status(const Arguments&)>& call) {
+    const Memory memory(Kind::kDevice, 64);
+    for (const Misuse& misuse : misuses) {
+        CAPTURE(misuse.what);
+        Arguments arguments{.buffer = memory.get(), .other = rank() ^ 1};
+        if (arguments.other >= size())
+            arguments.other = 0;
+        misuse.spoil(arguments);
+        check_refused(call(arguments), misuse.expected);
+        check_good_message();
+    }
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("bad input");
+
+TEST_CASE("gpurun_send refuses what it cannot use") {
+    const Memory device(Kind::kDevice, 1000);
+    std::vector<Misuse> misuses = misuses_of_any_call(device);
+    misuses.push_back({"negative tag", GPURUN_ERR_TAG, [](Arguments& a) { a.tag = -2; }});
+    misuses.push_back({"wildcard tag", GPURUN_ERR_TAG, [](Arguments& a) { a.tag = GPURUN_ANY_TAG; }});
+    misuses.push_back({"wildcard rank", GPURUN_ERR_RANK, [](Arguments& a) { a.other = GPURUN_ANY_SOURCE; }});
+    check_all(misuses, [](const Arguments& a) {
+        return gpurun_send(a.buffer, a.count, a.type, a.other, a.tag, a.comm, a.stream);
+    });
+}
+
+TEST_CASE("gpurun_recv refuses what it cannot use, and leaves the status as it is") {
+    const Memory device(Kind::kDevice, 1000);
+    std::vector<Misuse> misuses = misuses_of_any_call(device);
+    misuses.push_back({"negative tag", GPURUN_ERR_TAG, [](Arguments& a) { a.tag = -2; }});
+    check_all(misuses, [](const Arguments& a) {
+        gpurun_message_status status = kUntouched;
+        const gpurun_status result = gpurun_recv(a.buffer, a.count, a.type, a.other, a.tag, a.comm, a.stream, &status);
+        CHECK(equal(status, kUntouched));
+        return result;
+    });
+}
+
+TEST_CASE("gpurun_sendrecv refuses either half, and then does neither") {
+    const Memory device(Kind::kDevice, 1000);
+    std::vector<Misuse> misuses = misuses_of_any_call(device);
+    misuses.push_back({"negative tag", GPURUN_ERR_TAG, [](Arguments& a) { a.tag = -2; }});
+    int good[4] = {};
+    check_all(misuses, [&good](const Arguments& a) {
+        gpurun_message_status status = kUntouched;
+        const gpurun_status result = gpurun_sendrecv(a.buffer, a.count, a.type, a.other, a.tag, good, 4, GPURUN_INT32,
+                                                     GPURUN_ANY_SOURCE, 1, a.comm, a.stream, &status);
+        CHECK(equal(status, kUntouched));
+        return result;
+    });
+    check_all(misuses, [&good](const Arguments& a) {
+        gpurun_message_status status = kUntouched;
+        const gpurun_status result = gpurun_sendrecv(good, 4, GPURUN_INT32, rank(), 1, a.buffer, a.count, a.type,
+                                                     a.other, a.tag, a.comm, a.stream, &status);
+        CHECK(equal(status, kUntouched));
+        return result;
+    });
+}
+
+TEST_CASE("gpurun_bcast refuses what it cannot use") {
+    const Memory device(Kind::kDevice, 1000);
+    std::vector<Misuse> misuses = misuses_of_any_call(device);
+    misuses.push_back({"wildcard root", GPURUN_ERR_RANK, [](Arguments& a) { a.other = GPURUN_ANY_SOURCE; }});
+    misuses.push_back({"no root", GPURUN_ERR_RANK, [](Arguments& a) { a.other = GPURUN_PROC_NULL; }});
+    check_all(misuses,
+              [](const Arguments& a) { return gpurun_bcast(a.buffer, a.count, a.type, a.other, a.comm, a.stream); });
+    int number = rank() == 0 ? 5 : 0;
+    REQUIRE_OK(gpurun_bcast(&number, 1, GPURUN_INT32, 0, kWorld, GPURUN_HOST));
+    CHECK(number == 5);
+}
+
+TEST_CASE("gpurun_barrier refuses what it cannot use") {
+    check_refused(gpurun_barrier(gpurun_make_comm(0), GPURUN_HOST), GPURUN_ERR_COMM);
+    check_refused(gpurun_barrier(kWorld, foreign_stream()), GPURUN_ERR_STREAM);
+    REQUIRE_OK(gpurun_barrier(kWorld, GPURUN_HOST));
+}
+
+TEST_CASE("the message about a wrong rank says which, and how many there are") {
+    int number = 0;
+    CHECK(gpurun_send(&number, 1, GPURUN_INT32, 1234, 0, kWorld, GPURUN_HOST) == GPURUN_ERR_RANK);
+    const std::string detail = gpurun_error_detail();
+    CHECK(detail.find("1234") != std::string::npos);
+    CHECK(detail.find(std::to_string(size())) != std::string::npos);
+}
+
+TEST_CASE("a successful call leaves the last message as it is") {
+    int number = 0;
+    CHECK(gpurun_comm_rank(gpurun_make_comm(0), &number) == GPURUN_ERR_COMM);
+    const std::string detail = gpurun_error_detail();
+    REQUIRE_OK(gpurun_comm_rank(kWorld, &number));
+    CHECK(detail == gpurun_error_detail());
+}
+
+TEST_CASE("questions about communicators, types and devices are checked") {
+    int number = 41;
+    size_t bytes = 41;
+    gpurun_device_info info{};
+    check_refused(gpurun_comm_rank(kWorld, nullptr), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_comm_size(kWorld, nullptr), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_comm_rank(gpurun_make_comm(99), &number), GPURUN_ERR_COMM);
+    check_refused(gpurun_comm_size(gpurun_make_comm(99), &number), GPURUN_ERR_COMM);
+    check_refused(gpurun_type_size(static_cast<gpurun_datatype>(0), &bytes), GPURUN_ERR_TYPE);
+    check_refused(gpurun_type_size(GPURUN_INT8, nullptr), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_device(nullptr), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_device(&info), GPURUN_ERR_ARGUMENT); // its size is 0
+    info.size = 3;
+    check_refused(gpurun_device(&info), GPURUN_ERR_ARGUMENT);
+    CHECK(number == 41);
+    CHECK(bytes == 41);
+}
+
+TEST_CASE("memory calls are checked") {
+    const Stream stream;
+    void* pointer = g_no_stream;
+    check_refused(gpurun_malloc(nullptr, 8), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_malloc_host(nullptr, 8), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_malloc_async(nullptr, 8, stream), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_malloc_async(&pointer, 8, GPURUN_HOST), GPURUN_ERR_STREAM);
+    check_refused(gpurun_malloc_async(&pointer, 8, foreign_stream()), GPURUN_ERR_STREAM);
+    check_refused(gpurun_malloc(&pointer, size_t{1} << 60), GPURUN_ERR_MEMORY);
+    check_refused(gpurun_malloc_async(&pointer, size_t{1} << 60, stream), GPURUN_ERR_MEMORY);
+    CHECK(pointer == g_no_stream);
+
+    check_refused(gpurun_free(g_no_stream), GPURUN_ERR_BUFFER);
+    check_refused(gpurun_free_async(g_no_stream, stream), GPURUN_ERR_BUFFER);
+    const Memory device(Kind::kDevice, 1000);
+    check_refused(gpurun_free(device.at(8)), GPURUN_ERR_BUFFER);
+    check_refused(gpurun_free(freed_device_memory()), GPURUN_ERR_BUFFER);
+    REQUIRE_OK(gpurun_free(nullptr));
+    REQUIRE_OK(gpurun_malloc(&pointer, 0));
+    CHECK(pointer == nullptr);
+}
+
+TEST_CASE("copies are checked on both sides, in both order domains") {
+    const Stream stream;
+    const Memory device(Kind::kDevice, 1000);
+    char host[2000] = {};
+    for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)}) {
+        check_refused(gpurun_memcpy(nullptr, host, 8, domain), GPURUN_ERR_BUFFER);
+        check_refused(gpurun_memcpy(host, nullptr, 8, domain), GPURUN_ERR_BUFFER);
+        check_refused(gpurun_memcpy(device.get(), host, 1001, domain), GPURUN_ERR_BUFFER);
+        check_refused(gpurun_memcpy(host, device.at(1), 1000, domain), GPURUN_ERR_BUFFER);
+        check_refused(gpurun_memcpy(host, freed_device_memory(), 8, domain), GPURUN_ERR_BUFFER);
+        check_refused(gpurun_memset(nullptr, 0, 8, domain), GPURUN_ERR_BUFFER);
+        check_refused(gpurun_memset(device.at(999), 0, 2, domain), GPURUN_ERR_BUFFER);
+        check_refused(gpurun_memset(freed_device_memory(), 0, 8, domain), GPURUN_ERR_BUFFER);
+        REQUIRE_OK(gpurun_memcpy(nullptr, nullptr, 0, domain));
+        REQUIRE_OK(gpurun_memset(nullptr, 0, 0, domain));
+    }
+    check_refused(gpurun_memcpy(device.get(), host, 8, foreign_stream()), GPURUN_ERR_STREAM);
+    check_refused(gpurun_memset(device.get(), 0, 8, foreign_stream()), GPURUN_ERR_STREAM);
+}
+
+TEST_CASE("streams and events are checked") {
+    const Stream stream;
+    gpurun_event event = nullptr;
+    int done = 41;
+    REQUIRE_OK(gpurun_event_create(&event));
+    check_refused(gpurun_stream_create(nullptr), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_event_create(nullptr), GPURUN_ERR_ARGUMENT);
+    for (const gpurun_stream none : {foreign_stream(), destroyed_stream(), GPURUN_HOST}) {
+        CAPTURE((none == GPURUN_HOST));
+        check_refused(gpurun_stream_destroy(none), GPURUN_ERR_STREAM);
+        check_refused(gpurun_stream_synchronize(none), GPURUN_ERR_STREAM);
+        check_refused(gpurun_stream_query(none, &done), GPURUN_ERR_STREAM);
+        check_refused(gpurun_stream_wait_event(none, event), GPURUN_ERR_STREAM);
+        check_refused(gpurun_event_record(event, none), GPURUN_ERR_STREAM);
+        check_refused(gpurun_launch_host(
+                          none, [](void*) {}, nullptr),
+                      GPURUN_ERR_STREAM);
+    }
+    check_refused(gpurun_stream_query(stream, nullptr), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_event_query(event, nullptr), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_launch_host(stream, nullptr, nullptr), GPURUN_ERR_ARGUMENT);
+    REQUIRE_OK(gpurun_event_destroy(event));
+    for (const gpurun_event none : {foreign_event(), event, static_cast<gpurun_event>(nullptr)}) {
+        check_refused(gpurun_event_destroy(none), GPURUN_ERR_EVENT);
+        check_refused(gpurun_event_synchronize(none), GPURUN_ERR_EVENT);
+        check_refused(gpurun_event_query(none, &done), GPURUN_ERR_EVENT);
+        check_refused(gpurun_stream_wait_event(stream, none), GPURUN_ERR_EVENT);
+        check_refused(gpurun_event_record(none, stream), GPURUN_ERR_EVENT);
+    }
+    CHECK(done == 41);
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,65 @@
+// gpurun_finalize() waits until this rank's messages have moved: rank 0 leaves at once, rank 1 receives much later.
+#define _POSIX_C_SOURCE 200809L // nanosleep
+#include <gpurun/gpurun.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { kSmall = 1000, kLarge = 3000000 };
+
+#define MUST(call)                                                                                                     \
+    do {                                                                                                               \
+        gpurun_status must_status = (call);                                                                            \
+        if (must_status != GPURUN_OK) {                                                                                \
+            fprintf(stderr, "%s: %s: %s\n", #call, gpurun_status_string(must_status), gpurun_error_detail());          \
+            gpurun_abort(1);                                                                                           \
+        }                                                                                                              \
+    } while (0)
+
+static char received[kLarge];
+
+static void check(size_t bytes, char value, const char* what) {
+    for (size_t i = 0; i < bytes; i++)
+        if (received[i] != value) {
+            fprintf(stderr, "%s: byte %zu is %d\n", what, i, received[i]);
+            gpurun_abort(1);
+        }
+}
+
+static void send_and_leave(void) {
+    static char host[kSmall];
+    gpurun_stream stream;
+    void* device;
+    memset(host, 1, sizeof host);
+    MUST(gpurun_stream_create(&stream));
+    MUST(gpurun_malloc(&device, kLarge));
+    MUST(gpurun_memset(device, 2, kLarge, stream));
+    MUST(gpurun_send(host, kSmall, GPURUN_BYTE, 1, 1, GPURUN_COMM_WORLD, GPURUN_HOST));
+    MUST(gpurun_send(device, kSmall, GPURUN_BYTE, 1, 2, GPURUN_COMM_WORLD, stream));
+    MUST(gpurun_send(device, kLarge, GPURUN_BYTE, 1, 3, GPURUN_COMM_WORLD, stream));
+}
+
+static void receive_late(void) {
+    struct timespec late = {.tv_nsec = 200000000};
+    nanosleep(&late, NULL);
+    MUST(gpurun_recv(received, kLarge, GPURUN_BYTE, 0, 3, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+    check(kLarge, 2, "large device message");
+    nanosleep(&late, NULL);
+    MUST(gpurun_recv(received, kSmall, GPURUN_BYTE, 0, 1, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+    check(kSmall, 1, "small host message");
+    MUST(gpurun_recv(received, kSmall, GPURUN_BYTE, 0, 2, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+    check(kSmall, 2, "small device message");
+}
+
+int main(void) {
+    int rank;
+    MUST(gpurun_init());
+    MUST(gpurun_comm_rank(GPURUN_COMM_WORLD, &rank));
+    if (rank == 0)
+        send_and_leave();
+    else if (rank == 1)
+        receive_late();
+    MUST(gpurun_finalize());
+    return 0;
+}

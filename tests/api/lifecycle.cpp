@@ -1,0 +1,125 @@
+// A process's life, in one process that gpurun did not start: before gpurun_init(), as the one rank of its own job,
+// after gpurun_finalize(). The cases run in this order and each needs the one before.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include "support/job.hpp"
+
+#include <cstring>
+
+using namespace gpurun::test;
+
+namespace {
+
+// Every call that needs a job, with arguments that would be right in one. Outputs must stay as they are.
+void expect_all(gpurun_status expected) {
+    const gpurun_stream stream = GPURUN_HOST;
+    int number = 41;
+    void* pointer = &number;
+    gpurun_stream created = GPURUN_HOST;
+    gpurun_event event = nullptr;
+    gpurun_device_info info{};
+    info.size = sizeof info;
+
+    CHECK(gpurun_comm_rank(kWorld, &number) == expected);
+    CHECK(gpurun_comm_size(kWorld, &number) == expected);
+    CHECK(gpurun_device(&info) == expected);
+    CHECK(gpurun_malloc(&pointer, 8) == expected);
+    CHECK(gpurun_malloc_host(&pointer, 8) == expected);
+    CHECK(gpurun_malloc_async(&pointer, 8, stream) == expected);
+    CHECK(gpurun_free(pointer) == expected);
+    CHECK(gpurun_free_async(pointer, stream) == expected);
+    CHECK(gpurun_memcpy(&number, &number, 0, stream) == expected);
+    CHECK(gpurun_memset(&number, 0, sizeof number, stream) == expected);
+    CHECK(gpurun_stream_create(&created) == expected);
+    CHECK(gpurun_stream_destroy(nullptr) == expected);
+    CHECK(gpurun_stream_synchronize(nullptr) == expected);
+    CHECK(gpurun_stream_query(nullptr, &number) == expected);
+    CHECK(gpurun_stream_wait_event(nullptr, nullptr) == expected);
+    CHECK(gpurun_launch_host(
+              nullptr, [](void*) {}, nullptr) == expected);
+    CHECK(gpurun_event_create(&event) == expected);
+    CHECK(gpurun_event_destroy(nullptr) == expected);
+    CHECK(gpurun_event_record(nullptr, nullptr) == expected);
+    CHECK(gpurun_event_synchronize(nullptr) == expected);
+    CHECK(gpurun_event_query(nullptr, &number) == expected);
+    CHECK(gpurun_send(&number, 1, GPURUN_INT32, 0, 0, kWorld, stream) == expected);
+    CHECK(gpurun_recv(&number, 1, GPURUN_INT32, 0, 0, kWorld, stream, nullptr) == expected);
+    CHECK(gpurun_sendrecv(&number, 0, GPURUN_INT32, 0, 0, &number, 0, GPURUN_INT32, 0, 0, kWorld, stream, nullptr) ==
+          expected);
+    CHECK(gpurun_bcast(&number, 1, GPURUN_INT32, 0, kWorld, stream) == expected);
+    CHECK(gpurun_barrier(kWorld, stream) == expected);
+
+    CHECK(std::strlen(gpurun_error_detail()) > 0);
+    CHECK(number == 41);
+    CHECK(pointer == &number);
+    CHECK(created == GPURUN_HOST);
+    CHECK(event == nullptr);
+    CHECK(info.kind == 0);
+}
+
+} // namespace
+
+TEST_CASE("before gpurun_init every call says that it is missing") {
+    CHECK(std::strcmp(gpurun_error_detail(), "") == 0);
+    CHECK(gpurun_initialized() == 0);
+    expect_all(GPURUN_ERR_NOT_INITIALIZED);
+    CHECK(gpurun_finalize() == GPURUN_ERR_NOT_INITIALIZED);
+    CHECK(gpurun_finalized() == 0);
+}
+
+TEST_CASE("a process that gpurun did not start joins a job of its own") {
+    REQUIRE_OK(gpurun_init());
+    CHECK(gpurun_initialized() == 1);
+    CHECK(gpurun_finalized() == 0);
+    CHECK(rank() == 0);
+    CHECK(size() == 1);
+    gpurun_device_info info{};
+    info.size = sizeof info;
+    REQUIRE_OK(gpurun_device(&info));
+    CHECK((info.kind == GPURUN_DEVICE_CUDA || info.kind == GPURUN_DEVICE_EMULATED));
+    CHECK(info.memory_bytes > 0);
+    CHECK(std::strlen(info.name) > 0);
+}
+
+TEST_CASE("a second gpurun_init is refused and changes nothing") {
+    CHECK(gpurun_init() == GPURUN_ERR_ALREADY_INITIALIZED);
+    CHECK(std::strlen(gpurun_error_detail()) > 0);
+    CHECK(size() == 1);
+}
+
+TEST_CASE("a job of one rank sends to itself, broadcasts and passes barriers") {
+    const Stream stream;
+    for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)}) {
+        const Bytes content = pattern(300000, 4);
+        Memory outgoing(Kind::kDevice, content.size());
+        Memory incoming(Kind::kDevice, content.size());
+        outgoing.write(content);
+        REQUIRE_OK(gpurun_send(outgoing.get(), 100, GPURUN_BYTE, 0, 1, kWorld, domain));
+        REQUIRE_OK(gpurun_recv(incoming.get(), 100, GPURUN_BYTE, 0, 1, kWorld, domain, nullptr));
+        REQUIRE_OK(gpurun_sendrecv(outgoing.get(), content.size(), GPURUN_BYTE, 0, 1, incoming.get(), content.size(),
+                                   GPURUN_BYTE, 0, 1, kWorld, domain, nullptr));
+        REQUIRE_OK(gpurun_bcast(incoming.get(), content.size(), GPURUN_BYTE, 0, kWorld, domain));
+        REQUIRE_OK(gpurun_barrier(kWorld, domain));
+        synchronize(domain);
+        CHECK(first_difference(incoming.read(), content) == -1);
+    }
+}
+
+TEST_CASE("after gpurun_finalize every call says that the job is over") {
+    REQUIRE_OK(gpurun_finalize());
+    CHECK(gpurun_initialized() == 1);
+    CHECK(gpurun_finalized() == 1);
+    expect_all(GPURUN_ERR_FINALIZED);
+    CHECK(gpurun_finalize() == GPURUN_ERR_FINALIZED);
+    CHECK(gpurun_init() == GPURUN_ERR_FINALIZED);
+    CHECK(std::strlen(gpurun_error_detail()) > 0);
+}
+
+TEST_CASE("what needs no job works at any time") {
+    size_t bytes = 0;
+    CHECK(gpurun_type_size(GPURUN_DOUBLE, &bytes) == GPURUN_OK);
+    CHECK(bytes == 8);
+    CHECK(gpurun_wtime() > 0);
+    CHECK(gpurun_wtime() <= gpurun_wtime());
+    CHECK(std::strcmp(gpurun_status_string(GPURUN_ERR_FINALIZED), "GPURUN_ERR_FINALIZED") == 0);
+    CHECK(std::strcmp(gpurun_status_string(static_cast<gpurun_status>(999)), "GPURUN_ERR_?") == 0);
+}

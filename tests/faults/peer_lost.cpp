@@ -1,0 +1,226 @@
+// peer_lost SCENARIO: the last rank kills itself while the others wait for it. Each of them must get what the scenario
+// expects (but for one, GPURUN_ERR_PEER_LOST) within kBoundMs, says how long that took, and must then be able to go on
+// without the dead.
+//
+// The victim announces when it will die, so that survivors can tell an answer from a guess.
+#include <gpurun/gpurun.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <unistd.h>
+
+namespace {
+
+constexpr double kBoundMs = 10000; // of the test; the runtime is much faster
+constexpr double kDiesAfter = 0.4; // seconds, enough for everybody to be waiting
+constexpr size_t kLarge = 4u << 20;
+constexpr size_t kSmall = 1000;
+constexpr int kTag = 1, kDeathTag = 2, kLifeTag = 3;
+
+struct Job {
+    int rank = 0, size = 0;
+    gpurun_stream stream = nullptr;
+    void* device = nullptr; // kLarge bytes
+    void* other = nullptr;  // and as many again
+    int victim() const { return size - 1; }
+};
+
+[[noreturn]] void give_up(const char* what) {
+    std::fprintf(stderr, "%s (the last message: %s)\n", what, gpurun_error_detail());
+    gpurun_abort(1);
+}
+
+void must(gpurun_status status, const char* what) {
+    if (status != GPURUN_OK) {
+        std::fprintf(stderr, "%s: %s\n", what, gpurun_status_string(status));
+        give_up(what);
+    }
+}
+#define MUST(call) must((call), #call)
+
+void sleep_seconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+// ---- what survivors wait in, each until the victim dies
+
+gpurun_status receive(const Job& job, gpurun_stream domain, int source, size_t bytes) {
+    return gpurun_recv(job.device, bytes, GPURUN_BYTE, source, kTag, GPURUN_COMM_WORLD, domain, nullptr);
+}
+gpurun_status send(const Job& job, gpurun_stream domain, size_t bytes) {
+    return gpurun_send(job.device, bytes, GPURUN_BYTE, job.victim(), kTag, GPURUN_COMM_WORLD, domain);
+}
+gpurun_status broadcast(const Job& job, gpurun_stream domain, int root) {
+    return gpurun_bcast(job.device, kLarge, GPURUN_BYTE, root, GPURUN_COMM_WORLD, domain);
+}
+// The call may end because the peer died, or the stream, or only the stream if the call was done before.
+gpurun_status in_stream(const Job& job, gpurun_status called) {
+    const gpurun_status synchronized = gpurun_stream_synchronize(job.stream);
+    return called != GPURUN_OK ? called : synchronized;
+}
+
+// A wildcard receive goes on waiting while anybody lives who could send.
+gpurun_status receive_from_survivor(const Job& job) {
+    if (job.rank == 0)
+        return receive(job, GPURUN_HOST, GPURUN_ANY_SOURCE, kSmall);
+    sleep_seconds(kDiesAfter + 0.3);
+    return gpurun_send(job.device, kSmall, GPURUN_BYTE, 0, kTag, GPURUN_COMM_WORLD, GPURUN_HOST);
+}
+
+// The victim takes part in the message with a stream that never gets there: survivors' streams wait for its fence.
+void hold_stream(const Job& job) {
+    MUST(gpurun_launch_host(
+        job.stream, [](void*) { sleep_seconds(1000); }, nullptr));
+}
+void victim_sends_held(const Job& job, size_t bytes) {
+    hold_stream(job);
+    for (int rank = 0; rank < job.victim(); rank++)
+        MUST(gpurun_send(job.device, bytes, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream));
+}
+void victim_receives_held(const Job& job, size_t bytes) {
+    hold_stream(job);
+    for (int rank = 0; rank < job.victim(); rank++)
+        MUST(gpurun_recv(job.device, bytes, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream, nullptr));
+}
+
+struct Scenario {
+    const char* name;
+    gpurun_status (*survivor)(const Job& job);
+    void (*victim)(const Job& job); // before it waits for its death; may be null
+    gpurun_status expected = GPURUN_ERR_PEER_LOST;
+};
+
+constexpr Scenario kScenarios[] = {
+    {"receive", [](const Job& job) { return receive(job, GPURUN_HOST, job.victim(), kLarge); }, nullptr},
+    {"receive-in-stream", [](const Job& job) { return in_stream(job, receive(job, job.stream, job.victim(), kLarge)); },
+     nullptr},
+    {"receive-from-any", [](const Job& job) { return receive(job, GPURUN_HOST, GPURUN_ANY_SOURCE, kLarge); }, nullptr},
+    {"receive-from-survivor", receive_from_survivor, nullptr, GPURUN_OK},
+    {"send", [](const Job& job) { return send(job, GPURUN_HOST, kLarge); }, nullptr},
+    {"send-in-stream", [](const Job& job) { return in_stream(job, send(job, job.stream, kLarge)); }, nullptr},
+    {"fence-of-large-receive",
+     [](const Job& job) { return in_stream(job, receive(job, job.stream, job.victim(), kLarge)); },
+     [](const Job& job) { victim_sends_held(job, kLarge); }},
+    {"fence-of-small-receive",
+     [](const Job& job) { return in_stream(job, receive(job, job.stream, job.victim(), kSmall)); },
+     [](const Job& job) { victim_sends_held(job, kSmall); }},
+    {"fence-of-large-send", [](const Job& job) { return in_stream(job, send(job, job.stream, kLarge)); },
+     [](const Job& job) { victim_receives_held(job, kLarge); }},
+    {"fence-of-host-receive", [](const Job& job) { return receive(job, GPURUN_HOST, job.victim(), kLarge); },
+     [](const Job& job) { victim_sends_held(job, kLarge); }},
+    {"fence-of-host-send", [](const Job& job) { return send(job, GPURUN_HOST, kLarge); },
+     [](const Job& job) { victim_receives_held(job, kLarge); }},
+    {"barrier", [](const Job&) { return gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST); }, nullptr},
+    {"barrier-in-stream", [](const Job& job) { return in_stream(job, gpurun_barrier(GPURUN_COMM_WORLD, job.stream)); },
+     nullptr},
+    {"broadcast-of-victim", [](const Job& job) { return broadcast(job, GPURUN_HOST, job.victim()); }, nullptr},
+    {"broadcast-of-victim-in-stream",
+     [](const Job& job) { return in_stream(job, broadcast(job, job.stream, job.victim())); }, nullptr},
+};
+
+const Scenario& find_scenario(const char* name) {
+    for (const Scenario& scenario : kScenarios)
+        if (std::strcmp(scenario.name, name) == 0)
+            return scenario;
+    give_up("no such scenario");
+}
+
+// ---- the course of a job
+
+// Everybody has talked to everybody, so that all connections and mappings are there when the victim dies.
+void meet(const Job& job) {
+    for (int distance = 0; distance < job.size; distance++) {
+        const int dest = (job.rank + distance) % job.size;
+        const int source = (job.rank + job.size - distance) % job.size;
+        MUST(gpurun_sendrecv(job.device, kLarge, GPURUN_BYTE, dest, kTag, job.other, kLarge, GPURUN_BYTE, source, kTag,
+                             GPURUN_COMM_WORLD, job.stream, nullptr));
+    }
+    MUST(gpurun_stream_synchronize(job.stream));
+}
+
+[[noreturn]] void die(const Job& job, const Scenario& scenario) {
+    const double death = gpurun_wtime() + kDiesAfter;
+    for (int rank = 0; rank < job.victim(); rank++)
+        MUST(gpurun_send(&death, 1, GPURUN_DOUBLE, rank, kDeathTag, GPURUN_COMM_WORLD, GPURUN_HOST));
+    std::thread killer([death] {
+        sleep_seconds(death - gpurun_wtime());
+        kill(getpid(), SIGKILL);
+    });
+    if (scenario.victim != nullptr)
+        scenario.victim(job);
+    killer.join();
+    give_up("the victim lives");
+}
+
+void survive(const Job& job, const Scenario& scenario) {
+    double death = 0;
+    MUST(gpurun_recv(&death, 1, GPURUN_DOUBLE, job.victim(), kDeathTag, GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));
+    const gpurun_status status = scenario.survivor(job);
+    const double late_ms = (gpurun_wtime() - death) * 1e3;
+    if (status != scenario.expected) {
+        std::fprintf(stderr, "rank %d: %s instead of %s, %.1f ms after the death\n", job.rank,
+                     gpurun_status_string(status), gpurun_status_string(scenario.expected), late_ms);
+        give_up(scenario.name);
+    }
+    if (late_ms < 0 || late_ms > kBoundMs)
+        give_up("the answer came too early or too late");
+    std::printf("rank %d: told %.1f ms after the death: %s\n", job.rank, late_ms, gpurun_error_detail());
+}
+
+// What is left works: refused at once with the dead, as ever among the living and within the device.
+void live_on(const Job& job) {
+    const double start = gpurun_wtime();
+    for (const gpurun_stream domain : {GPURUN_HOST, job.stream}) {
+        if (send(job, domain, 8) != GPURUN_ERR_PEER_LOST || send(job, domain, kLarge) != GPURUN_ERR_PEER_LOST)
+            give_up("a send to the dead is not refused");
+        if (receive(job, domain, job.victim(), kLarge) != GPURUN_ERR_PEER_LOST)
+            give_up("a receive from the dead is not refused");
+    }
+    if ((gpurun_wtime() - start) * 1e3 > kBoundMs)
+        give_up("refusing took too long");
+
+    const int survivors = job.size - 1;
+    const int next = (job.rank + 1) % survivors;
+    const int previous = (job.rank + survivors - 1) % survivors;
+    for (const size_t bytes : {kSmall, kLarge}) {
+        unsigned char first = 0;
+        MUST(gpurun_memset(job.device, 10 + job.rank, bytes, job.stream));
+        MUST(gpurun_sendrecv(job.device, bytes, GPURUN_BYTE, next, kLifeTag, job.other, bytes, GPURUN_BYTE, previous,
+                             kLifeTag, GPURUN_COMM_WORLD, job.stream, nullptr));
+        MUST(gpurun_memcpy(&first, job.other, 1, job.stream));
+        MUST(gpurun_stream_synchronize(job.stream));
+        if (first != 10 + previous)
+            give_up("a message among survivors is wrong");
+    }
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 2)
+        return 2;
+    const Scenario& scenario = find_scenario(argv[1]);
+    Job job;
+    MUST(gpurun_init());
+    MUST(gpurun_comm_rank(GPURUN_COMM_WORLD, &job.rank));
+    MUST(gpurun_comm_size(GPURUN_COMM_WORLD, &job.size));
+    MUST(gpurun_stream_create(&job.stream));
+    MUST(gpurun_malloc(&job.device, kLarge));
+    MUST(gpurun_malloc(&job.other, kLarge));
+    meet(job);
+    if (job.rank == job.victim())
+        die(job, scenario);
+    survive(job, scenario);
+    live_on(job);
+
+    MUST(gpurun_stream_destroy(job.stream));
+    MUST(gpurun_free(job.other));
+    MUST(gpurun_free(job.device));
+    const gpurun_status left = gpurun_finalize();
+    if (left != GPURUN_OK && left != GPURUN_ERR_PEER_LOST)
+        give_up("gpurun_finalize");
+    std::printf("rank %d: survived\n", job.rank);
+    return 0;
+}

@@ -1,0 +1,113 @@
+#include "support/job.hpp"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+namespace gpurun::test {
+
+int rank() {
+    int rank = -1;
+    REQUIRE_OK(gpurun_comm_rank(kWorld, &rank));
+    return rank;
+}
+
+int size() {
+    int size = -1;
+    REQUIRE_OK(gpurun_comm_size(kWorld, &size));
+    return size;
+}
+
+int partner() {
+    const int other = rank() ^ 1;
+    return other < size() ? other : GPURUN_PROC_NULL;
+}
+
+void synchronize(gpurun_stream stream) {
+    if (stream != GPURUN_HOST)
+        REQUIRE_OK(gpurun_stream_synchronize(stream));
+}
+
+const char* name(Kind kind) {
+    switch (kind) {
+    case Kind::kDevice: return "device";
+    case Kind::kOrdered: return "stream-ordered device";
+    case Kind::kPinned: return "pinned";
+    case Kind::kPageable: return "pageable";
+    }
+    return "?";
+}
+
+Memory::Memory(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {
+    switch (kind_) {
+    case Kind::kDevice: REQUIRE_OK(gpurun_malloc(&pointer_, bytes)); break;
+    case Kind::kOrdered: {
+        Stream stream;
+        REQUIRE_OK(gpurun_malloc_async(&pointer_, bytes, stream));
+        stream.synchronize(); // usable in every order domain
+        break;
+    }
+    case Kind::kPinned: REQUIRE_OK(gpurun_malloc_host(&pointer_, bytes)); break;
+    case Kind::kPageable: pointer_ = std::malloc(bytes); break;
+    }
+}
+
+Memory::~Memory() {
+    switch (kind_) {
+    case Kind::kDevice:
+    case Kind::kPinned: gpurun_free(pointer_); break;
+    case Kind::kOrdered: {
+        Stream stream;
+        gpurun_free_async(pointer_, stream);
+        break;
+    }
+    case Kind::kPageable: std::free(pointer_); break;
+    }
+}
+
+void Memory::write(const Bytes& bytes, size_t offset) {
+    REQUIRE(offset + bytes.size() <= bytes_);
+    REQUIRE_OK(gpurun_memcpy(at(offset), bytes.data(), bytes.size(), GPURUN_HOST));
+}
+
+Bytes Memory::read() const {
+    Bytes bytes(bytes_);
+    REQUIRE_OK(gpurun_memcpy(bytes.data(), pointer_, bytes_, GPURUN_HOST));
+    return bytes;
+}
+
+Bytes pattern(size_t bytes, uint64_t seed) {
+    Bytes made(bytes + 8);
+    uint64_t word = seed * 0x9e3779b97f4a7c15u + 1;
+    for (size_t i = 0; i < bytes; i += 8) {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        std::memcpy(&made[i], &word, 8);
+    }
+    made.resize(bytes);
+    return made;
+}
+
+ptrdiff_t first_difference(const uint8_t* got, const uint8_t* expected, size_t bytes) {
+    if (bytes == 0 || std::memcmp(got, expected, bytes) == 0)
+        return -1;
+    ptrdiff_t i = 0;
+    while (got[i] == expected[i])
+        i++;
+    return i;
+}
+
+void delay(gpurun_stream stream, int delay_us) {
+    const auto sleep = [](void* us) {
+        std::this_thread::sleep_for(std::chrono::microseconds(reinterpret_cast<intptr_t>(us)));
+    };
+    void* us = reinterpret_cast<void*>(static_cast<intptr_t>(delay_us));
+    if (stream == GPURUN_HOST)
+        sleep(us);
+    else
+        REQUIRE_OK(gpurun_launch_host(stream, sleep, us));
+}
+
+} // namespace gpurun::test
