@@ -1,0 +1,16 @@
+// Errors in the benchmark end the whole job: half a measurement is none.
+#pragma once
+
+#include <gpurun/gpurun.h>
+
+#include <cstdio>
+
+#define CALL(call)                                                                                                     \
+    do {                                                                                                               \
+        const gpurun_status call_status = (call);                                                                      \
+        if (call_status != GPURUN_OK) {                                                                                \
+            std::fprintf(stderr, "%s:%d: %s: %s: %s\n", __FILE__, __LINE__, #call, gpurun_status_string(call_status),  \
+                         gpurun_error_detail());                                                                       \
+            gpurun_abort(1);                                                                                           \
+        }                                                                                                              \
+    } while (false)
