@@ -170,7 +170,8 @@ SAMPLES = {
         [("GPURUN_SECRET", {"launcher/a.cpp": 'std::getenv("GPURUN_SECRET");\n'})]),
     "every guarantee names tests that exist": (
         {"man/gpurun.7": MODEL, "tests/jobs/a.cpp": 'TEST_CASE("messages keep "\n          "their order") {}\n'},
-        [("there is no test", {"tests/jobs/a.cpp": 'TEST_CASE("something else") {}\n'}),
+        [("there is no test", {"tests/jobs/a.cpp": 'TEST_CASE("messages keep") {}\n'}),
+         ("there is no test", {"tests/jobs/a.cpp": "\n", "tests/meson.build": "test('a message @0@'.format(b))\n"}),
          ("names no test", {"man/gpurun.7": MODEL.replace("Shown by", "Trust us")}),
          ("no list", {"man/gpurun.7": ".Sh NAME\n"})]),
     "manual pages are clean": (
