@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""report_test.py GPURUN REPORT_TRAFFIC: GPURUN_REPORT=paths says which path messages took, why, how many, how long."""
+import os
+import subprocess
+import sys
+
+PEERS = ["--device=emulated:2"]
+ONE_DEVICE = ["--device=emulated:1", "--oversubscribe"]
+
+# In every job: what report_traffic.c sends whose path does not depend on the devices.
+ALWAYS = [
+    "shm (host memory): 2 messages, 200 bytes",
+    "staged (small: does not wait for its match): 4 messages, 400 bytes",
+    "staged (one buffer is host memory): 1 messages, 1000000 bytes",
+]
+# options, settings, lines beyond ALWAYS
+JOBS = [
+    (ONE_DEVICE, {}, ["direct (same device): 3 messages, 3000000 bytes",
+                      "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
+    (PEERS, {}, ["direct (peer access): 3 messages, 3000000 bytes",
+                 "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
+    (PEERS, {"GPURUN_EMULATED_PEER_ACCESS": "none"}, ["staged (no peer access): 8 messages, 8000000 bytes"]),
+    (PEERS, {"GPURUN_PATH": "bounce"}, ["bounce (GPURUN_PATH): 8 messages, 8000000 bytes"]),
+    (PEERS, {"GPURUN_PATH": "staged"}, ["staged (GPURUN_PATH): 8 messages, 8000000 bytes"]),
+    (PEERS, {"GPURUN_PATH": "direct"},
+     ["direct (GPURUN_PATH): 3 messages, 3000000 bytes",
+      "bounce (GPURUN_PATH=direct, but the memory cannot be exported): 5 messages, 5000000 bytes"]),
+]
+
+
+def run(command, settings):
+    job = subprocess.run(command, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         text=True, timeout=60, check=False)
+    return job.returncode, sorted(job.stdout.splitlines())
+
+
+def main():
+    gpurun, program = sys.argv[1:]
+    wrong = 0
+    for options, settings, lines in JOBS:
+        expected = sorted(f"gpurun: rank {ends}: {line}" for ends in ("0 to 1", "1 from 0") for line in ALWAYS + lines)
+        status, got = run([gpurun, "-n", "2", *options, program], {**settings, "GPURUN_REPORT": "paths"})
+        if status != 0 or got != expected:
+            wrong += 1
+            print(f"{options} {settings}: exit status {status}", "expected:", *expected, "got:", *got, sep="\n  ")
+    silent = run([gpurun, "-n", "2", *PEERS, program], {})
+    if silent != (0, []):
+        wrong += 1
+        print("without GPURUN_REPORT:", *silent)
+    return 1 if wrong else 0
+
+
+sys.exit(main())
