@@ -1,0 +1,213 @@
+#!/usr/bin/env bash
+# Everything that only a GPU can show, in one call: runs what is built, needs no compiler and no Meson.
+#
+#     run-device.sh BUILD [STEP...]
+#
+# Steps, in this order (default: all):
+#   machine      what is here; libraries that the binaries miss
+#   conformance  the device contract on CUDA
+#   suite        the other tests of Meson's suite `device`
+#   examples     each on 2 ranks and on 4, several a GPU
+#   bench        latency and bandwidth, with the raw copy next to it
+#   mps          what CUDA does when a process dies, under a private MPS daemon
+#   sanitizer    the examples under compute-sanitizer
+#
+# Each job has a time limit, all of them together BUDGET_S seconds (default 540). Logs go to OUT (default
+# device-logs), a table comes last. Exits 1 if a job failed or had no time left. Libraries that this machine lacks
+# may lie in BUILD/carry.
+set -u
+
+build=$(readlink -f "${1:?usage: run-device.sh BUILD [STEP...]}")
+shift
+here=$(dirname "$(readlink -f "$0")")
+out=${OUT:-device-logs}
+budget_s=${BUDGET_S:-540}
+launcher=$build/launcher/gpurun
+bench=$build/tests/bench/latency_bandwidth
+examples=(ring ping_pong broadcast fence heat)
+steps=(machine conformance suite examples bench mps sanitizer)
+(($#)) && steps=("$@")
+
+mkdir -p "$out"
+[[ -d $build/carry ]] && export LD_LIBRARY_PATH=$build/carry${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+
+rows=()
+failed=()
+bad=0
+
+record() { # RESULT SECONDS NAME
+    rows+=("$(printf '%-8s %6s  %s' "$1" "$2" "$3")")
+    printf '%s\n' "${rows[-1]}"
+}
+
+log_of() { # NAME
+    printf '%s/%s.log' "$out" "$(tr -cs 'A-Za-z0-9\n' '-' <<<"$1")"
+}
+
+job() { # NAME SECONDS COMMAND...
+    local name=$1 limit=$2 begin=$SECONDS log status
+    shift 2
+    log=$(log_of "$name")
+    if ((SECONDS + 5 > budget_s)); then
+        record 'no time' 0 "$name"
+        bad=1
+        return
+    fi
+    ((SECONDS + limit > budget_s)) && limit=$((budget_s - SECONDS))
+    printf '$ %s\n' "$*" >"$log"
+    timeout -k 5 "$limit" "$@" >>"$log" 2>&1 </dev/null
+    status=$?
+    case $status in
+    0) record pass $((SECONDS - begin)) "$name" ;;
+    77) record skip $((SECONDS - begin)) "$name" ;;
+    124 | 137)
+        record TIMEOUT $((SECONDS - begin)) "$name"
+        failed+=("$log")
+        bad=1
+        ;;
+    *)
+        record "FAIL $status" $((SECONDS - begin)) "$name"
+        failed+=("$log")
+        bad=1
+        ;;
+    esac
+}
+
+skip() { # NAME REASON
+    record skip 0 "$1: $2"
+}
+
+# ---- steps ------------------------------------------------------------------------------------------------------
+
+libraries_are_there() {
+    local binary missing=0
+    for binary in "$launcher" "$build"/tests/conformance/conformance "$bench" "$build"/examples/ring; do
+        [[ -e $binary ]] || continue
+        if ldd "$binary" | grep 'not found'; then
+            printf '%s: put these into %s/carry\n' "$binary" "$build"
+            missing=1
+        fi
+    done
+    return $missing
+}
+
+step_machine() {
+    job 'nvidia-smi' 30 nvidia-smi
+    job 'nvidia-smi topology' 30 nvidia-smi topo -m
+    export -f libraries_are_there
+    export launcher build bench
+    job 'libraries' 30 bash -c libraries_are_there
+}
+
+# Tests of the suite whose command names WHERE, or with "not" those that name neither.
+listed() { # [not] WHERE...
+    local wanted=0 name limit command
+    [[ $1 == not ]] && wanted=1 && shift
+    while IFS=$'\t' read -r name limit command; do
+        local found=1 where
+        for where in "$@"; do
+            [[ $command == *"$where"* ]] && found=0
+        done
+        ((found == wanted)) || continue
+        job "$name" "$((limit < 120 ? limit : 120))" bash -c "exec $command"
+    done < <(python3 "$here/device_tests.py" "$build")
+}
+
+step_conformance() { listed /tests/conformance/; }
+step_suite() { listed not /tests/conformance/ /examples/; }
+
+example() { # RANKS NAME [WRAPPER...]
+    local ranks=$1 name=$2
+    shift 2
+    "$launcher" -n "$ranks" --device=cuda --oversubscribe "$@" "$build/examples/$name"
+}
+export -f example
+export launcher build
+
+step_examples() {
+    local name ranks
+    for ranks in 2 4; do
+        for name in "${examples[@]}"; do
+            [[ $name == ping_pong && $ranks != 2 ]] && continue
+            job "example $name, $ranks ranks" 60 bash -c "example $ranks $name"
+        done
+    done
+}
+
+measure() { # NAME [VARIABLE=VALUE...] -- [OPTION...]
+    local name=$1 settings=()
+    shift
+    while [[ $1 != -- ]]; do
+        settings+=("$1")
+        shift
+    done
+    shift
+    job "bench $name" 150 env "${settings[@]}" "$launcher" -n 2 --device=cuda --oversubscribe "$bench" --raw "$@"
+}
+
+step_bench() {
+    measure device --
+    ((gpus > 1)) && measure 'device, one GPU' CUDA_VISIBLE_DEVICES=0 --
+    measure 'device, event fence' GPURUN_FENCE=event -- --sizes 8:16M
+    measure 'device, staged' GPURUN_PATH=staged -- --sizes 8:64M
+    measure 'device, bounce' GPURUN_PATH=bounce -- --sizes 8:64M
+    measure async -- --memory async --sizes 8:64M
+    measure host -- --memory host --sizes 8:16M
+    measure pinned -- --memory pinned --sizes 8:16M
+}
+
+step_mps() {
+    if ! command -v nvidia-cuda-mps-control >/dev/null; then
+        skip mps 'no nvidia-cuda-mps-control'
+        return
+    fi
+    local folder
+    folder=$(mktemp -d)
+    export CUDA_MPS_PIPE_DIRECTORY=$folder/pipe CUDA_MPS_LOG_DIRECTORY=$folder/log
+    mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
+    if timeout 20 nvidia-cuda-mps-control -d >/dev/null 2>&1; then
+        job 'what CUDA does when a process dies, MPS' 60 "$build/tests/device/facts"
+        timeout 20 nvidia-cuda-mps-control <<<quit >/dev/null 2>&1
+    else
+        skip mps 'the daemon does not start'
+    fi
+    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+    rm -rf "$folder"
+}
+
+step_sanitizer() {
+    local tool name
+    tool=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | head -n 1)
+    if [[ -z $tool ]]; then
+        skip sanitizer 'no compute-sanitizer'
+        return
+    fi
+    for name in "${examples[@]}"; do
+        job "memcheck $name" 120 bash -c "example 2 $name '$tool' --tool memcheck --error-exitcode 9"
+    done
+}
+
+# ---- run, and say what came out ---------------------------------------------------------------------------------
+
+for step in "${steps[@]}"; do
+    if ! declare -F "step_$step" >/dev/null; then
+        printf 'run-device.sh: no step %s\n' "$step" >&2
+        exit 2
+    fi
+done
+for step in "${steps[@]}"; do
+    "step_$step"
+done
+
+for log in "${failed[@]:0:8}"; do
+    printf '\n==> %s\n' "$log"
+    tail -n 15 "$log" | cut -c 1-200
+done
+for name in 'bench device' 'what CUDA does when a process dies' 'what CUDA does when a process dies, MPS'; do
+    log=$(log_of "$name")
+    [[ -e $log ]] && printf '\n==> %s\n' "$log" && cut -c 1-140 "$log"
+done
+printf '\n%s GPUs, %d s, logs in %s\n' "$gpus" "$SECONDS" "$out"
+printf '%s\n' "${rows[@]}"
+exit "$bad"
