@@ -147,7 +147,7 @@ def only_settings_are_read_from_the_environment(tree):
 
 
 def test_names(tree):
-    """A pattern for the names of tests: TEST_CASE("...") and the like, and test('...') in Meson, whose @0@ is any text."""
+    """A pattern for the names of tests: TEST_CASE("...") and the like; test('...') of Meson, whose @0@ is any text."""
     names = set()
     for path in tree.under("tests/", "examples/"):
         if path.endswith((".cpp", ".hpp", ".cu", ".c")):
