@@ -1,0 +1,169 @@
+// Allocating, freeing, and what an address is.
+#include "subject.hpp"
+
+#include <set>
+
+using namespace gpurun;
+using namespace gpurun::conformance;
+
+TEST_SUITE_BEGIN("memory");
+
+TEST_CASE("every address of an allocation describes all of it") {
+    constexpr size_t kBytes = 100'000;
+    const Memory memory(kBytes);
+    const device::Buffer whole = memory.describe();
+    CHECK(whole.placement == device::Placement::kDevice);
+    CHECK(whole.exportable);
+    CHECK(whole.base == memory.get());
+    CHECK(whole.size >= kBytes);
+    CHECK(whole.id != 0);
+    for (const size_t offset : {size_t{1}, size_t{4096}, kBytes - 1}) {
+        const device::Buffer part = must(subject().describe(memory.get() + offset, kBytes - offset));
+        CHECK(part.placement == whole.placement);
+        CHECK(part.base == whole.base);
+        CHECK(part.size == whole.size);
+        CHECK(part.id == whole.id);
+    }
+}
+
+TEST_CASE("allocations are aligned to 256 bytes and do not overlap") {
+    std::vector<std::unique_ptr<Memory>> all;
+    std::set<uintptr_t> starts;
+    for (size_t bytes : {1, 3, 255, 256, 257, 5000, 1}) {
+        all.push_back(std::make_unique<Memory>(bytes));
+        const auto address = reinterpret_cast<uintptr_t>(all.back()->get());
+        CHECK(address % 256 == 0);
+        CHECK(starts.insert(address).second);
+    }
+}
+
+TEST_CASE("an id never names two allocations") {
+    std::set<uint64_t> ids;
+    for (int i = 0; i < 100; ++i) {
+        const Memory memory(4096); // most likely at the same address each time
+        CHECK(ids.insert(memory.describe().id).second);
+    }
+    const Pinned pinned(4096);
+    CHECK(ids.insert(must(subject().describe(pinned.get(), 1)).id).second);
+}
+
+TEST_CASE("a range that reaches past its allocation is refused") {
+    const Memory memory(4096);
+    const size_t size = memory.describe().size;
+    CHECK_STATUS(subject().describe(memory.get(), size), Status::kOk);
+    CHECK_STATUS(subject().describe(memory.get(), size + 1), Status::kBuffer);
+    CHECK_STATUS(subject().describe(memory.get() + 1, size), Status::kBuffer);
+    CHECK_STATUS(subject().describe(memory.get(), SIZE_MAX), Status::kBuffer);
+}
+
+TEST_CASE("memory that was freed is refused") {
+    void* memory = must(subject().allocate(8 << 20));
+    REQUIRE_OK(subject().describe(memory, 8 << 20));
+    REQUIRE_OK(subject().free(memory));
+    CHECK_STATUS(subject().describe(memory, 1), Status::kBuffer);
+    CHECK_STATUS(subject().describe(memory, 8 << 20), Status::kBuffer);
+}
+
+TEST_CASE("freeing what is no start of an allocation is refused and frees nothing") {
+    const Memory memory(4096);
+    int local = 0;
+    CHECK_STATUS(subject().free(memory.get() + 256), Status::kBuffer);
+    CHECK_STATUS(subject().free(&local), Status::kBuffer);
+    CHECK_STATUS(subject().describe(memory.get(), 4096), Status::kOk);
+    void* freed = must(subject().allocate(4096));
+    REQUIRE_OK(subject().free(freed));
+    CHECK_STATUS(subject().free(freed), Status::kBuffer);
+}
+
+TEST_CASE("more memory than the device has is an error, and the device goes on") {
+    CHECK_STATUS(subject().allocate(subject().info().memory_bytes + (1 << 20)), Status::kMemory);
+    const Memory memory(4096);
+    write(memory.get(), pattern(4096, 1));
+    CHECK(read(memory.get(), 4096) == pattern(4096, 1));
+}
+
+TEST_CASE("stream-ordered memory is device memory that cannot be exported") {
+    const Stream stream;
+    void* memory = must(subject().allocate_ordered(10'000, stream));
+    const device::Buffer buffer = must(subject().describe(memory, 10'000));
+    CHECK(buffer.placement == device::Placement::kDevice);
+    CHECK_FALSE(buffer.exportable);
+    CHECK(buffer.base == memory);
+    const Pinned pinned(10'000);
+    REQUIRE_OK(subject().fill(memory, 0x5a, 10'000, stream));
+    REQUIRE_OK(subject().copy(pinned.get(), memory, 10'000, stream));
+    REQUIRE_OK(subject().free_ordered(memory, stream));
+    stream.synchronize();
+    CHECK(pinned.get()[0] == std::byte{0x5a});
+    CHECK(pinned.get()[9'999] == std::byte{0x5a});
+}
+
+TEST_CASE("stream-ordered memory stays usable by what its stream does before the free") {
+    const Stream stream;
+    const Pinned pinned(4096);
+    const size_t gate = new_counter();
+    void* memory = must(subject().allocate_ordered(4096, stream));
+    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 1));
+    REQUIRE_OK(subject().fill(memory, 0x11, 4096, stream));
+    REQUIRE_OK(subject().copy(pinned.get(), memory, 4096, stream));
+    REQUIRE_OK(subject().free_ordered(memory, stream));
+    // Another stream's allocation must not get the place while it is still in use.
+    const Stream other;
+    void* next = must(subject().allocate_ordered(4096, other));
+    REQUIRE_OK(subject().fill(next, 0x22, 4096, other));
+    store(gate, 1);
+    stream.synchronize();
+    other.synchronize();
+    CHECK(pinned.get()[0] == std::byte{0x11});
+    CHECK(read(next, 1) == Bytes{std::byte{0x22}});
+    REQUIRE_OK(subject().free_ordered(next, other));
+    other.synchronize();
+}
+
+TEST_CASE("freeing in stream order what was not allocated so is refused") {
+    const Stream stream;
+    const Memory memory(4096);
+    CHECK_STATUS(subject().free_ordered(memory.get(), stream), Status::kBuffer);
+    CHECK_STATUS(subject().describe(memory.get(), 4096), Status::kOk);
+}
+
+TEST_CASE("pinned memory is host memory that streams copy from and to") {
+    const Pinned pinned(10'000);
+    const device::Buffer buffer = must(subject().describe(pinned.get() + 5, 100));
+    CHECK(buffer.placement == device::Placement::kPinned);
+    CHECK_FALSE(buffer.exportable);
+    CHECK(buffer.base == pinned.get());
+    CHECK(buffer.size >= 10'000);
+    int local = 0;
+    CHECK_STATUS(subject().free_pinned(&local), Status::kBuffer);
+}
+
+TEST_CASE("registered host memory is pinned until it is unregistered") {
+    constexpr size_t kBytes = 4 * 4096;
+    alignas(4096) static std::byte host[kBytes];
+    CHECK(must(subject().describe(host, kBytes)).placement == device::Placement::kPageable);
+    REQUIRE_OK(subject().register_host(host, kBytes));
+    CHECK(must(subject().describe(host + 10, kBytes - 10)).placement == device::Placement::kPinned);
+    const Memory memory(kBytes);
+    const Stream stream;
+    REQUIRE_OK(subject().fill(memory.get(), 0x77, kBytes, stream));
+    REQUIRE_OK(subject().copy(host, memory.get(), kBytes, stream));
+    stream.synchronize();
+    CHECK(host[0] == std::byte{0x77});
+    CHECK(host[kBytes - 1] == std::byte{0x77});
+    REQUIRE_OK(subject().unregister_host(host));
+    CHECK(must(subject().describe(host, kBytes)).placement == device::Placement::kPageable);
+}
+
+TEST_CASE("ordinary host memory is pageable") {
+    const Bytes heap(100);
+    int local = 0;
+    static int global = 0;
+    const void* const addresses[] = {heap.data(), &local, &global};
+    for (const void* address : addresses) {
+        const device::Buffer buffer = must(subject().describe(address, 4));
+        CHECK(buffer.placement == device::Placement::kPageable);
+        CHECK(buffer.base == nullptr);
+        CHECK_FALSE(buffer.exportable);
+    }
+}

@@ -1,0 +1,117 @@
+// A second process with a device of its own, for what only two processes can show.
+//
+// It is this same program, started by exec (CUDA does not survive fork) and told what to do over a socket, one
+// request and one reply at a time. So a test reads as one story, though two processes act in it. What the other
+// process makes is named by the number that the making returned.
+#pragma once
+
+#include "subject.hpp"
+
+#include "platform/message_socket.hpp"
+
+#include <array>
+#include <sys/types.h>
+
+namespace gpurun::conformance {
+
+constexpr const char* kServeArgument = "--serve";
+
+enum class Command : uint32_t {
+    kMeet,
+    kAllocate,
+    kFree,
+    kExport,
+    kImport,
+    kClose,
+    kFill,
+    kCountBytes,
+    kCreateSharedEvent,
+    kImportEvent,
+    kRecord,
+    kAwaitEvent,
+    kWriteCounter,
+    kAwaitCounter,
+    kStoreCounter,
+    kSynchronize,
+};
+
+struct Request {
+    Command command{};
+    uint32_t object = 0;
+    uint64_t a = 0;
+    uint64_t b = 0;
+    std::array<std::byte, 64> bytes{}; // a handle, or an Identity
+};
+
+struct Reply {
+    int32_t status = 0;
+    uint32_t object = 0;
+    uint64_t value = 0;
+    std::array<std::byte, 64> bytes{};
+    char detail[256] = {};
+};
+
+// The other process's main().
+int serve(const char* selector);
+
+class OtherProcess {
+  public:
+    explicit OtherProcess(const std::string& selector);
+    ~OtherProcess(); // ends it and waits
+    OtherProcess(const OtherProcess&) = delete;
+    OtherProcess& operator=(const OtherProcess&) = delete;
+
+    void kill_it(); // SIGKILL
+
+    // It is this peer of the subject, and the subject is its peer 0.
+    int peer() const { return peer_; }
+    const device::Identity& identity() const { return identity_; }
+
+    // Each waits until the other process has done it, and requires success.
+    uint32_t allocate(size_t bytes) { return call({Command::kAllocate, 0, bytes}).object; }
+    void free(uint32_t memory) { call({Command::kFree, memory}); }
+    device::MemoryHandle export_memory(uint32_t memory) { return {call({Command::kExport, memory}).bytes}; }
+    uint32_t import_memory(const device::MemoryHandle& handle) {
+        return call({Command::kImport, 0, 0, 0, handle.bytes}).object;
+    }
+    void close(uint32_t memory) { call({Command::kClose, memory}); }
+    size_t count_bytes(uint32_t memory, int value, size_t bytes) {
+        return call({Command::kCountBytes, memory, static_cast<uint64_t>(value), bytes}).value;
+    }
+    struct SharedEvent {
+        uint32_t event;
+        device::EventHandle handle;
+    };
+    SharedEvent create_shared_event() {
+        const Reply reply = call({Command::kCreateSharedEvent});
+        return {reply.object, {reply.bytes}};
+    }
+    uint32_t import_event(const device::EventHandle& handle) {
+        return call({Command::kImportEvent, 0, 0, 0, handle.bytes}).object;
+    }
+    // These only enqueue, into its one stream.
+    void fill(uint32_t memory, int value, size_t bytes) {
+        call({Command::kFill, memory, static_cast<uint64_t>(value), bytes});
+    }
+    void record(uint32_t event) { call({Command::kRecord, event}); }
+    void await_event(uint32_t event) { call({Command::kAwaitEvent, event}); }
+    void write_counter(size_t index, uint64_t value) { call({Command::kWriteCounter, 0, index, value}); }
+    void await_counter(size_t index, uint64_t value) { call({Command::kAwaitCounter, 0, index, value}); }
+    // By its CPU, at once.
+    void store_counter(size_t index, uint64_t value) { call({Command::kStoreCounter, 0, index, value}); }
+    void synchronize() { call({Command::kSynchronize}); }
+
+    Reply call(const Request& request, int fd = -1);
+
+  private:
+    void start(const std::string& selector);
+    void meet();
+
+    pid_t pid_ = -1;
+    platform::MessageSocket socket_;
+    int peer_;
+    device::Identity identity_{};
+    platform::UniqueFd received_; // with the latest reply
+};
+
+} // namespace gpurun::conformance

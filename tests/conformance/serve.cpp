@@ -1,0 +1,165 @@
+// The other process's side: does what it is asked to, replies with what came of it, ends with its socket.
+#include "other_process.hpp"
+
+#include "platform/shared_memory.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <span>
+#include <unistd.h>
+
+namespace gpurun::conformance {
+
+namespace {
+
+class Server {
+  public:
+    Server(platform::MessageSocket socket, std::unique_ptr<device::Device> device)
+        : socket_(std::move(socket)), device_(std::move(device)) {}
+
+    base::Result<void> run() {
+        GPURUN_ASSIGN(stream_, device_->create_stream());
+        for (;;) {
+            Request request;
+            GPURUN_ASSIGN(platform::MessageSocket::Received received,
+                          socket_.receive(std::as_writable_bytes(std::span(&request, 1))));
+            if (received.bytes == 0)
+                return {};
+            reply_ = Reply{};
+            reply_fd_ = -1;
+            if (auto done = act(request, std::move(received.fd)); !done) {
+                reply_.status = static_cast<int32_t>(done.error().status);
+                std::snprintf(reply_.detail, sizeof reply_.detail, "%s", done.error().detail.c_str());
+            }
+            GPURUN_TRY(socket_.send(std::as_bytes(std::span(&reply_, 1)), reply_fd_));
+        }
+    }
+
+  private:
+    base::Result<void> act(const Request& request, platform::UniqueFd fd);
+    base::Result<void> meet(const Request& request, platform::UniqueFd fd);
+    base::Result<void> act_on_memory(const Request& request);
+    base::Result<void> act_on_events(const Request& request);
+    base::Result<void> count_bytes(const Request& request);
+    device::Counter* counter_at(uint64_t index) { return reinterpret_cast<device::Counter*>(counters_.data()) + index; }
+    uint32_t keep(void* memory) {
+        memory_.push_back(memory);
+        return static_cast<uint32_t>(memory_.size() - 1);
+    }
+    uint32_t keep(device::Event event) {
+        events_.push_back(event);
+        return static_cast<uint32_t>(events_.size() - 1);
+    }
+
+    platform::MessageSocket socket_;
+    platform::Mapping counters_; // outlives the device, whose streams use it
+    std::unique_ptr<device::Device> device_;
+    device::Stream stream_;
+    std::vector<void*> memory_;
+    std::vector<device::Event> events_;
+    Reply reply_;
+    int reply_fd_ = -1;
+};
+
+base::Result<void> Server::act(const Request& request, platform::UniqueFd fd) {
+    switch (request.command) {
+    case Command::kMeet: return meet(request, std::move(fd));
+    case Command::kWriteCounter: return device_->write_counter(stream_, counter_at(request.a), request.b);
+    case Command::kAwaitCounter: return device_->await_counter(stream_, counter_at(request.a), request.b);
+    case Command::kStoreCounter: platform::store_and_wake(*counter_at(request.a), request.b); return {};
+    case Command::kSynchronize: return device_->synchronize(stream_);
+    case Command::kCreateSharedEvent:
+    case Command::kImportEvent:
+    case Command::kRecord:
+    case Command::kAwaitEvent: return act_on_events(request);
+    default: return act_on_memory(request);
+    }
+}
+
+base::Result<void> Server::meet(const Request& request, platform::UniqueFd fd) {
+    if (counters_.data() == nullptr) {
+        GPURUN_ASSIGN(counters_, platform::Mapping::map(fd.get(), 0, kCounterBytes));
+        return device_->register_host(counters_.data(), counters_.size());
+    }
+    device::Identity other;
+    std::memcpy(&other, request.bytes.data(), sizeof other);
+    GPURUN_TRY(device_->add_peer(0, other, fd.release()));
+    const device::Identity own = device_->info().identity;
+    std::memcpy(reply_.bytes.data(), &own, sizeof own);
+    reply_fd_ = device_->shareable_fd();
+    return {};
+}
+
+base::Result<void> Server::act_on_memory(const Request& request) {
+    void* memory = request.object < memory_.size() ? memory_[request.object] : nullptr;
+    switch (request.command) {
+    case Command::kAllocate: {
+        GPURUN_ASSIGN(void* const allocated, device_->allocate(request.a));
+        reply_.object = keep(allocated);
+        return {};
+    }
+    case Command::kFree: return device_->free(memory);
+    case Command::kExport: {
+        GPURUN_ASSIGN(const device::Buffer buffer, device_->describe(memory, 1));
+        GPURUN_ASSIGN(const device::MemoryHandle handle, device_->export_memory(buffer));
+        reply_.bytes = handle.bytes;
+        return {};
+    }
+    case Command::kImport: {
+        GPURUN_ASSIGN(void* const imported, device_->import_memory(0, {request.bytes}));
+        reply_.object = keep(imported);
+        return {};
+    }
+    case Command::kClose: return device_->close_memory(memory);
+    case Command::kFill: return device_->fill(memory, static_cast<int>(request.a), request.b, stream_);
+    case Command::kCountBytes: return count_bytes(request);
+    default: return base::Error{Status::kInternal, "no such request"};
+    }
+}
+
+base::Result<void> Server::count_bytes(const Request& request) {
+    GPURUN_ASSIGN(void* const pinned, device_->allocate_pinned(request.b));
+    GPURUN_TRY(device_->copy(pinned, memory_[request.object], request.b, stream_));
+    GPURUN_TRY(device_->synchronize(stream_));
+    const auto* first = static_cast<const std::byte*>(pinned);
+    reply_.value = static_cast<uint64_t>(std::count(first, first + request.b, static_cast<std::byte>(request.a)));
+    return device_->free_pinned(pinned);
+}
+
+base::Result<void> Server::act_on_events(const Request& request) {
+    switch (request.command) {
+    case Command::kCreateSharedEvent: {
+        GPURUN_ASSIGN(const device::Event event, device_->create_shared_event());
+        GPURUN_ASSIGN(const device::EventHandle handle, device_->export_event(event));
+        reply_.object = keep(event);
+        reply_.bytes = handle.bytes;
+        return {};
+    }
+    case Command::kImportEvent: {
+        GPURUN_ASSIGN(const device::Event event, device_->import_event(0, {request.bytes}));
+        reply_.object = keep(event);
+        return {};
+    }
+    case Command::kRecord: return device_->record(events_[request.object], stream_);
+    default: return device_->await_event(stream_, events_[request.object]);
+    }
+}
+
+} // namespace
+
+int serve(const char* selector) {
+    auto opened = device::open_device(options_for(selector));
+    if (!opened) {
+        std::fprintf(stderr, "the other process: %s\n", opened.error().detail.c_str());
+        return 1;
+    }
+    Server server(platform::MessageSocket(platform::UniqueFd(STDIN_FILENO)), std::move(*opened));
+    if (auto ran = server.run(); !ran) {
+        std::fprintf(stderr, "the other process: %s\n", ran.error().detail.c_str());
+        return 1;
+    }
+    return 0;
+}
+
+} // namespace gpurun::conformance

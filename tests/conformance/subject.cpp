@@ -1,0 +1,138 @@
+#include "subject.hpp"
+
+#include "platform/shared_memory.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+
+namespace gpurun::conformance {
+
+namespace {
+
+constexpr size_t kEmulatedBytes = size_t{256} << 20;
+constexpr int64_t kDelayUs = 200;
+
+std::unique_ptr<device::Device>& the_device() {
+    static std::unique_ptr<device::Device> device;
+    return device;
+}
+
+struct CounterSegment {
+    platform::UniqueFd fd;
+    platform::Mapping mapping;
+    std::atomic<size_t> used{0};
+
+    CounterSegment() {
+        fd = must(platform::create_segment("conformance-counters", kCounterBytes));
+        mapping = must(platform::Mapping::map(fd.get(), 0, kCounterBytes));
+        REQUIRE_OK(subject().register_host(mapping.data(), mapping.size()));
+    }
+};
+
+CounterSegment& counters() {
+    static CounterSegment segment;
+    return segment;
+}
+
+} // namespace
+
+bool is_emulated() {
+    const char* device = std::getenv("GPURUN_TEST_DEVICE");
+    return device == nullptr || std::strcmp(device, "cuda") != 0;
+}
+
+uint64_t seed() {
+    const char* text = std::getenv("GPURUN_TEST_SEED");
+    return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+}
+
+device::Options options_for(const std::string& selector) {
+    device::Options options;
+    options.selector = selector;
+    options.emulated_memory_bytes = kEmulatedBytes;
+    options.emulated_peer_access = "0-1";
+    options.emulated_seed = seed();
+    options.emulated_delay_us = kDelayUs;
+    return options;
+}
+
+std::vector<std::string> reachable_selectors() {
+    if (is_emulated())
+        return {"emulated:0/3", "emulated:1/3"};
+    std::vector<std::string> selectors = {"cuda:0"};
+    const char* other = std::getenv("GPURUN_TEST_OTHER_DEVICE"); // a second GPU with peer access, for example cuda:1
+    if (other != nullptr)
+        selectors.emplace_back(other);
+    return selectors;
+}
+
+std::string unreachable_selector() { return is_emulated() ? "emulated:2/3" : ""; }
+
+base::Result<void> open_subject() {
+    GPURUN_ASSIGN(the_device(), device::open_device(options_for(reachable_selectors().front())));
+    return {};
+}
+
+void close_subject() { the_device().reset(); }
+
+device::Device& subject() { return *the_device(); }
+
+Bytes pattern(size_t bytes, unsigned variant) {
+    Bytes content(bytes);
+    uint32_t state = variant * 2654435761u + 1;
+    for (std::byte& byte : content) {
+        state = state * 1664525u + 1013904223u;
+        byte = static_cast<std::byte>(state >> 24);
+    }
+    return content;
+}
+
+void write(void* destination, const Bytes& content) {
+    const Pinned pinned(content.size());
+    std::memcpy(pinned.get(), content.data(), content.size());
+    const Stream stream;
+    REQUIRE_OK(subject().copy(destination, pinned.get(), content.size(), stream));
+    stream.synchronize();
+}
+
+Bytes read(const void* source, size_t bytes) {
+    const Pinned pinned(bytes);
+    const Stream stream;
+    REQUIRE_OK(subject().copy(pinned.get(), source, bytes, stream));
+    stream.synchronize();
+    return Bytes(pinned.get(), pinned.get() + bytes);
+}
+
+Stream::~Stream() {
+    // An exception is on its way: the test failed, perhaps with this stream blocked.
+    if (std::uncaught_exceptions() > 0)
+        release_all_counters();
+    (void)subject().destroy_stream(stream_);
+}
+
+int counter_segment() { return counters().fd.get(); }
+
+size_t new_counter() {
+    // One cache line each, as fences have.
+    const size_t index = counters().used.fetch_add(8, std::memory_order_relaxed);
+    REQUIRE(index * sizeof(device::Counter) < kCounterBytes);
+    return index;
+}
+
+device::Counter& counter(size_t index) { return reinterpret_cast<device::Counter*>(counters().mapping.data())[index]; }
+
+void store(size_t index, uint64_t value) { platform::store_and_wake(counter(index), value); }
+
+void release_all_counters() {
+    const size_t used = counters().used.load(std::memory_order_relaxed);
+    for (size_t index = 0; index < used; index += 8)
+        store(index, kReleaseAll);
+}
+
+void watch() { std::this_thread::sleep_for(std::chrono::milliseconds(kWatchMs)); }
+
+} // namespace gpurun::conformance
