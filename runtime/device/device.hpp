@@ -26,6 +26,7 @@ struct Stream {
 };
 struct Event {
     void* native = nullptr;
+    bool operator==(const Event&) const = default;
 };
 
 // A monotone number in host memory that streams and CPUs of several processes write and await. Lives in memory

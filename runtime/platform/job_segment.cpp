@@ -111,7 +111,6 @@ void JobSegment::ring_doorbell(uint32_t target) const {
 }
 
 base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
-    rank(dead).state.store(static_cast<uint32_t>(RankState::kDead), std::memory_order_seq_cst);
     for (uint32_t peer = 0; peer < size(); ++peer) {
         if (peer == dead)
             continue;
@@ -122,6 +121,8 @@ base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
             poison(reinterpret_cast<FenceSlot*>(to_dead.data())[i].backward);
         }
     }
+    // Last (release): who sees the state sees the poison, and can tell what was cut short.
+    rank(dead).state.store(static_cast<uint32_t>(RankState::kDead), std::memory_order_release);
     for (uint32_t peer = 0; peer < size(); ++peer) {
         rank(peer).doorbell.fetch_add(1, std::memory_order_release);
         wake_all(rank(peer).doorbell);

@@ -114,8 +114,8 @@ class JobSegment {
     // After publishing something that `rank` may be sleeping for. Costs a load when it is awake.
     void ring_doorbell(uint32_t rank) const;
 
-    // Launcher: `rank` has ended without gpurun_finalize(). Marks it dead, poisons every fence that survivors
-    // could be waiting for, wakes everybody.
+    // Launcher: `rank` has ended without gpurun_finalize(). Poisons every fence that survivors could be waiting
+    // for, then marks it dead, then wakes everybody.
     base::Result<void> mark_dead(uint32_t rank) const;
 
   private:

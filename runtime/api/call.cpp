@@ -1,0 +1,112 @@
+#include "api/call.hpp"
+
+#include "base/format.hpp"
+#include "comm/datatype.hpp"
+#include "platform/readable.hpp"
+
+#include <array>
+
+namespace gpurun::api {
+
+using base::Result;
+using base::Status;
+
+namespace {
+
+thread_local std::string detail;
+
+constexpr uintptr_t kPageBytes = 4096;
+
+// A host page that was once found readable is remembered by the thread, so that a buffer which is used again costs no
+// system call. Memory that is unmapped later is the caller's bug.
+bool is_readable_page(uintptr_t page) {
+    static thread_local std::array<uintptr_t, 64> seen{};
+    uintptr_t& place = seen[page % seen.size()];
+    if (place == page && page != 0)
+        return true;
+    if (!platform::readable(reinterpret_cast<const void*>(page * kPageBytes)))
+        return false;
+    place = page;
+    return true;
+}
+
+// A wild pointer becomes an error instead of a crash: its first and last page are looked at.
+Result<void> check_host_memory(const void* buffer, size_t bytes) {
+    const auto first = reinterpret_cast<uintptr_t>(buffer);
+    const uintptr_t last = first + (bytes - 1);
+    if (last >= first && is_readable_page(first / kPageBytes) && is_readable_page(last / kPageBytes))
+        return {};
+    return base::error(Status::kBuffer, "{} to {} bytes on is not memory of this process: it was freed, or the pointer "
+                                        "or the count is wrong",
+                       buffer, bytes);
+}
+
+} // namespace
+
+gpurun_status report(base::Error error) {
+    detail = std::move(error.detail);
+    return static_cast<gpurun_status>(error.status);
+}
+
+const char* last_detail() { return detail.c_str(); }
+
+Result<const comm::Communicator*> find_comm(Runtime& runtime, gpurun_comm comm) {
+    if (comm.id != runtime.world().id)
+        return base::error(Status::kComm, "communicator {} does not exist; use GPURUN_COMM_WORLD", comm.id);
+    return &runtime.world();
+}
+
+Result<void> check_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard) {
+    if ((rank >= 0 && rank < comm.size) || rank == GPURUN_PROC_NULL || (wildcard && rank == GPURUN_ANY_SOURCE))
+        return {};
+    return base::error(Status::kRank, "{} {} is not a rank of the communicator: it has ranks 0 to {}{}", what, rank,
+                       comm.size - 1, wildcard ? ", and GPURUN_ANY_SOURCE or GPURUN_PROC_NULL may be given" : "");
+}
+
+Result<void> check_tag(int tag, bool wildcard) {
+    if (tag >= 0 || (wildcard && tag == GPURUN_ANY_TAG))
+        return {};
+    return base::error(Status::kTag, "tag {} cannot be used: tags are 0 to GPURUN_TAG_MAX{}", tag,
+                       wildcard ? ", or GPURUN_ANY_TAG" : "");
+}
+
+Result<void> check_output(const void* output, const char* what) {
+    if (output != nullptr)
+        return {};
+    return base::error(Status::kArgument, "{} is NULL: pass the address of a variable for the result", what);
+}
+
+Result<transfer::Operand> operand(Runtime& runtime, const void* buffer, size_t bytes, gpurun_stream stream) {
+    transfer::Operand operand;
+    operand.address = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
+    operand.bytes = bytes;
+    if (stream != GPURUN_HOST) {
+        operand.on_stream = true;
+        GPURUN_ASSIGN(operand.stream, device_stream(runtime, stream));
+    }
+    if (bytes == 0)
+        return operand;
+    if (buffer == nullptr)
+        return base::error(Status::kBuffer, "the buffer is NULL but {} bytes are asked for", bytes);
+    GPURUN_ASSIGN(operand.where, runtime.device().describe(buffer, bytes));
+    if (operand.where.placement == device::Placement::kPageable)
+        GPURUN_TRY(check_host_memory(buffer, bytes));
+    return operand;
+}
+
+Result<transfer::Operand> operand(Runtime& runtime, const void* buffer, size_t count, gpurun_datatype type,
+                                  gpurun_stream stream) {
+    GPURUN_ASSIGN(const size_t bytes, comm::message_bytes(count, static_cast<int>(type)));
+    return operand(runtime, buffer, bytes, stream);
+}
+
+Result<device::Stream> device_stream(Runtime& runtime, gpurun_stream stream) {
+    if (stream == GPURUN_HOST)
+        return base::error(Status::kStream, "GPURUN_HOST is no stream of the device; pass one of gpurun_stream_create() "
+                                            "or of CUDA");
+    const device::Stream native{stream};
+    GPURUN_TRY(runtime.device().check_stream(native));
+    return native;
+}
+
+} // namespace gpurun::api

@@ -1,0 +1,36 @@
+// What every function of the C API has in common: find the runtime, check and translate arguments, turn an Error
+// into a gpurun_status and the thread's detail.
+#pragma once
+
+#include "api/runtime.hpp"
+#include "comm/point_to_point.hpp"
+
+#include <gpurun/gpurun.h>
+
+namespace gpurun::api {
+
+// kNotInitialized or kFinalized outside init and finalize.
+base::Result<Runtime*> runtime();
+
+// Keeps the error's detail for gpurun_error_detail() and returns its status.
+gpurun_status report(base::Error error);
+inline gpurun_status report(base::Result<void> result) {
+    return result ? GPURUN_OK : report(std::move(result).error());
+}
+const char* last_detail();
+
+base::Result<const comm::Communicator*> find_comm(Runtime& runtime, gpurun_comm comm);
+// A rank of the communicator, or PROC_NULL, or (with `wildcard`) ANY_SOURCE.
+base::Result<void> check_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard);
+base::Result<void> check_tag(int tag, bool wildcard);
+base::Result<void> check_output(const void* output, const char* what);
+
+// A buffer of `bytes` in the order domain `stream`, both checked.
+base::Result<transfer::Operand> operand(Runtime& runtime, const void* buffer, size_t bytes, gpurun_stream stream);
+// The same for `count` elements of `type`.
+base::Result<transfer::Operand> operand(Runtime& runtime, const void* buffer, size_t count, gpurun_datatype type,
+                                        gpurun_stream stream);
+// A stream of the device; GPURUN_HOST is none.
+base::Result<device::Stream> device_stream(Runtime& runtime, gpurun_stream stream);
+
+} // namespace gpurun::api

@@ -1,0 +1,155 @@
+// gpurun_init() to gpurun_finalize(), gpurun_abort(), and what may be called at any time.
+#include "api/call.hpp"
+#include "comm/datatype.hpp"
+#include "platform/clock.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <unistd.h>
+
+namespace gpurun::api {
+
+namespace {
+
+using base::Status;
+
+enum class Phase { kBefore, kRunning, kFinalized };
+
+// The one mutable global. `phase` is stored (release) after `current` is set, and read (acquire) by every call.
+struct Process {
+    std::mutex changing; // init and finalize
+    std::atomic<Phase> phase{Phase::kBefore};
+    std::unique_ptr<Runtime> current;
+};
+Process& process() {
+    static auto* const the_process = new Process; // never destroyed: threads may still call while the process exits
+    return *the_process;
+}
+
+base::Error wrong_phase(Phase phase) {
+    if (phase == Phase::kBefore)
+        return {Status::kNotInitialized, "gpurun_init() has not been called in this process"};
+    return {Status::kFinalized, "gpurun_finalize() has been called; a process joins a job once"};
+}
+
+} // namespace
+
+base::Result<Runtime*> runtime() {
+    Process& self = process();
+    const Phase phase = self.phase.load(std::memory_order_acquire);
+    if (phase != Phase::kRunning)
+        return wrong_phase(phase);
+    return self.current.get();
+}
+
+static gpurun_status init() {
+    Process& self = process();
+    const std::lock_guard lock(self.changing);
+    const Phase phase = self.phase.load(std::memory_order_acquire);
+    if (phase == Phase::kRunning)
+        return report(base::Error{Status::kAlreadyInitialized, "gpurun_init() was called before; call it once"});
+    if (phase == Phase::kFinalized)
+        return report(wrong_phase(phase));
+    auto started = Runtime::start();
+    if (!started)
+        return report(std::move(started).error());
+    self.current = std::move(*started);
+    self.phase.store(Phase::kRunning, std::memory_order_release);
+    return GPURUN_OK;
+}
+
+static gpurun_status finalize() {
+    Process& self = process();
+    const std::lock_guard lock(self.changing);
+    const Phase phase = self.phase.load(std::memory_order_acquire);
+    if (phase != Phase::kRunning)
+        return report(wrong_phase(phase));
+    auto stopped = self.current->stop();
+    self.phase.store(Phase::kFinalized, std::memory_order_release);
+    self.current.reset();
+    return report(std::move(stopped));
+}
+
+[[noreturn]] static void abort_job(int code) {
+    const int status = (code & 0xff) == 0 ? 1 : code & 0xff;
+    std::fflush(nullptr);
+    if (auto running = runtime())
+        (void)(*running)->session().abort_job(status); // without gpurun, this process is the job
+    ::_exit(status);
+}
+
+} // namespace gpurun::api
+
+using gpurun::api::process;
+
+extern "C" {
+
+gpurun_status gpurun_init(void) { return gpurun::api::init(); }
+
+gpurun_status gpurun_finalize(void) { return gpurun::api::finalize(); }
+
+int gpurun_initialized(void) {
+    return process().phase.load(std::memory_order_acquire) == gpurun::api::Phase::kBefore ? 0 : 1;
+}
+
+int gpurun_finalized(void) {
+    return process().phase.load(std::memory_order_acquire) == gpurun::api::Phase::kFinalized ? 1 : 0;
+}
+
+void gpurun_abort(int code) { gpurun::api::abort_job(code); }
+
+double gpurun_wtime(void) { return static_cast<double>(gpurun::platform::now_ns()) * 1e-9; }
+
+void gpurun_version(int* ret_major, int* ret_minor, int* ret_patch) {
+    if (ret_major != nullptr)
+        *ret_major = GPURUN_VERSION_MAJOR;
+    if (ret_minor != nullptr)
+        *ret_minor = GPURUN_VERSION_MINOR;
+    if (ret_patch != nullptr)
+        *ret_patch = GPURUN_VERSION_PATCH;
+}
+
+const char* gpurun_error_detail(void) { return gpurun::api::last_detail(); }
+
+const char* gpurun_status_string(gpurun_status status) {
+    switch (status) {
+    case GPURUN_OK: return "GPURUN_OK";
+    case GPURUN_ERR_NOT_INITIALIZED: return "GPURUN_ERR_NOT_INITIALIZED";
+    case GPURUN_ERR_ALREADY_INITIALIZED: return "GPURUN_ERR_ALREADY_INITIALIZED";
+    case GPURUN_ERR_FINALIZED: return "GPURUN_ERR_FINALIZED";
+    case GPURUN_ERR_ARGUMENT: return "GPURUN_ERR_ARGUMENT";
+    case GPURUN_ERR_COMM: return "GPURUN_ERR_COMM";
+    case GPURUN_ERR_RANK: return "GPURUN_ERR_RANK";
+    case GPURUN_ERR_TAG: return "GPURUN_ERR_TAG";
+    case GPURUN_ERR_COUNT: return "GPURUN_ERR_COUNT";
+    case GPURUN_ERR_TYPE: return "GPURUN_ERR_TYPE";
+    case GPURUN_ERR_BUFFER: return "GPURUN_ERR_BUFFER";
+    case GPURUN_ERR_STREAM: return "GPURUN_ERR_STREAM";
+    case GPURUN_ERR_EVENT: return "GPURUN_ERR_EVENT";
+    case GPURUN_ERR_TRUNCATED: return "GPURUN_ERR_TRUNCATED";
+    case GPURUN_ERR_PEER_LOST: return "GPURUN_ERR_PEER_LOST";
+    case GPURUN_ERR_DEVICE: return "GPURUN_ERR_DEVICE";
+    case GPURUN_ERR_MEMORY: return "GPURUN_ERR_MEMORY";
+    case GPURUN_ERR_VERSION: return "GPURUN_ERR_VERSION";
+    case GPURUN_ERR_SYSTEM: return "GPURUN_ERR_SYSTEM";
+    case GPURUN_ERR_SETTING: return "GPURUN_ERR_SETTING";
+    case GPURUN_ERR_LAUNCHER: return "GPURUN_ERR_LAUNCHER";
+    case GPURUN_ERR_UNSUPPORTED: return "GPURUN_ERR_UNSUPPORTED";
+    case GPURUN_ERR_INTERNAL: return "GPURUN_ERR_INTERNAL";
+    }
+    return "GPURUN_ERR_?";
+}
+
+gpurun_status gpurun_type_size(gpurun_datatype type, size_t* ret_size) {
+    if (auto checked = gpurun::api::check_output(ret_size, "ret_size"); !checked)
+        return gpurun::api::report(std::move(checked));
+    auto size = gpurun::comm::type_size(static_cast<int>(type));
+    if (!size)
+        return gpurun::api::report(std::move(size).error());
+    *ret_size = *size;
+    return GPURUN_OK;
+}
+
+} // extern "C"

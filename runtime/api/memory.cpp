@@ -1,0 +1,178 @@
+// The rank's device and its memory: allocation, copies, fills.
+#include "api/call.hpp"
+#include "base/format.hpp"
+
+#include <cstring>
+
+namespace gpurun::api {
+
+namespace {
+
+using base::Result;
+using base::Status;
+using device::Placement;
+using transfer::Operand;
+
+// Runs `work` in the order domain of `operand`: in its stream, or in an internal one that is waited for.
+template <typename Work>
+Result<void> in_order(Runtime& runtime, const Operand& operand, Work work) {
+    if (operand.on_stream)
+        return work(operand.stream);
+    GPURUN_ASSIGN(const device::Stream stream, runtime.device().create_stream());
+    Result<void> result = work(stream);
+    if (result)
+        result = runtime.engine().synchronize(stream);
+    auto destroyed = runtime.device().destroy_stream(stream);
+    return result ? std::move(destroyed) : std::move(result);
+}
+
+bool is_pageable(const Operand& operand) { return operand.where.placement == Placement::kPageable; }
+
+Result<void> copy(void* destination, const void* source, size_t size, gpurun_stream stream) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const Operand to, operand(*found, destination, size, stream));
+    GPURUN_ASSIGN(const Operand from, operand(*found, source, size, stream));
+    if (size == 0)
+        return {};
+    if (to.by_cpu() && from.by_cpu()) {
+        std::memmove(destination, source, size);
+        return {};
+    }
+    const bool both_in_host_memory = to.in_host_memory() && from.in_host_memory();
+    if (both_in_host_memory || is_pageable(to) || is_pageable(from))
+        return comm::copy(found->engine(), to, from);
+    return in_order(*found, to, [&](device::Stream in) { return found->device().copy(destination, source, size, in); });
+}
+
+struct HostFill {
+    void* pointer;
+    int value;
+    size_t size;
+};
+
+Result<void> fill(void* pointer, int value, size_t size, gpurun_stream stream) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const Operand to, operand(*found, pointer, size, stream));
+    if (size == 0)
+        return {};
+    if (to.by_cpu()) {
+        std::memset(pointer, value, size);
+        return {};
+    }
+    if (!to.in_host_memory())
+        return in_order(*found, to, [&](device::Stream in) { return found->device().fill(pointer, value, size, in); });
+    auto host_fill = std::make_unique<HostFill>(HostFill{pointer, value, size});
+    const auto run = [](void* argument) {
+        const std::unique_ptr<HostFill> work(static_cast<HostFill*>(argument));
+        std::memset(work->pointer, work->value, work->size);
+    };
+    GPURUN_TRY(found->device().call_host(to.stream, run, host_fill.get()));
+    (void)host_fill.release(); // the stream's now
+    return {};
+}
+
+Result<void> free_memory(void* pointer) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    if (pointer == nullptr)
+        return {};
+    GPURUN_ASSIGN(const device::Buffer buffer, found->device().describe(pointer, 1));
+    if (buffer.placement == Placement::kPageable)
+        return base::error(Status::kBuffer, "{} is not memory of gpurun_malloc() or gpurun_malloc_host(), or it was "
+                                            "freed before",
+                           pointer);
+    if (buffer.placement == Placement::kPinned)
+        return found->device().free_pinned(pointer);
+    if (buffer.base == pointer)
+        found->engine().forget(buffer);
+    return found->device().free(pointer);
+}
+
+template <typename Allocate>
+gpurun_status allocate(void** ret_pointer, size_t size, Allocate allocate_on) {
+    auto found = runtime();
+    if (!found)
+        return report(std::move(found).error());
+    if (auto checked = check_output(ret_pointer, "ret_pointer"); !checked)
+        return report(std::move(checked));
+    if (size == 0) {
+        *ret_pointer = nullptr;
+        return GPURUN_OK;
+    }
+    Result<void*> memory = allocate_on(**found);
+    if (!memory)
+        return report(std::move(memory).error());
+    *ret_pointer = *memory;
+    return GPURUN_OK;
+}
+
+void copy_text(const std::string& from, std::span<char> to) {
+    const size_t length = std::min(from.size(), to.size() - 1);
+    std::memcpy(to.data(), from.data(), length);
+    to[length] = '\0';
+}
+
+Result<void> describe_device(gpurun_device_info* ret_info) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_TRY(check_output(ret_info, "ret_info"));
+    if (ret_info->size != sizeof(gpurun_device_info))
+        return base::error(Status::kArgument, "ret_info->size is {}: set it to sizeof(gpurun_device_info) ({}) before",
+                           ret_info->size, sizeof(gpurun_device_info));
+    const device::Info& info = found->device().info();
+    gpurun_device_info result{};
+    result.size = sizeof result;
+    result.kind = info.identity.kind == device::Kind::kCuda ? GPURUN_DEVICE_CUDA : GPURUN_DEVICE_EMULATED;
+    result.ordinal = static_cast<int>(info.identity.ordinal);
+    result.memory_bytes = info.memory_bytes;
+    copy_text(info.name, result.name);
+    copy_text(info.uuid, result.uuid);
+    copy_text(info.pci_bus_id, result.pci_bus_id);
+    *ret_info = result;
+    return {};
+}
+
+} // namespace
+
+static Result<void> free_ordered(void* pointer, gpurun_stream stream) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const device::Stream in, device_stream(*found, stream));
+    return pointer == nullptr ? Result<void>() : found->device().free_ordered(pointer, in);
+}
+
+} // namespace gpurun::api
+
+namespace api = gpurun::api;
+
+extern "C" {
+
+gpurun_status gpurun_device(gpurun_device_info* ret_info) { return api::report(api::describe_device(ret_info)); }
+
+gpurun_status gpurun_malloc(void** ret_pointer, size_t size) {
+    return api::allocate(ret_pointer, size, [&](api::Runtime& found) { return found.device().allocate(size); });
+}
+
+gpurun_status gpurun_malloc_host(void** ret_pointer, size_t size) {
+    return api::allocate(ret_pointer, size, [&](api::Runtime& found) { return found.device().allocate_pinned(size); });
+}
+
+gpurun_status gpurun_malloc_async(void** ret_pointer, size_t size, gpurun_stream stream) {
+    return api::allocate(ret_pointer, size, [&](api::Runtime& found) -> gpurun::base::Result<void*> {
+        GPURUN_ASSIGN(const gpurun::device::Stream in, api::device_stream(found, stream));
+        return found.device().allocate_ordered(size, in);
+    });
+}
+
+gpurun_status gpurun_free(void* pointer) { return api::report(api::free_memory(pointer)); }
+
+gpurun_status gpurun_free_async(void* pointer, gpurun_stream stream) {
+    return api::report(api::free_ordered(pointer, stream));
+}
+
+gpurun_status gpurun_memcpy(void* destination, const void* source, size_t size, gpurun_stream stream) {
+    return api::report(api::copy(destination, source, size, stream));
+}
+
+gpurun_status gpurun_memset(void* pointer, int value, size_t size, gpurun_stream stream) {
+    return api::report(api::fill(pointer, value, size, stream));
+}
+
+} // extern "C"

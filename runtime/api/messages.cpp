@@ -1,0 +1,158 @@
+// Point-to-point calls and collectives: check, translate, call.
+#include "api/call.hpp"
+#include "base/format.hpp"
+#include "comm/collective/collective.hpp"
+#include "comm/datatype.hpp"
+
+namespace gpurun::api {
+
+namespace {
+
+using base::Result;
+using base::Status;
+using comm::Arrived;
+using comm::Communicator;
+using transfer::Operand;
+
+struct Call {
+    Runtime* runtime;
+    const Communicator* comm;
+};
+
+Result<Call> enter(gpurun_comm comm) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const Communicator* communicator, find_comm(*found, comm));
+    return Call{found, communicator};
+}
+
+base::Error truncated(size_t bytes, size_t room) {
+    return base::error(Status::kTruncated,
+                       "the message has {} bytes but the receive's buffer {}; its beginning was delivered", bytes, room);
+}
+
+// Writes the status, and says so if the message was truncated.
+Result<void> deliver(const Arrived& arrived, size_t room, gpurun_datatype type, gpurun_message_status* ret_status) {
+    if (ret_status != nullptr) {
+        GPURUN_ASSIGN(const size_t element, comm::type_size(static_cast<int>(type)));
+        *ret_status = gpurun_message_status{arrived.source, arrived.tag, arrived.bytes / element, arrived.bytes};
+    }
+    if (arrived.bytes > room)
+        return truncated(arrived.bytes, room);
+    return {};
+}
+
+Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
+                  gpurun_stream stream) {
+    GPURUN_ASSIGN(const Call call, enter(comm));
+    GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
+    GPURUN_TRY(check_tag(tag, false));
+    GPURUN_ASSIGN(const Operand from, operand(*call.runtime, buffer, count, type, stream));
+    if (dest == GPURUN_PROC_NULL)
+        return {};
+    return comm::send(call.runtime->engine(), *call.comm, from, dest, tag);
+}
+
+Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
+                  gpurun_stream stream, gpurun_message_status* ret_status) {
+    GPURUN_ASSIGN(const Call call, enter(comm));
+    GPURUN_TRY(check_rank(*call.comm, source, "source", true));
+    GPURUN_TRY(check_tag(tag, true));
+    GPURUN_ASSIGN(const Operand into, operand(*call.runtime, buffer, count, type, stream));
+    Arrived arrived;
+    if (source != GPURUN_PROC_NULL) {
+        GPURUN_ASSIGN(arrived, comm::recv(call.runtime->engine(), *call.comm, into, source, tag));
+    }
+    return deliver(arrived, into.bytes, type, ret_status);
+}
+
+Result<void> bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
+                   gpurun_stream stream) {
+    GPURUN_ASSIGN(const Call call, enter(comm));
+    if (root < 0 || root >= call.comm->size)
+        return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
+                           call.comm->size - 1);
+    GPURUN_ASSIGN(const Operand both, operand(*call.runtime, buffer, count, type, stream));
+    GPURUN_ASSIGN(const size_t bytes, comm::bcast(call.runtime->engine(), *call.comm, both, root));
+    return bytes > both.bytes ? truncated(bytes, both.bytes) : Result<void>();
+}
+
+Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
+    GPURUN_ASSIGN(const Call call, enter(comm));
+    GPURUN_ASSIGN(const Operand order, operand(*call.runtime, nullptr, 0, stream));
+    return comm::barrier(call.runtime->engine(), *call.comm, order);
+}
+
+} // namespace
+
+static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_datatype send_type, int dest,
+                             int send_tag, void* recv_buffer, size_t recv_count, gpurun_datatype recv_type, int source,
+                             int recv_tag, gpurun_comm comm, gpurun_stream stream, gpurun_message_status* ret_status) {
+    GPURUN_ASSIGN(const Call call, enter(comm));
+    GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
+    GPURUN_TRY(check_rank(*call.comm, source, "source", true));
+    GPURUN_TRY(check_tag(send_tag, false));
+    GPURUN_TRY(check_tag(recv_tag, true));
+    GPURUN_ASSIGN(const Operand from, operand(*call.runtime, send_buffer, send_count, send_type, stream));
+    GPURUN_ASSIGN(const Operand into, operand(*call.runtime, recv_buffer, recv_count, recv_type, stream));
+    if (from.bytes != 0 && into.bytes != 0 && from.address < into.address + into.bytes &&
+        into.address < from.address + from.bytes)
+        return base::error(Status::kBuffer, "the two buffers of gpurun_sendrecv() overlap: use two");
+    GPURUN_ASSIGN(const Arrived arrived, comm::sendrecv(call.runtime->engine(), *call.comm, {from, dest, send_tag},
+                                                        {into, source, recv_tag}));
+    return deliver(arrived, into.bytes, recv_type, ret_status);
+}
+
+} // namespace gpurun::api
+
+namespace api = gpurun::api;
+
+extern "C" {
+
+gpurun_status gpurun_send(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
+                          gpurun_stream stream) {
+    return api::report(api::send(buffer, count, type, dest, tag, comm, stream));
+}
+
+gpurun_status gpurun_recv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
+                          gpurun_stream stream, gpurun_message_status* ret_status) {
+    return api::report(api::recv(buffer, count, type, source, tag, comm, stream, ret_status));
+}
+
+gpurun_status gpurun_sendrecv(const void* send_buffer, size_t send_count, gpurun_datatype send_type, int dest,
+                              int send_tag, void* recv_buffer, size_t recv_count, gpurun_datatype recv_type,
+                              int source, int recv_tag, gpurun_comm comm, gpurun_stream stream,
+                              gpurun_message_status* ret_status) {
+    return api::report(api::sendrecv(send_buffer, send_count, send_type, dest, send_tag, recv_buffer, recv_count,
+                                     recv_type, source, recv_tag, comm, stream, ret_status));
+}
+
+gpurun_status gpurun_bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
+                           gpurun_stream stream) {
+    return api::report(api::bcast(buffer, count, type, root, comm, stream));
+}
+
+gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) {
+    return api::report(api::barrier(comm, stream));
+}
+
+gpurun_status gpurun_comm_rank(gpurun_comm comm, int* ret_rank) {
+    auto call = api::enter(comm);
+    if (!call)
+        return api::report(std::move(call).error());
+    if (auto checked = api::check_output(ret_rank, "ret_rank"); !checked)
+        return api::report(std::move(checked));
+    *ret_rank = call->comm->rank;
+    return GPURUN_OK;
+}
+
+gpurun_status gpurun_comm_size(gpurun_comm comm, int* ret_size) {
+    auto call = api::enter(comm);
+    if (!call)
+        return api::report(std::move(call).error());
+    if (auto checked = api::check_output(ret_size, "ret_size"); !checked)
+        return api::report(std::move(checked));
+    *ret_size = call->comm->size;
+    return GPURUN_OK;
+}
+
+} // extern "C"

@@ -1,0 +1,33 @@
+// The one runtime object of a process: everything that lives between gpurun_init() and gpurun_finalize().
+#pragma once
+
+#include "comm/engine.hpp"
+#include "platform/job_session.hpp"
+
+#include <memory>
+
+namespace gpurun::api {
+
+class Runtime {
+  public:
+    static base::Result<std::unique_ptr<Runtime>> start();
+    // Leaves the job and prints the report. The object is of no use afterwards.
+    base::Result<void> stop();
+    ~Runtime();
+
+    comm::Engine& engine() { return *engine_; }
+    device::Device& device() { return *device_; }
+    const comm::Communicator& world() const { return world_; }
+    platform::JobSession& session() { return *session_; }
+
+  private:
+    Runtime() = default;
+
+    base::Settings settings_;
+    std::unique_ptr<platform::JobSession> session_;
+    std::unique_ptr<device::Device> device_;
+    std::unique_ptr<comm::Engine> engine_; // before its device and its session in destruction
+    comm::Communicator world_{};
+};
+
+} // namespace gpurun::api

@@ -1,0 +1,133 @@
+// Streams and events of the rank's device.
+#include "api/call.hpp"
+#include "base/format.hpp"
+
+namespace gpurun::api {
+
+namespace {
+
+using base::Result;
+using base::Status;
+
+struct InStream {
+    Runtime* runtime;
+    device::Stream stream;
+};
+
+Result<InStream> enter(gpurun_stream stream) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const device::Stream in, device_stream(*found, stream));
+    return InStream{found, in};
+}
+
+Result<void> create_stream(gpurun_stream* ret_stream) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_TRY(check_output(ret_stream, "ret_stream"));
+    GPURUN_ASSIGN(const device::Stream created, found->device().create_stream());
+    *ret_stream = static_cast<gpurun_stream>(created.native);
+    return {};
+}
+
+Result<void> destroy_stream(gpurun_stream stream) {
+    GPURUN_ASSIGN(const InStream in, enter(stream));
+    return in.runtime->device().destroy_stream(in.stream);
+}
+
+Result<void> synchronize(gpurun_stream stream) {
+    GPURUN_ASSIGN(const InStream in, enter(stream));
+    return in.runtime->engine().synchronize(in.stream);
+}
+
+Result<void> query(gpurun_stream stream, int* ret_done) {
+    GPURUN_ASSIGN(const InStream in, enter(stream));
+    GPURUN_TRY(check_output(ret_done, "ret_done"));
+    GPURUN_ASSIGN(const bool done, in.runtime->device().query(in.stream));
+    *ret_done = done ? 1 : 0;
+    return {};
+}
+
+Result<void> await_event(gpurun_stream stream, gpurun_event event) {
+    GPURUN_ASSIGN(const InStream in, enter(stream));
+    return in.runtime->device().await_event(in.stream, device::Event{event});
+}
+
+Result<void> launch_host(gpurun_stream stream, void (*function)(void*), void* argument) {
+    GPURUN_ASSIGN(const InStream in, enter(stream));
+    if (function == nullptr)
+        return base::error(Status::kArgument, "function is NULL: pass the function that the stream is to call");
+    return in.runtime->device().call_host(in.stream, function, argument);
+}
+
+Result<void> create_event(gpurun_event* ret_event) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_TRY(check_output(ret_event, "ret_event"));
+    GPURUN_ASSIGN(const device::Event created, found->device().create_event());
+    *ret_event = static_cast<gpurun_event>(created.native);
+    return {};
+}
+
+Result<void> destroy_event(gpurun_event event) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    return found->device().destroy_event(device::Event{event});
+}
+
+Result<void> record(gpurun_event event, gpurun_stream stream) {
+    GPURUN_ASSIGN(const InStream in, enter(stream));
+    return in.runtime->device().record(device::Event{event}, in.stream);
+}
+
+Result<void> synchronize_event(gpurun_event event) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_TRY(found->device().query(device::Event{event})); // not an event: says so
+    return found->engine().synchronize(device::Event{event});
+}
+
+Result<void> query_event(gpurun_event event, int* ret_done) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_TRY(check_output(ret_done, "ret_done"));
+    GPURUN_ASSIGN(const bool done, found->device().query(device::Event{event}));
+    *ret_done = done ? 1 : 0;
+    return {};
+}
+
+} // namespace
+
+} // namespace gpurun::api
+
+namespace api = gpurun::api;
+
+extern "C" {
+
+gpurun_status gpurun_stream_create(gpurun_stream* ret_stream) { return api::report(api::create_stream(ret_stream)); }
+
+gpurun_status gpurun_stream_destroy(gpurun_stream stream) { return api::report(api::destroy_stream(stream)); }
+
+gpurun_status gpurun_stream_synchronize(gpurun_stream stream) { return api::report(api::synchronize(stream)); }
+
+gpurun_status gpurun_stream_query(gpurun_stream stream, int* ret_done) {
+    return api::report(api::query(stream, ret_done));
+}
+
+gpurun_status gpurun_stream_wait_event(gpurun_stream stream, gpurun_event event) {
+    return api::report(api::await_event(stream, event));
+}
+
+gpurun_status gpurun_launch_host(gpurun_stream stream, void (*function)(void* argument), void* argument) {
+    return api::report(api::launch_host(stream, function, argument));
+}
+
+gpurun_status gpurun_event_create(gpurun_event* ret_event) { return api::report(api::create_event(ret_event)); }
+
+gpurun_status gpurun_event_destroy(gpurun_event event) { return api::report(api::destroy_event(event)); }
+
+gpurun_status gpurun_event_record(gpurun_event event, gpurun_stream stream) {
+    return api::report(api::record(event, stream));
+}
+
+gpurun_status gpurun_event_synchronize(gpurun_event event) { return api::report(api::synchronize_event(event)); }
+
+gpurun_status gpurun_event_query(gpurun_event event, int* ret_done) {
+    return api::report(api::query_event(event, ret_done));
+}
+
+} // extern "C"

@@ -1,0 +1,55 @@
+#include "comm/point_to_point.hpp"
+
+namespace gpurun::comm {
+
+using base::Result;
+using transfer::Envelope;
+using transfer::Operand;
+using transfer::Outgoing;
+
+namespace {
+
+Arrived arrived(const Receive& receive) {
+    return Arrived{receive.source, receive.envelope.tag, static_cast<size_t>(receive.envelope.bytes)};
+}
+
+} // namespace
+
+Result<void> send(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag) {
+    Outgoing outgoing(engine.context(), engine.link(dest), buffer, Envelope{comm.user_context(), tag, buffer.bytes});
+    Outgoing* const sends[] = {&outgoing};
+    return engine.complete(sends, nullptr);
+}
+
+Result<Arrived> recv(Engine& engine, const Communicator& comm, const Operand& buffer, int source, int tag) {
+    Receive receive(engine.context(), buffer, Pattern{comm.user_context(), source, tag}, false);
+    GPURUN_TRY(engine.complete({}, &receive));
+    return arrived(receive);
+}
+
+Result<Arrived> sendrecv(Engine& engine, const Communicator& comm, const Outbound& out, const Inbound& in) {
+    if (out.dest == kProcNull && in.source == kProcNull)
+        return Arrived{};
+    if (in.source == kProcNull) {
+        GPURUN_TRY(send(engine, comm, out.buffer, out.dest, out.tag));
+        return Arrived{};
+    }
+    if (out.dest == kProcNull)
+        return recv(engine, comm, in.buffer, in.source, in.tag);
+    Outgoing outgoing(engine.context(), engine.link(out.dest), out.buffer,
+                      Envelope{comm.user_context(), out.tag, out.buffer.bytes});
+    Outgoing* const sends[] = {&outgoing};
+    Receive receive(engine.context(), in.buffer, Pattern{comm.user_context(), in.source, in.tag}, true);
+    GPURUN_TRY(engine.complete(sends, &receive));
+    return arrived(receive);
+}
+
+Result<void> copy(Engine& engine, const Operand& destination, const Operand& source) {
+    const auto self = static_cast<int>(engine.rank());
+    Outgoing outgoing(engine.context(), engine.link(self), source, Envelope{kCopyContext, 0, source.bytes});
+    Outgoing* const sends[] = {&outgoing};
+    Receive receive(engine.context(), destination, Pattern{kCopyContext, self, 0}, true);
+    return engine.complete(sends, &receive);
+}
+
+} // namespace gpurun::comm

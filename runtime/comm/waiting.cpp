@@ -1,0 +1,114 @@
+// Engine::wait(): spin, then sleep until something rings the rank's doorbell.
+#include "comm/engine.hpp"
+
+#include "platform/clock.hpp"
+#include "platform/wake.hpp"
+
+#include <algorithm>
+
+namespace gpurun::comm {
+
+using base::Result;
+using platform::RankState;
+using transfer::Awaited;
+using transfer::Outgoing;
+
+namespace {
+
+void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+} // namespace
+
+Result<void> Engine::wait(Lock& lock, base::FunctionRef<bool()> done, base::FunctionRef<Result<void>()> arm) {
+    platform::RankRecord& self = context_.job.rank(rank());
+    int64_t spin_until = 0; // set when the first look finds nothing: calls that need not wait read no clock
+    while (true) {
+        if (done())
+            return {};
+        if (progress())
+            continue;
+        if (spin_until == 0)
+            spin_until = platform::now_ns() + spin_ns_;
+        if (platform::now_ns() < spin_until) {
+            lock.unlock(); // other threads of the rank get their turn
+            pause();
+            lock.lock();
+            continue;
+        }
+        // Announced with a read-modify-write before the last look; pairs with JobSegment::ring_doorbell().
+        self.sleepers.fetch_add(1, std::memory_order_acq_rel);
+        const uint32_t seen = self.doorbell.load(std::memory_order_acquire);
+        const bool moved = progress();
+        if (!moved && !done()) {
+            auto ready = arm();
+            if (!ready) {
+                self.sleepers.fetch_sub(1, std::memory_order_relaxed);
+                return ready;
+            }
+            lock.unlock();
+            platform::sleep_while(self.doorbell, seen, platform::kForever);
+            lock.lock();
+        }
+        self.sleepers.fetch_sub(1, std::memory_order_relaxed);
+    }
+}
+
+Result<void> Engine::arm(std::span<Outgoing* const> sends, Receive* receive) {
+    for (const Outgoing* send : sends)
+        if (const auto awaited = send->awaited())
+            GPURUN_TRY(set_alarm(*awaited));
+    if (receive != nullptr)
+        if (const auto awaited = receive->incoming.awaited())
+            GPURUN_TRY(set_alarm(*awaited));
+    return {};
+}
+
+Result<void> Engine::set_alarm(const Awaited& awaited) {
+    Alarm* unused = nullptr;
+    for (Alarm& alarm : alarms_) {
+        if (alarm.rung.load(std::memory_order_acquire))
+            unused = &alarm;
+        else if (alarm.awaited == awaited)
+            return {};
+    }
+    if (unused == nullptr) {
+        GPURUN_ASSIGN(const device::Stream stream, context_.device.create_stream());
+        unused = &alarms_.emplace_back(this, stream);
+    }
+    unused->awaited = awaited;
+    GPURUN_TRY(awaited.await(context_.device, unused->stream));
+    unused->rung.store(false, std::memory_order_relaxed);
+    auto enqueued = context_.device.call_host(unused->stream, Alarm::go_off, unused);
+    if (!enqueued)
+        unused->rung.store(true, std::memory_order_relaxed);
+    return enqueued;
+}
+
+void Engine::Alarm::go_off(void* alarm) {
+    auto* self = static_cast<Alarm*>(alarm);
+    Engine* engine = self->engine;
+    self->rung.store(true, std::memory_order_release);
+    engine->context_.job.ring_doorbell(engine->rank());
+}
+
+void Engine::wait_for_all(Lock& lock, uint32_t step) {
+    context_.job.rank(rank()).leaving.store(step, std::memory_order_release);
+    for (uint32_t peer = 0; peer < size(); ++peer)
+        context_.job.ring_doorbell(peer);
+    const auto all_there = [&] {
+        for (uint32_t peer = 0; peer < size(); ++peer) {
+            const platform::RankRecord& record = context_.job.rank(peer);
+            if (record.leaving.load(std::memory_order_acquire) < step &&
+                record.state.load(std::memory_order_acquire) != static_cast<uint32_t>(RankState::kDead))
+                return false;
+        }
+        return true;
+    };
+    (void)wait(lock, all_there, [] { return Result<void>(); }); // only an alarm could fail
+}
+
+} // namespace gpurun::comm

@@ -1,0 +1,41 @@
+#include "transfer/choose.hpp"
+
+namespace gpurun::transfer {
+
+namespace {
+
+bool is_host(uint32_t placement) {
+    return placement == static_cast<uint32_t>(device::Placement::kPageable) ||
+           placement == static_cast<uint32_t>(device::Placement::kPinned);
+}
+
+Choice between_devices(Context& context, Link& link, const SourceBuffer& source) {
+    const base::PathChoice forced = context.settings.path;
+    if (forced == base::PathChoice::kStaged)
+        return {Path::kStaged, Reason::kForced};
+    const Choice reach = link.reach();
+    if (reach.path != Path::kDirect)
+        return reach;
+    if (forced == base::PathChoice::kBounce)
+        return {Path::kBounce, Reason::kForced};
+    if (source.exportable != 0)
+        return forced == base::PathChoice::kDirect ? Choice{Path::kDirect, Reason::kForced} : reach;
+    return {Path::kBounce,
+            forced == base::PathChoice::kDirect ? Reason::kForcedButNotExportable : Reason::kNotExportable};
+}
+
+} // namespace
+
+Choice choose_path(Context& context, Link& link, const SourceBuffer& source, const Operand& target) {
+    const bool from_host = is_host(source.placement);
+    const bool to_host = target.in_host_memory();
+    if (link.to_self)
+        return {Path::kSelf, Reason::kSameProcess};
+    if (from_host && to_host)
+        return {Path::kShm, Reason::kHostMemory};
+    if (from_host || to_host)
+        return {Path::kStaged, Reason::kHostAndDevice};
+    return between_devices(context, link, source);
+}
+
+} // namespace gpurun::transfer

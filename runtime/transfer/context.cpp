@@ -1,0 +1,115 @@
+#include "transfer/context.hpp"
+
+#include "transfer/record_ring.hpp"
+
+#include <cstring>
+
+namespace gpurun::transfer {
+
+using base::Result;
+
+Result<void> HostCopies::enqueue(device::Device& device, device::Stream stream, void* destination, const void* source,
+                                 size_t bytes) {
+    HostCopy* copy = nullptr;
+    {
+        const std::lock_guard lock(mutex_);
+        if (idle_.empty()) {
+            idle_.reserve(all_.size() + 1); // so that run() never allocates
+            idle_.push_back(&all_.emplace_back());
+        }
+        copy = idle_.back();
+        idle_.pop_back();
+    }
+    *copy = HostCopy{destination, source, bytes, this};
+    auto enqueued = device.call_host(stream, run, copy);
+    if (!enqueued) {
+        const std::lock_guard lock(mutex_);
+        idle_.push_back(copy);
+    }
+    return enqueued;
+}
+
+void HostCopies::run(void* argument) {
+    auto* copy = static_cast<HostCopy*>(argument);
+    std::memcpy(copy->destination, copy->source, copy->bytes);
+    HostCopies* home = copy->home;
+    const std::lock_guard lock(home->mutex_);
+    home->idle_.push_back(copy);
+}
+
+Landing::~Landing() {
+    for (Buffer& buffer : buffers_)
+        (void)device_.destroy_event(buffer.copied); // a failed device keeps them; nothing to do
+    for (void* block : blocks_)
+        (void)device_.free_pinned(block);
+}
+
+Result<Landing::Buffer*> Landing::take() {
+    if (!buffers_.empty()) {
+        Buffer& oldest = buffers_[next_];
+        bool done = true;
+        if (oldest.used) {
+            GPURUN_ASSIGN(done, device_.query(oldest.copied));
+        }
+        if (!done && buffers_.size() >= kLimit) {
+            GPURUN_TRY(device_.synchronize(oldest.copied));
+            done = true;
+        }
+        if (done) {
+            next_ = (next_ + 1) % buffers_.size();
+            oldest.used = true;
+            return &oldest;
+        }
+    }
+    next_ = buffers_.size();
+    GPURUN_TRY(grow());
+    Buffer& first = buffers_[next_];
+    next_ = (next_ + 1) % buffers_.size();
+    first.used = true;
+    return &first;
+}
+
+Result<void> Landing::grow() {
+    GPURUN_ASSIGN(void* block, device_.allocate_pinned(kBlockBuffers * kLargestInline));
+    blocks_.push_back(block);
+    for (size_t i = 0; i < kBlockBuffers; ++i) {
+        GPURUN_ASSIGN(const device::Event event, device_.create_event());
+        buffers_.push_back(Buffer{static_cast<std::byte*>(block) + i * kLargestInline, event});
+    }
+    return {};
+}
+
+Streams::~Streams() {
+    for (const device::Stream stream : all_)
+        (void)device_.destroy_stream(stream); // a failed device keeps them; nothing to do
+}
+
+Result<device::Stream> Streams::take() {
+    if (idle_.empty()) {
+        GPURUN_ASSIGN(const device::Stream stream, device_.create_stream());
+        all_.push_back(stream);
+        idle_.reserve(all_.size()); // so that give_back() never allocates
+        return stream;
+    }
+    const device::Stream stream = idle_.front();
+    idle_.erase(idle_.begin());
+    return stream;
+}
+
+Joints::~Joints() {
+    for (const device::Event event : events_)
+        (void)device_.destroy_event(event); // a failed device keeps them; nothing to do
+}
+
+Result<void> Joints::order(device::Stream first, device::Stream second) {
+    if (events_.size() < kEvents) {
+        GPURUN_ASSIGN(const device::Event made, device_.create_event());
+        events_.push_back(made);
+    }
+    const device::Event event = events_[next_];
+    next_ = (next_ + 1) % kEvents;
+    GPURUN_TRY(device_.record(event, first));
+    return device_.await_event(second, event);
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,114 @@
+// What all transfers of a rank share: its device, the job, the settings, and pools of small things that the message
+// path must not allocate: internal streams, pinned landing buffers, arguments of host copies.
+//
+// One a rank, owned by comm::Engine; used under its lock, except give_back() of host copies, which a stream's host
+// thread calls.
+#pragma once
+
+#include "base/settings.hpp"
+#include "device/device.hpp"
+#include "platform/job_segment.hpp"
+#include "transfer/export_cache.hpp"
+
+#include <deque>
+#include <mutex>
+#include <vector>
+
+namespace gpurun::transfer {
+
+// One host-to-host copy that a stream runs, in stream order.
+struct HostCopy {
+    void* destination;
+    const void* source;
+    size_t bytes;
+    class HostCopies* home;
+};
+
+class HostCopies {
+  public:
+    // Enqueues memcpy(destination, source, bytes) in `stream`.
+    base::Result<void> enqueue(device::Device& device, device::Stream stream, void* destination, const void* source,
+                               size_t bytes);
+
+  private:
+    static void run(void* argument); // on a host thread of the stream
+
+    std::mutex mutex_;
+    std::deque<HostCopy> all_;
+    std::vector<HostCopy*> idle_;
+};
+
+// Pinned buffers that hold the payload of an inline message until a stream has copied it on.
+class Landing {
+  public:
+    struct Buffer {
+        std::byte* data;
+        device::Event copied; // recorded behind the copy out of it
+        bool used = false;
+    };
+    explicit Landing(device::Device& device) : device_(device) {}
+    ~Landing();
+
+    // A buffer whose last copy is done, at least kLargestInline long.
+    base::Result<Buffer*> take();
+
+  private:
+    static constexpr size_t kBlockBuffers = 32;
+    static constexpr size_t kLimit = 32 * kBlockBuffers; // then take() waits for the oldest
+
+    base::Result<void> grow();
+
+    device::Device& device_;
+    std::vector<void*> blocks_;
+    std::deque<Buffer> buffers_;
+    size_t next_ = 0;
+};
+
+// Internal streams. One that is given back may still have work: what is enqueued next comes after it.
+class Streams {
+  public:
+    explicit Streams(device::Device& device) : device_(device) {}
+    ~Streams();
+
+    base::Result<device::Stream> take();
+    void give_back(device::Stream stream) { idle_.push_back(stream); }
+
+  private:
+    device::Device& device_;
+    std::vector<device::Stream> all_;
+    std::vector<device::Stream> idle_; // oldest first: the likeliest to have nothing left to do
+};
+
+// Orders two streams of this process: what follows in `second` starts after what is in `first` now.
+class Joints {
+  public:
+    explicit Joints(device::Device& device) : device_(device) {}
+    ~Joints();
+
+    base::Result<void> order(device::Stream first, device::Stream second);
+
+  private:
+    static constexpr size_t kEvents = 16; // used in turn: a wait latches its record when it is made
+
+    device::Device& device_;
+    std::vector<device::Event> events_;
+    size_t next_ = 0;
+};
+
+struct Context {
+    Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_)
+        : device(device_), job(job_), settings(settings_), rank(rank_), exports(device_, job_.size()),
+          landing(device_), streams(device_), joints(device_) {}
+
+    device::Device& device;
+    const platform::JobSegment& job;
+    const base::Settings& settings;
+    const uint32_t rank;
+    ExportCache exports;
+    HostCopies host_copies;
+    Landing landing;
+    Streams streams;
+    Joints joints;
+};
+
+} // namespace gpurun::transfer

@@ -1,0 +1,55 @@
+// The handles of this process's own allocations, and which peers have been given them.
+//
+// At most kLimit; beyond that the cache starts afresh (a forgotten allocation is exported again, and its peers learn
+// of its end when they meet its successor). Used under the engine lock.
+#pragma once
+
+#include "device/device.hpp"
+
+#include <unordered_map>
+#include <vector>
+
+namespace gpurun::transfer {
+
+class ExportCache {
+  public:
+    static constexpr size_t kLimit = 4096;
+
+    ExportCache(device::Device& device, size_t peers) : device_(device), peers_(peers) {}
+
+    // REQUIRES buffer.exportable. Notes that `peer` has it from now on.
+    base::Result<device::MemoryHandle> handle(const device::Buffer& buffer, size_t peer) {
+        auto found = exports_.find(buffer.id);
+        if (found == exports_.end()) {
+            GPURUN_ASSIGN(const device::MemoryHandle exported, device_.export_memory(buffer));
+            if (exports_.size() == kLimit)
+                exports_.clear();
+            found = exports_.emplace(buffer.id, Export{exported, std::vector<bool>(peers_)}).first;
+        }
+        found->second.given[peer] = true;
+        return found->second.handle;
+    }
+
+    // The allocation is about to be freed: forgets it and returns who has been given its handle, by peer (empty if
+    // nobody).
+    std::vector<bool> forget(uint64_t id) {
+        const auto found = exports_.find(id);
+        if (found == exports_.end())
+            return {};
+        std::vector<bool> given = std::move(found->second.given);
+        exports_.erase(found);
+        return given;
+    }
+
+  private:
+    struct Export {
+        device::MemoryHandle handle;
+        std::vector<bool> given;
+    };
+
+    device::Device& device_;
+    size_t peers_;
+    std::unordered_map<uint64_t, Export> exports_;
+};
+
+} // namespace gpurun::transfer

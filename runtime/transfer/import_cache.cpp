@@ -1,0 +1,87 @@
+#include "transfer/import_cache.hpp"
+
+#include "base/log.hpp"
+
+namespace gpurun::transfer {
+
+using base::Result;
+
+ImportCache::~ImportCache() {
+    if (auto closed = close_all(); !closed)
+        base::log(base::LogLevel::kWarn, "closing imported memory: {}", closed.error().detail);
+}
+
+Result<const std::byte*> ImportCache::address(const SourceBuffer& source, uint32_t slot, uint64_t value) {
+    auto found = by_id_.find(source.allocation_id);
+    if (found == by_id_.end()) {
+        GPURUN_TRY(close_overlapping(source));
+        if (mappings_.size() == kLimit)
+            GPURUN_TRY(close(std::prev(mappings_.end())));
+        GPURUN_ASSIGN(void* base, device_.import_memory(peer_, source.handle));
+        mappings_.push_front(
+            Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, 0, 0, false});
+        found = by_id_.emplace(source.allocation_id, mappings_.begin()).first;
+    }
+    const Iterator mapping = found->second;
+    mappings_.splice(mappings_.begin(), mappings_, mapping);
+    mapping->last_slot = slot;
+    mapping->last_value = value;
+    return static_cast<const std::byte*>(mapping->base) + source.offset;
+}
+
+void ImportCache::revoke(uint64_t allocation_id) {
+    const auto found = by_id_.find(allocation_id);
+    if (found == by_id_.end() || found->second->revoked)
+        return;
+    found->second->revoked = true;
+    ++revoked_;
+}
+
+Result<void> ImportCache::sweep() {
+    if (revoked_ == 0)
+        return {};
+    for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
+        const auto next = std::next(mapping);
+        if (mapping->revoked) {
+            GPURUN_ASSIGN(const bool done, fence_.reached(Edge::kBackward, mapping->last_slot, mapping->last_value));
+            if (done)
+                GPURUN_TRY(close(mapping));
+        }
+        mapping = next;
+    }
+    return {};
+}
+
+Result<void> ImportCache::close_all() {
+    while (!mappings_.empty())
+        GPURUN_TRY(close(mappings_.begin()));
+    return {};
+}
+
+Result<void> ImportCache::close_overlapping(const SourceBuffer& source) {
+    for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
+        const auto next = std::next(mapping);
+        if (mapping->exporter_base < source.allocation_base + source.allocation_bytes &&
+            source.allocation_base < mapping->exporter_base + mapping->bytes)
+            GPURUN_TRY(close(mapping));
+        mapping = next;
+    }
+    return {};
+}
+
+Result<void> ImportCache::close(Iterator mapping) {
+    auto done = fence_.reached(Edge::kBackward, mapping->last_slot, mapping->last_value);
+    Result<void> waited;
+    // All that the copies wait for has been enqueued before them, so this ends.
+    if (!done || !*done)
+        waited = device_.synchronize_all();
+    auto closed = device_.close_memory(mapping->base);
+    revoked_ -= mapping->revoked ? 1 : 0;
+    by_id_.erase(mapping->id);
+    mappings_.erase(mapping);
+    if (!waited)
+        return waited;
+    return closed;
+}
+
+} // namespace gpurun::transfer

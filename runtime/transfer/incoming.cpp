@@ -1,0 +1,234 @@
+#include "transfer/incoming.hpp"
+
+#include "transfer/choose.hpp"
+
+#include <algorithm>
+
+namespace gpurun::transfer {
+
+using base::Result;
+
+Incoming::~Incoming() { finish(); }
+
+void Incoming::fail(base::Error error) {
+    error_ = std::move(error);
+    finish();
+}
+
+void Incoming::finish() {
+    if (link_ != nullptr)
+        std::erase(link_->relay_in, this);
+    if (borrowed_)
+        context_.streams.give_back(*std::exchange(borrowed_, std::nullopt));
+    awaited_.reset();
+    state_ = State::kDone;
+}
+
+std::optional<Awaited> Incoming::awaited() const {
+    if (state_ == State::kDraining || state_ == State::kBeforeCopy)
+        return awaited_;
+    if (state_ == State::kRelay && relay_)
+        return relay_->blocked_on();
+    return std::nullopt;
+}
+
+Result<void> Incoming::take_stream() {
+    if (operand_.on_stream || borrowed_)
+        return {};
+    GPURUN_ASSIGN(borrowed_, context_.streams.take());
+    operand_.stream = *borrowed_;
+    return {};
+}
+
+Result<void> Incoming::start(Link& link, const Record& record, std::span<const std::byte> payload) {
+    CHECK(state_ == State::kNew);
+    link_ = &link;
+    bytes_ = std::min<uint64_t>(record.envelope.bytes, operand_.bytes);
+    slot_ = record.slot;
+    switch (record.kind) {
+    case RecordKind::kInline: return start_inline(payload);
+    case RecordKind::kSlot:
+        link_->received.count({link_->to_self ? Path::kSelf : Path::kStaged, Reason::kSmall}, record.envelope.bytes);
+        return start_slot();
+    default: CHECK(record.kind == RecordKind::kRequest); return start_request(record);
+    }
+}
+
+// ------------------------------------------------------------------------------------ small messages: shm, staged
+
+Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
+    auto& matched = link_->in.control().eager_matched; // only this process writes it
+    matched.store(matched.load(std::memory_order_relaxed) + payload.size() + sizeof(Record),
+                  std::memory_order_relaxed);
+    link_->received.count({link_->to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}, payload.size());
+    if (operand_.by_cpu() || bytes_ == 0) {
+        if (bytes_ != 0)
+            std::memcpy(operand_.address, payload.data(), bytes_);
+        state_ = State::kDone;
+        return {};
+    }
+    GPURUN_TRY(take_stream());
+    GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take());
+    std::memcpy(landing->data, payload.data(), bytes_);
+    GPURUN_TRY(copy_through_host(context_, operand_, operand_.address, landing->data, bytes_));
+    GPURUN_TRY(context_.device.record(landing->copied, operand_.stream));
+    if (operand_.on_stream) {
+        state_ = State::kDone;
+        return {};
+    }
+    awaited_ = Awaited::event_of(landing->copied);
+    state_ = State::kDraining;
+    return {};
+}
+
+Result<void> Incoming::start_slot() {
+    from_host_ = true;
+    if (bytes_ != 0) {
+        GPURUN_ASSIGN(from_, link_->in.eager_buffer(slot_.slot - kEagerSlot, !operand_.by_cpu()));
+    }
+    return copy_behind_edge();
+}
+
+// ------------------------------------------------------------------------------- large messages: direct and relays
+
+Result<void> Incoming::start_request(const Record& record) {
+    const Choice choice = choose_path(context_, *link_, record.source, operand_);
+    link_->received.count(choice, record.envelope.bytes);
+    GPURUN_ASSIGN(const bool pulls, can_pull(choice, record.source));
+    return pulls ? pull(record, choice) : grant(record, choice);
+}
+
+Result<bool> Incoming::can_pull(Choice choice, const SourceBuffer& source) const {
+    if (choice.path == Path::kDirect)
+        return true;
+    if (choice.path != Path::kSelf)
+        return false;
+    const auto placement = static_cast<device::Placement>(source.placement);
+    const bool pageable =
+        placement == device::Placement::kPageable || operand_.where.placement == device::Placement::kPageable;
+    const bool from_host = placement == device::Placement::kPageable || placement == device::Placement::kPinned;
+    return (from_host && operand_.in_host_memory()) || !pageable;
+}
+
+Result<void> Incoming::pull(const Record& record, Choice choice) {
+    const SourceBuffer& source = record.source;
+    if (choice.path == Path::kSelf) {
+        from_ = reinterpret_cast<const std::byte*>(source.address);
+        from_host_ = source.placement == static_cast<uint32_t>(device::Placement::kPageable) ||
+                     source.placement == static_cast<uint32_t>(device::Placement::kPinned);
+    } else {
+        GPURUN_ASSIGN(ImportCache * imports, link_->open_imports());
+        GPURUN_ASSIGN(from_, imports->address(source, slot_.slot, slot_.value));
+        from_host_ = false;
+    }
+    GPURUN_TRY(copy_behind_edge());
+    Record answer{};
+    answer.kind = RecordKind::kPulled;
+    answer.serial = record.serial;
+    answer.pulled.path = static_cast<uint32_t>(choice.path);
+    answer.pulled.reason = static_cast<uint32_t>(choice.reason);
+    link_->tell(answer);
+    return {};
+}
+
+Result<void> Incoming::grant(const Record& record, Choice choice) {
+    constexpr uint64_t kShmChunk = 256 * 1024; // stays in the cache on its way from one CPU to the other
+    const uint64_t largest = choice.path == Path::kShm ? kShmChunk : context_.settings.relay_chunk_bytes;
+    const RelayPlan plan = plan_relay(choice.path == Path::kBounce ? Pool::kSlab : Pool::kHost, bytes_, largest);
+    Record answer{};
+    answer.kind = RecordKind::kGrant;
+    answer.serial = record.serial;
+    answer.grant.pool = plan.pool;
+    answer.grant.reason = static_cast<uint32_t>(choice.reason);
+    answer.grant.bytes = plan.bytes;
+    answer.grant.chunk_bytes = plan.chunk_bytes;
+    if (bytes_ == 0) {
+        link_->tell(answer);
+        state_ = State::kDone;
+        return {};
+    }
+    if (!operand_.by_cpu())
+        GPURUN_TRY(take_stream());
+    if (operand_.on_stream && beside_send_) {
+        GPURUN_ASSIGN(borrowed_, context_.streams.take());
+        join_ = operand_.stream;
+        GPURUN_TRY(context_.joints.order(*join_, *borrowed_));
+        operand_.stream = *borrowed_;
+    }
+    link_->tell(answer);
+    relay_.emplace(context_, *link_, Relay::Side::kDrain, plan);
+    link_->relay_in.push_back(this);
+    state_ = State::kRelay;
+    return advance();
+}
+
+// ---------------------------------------------------------------------------------------- one copy behind an edge
+
+Result<void> Incoming::copy_behind_edge() {
+    const bool all_by_cpu = operand_.by_cpu() && from_host_;
+    if (all_by_cpu || (!operand_.on_stream && bytes_ == 0)) {
+        GPURUN_ASSIGN(Fence * fence, link_->in.fence(false));
+        awaited_ = Awaited::edge_of(fence, Edge::kForward, slot_.slot, slot_.value);
+        state_ = State::kBeforeCopy;
+        return advance();
+    }
+    return copy_on_stream();
+}
+
+Result<void> Incoming::copy_now() {
+    GPURUN_ASSIGN(Fence * fence, link_->in.fence(false));
+    if (bytes_ != 0)
+        std::memcpy(operand_.address, from_, bytes_);
+    fence->signal_now(Edge::kBackward, slot_.slot, slot_.value);
+    context_.job.ring_doorbell(link_->peer);
+    state_ = State::kDone;
+    return {};
+}
+
+Result<void> Incoming::copy_on_stream() {
+    GPURUN_TRY(take_stream());
+    GPURUN_ASSIGN(Fence * fence, link_->in.fence(true));
+    GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
+    link_->awaiting_forward[slot_.slot] = InFlight{operand_.stream, slot_.value};
+    if (from_host_ || bytes_ == 0)
+        GPURUN_TRY(copy_through_host(context_, operand_, operand_.address, from_, bytes_));
+    else
+        GPURUN_TRY(context_.device.copy(operand_.address, from_, bytes_, operand_.stream));
+    GPURUN_TRY(fence->signal(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
+    if (operand_.on_stream) {
+        state_ = State::kDone;
+        return {};
+    }
+    awaited_ = Awaited::edge_of(fence, Edge::kBackward, slot_.slot, slot_.value);
+    state_ = State::kDraining;
+    return {};
+}
+
+Result<void> Incoming::advance() {
+    if (state_ == State::kBeforeCopy) {
+        GPURUN_ASSIGN(const bool ready, awaited_->come(context_.device));
+        return ready ? copy_now() : Result<void>();
+    }
+    if (state_ == State::kRelay && link_->relay_in.front() == this) {
+        GPURUN_ASSIGN(const bool drained, relay_->step(operand_));
+        if (!drained)
+            return {};
+        link_->relay_in.erase(link_->relay_in.begin());
+        if (join_)
+            GPURUN_TRY(context_.joints.order(operand_.stream, *join_));
+        if (operand_.on_stream || operand_.by_cpu()) {
+            finish();
+            return {};
+        }
+        awaited_ = relay_->last();
+        state_ = State::kDraining;
+    }
+    if (state_ == State::kDraining) {
+        GPURUN_ASSIGN(const bool come, awaited_->come(context_.device));
+        if (come)
+            finish();
+    }
+    return {};
+}
+
+} // namespace gpurun::transfer

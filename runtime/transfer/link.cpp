@@ -1,0 +1,145 @@
+#include "transfer/link.hpp"
+
+#include "base/log.hpp"
+#include "transfer/probe.hpp"
+
+namespace gpurun::transfer {
+
+using base::Result;
+
+// ---------------------------------------------------------------------------------------------------- Half
+
+Half::~Half() {
+    fence_.reset();
+    for (Part* part : {&fences_, &eager_, &relay_})
+        if (part->pinned)
+            (void)context_.device.unregister_host(part->mapping.data()); // a failed device keeps it
+}
+
+Result<void> Half::pin(Part& part) {
+    if (part.pinned)
+        return {};
+    GPURUN_TRY(context_.device.register_host(part.mapping.data(), part.mapping.size()));
+    part.pinned = true;
+    return {};
+}
+
+Result<Fence*> Half::fence(bool for_streams) {
+    if (!fence_) {
+        GPURUN_ASSIGN(fences_.mapping, context_.job.map_fences(source_, target_));
+        bool events = context_.settings.fence == base::FenceKind::kEvent;
+        if (context_.settings.fence == base::FenceKind::kAuto)
+            events = !context_.device.info().counters;
+        if (events) {
+            GPURUN_ASSIGN(events_, context_.job.map_events(source_, target_));
+            fence_ = make_event_fence(context_.device, fences_.mapping, events_, role_, peer_);
+        } else {
+            fence_ = make_counter_fence(context_.device, fences_.mapping);
+        }
+    }
+    if (for_streams)
+        GPURUN_TRY(pin(fences_));
+    return fence_.get();
+}
+
+Result<std::byte*> Half::eager_buffer(uint32_t index, bool for_streams) {
+    if (eager_.mapping.data() == nullptr) {
+        GPURUN_ASSIGN(eager_.mapping, context_.job.map_eager(source_, target_));
+    }
+    if (for_streams)
+        GPURUN_TRY(pin(eager_));
+    return eager_.mapping.data() + index * platform::kEagerBufferBytes;
+}
+
+Result<std::byte*> Half::relay_buffer(uint32_t index, bool for_streams) {
+    if (relay_.mapping.data() == nullptr) {
+        GPURUN_ASSIGN(relay_.mapping, context_.job.map_relay(source_, target_));
+    }
+    if (for_streams)
+        GPURUN_TRY(pin(relay_));
+    return relay_.mapping.data() + index * platform::kRelayBufferBytes;
+}
+
+// ---------------------------------------------------------------------------------------------------- Link
+
+Result<std::unique_ptr<Link>> Link::open(Context& context, uint32_t peer) {
+    GPURUN_ASSIGN(platform::Mapping out_ring, context.job.map_ring(context.rank, peer));
+    GPURUN_ASSIGN(platform::Mapping in_ring, context.job.map_ring(peer, context.rank));
+    return std::unique_ptr<Link>(new Link(context, peer, std::move(out_ring), std::move(in_ring)));
+}
+
+Link::Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platform::Mapping in_ring)
+    : peer(peer_), to_self(peer_ == context.rank),
+      out(context, context.rank, peer_, to_self ? Role::kBoth : Role::kSource, static_cast<int>(peer_)),
+      in(context, peer_, context.rank, to_self ? Role::kBoth : Role::kTarget, static_cast<int>(peer_)),
+      producer(out.control(), out_ring.data()), consumer(in.control(), in_ring.data()), context_(context),
+      out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)) {}
+
+Link::~Link() {
+    if (auto closed = close(); !closed)
+        base::log(base::LogLevel::kWarn, "closing the link to rank {}: {}", peer, closed.error().detail);
+}
+
+void Link::tell(const Record& record) {
+    if (!backlog_.empty() || !producer.push(record)) {
+        backlog_.push_back(record);
+        return;
+    }
+    context_.job.ring_doorbell(peer);
+}
+
+bool Link::flush() {
+    const bool had = !backlog_.empty();
+    while (!backlog_.empty() && producer.push(backlog_.front()))
+        backlog_.pop_front();
+    if (had)
+        context_.job.ring_doorbell(peer);
+    return backlog_.empty();
+}
+
+Result<std::byte*> Link::slab() {
+    if (slab_ == nullptr) {
+        GPURUN_ASSIGN(void* memory, context_.device.allocate(platform::kRelayBuffers * platform::kRelayBufferBytes));
+        slab_ = static_cast<std::byte*>(memory);
+        GPURUN_ASSIGN(const device::Buffer buffer, context_.device.describe(slab_, 1));
+        Record record{};
+        record.kind = RecordKind::kSlab;
+        GPURUN_ASSIGN(record.slab, context_.device.export_memory(buffer));
+        tell(record);
+    }
+    return slab_;
+}
+
+Result<const std::byte*> Link::peer_slab() {
+    if (peer_slab_ == nullptr && peer_slab_handle) {
+        GPURUN_ASSIGN(peer_slab_, context_.device.import_memory(static_cast<int>(peer), *peer_slab_handle));
+    }
+    return static_cast<const std::byte*>(peer_slab_);
+}
+
+Result<ImportCache*> Link::open_imports() {
+    if (!imports) {
+        GPURUN_ASSIGN(Fence * fence, in.fence(true));
+        imports.emplace(context_.device, *fence, static_cast<int>(peer));
+    }
+    return &*imports;
+}
+
+Choice Link::reach() {
+    if (!reach_)
+        reach_ = find_reach(context_, peer);
+    return *reach_;
+}
+
+Result<void> Link::close() {
+    if (imports)
+        GPURUN_TRY(imports->close_all());
+    if (peer_slab_ != nullptr)
+        GPURUN_TRY(context_.device.close_memory(std::exchange(peer_slab_, nullptr)));
+    peer_slab_handle.reset();
+    if (slab_ != nullptr)
+        GPURUN_TRY(context_.device.free(std::exchange(slab_, nullptr)));
+    return {};
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,126 @@
+// Everything between this rank and one peer (which may be itself): both record rings, both fences, the buffers that
+// messages pass through, the mappings of the peer's memory, and what was moved.
+//
+// Shared parts are mapped, and pinned with the device, when they are first needed: a pair that never talks costs
+// two small mappings. Owned by comm::Engine, used under its lock.
+#pragma once
+
+#include "transfer/context.hpp"
+#include "transfer/fence.hpp"
+#include "transfer/import_cache.hpp"
+#include "transfer/path.hpp"
+#include "transfer/record_ring.hpp"
+#include "transfer/slots.hpp"
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <optional>
+
+namespace gpurun::transfer {
+
+class Outgoing;
+class Incoming;
+
+// One direction of the pair, as one of its two ends sees it.
+class Half {
+  public:
+    Half(Context& context, uint32_t source, uint32_t target, Role role, int peer)
+        : context_(context), source_(source), target_(target), role_(role), peer_(peer) {}
+    ~Half();
+
+    // `for_streams`: streams will use it too, so it must be pinned.
+    base::Result<Fence*> fence(bool for_streams);
+    base::Result<std::byte*> eager_buffer(uint32_t index, bool for_streams);
+    base::Result<std::byte*> relay_buffer(uint32_t index, bool for_streams);
+    platform::PairControl& control() const { return context_.job.control(source_, target_); }
+
+  private:
+    struct Part {
+        platform::Mapping mapping;
+        bool pinned = false;
+    };
+    base::Result<void> pin(Part& part);
+
+    Context& context_;
+    uint32_t source_;
+    uint32_t target_;
+    Role role_;
+    int peer_;
+    Part fences_;
+    Part eager_;
+    Part relay_;
+    platform::Mapping events_;
+    std::unique_ptr<Fence> fence_; // before its mappings in destruction
+};
+
+// A stream that a transfer with the peer was enqueued in, and the edge that it awaits there.
+struct InFlight {
+    device::Stream stream;
+    uint64_t value = 0;
+};
+
+class Link {
+  public:
+    static base::Result<std::unique_ptr<Link>> open(Context& context, uint32_t peer);
+
+    const uint32_t peer;
+    const bool to_self;
+    Half out; // from this rank to the peer
+    Half in;  // from the peer to this rank
+    RingProducer producer;
+    RingConsumer consumer;
+
+    Tally sent;
+    Tally received;
+    bool lost = false; // the peer has died
+
+    // Sends a record that answers or announces; keeps it until there is room. Never a message: those keep their own
+    // order.
+    void tell(const Record& record);
+    // Sends what waits for room. True if nothing is left.
+    bool flush();
+
+    // ---- this rank as source ------------------------------------------------------------------------------
+    Slots<kDirectSlot, kDirectSlots> direct_slots;
+    Slots<kEagerSlot, static_cast<uint32_t>(platform::kEagerBuffers)> eager_slots;
+    uint64_t next_serial = 1;
+    uint64_t eager_sent = 0;          // bytes, against PairControl::eager_matched
+    std::vector<Outgoing*> unposted;   // in call order
+    std::vector<Outgoing*> unanswered; // requests
+    std::vector<Outgoing*> relay_out;  // granted, in grant order; the first one moves
+    std::array<uint64_t, platform::kRelayPools> chunks_filled{};
+    // This rank's device pool for the peer, made at first use.
+    base::Result<std::byte*> slab();
+
+    // ---- this rank as target ------------------------------------------------------------------------------
+    std::optional<ImportCache> imports; // opened with the first direct message
+    base::Result<ImportCache*> open_imports();
+    std::vector<Incoming*> relay_in; // granted, in grant order
+    std::array<uint64_t, platform::kRelayPools> chunks_drained{};
+    std::optional<device::MemoryHandle> peer_slab_handle;
+    base::Result<const std::byte*> peer_slab();
+    // Whether direct copies from the peer's device work, and why (not). Tried once.
+    Choice reach();
+
+    // ---- when the peer dies --------------------------------------------------------------------------------
+    // What is enqueued in streams and still depends on the peer, by slot.
+    std::array<InFlight, kSlotsUsed> awaiting_backward{}; // as source
+    std::array<InFlight, kSlotsUsed> awaiting_forward{};  // as target
+
+    base::Result<void> close();
+    ~Link();
+
+  private:
+    Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platform::Mapping in_ring);
+
+    Context& context_;
+    platform::Mapping out_ring_;
+    platform::Mapping in_ring_;
+    std::deque<Record> backlog_;
+    std::byte* slab_ = nullptr;
+    void* peer_slab_ = nullptr;
+    std::optional<Choice> reach_;
+};
+
+} // namespace gpurun::transfer

@@ -1,0 +1,39 @@
+// One side's buffer and order domain, and how its bytes are copied in that order.
+#pragma once
+
+#include "transfer/context.hpp"
+
+#include <cstring>
+
+namespace gpurun::transfer {
+
+struct Operand {
+    std::byte* address = nullptr; // not written by a sender
+    size_t bytes = 0;
+    device::Buffer where;
+    bool on_stream = false; // else GPURUN_HOST
+    device::Stream stream;  // with on_stream; else an internal one once `needs_stream()` copies begin
+
+    bool in_host_memory() const {
+        return where.placement == device::Placement::kPageable || where.placement == device::Placement::kPinned;
+    }
+    // The CPU itself copies, inside the call: host memory in the host's order.
+    bool by_cpu() const { return !on_stream && in_host_memory(); }
+};
+
+// Copies between `operand`'s memory and a pinned host buffer, in the operand's order: at once by the CPU, or
+// enqueued. REQUIRES: operand.by_cpu() or operand.stream is set.
+inline base::Result<void> copy_through_host(Context& context, const Operand& operand, void* destination,
+                                            const void* source, size_t bytes) {
+    if (bytes == 0)
+        return {};
+    if (operand.by_cpu()) {
+        std::memcpy(destination, source, bytes);
+        return {};
+    }
+    if (operand.in_host_memory())
+        return context.host_copies.enqueue(context.device, operand.stream, destination, source, bytes);
+    return context.device.copy(destination, source, bytes, operand.stream);
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,84 @@
+// What two ranks say to each other through a record ring: one Record, and a payload behind it.
+//
+// A message starts with one of three records, in the order in which it was sent:
+//   kInline   the bytes are the payload: host memory, small
+//   kSlot     the bytes are, or will be in stream order, in an eager buffer of the pair
+//   kRequest  the bytes stay with the source until the target has a receive for them
+// A request is answered by the target:
+//   kPulled   direct: the target has enqueued the copy; the source may reuse its buffer when `slot` is reached
+//   kGrant    relay: the source is to fill chunks of a pool, the target drains them
+// and around them:
+//   kSlab     where the source's device pool is, before its first chunk
+//   kRevoke   the source frees an allocation: unmap it
+#pragma once
+
+#include "device/device.hpp"
+
+#include <cstdint>
+#include <type_traits>
+
+namespace gpurun::transfer {
+
+enum class RecordKind : uint32_t {
+    kSkip = 0, // the rest of the ring up to its end is unused
+    kInline = 1,
+    kSlot,
+    kRequest,
+    kPulled,
+    kGrant,
+    kSlab,
+    kRevoke,
+};
+
+enum class Pool : uint32_t { kHost = 0, kSlab = 1 };
+
+// By what a message is matched, and its length.
+struct Envelope {
+    uint32_t context; // the communicator's; collectives have their own
+    int32_t tag;
+    uint64_t bytes;
+};
+
+// Where a source's buffer lies, for the target to choose a path from.
+struct SourceBuffer {
+    uint32_t placement; // device::Placement
+    uint32_t exportable;
+    device::MemoryHandle handle; // with exportable
+    uint64_t allocation_id;
+    uint64_t allocation_base; // address in the source's process
+    uint64_t allocation_bytes;
+    uint64_t offset;  // of the message in the allocation
+    uint64_t address; // of the message, used when a rank sends to itself
+};
+
+struct SlotValue {
+    uint32_t slot;
+    uint32_t valid;
+    uint64_t value;
+};
+
+struct Record {
+    RecordKind kind;
+    uint32_t payload_bytes;
+    uint64_t serial; // names a request in its answers
+    Envelope envelope;
+    SlotValue slot;
+    union {
+        SourceBuffer source; // kRequest
+        struct {             // kGrant
+            Pool pool;
+            uint32_t reason; // transfer::Reason
+            uint64_t bytes;  // that move: less than the envelope's when the receive is shorter
+            uint64_t chunk_bytes;
+        } grant;
+        struct { // kPulled
+            uint32_t path; // transfer::Path
+            uint32_t reason;
+        } pulled;
+        device::MemoryHandle slab; // kSlab
+        uint64_t revoked_id;       // kRevoke
+    };
+};
+static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) == 160);
+
+} // namespace gpurun::transfer

@@ -1,0 +1,72 @@
+// The pipeline of the relay paths: a message crosses in chunks through a pool of buffers, at least three in flight.
+//
+// A pool's buffers are used in turn: chunk n (counted over all messages of the pair) uses buffer n % kRelayBuffers,
+// whose slot's value is the number of times that it has been used. The source fills a buffer once its last chunk was
+// drained (edge backward) and signals forward; the target drains it after that and signals backward. On streams
+// nobody waits: each side enqueues its part as soon as the other side is known to have enqueued what it waits for
+// (relay_filled, relay_drained), so the two calls walk through the message hand in hand.
+//
+// One message at a time moves through a pair's pools in each direction, in the order of the grants.
+//
+// Pools: kHost, pinned memory in the job segment (staged.cpp and shm.cpp choose it); kSlab, memory on the source's
+// device which the target maps (bounce.cpp chooses it).
+#pragma once
+
+#include "transfer/awaited.hpp"
+#include "transfer/link.hpp"
+#include "transfer/operand.hpp"
+
+#include <optional>
+
+namespace gpurun::transfer {
+
+struct RelayPlan {
+    Pool pool = Pool::kHost;
+    uint64_t bytes = 0;
+    uint64_t chunk_bytes = 1;
+    uint64_t chunks() const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
+};
+
+// Large enough to be fast, small enough that a message fills the pipeline.
+RelayPlan plan_relay(Pool pool, uint64_t bytes, uint64_t largest_chunk);
+
+// Either half of one message. step() enqueues or moves what can be, and says whether all has been.
+class Relay {
+  public:
+    enum class Side { kFill, kDrain };
+
+    Relay(Context& context, Link& link, Side side, const RelayPlan& plan)
+        : context_(context), link_(link), side_(side), plan_(plan) {}
+
+    // REQUIRES: this relay is the first of the link's queue of its side; operand.by_cpu() or operand.stream is set.
+    base::Result<bool> step(const Operand& operand);
+
+    // The edge that says that this side's last copy is done.
+    Awaited last() const;
+    // While a CPU waits for the other side's stream: the edge that it waits for.
+    const std::optional<Awaited>& blocked_on() const { return blocked_on_; }
+
+  private:
+    struct Chunk {
+        uint64_t number;
+        uint32_t buffer;
+        uint32_t slot;
+        uint64_t value;
+    };
+    Chunk chunk(uint64_t number) const;
+    base::Result<bool> step_one(const Operand& operand, Fence& fence);
+    // Orders this side's copy of the chunk behind the other side's last use of the buffer; false if that is not
+    // possible yet.
+    base::Result<bool> enter(const Operand& operand, Fence& fence, const Chunk& chunk);
+    base::Result<void> copy(const Operand& operand, const Chunk& chunk, uint64_t offset, uint64_t bytes);
+
+    Context& context_;
+    Link& link_;
+    Side side_;
+    RelayPlan plan_;
+    uint64_t moved_ = 0; // chunks of this message
+    uint64_t last_number_ = 0;
+    std::optional<Awaited> blocked_on_;
+};
+
+} // namespace gpurun::transfer
