@@ -44,13 +44,7 @@ class Assembly {
     void refuse(base::Status status, const std::string& text);
 
   private:
-    enum class Stage {
-        kSilent,
-        kWelcomed,
-        kReady,
-        kGone,
-        kRefused
-    };
+    enum class Stage { kSilent, kWelcomed, kReady, kGone, kRefused };
     struct Peer {
         platform::MessageSocket socket;
         platform::Watch watch;

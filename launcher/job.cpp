@@ -3,8 +3,6 @@
 
 #include "base/format.hpp"
 
-#include <csignal>
-
 namespace gpurun::launcher {
 
 namespace {

@@ -52,12 +52,7 @@ class Job : private Assembly::Observer {
         bool left_early = false; // closed its socket in gpurun_init()
     };
     // How far the ending of the job has gone; each stage follows the one before after the grace.
-    enum class Ending {
-        kNone,
-        kRefused,
-        kTerminated,
-        kKilled
-    };
+    enum class Ending { kNone, kRefused, kTerminated, kKilled };
 
     // What has to be got from the system before there can be a job.
     struct Resources {

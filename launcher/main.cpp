@@ -1,5 +1,3 @@
 #include "command.hpp"
 
-#include <unistd.h>
-
-int main(int argc, char** argv) { return gpurun::launcher::run(argc, argv, environ); }
+int main(int argc, char** argv, char** environment) { return gpurun::launcher::run(argc, argv, environment); }

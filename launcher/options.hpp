@@ -10,15 +10,8 @@
 
 namespace gpurun::launcher {
 
-enum class DeviceKind {
-    kAuto,
-    kCuda,
-    kEmulated
-};
-enum class BindTo {
-    kCore,
-    kNone
-};
+enum class DeviceKind { kAuto, kCuda, kEmulated };
+enum class BindTo { kCore, kNone };
 
 struct DeviceChoice {
     DeviceKind kind = DeviceKind::kAuto;

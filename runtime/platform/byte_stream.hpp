@@ -19,11 +19,7 @@ struct Pipe {
 };
 base::Result<Pipe> create_pipe(); // both ends close on exec
 
-enum class StreamState {
-    kOpen,
-    kWouldWait,
-    kClosed
-};
+enum class StreamState { kOpen, kWouldWait, kClosed };
 
 struct Transfer {
     StreamState state = StreamState::kOpen; // kOpen: all that was asked for; of a read, at least one byte

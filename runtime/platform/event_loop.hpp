@@ -14,11 +14,7 @@
 
 namespace gpurun::platform {
 
-enum class Ready : uint32_t {
-    kNothing = 0,
-    kReadable = 1,
-    kWritable = 4
-};
+enum class Ready : uint32_t { kNothing = 0, kReadable = 1, kWritable = 4 };
 
 class EventLoop {
   public:

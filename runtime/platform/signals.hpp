@@ -4,7 +4,7 @@
 #include "base/status.hpp"
 #include "platform/unique_fd.hpp"
 
-#include <csignal>
+#include <csignal> // also for its includers, who name signals
 #include <optional>
 #include <span>
 #include <string>

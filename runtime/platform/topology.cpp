@@ -50,13 +50,17 @@ std::vector<int> numbers(hwloc_const_bitmap_t bitmap) {
 }
 
 void read_cores(hwloc_topology_t topology, Machine& machine) {
-    // Some machines (and containers) do not tell cores: each hardware thread counts as one then.
-    const bool has_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0;
-    const hwloc_obj_type_t type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
     hwloc_obj_t core = nullptr;
-    while ((core = hwloc_get_next_obj_by_type(topology, type, core)) != nullptr)
+    while ((core = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_CORE, core)) != nullptr)
         if (!hwloc_bitmap_iszero(core->cpuset))
             machine.cores.push_back(Core{numbers(core->cpuset), node_of(topology, core->cpuset)});
+    // Some machines (virtual ones, containers, records) do not tell cores: each CPU counts as one then.
+    if (machine.cores.empty())
+        for (const int cpu : numbers(hwloc_topology_get_topology_cpuset(topology))) {
+            const Bitmap alone(hwloc_bitmap_alloc());
+            hwloc_bitmap_only(alone.get(), static_cast<unsigned>(cpu));
+            machine.cores.push_back(Core{{cpu}, node_of(topology, alone.get())});
+        }
     hwloc_obj_t node = nullptr;
     while ((node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr)
         if (is_main_memory(node) && !hwloc_bitmap_iszero(node->cpuset))

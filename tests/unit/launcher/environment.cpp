@@ -1,0 +1,53 @@
+// The environment of a rank.
+#include "environment.hpp"
+#include "support/unit.hpp"
+
+#include <algorithm>
+
+using namespace gpurun::launcher;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words environment(std::vector<const char*> inherited) {
+    inherited.push_back(nullptr);
+    return rank_environment(inherited.data(), {2, 4, 17, "emulated:2/4"});
+}
+
+bool has(const Words& words, const std::string& word) { return std::count(words.begin(), words.end(), word) == 1; }
+
+} // namespace
+
+TEST_SUITE_BEGIN("environment");
+
+TEST_CASE("a rank is told who it is") {
+    const Words words = environment({});
+    for (const char* word : {"GPURUN_RANK=2", "GPURUN_SIZE=4", "GPURUN_LOCAL_RANK=2", "GPURUN_LOCAL_SIZE=4",
+                             "GPURUN_CONTROL_FD=17", "GPURUN_DEVICE=emulated:2/4", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}) {
+        CAPTURE(word);
+        CHECK(has(words, word));
+    }
+    CHECK(words.size() == 7);
+}
+
+TEST_CASE("the rest of the environment passes, also what has no value") {
+    const Words words = environment({"HOME=/root", "GPURUN_LOG=info", "ODD", "EMPTY="});
+    for (const char* word : {"HOME=/root", "GPURUN_LOG=info", "ODD", "EMPTY="})
+        CHECK(has(words, word));
+}
+
+TEST_CASE("a gpurun inside a rank replaces what the outer one said") {
+    const Words words = environment({"GPURUN_RANK=7", "GPURUN_CONTROL_FD=3"});
+    CHECK(has(words, "GPURUN_RANK=2"));
+    CHECK_FALSE(has(words, "GPURUN_RANK=7"));
+    CHECK(words.size() == 7);
+}
+
+TEST_CASE("an order of devices that the user chose stays") {
+    const Words words = environment({"CUDA_DEVICE_ORDER=FASTEST_FIRST"});
+    CHECK(has(words, "CUDA_DEVICE_ORDER=FASTEST_FIRST"));
+    CHECK_FALSE(has(words, "CUDA_DEVICE_ORDER=PCI_BUS_ID"));
+}
+
+TEST_SUITE_END();

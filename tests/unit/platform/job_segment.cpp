@@ -1,0 +1,99 @@
+// The job's shared segment: its parts, attaching to it, and the death of a rank.
+#include "platform/job_segment.hpp"
+#include "platform/clock.hpp"
+#include "platform/wake.hpp"
+#include "support/unit.hpp"
+
+#include <cstring>
+#include <fcntl.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace gpurun::platform;
+using gpurun::base::Status;
+using gpurun::test::must;
+
+namespace {
+
+UniqueFd duplicate(int fd) { return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
+} // namespace
+
+TEST_SUITE_BEGIN("job segment");
+
+TEST_CASE("who attaches sees what the creator wrote") {
+    const JobSegment created = must(JobSegment::create(3, 8));
+    created.rank(2).pid = 42;
+    const JobSegment attached = must(JobSegment::attach(duplicate(created.fd())));
+    CHECK(attached.size() == 3);
+    CHECK(attached.header().cores == 8);
+    CHECK(attached.rank(2).pid == 42);
+}
+
+TEST_CASE("a segment of another layout or a cut one is refused") {
+    const JobSegment created = must(JobSegment::create(2, 1));
+    JobHeader header = created.header();
+    ++header.layout;
+    REQUIRE(::pwrite(created.fd(), &header, sizeof header, 0) == sizeof header);
+    CHECK_STATUS(JobSegment::attach(duplicate(created.fd())), Status::kVersion);
+    CHECK_STATUS(JobSegment::attach(must(create_segment("short", 16))), Status::kLauncher);
+}
+
+TEST_CASE("the parts of all pairs are apart") {
+    const JobSegment segment = must(JobSegment::create(3, 1));
+    for (uint32_t source = 0; source < 3; ++source)
+        for (uint32_t target = 0; target < 3; ++target) {
+            const Mapping ring = must(segment.map_ring(source, target));
+            const Mapping fences = must(segment.map_fences(source, target));
+            std::memset(ring.data(), static_cast<int>(1 + 3 * source + target), ring.size());
+            std::memset(fences.data(), static_cast<int>(101 + 3 * source + target), fences.size());
+            segment.control(source, target).ring_tail.store(7 + 3 * source + target);
+        }
+    for (uint32_t source = 0; source < 3; ++source)
+        for (uint32_t target = 0; target < 3; ++target) {
+            const Mapping ring = must(segment.map_ring(source, target));
+            const Mapping fences = must(segment.map_fences(source, target));
+            const auto mark = std::byte(1 + 3 * source + target);
+            CHECK(ring.data()[0] == mark);
+            CHECK(ring.data()[ring.size() - 1] == mark);
+            CHECK(fences.data()[fences.size() - 1] == std::byte(101 + 3 * source + target));
+            CHECK(segment.control(source, target).ring_tail.load() == 7 + 3 * source + target);
+        }
+}
+
+TEST_CASE("the largest job's segment can be made, as it is sparse") {
+    const JobSegment segment = must(JobSegment::create(kMaxRanks, 1));
+    CHECK(must(segment.map_ring(kMaxRanks - 1, kMaxRanks - 1)).size() == kRingBytes);
+}
+
+TEST_CASE("a dead rank wakes who sleeps on its fence, and who sleeps on a doorbell") {
+    const JobSegment segment = must(JobSegment::create(2, 1));
+    const Mapping from_dead = must(segment.map_fences(1, 0));
+    auto& awaited = reinterpret_cast<FenceSlot*>(from_dead.data())[5].forward;
+    std::atomic<uint32_t>& doorbell = segment.rank(0).doorbell;
+    std::thread on_fence([&] {
+        while (awaited.load() == 0)
+            sleep_while(awaited, uint64_t{0}, kForever);
+    });
+    std::thread on_doorbell([&] {
+        while (doorbell.load() == 0)
+            sleep_while(doorbell, 0u, kForever);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    REQUIRE_OK(segment.mark_dead(1));
+    on_fence.join();
+    on_doorbell.join();
+    CHECK(segment.rank(1).state.load() == static_cast<uint32_t>(RankState::kDead));
+    CHECK(is_poisoned(awaited.load()));
+}
+
+TEST_CASE("the doorbell of an awake rank is left alone, that of a sleeping one rings") {
+    const JobSegment segment = must(JobSegment::create(2, 1));
+    segment.ring_doorbell(1);
+    CHECK(segment.rank(1).doorbell.load() == 0);
+    segment.rank(1).sleepers.store(1);
+    segment.ring_doorbell(1);
+    CHECK(segment.rank(1).doorbell.load() == 1);
+}
+
+TEST_SUITE_END();
