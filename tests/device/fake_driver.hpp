@@ -1,0 +1,103 @@
+// A CUDA driver of a few functions that answer what a test has set: for the logic around CUDA, where there is no GPU.
+// What it does not have is null, so that a test that strays into it fails at once.
+#pragma once
+
+#include "device/cuda/driver.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+
+namespace gpurun::test {
+
+struct FakeMemory {
+    size_t size = 0;
+    unsigned type = CU_MEMORYTYPE_DEVICE;
+    int ordinal = 0;
+    bool managed = false;
+    bool exportable = true;
+    bool pool = false;
+    uint64_t id = 0;
+};
+
+// What the fake driver's functions see; one test at a time.
+struct FakeState {
+    std::map<uintptr_t, FakeMemory> memory; // by start
+    CUcontext current = nullptr;
+    int switches = 0;
+    int devices = 2;
+    CUresult next_allocation = CUDA_SUCCESS;
+    uintptr_t next_address = 0;
+};
+
+inline FakeState& fake() {
+    static FakeState state;
+    return state;
+}
+
+template <typename T>
+void answer(void* place, T value) {
+    std::memcpy(place, &value, sizeof(value));
+}
+
+inline void answer_attribute(CUpointer_attribute question, void* place, uintptr_t start, const FakeMemory& memory) {
+    switch (question) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return answer(place, memory.type);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return answer(place, start);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return answer(place, memory.size);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return answer(place, memory.id);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return answer(place, memory.managed);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return answer(place, memory.exportable);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return answer(place, memory.pool ? uintptr_t{0x1000} : uintptr_t{0});
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return answer(place, memory.ordinal);
+    default: return;
+    }
+}
+
+inline CUresult get_attributes(unsigned count, CUpointer_attribute* questions, void** places, CUdeviceptr pointer) {
+    for (const auto& [start, memory] : fake().memory)
+        if (pointer >= start && pointer < start + memory.size)
+            for (unsigned i = 0; i < count; ++i)
+                answer_attribute(questions[i], places[i], start, memory);
+    return CUDA_SUCCESS;
+}
+
+inline CUresult allocate(CUdeviceptr* pointer, size_t bytes) {
+    if (fake().next_allocation != CUDA_SUCCESS)
+        return fake().next_allocation;
+    *pointer = fake().next_address;
+    static uint64_t id = 1000;
+    fake().memory[fake().next_address] = FakeMemory{.size = bytes, .id = ++id};
+    return CUDA_SUCCESS;
+}
+
+inline device::cuda::Driver fake_driver() {
+    device::cuda::Driver driver;
+    driver.cuGetErrorName = [](CUresult, const char** name) { return *name = "CUDA_ERROR_TEST", CUDA_SUCCESS; };
+    driver.cuGetErrorString = [](CUresult, const char** text) { return *text = "a test's", CUDA_SUCCESS; };
+    driver.cuCtxGetCurrent = [](CUcontext* context) { return *context = fake().current, CUDA_SUCCESS; };
+    driver.cuCtxSetCurrent = [](CUcontext context) {
+        fake().current = context;
+        ++fake().switches;
+        return CUDA_SUCCESS;
+    };
+    driver.cuDeviceGetCount = [](int* count) { return *count = fake().devices, CUDA_SUCCESS; };
+    driver.cuDeviceGet = [](CUdevice* device, int ordinal) { return *device = ordinal, CUDA_SUCCESS; };
+    driver.cuDeviceGetUuid = [](CUuuid* uuid, CUdevice device) {
+        std::memset(uuid->bytes, 0x10 + device, sizeof(uuid->bytes));
+        return CUDA_SUCCESS;
+    };
+    driver.cuDeviceCanAccessPeer = [](int* reachable, CUdevice, CUdevice) { return *reachable = 0, CUDA_SUCCESS; };
+    driver.cuMemGetInfo = [](size_t* left, size_t* total) { return *left = 100, *total = 1000, CUDA_SUCCESS; };
+    driver.cuPointerGetAttributes = get_attributes;
+    driver.cuMemAlloc = allocate;
+    driver.cuMemFree = [](CUdeviceptr pointer) {
+        return fake().memory.erase(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    };
+    driver.cuStreamGetCtx = [](CUstream stream, CUcontext* context) {
+        return *context = reinterpret_cast<CUcontext>(reinterpret_cast<uintptr_t>(stream) & 0xff0000), CUDA_SUCCESS;
+    };
+    return driver;
+}
+
+} // namespace gpurun::test
