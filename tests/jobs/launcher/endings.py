@@ -1,0 +1,137 @@
+"""How a job ends: its exit status, the one line that says why, and nothing left behind."""
+import os
+import signal
+import subprocess
+import time
+
+from launched import EMULATED, LaunchedTest, cpu_seconds, main, marked, wait_until
+
+
+def on_rank(rank, script, others="exec sleep 100"):
+    return ("sh", "-c", f"if [ $GPURUN_RANK = {rank} ]; then {script}; else {others}; fi")
+
+
+class Endings(LaunchedTest):
+    def start_ready(self, ranks, script, options=()):
+        """Returns once every rank has printed its line."""
+        process = self.start("-n", str(ranks), EMULATED, *options, "sh", "-c", f"echo up; {script}")
+        for _ in range(ranks):
+            self.assertEqual(process.stdout.readline(), b"up\n")
+        return process
+
+    def test_the_status_is_that_of_the_rank_that_failed(self):
+        status, _, error = self.run_gpurun("-n", "3", EMULATED, *on_rank(2, "exit 42"))
+        self.assertEqual(status, 42)
+        self.check_own_line(error, "rank 2 (pid ", "exited with status 42", "the other ranks were ended")
+
+    def test_a_signal_gives_128_and_its_number(self):
+        for name, number in (("SEGV", 11), ("KILL", 9), ("ABRT", 6)):
+            with self.subTest(name):
+                status, _, error = self.run_gpurun("-n", "2", EMULATED, *on_rank(1, f"kill -{name} $$"))
+                self.assertEqual(status, 128 + number)
+                self.check_own_line(error, "rank 1 (pid ", f"was killed by signal {number} (")
+
+    def test_a_rank_alone_has_no_others(self):
+        status, _, error = self.run_gpurun(EMULATED, "sh", "-c", "exit 3")
+        self.assertEqual(status, 3)
+        self.check_own_line(error, "rank 0 (pid ", "exited with status 3")
+        self.assertNotIn("others", error)
+
+    def test_the_first_failure_counts_and_its_consequences_are_not_blamed(self):
+        status, _, error = self.run_gpurun(
+            "-n", "4", EMULATED, *on_rank(1, "exit 7", "trap 'exit 9' TERM; sleep 100 & wait"))
+        self.assertEqual(status, 7)
+        self.check_own_line(error, "rank 1 ")
+
+    def test_a_rank_that_ignores_the_end_is_killed_after_the_grace(self):
+        before = time.monotonic()
+        status, _, _ = self.run_gpurun("-n", "2", EMULATED, *on_rank(
+            0, "sleep 0.5; exit 5", "trap '' TERM; while :; do sleep 100; done"))
+        self.assertEqual(status, 5)
+        self.assertGreater(time.monotonic() - before, 2)
+        self.assertLess(time.monotonic() - before, 10)
+
+    def test_keep_going_leaves_the_others_running(self):
+        status, out, error = self.run_gpurun("-n", "3", "--keep-going", EMULATED, *on_rank(
+            1, "exit 6", "sleep 0.5; echo done"))
+        self.assertEqual((status, out), (6, b"done\n" * 2))
+        self.check_own_line(error, "rank 1 ", "the other ranks go on")
+
+    def test_signals_to_gpurun_reach_the_ranks_and_are_its_status(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.subTest(number.name):
+                name = number.name[3:]
+                process = self.start_ready(3, f"trap 'echo caught; exit 0' {name}; echo up; sleep 100 & wait")
+                for _ in range(3):
+                    self.assertEqual(process.stdout.readline(), b"up\n")
+                process.send_signal(number)
+                out, error = process.communicate(timeout=20)
+                self.assertEqual(process.returncode, 128 + number)
+                self.assertEqual(out, b"caught\n" * 3)
+                self.check_own_line(error.decode(), f"signal {int(number)} (")
+
+    def test_a_second_interrupt_does_not_wait_for_the_grace(self):
+        process = self.start_ready(2, "trap '' INT TERM; while :; do sleep 100; done")
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        before = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 130)
+        self.assertLess(time.monotonic() - before, 1.5)
+
+    def test_an_ignored_hangup_stays_ignored(self):
+        process = self.start("-n", "2", EMULATED, "sh", "-c", "echo up; sleep 1; echo done",
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.assertEqual(process.stdout.readline(), b"up\n")
+        process.send_signal(signal.SIGHUP)
+        out, _ = process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(out.count(b"done"), 2)
+
+    def test_what_ranks_leave_in_their_group_goes_with_the_job(self):
+        status, _, _ = self.run_gpurun("-n", "2", EMULATED, "sh", "-c", "sleep 100 & exit 0")
+        self.assertEqual(status, 0)
+
+    def test_children_of_ranks_go_when_a_rank_fails_or_gpurun_is_interrupted(self):
+        self.assertEqual(self.run_gpurun("-n", "2", EMULATED, *on_rank(0, "exit 1", "sleep 100 & wait"))[0], 1)
+        process = self.start_ready(2, "sleep 100 & wait")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 130)
+
+    def test_nothing_outlives_a_gpurun_that_is_killed(self):
+        process = self.start_ready(4, "sleep 100 & sleep 100")
+        self.assertGreater(len(marked(self.mark)), 8)
+        process.kill()
+        process.communicate()
+        self.assertTrue(wait_until(lambda: not marked(self.mark)), marked(self.mark))
+
+    def test_a_killed_group_of_gpurun_leaves_nothing_either(self):
+        process = self.start("-n", "2", EMULATED, "sh", "-c", "echo up; sleep 100 & sleep 100", start_new_session=True)
+        for _ in range(2):
+            self.assertEqual(process.stdout.readline(), b"up\n")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        self.assertTrue(wait_until(lambda: not marked(self.mark)), marked(self.mark))
+
+    def test_an_idle_job_uses_no_cpu(self):
+        process = self.start_ready(4, "exec sleep 100")
+        before = cpu_seconds(process.pid)
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+            switches = [line for line in file if "ctxt_switches" in line]
+        time.sleep(2)
+        self.assertEqual(cpu_seconds(process.pid), before)
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+            self.assertEqual([line for line in file if "ctxt_switches" in line], switches)
+        process.terminate()
+        process.communicate(timeout=20)
+
+    def test_ranks_start_with_the_signals_that_gpurun_was_started_with(self):
+        status, out, _ = self.run_gpurun(EMULATED, "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
+        expected = subprocess.run(["grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"], stdout=subprocess.PIPE,
+                                  check=True)
+        self.assertEqual((status, out), (0, expected.stdout))
+
+
+main()

@@ -1,0 +1,91 @@
+"""Running gpurun under test: its exit status, what it prints, and that nothing stays behind.
+
+A script's arguments are the paths of gpurun and, if it needs it, of wire_rank.
+"""
+import os
+import subprocess
+import sys
+import time
+import unittest
+import uuid
+
+GPURUN, WIRE_RANK = (sys.argv + ["", ""])[1:3]
+LONG_S = 60  # nothing here takes so long, unless it hangs
+SOON_S = 5   # what is killed is gone by then
+
+MARK = "GPURUN_TEST_MARK"
+EMULATED = "--device=emulated"
+
+
+def marked(mark):
+    """The processes that were started with this mark in their environment."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if f"{MARK}={mark}".encode() in file.read().split(b"\0"):
+                    found.append(int(pid))
+        except OSError:
+            pass  # it ended meanwhile, or is not ours
+    return found
+
+
+def wait_until(condition, seconds=SOON_S):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class LaunchedTest(unittest.TestCase):
+    """Each test ends with the check that nothing of it is left."""
+
+    def setUp(self):
+        self.mark = uuid.uuid4().hex
+        self.addCleanup(self.check_nothing_left)
+
+    def check_nothing_left(self):
+        if not wait_until(lambda: not marked(self.mark)):
+            left = {pid: subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True,
+                                        check=False).stdout.strip() for pid in marked(self.mark)}
+            for pid in left:
+                os.kill(pid, 9)
+            self.fail(f"left behind: {left}")
+
+    def start(self, *arguments, **options):
+        options.setdefault("stdin", subprocess.DEVNULL)
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        environment = {**os.environ, **options.pop("extra_env", {}), MARK: self.mark}
+        return subprocess.Popen([GPURUN, *arguments], env=environment, **options)
+
+    def run_gpurun(self, *arguments, input_bytes=None, **options):
+        """Exit status, stdout and stderr."""
+        if input_bytes is not None:
+            options["stdin"] = subprocess.PIPE
+        process = self.start(*arguments, **options)
+        try:
+            out, error = process.communicate(input_bytes, timeout=LONG_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            self.fail(f"hangs: gpurun {arguments}")
+        return process.returncode, out, (error or b"").decode()
+
+    def check_own_line(self, text, *parts):
+        """gpurun says one line, and these are in it."""
+        self.assertEqual(text.count("\n"), 1, text)
+        self.assertTrue(text.startswith("gpurun: "), text)
+        for part in parts:
+            self.assertIn(part, text)
+
+
+def main():
+    unittest.main(argv=sys.argv[:1])

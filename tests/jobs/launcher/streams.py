@@ -1,0 +1,158 @@
+"""What ranks print and read: whole lines, every byte, back-pressure, and input for rank 0."""
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from launched import EMULATED, GPURUN, LaunchedTest, main
+
+WRITER = """
+import os, sys
+rank = int(os.environ["GPURUN_RANK"])
+for line in range(int(sys.argv[1])):
+    text = f"{rank} {line} " + chr(97 + rank) * ((line * 37 + rank) % 300) + "\\n"
+    # In pieces, as a program without buffering writes.
+    middle = len(text) // 2
+    os.write(1, text[:middle].encode())
+    os.write(1, text[middle:].encode())
+"""
+
+
+class Streams(LaunchedTest):
+    def test_lines_of_16_ranks_are_never_torn(self):
+        lines = 3000
+        status, out, error = self.run_gpurun("-n", "16", EMULATED, sys.executable, "-c", WRITER, str(lines))
+        self.assertEqual((status, error), (0, ""))
+        self.check_whole_lines(out, 16, lines)
+
+    def test_a_slow_reader_gets_everything_and_gpurun_does_not_grow(self):
+        process = self.start("-n", "8", EMULATED, sys.executable, "-c", WRITER, "20000")
+        time.sleep(2)
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+            peak_kib = int(re.search(r"VmHWM:\s+(\d+)", file.read())[1])
+        self.assertLess(peak_kib, 40_000)
+        out, error = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, error), (0, b""))
+        self.check_whole_lines(out, 8, 20000)
+
+    def check_whole_lines(self, out, ranks, lines):
+        seen = [0] * ranks
+        for line in out.decode().splitlines():
+            rank, number, *letters = line.split(" ")
+            rank, number = int(rank), int(number)
+            self.assertEqual("".join(letters), chr(97 + rank) * ((number * 37 + rank) % 300))
+            self.assertEqual(number, seen[rank])  # in order
+            seen[rank] += 1
+        self.assertEqual(seen, [lines] * ranks)
+
+    def test_stdout_and_stderr_in_one_pipe_are_not_torn_either(self):
+        script = 'i=0; while [ $i -lt 300 ]; do echo "out out out"; echo "error error" >&2; i=$((i+1)); done'
+        status, out, _ = self.run_gpurun("-n", "8", EMULATED, "sh", "-c", script, stderr=subprocess.STDOUT)
+        self.assertEqual(status, 0)
+        self.assertEqual(sorted(set(out.splitlines())), [b"error error", b"out out out"])
+        self.assertEqual(len(out.splitlines()), 8 * 600)
+
+    def test_bytes_pass_unchanged(self):
+        data = bytes(range(256)) * 4000
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(data)
+            file.flush()
+            script = f"[ $GPURUN_RANK = 1 ] && cat {file.name}; true"
+            self.assertEqual(self.run_gpurun("-n", "2", EMULATED, "sh", "-c", script), (0, data, ""))
+
+    def test_a_last_line_without_end_is_kept(self):
+        script = "[ $GPURUN_RANK = 0 ] || printf 'no end'"
+        self.assertEqual(self.run_gpurun("-n", "2", EMULATED, "sh", "-c", script), (0, b"no end", ""))
+
+    def test_a_very_long_line_passes(self):
+        script = "import sys; sys.stdout.write('x' * 5_000_000 + '\\n')"
+        status, out, _ = self.run_gpurun("-n", "2", EMULATED, sys.executable, "-c", script)
+        self.assertEqual((status, len(out), out.count(b"x")), (0, 10_000_002, 10_000_000))
+
+    def test_output_of_a_rank_that_dies_is_all_there(self):
+        script = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; kill -KILL $$"
+        status, out, _ = self.run_gpurun(EMULATED, "sh", "-c", script)
+        self.assertEqual(status, 137)
+        self.assertEqual(len(out.splitlines()), 2000)
+
+    def test_a_rank_alone_shows_a_prompt_at_once(self):
+        process = self.start(EMULATED, "sh", "-c", "printf 'name? '; sleep 100")
+        self.assertEqual(os.read(process.stdout.fileno(), 100), b"name? ")
+        process.terminate()
+        process.communicate(timeout=20)
+
+    def test_a_reader_that_goes_away_ends_the_job_as_in_a_pipeline(self):
+        process = self.start("-n", "2", EMULATED, "sh", "-c", "while :; do echo line; done")
+        process.stdout.readline()
+        process.stdout.close()
+        with process.stderr as error:
+            self.assertEqual(process.wait(timeout=20), 128 + 13)
+            self.assertIn(b"signal 13", error.read())
+
+    def test_a_full_disk_is_said(self):
+        with open("/dev/full", "wb") as full:
+            status, _, error = self.run_gpurun("-n", "2", EMULATED, "sh", "-c", "while :; do echo line; done",
+                                               stdout=full)
+        self.assertEqual(status, 128 + 13)
+        self.assertIn("gpurun: writing the ranks' output: No space left on device\n", error)
+
+    def test_rank_0_reads_stdin_and_the_others_nothing(self):
+        data = os.urandom(3_000_000)
+        status, out, _ = self.run_gpurun("-n", "3", EMULATED, "sh", "-c", "cat; [ $GPURUN_RANK = 0 ] || echo; :",
+                                         input_bytes=data)
+        self.assertEqual(status, 0)
+        self.assertEqual(len(out), len(data) + 2)
+
+    def test_what_rank_0_does_not_read_is_left_for_the_next_program(self):
+        loop = 'while read line; do echo "got $line"; "$0" -n 2 --device=emulated true; done'
+        result = subprocess.run(["sh", "-c", loop, GPURUN], input=b"1\n2\n3\n",
+                                stdout=subprocess.PIPE, check=True)
+        self.assertEqual(result.stdout, b"got 1\ngot 2\ngot 3\n")
+
+
+class Terminal(LaunchedTest):
+    def start_on_terminal(self, script, *options):
+        """gpurun as the foreground job of a terminal of its own. Returns its pid and the terminal's other end."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.environ["GPURUN_TEST_MARK"] = self.mark
+            os.execv(GPURUN, [GPURUN, *options, EMULATED, "sh", "-c", script])
+        self.addCleanup(os.close, terminal)
+        return pid, terminal
+
+    def read_until(self, terminal, text):
+        seen = b""
+        while text not in seen:
+            seen += os.read(terminal, 4096)
+        return seen
+
+    def test_what_is_typed_reaches_rank_0_until_its_end(self):
+        pid, terminal = self.start_on_terminal("while read line; do echo \"rank $GPURUN_RANK got $line\"; done", "-n", "2")
+        os.write(terminal, b"hello\n")
+        self.assertIn(b"rank 0 got hello", self.read_until(terminal, b"got hello\r\n"))
+        os.write(terminal, b"\x04")  # ^D
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+
+    def test_control_c_ends_the_job(self):
+        pid, terminal = self.start_on_terminal("echo up; sleep 100 & wait", "-n", "2")
+        self.read_until(terminal, b"up\r\nup")
+        os.write(terminal, b"\x03")
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 130)
+
+    def test_in_the_background_gpurun_leaves_the_terminal_to_the_one_in_front(self):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.environ["GPURUN_TEST_MARK"] = self.mark
+            script = f"set -m; {GPURUN} {EMULATED} sleep 1 </dev/tty & read line; echo \"front got $line\"; wait"
+            os.execv("/bin/sh", ["sh", "-c", script])
+        self.addCleanup(os.close, terminal)
+        time.sleep(0.3)
+        os.write(terminal, b"typed\n")
+        self.assertIn(b"front got typed", self.read_until(terminal, b"front got typed\r\n"))
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+
+
+main()

@@ -1,0 +1,187 @@
+// wire_rank BEHAVIOUR [RANK=BEHAVIOUR]...: a rank that speaks the wire itself, well or badly. See kBehaviours.
+#include "base/settings.hpp"
+#include "platform/job_session.hpp"
+#include "platform/wake.hpp"
+#include "platform/wire.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <gpurun/version.h>
+#include <string>
+#include <unistd.h>
+
+using namespace gpurun::platform;
+using gpurun::base::read_settings;
+
+namespace {
+
+constexpr uint32_t kVersion = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
+
+gpurun::base::Settings settings() {
+    auto result = read_settings([](const char* name) { return std::getenv(name); });
+    if (!result)
+        std::exit(100);
+    return *result;
+}
+
+JobSession say_hello(uint32_t version = kVersion) {
+    auto session = JobSession::connect(settings(), version);
+    if (!session) {
+        std::printf("refused with status %d: %s\n", static_cast<int>(session.error().status),
+                    session.error().detail.c_str());
+        std::fflush(stdout);
+        std::exit(9);
+    }
+    return std::move(*session);
+}
+
+void set_state(const JobSession& session, RankState state) {
+    session.segment().rank(session.rank()).state.store(static_cast<uint32_t>(state));
+}
+
+JobSession join() {
+    JobSession session = say_hello();
+    set_state(session, RankState::kAlive);
+    if (auto peers = session.ready(-1); !peers) {
+        std::printf("not started, status %d\n", static_cast<int>(peers.error().status));
+        std::fflush(stdout);
+        std::exit(8);
+    }
+    return session;
+}
+
+int sleep_for_ever() {
+    for (;;)
+        ::pause();
+}
+
+int finalize() {
+    set_state(join(), RankState::kFinalized);
+    return 0;
+}
+
+int quit() {
+    join();
+    return 0;
+}
+
+int crash() {
+    join();
+    return std::raise(SIGSEGV);
+}
+
+int fail_after_finalize() {
+    set_state(join(), RankState::kFinalized);
+    return 4;
+}
+
+int stay() {
+    join();
+    return sleep_for_ever();
+}
+
+// Waits for rank 1 as a stream would, and tells when it is released.
+int await_rank_1() {
+    const JobSession session = join();
+    auto fences = session.segment().map_fences(1, session.rank());
+    auto& word = reinterpret_cast<FenceSlot*>(fences->data())[0].forward;
+    while (word.load() == 0)
+        sleep_while(word, uint64_t{0}, kForever);
+    std::printf("released by %s\n", is_poisoned(word.load()) ? "poison" : "a value");
+    set_state(session, RankState::kFinalized);
+    return 0;
+}
+
+int hello_and_sleep() {
+    const JobSession session = say_hello();
+    return sleep_for_ever();
+}
+
+int hello_and_leave() {
+    { const JobSession session = say_hello(); }
+    return sleep_for_ever();
+}
+
+int hello_and_exit() {
+    say_hello();
+    return 0;
+}
+
+int other_version() {
+    say_hello(kVersion + (1 << 16));
+    return 0;
+}
+
+int abort_with_5() {
+    join().abort_job(5);
+    return sleep_for_ever();
+}
+
+int abort_with_0() {
+    join().abort_job(0);
+    return 0;
+}
+
+int garbage() {
+    const char text[] = "this is no message";
+    return ::write(settings().control_fd, text, sizeof text) > 0 ? sleep_for_ever() : 1;
+}
+
+int truncated() {
+    wire::Hello hello;
+    hello.version = kVersion;
+    hello.layout = kLayout;
+    return ::write(settings().control_fd, &hello, sizeof hello - 4) > 0 ? sleep_for_ever() : 1;
+}
+
+int oversized() {
+    const std::string text(100'000, 'x');
+    return ::write(settings().control_fd, text.data(), text.size()) > 0 ? sleep_for_ever() : 1;
+}
+
+int absent() { return 0; }
+int absent_later() {
+    ::usleep(300'000);
+    return 0;
+}
+
+struct Behaviour {
+    const char* name;
+    int (*act)();
+};
+constexpr Behaviour kBehaviours[] = {
+    {"finalize", finalize},
+    {"quit", quit},
+    {"crash", crash},
+    {"fail-after-finalize", fail_after_finalize},
+    {"stay", stay},
+    {"await-rank-1", await_rank_1},
+    {"hello-and-sleep", hello_and_sleep},
+    {"hello-and-leave", hello_and_leave},
+    {"hello-and-exit", hello_and_exit},
+    {"other-version", other_version},
+    {"abort-5", abort_with_5},
+    {"abort-0", abort_with_0},
+    {"garbage", garbage},
+    {"truncated", truncated},
+    {"oversized", oversized},
+    {"absent", absent},
+    {"absent-later", absent_later},
+};
+
+} // namespace
+
+int main(int argc, char** argv) {
+    const std::string mine = std::string(std::getenv("GPURUN_RANK")) + "=";
+    std::string name = argc > 1 ? argv[1] : "";
+    for (int i = 2; i < argc; ++i)
+        if (std::strncmp(argv[i], mine.c_str(), mine.size()) == 0)
+            name = argv[i] + mine.size();
+    for (const Behaviour& behaviour : kBehaviours)
+        if (name == behaviour.name)
+            return behaviour.act();
+    std::fprintf(stderr, "wire_rank: there is no behaviour '%s'\n", name.c_str());
+    return 101;
+}
