@@ -214,9 +214,16 @@ TEST_CASE("a peer is reached on the same GPU, or where CUDA does not show its GP
     peer.uuid.fill(0x77);
     CHECK_STATUS(bench.device.can_reach(peer), Status::kOk);
     peer.uuid.fill(0x11);
-    CHECK_STATUS(bench.device.can_reach(peer), Status::kUnsupported);
+    CHECK_STATUS(bench.device.can_reach(peer), Status::kDevice);
     peer.kind = device::Kind::kEmulated;
-    CHECK_STATUS(bench.device.can_reach(peer), Status::kUnsupported);
+    CHECK_STATUS(bench.device.can_reach(peer), Status::kDevice);
+}
+
+TEST_CASE("only peers that were added are imported from, and only what was imported is closed") {
+    Bench bench;
+    CHECK_STATUS(bench.device.import_memory(7, {}), Status::kArgument);
+    CHECK_STATUS(bench.device.import_event(7, {}), Status::kArgument);
+    CHECK_STATUS(bench.device.close_memory(bench.allocate(64)), Status::kBuffer);
 }
 
 } // namespace gpurun::test

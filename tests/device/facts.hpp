@@ -43,12 +43,9 @@ enum class Scenario : int { kCounters, kEventsBehindCounter, kEventsBehindKernel
 
 inline const char* name(Scenario scenario) {
     switch (scenario) {
-    case Scenario::kCounters:
-        return "counters and memory";
-    case Scenario::kEventsBehindCounter:
-        return "event behind a counter";
-    case Scenario::kEventsBehindKernel:
-        return "event behind a kernel";
+    case Scenario::kCounters: return "counters and memory";
+    case Scenario::kEventsBehindCounter: return "event behind a counter";
+    case Scenario::kEventsBehindKernel: return "event behind a kernel";
     }
     return "?";
 }

@@ -82,7 +82,7 @@ class CudaDevice final : public Device {
     base::Error out_of_memory(size_t bytes) const;
     base::Result<CUdeviceptr> device_address(Counter* counter) const;
     base::Result<Event> make_event(unsigned flags);
-    std::string peer_name(int peer);
+    base::Result<std::string> peer_name(int peer);
 
     const Driver driver_;
     const Facts facts_;
@@ -90,6 +90,7 @@ class CudaDevice final : public Device {
     HandleSet device_memory_;
     HandleSet ordered_memory_;
     HandleSet pinned_memory_;
+    HandleSet imported_memory_;
     HandleSet streams_;
     HandleSet events_;
     AddressRecord seen_;

@@ -55,10 +55,8 @@ bool is_final(CUresult result) {
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
-        return true;
-    default:
-        return false;
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED: return true;
+    default: return false;
     }
 }
 

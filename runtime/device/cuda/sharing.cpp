@@ -21,22 +21,21 @@ base::Result<void> CudaDevice::add_peer(int peer, const Identity& identity, int 
     return {};
 }
 
-std::string CudaDevice::peer_name(int peer) {
+base::Result<std::string> CudaDevice::peer_name(int peer) {
     std::lock_guard lock(peers_mutex_);
     const auto found = peers_.find(peer);
-    CHECK(found != peers_.end());
+    if (found == peers_.end())
+        return base::error(base::Status::kArgument, "peer {} is not known: it was never added", peer);
     return base::format("peer {} ({})", peer, format_uuid("GPU", found->second.uuid));
 }
 
 base::Result<void> CudaDevice::can_reach(const Identity& identity) {
     if (identity.kind != Kind::kCuda)
-        return base::error(base::Status::kUnsupported, "the peer uses an emulated device, this rank {}",
-                           facts_.info.uuid);
+        return base::error(base::Status::kDevice, "the peer uses an emulated device, this rank {}", facts_.info.uuid);
     if (identity.uuid == facts_.info.identity.uuid)
         return {};
     if (facts_.mig)
-        return base::error(base::Status::kUnsupported, "{} is a MIG instance, and these reach no other",
-                           facts_.info.uuid);
+        return base::error(base::Status::kDevice, "{} is a MIG instance, and these reach no other", facts_.info.uuid);
     GPURUN_ASSIGN(const auto other, find_device(driver_, identity.uuid));
     // CUDA_VISIBLE_DEVICES hides the peer's GPU here. IPC works all the same, and only trying it can tell.
     if (!other)
@@ -45,7 +44,7 @@ base::Result<void> CudaDevice::can_reach(const Identity& identity) {
     GPURUN_TRY(
         driver_.check(driver_.cuDeviceCanAccessPeer(&reachable, facts_.device, *other), "cuDeviceCanAccessPeer"));
     if (reachable == 0)
-        return base::error(base::Status::kUnsupported,
+        return base::error(base::Status::kDevice,
                            "{} has no peer access to {} (nvidia-smi topo -p2p rw shows which have)", facts_.info.uuid,
                            format_uuid("GPU", identity.uuid));
     return {};
@@ -69,15 +68,17 @@ base::Result<MemoryHandle> CudaDevice::export_memory(const Buffer& buffer) {
 }
 
 base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& handle) {
+    GPURUN_ASSIGN(const std::string name, peer_name(peer));
     CUipcMemHandle native_handle{};
     std::memcpy(&native_handle, handle.bytes.data(), sizeof(native_handle));
     const auto current = enter();
     CUdeviceptr pointer = 0;
     const CUresult result = driver_.cuIpcOpenMemHandle(&pointer, native_handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    if (result == CUDA_SUCCESS) [[likely]]
+    if (result == CUDA_SUCCESS) [[likely]] {
+        imported_memory_.insert(host_view(pointer));
         return host_view(pointer);
+    }
     base::Error failed = driver_.error(result, "cuIpcOpenMemHandle");
-    const std::string name = peer_name(peer);
     if (result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_MAP_FAILED)
         failed.detail = base::format("cannot map memory of {}: {} (it may have been freed there)", name, failed.detail);
     else if (result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED || result == CUDA_ERROR_TOO_MANY_PEERS)
@@ -89,6 +90,9 @@ base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& hand
 }
 
 base::Result<void> CudaDevice::close_memory(void* imported) {
+    if (!imported_memory_.erase(imported))
+        return base::error(base::Status::kBuffer, "{} is not the start of imported memory, or it was closed before",
+                           imported);
     const auto current = enter();
     return driver_.check(driver_.cuIpcCloseMemHandle(device_pointer(imported)), "cuIpcCloseMemHandle");
 }
@@ -108,6 +112,7 @@ base::Result<EventHandle> CudaDevice::export_event(Event event) {
 }
 
 base::Result<Event> CudaDevice::import_event(int peer, const EventHandle& handle) {
+    GPURUN_ASSIGN(const std::string name, peer_name(peer));
     CUipcEventHandle native_handle{};
     std::memcpy(&native_handle, handle.bytes.data(), sizeof(native_handle));
     const auto current = enter();
@@ -115,7 +120,7 @@ base::Result<Event> CudaDevice::import_event(int peer, const EventHandle& handle
     const CUresult result = driver_.cuIpcOpenEventHandle(&event, native_handle);
     if (result != CUDA_SUCCESS) {
         base::Error failed = driver_.error(result, "cuIpcOpenEventHandle");
-        failed.detail = base::format("cannot open an event of {}: {}", peer_name(peer), failed.detail);
+        failed.detail = base::format("cannot open an event of {}: {}", name, failed.detail);
         return failed;
     }
     events_.insert(event);
