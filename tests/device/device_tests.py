@@ -26,12 +26,20 @@ def main():
                 return new + text[len(old):]
         return text
 
+    def setting(name, value):
+        paths = [moved(path) for path in value.split(":")]
+        if name == "LD_LIBRARY_PATH":
+            paths.append(str(build / "carry"))
+        return f"{name}={':'.join(paths)}"
+
     for test in json.loads((info / "intro-tests.json").read_text()):
         if not any(suite.split(":")[-1] == SUITE for suite in test["suite"]):
             continue
-        command = [f"{key}={moved(value)}" for key, value in test["env"].items()]
-        command = ["env", *command, *(moved(word) for word in test["cmd"])]
-        print(test["name"], int(test["timeout"]), shlex.join(command), sep="\t")
+        # Commands are relative to the build folder, where Meson runs them.
+        folder = moved(test["workdir"] or made_in["build"])
+        settings = [setting(name, value) for name, value in test["env"].items()]
+        command = shlex.join(["env", *settings, *(moved(word) for word in test["cmd"])])
+        print(test["name"], int(test["timeout"]), f"cd {shlex.quote(folder)} && exec {command}", sep="\t")
 
 
 main()

@@ -110,12 +110,15 @@ listed() { # [not] WHERE...
             [[ $command == *"$where"* ]] && found=0
         done
         ((found == wanted)) || continue
-        job "$name" "$((limit < 120 ? limit : 120))" bash -c "exec $command"
+        job "$name" "$((limit < 120 ? limit : 120))" bash -c "$command"
     done < <(python3 "$here/device_tests.py" "$build")
 }
 
-step_conformance() { listed /tests/conformance/; }
-step_suite() { listed not /tests/conformance/ /examples/; }
+step_conformance() {
+    ((gpus > 1)) && export GPURUN_TEST_OTHER_DEVICE=cuda:1
+    listed tests/conformance/
+}
+step_suite() { listed not tests/conformance/ examples/; }
 
 example() { # RANKS NAME [WRAPPER...]
     local ranks=$1 name=$2

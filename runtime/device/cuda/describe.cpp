@@ -55,7 +55,12 @@ base::Result<Buffer> CudaDevice::describe(const void* pointer, size_t bytes) {
     Attributes found;
     {
         const auto current = enter();
-        GPURUN_TRY(driver_.check(ask(driver_, pointer, found), "cuPointerGetAttributes"));
+        const CUresult result = ask(driver_, pointer, found);
+        // Documented both ways for an address that CUDA does not know: success and zeros, or one of these.
+        if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_INVALID_CONTEXT)
+            found = Attributes{};
+        else
+            GPURUN_TRY(driver_.check(result, "cuPointerGetAttributes"));
     }
     if (found.memory_type() == 0 && found.managed == 0) {
         if (!seen_.contains(address))
