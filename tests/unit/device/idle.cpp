@@ -19,7 +19,7 @@ TEST_CASE("streams that are idle, or that wait for a counter or an event, use no
     const device::Event event = must(device->create_event());
     for (int i = 0; i < 8; ++i) {
         const device::Stream idle = must(device->create_stream());
-        REQUIRE_OK(device->fill(page, 0, 1, idle));
+        REQUIRE_OK(device->fill(static_cast<std::byte*>(page) + 2048 + i, 0, 1, idle));
         const device::Stream blocked = must(device->create_stream());
         REQUIRE_OK(device->await_counter(blocked, counter, 1));
         REQUIRE_OK(device->record(event, blocked));
