@@ -26,11 +26,14 @@ Choice between_devices(Context& context, Link& link, const SourceBuffer& source)
 
 } // namespace
 
-Choice choose_path(Context& context, Link& link, const SourceBuffer& source, const Operand& target) {
+Choice choose_path(Context& context, Link& link, const Record& request, const Operand& target) {
+    const SourceBuffer& source = request.source;
     const bool from_host = is_host(source.placement);
     const bool to_host = target.in_host_memory();
     if (link.to_self)
         return {Path::kSelf, Reason::kSameProcess};
+    if (request.envelope.bytes == 0)
+        return {Path::kStaged, Reason::kSmall};
     if (from_host && to_host)
         return {Path::kShm, Reason::kHostMemory};
     if (from_host || to_host)

@@ -6,6 +6,6 @@
 
 namespace gpurun::transfer {
 
-Choice choose_path(Context& context, Link& link, const SourceBuffer& source, const Operand& target);
+Choice choose_path(Context& context, Link& link, const Record& request, const Operand& target);
 
 } // namespace gpurun::transfer

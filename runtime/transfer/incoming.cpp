@@ -92,18 +92,19 @@ Result<void> Incoming::start_slot() {
 // ------------------------------------------------------------------------------- large messages: direct and relays
 
 Result<void> Incoming::start_request(const Record& record) {
-    const Choice choice = choose_path(context_, *link_, record.source, operand_);
+    const Choice choice = choose_path(context_, *link_, record, operand_);
     link_->received.count(choice, record.envelope.bytes);
-    GPURUN_ASSIGN(const bool pulls, can_pull(choice, record.source));
-    return pulls ? pull(record, choice) : grant(record, choice);
+    return can_pull(choice, record) ? pull(record, choice) : grant(record, choice);
 }
 
-Result<bool> Incoming::can_pull(Choice choice, const SourceBuffer& source) const {
-    if (choice.path == Path::kDirect)
+bool Incoming::can_pull(Choice choice, const Record& record) const {
+    if (record.slot.valid == 0)
+        return false;
+    if (choice.path == Path::kDirect || record.envelope.bytes == 0)
         return true;
     if (choice.path != Path::kSelf)
         return false;
-    const auto placement = static_cast<device::Placement>(source.placement);
+    const auto placement = static_cast<device::Placement>(record.source.placement);
     const bool pageable =
         placement == device::Placement::kPageable || operand_.where.placement == device::Placement::kPageable;
     const bool from_host = placement == device::Placement::kPageable || placement == device::Placement::kPinned;
@@ -112,7 +113,9 @@ Result<bool> Incoming::can_pull(Choice choice, const SourceBuffer& source) const
 
 Result<void> Incoming::pull(const Record& record, Choice choice) {
     const SourceBuffer& source = record.source;
-    if (choice.path == Path::kSelf) {
+    if (bytes_ == 0) {
+        from_host_ = true; // nothing to read
+    } else if (choice.path == Path::kSelf) {
         from_ = reinterpret_cast<const std::byte*>(source.address);
         from_host_ = source.placement == static_cast<uint32_t>(device::Placement::kPageable) ||
                      source.placement == static_cast<uint32_t>(device::Placement::kPinned);

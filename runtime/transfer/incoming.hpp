@@ -46,7 +46,7 @@ class Incoming {
     base::Result<void> start_inline(std::span<const std::byte> payload);
     base::Result<void> start_slot();
     base::Result<void> start_request(const Record& record);
-    base::Result<bool> can_pull(Choice choice, const SourceBuffer& source) const;
+    bool can_pull(Choice choice, const Record& record) const;
     base::Result<void> pull(const Record& record, Choice choice);
     base::Result<void> grant(const Record& record, Choice choice);
     // Copies `bytes_` from `from_` behind the forward edge of `slot_`, then signals its backward one.

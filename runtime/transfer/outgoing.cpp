@@ -26,7 +26,7 @@ void Outgoing::finish() {
 }
 
 std::optional<Awaited> Outgoing::awaited() const {
-    if (state_ == State::kDraining)
+    if (state_ == State::kNew || state_ == State::kDraining)
         return awaited_;
     if (state_ == State::kRelay && relay_)
         return relay_->blocked_on();
@@ -77,8 +77,6 @@ Result<bool> Outgoing::post() {
         GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.eager_slots.take(*fence));
         if (slot)
             return post_slot(*slot);
-        if (envelope_.bytes == 0)
-            return false; // nothing but a fence: it waits for a slot
     }
     return post_request();
 }
@@ -143,12 +141,16 @@ Result<bool> Outgoing::post_request() {
     record.envelope = envelope_;
     GPURUN_TRY(describe_source(record.source));
     // A message that the target might pull needs an edge that says when its bytes are ready.
-    const bool may_be_pulled = (record.source.exportable != 0 || link_.to_self) && envelope_.bytes != 0;
+    // So does one that is nothing but its place in a stream.
+    const bool may_be_pulled = record.source.exportable != 0 || link_.to_self || envelope_.bytes == 0;
     if (may_be_pulled && !signalled_) {
         GPURUN_ASSIGN(Fence * fence, link_.out.fence(true));
         GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.direct_slots.take(*fence));
-        if (!slot)
-            return false; // kDirectSlots messages to the peer are in flight
+        awaited_.reset();
+        if (!slot) { // kDirectSlots messages to the peer are in flight
+            awaited_ = link_.direct_slots.next_free(*fence);
+            return false;
+        }
         slot_ = *slot;
         if (operand_.on_stream)
             GPURUN_TRY(fence->signal(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
@@ -178,6 +180,7 @@ Result<void> Outgoing::answered(const Record& answer) {
 Result<void> Outgoing::pulled(const Record& answer) {
     link_.sent.count({static_cast<Path>(answer.pulled.path), static_cast<Reason>(answer.pulled.reason)},
                      envelope_.bytes);
+    link_.direct_slots.settle(slot_.slot, Edge::kBackward);
     GPURUN_ASSIGN(Fence * fence, link_.out.fence(true));
     if (operand_.on_stream) {
         GPURUN_TRY(fence->await(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
@@ -192,7 +195,7 @@ Result<void> Outgoing::pulled(const Record& answer) {
 
 Result<void> Outgoing::granted(const Record& answer) {
     if (slot_.valid != 0)
-        link_.direct_slots.ends_forward(slot_.slot);
+        link_.direct_slots.settle(slot_.slot, Edge::kForward);
     const auto reason = static_cast<Reason>(answer.grant.reason);
     const bool in_host = operand_.in_host_memory() && reason == Reason::kHostMemory;
     const Path path = link_.to_self                        ? Path::kSelf

@@ -4,7 +4,8 @@
 // still enqueued, so a later value cannot overtake it. Used by the source, under the engine lock.
 #pragma once
 
-#include "transfer/fence.hpp"
+#include "transfer/awaited.hpp"
+#include "transfer/record.hpp"
 
 #include <array>
 #include <optional>
@@ -22,23 +23,35 @@ class Slots {
             next_ = (next_ + 1) % kCount;
             GPURUN_ASSIGN(const bool free, fence.reached(use.last, slot, use.value));
             if (free) {
-                use = Use{use.value + kStep, Edge::kBackward};
+                use = Use{use.value + kStep, Edge::kBackward, false};
                 return std::optional(SlotValue{slot, 1, use.value});
             }
         }
         return std::optional<SlotValue>();
     }
 
-    // This use will never be answered by a backward signal: it ends with its forward one.
-    void ends_forward(uint32_t slot) { uses_[slot - kFirst].last = Edge::kForward; }
+    // What ends this use is known to be enqueued: its backward edge, or, when nobody answers it, its forward one.
+    void settle(uint32_t slot, Edge last) {
+        uses_[slot - kFirst].last = last;
+        uses_[slot - kFirst].settled = true;
+    }
 
-    uint64_t value(uint32_t slot) const { return uses_[slot - kFirst].value; }
-    Edge last_edge(uint32_t slot) const { return uses_[slot - kFirst].last; }
+    // When none is free: what frees the one that has been in use longest, as far as that is known to be enqueued.
+    std::optional<Awaited> next_free(Fence& fence) const {
+        for (uint32_t i = 0; i < kCount; ++i) {
+            const uint32_t index = (next_ + i) % kCount;
+            const Use& use = uses_[index];
+            if (use.settled)
+                return Awaited::edge_of(&fence, use.last, kFirst + index, use.value);
+        }
+        return std::nullopt;
+    }
 
   private:
     struct Use {
         uint64_t value = 0;
         Edge last = Edge::kBackward;
+        bool settled = false;
     };
     std::array<Use, kCount> uses_{};
     uint32_t next_ = 0;
