@@ -95,8 +95,9 @@ base::Result<Topology> new_topology() {
     if (hwloc_topology_init(&raw) != 0)
         return system_error("starting hwloc");
     Topology topology(raw);
-    // Libraries of graphics stacks: slow to load, and GPUs are matched by their bus id here.
-    for (const char* component : {"gl", "opencl", "cuda", "nvml", "rsmi", "levelzero"})
+    // Libraries of graphics stacks are slow to load, and GPUs are matched by their bus id here; what PCI devices
+    // there are, Linux says itself.
+    for (const char* component : {"pci", "gl", "opencl", "cuda", "nvml", "rsmi", "levelzero"})
         hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
     return topology;
 }

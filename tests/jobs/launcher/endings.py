@@ -117,6 +117,7 @@ class Endings(LaunchedTest):
 
     def test_an_idle_job_uses_no_cpu(self):
         process = self.start_ready(4, "exec sleep 100")
+        time.sleep(0.5)  # whatever the last line still causes
         before = cpu_seconds(process.pid)
         with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
             switches = [line for line in file if "ctxt_switches" in line]

@@ -65,7 +65,18 @@ class LaunchedTest(unittest.TestCase):
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
         environment = {**os.environ, **options.pop("extra_env", {}), MARK: self.mark}
-        return subprocess.Popen([GPURUN, *arguments], env=environment, **options)
+        process = subprocess.Popen([GPURUN, *arguments], env=environment, **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        if process.poll() is None:
+            process.kill()
+        for stream in (process.stdout, process.stderr, process.stdin):
+            if stream and not stream.closed:
+                stream.close()
+        process.wait()
 
     def run_gpurun(self, *arguments, input_bytes=None, **options):
         """Exit status, stdout and stderr."""

@@ -19,11 +19,11 @@ class Wire(LaunchedTest):
 
     def test_a_crash_releases_and_ends_the_others(self):
         status, out, error = self.ranks(2, "await-rank-1", "1=crash", options=["--keep-going"])
-        self.assertEqual((status, out), (139, "released by poison\n"))
-        self.check_own_line(error, "rank 1 ", "signal 11", "go on")
+        self.assertEqual((status, out), (137, "released by poison\n"))
+        self.check_own_line(error, "rank 1 ", "signal 9", "go on")
         status, _, error = self.ranks(4, "stay", "2=crash")
-        self.assertEqual(status, 139)
-        self.check_own_line(error, "rank 2 ", "signal 11", "the other ranks were ended")
+        self.assertEqual(status, 137)
+        self.check_own_line(error, "rank 2 ", "signal 9", "the other ranks were ended")
 
     def test_a_status_after_finalize_counts(self):
         status, _, error = self.ranks(2, "finalize", "1=fail-after-finalize")
