@@ -90,7 +90,7 @@ void Assembly::take_hello(uint32_t rank, std::span<const std::byte> message) {
     wire::Hello hello;
     std::memcpy(&hello, message.data(), std::min(message.size(), sizeof hello));
     if (peer.stage != Stage::kSilent) {
-        misbehaved(rank, "a second hello");
+        misbehaved(rank, "a second hello: only one process of a rank can call gpurun_init()");
         return;
     }
     if (refusal_) {

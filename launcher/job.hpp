@@ -31,6 +31,7 @@ struct JobPlan {
     std::vector<RankPlacement> placements;
     uint32_t cores = 1; // processors that the ranks share
     bool keep_going = false;
+    size_t descriptor_limit = 0; // set by Job::create()
 };
 
 class Job : private Assembly::Observer {

@@ -19,7 +19,7 @@ constexpr int kNotFound = 127;
 } // namespace
 
 base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
-    platform::raise_descriptor_limit();
+    plan.descriptor_limit = platform::raise_descriptor_limit();
     constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGCONT};
     GPURUN_ASSIGN(platform::OrphanGuard guard, platform::OrphanGuard::create());
     GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened));
@@ -80,6 +80,7 @@ base::Result<void> Job::start_rank(uint32_t rank) {
     request.cpus = plan_.placements[rank].cpus;
     request.memory_node = plan_.placements[rank].memory_node;
     request.signal_mask = has_.signals.original_mask();
+    request.descriptor_limit = plan_.descriptor_limit;
     GPURUN_ASSIGN(platform::ChildProcess process, platform::ChildProcess::start(request));
     has_.guard.watch(process.pid());
 

@@ -35,7 +35,7 @@ Examples:
 See gpurun(1).
 )";
 
-constexpr const char* kSeeHelp = "; gpurun --help lists the options";
+constexpr const char* kSeeHelp = " (gpurun --help lists the options)";
 
 base::Result<uint32_t> parse_count(const std::string& text, const std::string& what) {
     int64_t parsed = 0;
@@ -74,7 +74,7 @@ base::Result<ParsedOptions> understand(const Words& words, ParsedOptions parsed)
         GPURUN_ASSIGN(options.bind_to, parse_bind_to(*words.bind_to));
     }
     if (options.command.empty())
-        return base::error(base::Status::kArgument, "which program?{}", kSeeHelp);
+        return base::error(base::Status::kArgument, "which program is to be started?{}", kSeeHelp);
     return parsed;
 }
 

@@ -21,9 +21,6 @@ namespace {
 
 constexpr size_t kWordBits = 8 * sizeof(unsigned long);
 
-// Set once by raise_descriptor_limit(), read by children before they exec.
-rlimit original_descriptor_limit{RLIM_INFINITY, RLIM_INFINITY};
-
 // A kernel bitmap of CPUs or NUMA nodes.
 std::vector<unsigned long> bitmap(const std::vector<int>& numbers) {
     std::vector<unsigned long> words;
@@ -78,8 +75,10 @@ int prepare_child(const ChildPlan& plan) {
         return errno;
     if (plan.request.inherited >= 0 && ::fcntl(plan.request.inherited, F_SETFD, 0) != 0)
         return errno;
-    if (original_descriptor_limit.rlim_max != RLIM_INFINITY)
-        ::setrlimit(RLIMIT_NOFILE, &original_descriptor_limit);
+    if (rlimit limit{}; plan.request.descriptor_limit != 0 && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = plan.request.descriptor_limit;
+        ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
     if (::sigprocmask(SIG_SETMASK, &plan.request.signal_mask, nullptr) != 0)
         return errno;
     return 0;
@@ -102,8 +101,7 @@ int prepare_child(const ChildPlan& plan) {
 ChildPlan plan_child(const SpawnRequest& request, int result_fd) {
     ChildPlan plan{request};
     plan.arguments = pointers(request.arguments);
-    static char shell[] = "sh";
-    plan.shell_arguments = {shell, const_cast<char*>(request.path.c_str())};
+    plan.shell_arguments = {const_cast<char*>("sh"), const_cast<char*>(request.path.c_str())};
     plan.shell_arguments.insert(plan.shell_arguments.end(), plan.arguments.begin() + 1, plan.arguments.end());
     plan.environment = pointers(request.environment);
     plan.cpus = bitmap(request.cpus);
@@ -114,11 +112,16 @@ ChildPlan plan_child(const SpawnRequest& request, int result_fd) {
     return plan;
 }
 
+bool is_folder(const std::string& path) {
+    struct stat status {};
+    return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
 Program check_program(const std::string& path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0)
         return {path, errno == ENOENT || errno == ENOTDIR ? 127 : 126, system_error(path).detail};
-    if (S_ISDIR(status.st_mode))
+    if (is_folder(path))
         return {path, 126, path + ": is a directory"};
     if (::faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) != 0)
         return {path, 126, system_error(path).detail};
@@ -138,7 +141,7 @@ Program find_program(const std::string& name, const char* search_path) {
         Program candidate = check_program(folder + "/" + name);
         if (candidate.exit_status == 0)
             return candidate;
-        if (candidate.exit_status == 126 && !unusable)
+        if (candidate.exit_status == 126 && !unusable && !is_folder(candidate.path))
             unusable = std::move(candidate);
     }
     if (unusable)
@@ -201,13 +204,14 @@ void ChildProcess::reap() {
     pid_ = -1;
 }
 
-void raise_descriptor_limit() {
+size_t raise_descriptor_limit() {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    original_descriptor_limit = limit;
+        return 0;
+    const rlim_t before = limit.rlim_cur;
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
+    return before;
 }
 
 } // namespace gpurun::platform

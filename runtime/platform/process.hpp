@@ -30,10 +30,11 @@ struct SpawnRequest {
     int standard_in = 0;
     int standard_out = 1;
     int standard_error = 2;
-    int inherited = -1;     // stays open in the program under the same number
-    std::vector<int> cpus;  // empty: wherever this process may run
-    int memory_node = -1;   // preferred NUMA node
-    sigset_t signal_mask{}; // what the program starts with
+    int inherited = -1;          // stays open in the program under the same number
+    std::vector<int> cpus;       // empty: wherever this process may run
+    int memory_node = -1;        // preferred NUMA node
+    sigset_t signal_mask{};      // what the program starts with
+    size_t descriptor_limit = 0; // the program's soft limit of open descriptors; 0: this process's
 };
 
 struct ProcessEnd {
@@ -69,7 +70,7 @@ class ChildProcess {
     UniqueFd exec_result_;
 };
 
-// Lets this process open as many descriptors as the system allows; its children start with the limit as it was.
-void raise_descriptor_limit();
+// Lets this process open as many descriptors as the system allows. Returns how many it could before, for children.
+size_t raise_descriptor_limit();
 
 } // namespace gpurun::platform

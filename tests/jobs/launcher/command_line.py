@@ -1,5 +1,6 @@
 """What gpurun makes of its command line: exit statuses 2, 126, 127 and 0, and what it says."""
 import os
+import resource
 import subprocess
 import tempfile
 
@@ -76,6 +77,13 @@ class CommandLine(LaunchedTest):
         alone = subprocess.run(["sh", "-c", "ls -l /proc/self/fd | wc -l"], stdout=subprocess.PIPE, check=True)
         self.assertEqual(status, 0)
         self.assertEqual(out.splitlines(), [b"%d" % (int(alone.stdout) + 1)] * 4)
+
+    def test_ranks_start_with_the_descriptor_limit_that_gpurun_had(self):
+        def lower_limit():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (100, 4096))
+        script = "echo $(ulimit -n) $(ulimit -Hn)"
+        self.assertEqual(self.run_gpurun("-n", "64", EMULATED, "sh", "-c", script, preexec_fn=lower_limit),
+                         (0, b"100 4096\n" * 64, ""))
 
     def test_the_most_ranks_start(self):
         status, out, error = self.run_gpurun("-n", "256", EMULATED, "sh", "-c", "echo $GPURUN_RANK")

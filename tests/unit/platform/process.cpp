@@ -53,7 +53,8 @@ TEST_CASE("a program is found as a shell finds it") {
     CHECK(find_program("/etc/passwd", "").exit_status == 126);
     CHECK(find_program("passwd", "/etc").exit_status == 126);
     CHECK(find_program("/etc", "").exit_status == 126);
-    CHECK(find_program("", "/bin").exit_status != 0);
+    CHECK(find_program("", "/bin").exit_status == 127);
+    CHECK(find_program("bin", "/usr").exit_status == 127); // a folder of that name is no program
 }
 
 TEST_CASE("a child's status and signal are told, and it stays until it is reaped") {
