@@ -136,6 +136,19 @@ TEST_CASE("an event outlives the stream that recorded it") {
     next.synchronize();
 }
 
+TEST_CASE("a new event has no record, whatever a destroyed one had") {
+    const Stream stream;
+    const size_t gate = new_counter();
+    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 1));
+    const device::Event destroyed = must(subject().create_shared_event());
+    REQUIRE_OK(subject().record(destroyed, stream));
+    REQUIRE_OK(subject().destroy_event(destroyed));
+    const Event event(must(subject().create_shared_event()));
+    CHECK(event.done());
+    store(gate, 1);
+    stream.synchronize();
+}
+
 TEST_CASE("an event is recorded in the default stream too") {
     const Event event;
     const Stream waiter;

@@ -172,6 +172,10 @@ TEST_CASE("emulated devices refuse what drivers leave undefined between processe
         CHECK_STATUS(subject().import_memory(other.peer(), newer), Status::kBuffer);
     }
     CHECK_STATUS(subject().import_memory(other.peer(), handle), Status::kBuffer); // freed
+    const uint32_t short_lived = other.allocate(kBytes);
+    const device::MemoryHandle stale = other.export_memory(short_lived);
+    other.free(short_lived);
+    CHECK_STATUS(subject().import_memory(other.peer(), stale), Status::kBuffer); // freed, and nothing in its place
 }
 
 TEST_CASE("a peer is added once") {

@@ -10,7 +10,7 @@ namespace gpurun::device::emulated {
 
 namespace {
 
-// A few microseconds: what a peer needs that is about to write.
+// Well under a microsecond: enough for a peer that is about to write, nothing to a machine with more ranks than cores.
 constexpr int kSpins = 200;
 constexpr auto kAbandonPeriod = std::chrono::milliseconds(1);
 
