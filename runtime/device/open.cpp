@@ -19,7 +19,15 @@ constexpr uint32_t kMostEmulatedDevices = 1024;
 
 #ifdef GPURUN_WITH_CUDA
 bool cuda_there() { return cuda::cuda_present(); }
-base::Result<std::unique_ptr<Device>> open_cuda_device(const Options& options) { return cuda::open_cuda(options); }
+base::Result<std::unique_ptr<Device>> open_cuda_device(const Options& options) {
+    auto opened = cuda::open_cuda(options);
+    if (opened || opened.error().detail.find(options.selector) != std::string::npos)
+        return opened;
+    // What failed deep in the driver does not know which device it was asked for; the user must.
+    base::Error error = std::move(opened).error();
+    error.detail = base::format("{} cannot be used: {}", options.selector, error.detail);
+    return error;
+}
 #else
 bool cuda_there() { return false; }
 base::Result<std::unique_ptr<Device>> open_cuda_device(const Options& options) {
