@@ -24,7 +24,7 @@ struct Arguments {
 };
 
 struct Misuse {
-    const char* what;
+    doctest::String what;
     gpurun_status expected;
     std::function<void(Arguments&)> spoil;
 };

@@ -29,7 +29,7 @@ void synchronize(gpurun_stream stream) {
         REQUIRE_OK(gpurun_stream_synchronize(stream));
 }
 
-const char* name(Kind kind) {
+doctest::String name(Kind kind) {
     switch (kind) {
     case Kind::kDevice: return "device";
     case Kind::kOrdered: return "stream-ordered device";

@@ -18,8 +18,8 @@ inline doctest::String toString(gpurun_status status) { return gpurun_status_str
 #define REQUIRE_OK(call)                                                                                               \
     do {                                                                                                               \
         const gpurun_status require_ok_status = (call);                                                                \
-        REQUIRE_MESSAGE(require_ok_status == GPURUN_OK, #call, ": ", gpurun_status_string(require_ok_status), ": ",    \
-                        gpurun_error_detail());                                                                        \
+        REQUIRE_MESSAGE(require_ok_status == GPURUN_OK, #call, ": ", toString(require_ok_status), ": ",                \
+                        doctest::String(gpurun_error_detail()));                                                       \
     } while (0)
 
 namespace gpurun::test {
@@ -58,7 +58,7 @@ enum class Kind {
     kPageable, // malloc
 };
 constexpr Kind kKinds[] = {Kind::kDevice, Kind::kOrdered, Kind::kPinned, Kind::kPageable};
-const char* name(Kind kind);
+doctest::String name(Kind kind);
 
 using Bytes = std::vector<uint8_t>;
 
