@@ -140,7 +140,7 @@ void Engine::lose(Link& link) {
         }
     }
     const auto remember = [&](transfer::Half& half, transfer::Edge edge, const auto& in_flight) {
-        auto fence = half.fence(false);
+        auto fence = half.fence();
         if (!fence)
             return;
         for (uint32_t slot = 0; slot < in_flight.size(); ++slot) {

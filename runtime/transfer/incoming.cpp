@@ -170,7 +170,7 @@ Result<void> Incoming::grant(const Record& record, Choice choice) {
 Result<void> Incoming::copy_behind_edge() {
     const bool all_by_cpu = operand_.by_cpu() && from_host_;
     if (all_by_cpu || (!operand_.on_stream && bytes_ == 0)) {
-        GPURUN_ASSIGN(Fence * fence, link_->in.fence(false));
+        GPURUN_ASSIGN(Fence * fence, link_->in.fence());
         awaited_ = Awaited::edge_of(fence, Edge::kForward, slot_.slot, slot_.value);
         state_ = State::kBeforeCopy;
         return advance();
@@ -179,7 +179,7 @@ Result<void> Incoming::copy_behind_edge() {
 }
 
 Result<void> Incoming::copy_now() {
-    GPURUN_ASSIGN(Fence * fence, link_->in.fence(false));
+    GPURUN_ASSIGN(Fence * fence, link_->in.fence());
     if (bytes_ != 0)
         std::memcpy(operand_.address, from_, bytes_);
     fence->signal_now(Edge::kBackward, slot_.slot, slot_.value);
@@ -190,7 +190,7 @@ Result<void> Incoming::copy_now() {
 
 Result<void> Incoming::copy_on_stream() {
     GPURUN_TRY(take_stream());
-    GPURUN_ASSIGN(Fence * fence, link_->in.fence(true));
+    GPURUN_ASSIGN(Fence * fence, link_->in.fence());
     GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
     link_->awaiting_forward[slot_.slot] = InFlight{operand_.stream, slot_.value};
     if (from_host_ || bytes_ == 0)

@@ -24,7 +24,7 @@ Result<void> Half::pin(Part& part) {
     return {};
 }
 
-Result<Fence*> Half::fence(bool for_streams) {
+Result<Fence*> Half::fence() {
     if (!fence_) {
         GPURUN_ASSIGN(fences_.mapping, context_.job.map_fences(source_, target_));
         bool events = context_.settings.fence == base::FenceKind::kEvent;
@@ -37,8 +37,7 @@ Result<Fence*> Half::fence(bool for_streams) {
             fence_ = make_counter_fence(context_.device, fences_.mapping);
         }
     }
-    if (for_streams)
-        GPURUN_TRY(pin(fences_));
+    GPURUN_TRY(pin(fences_));
     return fence_.get();
 }
 
@@ -119,7 +118,7 @@ Result<const std::byte*> Link::peer_slab() {
 
 Result<ImportCache*> Link::open_imports() {
     if (!imports) {
-        GPURUN_ASSIGN(Fence * fence, in.fence(true));
+        GPURUN_ASSIGN(Fence * fence, in.fence());
         imports.emplace(context_.device, *fence, static_cast<int>(peer));
     }
     return &*imports;

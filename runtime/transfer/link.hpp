@@ -29,8 +29,9 @@ class Half {
         : context_(context), source_(source), target_(target), role_(role), peer_(peer) {}
     ~Half();
 
+    // Pinned: even what only CPUs signal is awaited by a stream when a thread sleeps for it.
+    base::Result<Fence*> fence();
     // `for_streams`: streams will use it too, so it must be pinned.
-    base::Result<Fence*> fence(bool for_streams);
     base::Result<std::byte*> eager_buffer(uint32_t index, bool for_streams);
     base::Result<std::byte*> relay_buffer(uint32_t index, bool for_streams);
     platform::PairControl& control() const { return context_.job.control(source_, target_); }

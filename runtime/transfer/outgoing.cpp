@@ -73,7 +73,7 @@ Result<bool> Outgoing::post() {
     if (slot_fits()) {
         if (slot_.valid != 0)
             return post_slot(slot_);
-        GPURUN_ASSIGN(Fence * fence, link_.out.fence(true));
+        GPURUN_ASSIGN(Fence * fence, link_.out.fence());
         GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.eager_slots.take(*fence));
         if (slot)
             return post_slot(*slot);
@@ -95,7 +95,7 @@ Result<bool> Outgoing::post_inline() {
 
 Result<bool> Outgoing::post_slot(const SlotValue& slot) {
     slot_ = slot;
-    GPURUN_ASSIGN(Fence * fence, link_.out.fence(true));
+    GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     GPURUN_TRY(take_stream());
     if (!signalled_) {
         if (envelope_.bytes != 0) {
@@ -144,7 +144,7 @@ Result<bool> Outgoing::post_request() {
     // So does one that is nothing but its place in a stream.
     const bool may_be_pulled = record.source.exportable != 0 || link_.to_self || envelope_.bytes == 0;
     if (may_be_pulled && !signalled_) {
-        GPURUN_ASSIGN(Fence * fence, link_.out.fence(true));
+        GPURUN_ASSIGN(Fence * fence, link_.out.fence());
         GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.direct_slots.take(*fence));
         awaited_.reset();
         if (!slot) { // kDirectSlots messages to the peer are in flight
@@ -181,7 +181,7 @@ Result<void> Outgoing::pulled(const Record& answer) {
     link_.sent.count({static_cast<Path>(answer.pulled.path), static_cast<Reason>(answer.pulled.reason)},
                      envelope_.bytes);
     link_.direct_slots.settle(slot_.slot, Edge::kBackward);
-    GPURUN_ASSIGN(Fence * fence, link_.out.fence(true));
+    GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     if (operand_.on_stream) {
         GPURUN_TRY(fence->await(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
         link_.awaiting_backward[slot_.slot] = InFlight{operand_.stream, slot_.value};

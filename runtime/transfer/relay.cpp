@@ -25,7 +25,7 @@ Relay::Chunk Relay::chunk(uint64_t number) const {
 
 Result<bool> Relay::step(const Operand& operand) {
     Half& half = side_ == Side::kFill ? link_.out : link_.in;
-    GPURUN_ASSIGN(Fence * fence, half.fence(!operand.by_cpu()));
+    GPURUN_ASSIGN(Fence * fence, half.fence());
     blocked_on_.reset();
     while (moved_ < plan_.chunks()) {
         GPURUN_ASSIGN(const bool stepped, step_one(operand, *fence));
@@ -109,7 +109,7 @@ Result<void> Relay::copy(const Operand& operand, const Chunk& now, uint64_t offs
 Awaited Relay::last() const {
     const Chunk done = chunk(last_number_);
     Half& half = side_ == Side::kFill ? link_.out : link_.in;
-    auto fence = half.fence(true);
+    auto fence = half.fence();
     CHECK(fence); // step() has opened it
     return Awaited::edge_of(*fence, side_ == Side::kFill ? Edge::kForward : Edge::kBackward, done.slot, done.value);
 }
