@@ -32,7 +32,11 @@ void Job::on_rank_end(uint32_t index) {
 
 void Job::fail(uint32_t index, const Failure& failure, bool whole_job) {
     const Rank& rank = *ranks_[index];
-    // First, so that whoever waits for this rank goes on. If it cannot be done, the others are ended below anyway.
+    // A rank that ends the job on purpose is not mourned: its peers would only complain about it.
+    if (whole_job)
+        end_ranks(SIGTERM);
+    // Before anything else, so that whoever waits for this rank goes on. If it cannot be done, the others are ended
+    // below anyway.
     static_cast<void>(has_.segment.mark_dead(index));
     const bool ends_job = whole_job || !plan_.keep_going;
     if (!exit_status_)

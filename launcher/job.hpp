@@ -88,7 +88,6 @@ class Job : private Assembly::Observer {
     void finish_output();
     void signal_ranks(int signal);
     bool is_finalized(uint32_t rank) const;
-    std::string consequence() const;
     void say(const std::string& line);
     bool output_passed() const;
 
