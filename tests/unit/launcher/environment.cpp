@@ -17,6 +17,11 @@ Words environment(std::vector<const char*> inherited) {
 
 bool has(const Words& words, const std::string& word) { return std::count(words.begin(), words.end(), word) == 1; }
 
+size_t own_variables(const Words& words) {
+    return static_cast<size_t>(
+        std::count_if(words.begin(), words.end(), [](const std::string& word) { return word.starts_with("GPURUN_"); }));
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("environment");
@@ -28,7 +33,7 @@ TEST_CASE("a rank is told who it is") {
         CAPTURE(word);
         CHECK(has(words, word));
     }
-    CHECK(words.size() == 7);
+    CHECK(own_variables(words) == 6);
 }
 
 TEST_CASE("the rest of the environment passes, also what has no value") {
@@ -41,7 +46,7 @@ TEST_CASE("a gpurun inside a rank replaces what the outer one said") {
     const Words words = environment({"GPURUN_RANK=7", "GPURUN_CONTROL_FD=3"});
     CHECK(has(words, "GPURUN_RANK=2"));
     CHECK_FALSE(has(words, "GPURUN_RANK=7"));
-    CHECK(words.size() == 7);
+    CHECK(own_variables(words) == 6);
 }
 
 TEST_CASE("an order of devices that the user chose stays") {
