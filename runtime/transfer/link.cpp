@@ -25,6 +25,8 @@ Result<void> Half::pin(Part& part) {
 }
 
 Result<Fence*> Half::fence() {
+    if (same_ != nullptr)
+        return same_->fence();
     if (!fence_) {
         GPURUN_ASSIGN(fences_.mapping, context_.job.map_fences(source_, target_));
         bool events = context_.settings.fence == base::FenceKind::kEvent;
@@ -42,6 +44,8 @@ Result<Fence*> Half::fence() {
 }
 
 Result<std::byte*> Half::eager_buffer(uint32_t index, bool for_streams) {
+    if (same_ != nullptr)
+        return same_->eager_buffer(index, for_streams);
     if (eager_.mapping.data() == nullptr) {
         GPURUN_ASSIGN(eager_.mapping, context_.job.map_eager(source_, target_));
     }
@@ -51,6 +55,8 @@ Result<std::byte*> Half::eager_buffer(uint32_t index, bool for_streams) {
 }
 
 Result<std::byte*> Half::relay_buffer(uint32_t index, bool for_streams) {
+    if (same_ != nullptr)
+        return same_->relay_buffer(index, for_streams);
     if (relay_.mapping.data() == nullptr) {
         GPURUN_ASSIGN(relay_.mapping, context_.job.map_relay(source_, target_));
     }
@@ -70,7 +76,7 @@ Result<std::unique_ptr<Link>> Link::open(Context& context, uint32_t peer) {
 Link::Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platform::Mapping in_ring)
     : peer(peer_), to_self(peer_ == context.rank),
       out(context, context.rank, peer_, to_self ? Role::kBoth : Role::kSource, static_cast<int>(peer_)),
-      in(context, peer_, context.rank, to_self ? Role::kBoth : Role::kTarget, static_cast<int>(peer_)),
+      in(to_self ? Half(&out) : Half(context, peer_, context.rank, Role::kTarget, static_cast<int>(peer_))),
       producer(out.control(), out_ring.data()), consumer(in.control(), in_ring.data()), context_(context),
       out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)) {}
 

@@ -27,6 +27,10 @@ class Half {
   public:
     Half(Context& context, uint32_t source, uint32_t target, Role role, int peer)
         : context_(context), source_(source), target_(target), role_(role), peer_(peer) {}
+    // The other end of a direction whose two ends are the same rank: the same fence, in one process.
+    explicit Half(Half* same) : Half(same->context_, same->source_, same->target_, same->role_, same->peer_) {
+        same_ = same;
+    }
     ~Half();
 
     // Pinned: even what only CPUs signal is awaited by a stream when a thread sleeps for it.
@@ -48,6 +52,7 @@ class Half {
     uint32_t target_;
     Role role_;
     int peer_;
+    Half* same_ = nullptr;
     Part fences_;
     Part eager_;
     Part relay_;
@@ -86,7 +91,7 @@ class Link {
     Slots<kDirectSlot, kDirectSlots> direct_slots;
     Slots<kEagerSlot, static_cast<uint32_t>(platform::kEagerBuffers)> eager_slots;
     uint64_t next_serial = 1;
-    uint64_t eager_sent = 0;          // bytes, against PairControl::eager_matched
+    uint64_t eager_sent = 0;           // bytes, against PairControl::eager_matched
     std::vector<Outgoing*> unposted;   // in call order
     std::vector<Outgoing*> unanswered; // requests
     std::vector<Outgoing*> relay_out;  // granted, in grant order; the first one moves
