@@ -61,7 +61,8 @@ bool Outgoing::slot_fits() const {
     if (operand_.by_cpu())
         return false;
     const base::PathChoice forced = context_.settings.path;
-    if (!operand_.in_host_memory() && (forced == base::PathChoice::kDirect || forced == base::PathChoice::kBounce))
+    if (!operand_.in_host_memory() && !link_.to_self &&
+        (forced == base::PathChoice::kDirect || forced == base::PathChoice::kBounce))
         return envelope_.bytes == 0;
     return envelope_.bytes <= context_.settings.device_eager_bytes;
 }
@@ -198,10 +199,10 @@ Result<void> Outgoing::granted(const Record& answer) {
         link_.direct_slots.settle(slot_.slot, Edge::kForward);
     const auto reason = static_cast<Reason>(answer.grant.reason);
     const bool in_host = operand_.in_host_memory() && reason == Reason::kHostMemory;
-    const Path path = link_.to_self                        ? Path::kSelf
-                      : in_host                            ? Path::kShm
+    const Path path = link_.to_self                      ? Path::kSelf
+                      : in_host                          ? Path::kShm
                       : answer.grant.pool == Pool::kSlab ? Path::kBounce
-                                                           : Path::kStaged;
+                                                         : Path::kStaged;
     link_.sent.count({path, reason}, envelope_.bytes);
     if (answer.grant.bytes == 0) {
         state_ = State::kDone;
