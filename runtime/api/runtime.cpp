@@ -71,6 +71,10 @@ Result<void> Runtime::stop() {
     if (settings_.report_paths)
         report = engine_->report();
     result = engine_->close();
+    if (engine_->stuck()) {
+        (void)engine_.release(); // on purpose: see stuck()
+        (void)device_.release();
+    }
     engine_.reset();
     device_.reset();
     std::fwrite(report.data(), 1, report.size(), stderr);

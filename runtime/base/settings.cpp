@@ -106,7 +106,7 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_choice(t, kPaths, s.path); }},
     {"GPURUN_EAGER_BYTES", "4096", "largest host message that never waits for its match", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, 16384, s.eager_bytes); }},
-    {"GPURUN_DEVICE_EAGER_BYTES", "32K", "largest device message that never waits for its match", false,
+    {"GPURUN_DEVICE_EAGER_BYTES", "4096", "largest device message that never waits for its match", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, 32768, s.device_eager_bytes); }},
     {"GPURUN_RELAY_CHUNK_BYTES", "4M", "largest piece of a bounce or staged message in flight", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 4096, 4u << 20, s.relay_chunk_bytes); }},

@@ -33,9 +33,9 @@ struct Settings {
     FenceKind fence = FenceKind::kAuto;
     PathChoice path = PathChoice::kAuto;
     size_t eager_bytes = 4096;         // host messages up to this size travel inside the record ring
-    size_t device_eager_bytes = 32768; // device messages up to this size never wait for their match
+    size_t device_eager_bytes = 4096; // device messages up to this size never wait for their match
     size_t relay_chunk_bytes = 4u << 20;
-    std::optional<int64_t> spin_us; // unset: 100, or 0 when the job has more ranks than the machine has cores
+    std::optional<int64_t> spin_us; // unset: 1000, or 0 when the job has more ranks than the machine has cores
 
     // The emulated device.
     size_t emulated_memory_bytes = size_t{16} << 30;

@@ -17,16 +17,17 @@ constexpr std::array<size_t, 18> kSizes = {0, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2
 
 Result<size_t> type_size(int type) {
     if (type < 1 || static_cast<size_t>(type) >= kSizes.size())
-        return base::error(Status::kType, "{} is not a datatype; use one of the GPURUN_ types, for example GPURUN_FLOAT",
-                           type);
+        return base::error(Status::kType,
+                           "{} is not a datatype; use one of the GPURUN_ types, for example GPURUN_FLOAT", type);
     return kSizes[static_cast<size_t>(type)];
 }
 
 Result<size_t> message_bytes(size_t count, int type) {
     GPURUN_ASSIGN(const size_t element, type_size(type));
     if (count > (SIZE_MAX >> 1) / element)
-        return base::error(Status::kCount, "{} elements of {} bytes are more than an address space holds; count is in "
-                                           "elements and must not be negative",
+        return base::error(Status::kCount,
+                           "{} elements of {} bytes are more than an address space holds; count is in "
+                           "elements and must not be negative",
                            count, element);
     return count * element;
 }

@@ -13,7 +13,7 @@ using transfer::Outgoing;
 
 namespace {
 
-constexpr int64_t kSpinUs = 100; // longer than most waits for a peer that is in its call, shorter than a time slice
+constexpr int64_t kSpinUs = 1000; // longer than most messages take; sleeping and being woken costs 50 to 150 us
 
 int64_t spin_ns(const base::Settings& settings, const platform::JobHeader& job) {
     if (settings.spin_us)
@@ -106,11 +106,14 @@ void Engine::forget(const device::Buffer& buffer) {
 Result<void> Engine::synchronize(device::Stream stream) {
     Lock lock(mutex_);
     GPURUN_ASSIGN(const device::Event event, context_.device.create_event());
+    const auto lost_here = [&] { return std::find(lost_streams_.begin(), lost_streams_.end(), stream.native); };
     Result<void> result = context_.device.record(event, stream);
     if (result)
         result = wait(
             lock,
             [&] {
+                if (stuck_ && lost_here() != lost_streams_.end())
+                    return true;
                 auto done = context_.device.query(event);
                 if (!done)
                     result = std::move(done).error();
@@ -120,13 +123,16 @@ Result<void> Engine::synchronize(device::Stream stream) {
     (void)context_.device.destroy_event(event);
     if (!result)
         return result;
-    if (const auto lost = std::find(lost_streams_.begin(), lost_streams_.end(), stream.native);
-        lost != lost_streams_.end()) {
-        lost_streams_.erase(lost);
-        return base::error(Status::kPeerLost, "a message in this stream was cut short by the death of its rank; its "
-                                              "buffer's contents are undefined");
-    }
-    return {};
+    const auto lost = lost_here();
+    if (lost == lost_streams_.end())
+        return {};
+    if (stuck_) // for ever: said each time
+        return base::error(Status::kPeerLost, "a message in this stream was cut short by the death of its rank, and "
+                                              "the stream stays blocked: this device's event fence cannot be released. "
+                                              "Use another stream, or GPURUN_FENCE=counter");
+    lost_streams_.erase(lost);
+    return base::error(Status::kPeerLost, "a message in this stream was cut short by the death of its rank; its "
+                                          "buffer's contents are undefined");
 }
 
 Result<void> Engine::synchronize(device::Event event) {
@@ -150,6 +156,11 @@ Result<void> Engine::close() {
     Lock lock(mutex_);
     wait_for_all(lock, 1);
     lock.unlock();
+    if (stuck_) { // nothing may be waited for or taken down: it goes with the process
+        lock.lock();
+        wait_for_all(lock, 3);
+        return base::error(Status::kPeerLost, "a rank died before a message with it had moved; a stream stays blocked");
+    }
     Result<void> result = context_.device.synchronize_all();
     lock.lock();
     for (auto& each : links_) {

@@ -48,6 +48,8 @@ class Engine {
     // Leaves the job together with all ranks that live: what was mapped is unmapped everywhere before anything is
     // freed. kPeerLost if some message was cut short.
     base::Result<void> close();
+    // After close(): some stream is blocked for ever, and destroying the engine or its device would wait for it.
+    bool stuck() const { return stuck_; }
 
     // What went where, one line a peer, direction, path and reason.
     std::string report() const;
@@ -91,6 +93,7 @@ class Engine {
     std::vector<Receive*> receives_;         // likewise
     std::vector<void*> lost_streams_;        // with a message that was cut short, not yet reported
     bool cut_short_ = false;
+    bool stuck_ = false; // some stream stays blocked on a dead rank's event, and the device cannot be waited for
     int64_t spin_ns_ = 0;
 
     // A stream that waits for what a sleeping thread waits for, then rings. To be used again once it has rung.

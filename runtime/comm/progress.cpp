@@ -117,8 +117,8 @@ base::Error Engine::died(int source) {
 }
 
 bool Engine::all_others_lost() const {
-    return size() > 1 && std::all_of(links_.begin(), links_.end(),
-                                     [&](const auto& each) { return each->to_self || each->lost; });
+    return size() > 1 &&
+           std::all_of(links_.begin(), links_.end(), [&](const auto& each) { return each->to_self || each->lost; });
 }
 
 // Ends everything that needs the dead rank. What had already been enqueued in streams was released by the launcher's
@@ -132,8 +132,8 @@ void Engine::lose(Link& link) {
     for (Receive* receive : receives_) {
         const bool from_it = receive->incoming.started() ? receive->incoming.link() == &link
                                                          : receive->pattern.source == static_cast<int>(link.peer);
-        const bool from_nobody = !receive->incoming.started() && receive->pattern.source == kAnySource &&
-                                 all_others_lost();
+        const bool from_nobody =
+            !receive->incoming.started() && receive->pattern.source == kAnySource && all_others_lost();
         if ((from_it || from_nobody) && !receive->incoming.done()) {
             matcher_.withdraw(*receive);
             receive->incoming.fail(died(receive->pattern.source));
@@ -150,6 +150,7 @@ void Engine::lose(Link& link) {
             if (cut_short && !*cut_short)
                 continue;
             cut_short_ = true;
+            stuck_ = stuck_ || !context_.releases_streams();
             void* stream = in_flight[slot].stream.native;
             if (std::find(lost_streams_.begin(), lost_streams_.end(), stream) == lost_streams_.end())
                 lost_streams_.push_back(stream);

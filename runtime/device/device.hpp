@@ -53,6 +53,9 @@ struct Info {
     std::string uuid;       // for people: GPU-... or EMU-...
     std::string pci_bus_id; // empty on emulated devices
     bool counters = true;   // streams can write and await counters; else only events order them
+    // release_peer() ends waits on a dead process's events. Where it cannot, such a stream stays blocked for ever:
+    // it must not be waited for, and nothing may be enqueued in it.
+    bool releases_events = true;
 };
 
 enum class Placement : uint32_t {
@@ -96,8 +99,8 @@ class Device {
     virtual int shareable_fd() const = 0;
     // Must come before the first import from `peer`. Takes ownership of `fd` (-1 if the peer has none).
     virtual base::Result<void> add_peer(int peer, const Identity& identity, int fd) = 0;
-    // The peer has died: waits on its events, present and future, are released where the device can do that
-    // (waits on counters are released by whoever poisons the counter).
+    // The peer has died: waits on its events, present and future, are released, if info().releases_events (waits on
+    // counters are released by whoever poisons the counter).
     virtual void release_peer(int peer) = 0;
     // Whether streams of this device can copy from memory imported from `identity`, and if not, why not.
     virtual base::Result<void> can_reach(const Identity& identity) = 0;

@@ -88,12 +88,19 @@ Result<device::Stream> Streams::take() {
     if (idle_.empty()) {
         GPURUN_ASSIGN(const device::Stream stream, device_.create_stream());
         all_.push_back(stream);
-        idle_.reserve(all_.size()); // so that give_back() never allocates
+        idle_.reserve(all_.size()); // so that take_back() never allocates
         return stream;
     }
     const device::Stream stream = idle_.front();
     idle_.erase(idle_.begin());
     return stream;
+}
+
+void Streams::take_back(device::Stream stream, bool stuck) {
+    if (stuck)
+        std::erase(all_, stream);
+    else
+        idle_.push_back(stream);
 }
 
 Joints::~Joints() {

@@ -71,7 +71,8 @@ class Streams {
     ~Streams();
 
     base::Result<device::Stream> take();
-    void give_back(device::Stream stream) { idle_.push_back(stream); }
+    // `stuck`: the stream may be blocked for ever, and is never used or waited for again.
+    void take_back(device::Stream stream, bool stuck);
 
   private:
     device::Device& device_;
@@ -99,6 +100,14 @@ struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_)
         : device(device_), job(job_), settings(settings_), rank(rank_), exports(device_, job_.size()),
           landing(device_), streams(device_), joints(device_) {}
+
+    // Which fence orders streams: what was asked for, or what the device can do best.
+    bool uses_event_fence() const {
+        return settings.fence == base::FenceKind::kEvent ||
+               (settings.fence == base::FenceKind::kAuto && !device.info().counters);
+    }
+    // Whether a stream that waits for a rank is released when that rank dies.
+    bool releases_streams() const { return !uses_event_fence() || device.info().releases_events; }
 
     device::Device& device;
     const platform::JobSegment& job;

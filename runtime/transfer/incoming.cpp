@@ -19,7 +19,8 @@ void Incoming::finish() {
     if (link_ != nullptr)
         std::erase(link_->relay_in, this);
     if (borrowed_)
-        context_.streams.give_back(*std::exchange(borrowed_, std::nullopt));
+        context_.streams.take_back(*std::exchange(borrowed_, std::nullopt),
+                                   error_.has_value() && !context_.releases_streams());
     awaited_.reset();
     state_ = State::kDone;
 }
@@ -58,8 +59,7 @@ Result<void> Incoming::start(Link& link, const Record& record, std::span<const s
 
 Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
     auto& matched = link_->in.control().eager_matched; // only this process writes it
-    matched.store(matched.load(std::memory_order_relaxed) + payload.size() + sizeof(Record),
-                  std::memory_order_relaxed);
+    matched.store(matched.load(std::memory_order_relaxed) + payload.size() + sizeof(Record), std::memory_order_relaxed);
     link_->received.count({link_->to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}, payload.size());
     if (operand_.by_cpu() || bytes_ == 0) {
         if (bytes_ != 0)

@@ -29,10 +29,7 @@ Result<Fence*> Half::fence() {
         return same_->fence();
     if (!fence_) {
         GPURUN_ASSIGN(fences_.mapping, context_.job.map_fences(source_, target_));
-        bool events = context_.settings.fence == base::FenceKind::kEvent;
-        if (context_.settings.fence == base::FenceKind::kAuto)
-            events = !context_.device.info().counters;
-        if (events) {
+        if (context_.uses_event_fence()) {
             GPURUN_ASSIGN(events_, context_.job.map_events(source_, target_));
             fence_ = make_event_fence(context_.device, fences_.mapping, events_, role_, peer_);
         } else {

@@ -20,7 +20,8 @@ void Outgoing::finish() {
     std::erase(link_.unanswered, this);
     std::erase(link_.relay_out, this);
     if (borrowed_)
-        context_.streams.give_back(*std::exchange(borrowed_, std::nullopt));
+        context_.streams.take_back(*std::exchange(borrowed_, std::nullopt),
+                                   error_.has_value() && !context_.releases_streams());
     awaited_.reset();
     state_ = State::kDone;
 }

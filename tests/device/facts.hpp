@@ -35,7 +35,7 @@ extern char** environ;
 namespace facts {
 
 constexpr size_t kPage = 4096;
-constexpr double kReleaseSeconds = 5.0;   // how long a release may take before it counts as none
+constexpr double kReleaseSeconds = 1.0;   // how long a release may take before it counts as none
 constexpr unsigned kSurvivorSeconds = 10; // one scenario, start-up included
 constexpr double kAllSeconds = 27.0;
 

@@ -58,6 +58,7 @@ base::Result<Info> describe_device(const Driver& driver, CUdevice device) {
     GPURUN_ASSIGN(const Uuid uuid, device_uuid(driver, device));
     info.identity = Identity{Kind::kCuda, static_cast<uint32_t>(device), uuid};
     GPURUN_ASSIGN(info.counters, attribute(driver, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
+    info.releases_events = false; // see CudaDevice::release_peer()
     return info;
 }
 
