@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
-#include <unistd.h>
 
 namespace gpurun::api {
 
@@ -77,7 +76,7 @@ static gpurun_status finalize() {
     std::fflush(nullptr);
     if (auto running = runtime())
         (void)(*running)->session().abort_job(status); // without gpurun, this process is the job
-    ::_exit(status);
+    std::_Exit(status);
 }
 
 } // namespace gpurun::api
