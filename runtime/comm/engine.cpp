@@ -72,7 +72,7 @@ void Engine::begin(std::span<Outgoing* const> sends, Receive* receive) {
     for (Outgoing* send : sends) {
         sends_.push_back(send);
         transfer::Link& to = link(static_cast<int>(send->link().peer));
-        if (to.lost) {
+        if (context_.job.is_gone(to.peer)) {
             send->fail(died(static_cast<int>(send->link().peer)));
             continue;
         }
@@ -117,7 +117,7 @@ Result<void> Engine::synchronize(device::Stream stream) {
                 auto done = context_.device.query(event);
                 if (!done)
                     result = std::move(done).error();
-                return !result || *done;
+                return !result || (*done && !losing());
             },
             [&] { return set_alarm(transfer::Awaited::event_of(event)); });
     (void)context_.device.destroy_event(event);

@@ -74,6 +74,8 @@ class Engine {
     bool advance_active();
     void lose(transfer::Link& link);
     bool all_others_lost() const;
+    // A peer is gone, and what that cuts short is not known yet: what poison may have released does not count.
+    bool losing() const;
     static base::Error died(int source);
 
     // ---- waiting.cpp ----------------------------------------------------------------------------------------

@@ -121,11 +121,15 @@ bool Engine::all_others_lost() const {
            std::all_of(links_.begin(), links_.end(), [&](const auto& each) { return each->to_self || each->lost; });
 }
 
+bool Engine::losing() const {
+    return std::any_of(links_.begin(), links_.end(),
+                       [&](const auto& each) { return !each->lost && context_.job.is_gone(each->peer); });
+}
+
 // Ends everything that needs the dead rank. What had already been enqueued in streams was released by the launcher's
 // poison (or is released here); the streams are remembered, so that synchronize() can say so.
 void Engine::lose(Link& link) {
     link.lost = true;
-    context_.device.release_peer(static_cast<int>(link.peer));
     for (Outgoing* send : sends_)
         if (&send->link() == &link && !send->done())
             send->fail(died(static_cast<int>(link.peer)));
@@ -158,6 +162,7 @@ void Engine::lose(Link& link) {
     };
     remember(link.out, transfer::Edge::kBackward, link.awaiting_backward);
     remember(link.in, transfer::Edge::kForward, link.awaiting_forward);
+    context_.device.release_peer(static_cast<int>(link.peer)); // from now on its events count as complete
 }
 
 } // namespace gpurun::comm

@@ -110,7 +110,13 @@ void JobSegment::ring_doorbell(uint32_t target) const {
     wake_all(record.doorbell);
 }
 
+bool JobSegment::is_gone(uint32_t of) const {
+    return rank(of).state.load(std::memory_order_acquire) >= static_cast<uint32_t>(RankState::kDying);
+}
+
 base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
+    // Pairs, through the poison (release) and whatever that releases, with the acquire in is_gone().
+    rank(dead).state.store(static_cast<uint32_t>(RankState::kDying), std::memory_order_release);
     for (uint32_t peer = 0; peer < size(); ++peer) {
         if (peer == dead)
             continue;

@@ -51,10 +51,10 @@ struct JobHeader {
     uint32_t cores;
 };
 
-enum class RankState : uint32_t { kStarting = 0, kAlive = 1, kFinalized = 2, kDead = 3 };
+enum class RankState : uint32_t { kStarting = 0, kAlive = 1, kFinalized = 2, kDying = 3, kDead = 4 };
 
 struct alignas(64) RankRecord {
-    std::atomic<uint32_t> state;    // RankState; by the rank, kDead by the launcher
+    std::atomic<uint32_t> state;    // RankState; by the rank, kDying and kDead by the launcher
     std::atomic<uint32_t> doorbell; // by anyone: +1 and wake after publishing something for this rank
     std::atomic<uint32_t> sleepers; // by the rank: threads that sleep on the doorbell
     int32_t pid;                    // by the rank, before Ready
@@ -70,7 +70,7 @@ static_assert(sizeof(RankRecord) == 128);
 struct PairControl {
     alignas(64) std::atomic<uint64_t> ring_tail; // bytes ever published; by the source
     alignas(64) std::atomic<uint64_t> ring_head; // bytes ever consumed; by the target
-    std::atomic<uint64_t> eager_matched; // bytes of eager payload ever delivered; by the target
+    std::atomic<uint64_t> eager_matched;         // bytes of eager payload ever delivered; by the target
     // Chunks ever enqueued in each relay pool: filled by the source, drained by the target.
     alignas(64) std::atomic<uint64_t> relay_filled[kRelayPools];
     alignas(64) std::atomic<uint64_t> relay_drained[kRelayPools];
@@ -116,7 +116,10 @@ class JobSegment {
 
     // Launcher: `rank` has ended without gpurun_finalize(). Poisons every fence that survivors could be waiting
     // for, then marks it dead, then wakes everybody.
+    // Marks it dying first: whoever is released by poison sees that.
     base::Result<void> mark_dead(uint32_t rank) const;
+    // kDying or kDead.
+    bool is_gone(uint32_t rank) const;
 
   private:
     JobSegment(UniqueFd fd, Mapping front) : fd_(std::move(fd)), front_(std::move(front)) {}

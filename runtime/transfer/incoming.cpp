@@ -191,6 +191,11 @@ Result<void> Incoming::copy_now() {
 Result<void> Incoming::copy_on_stream() {
     GPURUN_TRY(take_stream());
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
+    if (link_->lost) {
+        GPURUN_ASSIGN(const bool cut_short, fence->cut_short(Edge::kForward, slot_.slot, slot_.value));
+        if (cut_short)
+            return base::error(base::Status::kPeerLost, "the other rank died before the message had moved");
+    }
     GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
     link_->awaiting_forward[slot_.slot] = InFlight{operand_.stream, slot_.value};
     if (from_host_ || bytes_ == 0)
@@ -228,7 +233,7 @@ Result<void> Incoming::advance() {
     }
     if (state_ == State::kDraining) {
         GPURUN_ASSIGN(const bool come, awaited_->come(context_.device));
-        if (come)
+        if (come && (link_->lost || !context_.job.is_gone(link_->peer))) // as in Outgoing
             finish();
     }
     return {};

@@ -233,7 +233,7 @@ Result<void> Outgoing::advance() {
     }
     if (state_ == State::kDraining) {
         GPURUN_ASSIGN(const bool come, awaited_->come(context_.device));
-        if (come)
+        if (come && (link_.lost || !context_.job.is_gone(link_.peer))) // else poison may be why: the engine decides
             finish();
     }
     return {};

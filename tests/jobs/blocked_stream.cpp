@@ -26,7 +26,7 @@ class Gate {
     std::atomic<bool> open_ = false;
 };
 
-constexpr size_t kSizes[] = {8, 4096, 20000};
+constexpr size_t kSizes[] = {8, 1000, 4096};
 constexpr int kHeld = 1, kFree = 2, kGo = 3;
 
 // While a stream is held nothing is allocated, freed, or copied from pageable memory: any of that may wait for the
