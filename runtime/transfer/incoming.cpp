@@ -194,7 +194,7 @@ Result<void> Incoming::copy_on_stream() {
     if (link_->lost) {
         GPURUN_ASSIGN(const bool cut_short, fence->cut_short(Edge::kForward, slot_.slot, slot_.value));
         if (cut_short)
-            return base::error(base::Status::kPeerLost, "the other rank died before the message had moved");
+            return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
     }
     GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
     link_->awaiting_forward[slot_.slot] = InFlight{operand_.stream, slot_.value};
