@@ -176,10 +176,7 @@ typedef struct CUevent_st *gpurun_event;
 /** The order domain of the calling thread: MPI's blocking semantics. */
 #define GPURUN_HOST ((gpurun_stream)(~(uintptr_t)0))
 
-typedef enum gpurun_device_kind {
-    GPURUN_DEVICE_CUDA = 1,
-    GPURUN_DEVICE_EMULATED = 2
-} gpurun_device_kind;
+typedef enum gpurun_device_kind { GPURUN_DEVICE_CUDA = 1, GPURUN_DEVICE_EMULATED = 2 } gpurun_device_kind;
 
 typedef struct gpurun_device_info {
     size_t size;             /* set by the caller: sizeof(gpurun_device_info) */
@@ -268,7 +265,8 @@ GPURUN_API gpurun_status gpurun_memcpy(void *destination, const void *source, si
 /** Set @p size bytes of @p pointer to @p value in the order of @p stream. As gpurun_memcpy(). Since 0.1. */
 GPURUN_API gpurun_status gpurun_memset(void *pointer, int value, size_t size, gpurun_stream stream);
 
-/** Create a stream of the rank's device (non-blocking, as cudaStreamNonBlocking). Since 0.1. See gpurun_stream_create(3). */
+/** Create a stream of the rank's device (non-blocking, as cudaStreamNonBlocking). Since 0.1. See
+ * gpurun_stream_create(3). */
 GPURUN_API gpurun_status gpurun_stream_create(gpurun_stream *ret_stream);
 
 /** Destroy a stream of gpurun_stream_create(); waits for its work. GPURUN_ERR_STREAM if it is none. Since 0.1. */

@@ -36,8 +36,9 @@ Result<void> check_host_memory(const void* buffer, size_t bytes) {
     const uintptr_t last = first + (bytes - 1);
     if (last >= first && is_readable_page(first / kPageBytes) && is_readable_page(last / kPageBytes))
         return {};
-    return base::error(Status::kBuffer, "{} to {} bytes on is not memory of this process: it was freed, or the pointer "
-                                        "or the count is wrong",
+    return base::error(Status::kBuffer,
+                       "{} to {} bytes on is not memory of this process: it was freed, or the pointer "
+                       "or the count is wrong",
                        buffer, bytes);
 }
 
@@ -102,8 +103,9 @@ Result<transfer::Operand> operand(Runtime& runtime, const void* buffer, size_t c
 
 Result<device::Stream> device_stream(Runtime& runtime, gpurun_stream stream) {
     if (stream == GPURUN_HOST)
-        return base::error(Status::kStream, "GPURUN_HOST is no stream of the device; pass one of gpurun_stream_create() "
-                                            "or of CUDA");
+        return base::error(Status::kStream,
+                           "GPURUN_HOST is no stream of the device; pass one of gpurun_stream_create() "
+                           "or of CUDA");
     const device::Stream native{stream};
     GPURUN_TRY(runtime.device().check_stream(native));
     return native;

@@ -77,8 +77,9 @@ Result<void> free_memory(void* pointer) {
         return {};
     GPURUN_ASSIGN(const device::Buffer buffer, found->device().describe(pointer, 1));
     if (buffer.placement == Placement::kPageable)
-        return base::error(Status::kBuffer, "{} is not memory of gpurun_malloc() or gpurun_malloc_host(), or it was "
-                                            "freed before",
+        return base::error(Status::kBuffer,
+                           "{} is not memory of gpurun_malloc() or gpurun_malloc_host(), or it was "
+                           "freed before",
                            pointer);
     if (buffer.placement == Placement::kPinned)
         return found->device().free_pinned(pointer);

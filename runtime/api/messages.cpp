@@ -27,7 +27,8 @@ Result<Call> enter(gpurun_comm comm) {
 
 base::Error truncated(size_t bytes, size_t room) {
     return base::error(Status::kTruncated,
-                       "the message has {} bytes but the receive's buffer {}; its beginning was delivered", bytes, room);
+                       "the message has {} bytes but the receive's buffer {}; its beginning was delivered", bytes,
+                       room);
 }
 
 // Writes the status, and says so if the message was truncated.
@@ -65,8 +66,7 @@ Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, 
     return deliver(arrived, into.bytes, type, ret_status);
 }
 
-Result<void> bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
-                   gpurun_stream stream) {
+Result<void> bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm, gpurun_stream stream) {
     GPURUN_ASSIGN(const Call call, enter(comm));
     if (root < 0 || root >= call.comm->size)
         return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
@@ -97,8 +97,8 @@ static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_
     if (from.bytes != 0 && into.bytes != 0 && from.address < into.address + into.bytes &&
         into.address < from.address + from.bytes)
         return base::error(Status::kBuffer, "the two buffers of gpurun_sendrecv() overlap: use two");
-    GPURUN_ASSIGN(const Arrived arrived, comm::sendrecv(call.runtime->engine(), *call.comm, {from, dest, send_tag},
-                                                        {into, source, recv_tag}));
+    GPURUN_ASSIGN(const Arrived arrived,
+                  comm::sendrecv(call.runtime->engine(), *call.comm, {from, dest, send_tag}, {into, source, recv_tag}));
     return deliver(arrived, into.bytes, recv_type, ret_status);
 }
 
@@ -119,9 +119,8 @@ gpurun_status gpurun_recv(void* buffer, size_t count, gpurun_datatype type, int 
 }
 
 gpurun_status gpurun_sendrecv(const void* send_buffer, size_t send_count, gpurun_datatype send_type, int dest,
-                              int send_tag, void* recv_buffer, size_t recv_count, gpurun_datatype recv_type,
-                              int source, int recv_tag, gpurun_comm comm, gpurun_stream stream,
-                              gpurun_message_status* ret_status) {
+                              int send_tag, void* recv_buffer, size_t recv_count, gpurun_datatype recv_type, int source,
+                              int recv_tag, gpurun_comm comm, gpurun_stream stream, gpurun_message_status* ret_status) {
     return api::report(api::sendrecv(send_buffer, send_count, send_type, dest, send_tag, recv_buffer, recv_count,
                                      recv_type, source, recv_tag, comm, stream, ret_status));
 }
@@ -131,9 +130,7 @@ gpurun_status gpurun_bcast(void* buffer, size_t count, gpurun_datatype type, int
     return api::report(api::bcast(buffer, count, type, root, comm, stream));
 }
 
-gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) {
-    return api::report(api::barrier(comm, stream));
-}
+gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) { return api::report(api::barrier(comm, stream)); }
 
 gpurun_status gpurun_comm_rank(gpurun_comm comm, int* ret_rank) {
     auto call = api::enter(comm);

@@ -16,9 +16,7 @@ void configure_log(LogLevel level, int rank) {
     rank_now.store(rank, std::memory_order_relaxed);
 }
 
-bool log_enabled(LogLevel level) {
-    return static_cast<int>(level) <= level_now.load(std::memory_order_relaxed);
-}
+bool log_enabled(LogLevel level) { return static_cast<int>(level) <= level_now.load(std::memory_order_relaxed); }
 
 void log_line(LogLevel level, std::string_view text) {
     static constexpr const char* kNames[] = {"off", "error", "warn", "info", "debug"};

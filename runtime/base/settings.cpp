@@ -124,13 +124,9 @@ constexpr SettingInfo kTable[] = {
     {"GPURUN_EMULATED_PEER_ACCESS", "all", "which emulated devices reach each other: all, none, or pairs 0-1,2-3",
      false, read_peer_access},
     {"GPURUN_EMULATED_SEED", "0", "seed of the emulated device's delays and reordering; 0 is none", false,
-     [](Settings& s, const std::string& t) {
-         return read_number<uint64_t>(t, 0, UINT64_MAX, s.emulated_seed);
-     }},
+     [](Settings& s, const std::string& t) { return read_number<uint64_t>(t, 0, UINT64_MAX, s.emulated_seed); }},
     {"GPURUN_EMULATED_DELAY_US", "50", "longest delay of one emulated operation, with a seed", false,
-     [](Settings& s, const std::string& t) {
-         return read_number<int64_t>(t, 0, 1'000'000, s.emulated_delay_us);
-     }},
+     [](Settings& s, const std::string& t) { return read_number<int64_t>(t, 0, 1'000'000, s.emulated_delay_us); }},
     {"GPURUN_EMULATED_LOSE", "", "ordinal of an emulated device that has vanished, for tests", false,
      [](Settings& s, const std::string& t) -> Result<void> {
          int ordinal = 0;

@@ -24,7 +24,7 @@ struct Settings {
     int size = 1;
     int local_rank = 0;
     int local_size = 1;
-    int control_fd = -1;       // -1: not started by gpurun, a job of one rank
+    int control_fd = -1;         // -1: not started by gpurun, a job of one rank
     std::string device = "auto"; // auto, cuda:UUID, cuda:ORDINAL, emulated:ORDINAL/COUNT
 
     // For users.
@@ -32,7 +32,7 @@ struct Settings {
     bool report_paths = false;
     FenceKind fence = FenceKind::kAuto;
     PathChoice path = PathChoice::kAuto;
-    size_t eager_bytes = 4096;         // host messages up to this size travel inside the record ring
+    size_t eager_bytes = 4096;        // host messages up to this size travel inside the record ring
     size_t device_eager_bytes = 4096; // device messages up to this size never wait for their match
     size_t relay_chunk_bytes = 4u << 20;
     std::optional<int64_t> spin_us; // unset: 1000, or 0 when the job has more ranks than the machine has cores

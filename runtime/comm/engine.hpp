@@ -80,8 +80,7 @@ class Engine {
 
     // ---- waiting.cpp ----------------------------------------------------------------------------------------
     // Until `done`; before it sleeps, `arm` makes sure that whatever `done` waits for on a device will ring.
-    base::Result<void> wait(Lock& lock, base::FunctionRef<bool()> done,
-                            base::FunctionRef<base::Result<void>()> arm);
+    base::Result<void> wait(Lock& lock, base::FunctionRef<bool()> done, base::FunctionRef<base::Result<void>()> arm);
     base::Result<void> arm(std::span<transfer::Outgoing* const> sends, Receive* receive);
     base::Result<void> set_alarm(const transfer::Awaited& awaited);
     void wait_for_all(Lock& lock, uint32_t step);

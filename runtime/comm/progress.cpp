@@ -127,22 +127,10 @@ bool Engine::losing() const {
 }
 
 // Ends everything that needs the dead rank. What had already been enqueued in streams was released by the launcher's
-// poison (or is released here); the streams are remembered, so that synchronize() can say so.
+// poison, or is released here; the streams are remembered, so that synchronize() can say so. Calls fail after that:
+// they wait until their own copies no longer touch the buffer.
 void Engine::lose(Link& link) {
     link.lost = true;
-    for (Outgoing* send : sends_)
-        if (&send->link() == &link && !send->done())
-            send->fail(died(static_cast<int>(link.peer)));
-    for (Receive* receive : receives_) {
-        const bool from_it = receive->incoming.started() ? receive->incoming.link() == &link
-                                                         : receive->pattern.source == static_cast<int>(link.peer);
-        const bool from_nobody =
-            !receive->incoming.started() && receive->pattern.source == kAnySource && all_others_lost();
-        if ((from_it || from_nobody) && !receive->incoming.done()) {
-            matcher_.withdraw(*receive);
-            receive->incoming.fail(died(receive->pattern.source));
-        }
-    }
     const auto remember = [&](transfer::Half& half, transfer::Edge edge, const auto& in_flight) {
         auto fence = half.fence();
         if (!fence)
@@ -162,7 +150,20 @@ void Engine::lose(Link& link) {
     };
     remember(link.out, transfer::Edge::kBackward, link.awaiting_backward);
     remember(link.in, transfer::Edge::kForward, link.awaiting_forward);
-    context_.device.release_peer(static_cast<int>(link.peer)); // from now on its events count as complete
+    context_.device.release_peer(static_cast<int>(link.peer));
+    for (Outgoing* send : sends_)
+        if (&send->link() == &link && !send->done())
+            send->fail(died(static_cast<int>(link.peer)));
+    for (Receive* receive : receives_) {
+        const bool from_it = receive->incoming.started() ? receive->incoming.link() == &link
+                                                         : receive->pattern.source == static_cast<int>(link.peer);
+        const bool from_nobody =
+            !receive->incoming.started() && receive->pattern.source == kAnySource && all_others_lost();
+        if ((from_it || from_nobody) && !receive->incoming.done()) {
+            matcher_.withdraw(*receive);
+            receive->incoming.fail(died(receive->pattern.source));
+        }
+    }
 }
 
 } // namespace gpurun::comm

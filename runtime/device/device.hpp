@@ -156,6 +156,8 @@ class Device {
     virtual base::Result<void> record(Event event, Stream stream) = 0;
     virtual base::Result<void> await_event(Stream stream, Event event) = 0; // enqueue
     virtual base::Result<bool> query(Event event) = 0;
+    // As query(), but what release_peer(), here or in another process, has ended does not count as complete.
+    virtual base::Result<bool> truly_complete(Event event) = 0;
     virtual base::Result<void> synchronize(Event event) = 0;
 
     // Events that other processes may await and query (not record). `event` must be from create_shared_event().

@@ -38,8 +38,9 @@ Result<void> hear(MessageSocket& socket, Heard& heard) {
     if (received.bytes >= sizeof header)
         std::memcpy(&header, heard.bytes.data(), sizeof header);
     if (header.magic != wire::kMagic)
-        return base::error(Status::kVersion, "gpurun speaks another protocol than this library ({}): start the "
-                                             "program with the gpurun that belongs to its library",
+        return base::error(Status::kVersion,
+                           "gpurun speaks another protocol than this library ({}): start the "
+                           "program with the gpurun that belongs to its library",
                            wire::kProtocol);
     if (header.kind == wire::Kind::kRefusal && received.bytes == sizeof(wire::Refusal)) {
         wire::Refusal refusal;
@@ -75,8 +76,9 @@ uint32_t usable_processors() {
 Result<JobSession> JobSession::connect(const base::Settings& settings, uint32_t version) {
     if (settings.control_fd < 0) {
         if (settings.size != 1)
-            return base::error(Status::kSetting, "GPURUN_SIZE={} but there is no GPURUN_CONTROL_FD: start the "
-                                                 "program with gpurun -n {}",
+            return base::error(Status::kSetting,
+                               "GPURUN_SIZE={} but there is no GPURUN_CONTROL_FD: start the "
+                               "program with gpurun -n {}",
                                settings.size, settings.size);
         GPURUN_ASSIGN(JobSegment segment, JobSegment::create(1, usable_processors()));
         return JobSession(MessageSocket(), std::move(segment), 0);

@@ -98,8 +98,8 @@ class Joints {
 
 struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_)
-        : device(device_), job(job_), settings(settings_), rank(rank_), exports(device_, job_.size()),
-          landing(device_), streams(device_), joints(device_) {}
+        : device(device_), job(job_), settings(settings_), rank(rank_), exports(device_, job_.size()), landing(device_),
+          streams(device_), joints(device_) {}
 
     // Which fence orders streams: what was asked for, or what the device can do best.
     bool uses_event_fence() const {

@@ -66,14 +66,15 @@ class EventFence final : public Fence {
             return false;
         if (platform::reached_value(now) < value)
             return true;
-        GPURUN_ASSIGN(const bool done, completed(edge, slot));
+        GPURUN_ASSIGN(const std::optional<device::Event> event, event_of(edge, slot));
+        if (!event)
+            return false;
+        GPURUN_ASSIGN(const bool done, device_.truly_complete(*event));
         return !done;
     }
 
   private:
-    bool mine(Edge edge) const {
-        return role_ == Role::kBoth || (edge == Edge::kForward) == (role_ == Role::kSource);
-    }
+    bool mine(Edge edge) const { return role_ == Role::kBoth || (edge == Edge::kForward) == (role_ == Role::kSource); }
 
     Result<bool> completed(Edge edge, uint32_t slot) {
         GPURUN_ASSIGN(const std::optional<device::Event> event, event_of(edge, slot));

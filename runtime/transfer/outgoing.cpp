@@ -12,6 +12,10 @@ Outgoing::~Outgoing() { finish(); }
 
 void Outgoing::fail(base::Error error) {
     error_ = std::move(error);
+    // A copy that is still enqueued must not touch the buffer once the call has returned. All that it waits for has
+    // been enqueued or released, so this ends; a device that fails here has nothing left to copy.
+    if (borrowed_ && context_.releases_streams())
+        (void)context_.device.synchronize(*borrowed_);
     finish();
 }
 

@@ -68,7 +68,8 @@ Result<bool> trial_copy(Context& context, uint32_t peer) {
 } // namespace
 
 Result<Probe> Probe::publish(device::Device& device, platform::RankRecord& record, uint32_t rank) {
-    static_assert(sizeof(device::Identity) <= sizeof record.device && sizeof(device::MemoryHandle) == sizeof record.probe);
+    static_assert(sizeof(device::Identity) <= sizeof record.device &&
+                  sizeof(device::MemoryHandle) == sizeof record.probe);
     std::memcpy(record.device.data(), &device.info().identity, sizeof(device::Identity));
     GPURUN_ASSIGN(void* memory, device.allocate(kProbeBytes));
     Probe probe(device, memory);

@@ -71,7 +71,7 @@ struct Record {
             uint64_t bytes;  // that move: less than the envelope's when the receive is shorter
             uint64_t chunk_bytes;
         } grant;
-        struct { // kPulled
+        struct {           // kPulled
             uint32_t path; // transfer::Path
             uint32_t reason;
         } pulled;

@@ -12,9 +12,7 @@ static_assert(kRing % kAlign == 0 && sizeof(Record) % kAlign == 0);
 // A record and the unused end before it always fit.
 static_assert(2 * (sizeof(Record) + kLargestInline) <= kRing);
 
-constexpr size_t entry_bytes(size_t payload) {
-    return (sizeof(Record) + payload + kAlign - 1) / kAlign * kAlign;
-}
+constexpr size_t entry_bytes(size_t payload) { return (sizeof(Record) + payload + kAlign - 1) / kAlign * kAlign; }
 
 } // namespace
 

@@ -112,6 +112,7 @@ TEST_CASE("releasing a dead peer ends the waits on its events, present and futur
     subject().release_peer(other.peer());
     stream.synchronize();
     CHECK(event.done());
+    CHECK_FALSE(must(subject().truly_complete(event)));
     REQUIRE_OK(subject().synchronize(device::Event(event)));
     REQUIRE_OK(subject().await_event(stream, event));
     stream.synchronize();

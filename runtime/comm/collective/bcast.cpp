@@ -29,8 +29,8 @@ Result<size_t> bcast(Engine& engine, const Communicator& comm, const Operand& bu
     while (reach < comm.size && (position & reach) == 0)
         reach <<= 1;
     if (position != 0) {
-        Receive receive(engine.context(), buffer,
-                        Pattern{comm.collective_context(), rank_at(position - reach), kTag}, false);
+        Receive receive(engine.context(), buffer, Pattern{comm.collective_context(), rank_at(position - reach), kTag},
+                        false);
         GPURUN_TRY(engine.complete({}, &receive));
         length = static_cast<size_t>(receive.envelope.bytes);
     }

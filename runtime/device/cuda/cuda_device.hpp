@@ -73,6 +73,7 @@ class CudaDevice final : public Device {
     base::Result<void> record(Event event, Stream stream) override;
     base::Result<void> await_event(Stream stream, Event event) override;
     base::Result<bool> query(Event event) override;
+    base::Result<bool> truly_complete(Event event) override { return query(event); } // nothing is ever released
     base::Result<void> synchronize(Event event) override;
     base::Result<Event> create_shared_event() override;
     base::Result<EventHandle> export_event(Event event) override;

@@ -77,7 +77,7 @@ void Control::release_all() const {
     const uint32_t used = area_of(mapping_).header.streams.load(std::memory_order_acquire);
     for (uint32_t stream = 0; stream < kStreams; ++stream) {
         std::atomic<uint64_t>& word = *progress(stream);
-        word.store(kReleased, std::memory_order_release);
+        word.fetch_or(kReleased, std::memory_order_release);
         if (stream < used)
             platform::wake_all(word);
     }

@@ -8,7 +8,7 @@
 // A record names a mark of a stream, so it completes exactly when that stream gets there, whichever stream
 // records the event next; this is also how GPUs do it. A record fits one word, so waiting needs no lock.
 //
-// The owner writes everything, with one exception: once it has died, survivors write kReleased to its progress
+// The owner writes everything, with one exception: once it has died, survivors set kReleased in its progress
 // words. A Control is one process's view, of its own segment or of a peer's, and may be used by any thread.
 #pragma once
 
@@ -39,8 +39,10 @@ struct Record {
     uint64_t packed() const { return (uint64_t{stream} << kMarkBits) | mark; }
 };
 
-// A progress word that satisfies every wait. Its low half differs from any real mark's, so sleepers notice.
-constexpr uint64_t kReleased = (uint64_t{1} << Record::kMarkBits) - 1;
+// Marks are even and stay below 2^48. These bits in a progress word satisfy every wait, the lower one so that sleepers
+// on the low half notice; what was truly reached can still be read beside them.
+constexpr uint64_t kMarkStep = 2;
+constexpr uint64_t kReleased = (uint64_t{1} << 62) | 1;
 
 class Control {
   public:

@@ -193,6 +193,11 @@ base::Result<bool> EmulatedDevice::query(Event event) {
     return target.reached();
 }
 
+base::Result<bool> EmulatedDevice::truly_complete(Event event) {
+    GPURUN_ASSIGN(const Events::Target target, events_.latch(event));
+    return target.truly_reached();
+}
+
 base::Result<void> EmulatedDevice::synchronize(Event event) {
     GPURUN_ASSIGN(const Events::Target target, events_.latch(event));
     while (!target.reached()) {

@@ -65,6 +65,7 @@ class EmulatedDevice final : public Device {
     base::Result<void> record(Event event, Stream stream) override;
     base::Result<void> await_event(Stream stream, Event event) override;
     base::Result<bool> query(Event event) override;
+    base::Result<bool> truly_complete(Event event) override;
     base::Result<void> synchronize(Event event) override;
     base::Result<Event> create_shared_event() override { return events_.create_shared(); }
     base::Result<EventHandle> export_event(Event event) override { return events_.export_event(event); }

@@ -36,6 +36,10 @@ class Events {
         std::atomic<uint64_t>* word = nullptr; // null: complete already
         uint64_t mark = 0;
         bool reached() const { return word == nullptr || word->load(std::memory_order_acquire) >= mark; }
+        // Not because the recorder's process has died and was released.
+        bool truly_reached() const {
+            return word == nullptr || (word->load(std::memory_order_acquire) & ~kReleased) >= mark;
+        }
     };
     base::Result<Target> latch(Event event);
 

@@ -36,10 +36,12 @@ StreamQueue::~StreamQueue() {
         std::this_thread::sleep_for(kAbandonPeriod);
     }
     worker_.join();
-    if (head_ == tail_)
+    if (head_ == tail_) {
         slots_.release(slot_);
-    else // whoever waits for an abandoned mark, here or in a peer, must not wait for ever; the slot is spent
-        platform::store_and_wake(progress_, kReleased);
+    } else { // whoever waits for an abandoned mark, here or in a peer, must not wait for ever; the slot is spent
+        progress_.fetch_or(kReleased, std::memory_order_release);
+        platform::wake_all(progress_);
+    }
 }
 
 base::Result<std::unique_lock<std::mutex>> StreamQueue::lock_with_room() {
@@ -68,7 +70,7 @@ base::Result<void> StreamQueue::enqueue(const Operation& operation) {
 
 base::Result<Record> StreamQueue::mark() {
     GPURUN_ASSIGN(const std::unique_lock lock, lock_with_room());
-    push(WriteWord{&progress_, ++marks_});
+    push(WriteWord{&progress_, marks_ += kMarkStep});
     return Record{slot_, marks_};
 }
 
