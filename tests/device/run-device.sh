@@ -9,7 +9,7 @@
 #   suite        the other tests of Meson's suite `device`
 #   examples     each on 2 ranks and on 4, several a GPU
 #   bench        latency and bandwidth, with the raw copy next to it
-#   mps          what CUDA does when a process dies, under a private MPS daemon
+#   mps          what CUDA does when a process dies, and the benchmark on one GPU, under a private MPS daemon
 #   sanitizer    the examples under compute-sanitizer
 #
 # Each job has a time limit, all of them together BUDGET_S seconds (default 540). Logs go to OUT (default
@@ -153,8 +153,8 @@ step_bench() {
     measure device --
     ((gpus > 1)) && measure 'device, one GPU' CUDA_VISIBLE_DEVICES=0 --
     measure 'device, event fence' GPURUN_FENCE=event -- --sizes 8:16M
-    measure 'device, staged' GPURUN_PATH=staged -- --sizes 8:64M
-    measure 'device, bounce' GPURUN_PATH=bounce -- --sizes 8:64M
+    measure 'device, staged' GPURUN_PATH=staged -- --sizes 8:256M
+    measure 'device, bounce' GPURUN_PATH=bounce -- --sizes 8:256M
     measure async -- --memory async --sizes 8:64M
     measure host -- --memory host --sizes 8:16M
     measure pinned -- --memory pinned --sizes 8:16M
@@ -171,6 +171,7 @@ step_mps() {
     mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
     if timeout 20 nvidia-cuda-mps-control -d >/dev/null 2>&1; then
         job 'what CUDA does when a process dies, MPS' 60 "$build/tests/device/facts"
+        measure 'device, one GPU, MPS' CUDA_VISIBLE_DEVICES=0 --
         timeout 20 nvidia-cuda-mps-control <<<quit >/dev/null 2>&1
     else
         skip mps 'the daemon does not start'
@@ -186,8 +187,13 @@ step_sanitizer() {
         skip sanitizer 'no compute-sanitizer'
         return
     fi
-    for name in "${examples[@]}"; do
-        job "memcheck $name" 120 bash -c "example 2 $name '$tool' --tool memcheck --error-exitcode 9"
+    local ranks
+    for ranks in 2 4; do
+        for name in "${examples[@]}"; do
+            [[ $name == ping_pong && $ranks != 2 ]] && continue
+            job "memcheck $name, $ranks ranks" 120 \
+                bash -c "example $ranks $name '$tool' --tool memcheck --error-exitcode 9"
+        done
     done
 }
 

@@ -5,6 +5,7 @@
 // The victim announces when it will die, so that survivors can tell an answer from a guess.
 #include <gpurun/gpurun.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 namespace {
 
@@ -169,6 +171,20 @@ void survive(const Job& job, const Scenario& scenario) {
     std::printf("rank %d: told %.1f ms after the death: %s\n", job.rank, late_ms, gpurun_error_detail());
 }
 
+// The buffer of a call that has failed is its caller's again: nothing that was under way may still write to it.
+void reuse_buffer(const Job& job) {
+    std::vector<unsigned char> later(kLarge);
+    MUST(gpurun_memset(job.device, 0x42, kLarge, GPURUN_HOST));
+    sleep_seconds(0.05);
+    MUST(gpurun_memcpy(later.data(), job.device, kLarge, GPURUN_HOST));
+    const auto written = std::find_if(later.begin(), later.end(), [](unsigned char byte) { return byte != 0x42; });
+    if (written == later.end())
+        return;
+    std::fprintf(stderr, "rank %d: byte %td of the buffer was written after the call had failed\n", job.rank,
+                 written - later.begin());
+    give_up("a late write");
+}
+
 // What is left works: refused at once with the dead, as ever among the living and within the device.
 void live_on(const Job& job) {
     const double start = gpurun_wtime();
@@ -213,6 +229,7 @@ int main(int argc, char** argv) {
     if (job.rank == job.victim())
         die(job, scenario);
     survive(job, scenario);
+    reuse_buffer(job);
     live_on(job);
 
     MUST(gpurun_stream_destroy(job.stream));
