@@ -117,14 +117,19 @@ bool JobSegment::is_gone(uint32_t of) const {
 base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
     // Pairs, through the poison (release) and whatever that releases, with the acquire in is_gone().
     rank(dead).state.store(static_cast<uint32_t>(RankState::kDying), std::memory_order_release);
+    base::Result<void> result;
     for (uint32_t peer = 0; peer < size(); ++peer) {
         if (peer == dead)
             continue;
-        GPURUN_ASSIGN(Mapping from_dead, map_fences(dead, peer));
-        GPURUN_ASSIGN(Mapping to_dead, map_fences(peer, dead));
+        auto from_dead = map_fences(dead, peer);
+        auto to_dead = map_fences(peer, dead);
+        if (!from_dead || !to_dead) { // out of memory: the others must learn of the death all the same
+            result = std::move(!from_dead ? from_dead : to_dead).error();
+            continue;
+        }
         for (size_t i = 0; i < kFenceSlots; ++i) {
-            poison(reinterpret_cast<FenceSlot*>(from_dead.data())[i].forward);
-            poison(reinterpret_cast<FenceSlot*>(to_dead.data())[i].backward);
+            poison(reinterpret_cast<FenceSlot*>(from_dead->data())[i].forward);
+            poison(reinterpret_cast<FenceSlot*>(to_dead->data())[i].backward);
         }
     }
     // Last (release): who sees the state sees the poison, and can tell what was cut short.
@@ -133,7 +138,7 @@ base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
         rank(peer).doorbell.fetch_add(1, std::memory_order_release);
         wake_all(rank(peer).doorbell);
     }
-    return {};
+    return result;
 }
 
 } // namespace gpurun::platform

@@ -14,8 +14,9 @@ void Incoming::fail(base::Error error) {
     error_ = std::move(error);
     // A copy that is still enqueued must not touch the buffer once the call has returned. All that it waits for has
     // been enqueued or released, so this ends; a device that fails here has nothing left to copy.
+    // A relay beside a send stands behind the caller's stream, and the caller's stream then waits for it instead.
     if (borrowed_ && context_.releases_streams())
-        (void)context_.device.synchronize(*borrowed_);
+        (void)(join_ ? context_.joints.order(*borrowed_, *join_) : context_.device.synchronize(*borrowed_));
     finish();
 }
 

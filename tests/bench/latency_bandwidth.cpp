@@ -31,7 +31,7 @@ constexpr int kTurns = 5;          // gpurun and raw take turns, so that drifts 
 constexpr int kWarmUpRounds = 5;   // the first messages open what later ones use
 constexpr int kLargestWindow = 16; // messages in flight
 constexpr int kTag = 2;
-constexpr size_t kFewestRounds = 8;              // so that waiting for the last one does not count
+constexpr size_t kFewestRounds = 32;             // so that waiting for the last one does not count
 constexpr size_t kTurnBytes = size_t{512} << 20; // about as many bytes go each way in a turn, at most
 constexpr size_t kWindowBytes = size_t{1} << 30;
 

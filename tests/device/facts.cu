@@ -122,7 +122,7 @@ bool survive_counters(const char* where, Victim& victim, Shared& shared, cudaStr
     return all;
 }
 
-// What happens here is what is asked: no outcome is a failure but a survivor that is not healthy.
+// What happens here is what is asked: no outcome is a failure but a released survivor that is not healthy.
 bool survive_events(const char* where, Victim& victim, Shared& shared, cudaStream_t stream) {
     cudaEvent_t event = nullptr;
     MUST(cudaIpcOpenEventHandle(&event, shared.event));
@@ -133,20 +133,15 @@ bool survive_events(const char* where, Victim& victim, Shared& shared, cudaStrea
     const double us = released_after_us(stream, kReleaseSeconds);
     fact(where, "killing the event's recorder releases the wait", us >= 0);
     value(where, "released after the process was gone, us", us);
-    if (us < 0) {
-        // The runtime's way out (CudaDevice::release_peer): an importer may record the event as well.
-        cudaStream_t other = nullptr;
-        MUST(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
-        const cudaError_t recorded = cudaEventRecord(event, other);
-        printf("%s: recording the imported event: %s\n", where, cudaGetErrorName(recorded));
-        const double after = released_after_us(stream, kReleaseSeconds);
-        fact(where, "a survivor's own record of the event releases the wait", after >= 0);
-        value(where, "released after that record, us", after);
-    }
-    const cudaError_t state = us >= 0 ? cudaEventQuery(event) : cudaErrorNotReady;
-    printf("%s: the event then reads: %s\n", where, cudaGetErrorName(state));
-    (void)cudaGetLastError();
-    return fact(where, "the survivor's context is healthy", healthy());
+    if (us >= 0)
+        return fact(where, "the survivor's context is healthy", healthy());
+    // An importer may record the event as well, but the wait has latched the record that never completes.
+    cudaStream_t other = nullptr;
+    MUST(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+    MUST(cudaEventRecord(event, other));
+    const double after = released_after_us(stream, kReleaseSeconds);
+    fact(where, "a survivor's own record of the event releases the wait", after >= 0);
+    return true; // a context with a stuck stream cannot be asked more: most calls would wait for the stream
 }
 
 [[noreturn]] void be_survivor(Scenario scenario, bool two_devices, const char* self) {
