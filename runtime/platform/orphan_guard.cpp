@@ -29,7 +29,6 @@ void keep_only(int fd) {
 
 // Runs in the guard. The end of the pipe is the end of the launcher, whatever ended it.
 [[noreturn]] void guard(int fd) {
-    ::setsid(); // what kills the launcher's whole group, or its terminal's, spares the guard
     keep_only(fd);
     std::array<int, kMostGroups> groups;
     size_t count = 0;
@@ -58,6 +57,10 @@ base::Result<OrphanGuard> OrphanGuard::create() {
     if (pid == 0)
         guard(pipe.read_end.get());
     const int failed = errno;
+    // What kills the launcher's whole group spares the guard, from now on: set by us, because the guard itself may
+    // not run for a while. What a terminal sends, the guard blocks.
+    if (pid > 0)
+        ::setpgid(pid, pid);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     if (pid < 0)
         return system_error("starting a process", failed);

@@ -119,8 +119,8 @@ TEST_CASE("a child that is dropped is killed with its group") {
         REQUIRE(child.wait_for_exec() == 0);
         pid = child.pid();
     }
-    // Its members may still be on their way out.
-    for (int i = 0; i < 1000 && ::kill(-pid, 0) == 0; ++i)
+    // Its members may still be on their way out, or wait for init to reap them.
+    for (int i = 0; i < 20000 && ::kill(-pid, 0) == 0; ++i)
         ::usleep(1000);
     CHECK(::kill(-pid, 0) != 0);
 }
