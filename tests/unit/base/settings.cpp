@@ -1,0 +1,68 @@
+// Reading the environment: every row of the table, and values that cannot be used.
+#include "base/settings.hpp"
+#include "support/unit.hpp"
+
+#include <map>
+#include <string>
+
+using namespace gpurun::base;
+using gpurun::test::must;
+
+namespace {
+
+Result<Settings> read(const std::map<std::string, std::string>& environment) {
+    return read_settings([&](const char* name) {
+        const auto found = environment.find(name);
+        return found == environment.end() ? nullptr : found->second.c_str();
+    });
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("settings");
+
+TEST_CASE("an empty environment is a job of one rank") {
+    const Settings settings = must(read({}));
+    CHECK(settings.rank == 0);
+    CHECK(settings.size == 1);
+    CHECK(settings.control_fd == -1);
+    CHECK_FALSE(settings.spin_us.has_value());
+}
+
+TEST_CASE("the documented default of every setting reads as what is used without it") {
+    std::map<std::string, std::string> defaults;
+    for (const SettingInfo& info : settings_table())
+        if (*info.fallback != '\0')
+            defaults[info.name] = info.fallback;
+    const Settings written = must(read(defaults));
+    const Settings unset = must(read({}));
+    CHECK(written.log_level == unset.log_level);
+    CHECK(written.eager_bytes == unset.eager_bytes);
+    CHECK(written.device_eager_bytes == unset.device_eager_bytes);
+    CHECK(written.relay_chunk_bytes == unset.relay_chunk_bytes);
+    CHECK(written.emulated_memory_bytes == unset.emulated_memory_bytes);
+    CHECK(written.emulated_delay_us == unset.emulated_delay_us);
+    CHECK(written.device == unset.device);
+}
+
+TEST_CASE("sizes take K, M and G, and keep to their bounds") {
+    CHECK(must(read({{"GPURUN_DEVICE_EAGER_BYTES", "8K"}})).device_eager_bytes == 8192);
+    CHECK(must(read({{"GPURUN_EMULATED_MEMORY", "2G"}})).emulated_memory_bytes == size_t{2} << 30);
+    for (const char* bad : {"64K", "-1", "K", "8k", "8KB", "99999999999999999999"})
+        CHECK_MESSAGE(gpurun::test::status_of(read({{"GPURUN_DEVICE_EAGER_BYTES", bad}})) ==
+                          static_cast<int>(Status::kSetting),
+                      bad);
+}
+
+TEST_CASE("a value that cannot be used is named, with what is allowed") {
+    const auto wrong = read({{"GPURUN_FENCE", "mutex"}});
+    REQUIRE_FALSE(static_cast<bool>(wrong));
+    CHECK(wrong.error().detail == "GPURUN_FENCE=mutex: must be one of auto, counter, event");
+}
+
+TEST_CASE("a rank is below the size") {
+    CHECK(gpurun::test::status_of(read({{"GPURUN_RANK", "2"}, {"GPURUN_SIZE", "2"}})) ==
+          static_cast<int>(Status::kSetting));
+}
+
+TEST_SUITE_END();

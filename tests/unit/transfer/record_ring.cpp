@@ -1,0 +1,109 @@
+// The ring between two ranks: order, wrapping, and no room.
+#include "transfer/record_ring.hpp"
+#include "support/unit.hpp"
+
+#include <thread>
+#include <vector>
+
+using namespace gpurun;
+using namespace gpurun::transfer;
+using gpurun::test::must;
+
+namespace {
+
+struct Ends {
+    platform::JobSegment job = must(platform::JobSegment::create(2, 1));
+    platform::Mapping source = must(job.map_ring(0, 1));
+    platform::Mapping target = must(job.map_ring(0, 1)); // its own mapping, as in another process
+    RingProducer producer{job.control(0, 1), source.data()};
+    RingConsumer consumer{job.control(0, 1), target.data()};
+};
+
+Record numbered(uint64_t number) {
+    Record record{};
+    record.kind = RecordKind::kInline;
+    record.serial = number;
+    return record;
+}
+
+std::vector<std::byte> filled(size_t bytes, uint64_t number) {
+    return std::vector<std::byte>(bytes, static_cast<std::byte>(number));
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("record ring");
+
+TEST_CASE("an empty ring has no front") {
+    Ends ends;
+    CHECK(ends.consumer.front() == nullptr);
+}
+
+TEST_CASE("records of every length come out whole and in order, round and round") {
+    Ends ends;
+    uint64_t pushed = 0;
+    uint64_t popped = 0;
+    while (popped < 2000) {
+        const size_t length = pushed * 977 % (kLargestInline + 1);
+        if (ends.producer.push(numbered(pushed), filled(length, pushed))) {
+            ++pushed;
+            continue;
+        }
+        for (int i = 0; i < 3; ++i) { // full: make some room
+            const Record* record = ends.consumer.front();
+            REQUIRE(record != nullptr);
+            CHECK(record->serial == popped);
+            const auto payload = ends.consumer.payload();
+            CHECK(payload.size() == popped * 977 % (kLargestInline + 1));
+            CHECK(std::equal(payload.begin(), payload.end(), filled(payload.size(), popped).begin()));
+            ends.consumer.pop();
+            ++popped;
+        }
+    }
+}
+
+TEST_CASE("a full ring takes nothing, and loses nothing") {
+    Ends ends;
+    uint64_t pushed = 0;
+    while (ends.producer.push(numbered(pushed)))
+        ++pushed;
+    CHECK(pushed == platform::kRingBytes / sizeof(Record));
+    CHECK_FALSE(ends.producer.push(numbered(pushed)));
+    for (uint64_t expected = 0; expected < pushed; ++expected) {
+        REQUIRE(ends.consumer.front() != nullptr);
+        CHECK(ends.consumer.front()->serial == expected);
+        ends.consumer.pop();
+    }
+    CHECK(ends.consumer.front() == nullptr);
+    CHECK(ends.producer.push(numbered(0)));
+}
+
+TEST_CASE("producer and consumer run at the same time") {
+    Ends ends;
+    constexpr uint64_t kRecords = 20'000;
+    std::thread producer([&] {
+        for (uint64_t number = 0; number < kRecords;) {
+            if (ends.producer.push(numbered(number), filled(number % 300, number)))
+                ++number;
+            else
+                std::this_thread::yield();
+        }
+    });
+    bool right = true;
+    for (uint64_t number = 0; number < kRecords;) {
+        const Record* record = ends.consumer.front();
+        if (record == nullptr) {
+            std::this_thread::yield();
+            continue;
+        }
+        const auto payload = ends.consumer.payload();
+        right = right && record->serial == number && payload.size() == number % 300 &&
+                (payload.empty() || payload.back() == static_cast<std::byte>(number));
+        ends.consumer.pop();
+        ++number;
+    }
+    producer.join();
+    CHECK(right);
+}
+
+TEST_SUITE_END();
