@@ -82,11 +82,17 @@ void Engine::begin(std::span<Outgoing* const> sends, Receive* receive) {
 }
 
 void Engine::end(std::span<Outgoing* const> sends, Receive* receive) {
-    for (Outgoing* send : sends)
+    const base::Error ended{Status::kInternal, "the call ended before its message did"}; // a wait has failed
+    for (Outgoing* send : sends) {
         std::erase(sends_, send);
+        if (!send->done())
+            send->fail(ended);
+    }
     if (receive != nullptr) {
         std::erase(receives_, receive);
         matcher_.withdraw(*receive);
+        if (!receive->incoming.done())
+            receive->incoming.fail(ended);
     }
 }
 

@@ -8,7 +8,8 @@ namespace gpurun::transfer {
 
 using base::Result;
 
-Incoming::~Incoming() { finish(); }
+// The engine has ended it under its lock: nothing points to it any more.
+Incoming::~Incoming() { CHECK(state_ == State::kDone || state_ == State::kNew); }
 
 void Incoming::fail(base::Error error) {
     error_ = std::move(error);

@@ -8,7 +8,8 @@ namespace gpurun::transfer {
 
 using base::Result;
 
-Outgoing::~Outgoing() { finish(); }
+// The engine has ended it under its lock: nothing points to it any more.
+Outgoing::~Outgoing() { CHECK(state_ == State::kDone || state_ == State::kNew); }
 
 void Outgoing::fail(base::Error error) {
     error_ = std::move(error);
