@@ -6,6 +6,9 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
 
 namespace gpurun::platform {
 
@@ -17,6 +20,15 @@ void futex_wait(void* word, uint32_t seen, int64_t timeout_ns) {
     timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
     ::syscall(SYS_futex, word, FUTEX_WAIT, seen, timeout_ns < 0 ? nullptr : &timeout, nullptr, 0);
 }
+
+#ifdef __SANITIZE_THREAD__
+char published_to_peers; // an address is all it is
+void tell_published() { __tsan_release(&published_to_peers); }
+void tell_seen() { __tsan_acquire(&published_to_peers); }
+#else
+void tell_published() {}
+void tell_seen() {}
+#endif
 
 void futex_wake(void* word) { ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
@@ -34,8 +46,15 @@ void wake_all(std::atomic<uint32_t>& word) { futex_wake(&word); }
 void wake_all(std::atomic<uint64_t>& word) { futex_wake(&word); }
 
 void store_and_wake(std::atomic<uint64_t>& word, uint64_t value) {
+    tell_published();
     word.store(value, std::memory_order_release);
     futex_wake(&word);
+}
+
+uint64_t load_published(const std::atomic<uint64_t>& word) {
+    const uint64_t value = word.load(std::memory_order_acquire);
+    tell_seen();
+    return value;
 }
 
 } // namespace gpurun::platform

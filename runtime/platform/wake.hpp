@@ -18,7 +18,11 @@ void sleep_while(std::atomic<uint64_t>& word, uint64_t seen, int64_t timeout_ns)
 void wake_all(std::atomic<uint32_t>& word);
 void wake_all(std::atomic<uint64_t>& word);
 
-// Publishes (release) and wakes. Pairs with acquire loads of the word.
+// Publishes (release) and wakes. Pairs with load_published(), here or in a peer.
+//
+// ThreadSanitizer follows order inside one process. Order that leaves by one word and comes back by another, through
+// a peer, is told to it by these two.
 void store_and_wake(std::atomic<uint64_t>& word, uint64_t value);
+uint64_t load_published(const std::atomic<uint64_t>& word); // acquire
 
 } // namespace gpurun::platform

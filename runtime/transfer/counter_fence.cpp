@@ -19,17 +19,17 @@ class CounterFence final : public Fence {
 
     Result<void> await(Edge edge, uint32_t slot, uint64_t value, device::Stream stream) override {
         // What the CPU has seen, everything enqueued from now on sees too.
-        if (counter(edge, slot).load(std::memory_order_acquire) >= value)
+        if (platform::load_published(counter(edge, slot)) >= value)
             return {};
         return device_.await_counter(stream, &counter(edge, slot), value);
     }
 
     Result<bool> reached(Edge edge, uint32_t slot, uint64_t value) override {
-        return counter(edge, slot).load(std::memory_order_acquire) >= value;
+        return platform::load_published(counter(edge, slot)) >= value;
     }
 
     Result<bool> cut_short(Edge edge, uint32_t slot, uint64_t value) override {
-        const uint64_t now = counter(edge, slot).load(std::memory_order_acquire);
+        const uint64_t now = platform::load_published(counter(edge, slot));
         return platform::is_poisoned(now) && platform::reached_value(now) < value;
     }
 

@@ -35,13 +35,13 @@ class EventFence final : public Fence {
         CHECK(mine(edge));
         GPURUN_ASSIGN(const device::Event event, own_event(edge, slot));
         GPURUN_TRY(device_.record(event, stream));
-        // Publishes the record (and, the first time, the handle); pairs with the acquire in seen().
+        // Publishes the record (and, the first time, the handle); pairs with await() and reached().
         platform::store_and_wake(counter(edge, slot), value);
         return {};
     }
 
     Result<void> await(Edge edge, uint32_t slot, uint64_t value, device::Stream stream) override {
-        const uint64_t now = counter(edge, slot).load(std::memory_order_acquire);
+        const uint64_t now = platform::load_published(counter(edge, slot));
         CHECK(now >= value);
         if (platform::is_poisoned(now))
             return {};
@@ -52,7 +52,7 @@ class EventFence final : public Fence {
     }
 
     Result<bool> reached(Edge edge, uint32_t slot, uint64_t value) override {
-        const uint64_t now = counter(edge, slot).load(std::memory_order_acquire);
+        const uint64_t now = platform::load_published(counter(edge, slot));
         if (now < value)
             return false;
         if (platform::is_poisoned(now))
@@ -61,7 +61,7 @@ class EventFence final : public Fence {
     }
 
     Result<bool> cut_short(Edge edge, uint32_t slot, uint64_t value) override {
-        const uint64_t now = counter(edge, slot).load(std::memory_order_acquire);
+        const uint64_t now = platform::load_published(counter(edge, slot));
         if (!platform::is_poisoned(now))
             return false;
         if (platform::reached_value(now) < value)

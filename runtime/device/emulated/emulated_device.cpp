@@ -201,7 +201,7 @@ base::Result<bool> EmulatedDevice::truly_complete(Event event) {
 base::Result<void> EmulatedDevice::synchronize(Event event) {
     GPURUN_ASSIGN(const Events::Target target, events_.latch(event));
     while (!target.reached()) {
-        const uint64_t seen = target.word->load(std::memory_order_acquire);
+        const uint64_t seen = platform::load_published(*target.word);
         if (seen < target.mark)
             platform::sleep_while(*target.word, seen, platform::kForever);
     }

@@ -7,6 +7,7 @@
 #include "device/device.hpp"
 #include "device/emulated/control.hpp"
 #include "device/emulated/stream_queue.hpp"
+#include "platform/wake.hpp"
 
 #include <atomic>
 #include <memory>
@@ -35,11 +36,9 @@ class Events {
     struct Target {
         std::atomic<uint64_t>* word = nullptr; // null: complete already
         uint64_t mark = 0;
-        bool reached() const { return word == nullptr || word->load(std::memory_order_acquire) >= mark; }
+        bool reached() const { return word == nullptr || platform::load_published(*word) >= mark; }
         // Not because the recorder's process has died and was released.
-        bool truly_reached() const {
-            return word == nullptr || (word->load(std::memory_order_acquire) & ~kReleased) >= mark;
-        }
+        bool truly_reached() const { return word == nullptr || (platform::load_published(*word) & ~kReleased) >= mark; }
     };
     base::Result<Target> latch(Event event);
 

@@ -130,13 +130,12 @@ void StreamQueue::execute(Operation& operation) {
 }
 
 void StreamQueue::await(std::atomic<uint64_t>& word, uint64_t value) {
-    // Acquire: pairs with store_and_wake() of whichever stream, CPU or process reached the value.
     for (int spin = 0; spin < kSpins; ++spin)
-        if (word.load(std::memory_order_acquire) >= value)
+        if (platform::load_published(word) >= value)
             return;
     awaited_.store(&word, std::memory_order_release);
     for (;;) {
-        const uint64_t seen = word.load(std::memory_order_acquire);
+        const uint64_t seen = platform::load_published(word);
         if (seen >= value || abandoned_)
             break;
         platform::sleep_while(word, seen, platform::kForever);
