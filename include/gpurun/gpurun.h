@@ -54,7 +54,8 @@ typedef enum gpurun_status {
     GPURUN_ERR_SETTING = 19,            /* an environment variable has a value that cannot be used */
     GPURUN_ERR_LAUNCHER = 20,           /* the connection to gpurun was lost */
     GPURUN_ERR_UNSUPPORTED = 21,        /* this device or build cannot do it */
-    GPURUN_ERR_INTERNAL = 22            /* a bug in gpurun */
+    GPURUN_ERR_INTERNAL = 22,           /* a bug in gpurun */
+    GPURUN_ERR_REQUEST = 23             /* not a request or a probed message, or one that has been completed */
 } gpurun_status;
 
 /**
@@ -352,6 +353,8 @@ typedef struct gpurun_message_status {
     int tag;      /* GPURUN_ANY_TAG after a receive from GPURUN_PROC_NULL */
     size_t count; /* whole elements of the receive's type in the message */
     size_t bytes; /* the message's true length, also when it was truncated */
+    gpurun_status error; /* of this message; tells them apart in gpurun_waitall() and its kin */
+    int cancelled;       /* 1 if it is a receive that gpurun_cancel() took back */
 } gpurun_message_status;
 
 /**
@@ -409,6 +412,286 @@ GPURUN_API gpurun_status gpurun_sendrecv(const void *send_buffer, size_t send_co
                                          int dest, int send_tag, void *recv_buffer, size_t recv_count,
                                          gpurun_datatype recv_type, int source, int recv_tag, gpurun_comm comm,
                                          gpurun_stream stream, gpurun_message_status *ret_status);
+
+/**
+ * gpurun_send() that does not complete before the message is matched.
+ *
+ * On return its receive has been found; on GPURUN_HOST the buffer may be reused as well.
+ *
+ * Parameters and errors are those of gpurun_send(). Threads: any. Since 0.1. See gpurun_send(3).
+ */
+GPURUN_API gpurun_status gpurun_ssend(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
+                                      gpurun_comm comm, gpurun_stream stream);
+
+/**
+ * Send @p buffer and replace its contents by the message received.
+ *
+ * @param[in,out] buffer  @p count elements are sent from it and at most as many received into it
+ * @retval GPURUN_ERR_MEMORY  no room for a copy of the buffer; nothing was sent or received
+ *
+ * The other parameters and errors are those of gpurun_sendrecv(). Threads: any. Since 0.1. See gpurun_sendrecv(3).
+ */
+GPURUN_API gpurun_status gpurun_sendrecv_replace(void *buffer, size_t count, gpurun_datatype type, int dest,
+                                                 int send_tag, int source, int recv_tag, gpurun_comm comm,
+                                                 gpurun_stream stream, gpurun_message_status *ret_status);
+
+/* ---------------------------------------------------------------------------------------------- requests */
+
+/** A send or a receive that was started and has not been waited for. */
+typedef struct gpurun_request {
+    uint64_t id;
+} gpurun_request;
+
+static inline gpurun_request gpurun_make_request(uint64_t id) {
+    gpurun_request request;
+    request.id = id;
+    return request;
+}
+
+/** No request: waiting for it returns at once. */
+#define GPURUN_REQUEST_NULL (gpurun_make_request(0))
+
+/** The index that gpurun_waitany() and its kin give when no request is active. */
+#define GPURUN_UNDEFINED (-3)
+
+/**
+ * Start sending @p count elements of @p type to rank @p dest of @p comm.
+ *
+ * Returns at once. The buffer is read after everything issued before in @p stream (on GPURUN_HOST: from now on), and
+ * must not be modified before the request is waited for; what is issued later in @p stream does not wait for the
+ * message until then. Messages match in the order in which they were started, blocking or not.
+ *
+ * @param[out] ret_request  written only on success; finish it with gpurun_wait() or its kin
+ * @retval GPURUN_OK            started
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_request is NULL
+ *
+ * The death of @p dest is for the wait to report. The other parameters and errors are those of gpurun_send(); nothing was started then.
+ * Threads: any. Since 0.1. See gpurun_isend(3).
+ */
+GPURUN_API gpurun_status gpurun_isend(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
+                                      gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** gpurun_isend() whose request does not complete before the message is matched. Since 0.1. See gpurun_isend(3). */
+GPURUN_API gpurun_status gpurun_issend(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
+                                       gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/**
+ * Start receiving a message of at most @p count elements of @p type.
+ *
+ * Returns at once. The buffer is written after everything issued before in @p stream (on GPURUN_HOST: from now on),
+ * and must not be touched before the request is waited for. Who sent it, its tag and its length are in the status
+ * that waiting gives.
+ *
+ * @param[out] ret_request  written only on success; finish it with gpurun_wait() or its kin
+ * @retval GPURUN_OK            started
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_request is NULL
+ *
+ * The other parameters and errors are those of gpurun_recv(); nothing was started then.
+ * Threads: any. Since 0.1. See gpurun_isend(3).
+ */
+GPURUN_API gpurun_status gpurun_irecv(void *buffer, size_t count, gpurun_datatype type, int source, int tag,
+                                      gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/**
+ * Complete @p request into an order domain.
+ *
+ * On GPURUN_HOST: returns when the message has moved. On a stream, which need not be the one that the request was
+ * started in: returns once the message is matched and enqueued, and what is issued afterwards in @p stream starts when
+ * it has moved. The request becomes GPURUN_REQUEST_NULL, or inactive if it is persistent.
+ *
+ * @param[in,out] request  GPURUN_REQUEST_NULL and inactive requests are complete
+ * @param[out] ret_status  may be NULL; of a receive: source, tag and length; also written with the errors below
+ * @retval GPURUN_OK             complete
+ * @retval GPURUN_ERR_TRUNCATED  complete, as gpurun_recv() says
+ * @retval GPURUN_ERR_PEER_LOST  complete: the peer has died before the message had moved
+ * @retval GPURUN_ERR_REQUEST    not a request, or one that was completed or freed before
+ * @retval GPURUN_ERR_STREAM     not a stream of the rank's device; the request is as it was
+ * @retval GPURUN_ERR_DEVICE     the device failed
+ * @retval GPURUN_ERR_ARGUMENT   @p request is NULL
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ *
+ * Threads: any, one a request. Since 0.1. See gpurun_wait(3).
+ */
+GPURUN_API gpurun_status gpurun_wait(gpurun_request *request, gpurun_stream stream, gpurun_message_status *ret_status);
+
+/**
+ * Complete all @p count requests into an order domain, as gpurun_wait() does each.
+ *
+ * @param[out] ret_statuses  @p count of them, or NULL; each has its own `error`
+ * @retval GPURUN_OK  all are complete, each without an error
+ * @retval others     the first error of a message, in the array's order; all are complete. GPURUN_ERR_REQUEST and
+ *                    GPURUN_ERR_STREAM: an argument cannot be used, and all requests are as they were
+ *
+ * Threads: any, one a request. Since 0.1. See gpurun_wait(3).
+ */
+GPURUN_API gpurun_status gpurun_waitall(size_t count, gpurun_request *requests, gpurun_stream stream,
+                                        gpurun_message_status *ret_statuses);
+
+/**
+ * Complete one of @p count requests, whichever is first, into an order domain.
+ *
+ * @param[out] ret_index  which one; GPURUN_UNDEFINED if none is active
+ *
+ * The other parameters and errors are those of gpurun_wait(). Since 0.1. See gpurun_wait(3).
+ */
+GPURUN_API gpurun_status gpurun_waitany(size_t count, gpurun_request *requests, gpurun_stream stream, int *ret_index,
+                                        gpurun_message_status *ret_status);
+
+/**
+ * Complete at least one of @p count requests, and all others that can be, into an order domain.
+ *
+ * @param[out] ret_count     how many; GPURUN_UNDEFINED if none is active
+ * @param[out] ret_indices   room for @p count: which ones, in ascending order
+ * @param[out] ret_statuses  room for @p count, or NULL: theirs, in the order of @p ret_indices
+ *
+ * The other parameters and errors are those of gpurun_waitall(). Since 0.1. See gpurun_wait(3).
+ */
+GPURUN_API gpurun_status gpurun_waitsome(size_t count, gpurun_request *requests, gpurun_stream stream, int *ret_count,
+                                         int *ret_indices, gpurun_message_status *ret_statuses);
+
+/**
+ * Complete @p request into an order domain if that needs no waiting.
+ *
+ * @param[out] ret_done  1: complete, as gpurun_wait() leaves it; 0: not yet, the request is as it was
+ *
+ * Also moves the rank's messages. The other parameters and errors are those of gpurun_wait(). Since 0.1. See
+ * gpurun_wait(3).
+ */
+GPURUN_API gpurun_status gpurun_test(gpurun_request *request, gpurun_stream stream, int *ret_done,
+                                     gpurun_message_status *ret_status);
+
+/** gpurun_waitall() if that needs no waiting (@p ret_done 1), or nothing (0). Since 0.1. See gpurun_wait(3). */
+GPURUN_API gpurun_status gpurun_testall(size_t count, gpurun_request *requests, gpurun_stream stream, int *ret_done,
+                                        gpurun_message_status *ret_statuses);
+
+/** gpurun_waitany() if that needs no waiting (@p ret_done 1, also when none is active), or nothing (0). Since 0.1.
+ * See gpurun_wait(3). */
+GPURUN_API gpurun_status gpurun_testany(size_t count, gpurun_request *requests, gpurun_stream stream, int *ret_index,
+                                        int *ret_done, gpurun_message_status *ret_status);
+
+/** gpurun_waitsome() that completes none (@p ret_count 0) if that would need waiting. Since 0.1. See
+ * gpurun_wait(3). */
+GPURUN_API gpurun_status gpurun_testsome(size_t count, gpurun_request *requests, gpurun_stream stream, int *ret_count,
+                                         int *ret_indices, gpurun_message_status *ret_statuses);
+
+/**
+ * Take back a receive that has not been matched. One that has been goes on.
+ *
+ * The request is still to be waited for; `cancelled` in its status says which of the two happened.
+ *
+ * @retval GPURUN_OK               taken back, or matched before
+ * @retval GPURUN_ERR_UNSUPPORTED  a send: what a peer may have matched cannot be taken back
+ * @retval GPURUN_ERR_REQUEST      not an active request
+ * @retval GPURUN_ERR_ARGUMENT     @p request is NULL
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ *
+ * Threads: any. Since 0.1. See gpurun_cancel(3).
+ */
+GPURUN_API gpurun_status gpurun_cancel(gpurun_request *request);
+
+/**
+ * Give a request up: an active one completes by itself, and nobody can wait for it. Becomes GPURUN_REQUEST_NULL.
+ *
+ * Its buffer must stay as it is until the message has moved, which only the peer's answer can tell.
+ * Errors as gpurun_cancel(), for inactive requests too. Since 0.1. See gpurun_cancel(3).
+ */
+GPURUN_API gpurun_status gpurun_request_free(gpurun_request *request);
+
+/* ---------------------------------------------------------------------------------- persistent requests */
+
+/**
+ * Prepare a send that will be started many times. Nothing is sent.
+ *
+ * @param[out] ret_request  inactive; start it with gpurun_start(), wait for it, start it again ..., and free it with
+ *                          gpurun_request_free()
+ *
+ * Parameters and errors are those of gpurun_isend(). Since 0.1. See gpurun_send_init(3).
+ */
+GPURUN_API gpurun_status gpurun_send_init(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
+                                          gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** gpurun_send_init() of a send like gpurun_issend(). Since 0.1. See gpurun_send_init(3). */
+GPURUN_API gpurun_status gpurun_ssend_init(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
+                                           gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a receive that will be started many times, as gpurun_send_init() does a send. Since 0.1. */
+GPURUN_API gpurun_status gpurun_recv_init(void *buffer, size_t count, gpurun_datatype type, int source, int tag,
+                                          gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/**
+ * Start an inactive persistent request, as gpurun_isend() or gpurun_irecv() would.
+ *
+ * @retval GPURUN_OK           started
+ * @retval GPURUN_ERR_REQUEST  not a persistent request, or it is active: wait for it first
+ * @retval GPURUN_ERR_BUFFER   its memory has been freed meanwhile
+ *
+ * Threads: any, one a request. Since 0.1. See gpurun_send_init(3).
+ */
+GPURUN_API gpurun_status gpurun_start(gpurun_request *request);
+
+/** gpurun_start() each of @p count requests, in order, up to the first that fails. Since 0.1. See
+ * gpurun_send_init(3). */
+GPURUN_API gpurun_status gpurun_startall(size_t count, gpurun_request *requests);
+
+/* ------------------------------------------------------------------------------------------------ probing */
+
+/** A message that a probe has matched, for gpurun_mrecv(). */
+typedef struct gpurun_message {
+    uint64_t id;
+} gpurun_message;
+
+static inline gpurun_message gpurun_make_message(uint64_t id) {
+    gpurun_message message;
+    message.id = id;
+    return message;
+}
+
+#define GPURUN_MESSAGE_NULL (gpurun_make_message(0))
+
+/** What a matched probe of GPURUN_PROC_NULL gives: receiving it is receiving from GPURUN_PROC_NULL. */
+#define GPURUN_MESSAGE_NO_PROC (gpurun_make_message(1))
+
+/**
+ * Wait until a message is there that gpurun_recv() with these arguments would take, and describe it.
+ *
+ * @param[out] ret_status  may be NULL; its `count` is in bytes
+ *
+ * The message stays where it is. The other errors are those of gpurun_recv(). Since 0.1. See gpurun_probe(3).
+ */
+GPURUN_API gpurun_status gpurun_probe(int source, int tag, gpurun_comm comm, gpurun_message_status *ret_status);
+
+/** gpurun_probe() that does not wait: @p ret_found is 1 or 0. Also moves the rank's messages. Since 0.1. See
+ * gpurun_probe(3). */
+GPURUN_API gpurun_status gpurun_iprobe(int source, int tag, gpurun_comm comm, int *ret_found,
+                                       gpurun_message_status *ret_status);
+
+/**
+ * gpurun_probe() that takes the message: no other receive or probe can match it, and gpurun_mrecv() receives it.
+ *
+ * @param[out] ret_message  to be received with gpurun_mrecv() or gpurun_imrecv()
+ *
+ * Since 0.1. See gpurun_probe(3).
+ */
+GPURUN_API gpurun_status gpurun_mprobe(int source, int tag, gpurun_comm comm, gpurun_message *ret_message,
+                                       gpurun_message_status *ret_status);
+
+/** gpurun_mprobe() that does not wait: @p ret_found is 1 or 0. Since 0.1. See gpurun_probe(3). */
+GPURUN_API gpurun_status gpurun_improbe(int source, int tag, gpurun_comm comm, int *ret_found,
+                                        gpurun_message *ret_message, gpurun_message_status *ret_status);
+
+/**
+ * Receive the message of a matched probe, as gpurun_recv() would. Its handle becomes GPURUN_MESSAGE_NULL.
+ *
+ * @retval GPURUN_ERR_REQUEST  not a probed message, or one that was received before
+ *
+ * The other errors are those of gpurun_recv(). Since 0.1. See gpurun_probe(3).
+ */
+GPURUN_API gpurun_status gpurun_mrecv(void *buffer, size_t count, gpurun_datatype type, gpurun_message *message,
+                                      gpurun_stream stream, gpurun_message_status *ret_status);
+
+/** Start receiving the message of a matched probe, as gpurun_irecv() would. Since 0.1. See gpurun_probe(3). */
+GPURUN_API gpurun_status gpurun_imrecv(void *buffer, size_t count, gpurun_datatype type, gpurun_message *message,
+                                       gpurun_stream stream, gpurun_request *ret_request);
 
 /* ------------------------------------------------------------------------------------------- collectives */
 

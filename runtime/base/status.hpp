@@ -39,6 +39,7 @@ enum class Status : int {
     kLauncher = 20,
     kUnsupported = 21,
     kInternal = 22,
+    kRequest = 23,
 };
 
 struct Error {
