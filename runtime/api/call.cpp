@@ -51,6 +51,41 @@ gpurun_status report(base::Error error) {
 
 const char* last_detail() { return detail.c_str(); }
 
+Result<Call> enter(gpurun_comm comm) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const comm::Communicator* communicator, find_comm(*found, comm));
+    return Call{found, communicator};
+}
+
+Result<void> check_truncation(size_t bytes, size_t room) {
+    if (bytes <= room)
+        return {};
+    return base::error(Status::kTruncated,
+                       "the message has {} bytes but the receive's buffer {}; its beginning was delivered", bytes,
+                       room);
+}
+
+void fill_status(const comm::Arrived& arrived, gpurun_datatype type, Status error, bool cancelled,
+                 gpurun_message_status* ret_status) {
+    if (ret_status == nullptr)
+        return;
+    auto element = comm::type_size(static_cast<int>(type));
+    CHECK(element); // the call has been through operand()
+    *ret_status = gpurun_message_status{arrived.source,
+                                        arrived.tag,
+                                        arrived.bytes / *element,
+                                        arrived.bytes,
+                                        static_cast<gpurun_status>(error),
+                                        cancelled ? 1 : 0};
+}
+
+Result<void> deliver(const comm::Arrived& arrived, size_t room, gpurun_datatype type,
+                     gpurun_message_status* ret_status) {
+    auto fits = check_truncation(arrived.bytes, room);
+    fill_status(arrived, type, fits ? Status::kOk : Status::kTruncated, false, ret_status);
+    return fits;
+}
+
 Result<const comm::Communicator*> find_comm(Runtime& runtime, gpurun_comm comm) {
     if (comm.id != runtime.world().id)
         return base::error(Status::kComm, "communicator {} does not exist; use GPURUN_COMM_WORLD", comm.id);

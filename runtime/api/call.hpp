@@ -19,6 +19,29 @@ inline gpurun_status report(base::Result<void> result) {
 }
 const char* last_detail();
 
+struct Call {
+    Runtime* runtime;
+    const comm::Communicator* comm;
+};
+// What every call with a communicator begins with.
+base::Result<Call> enter(gpurun_comm comm);
+
+// A message that a probe has taken, or none (GPURUN_MESSAGE_NO_PROC).
+struct Taken {
+    Runtime* runtime;
+    uint64_t number;
+};
+base::Result<Taken> find_taken(const gpurun_message* message);
+
+// What a receive of `room` bytes gives for a message of `bytes`: nothing, or kTruncated.
+base::Result<void> check_truncation(size_t bytes, size_t room);
+// `ret_status` may be null.
+void fill_status(const comm::Arrived& arrived, gpurun_datatype type, base::Status error, bool cancelled,
+                 gpurun_message_status* ret_status);
+// Fills the status, and says so if the message was truncated.
+base::Result<void> deliver(const comm::Arrived& arrived, size_t room, gpurun_datatype type,
+                           gpurun_message_status* ret_status);
+
 base::Result<const comm::Communicator*> find_comm(Runtime& runtime, gpurun_comm comm);
 // A rank of the communicator, or PROC_NULL, or (with `wildcard`) ANY_SOURCE.
 base::Result<void> check_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard);

@@ -14,43 +14,15 @@ using comm::Arrived;
 using comm::Communicator;
 using transfer::Operand;
 
-struct Call {
-    Runtime* runtime;
-    const Communicator* comm;
-};
-
-Result<Call> enter(gpurun_comm comm) {
-    GPURUN_ASSIGN(Runtime * found, runtime());
-    GPURUN_ASSIGN(const Communicator* communicator, find_comm(*found, comm));
-    return Call{found, communicator};
-}
-
-base::Error truncated(size_t bytes, size_t room) {
-    return base::error(Status::kTruncated,
-                       "the message has {} bytes but the receive's buffer {}; its beginning was delivered", bytes,
-                       room);
-}
-
-// Writes the status, and says so if the message was truncated.
-Result<void> deliver(const Arrived& arrived, size_t room, gpurun_datatype type, gpurun_message_status* ret_status) {
-    if (ret_status != nullptr) {
-        GPURUN_ASSIGN(const size_t element, comm::type_size(static_cast<int>(type)));
-        *ret_status = gpurun_message_status{arrived.source, arrived.tag, arrived.bytes / element, arrived.bytes};
-    }
-    if (arrived.bytes > room)
-        return truncated(arrived.bytes, room);
-    return {};
-}
-
 Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
-                  gpurun_stream stream) {
+                  gpurun_stream stream, bool synchronous) {
     GPURUN_ASSIGN(const Call call, enter(comm));
     GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
     GPURUN_TRY(check_tag(tag, false));
     GPURUN_ASSIGN(const Operand from, operand(*call.runtime, buffer, count, type, stream));
     if (dest == GPURUN_PROC_NULL)
         return {};
-    return comm::send(call.runtime->engine(), *call.comm, from, dest, tag);
+    return comm::send(call.runtime->engine(), *call.comm, from, dest, tag, synchronous);
 }
 
 Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
@@ -73,7 +45,7 @@ Result<void> bcast(void* buffer, size_t count, gpurun_datatype type, int root, g
                            call.comm->size - 1);
     GPURUN_ASSIGN(const Operand both, operand(*call.runtime, buffer, count, type, stream));
     GPURUN_ASSIGN(const size_t bytes, comm::bcast(call.runtime->engine(), *call.comm, both, root));
-    return bytes > both.bytes ? truncated(bytes, both.bytes) : Result<void>();
+    return check_truncation(bytes, both.bytes);
 }
 
 Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
@@ -102,6 +74,20 @@ static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_
     return deliver(arrived, into.bytes, recv_type, ret_status);
 }
 
+static Result<void> sendrecv_replace(void* buffer, size_t count, gpurun_datatype type, int dest, int send_tag,
+                                     int source, int recv_tag, gpurun_comm comm, gpurun_stream stream,
+                                     gpurun_message_status* ret_status) {
+    GPURUN_ASSIGN(const Call call, enter(comm));
+    GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
+    GPURUN_TRY(check_rank(*call.comm, source, "source", true));
+    GPURUN_TRY(check_tag(send_tag, false));
+    GPURUN_TRY(check_tag(recv_tag, true));
+    GPURUN_ASSIGN(const Operand both, operand(*call.runtime, buffer, count, type, stream));
+    GPURUN_ASSIGN(const Arrived arrived, comm::sendrecv_replace(call.runtime->engine(), *call.comm,
+                                                                {both, dest, send_tag}, {both, source, recv_tag}));
+    return deliver(arrived, both.bytes, type, ret_status);
+}
+
 } // namespace gpurun::api
 
 namespace api = gpurun::api;
@@ -110,7 +96,12 @@ extern "C" {
 
 gpurun_status gpurun_send(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                           gpurun_stream stream) {
-    return api::report(api::send(buffer, count, type, dest, tag, comm, stream));
+    return api::report(api::send(buffer, count, type, dest, tag, comm, stream, false));
+}
+
+gpurun_status gpurun_ssend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
+                           gpurun_stream stream) {
+    return api::report(api::send(buffer, count, type, dest, tag, comm, stream, true));
 }
 
 gpurun_status gpurun_recv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
@@ -123,6 +114,13 @@ gpurun_status gpurun_sendrecv(const void* send_buffer, size_t send_count, gpurun
                               int recv_tag, gpurun_comm comm, gpurun_stream stream, gpurun_message_status* ret_status) {
     return api::report(api::sendrecv(send_buffer, send_count, send_type, dest, send_tag, recv_buffer, recv_count,
                                      recv_type, source, recv_tag, comm, stream, ret_status));
+}
+
+gpurun_status gpurun_sendrecv_replace(void* buffer, size_t count, gpurun_datatype type, int dest, int send_tag,
+                                      int source, int recv_tag, gpurun_comm comm, gpurun_stream stream,
+                                      gpurun_message_status* ret_status) {
+    return api::report(
+        api::sendrecv_replace(buffer, count, type, dest, send_tag, source, recv_tag, comm, stream, ret_status));
 }
 
 gpurun_status gpurun_bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,

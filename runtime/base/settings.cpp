@@ -65,6 +65,7 @@ Result<void> read_choice(const std::string& text, const Choice<T> (&choices)[N],
 
 constexpr Choice<int> kLogLevels[] = {{"off", 0}, {"error", 1}, {"warn", 2}, {"info", 3}, {"debug", 4}};
 constexpr Choice<bool> kReports[] = {{"none", false}, {"paths", true}};
+constexpr Choice<bool> kProgress[] = {{"thread", true}, {"calls", false}};
 constexpr Choice<FenceKind> kFences[] = {
     {"auto", FenceKind::kAuto}, {"counter", FenceKind::kCounter}, {"event", FenceKind::kEvent}};
 constexpr Choice<PathChoice> kPaths[] = {{"auto", PathChoice::kAuto},
@@ -110,6 +111,8 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, 32768, s.device_eager_bytes); }},
     {"GPURUN_RELAY_CHUNK_BYTES", "4M", "largest piece of a bounce or staged message in flight", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 4096, 4u << 20, s.relay_chunk_bytes); }},
+    {"GPURUN_PROGRESS", "thread", "who completes requests: a thread of the rank's, or only its calls", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kProgress, s.progress_thread); }},
     {"GPURUN_SPIN_US", "", "microseconds that a blocked call spins before it sleeps", false,
      [](Settings& s, const std::string& t) -> Result<void> {
          int64_t spin_us = 0;

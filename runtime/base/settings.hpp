@@ -35,6 +35,7 @@ struct Settings {
     size_t eager_bytes = 4096;        // host messages up to this size travel inside the record ring
     size_t device_eager_bytes = 4096; // device messages up to this size never wait for their match
     size_t relay_chunk_bytes = 4u << 20;
+    bool progress_thread = true;      // a thread completes requests while the program computes
     std::optional<int64_t> spin_us; // unset: 1000, or 0 when the job has more ranks than the machine has cores
 
     // The emulated device.

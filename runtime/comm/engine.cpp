@@ -36,13 +36,21 @@ Result<std::unique_ptr<Engine>> Engine::start(device::Device& device, const plat
 Engine::Engine(device::Device& device, const platform::JobSegment& job, const base::Settings& settings, uint32_t rank,
                transfer::Probe probe)
     : context_(device, job, settings, rank), probe_(std::move(probe)), matcher_(job.size()),
-      spin_ns_(spin_ns(settings, job.header())) {}
+      spin_ns_(spin_ns(settings, job.header())), background_wanted_(settings.progress_thread) {}
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+    Lock lock(mutex_);
+    stop_background(lock);
+}
 
 Result<void> Engine::complete(std::span<Outgoing* const> sends, Receive* receive) {
     Lock lock(mutex_);
+    const Attendance attendance(*this);
     begin(sends, receive);
+    return wait_and_end(lock, sends, receive);
+}
+
+Result<void> Engine::wait_and_end(Lock& lock, std::span<Outgoing* const> sends, Receive* receive) {
     const auto done = [&] {
         return (receive == nullptr || receive->incoming.done()) &&
                std::all_of(sends.begin(), sends.end(), [](const Outgoing* send) { return send->done(); });
@@ -61,39 +69,67 @@ Result<void> Engine::complete(std::span<Outgoing* const> sends, Receive* receive
 
 void Engine::begin(std::span<Outgoing* const> sends, Receive* receive) {
     // The receive first: what it takes may have arrived, and its buffer is ready.
-    if (receive != nullptr) {
-        receives_.push_back(receive);
-        matcher_.post(*receive, links_);
-        const int source = receive->pattern.source;
-        const bool hopeless = source == kAnySource ? all_others_lost() : link(source).lost;
-        if (hopeless && !receive->incoming.started())
-            receive->incoming.fail(died(source));
+    if (receive != nullptr)
+        begin(*receive);
+    for (Outgoing* send : sends)
+        begin(*send);
+}
+
+void Engine::begin(Outgoing& send) {
+    transfer::Link& to = link(static_cast<int>(send.link().peer));
+    if (context_.job.is_gone(to.peer)) {
+        send.fail(died(static_cast<int>(to.peer)));
+        return;
     }
-    for (Outgoing* send : sends) {
-        sends_.push_back(send);
-        transfer::Link& to = link(static_cast<int>(send->link().peer));
-        if (context_.job.is_gone(to.peer)) {
-            send->fail(died(static_cast<int>(send->link().peer)));
-            continue;
-        }
-        to.unposted.push_back(send);
-        post_waiting(to);
+    to.unposted.push_back(send);
+    post_waiting(to);
+    if (base::List<Outgoing, transfer::Unposted>::has(send))
+        if (auto kept = send.keep_place(); !kept)
+            send.fail(std::move(kept).error());
+}
+
+void Engine::begin(Receive& receive) {
+    if (matcher_.post(receive, links_)) {
+        watch(receive.incoming);
+    } else if (hopeless(receive.pattern)) {
+        matcher_.withdraw(receive);
+        receive.incoming.fail(died(receive.pattern.source));
+    } else if (auto kept = receive.incoming.keep_place(); !kept) {
+        matcher_.withdraw(receive);
+        receive.incoming.fail(std::move(kept).error());
     }
+}
+
+void Engine::begin_taken(uint64_t number, Receive& receive) {
+    matcher_.start_taken(number, receive, links_);
+    watch(receive.incoming);
 }
 
 void Engine::end(std::span<Outgoing* const> sends, Receive* receive) {
     const base::Error ended{Status::kInternal, "the call ended before its message did"}; // a wait has failed
     for (Outgoing* send : sends) {
-        std::erase(sends_, send);
         if (!send->done())
-            send->fail(ended);
+            send->abandon(ended);
+        moving_out_.remove(*send);
     }
     if (receive != nullptr) {
-        std::erase(receives_, receive);
         matcher_.withdraw(*receive);
         if (!receive->incoming.done())
-            receive->incoming.fail(ended);
+            receive->incoming.abandon(ended);
+        moving_in_.remove(receive->incoming);
     }
+}
+
+void Engine::watch(Outgoing& send) {
+    using List = base::List<Outgoing, transfer::Moving>;
+    if (send.moving() && !List::has(send))
+        moving_out_.push_back(send);
+}
+
+void Engine::watch(transfer::Incoming& incoming) {
+    using List = base::List<transfer::Incoming, transfer::Moving>;
+    if (incoming.moving() && !List::has(incoming))
+        moving_in_.push_back(incoming);
 }
 
 void Engine::forget(const device::Buffer& buffer) {
@@ -111,6 +147,7 @@ void Engine::forget(const device::Buffer& buffer) {
 
 Result<void> Engine::synchronize(device::Stream stream) {
     Lock lock(mutex_);
+    const Attendance attendance(*this);
     GPURUN_ASSIGN(const device::Event event, context_.device.create_event());
     const auto lost_here = [&] { return std::find(lost_streams_.begin(), lost_streams_.end(), stream.native); };
     Result<void> result = context_.device.record(event, stream);
@@ -143,6 +180,7 @@ Result<void> Engine::synchronize(device::Stream stream) {
 
 Result<void> Engine::synchronize(device::Event event) {
     Lock lock(mutex_);
+    const Attendance attendance(*this);
     Result<void> result;
     auto waited = wait(
         lock,
@@ -161,6 +199,10 @@ Result<void> Engine::synchronize(device::Event event) {
 Result<void> Engine::close() {
     Lock lock(mutex_);
     wait_for_all(lock, 1);
+    end_unmatched();
+    (void)wait(lock, [&] { return stuck_ || (moving_out_.empty() && moving_in_.empty()); }, [&] { return arm_moving(); });
+    reap_abandoned();
+    stop_background(lock);
     lock.unlock();
     if (stuck_) { // nothing may be waited for or taken down: it goes with the process
         lock.lock();

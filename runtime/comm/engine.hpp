@@ -3,22 +3,30 @@
 // One lock guards everything below api/; it is held for short enqueues and for CPU copies, never while waiting. Any
 // thread that waits in a call moves everybody's transfers (progress()). A waiting thread spins for settings.spin_us,
 // then sleeps on the rank's doorbell, which peers ring after they have published something, streams ring when an
-// alarm was set, and the launcher rings when a rank has died. Nothing else ever waits.
+// alarm was set, and the launcher rings when a rank has died. While requests are active and no thread is in a call, a
+// background thread (background.cpp) does what a peer waits for. Nothing else ever waits.
 #pragma once
 
 #include "base/function_ref.hpp"
-#include "comm/matcher.hpp"
-#include "transfer/outgoing.hpp"
+#include "comm/request.hpp"
 #include "transfer/probe.hpp"
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 namespace gpurun::comm {
+
+// Whom a request is completed for.
+struct Order {
+    bool on_stream = false; // else the host
+    device::Stream stream;
+};
 
 class Engine {
   public:
@@ -36,6 +44,28 @@ class Engine {
     // Starts the sends in order, and the receive, and waits until all are complete for their caller. Returns the
     // first error; every other operation is complete or ended as well.
     base::Result<void> complete(std::span<transfer::Outgoing* const> sends, Receive* receive);
+
+    // ---- requests (requests.cpp, completion.cpp)
+    RequestTable& requests() { return requests_; }
+    // Its message is under way afterwards, or its error waits for the one who completes it.
+    void start(Request& request);
+    // What completing some of several requests asks for. Null and inactive ones among them count as complete.
+    enum class Need { kAll, kOne, kSome };
+    // Waits (unless `may_wait` is false) until `need` can be met, then completes those requests for `order`: writes
+    // their outcomes (one for each request) and their indices, ascending. Nothing is completed otherwise.
+    // An error is the device's; what was completed by then is in `completed`.
+    base::Result<bool> complete(std::span<Request* const> requests, const Order& order, Need need, bool may_wait,
+                                std::span<Outcome> outcomes, std::vector<size_t>& completed);
+    // Takes a receive back unless it is matched.
+    void cancel(Request& request);
+    // Nobody will complete it: it goes back to the table by itself.
+    void abandon(Request& request);
+
+    // ---- probes (probing.cpp)
+    // Waits (if it may) for a message that fits; none is an answer if it may not.
+    base::Result<std::optional<Matcher::Found>> probe(const Pattern& pattern, bool may_wait, uint64_t* ret_taken);
+    bool has_taken(uint64_t number);
+    base::Result<void> receive_taken(uint64_t number, Receive& receive);
 
     // Waits for a stream or an event of the user's, moving transfers meanwhile.
     // kPeerLost if a message in the stream was cut short (said once a stream).
@@ -62,17 +92,38 @@ class Engine {
 
     // ---- engine.cpp: operations -----------------------------------------------------------------------------
     void begin(std::span<transfer::Outgoing* const> sends, Receive* receive);
+    void begin(transfer::Outgoing& send);
+    void begin(Receive& receive);
+    void begin_taken(uint64_t number, Receive& receive);
+    base::Result<void> wait_and_end(Lock& lock, std::span<transfer::Outgoing* const> sends, Receive* receive);
     void end(std::span<transfer::Outgoing* const> sends, Receive* receive);
+    void watch(transfer::Outgoing& send);
+    void watch(transfer::Incoming& incoming);
+
+    // ---- requests.cpp, completion.cpp -----------------------------------------------------------------------
+    bool can_complete(const Request& request, const Order& order) const;
+    base::Result<void> finish(Request& request, const Order& order, Outcome& outcome);
+    void deactivate(Request& request);
+    void reap_abandoned();
+    base::Result<void> arm(std::span<Request* const> requests);
+    base::Result<void> complete_each(std::span<Request* const> requests, const Order& order, Need need,
+                                     std::span<Outcome> outcomes, std::vector<size_t>& completed);
+    // gpurun_finalize(): what can no longer be matched ends.
+    void end_unmatched();
 
     // ---- progress.cpp ---------------------------------------------------------------------------------------
     // Moves what can be moved. True if anything has changed.
     bool progress();
+    // Something that a thread in wait() may look for is different now.
+    void changed();
     bool drain(transfer::Link& link);
     void dispatch(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload);
     void answer(transfer::Link& link, const transfer::Record& record);
     bool post_waiting(transfer::Link& link);
-    bool advance_active();
+    bool advance_moving();
     void lose(transfer::Link& link);
+    void lose_operations(transfer::Link& link);
+    bool hopeless(const Pattern& pattern) const;
     bool all_others_lost() const;
     // A peer is gone, and what that cuts short is not known yet: what poison may have released does not count.
     bool losing() const;
@@ -85,17 +136,49 @@ class Engine {
     base::Result<void> set_alarm(const transfer::Awaited& awaited);
     void wait_for_all(Lock& lock, uint32_t step);
 
+    // ---- background.cpp -------------------------------------------------------------------------------------
+    // A call that looks by itself: the background thread need not. Under the lock, at both ends.
+    class Attendance {
+      public:
+        explicit Attendance(Engine& engine);
+        ~Attendance();
+        Attendance(const Attendance&) = delete;
+        Attendance& operator=(const Attendance&) = delete;
+
+      private:
+        Engine& engine_;
+        bool announced_;
+    };
+    // After a call that has left active requests behind.
+    void leave_to_background();
+    void start_background();
+    void stop_background(Lock& lock);
+    void work_in_background();
+    bool needs_hand() const;
+    base::Result<void> arm_moving();
+
     std::mutex mutex_;
     transfer::Context context_;
     std::optional<transfer::Probe> probe_;
     std::vector<std::unique_ptr<transfer::Link>> links_;
     Matcher matcher_;
-    std::vector<transfer::Outgoing*> sends_; // of all calls under way
-    std::vector<Receive*> receives_;         // likewise
+    base::List<transfer::Outgoing, transfer::Moving> moving_out_;
+    base::List<transfer::Incoming, transfer::Moving> moving_in_;
+    uint64_t changes_ = 0; // counts what progress() has changed: who has seen this many need not look again
+    int sleeping_ = 0;     // threads in wait()
+    RequestTable requests_;
+    size_t active_requests_ = 0;
+    base::List<Request, Abandoned> abandoned_;
     std::vector<void*> lost_streams_;        // with a message that was cut short, not yet reported
     bool cut_short_ = false;
     bool stuck_ = false; // some stream stays blocked on a dead rank's event, and the device cannot be waited for
     int64_t spin_ns_ = 0;
+
+    std::thread background_; // started with the first request that a call leaves active
+    std::condition_variable background_called_;
+    bool background_wanted_ = false; // GPURUN_PROGRESS
+    bool background_on_duty_ = false;
+    bool background_stops_ = false;
 
     // A stream that waits for what a sleeping thread waits for, then rings. To be used again once it has rung.
     struct Alarm {
@@ -106,7 +189,11 @@ class Engine {
 
         static void go_off(void* alarm);
     };
-    std::deque<Alarm> alarms_; // at most one for each thread that has ever slept at the same time
+    // As many as are awaited at the same time, up to kMostAlarms; beyond them sleepers look again after kLookAgainNs.
+    static constexpr size_t kMostAlarms = 32;
+    static constexpr int64_t kLookAgainNs = 200'000;
+    std::deque<Alarm> alarms_;
+    bool alarm_missing_ = false; // since the last sleep
 };
 
 } // namespace gpurun::comm

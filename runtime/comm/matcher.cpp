@@ -1,5 +1,7 @@
 #include "comm/matcher.hpp"
 
+#include <algorithm>
+
 namespace gpurun::comm {
 
 void Matcher::start(Receive& receive, transfer::Link& link, const transfer::Record& record,
@@ -10,46 +12,47 @@ void Matcher::start(Receive& receive, transfer::Link& link, const transfer::Reco
         receive.incoming.fail(std::move(started).error());
 }
 
-std::optional<Matcher::Queue::iterator> Matcher::find(const Pattern& pattern, size_t source) {
-    Queue& queue = unexpected_[source];
-    for (auto message = queue.begin(); message != queue.end(); ++message)
-        if (pattern.fits(static_cast<int>(source), message->record.envelope))
-            return message;
-    return std::nullopt;
-}
-
-void Matcher::post(Receive& receive, std::span<const std::unique_ptr<transfer::Link>> links) {
-    const Pattern& pattern = receive.pattern;
+std::optional<Matcher::Queue::iterator> Matcher::find(const Pattern& pattern) {
     const size_t first = pattern.source == kAnySource ? 0 : static_cast<size_t>(pattern.source);
     const size_t last = pattern.source == kAnySource ? unexpected_.size() : first + 1;
     std::optional<Queue::iterator> oldest;
-    size_t from = 0;
     for (size_t source = first; source < last; ++source) {
-        const auto found = find(pattern, source);
-        if (found && (!oldest || (*found)->arrival < (*oldest)->arrival)) {
-            oldest = found;
-            from = source;
-        }
+        Queue& queue = unexpected_[source];
+        const auto message = std::find_if(queue.begin(), queue.end(), [&](const Unexpected& each) {
+            return pattern.fits(static_cast<int>(source), each.record.envelope);
+        });
+        if (message != queue.end() && (!oldest || message->arrival < (*oldest)->arrival))
+            oldest = message;
     }
-    if (!oldest) {
-        posted_.push_back(&receive);
-        return;
-    }
-    spare_.splice(spare_.begin(), unexpected_[from], *oldest);
-    const Unexpected& message = spare_.front();
-    start(receive, *links[from], message.record, message.payload);
+    return oldest;
 }
 
-void Matcher::withdraw(Receive& receive) { std::erase(posted_, &receive); }
+bool Matcher::post(Receive& receive, std::span<const std::unique_ptr<transfer::Link>> links) {
+    const auto oldest = find(receive.pattern);
+    if (!oldest) {
+        receive.turn = turns_++;
+        list_of(receive.pattern).push_back(receive);
+        return false;
+    }
+    spare_.splice(spare_.begin(), unexpected_[(*oldest)->source], *oldest);
+    const Unexpected& message = spare_.front();
+    start(receive, *links[message.source], message.record, message.payload);
+    return true;
+}
 
-void Matcher::arrive(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload) {
+void Matcher::withdraw(Receive& receive) { list_of(receive.pattern).remove(receive); }
+
+Receive* Matcher::arrive(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload) {
     const auto source = static_cast<int>(link.peer);
-    for (Receive* receive : posted_) {
-        if (receive->pattern.fits(source, record.envelope)) {
-            std::erase(posted_, receive);
-            start(*receive, link, record, payload);
-            return;
-        }
+    const auto fits = [&](const Receive& receive) { return receive.pattern.fits(source, record.envelope); };
+    Receive* const of_source = posted_[link.peer].find(fits);
+    Receive* const of_any = posted_.back().find(fits);
+    Receive* const oldest =
+        of_source == nullptr || (of_any != nullptr && of_any->turn < of_source->turn) ? of_any : of_source;
+    if (oldest != nullptr) {
+        withdraw(*oldest);
+        start(*oldest, link, record, payload);
+        return oldest;
     }
     if (spare_.empty())
         spare_.emplace_front();
@@ -57,8 +60,34 @@ void Matcher::arrive(transfer::Link& link, const transfer::Record& record, std::
     queue.splice(queue.end(), spare_, spare_.begin());
     Unexpected& message = queue.back();
     message.arrival = arrivals_++;
+    message.source = link.peer;
     message.record = record;
     message.payload.assign(payload.begin(), payload.end());
+    return nullptr;
+}
+
+std::optional<Matcher::Found> Matcher::peek(const Pattern& pattern) {
+    const auto oldest = find(pattern);
+    if (!oldest)
+        return std::nullopt;
+    return Found{static_cast<int>((*oldest)->source), (*oldest)->record.envelope};
+}
+
+uint64_t Matcher::take(const Pattern& pattern) {
+    const auto oldest = find(pattern);
+    CHECK(oldest.has_value());
+    Queue& queue = taken_[++taken_numbers_];
+    queue.splice(queue.begin(), unexpected_[(*oldest)->source], *oldest);
+    return taken_numbers_;
+}
+
+void Matcher::start_taken(uint64_t number, Receive& receive, std::span<const std::unique_ptr<transfer::Link>> links) {
+    const auto taken = taken_.find(number);
+    CHECK(taken != taken_.end());
+    spare_.splice(spare_.begin(), taken->second);
+    taken_.erase(taken);
+    const Unexpected& message = spare_.front();
+    start(receive, *links[message.source], message.record, message.payload);
 }
 
 } // namespace gpurun::comm

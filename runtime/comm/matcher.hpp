@@ -2,8 +2,10 @@
 //
 // A receive takes the oldest message that fits its (context, source, tag); a message goes to the oldest receive that
 // fits. Messages of one source arrive here in the order in which they were sent, so none overtakes another.
-// What arrives before its receive waits in the unexpected queue of its source; inline payloads are kept with it (their
-// total is bounded: kEagerCreditBytes a source). Used under the engine lock.
+// Receives wait in a list for each source, and those of any source in one more, so that a message looks at receives
+// that could be its own only. What arrives before its receive waits in the unexpected queue of its source; inline
+// payloads are kept with it (their total is bounded: kEagerCreditBytes a source), a request keeps its bytes with its
+// sender. A matched probe takes a message out of the queue. Used under the engine lock.
 #pragma once
 
 #include "comm/communicator.hpp"
@@ -12,6 +14,7 @@
 #include <list>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 namespace gpurun::comm {
@@ -27,46 +30,75 @@ struct Pattern {
     }
 };
 
-// One receive, from its call until it is complete for the caller, in whose stack it lives.
-struct Receive {
-    Receive(transfer::Context& context, const transfer::Operand& operand, const Pattern& pattern_, bool beside_send)
-        : pattern(pattern_), incoming(context, operand, beside_send) {}
+struct Posted; // the matcher's lists
+
+// One receive, from its call until it is complete for the caller, with whom it lives.
+struct Receive : base::Linked<Receive, Posted> {
+    Receive(transfer::Context& context, const transfer::Operand& operand, const Pattern& pattern_, bool beside_send,
+            transfer::Ending ending = transfer::Ending::kInStream)
+        : pattern(pattern_), incoming(context, operand, beside_send, ending) {}
 
     Pattern pattern;
     transfer::Incoming incoming;
+    uint64_t turn = 0;             // among the posted ones
     int source = kAnySource;       // once matched
     transfer::Envelope envelope{}; // once matched
 };
 
 class Matcher {
   public:
-    explicit Matcher(size_t sources) : unexpected_(sources) {}
+    explicit Matcher(size_t sources) : posted_(sources + 1), unexpected_(sources) {}
 
-    // Starts `receive` with the message it takes, or keeps it until one comes.
-    void post(Receive& receive, std::span<const std::unique_ptr<transfer::Link>> links);
+    // Starts `receive` with the message it takes (true), or keeps it until one comes.
+    bool post(Receive& receive, std::span<const std::unique_ptr<transfer::Link>> links);
     void withdraw(Receive& receive);
-    // Starts the receive that takes the message, or keeps the message.
-    void arrive(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload);
+    // Starts the receive that takes the message, which is returned, or keeps the message.
+    Receive* arrive(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload);
 
-    std::span<Receive* const> posted() const { return posted_; }
-    size_t unexpected(size_t source) const { return unexpected_[source].size(); }
+    // The message that a receive with this pattern would take now.
+    struct Found {
+        int source;
+        transfer::Envelope envelope;
+    };
+    std::optional<Found> peek(const Pattern& pattern);
+    // REQUIRES peek(). Takes that message out; the number names it.
+    uint64_t take(const Pattern& pattern);
+    bool has_taken(uint64_t number) const { return taken_.contains(number); }
+    // REQUIRES has_taken().
+    void start_taken(uint64_t number, Receive& receive, std::span<const std::unique_ptr<transfer::Link>> links);
+
+    // Every posted receive; `visit` may withdraw the one that it is given.
+    template <typename Visit>
+    void for_each_posted(const Visit& visit) {
+        for (auto& list : posted_)
+            list.for_each(visit);
+    }
 
   private:
     struct Unexpected {
         uint64_t arrival = 0;
+        uint32_t source = 0;
         transfer::Record record{};
         std::vector<std::byte> payload;
     };
     using Queue = std::list<Unexpected>;
+    using List = base::List<Receive, Posted>;
 
-    std::optional<Queue::iterator> find(const Pattern& pattern, size_t source);
+    List& list_of(const Pattern& pattern) {
+        return pattern.source == kAnySource ? posted_.back() : posted_[static_cast<size_t>(pattern.source)];
+    }
+    // The oldest that fits, in its source's queue.
+    std::optional<Queue::iterator> find(const Pattern& pattern);
     static void start(Receive& receive, transfer::Link& link, const transfer::Record& record,
                       std::span<const std::byte> payload);
 
-    std::vector<Receive*> posted_; // in call order
+    std::vector<List> posted_; // by source, each in call order; the last one of any source
+    uint64_t turns_ = 0;
     std::vector<Queue> unexpected_;
     Queue spare_; // kept with their payload's memory, to be used again
     uint64_t arrivals_ = 0;
+    std::unordered_map<uint64_t, Queue> taken_; // queues of one
+    uint64_t taken_numbers_ = 1;                // 0 and 1 name none
 };
 
 } // namespace gpurun::comm

@@ -3,9 +3,11 @@
 namespace gpurun::comm {
 
 using base::Result;
+using transfer::Ending;
 using transfer::Envelope;
 using transfer::Operand;
 using transfer::Outgoing;
+using transfer::SendMode;
 
 namespace {
 
@@ -15,8 +17,9 @@ Arrived arrived(const Receive& receive) {
 
 } // namespace
 
-Result<void> send(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag) {
-    Outgoing outgoing(engine.context(), engine.link(dest), buffer, Envelope{comm.user_context(), tag, buffer.bytes});
+Result<void> send(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag, bool synchronous) {
+    Outgoing outgoing(engine.context(), engine.link(dest), buffer, Envelope{comm.user_context(), tag, buffer.bytes},
+                      SendMode{Ending::kInStream, synchronous});
     Outgoing* const sends[] = {&outgoing};
     return engine.complete(sends, nullptr);
 }
@@ -24,6 +27,12 @@ Result<void> send(Engine& engine, const Communicator& comm, const Operand& buffe
 Result<Arrived> recv(Engine& engine, const Communicator& comm, const Operand& buffer, int source, int tag) {
     Receive receive(engine.context(), buffer, Pattern{comm.user_context(), source, tag}, false);
     GPURUN_TRY(engine.complete({}, &receive));
+    return arrived(receive);
+}
+
+Result<Arrived> recv_taken(Engine& engine, const Operand& buffer, uint64_t number) {
+    Receive receive(engine.context(), buffer, Pattern{}, false);
+    GPURUN_TRY(engine.receive_taken(number, receive));
     return arrived(receive);
 }
 

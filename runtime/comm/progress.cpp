@@ -14,46 +14,58 @@ using transfer::Record;
 using transfer::RecordKind;
 
 bool Engine::progress() {
-    bool changed = false;
+    bool moved = false;
     for (auto& each : links_) {
         Link& link = *each;
-        changed |= drain(link);
+        moved |= drain(link);
         (void)link.flush(); // what does not fit now is tried again
-        changed |= post_waiting(link);
+        moved |= post_waiting(link);
         if (link.imports) {
             if (auto swept = link.imports->sweep(); !swept)
                 base::log(base::LogLevel::kWarn, "unmapping memory of rank {}: {}", link.peer, swept.error().detail);
         }
         const auto state = context_.job.rank(link.peer).state.load(std::memory_order_acquire);
         if (!link.lost && state == static_cast<uint32_t>(platform::RankState::kDead)) {
-            changed |= drain(link); // what it had published before it died
+            moved |= drain(link); // what it had published before it died
             lose(link);
-            changed = true;
+            moved = true;
         }
     }
-    changed |= advance_active();
-    if (changed)
-        context_.job.ring_doorbell(rank()); // another thread of this rank may sleep for what has just been moved
-    return changed;
+    moved |= advance_moving();
+    if (!moved)
+        return false;
+    reap_abandoned();
+    changed();
+    return true;
+}
+
+void Engine::changed() {
+    ++changes_;
+    if (sleeping_ > 0)
+        context_.job.ring_doorbell(rank(), platform::News::kPassive);
 }
 
 bool Engine::drain(Link& link) {
-    bool drained = false;
+    // A producer that waits for room has filled more than this, all of which goes in one call of ours.
+    constexpr uint64_t kWorthTelling = platform::kRingBytes / 4;
+    uint64_t drained = 0;
     while (const Record* record = link.consumer.front()) {
         dispatch(link, *record, link.consumer.payload());
-        link.consumer.pop();
-        drained = true;
+        drained += link.consumer.pop();
     }
-    if (drained)
-        context_.job.ring_doorbell(link.peer); // it may wait for room
-    return drained;
+    if (drained > kWorthTelling)
+        context_.job.ring_doorbell(link.peer, platform::News::kUrgent);
+    return drained != 0;
 }
 
 void Engine::dispatch(Link& link, const Record& record, std::span<const std::byte> payload) {
     switch (record.kind) {
     case RecordKind::kInline:
     case RecordKind::kSlot:
-    case RecordKind::kRequest: matcher_.arrive(link, record, payload); return;
+    case RecordKind::kRequest:
+        if (Receive* receive = matcher_.arrive(link, record, payload))
+            watch(receive->incoming);
+        return;
     case RecordKind::kPulled:
     case RecordKind::kGrant: answer(link, record); return;
     case RecordKind::kSlab: link.peer_slab_handle = record.slab; return;
@@ -67,46 +79,43 @@ void Engine::dispatch(Link& link, const Record& record, std::span<const std::byt
 }
 
 void Engine::answer(Link& link, const Record& record) {
-    const auto request = std::find_if(link.unanswered.begin(), link.unanswered.end(),
-                                      [&](const Outgoing* send) { return send->serial() == record.serial; });
-    if (request == link.unanswered.end())
+    Outgoing* send = link.unanswered.find([&](const Outgoing& each) { return each.serial() == record.serial; });
+    if (send == nullptr)
         return; // its call has failed meanwhile
-    Outgoing* send = *request;
     if (auto answered = send->answered(record); !answered)
         send->fail(std::move(answered).error());
+    watch(*send);
 }
 
 bool Engine::post_waiting(Link& link) {
     bool posted_any = false;
-    while (!link.unposted.empty()) {
-        Outgoing* send = link.unposted.front();
+    while (Outgoing* send = link.unposted.front()) {
         auto posted = send->post();
         if (posted && !*posted)
             break;
-        std::erase(link.unposted, send);
+        link.unposted.remove(*send);
         if (!posted)
             send->fail(std::move(posted).error());
+        watch(*send);
         posted_any = true;
     }
+    if (posted_any)
+        changed();
     return posted_any;
 }
 
-bool Engine::advance_active() {
+bool Engine::advance_moving() {
     bool changed = false;
-    for (Outgoing* send : sends_) {
-        if (send->done())
-            continue;
-        if (auto advanced = send->advance(); !advanced)
-            send->fail(std::move(advanced).error());
-        changed |= send->done();
-    }
-    for (Receive* receive : receives_) {
-        if (!receive->incoming.started() || receive->incoming.done())
-            continue;
-        if (auto advanced = receive->incoming.advance(); !advanced)
-            receive->incoming.fail(std::move(advanced).error());
-        changed |= receive->incoming.done();
-    }
+    const auto advance = [&](auto& each, auto& list) {
+        const bool was_enqueued = each.enqueued();
+        if (auto advanced = each.advance(); !advanced)
+            each.fail(std::move(advanced).error());
+        changed |= each.done() || each.enqueued() != was_enqueued;
+        if (!each.moving())
+            list.remove(each);
+    };
+    moving_out_.for_each([&](Outgoing& send) { advance(send, moving_out_); });
+    moving_in_.for_each([&](transfer::Incoming& incoming) { advance(incoming, moving_in_); });
     return changed;
 }
 
@@ -151,19 +160,43 @@ void Engine::lose(Link& link) {
     remember(link.out, transfer::Edge::kBackward, link.awaiting_backward);
     remember(link.in, transfer::Edge::kForward, link.awaiting_forward);
     context_.device.release_peer(static_cast<int>(link.peer));
-    for (Outgoing* send : sends_)
-        if (&send->link() == &link && !send->done())
-            send->fail(died(static_cast<int>(link.peer)));
-    for (Receive* receive : receives_) {
-        const bool from_it = receive->incoming.started() ? receive->incoming.link() == &link
-                                                         : receive->pattern.source == static_cast<int>(link.peer);
-        const bool from_nobody =
-            !receive->incoming.started() && receive->pattern.source == kAnySource && all_others_lost();
-        if ((from_it || from_nobody) && !receive->incoming.done()) {
-            matcher_.withdraw(*receive);
-            receive->incoming.fail(died(receive->pattern.source));
-        }
-    }
+    lose_operations(link);
+}
+
+void Engine::lose_operations(Link& link) {
+    const auto error = [&] { return died(static_cast<int>(link.peer)); };
+    const auto fail = [&](auto& each) {
+        each.fail(error());
+        watch(each);
+    };
+    const auto fail_unless_safe = [&](auto& each) {
+        auto survives = each.survives();
+        if (!survives || !*survives)
+            each.fail(error());
+    };
+    link.unposted.for_each(fail);
+    link.unanswered.for_each(fail);
+    moving_out_.for_each([&](Outgoing& send) {
+        if (&send.link() == &link && !send.error())
+            fail_unless_safe(send);
+    });
+    moving_in_.for_each([&](transfer::Incoming& incoming) {
+        if (incoming.link() == &link && !incoming.error())
+            fail_unless_safe(incoming);
+    });
+    matcher_.for_each_posted([&](Receive& receive) {
+        if (!hopeless(receive.pattern))
+            return;
+        matcher_.withdraw(receive);
+        receive.incoming.fail(died(receive.pattern.source));
+    });
+}
+
+// Whether nobody is left who could send what it is for.
+bool Engine::hopeless(const Pattern& pattern) const {
+    if (pattern.source == kAnySource)
+        return all_others_lost();
+    return links_[static_cast<size_t>(pattern.source)]->lost;
 }
 
 } // namespace gpurun::comm

@@ -40,20 +40,27 @@ Result<void> Engine::wait(Lock& lock, base::FunctionRef<bool()> done, base::Func
             continue;
         }
         // Announced with a read-modify-write before the last look; pairs with JobSegment::ring_doorbell().
-        self.sleepers.fetch_add(1, std::memory_order_acq_rel);
+        self.presence.fetch_add(platform::presence::kSleeper, std::memory_order_acq_rel);
+        ++sleeping_;
         const uint32_t seen = self.doorbell.load(std::memory_order_acquire);
         const bool moved = progress();
+        Result<void> ready;
         if (!moved && !done()) {
-            auto ready = arm();
-            if (!ready) {
-                self.sleepers.fetch_sub(1, std::memory_order_relaxed);
-                return ready;
+            alarm_missing_ = false;
+            ready = arm();
+            if (ready && active_requests_ > 0)
+                ready = arm_moving(); // nobody waits for those in a call
+            const int64_t timeout_ns = alarm_missing_ ? kLookAgainNs : platform::kForever;
+            if (ready) {
+                lock.unlock();
+                platform::sleep_while(self.doorbell, seen, timeout_ns);
+                lock.lock();
             }
-            lock.unlock();
-            platform::sleep_while(self.doorbell, seen, platform::kForever);
-            lock.lock();
         }
-        self.sleepers.fetch_sub(1, std::memory_order_relaxed);
+        --sleeping_;
+        self.presence.fetch_sub(platform::presence::kSleeper, std::memory_order_relaxed);
+        if (!ready)
+            return ready;
     }
 }
 
@@ -75,6 +82,10 @@ Result<void> Engine::set_alarm(const Awaited& awaited) {
         else if (alarm.awaited == awaited)
             return {};
     }
+    if (unused == nullptr && alarms_.size() >= kMostAlarms) {
+        alarm_missing_ = true;
+        return {};
+    }
     if (unused == nullptr) {
         GPURUN_ASSIGN(const device::Stream stream, context_.device.create_stream());
         unused = &alarms_.emplace_back(this, stream);
@@ -92,13 +103,13 @@ void Engine::Alarm::go_off(void* alarm) {
     auto* self = static_cast<Alarm*>(alarm);
     Engine* engine = self->engine;
     self->rung.store(true, std::memory_order_release);
-    engine->context_.job.ring_doorbell(engine->rank());
+    engine->context_.job.ring_doorbell(engine->rank(), platform::News::kUrgent);
 }
 
 void Engine::wait_for_all(Lock& lock, uint32_t step) {
     context_.job.rank(rank()).leaving.store(step, std::memory_order_release);
     for (uint32_t peer = 0; peer < size(); ++peer)
-        context_.job.ring_doorbell(peer);
+        context_.job.ring_doorbell(peer, platform::News::kPassive);
     const auto all_there = [&] {
         for (uint32_t peer = 0; peer < size(); ++peer) {
             const platform::RankRecord& record = context_.job.rank(peer);

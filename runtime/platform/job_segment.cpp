@@ -36,6 +36,11 @@ void poison(std::atomic<uint64_t>& counter) {
     wake_all(counter);
 }
 
+void wake_by(std::atomic<uint32_t>& bell) {
+    bell.fetch_add(1, std::memory_order_release);
+    wake_all(bell);
+}
+
 } // namespace
 
 base::Result<JobSegment> JobSegment::create(uint32_t size, uint32_t cores) {
@@ -100,14 +105,15 @@ base::Result<Mapping> JobSegment::map_relay(uint32_t source, uint32_t target) co
     return Mapping::map(fd(), pair_offset(size(), source, target) + kRelayOffset, kRelayBytes);
 }
 
-void JobSegment::ring_doorbell(uint32_t target) const {
+void JobSegment::ring_doorbell(uint32_t target, News news) const {
     RankRecord& record = rank(target);
     // A read-modify-write, so that it and the sleeper's announcement (also one) are ordered: either we see the
-    // sleeper, or its last look before sleeping sees what the caller published.
-    if (record.sleepers.fetch_add(0, std::memory_order_acq_rel) == 0)
-        return;
-    record.doorbell.fetch_add(1, std::memory_order_release);
-    wake_all(record.doorbell);
+    // sleeper, or its last look before sleeping sees what the caller published. So too for an attendant that leaves.
+    const uint64_t there = record.presence.fetch_add(0, std::memory_order_acq_rel);
+    if ((there & presence::kSleepers) != 0)
+        wake_by(record.doorbell);
+    if (news == News::kUrgent && (there & presence::kBackground) != 0 && (there & presence::kAttendants) == 0)
+        wake_by(record.background_bell);
 }
 
 bool JobSegment::is_gone(uint32_t of) const {
@@ -135,8 +141,8 @@ base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
     // Last (release): who sees the state sees the poison, and can tell what was cut short.
     rank(dead).state.store(static_cast<uint32_t>(RankState::kDead), std::memory_order_release);
     for (uint32_t peer = 0; peer < size(); ++peer) {
-        rank(peer).doorbell.fetch_add(1, std::memory_order_release);
-        wake_all(rank(peer).doorbell);
+        wake_by(rank(peer).doorbell);
+        wake_by(rank(peer).background_bell);
     }
     return result;
 }

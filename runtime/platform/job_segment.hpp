@@ -26,7 +26,7 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 1;
+constexpr uint32_t kLayout = 2;
 constexpr uint32_t kMaxRanks = 256;
 
 // Set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
@@ -53,19 +53,35 @@ struct JobHeader {
 
 enum class RankState : uint32_t { kStarting = 0, kAlive = 1, kFinalized = 2, kDying = 3, kDead = 4 };
 
+// Who of a rank is there to notice news, in one word, so that one read-modify-write reads all of it.
+namespace presence {
+constexpr uint64_t kSleeper = 1;                       // each thread that sleeps in a call, on the doorbell
+constexpr uint64_t kAttendant = uint64_t{1} << 24;     // each thread that is in a call and looks by itself
+constexpr uint64_t kBackground = uint64_t{1} << 48;    // the background thread sleeps on its own bell
+constexpr uint64_t kSleepers = kAttendant - 1;
+constexpr uint64_t kAttendants = kBackground - kAttendant;
+} // namespace presence
+
+// Whom news concerns.
+enum class News {
+    kPassive, // whoever waits for it in a call
+    kUrgent,  // also a rank that computes: somebody waits for its part
+};
+
 struct alignas(64) RankRecord {
-    std::atomic<uint32_t> state;    // RankState; by the rank, kDying and kDead by the launcher
-    std::atomic<uint32_t> doorbell; // by anyone: +1 and wake after publishing something for this rank
-    std::atomic<uint32_t> sleepers; // by the rank: threads that sleep on the doorbell
-    int32_t pid;                    // by the rank, before Ready
-    std::atomic<uint32_t> leaving;  // steps of gpurun_finalize() that the rank has reached; by the rank
+    std::atomic<uint32_t> state;           // RankState; by the rank, kDying and kDead by the launcher
+    std::atomic<uint32_t> doorbell;        // by anyone: +1 and wake after publishing something for this rank
+    std::atomic<uint32_t> background_bell; // likewise, for its background thread
+    int32_t pid;                           // by the rank, before Ready
+    std::atomic<uint64_t> presence;        // by the rank
+    std::atomic<uint32_t> leaving;         // steps of gpurun_finalize() that the rank has reached; by the rank
     int32_t has_probe;
     // By the rank, before Ready: its device (a device::Identity) and, with has_probe, the handle of a small
     // allocation with a known pattern (a device::MemoryHandle), by which a peer tries whether direct copies work.
     std::array<std::byte, 40> device;
     std::array<std::byte, 64> probe;
 };
-static_assert(sizeof(RankRecord) == 128);
+static_assert(sizeof(RankRecord) == 192);
 
 struct PairControl {
     alignas(64) std::atomic<uint64_t> ring_tail; // bytes ever published; by the source
@@ -111,8 +127,8 @@ class JobSegment {
     base::Result<Mapping> map_eager(uint32_t source, uint32_t target) const; // kEagerBuffers * kEagerBufferBytes
     base::Result<Mapping> map_relay(uint32_t source, uint32_t target) const; // kRelayBuffers * kRelayBufferBytes
 
-    // After publishing something that `rank` may be sleeping for. Costs a load when it is awake.
-    void ring_doorbell(uint32_t rank) const;
+    // After publishing something that `rank` may be sleeping for. Costs one read-modify-write when it is awake.
+    void ring_doorbell(uint32_t rank, News news) const;
 
     // Launcher: `rank` has ended without gpurun_finalize(). Poisons every fence that survivors could be waiting
     // for, then marks it dead, then wakes everybody.

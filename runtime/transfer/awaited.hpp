@@ -2,6 +2,7 @@
 // Set only for waits that the CPU makes; the engine asks it whether it has come, and to ring when it does.
 #pragma once
 
+#include "transfer/context.hpp"
 #include "transfer/fence.hpp"
 
 #include <optional>
@@ -35,5 +36,16 @@ struct Awaited {
         return fence->await(edge, slot, value, stream);
     }
 };
+
+// What says that this side's own copies in `stream` have ended: `edge`, which it has signalled behind them, or, where
+// edges are events that later messages record again, an event for this message alone, kept in `end`.
+base::Result<Awaited> own_end(Context& context, const Awaited& edge, device::Stream stream,
+                              std::optional<device::Event>& end);
+
+inline void give_back(std::optional<device::Event>& event, Context& context) {
+    if (event)
+        context.events.give_back(*event);
+    event.reset();
+}
 
 } // namespace gpurun::transfer

@@ -2,6 +2,7 @@
 
 #include "transfer/record_ring.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gpurun::transfer {
@@ -51,7 +52,9 @@ Result<Landing::Buffer*> Landing::take() {
         if (oldest.used) {
             GPURUN_ASSIGN(done, device_.query(oldest.copied));
         }
-        if (!done && buffers_.size() >= kLimit) {
+        if (oldest.held) {
+            done = false;
+        } else if (!done && buffers_.size() >= kLimit) {
             GPURUN_TRY(device_.synchronize(oldest.copied));
             done = true;
         }
@@ -80,27 +83,53 @@ Result<void> Landing::grow() {
 }
 
 Streams::~Streams() {
-    for (const device::Stream stream : all_)
-        (void)device_.destroy_stream(stream); // a failed device keeps them; nothing to do
+    for (const Entry& entry : all_)
+        (void)device_.destroy_stream(entry.stream); // a failed device keeps them; nothing to do
 }
 
 Result<device::Stream> Streams::take() {
-    if (idle_.empty()) {
-        GPURUN_ASSIGN(const device::Stream stream, device_.create_stream());
-        all_.push_back(stream);
-        idle_.reserve(all_.size()); // so that take_back() never allocates
-        return stream;
+    Entry* best = nullptr;
+    for (size_t i = 0; i < all_.size() && (best == nullptr || best->users != 0); ++i) {
+        Entry& entry = all_[(next_ + i) % all_.size()];
+        if (best == nullptr || entry.users < best->users)
+            best = &entry;
     }
-    const device::Stream stream = idle_.front();
-    idle_.erase(idle_.begin());
-    return stream;
+    if (best == nullptr || (best->users != 0 && all_.size() < kMost)) {
+        GPURUN_ASSIGN(const device::Stream stream, device_.create_stream());
+        best = &all_.emplace_back(Entry{stream});
+    }
+    next_ = static_cast<size_t>(best - all_.data()) + 1;
+    ++best->users;
+    return best->stream;
 }
 
 void Streams::take_back(device::Stream stream, bool stuck) {
+    const auto entry =
+        std::find_if(all_.begin(), all_.end(), [&](const Entry& each) { return each.stream == stream; });
+    if (entry == all_.end())
+        return; // another of its users has found it stuck
     if (stuck)
-        std::erase(all_, stream);
+        all_.erase(entry);
     else
-        idle_.push_back(stream);
+        --entry->users;
+}
+
+Events::~Events() {
+    for (const device::Event event : all_)
+        (void)device_.destroy_event(event); // a failed device keeps them; nothing to do
+}
+
+Result<device::Event> Events::mark(device::Stream stream) {
+    if (idle_.empty()) {
+        GPURUN_ASSIGN(const device::Event made, device_.create_event());
+        all_.push_back(made);
+        idle_.reserve(all_.size()); // so that give_back() never allocates
+        idle_.push_back(made);
+    }
+    const device::Event event = idle_.back();
+    GPURUN_TRY(device_.record(event, stream));
+    idle_.pop_back();
+    return event;
 }
 
 Joints::~Joints() {

@@ -45,6 +45,7 @@ class Landing {
         std::byte* data;
         device::Event copied; // recorded behind the copy out of it
         bool used = false;
+        bool held = false; // somebody still wants to know whether it was copied: not to be used again
     };
     explicit Landing(device::Device& device) : device_(device) {}
     ~Landing();
@@ -64,9 +65,12 @@ class Landing {
     size_t next_ = 0;
 };
 
-// Internal streams. One that is given back may still have work: what is enqueued next comes after it.
+// Internal streams. One that is given back may still have work: what is enqueued next comes after it. When kMost are
+// taken, transfers share them.
 class Streams {
   public:
+    static constexpr size_t kMost = 32; // as many as a GPU runs side by side (CUDA_DEVICE_MAX_CONNECTIONS)
+
     explicit Streams(device::Device& device) : device_(device) {}
     ~Streams();
 
@@ -75,9 +79,29 @@ class Streams {
     void take_back(device::Stream stream, bool stuck);
 
   private:
+    struct Entry {
+        device::Stream stream;
+        uint32_t users = 0;
+    };
     device::Device& device_;
-    std::vector<device::Stream> all_;
-    std::vector<device::Stream> idle_; // oldest first: the likeliest to have nothing left to do
+    std::vector<Entry> all_;
+    size_t next_ = 0; // in turn: the one given back longest ago has the least left to do
+};
+
+// Events that mark a place in a stream for as long as a transfer needs it.
+class Events {
+  public:
+    explicit Events(device::Device& device) : device_(device) {}
+    ~Events();
+
+    // Recorded in `stream`.
+    base::Result<device::Event> mark(device::Stream stream);
+    void give_back(device::Event event) { idle_.push_back(event); }
+
+  private:
+    device::Device& device_;
+    std::vector<device::Event> all_;
+    std::vector<device::Event> idle_;
 };
 
 // Orders two streams of this process: what follows in `second` starts after what is in `first` now.
@@ -99,7 +123,7 @@ class Joints {
 struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_)
         : device(device_), job(job_), settings(settings_), rank(rank_), exports(device_, job_.size()), landing(device_),
-          streams(device_), joints(device_) {}
+          streams(device_), events(device_), joints(device_) {}
 
     // Which fence orders streams: what was asked for, or what the device can do best.
     bool uses_event_fence() const {
@@ -117,6 +141,7 @@ struct Context {
     HostCopies host_copies;
     Landing landing;
     Streams streams;
+    Events events;
     Joints joints;
 };
 

@@ -11,24 +11,84 @@ using base::Result;
 // The engine has ended it under its lock: nothing points to it any more.
 Incoming::~Incoming() { CHECK(state_ == State::kDone || state_ == State::kNew); }
 
+// As in Outgoing. A relay beside a send stands behind the caller's stream, which then waits for it instead.
 void Incoming::fail(base::Error error) {
-    error_ = std::move(error);
-    // A copy that is still enqueued must not touch the buffer once the call has returned. All that it waits for has
-    // been enqueued or released, so this ends; a device that fails here has nothing left to copy.
-    // A relay beside a send stands behind the caller's stream, and the caller's stream then waits for it instead.
-    if (borrowed_ && context_.releases_streams())
-        (void)(join_ ? context_.joints.order(*borrowed_, *join_) : context_.device.synchronize(*borrowed_));
+    const bool failed_before = error_.has_value();
+    if (!failed_before)
+        error_ = std::move(error);
+    if (link_ != nullptr)
+        link_->relay_in.remove(*this);
+    if (borrowed_ && !failed_before && context_.releases_streams()) {
+        if (join_) {
+            (void)context_.joints.order(*borrowed_, *join_);
+        } else if (auto end = context_.events.mark(*borrowed_)) {
+            give_back(end_, context_);
+            end_ = *end;
+            drain(Awaited::event_of(*end_));
+            return;
+        }
+    }
     finish();
+}
+
+void Incoming::abandon(base::Error error) {
+    if (!error_)
+        error_ = std::move(error);
+    if (borrowed_ && context_.releases_streams())
+        (void)context_.device.synchronize(*borrowed_);
+    finish();
+}
+
+void Incoming::drain(const Awaited& awaited) {
+    awaited_ = awaited;
+    state_ = State::kDraining;
+}
+
+void Incoming::drain_landing(Landing::Buffer* landing) {
+    landing_ = landing;
+    landing_->held = true;
+    drain(Awaited::event_of(landing->copied));
 }
 
 void Incoming::finish() {
     if (link_ != nullptr)
-        std::erase(link_->relay_in, this);
+        link_->relay_in.remove(*this);
     if (borrowed_)
         context_.streams.take_back(*std::exchange(borrowed_, std::nullopt),
                                    error_.has_value() && !context_.releases_streams());
+    if (landing_ != nullptr)
+        std::exchange(landing_, nullptr)->held = false;
+    give_back(kept_place_, context_);
+    give_back(end_, context_);
     awaited_.reset();
     state_ = State::kDone;
+}
+
+Result<void> Incoming::join(device::Stream stream) {
+    CHECK(enqueued());
+    if (done())
+        return {};
+    GPURUN_TRY(awaited_->await(context_.device, stream));
+    // What the message still needs of its source, `stream` needs now.
+    if (!link_->lost && slot_.valid != 0 && link_->awaiting_forward[slot_.slot].value == slot_.value)
+        link_->awaiting_forward[slot_.slot].stream = stream;
+    finish();
+    return {};
+}
+
+Result<bool> Incoming::survives() const {
+    if (state_ != State::kDraining || slot_.valid == 0 || relay_)
+        return state_ == State::kDraining && landing_ != nullptr;
+    GPURUN_ASSIGN(Fence * fence, link_->in.fence());
+    GPURUN_ASSIGN(const bool cut_short, fence->cut_short(Edge::kForward, slot_.slot, slot_.value));
+    return !cut_short;
+}
+
+Result<void> Incoming::keep_place() {
+    if (!operand_.on_stream || ending_ == Ending::kInStream || operand_.by_cpu())
+        return {};
+    GPURUN_ASSIGN(kept_place_, context_.events.mark(operand_.stream));
+    return {};
 }
 
 std::optional<Awaited> Incoming::awaited() const {
@@ -39,10 +99,17 @@ std::optional<Awaited> Incoming::awaited() const {
     return std::nullopt;
 }
 
+// The stream for the message's work: the operand's own in blocking calls, else one that starts behind it.
 Result<void> Incoming::take_stream() {
-    if (operand_.on_stream || borrowed_)
+    if (borrowed_ || ends_in_stream())
         return {};
     GPURUN_ASSIGN(borrowed_, context_.streams.take());
+    if (kept_place_) {
+        GPURUN_TRY(context_.device.await_event(*borrowed_, *kept_place_));
+        give_back(kept_place_, context_);
+    } else if (operand_.on_stream) {
+        GPURUN_TRY(context_.joints.order(operand_.stream, *borrowed_));
+    }
     operand_.stream = *borrowed_;
     return {};
 }
@@ -70,7 +137,7 @@ Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
     if (operand_.by_cpu() || bytes_ == 0) {
         if (bytes_ != 0)
             std::memcpy(operand_.address, payload.data(), bytes_);
-        state_ = State::kDone;
+        finish();
         return {};
     }
     GPURUN_TRY(take_stream());
@@ -78,12 +145,10 @@ Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
     std::memcpy(landing->data, payload.data(), bytes_);
     GPURUN_TRY(copy_through_host(context_, operand_, operand_.address, landing->data, bytes_));
     GPURUN_TRY(context_.device.record(landing->copied, operand_.stream));
-    if (operand_.on_stream) {
-        state_ = State::kDone;
-        return {};
-    }
-    awaited_ = Awaited::event_of(landing->copied);
-    state_ = State::kDraining;
+    if (ends_in_stream())
+        finish();
+    else
+        drain_landing(landing);
     return {};
 }
 
@@ -153,12 +218,14 @@ Result<void> Incoming::grant(const Record& record, Choice choice) {
     answer.grant.chunk_bytes = plan.chunk_bytes;
     if (bytes_ == 0) {
         link_->tell(answer);
-        state_ = State::kDone;
+        finish();
         return {};
     }
+    if (link_->lost)
+        return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
     if (!operand_.by_cpu())
         GPURUN_TRY(take_stream());
-    if (operand_.on_stream && beside_send_) {
+    if (ends_in_stream() && beside_send_) {
         GPURUN_ASSIGN(borrowed_, context_.streams.take());
         join_ = operand_.stream;
         GPURUN_TRY(context_.joints.order(*join_, *borrowed_));
@@ -166,7 +233,7 @@ Result<void> Incoming::grant(const Record& record, Choice choice) {
     }
     link_->tell(answer);
     relay_.emplace(context_, *link_, Relay::Side::kDrain, plan);
-    link_->relay_in.push_back(this);
+    link_->relay_in.push_back(*this);
     state_ = State::kRelay;
     return advance();
 }
@@ -189,8 +256,8 @@ Result<void> Incoming::copy_now() {
     if (bytes_ != 0)
         std::memcpy(operand_.address, from_, bytes_);
     fence->signal_now(Edge::kBackward, slot_.slot, slot_.value);
-    context_.job.ring_doorbell(link_->peer);
-    state_ = State::kDone;
+    context_.job.ring_doorbell(link_->peer, platform::News::kPassive);
+    finish();
     return {};
 }
 
@@ -209,12 +276,14 @@ Result<void> Incoming::copy_on_stream() {
     else
         GPURUN_TRY(context_.device.copy(operand_.address, from_, bytes_, operand_.stream));
     GPURUN_TRY(fence->signal(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
-    if (operand_.on_stream) {
-        state_ = State::kDone;
+    if (ends_in_stream()) {
+        finish();
         return {};
     }
-    awaited_ = Awaited::edge_of(fence, Edge::kBackward, slot_.slot, slot_.value);
-    state_ = State::kDraining;
+    GPURUN_ASSIGN(const Awaited end,
+                  own_end(context_, Awaited::edge_of(fence, Edge::kBackward, slot_.slot, slot_.value), operand_.stream,
+                          end_));
+    drain(end);
     return {};
 }
 
@@ -227,15 +296,15 @@ Result<void> Incoming::advance() {
         GPURUN_ASSIGN(const bool drained, relay_->step(operand_));
         if (!drained)
             return {};
-        link_->relay_in.erase(link_->relay_in.begin());
+        link_->relay_in.remove(*this);
         if (join_)
             GPURUN_TRY(context_.joints.order(operand_.stream, *join_));
-        if (operand_.on_stream || operand_.by_cpu()) {
+        if (ends_in_stream() || operand_.by_cpu()) {
             finish();
             return {};
         }
-        awaited_ = relay_->last();
-        state_ = State::kDraining;
+        GPURUN_ASSIGN(const Awaited end, own_end(context_, relay_->last(), operand_.stream, end_));
+        drain(end);
     }
     if (state_ == State::kDraining) {
         GPURUN_ASSIGN(const bool come, awaited_->come(context_.device));

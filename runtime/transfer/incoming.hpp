@@ -3,7 +3,8 @@
 //   start()    with the message's record: takes the bytes, enqueues their copy, or answers the request
 //   advance()  moves what can be moved; done() says that the call may return
 //
-// Lives in the caller (on its stack); the link points to it while it waits there. Used under the engine lock.
+// Lives with its caller (on the stack, or in a request); the link points to it while it waits there. Used under the
+// engine lock.
 #pragma once
 
 #include "transfer/awaited.hpp"
@@ -15,11 +16,11 @@
 
 namespace gpurun::transfer {
 
-class Incoming {
+class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Incoming, Moving> {
   public:
     // `beside_send`: the caller sends on the same stream at the same time, so that a relay takes a stream of its own.
-    Incoming(Context& context, const Operand& operand, bool beside_send)
-        : context_(context), operand_(operand), beside_send_(beside_send) {}
+    Incoming(Context& context, const Operand& operand, bool beside_send, Ending ending = Ending::kInStream)
+        : context_(context), operand_(operand), beside_send_(beside_send), ending_(ending) {}
     ~Incoming();
     Incoming(const Incoming&) = delete;
     Incoming& operator=(const Incoming&) = delete;
@@ -27,12 +28,27 @@ class Incoming {
     // `payload` need only live during the call.
     base::Result<void> start(Link& link, const Record& record, std::span<const std::byte> payload);
     base::Result<void> advance();
+    // Before start(), once: the stream goes on, and the message remembers its place in it.
+    base::Result<void> keep_place();
 
     bool started() const { return link_ != nullptr; }
     bool done() const { return state_ == State::kDone; }
+    // Nothing is left to decide: it is done, or will be when what is enqueued has run.
+    bool enqueued() const { return state_ == State::kDraining || done(); }
+    // advance() has something to do.
+    bool moving() const { return started() && !done(); }
+    // Somebody has to call advance() before the message can go on.
+    bool needs_hand() const { return state_ == State::kBeforeCopy || state_ == State::kRelay; }
+    // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
+    base::Result<void> join(device::Stream stream);
     const Link* link() const { return link_; } // after start()
-    // Ends it where it stands: the peer is lost, or a call failed.
+    // It cannot go on: the peer is lost, a call failed, or it was cancelled. Done once its own copies no longer touch
+    // the buffer.
     void fail(base::Error error);
+    // Ends it at once: waits for its copies.
+    void abandon(base::Error error);
+    // Whether it will complete although the peer has died: all that it needed of it had come before.
+    base::Result<bool> survives() const;
     // Why it failed, once done.
     std::optional<base::Error>& error() { return error_; }
     // What the CPU waits for on a device, if it does.
@@ -40,6 +56,9 @@ class Incoming {
 
   private:
     void finish();
+    void drain(const Awaited& awaited);
+    void drain_landing(Landing::Buffer* landing);
+    bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }
 
     enum class State { kNew, kBeforeCopy, kRelay, kDraining, kDone };
 
@@ -59,6 +78,7 @@ class Incoming {
     Link* link_ = nullptr;
     Operand operand_;
     bool beside_send_;
+    Ending ending_;
     State state_ = State::kNew;
     uint64_t bytes_ = 0; // that move: the shorter of message and buffer
     SlotValue slot_{};
@@ -67,6 +87,9 @@ class Incoming {
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
+    std::optional<device::Event> kept_place_; // in the operand's stream
+    std::optional<device::Event> end_;        // of its copies, when no edge says it
+    Landing::Buffer* landing_ = nullptr;      // whose event awaited_ is
     std::optional<base::Error> error_;
     std::optional<device::Stream> join_; // the caller's stream, which waits for the borrowed one at the end
 };

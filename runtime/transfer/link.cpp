@@ -87,7 +87,9 @@ void Link::tell(const Record& record) {
         backlog_.push_back(record);
         return;
     }
-    context_.job.ring_doorbell(peer);
+    // A pulled message needs nothing more of its source.
+    const bool done = record.kind == RecordKind::kPulled;
+    context_.job.ring_doorbell(peer, done ? platform::News::kPassive : platform::News::kUrgent);
 }
 
 bool Link::flush() {
@@ -95,7 +97,7 @@ bool Link::flush() {
     while (!backlog_.empty() && producer.push(backlog_.front()))
         backlog_.pop_front();
     if (had)
-        context_.job.ring_doorbell(peer);
+        context_.job.ring_doorbell(peer, platform::News::kUrgent);
     return backlog_.empty();
 }
 

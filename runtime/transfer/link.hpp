@@ -5,6 +5,7 @@
 // two small mappings. Owned by comm::Engine, used under its lock.
 #pragma once
 
+#include "base/list.hpp"
 #include "transfer/context.hpp"
 #include "transfer/fence.hpp"
 #include "transfer/import_cache.hpp"
@@ -21,6 +22,11 @@ namespace gpurun::transfer {
 
 class Outgoing;
 class Incoming;
+
+// The lists that transfers can be in.
+struct Unposted; // sends that have found no room yet
+struct Placed;   // where the link waits for them, or they for their turn in a relay
+struct Moving;   // the engine's, of those that advance() moves
 
 // One direction of the pair, as one of its two ends sees it.
 class Half {
@@ -92,9 +98,9 @@ class Link {
     Slots<kEagerSlot, static_cast<uint32_t>(platform::kEagerBuffers)> eager_slots;
     uint64_t next_serial = 1;
     uint64_t eager_sent = 0;           // bytes, against PairControl::eager_matched
-    std::vector<Outgoing*> unposted;   // in call order
-    std::vector<Outgoing*> unanswered; // requests
-    std::vector<Outgoing*> relay_out;  // granted, in grant order; the first one moves
+    base::List<Outgoing, Unposted> unposted; // in call order
+    base::List<Outgoing, Placed> unanswered; // requests
+    base::List<Outgoing, Placed> relay_out;  // granted, in grant order; the first one moves
     std::array<uint64_t, platform::kRelayPools> chunks_filled{};
     // This rank's device pool for the peer, made at first use.
     base::Result<std::byte*> slab();
@@ -102,7 +108,7 @@ class Link {
     // ---- this rank as target ------------------------------------------------------------------------------
     std::optional<ImportCache> imports; // opened with the first direct message
     base::Result<ImportCache*> open_imports();
-    std::vector<Incoming*> relay_in; // granted, in grant order
+    base::List<Incoming, Placed> relay_in; // granted, in grant order
     std::array<uint64_t, platform::kRelayPools> chunks_drained{};
     std::optional<device::MemoryHandle> peer_slab_handle;
     base::Result<const std::byte*> peer_slab();

@@ -21,6 +21,12 @@ struct Operand {
     bool by_cpu() const { return !on_stream && in_host_memory(); }
 };
 
+// How the end of a message is ordered with its operand's stream (with GPURUN_HOST both are the same).
+enum class Ending {
+    kInStream, // what follows in the stream comes after the message: blocking calls
+    kJoined,   // the stream goes on; whoever calls join() comes after the message: requests
+};
+
 // Copies between `operand`'s memory and a pinned host buffer, in the operand's order: at once by the CPU, or
 // enqueued. REQUIRES: operand.by_cpu() or operand.stream is set.
 inline base::Result<void> copy_through_host(Context& context, const Operand& operand, void* destination,

@@ -11,22 +11,52 @@ using base::Result;
 // The engine has ended it under its lock: nothing points to it any more.
 Outgoing::~Outgoing() { CHECK(state_ == State::kDone || state_ == State::kNew); }
 
+// A copy that is still enqueued must not touch the buffer once the message is done. All that it waits for has been
+// enqueued or released, so it ends.
 void Outgoing::fail(base::Error error) {
-    error_ = std::move(error);
-    // A copy that is still enqueued must not touch the buffer once the call has returned. All that it waits for has
-    // been enqueued or released, so this ends; a device that fails here has nothing left to copy.
+    const bool failed_before = error_.has_value();
+    if (!failed_before)
+        error_ = std::move(error);
+    leave_link();
+    if (borrowed_ && !failed_before && context_.releases_streams()) {
+        if (auto end = context_.events.mark(*borrowed_)) {
+            give_back(end_, context_);
+            end_ = *end;
+            drain(Awaited::event_of(*end_));
+            return;
+        }
+    }
+    finish(); // a device that fails here has nothing left to copy
+}
+
+void Outgoing::abandon(base::Error error) {
+    if (!error_)
+        error_ = std::move(error);
     if (borrowed_ && context_.releases_streams())
         (void)context_.device.synchronize(*borrowed_);
     finish();
 }
 
+void Outgoing::leave_link() {
+    link_.unposted.remove(*this);
+    if (state_ == State::kUnanswered)
+        link_.unanswered.remove(*this);
+    if (state_ == State::kRelay)
+        link_.relay_out.remove(*this);
+}
+
+void Outgoing::drain(const Awaited& awaited) {
+    awaited_ = awaited;
+    state_ = State::kDraining;
+}
+
 void Outgoing::finish() {
-    std::erase(link_.unposted, this);
-    std::erase(link_.unanswered, this);
-    std::erase(link_.relay_out, this);
+    leave_link();
     if (borrowed_)
         context_.streams.take_back(*std::exchange(borrowed_, std::nullopt),
                                    error_.has_value() && !context_.releases_streams());
+    give_back(kept_place_, context_);
+    give_back(end_, context_);
     awaited_.reset();
     state_ = State::kDone;
 }
@@ -39,10 +69,51 @@ std::optional<Awaited> Outgoing::awaited() const {
     return std::nullopt;
 }
 
+Result<void> Outgoing::join(device::Stream stream) {
+    CHECK(enqueued());
+    if (done())
+        return {};
+    GPURUN_TRY(awaited_->await(context_.device, stream));
+    if (!awaited_->on_event && awaited_->edge == Edge::kBackward && !link_.lost)
+        link_.awaiting_backward[awaited_->slot] = InFlight{stream, awaited_->value};
+    finish();
+    return {};
+}
+
+Result<bool> Outgoing::survives() const {
+    if (state_ != State::kDraining || awaited_->on_event)
+        return state_ == State::kDraining;
+    GPURUN_ASSIGN(const bool cut_short, awaited_->fence->cut_short(awaited_->edge, awaited_->slot, awaited_->value));
+    return !cut_short;
+}
+
+Result<void> Outgoing::keep_place() {
+    if (!is_joined() || signalled_ || kept_place_)
+        return {};
+    GPURUN_ASSIGN(kept_place_, context_.events.mark(operand_.stream));
+    return {};
+}
+
+// The stream for what is enqueued now: the operand's own, unless it has gone on.
 Result<void> Outgoing::take_stream() {
-    if (operand_.on_stream || borrowed_)
+    if (borrowed_ || (operand_.on_stream && !kept_place_))
         return {};
     GPURUN_ASSIGN(borrowed_, context_.streams.take());
+    if (kept_place_) {
+        GPURUN_TRY(context_.device.await_event(*borrowed_, *kept_place_));
+        give_back(kept_place_, context_);
+    }
+    operand_.stream = *borrowed_;
+    return {};
+}
+
+// The same after the forward edge was signalled in the operand's own.
+Result<void> Outgoing::leave_stream() {
+    if (borrowed_)
+        return {};
+    GPURUN_ASSIGN(Fence * fence, link_.out.fence());
+    GPURUN_ASSIGN(borrowed_, context_.streams.take());
+    GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, *borrowed_));
     operand_.stream = *borrowed_;
     return {};
 }
@@ -50,7 +121,9 @@ Result<void> Outgoing::take_stream() {
 bool Outgoing::push(const Record& record, std::span<const std::byte> payload) {
     if (!link_.producer.push(record, payload))
         return false;
-    context_.job.ring_doorbell(link_.peer);
+    // What carries its bytes can lie there until its receiver looks; a request wants an answer.
+    const bool wants_answer = record.kind == RecordKind::kRequest;
+    context_.job.ring_doorbell(link_.peer, wants_answer ? platform::News::kUrgent : platform::News::kPassive);
     return true;
 }
 
@@ -75,6 +148,8 @@ bool Outgoing::slot_fits() const {
 
 Result<bool> Outgoing::post() {
     CHECK(state_ == State::kNew);
+    if (mode_.synchronous)
+        return post_request();
     if (inline_fits())
         return post_inline();
     if (slot_fits()) {
@@ -119,12 +194,10 @@ Result<bool> Outgoing::post_slot(const SlotValue& slot) {
     if (!push(record))
         return false;
     link_.sent.count({link_.to_self ? Path::kSelf : Path::kStaged, Reason::kSmall}, envelope_.bytes);
-    if (operand_.on_stream) {
-        state_ = State::kDone;
-        return true;
-    }
-    awaited_ = Awaited::edge_of(fence, Edge::kForward, slot.slot, slot.value);
-    state_ = State::kDraining;
+    if (ends_in_stream())
+        finish();
+    else
+        drain(Awaited::edge_of(fence, Edge::kForward, slot.slot, slot.value));
     return true;
 }
 
@@ -148,9 +221,9 @@ Result<bool> Outgoing::post_request() {
     record.envelope = envelope_;
     GPURUN_TRY(describe_source(record.source));
     // A message that the target might pull needs an edge that says when its bytes are ready.
-    // So does one that is nothing but its place in a stream.
-    const bool may_be_pulled = record.source.exportable != 0 || link_.to_self || envelope_.bytes == 0;
-    if (may_be_pulled && !signalled_) {
+    // So does one that is nothing but its place in a stream, and one whose stream goes on.
+    const bool needs_edge = record.source.exportable != 0 || link_.to_self || envelope_.bytes == 0 || is_joined();
+    if (needs_edge && !signalled_) {
         GPURUN_ASSIGN(Fence * fence, link_.out.fence());
         GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.direct_slots.take(*fence));
         awaited_.reset();
@@ -159,6 +232,8 @@ Result<bool> Outgoing::post_request() {
             return false;
         }
         slot_ = *slot;
+        if (operand_.on_stream)
+            GPURUN_TRY(take_stream());
         if (operand_.on_stream)
             GPURUN_TRY(fence->signal(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
         else
@@ -171,7 +246,7 @@ Result<bool> Outgoing::post_request() {
     record.serial = serial_;
     if (!push(record))
         return false;
-    link_.unanswered.push_back(this);
+    link_.unanswered.push_back(*this);
     state_ = State::kUnanswered;
     return true;
 }
@@ -180,7 +255,7 @@ Result<bool> Outgoing::post_request() {
 
 Result<void> Outgoing::answered(const Record& answer) {
     CHECK(state_ == State::kUnanswered);
-    std::erase(link_.unanswered, this);
+    link_.unanswered.remove(*this);
     return answer.kind == RecordKind::kPulled ? pulled(answer) : granted(answer);
 }
 
@@ -189,14 +264,13 @@ Result<void> Outgoing::pulled(const Record& answer) {
                      envelope_.bytes);
     link_.direct_slots.settle(slot_.slot, Edge::kBackward);
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
-    if (operand_.on_stream) {
+    if (ends_in_stream()) {
         GPURUN_TRY(fence->await(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
         link_.awaiting_backward[slot_.slot] = InFlight{operand_.stream, slot_.value};
-        state_ = State::kDone;
+        finish();
         return {};
     }
-    awaited_ = Awaited::edge_of(fence, Edge::kBackward, slot_.slot, slot_.value);
-    state_ = State::kDraining;
+    drain(Awaited::edge_of(fence, Edge::kBackward, slot_.slot, slot_.value));
     return advance();
 }
 
@@ -211,14 +285,16 @@ Result<void> Outgoing::granted(const Record& answer) {
                                                          : Path::kStaged;
     link_.sent.count({path, reason}, envelope_.bytes);
     if (answer.grant.bytes == 0) {
-        state_ = State::kDone;
+        finish();
         return {};
     }
-    if (!operand_.by_cpu())
+    if (is_joined())
+        GPURUN_TRY(leave_stream());
+    else if (!operand_.by_cpu())
         GPURUN_TRY(take_stream());
     relay_.emplace(context_, link_, Relay::Side::kFill,
                    RelayPlan{answer.grant.pool, answer.grant.bytes, answer.grant.chunk_bytes});
-    link_.relay_out.push_back(this);
+    link_.relay_out.push_back(*this);
     state_ = State::kRelay;
     return advance();
 }
@@ -228,13 +304,13 @@ Result<void> Outgoing::advance() {
         GPURUN_ASSIGN(const bool filled, relay_->step(operand_));
         if (!filled)
             return {};
-        link_.relay_out.erase(link_.relay_out.begin());
-        if (operand_.on_stream || operand_.by_cpu()) {
-            state_ = State::kDone;
+        link_.relay_out.remove(*this);
+        if (ends_in_stream() || operand_.by_cpu()) {
+            finish();
             return {};
         }
-        awaited_ = relay_->last();
-        state_ = State::kDraining;
+        GPURUN_ASSIGN(const Awaited end, own_end(context_, relay_->last(), operand_.stream, end_));
+        drain(end);
     }
     if (state_ == State::kDraining) {
         GPURUN_ASSIGN(const bool come, awaited_->come(context_.device));

@@ -4,7 +4,8 @@
 //   answered()  the target has chosen: it pulls (direct), or the source fills a relay
 //   advance()   moves what can be moved; done() says that the call may return
 //
-// Lives in the caller (on its stack); the link points to it while it waits there. Used under the engine lock.
+// Lives with its caller (on the stack, or in a request); the link points to it while it waits there. Used under the
+// engine lock.
 #pragma once
 
 #include "transfer/awaited.hpp"
@@ -19,33 +20,59 @@ namespace gpurun::transfer {
 // Inline and eager bytes that a peer may not have matched yet; beyond them messages wait for their match.
 constexpr uint64_t kEagerCreditBytes = 1 << 20;
 
-class Outgoing {
+struct SendMode {
+    Ending ending = Ending::kInStream;
+    bool synchronous = false; // not done before it is matched
+};
+
+class Outgoing : public base::Linked<Outgoing, Unposted>,
+                 public base::Linked<Outgoing, Placed>,
+                 public base::Linked<Outgoing, Moving> {
   public:
-    Outgoing(Context& context, Link& link, const Operand& operand, const Envelope& envelope)
-        : context_(context), link_(link), operand_(operand), envelope_(envelope) {}
+    Outgoing(Context& context, Link& link, const Operand& operand, const Envelope& envelope, SendMode mode = {})
+        : context_(context), link_(link), operand_(operand), envelope_(envelope), mode_(mode) {}
     ~Outgoing();
     Outgoing(const Outgoing&) = delete;
     Outgoing& operator=(const Outgoing&) = delete;
 
     // False if there is no room yet: to be tried again, before any later message to the peer.
     base::Result<bool> post();
+    // After a post() that found no room, once: the stream goes on, and the message remembers its place in it.
+    base::Result<void> keep_place();
     base::Result<void> answered(const Record& answer);
     base::Result<void> advance();
 
     bool done() const { return state_ == State::kDone; }
+    // Nothing is left to decide: it is done, or will be when what is enqueued has run.
+    bool enqueued() const { return state_ == State::kDraining || done(); }
+    // advance() has something to do.
+    bool moving() const { return state_ == State::kRelay || state_ == State::kDraining; }
+    // Somebody has to call advance(), or post(), before the message can go on.
+    bool needs_hand() const { return state_ == State::kNew || state_ == State::kRelay; }
+    // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
+    base::Result<void> join(device::Stream stream);
     uint64_t serial() const { return serial_; }
     const Link& link() const { return link_; }
-    // Ends it where it stands: the peer is lost, or a call failed.
+    // It cannot go on: the peer is lost, or a call failed. Done once its own copies no longer touch the buffer.
     void fail(base::Error error);
+    // Ends it at once: waits for its copies.
+    void abandon(base::Error error);
+    // Whether it will complete although the peer has died: all that it needed of it had come before.
+    base::Result<bool> survives() const;
     // Why it failed, once done.
     std::optional<base::Error>& error() { return error_; }
     // What the CPU waits for on a device, if it does.
     std::optional<Awaited> awaited() const;
 
   private:
+    void leave_link();
     void finish();
 
     enum class State { kNew, kUnanswered, kRelay, kDraining, kDone };
+
+    bool ends_in_stream() const { return operand_.on_stream && mode_.ending == Ending::kInStream; }
+    bool is_joined() const { return operand_.on_stream && mode_.ending == Ending::kJoined; }
+    void drain(const Awaited& awaited);
 
     bool inline_fits() const;
     bool slot_fits() const;
@@ -56,12 +83,14 @@ class Outgoing {
     base::Result<void> pulled(const Record& answer);
     base::Result<void> granted(const Record& answer);
     base::Result<void> take_stream();
+    base::Result<void> leave_stream();
     bool push(const Record& record, std::span<const std::byte> payload = {});
 
     Context& context_;
     Link& link_;
     Operand operand_;
     Envelope envelope_;
+    SendMode mode_;
     State state_ = State::kNew;
     uint64_t serial_ = 0;
     SlotValue slot_{};
@@ -69,6 +98,8 @@ class Outgoing {
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
+    std::optional<device::Event> kept_place_; // in the operand's stream
+    std::optional<device::Event> end_;        // of its copies, when no edge says it
     std::optional<base::Error> error_;
 };
 

@@ -63,10 +63,12 @@ std::span<const std::byte> RingConsumer::payload() const {
     return {reinterpret_cast<const std::byte*>(record + 1), record->payload_bytes};
 }
 
-void RingConsumer::pop() {
-    head_ += entry_bytes(payload().size());
+uint64_t RingConsumer::pop() {
+    const size_t bytes = entry_bytes(payload().size());
+    head_ += bytes;
     // Release: the producer may overwrite what was read; pairs with its acquire in push().
     control_.ring_head.store(head_, std::memory_order_release);
+    return bytes;
 }
 
 } // namespace gpurun::transfer

@@ -34,7 +34,7 @@ class RingConsumer {
     // The oldest record that was not popped, or null. It and its payload stay valid until pop().
     const Record* front();
     std::span<const std::byte> payload() const;
-    void pop();
+    uint64_t pop(); // the bytes that it took in the ring
 
   private:
     platform::PairControl& control_;

@@ -57,7 +57,7 @@ Result<bool> Relay::step_one(const Operand& operand, Fence& fence) {
         link_.out.control().relay_filled[pool].store(next, std::memory_order_release);
     else
         link_.in.control().relay_drained[pool].store(next, std::memory_order_release);
-    context_.job.ring_doorbell(link_.peer);
+    context_.job.ring_doorbell(link_.peer, platform::News::kUrgent);
     return true;
 }
 

@@ -89,11 +89,27 @@ TEST_CASE("a dead rank wakes who sleeps on its fence, and who sleeps on a doorbe
 
 TEST_CASE("the doorbell of an awake rank is left alone, that of a sleeping one rings") {
     const JobSegment segment = must(JobSegment::create(2, 1));
-    segment.ring_doorbell(1);
+    segment.ring_doorbell(1, News::kUrgent);
     CHECK(segment.rank(1).doorbell.load() == 0);
-    segment.rank(1).sleepers.store(1);
-    segment.ring_doorbell(1);
+    segment.rank(1).presence.store(presence::kSleeper);
+    segment.ring_doorbell(1, News::kPassive);
     CHECK(segment.rank(1).doorbell.load() == 1);
+    CHECK(segment.rank(1).background_bell.load() == 0);
+}
+
+TEST_CASE("only urgent news wake the background thread, and only while no call of the rank looks by itself") {
+    const JobSegment segment = must(JobSegment::create(2, 1));
+    RankRecord& record = segment.rank(1);
+    record.presence.store(presence::kBackground);
+    segment.ring_doorbell(1, News::kPassive);
+    CHECK(record.background_bell.load() == 0);
+    record.presence.store(presence::kBackground + presence::kAttendant);
+    segment.ring_doorbell(1, News::kUrgent);
+    CHECK(record.background_bell.load() == 0);
+    record.presence.store(presence::kBackground);
+    segment.ring_doorbell(1, News::kUrgent);
+    CHECK(record.background_bell.load() == 1);
+    CHECK(record.doorbell.load() == 0);
 }
 
 TEST_SUITE_END();

@@ -1,0 +1,113 @@
+// Probes, and receiving what a matched probe has taken.
+#include "api/call.hpp"
+#include "base/format.hpp"
+
+namespace gpurun::api {
+
+using base::Result;
+using base::Status;
+
+Result<Taken> find_taken(const gpurun_message* message) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_TRY(check_output(message, "message"));
+    if (message->id != GPURUN_MESSAGE_NO_PROC.id && !found->engine().has_taken(message->id))
+        return base::error(Status::kRequest,
+                           "{} is no probed message of this process: it was received before, or never probed",
+                           message->id);
+    return Taken{found, message->id};
+}
+
+namespace {
+
+// One probe. `ret_message`: it takes the message.
+struct Probe {
+    int source;
+    int tag;
+    gpurun_comm comm;
+    bool may_wait;
+};
+
+Result<bool> probe(const Probe& what, gpurun_message* ret_message, gpurun_message_status* ret_status) {
+    GPURUN_ASSIGN(const Call call, enter(what.comm));
+    GPURUN_TRY(check_rank(*call.comm, what.source, "source", true));
+    GPURUN_TRY(check_tag(what.tag, true));
+    if (what.source == GPURUN_PROC_NULL) {
+        if (ret_message != nullptr)
+            *ret_message = GPURUN_MESSAGE_NO_PROC;
+        fill_status(comm::Arrived{}, GPURUN_BYTE, Status::kOk, false, ret_status);
+        return true;
+    }
+    uint64_t taken = 0;
+    GPURUN_ASSIGN(const std::optional<comm::Matcher::Found> found,
+                  call.runtime->engine().probe({call.comm->user_context(), what.source, what.tag}, what.may_wait,
+                                               ret_message == nullptr ? nullptr : &taken));
+    if (!found)
+        return false;
+    if (ret_message != nullptr)
+        *ret_message = gpurun_message{taken};
+    fill_status({found->source, found->envelope.tag, static_cast<size_t>(found->envelope.bytes)}, GPURUN_BYTE,
+                Status::kOk, false, ret_status);
+    return true;
+}
+
+gpurun_status report_found(Result<bool> found, int* ret_found) {
+    if (!found)
+        return report(std::move(found).error());
+    if (ret_found != nullptr)
+        *ret_found = *found ? 1 : 0;
+    return GPURUN_OK;
+}
+
+Result<void> receive_taken(void* buffer, size_t count, gpurun_datatype type, gpurun_message* message,
+                           gpurun_stream stream, gpurun_message_status* ret_status) {
+    GPURUN_ASSIGN(const Taken taken, find_taken(message));
+    GPURUN_ASSIGN(const transfer::Operand into, operand(*taken.runtime, buffer, count, type, stream));
+    comm::Arrived arrived;
+    const bool from_nobody = taken.number == GPURUN_MESSAGE_NO_PROC.id;
+    *message = GPURUN_MESSAGE_NULL;
+    if (!from_nobody) {
+        GPURUN_ASSIGN(arrived, comm::recv_taken(taken.runtime->engine(), into, taken.number));
+    }
+    return deliver(arrived, into.bytes, type, ret_status);
+}
+
+} // namespace
+
+} // namespace gpurun::api
+
+namespace api = gpurun::api;
+
+extern "C" {
+
+gpurun_status gpurun_probe(int source, int tag, gpurun_comm comm, gpurun_message_status* ret_status) {
+    return api::report_found(api::probe({source, tag, comm, true}, nullptr, ret_status), nullptr);
+}
+
+gpurun_status gpurun_iprobe(int source, int tag, gpurun_comm comm, int* ret_found, gpurun_message_status* ret_status) {
+    if (auto checked = api::check_output(ret_found, "ret_found"); !checked)
+        return api::report(std::move(checked));
+    return api::report_found(api::probe({source, tag, comm, false}, nullptr, ret_status), ret_found);
+}
+
+gpurun_status gpurun_mprobe(int source, int tag, gpurun_comm comm, gpurun_message* ret_message,
+                            gpurun_message_status* ret_status) {
+    if (auto checked = api::check_output(ret_message, "ret_message"); !checked)
+        return api::report(std::move(checked));
+    return api::report_found(api::probe({source, tag, comm, true}, ret_message, ret_status), nullptr);
+}
+
+gpurun_status gpurun_improbe(int source, int tag, gpurun_comm comm, int* ret_found, gpurun_message* ret_message,
+                             gpurun_message_status* ret_status) {
+    if (auto checked = api::check_output(ret_found, "ret_found"); !checked)
+        return api::report(std::move(checked));
+    if (auto checked = api::check_output(ret_message, "ret_message"); !checked)
+        return api::report(std::move(checked));
+    return api::report_found(api::probe({source, tag, comm, false}, ret_message, ret_status), ret_found);
+}
+
+gpurun_status gpurun_mrecv(void* buffer, size_t count, gpurun_datatype type, gpurun_message* message,
+                           gpurun_stream stream, gpurun_message_status* ret_status) {
+    return api::report(api::receive_taken(buffer, count, type, message, stream, ret_status));
+}
+
+} // extern "C"

@@ -1,0 +1,117 @@
+// The background thread: what a rank's peers wait for goes on while the rank computes.
+//
+// It is on duty while requests are active. Then it sleeps on a bell of its own, which peers ring only for urgent news
+// (a request that wants an answer, a relay that can go on), and only while no thread of the rank is in a call that
+// looks by itself. So ranks that do call pay nothing for it, and it uses no CPU while nothing happens. Messages that
+// carry their bytes lie where they are until a call looks: nobody waits for them.
+#include "comm/engine.hpp"
+
+#include "base/log.hpp"
+#include "platform/wake.hpp"
+
+#include <algorithm>
+
+namespace gpurun::comm {
+
+using base::Result;
+using transfer::Outgoing;
+namespace presence = platform::presence;
+
+Engine::Attendance::Attendance(Engine& engine) : engine_(engine), announced_(engine.background_on_duty_) {
+    if (announced_)
+        engine_.context_.job.rank(engine_.rank()).presence.fetch_add(presence::kAttendant, std::memory_order_acq_rel);
+}
+
+Engine::Attendance::~Attendance() {
+    if (announced_)
+        engine_.context_.job.rank(engine_.rank()).presence.fetch_sub(presence::kAttendant, std::memory_order_acq_rel);
+    engine_.leave_to_background();
+}
+
+void Engine::leave_to_background() {
+    if (active_requests_ == 0 || !background_wanted_)
+        return;
+    if (!background_on_duty_) {
+        start_background();
+        return;
+    }
+    (void)progress(); // what was published while a call looked by itself rang no bell
+    if (needs_hand())
+        context_.job.ring_doorbell(rank(), platform::News::kUrgent);
+}
+
+void Engine::start_background() {
+    background_on_duty_ = true;
+    if (!background_.joinable())
+        background_ = std::thread([this] { work_in_background(); });
+    else
+        background_called_.notify_one();
+}
+
+void Engine::stop_background(Lock& lock) {
+    if (!background_.joinable())
+        return;
+    background_stops_ = true;
+    background_called_.notify_one();
+    platform::RankRecord& self = context_.job.rank(rank());
+    self.background_bell.fetch_add(1, std::memory_order_release);
+    platform::wake_all(self.background_bell);
+    lock.unlock();
+    background_.join();
+    lock.lock();
+    background_on_duty_ = false;
+    background_wanted_ = false;
+}
+
+void Engine::work_in_background() {
+    Lock lock(mutex_);
+    platform::RankRecord& self = context_.job.rank(rank());
+    while (!background_stops_) {
+        if (active_requests_ == 0) {
+            background_on_duty_ = false;
+            background_called_.wait(lock, [this] { return background_stops_ || background_on_duty_; });
+            continue;
+        }
+        // Announced with a read-modify-write before the look; pairs with JobSegment::ring_doorbell().
+        const uint64_t there = self.presence.fetch_add(presence::kBackground, std::memory_order_acq_rel);
+        const uint32_t seen = self.background_bell.load(std::memory_order_acquire);
+        const bool attended = (there & presence::kAttendants) != 0;
+        if (attended || !progress()) {
+            alarm_missing_ = false;
+            if (!attended)
+                if (auto armed = arm_moving(); !armed)
+                    base::log(base::LogLevel::kWarn, "waiting for messages in the background: {}",
+                              armed.error().detail);
+            const int64_t timeout_ns = alarm_missing_ ? kLookAgainNs : platform::kForever;
+            lock.unlock();
+            platform::sleep_while(self.background_bell, seen, timeout_ns);
+            lock.lock();
+        }
+        self.presence.fetch_sub(presence::kBackground, std::memory_order_relaxed);
+    }
+}
+
+// Whether some message goes on only if somebody of this rank moves it.
+bool Engine::needs_hand() const {
+    return std::any_of(links_.begin(), links_.end(), [](const auto& each) {
+        return !each->unposted.empty() || !each->relay_out.empty() || !each->relay_in.empty();
+    });
+}
+
+Result<void> Engine::arm_moving() {
+    Result<void> result;
+    const auto arm = [&](const auto& each) {
+        if (!result || !each.needs_hand())
+            return;
+        if (const auto awaited = each.awaited())
+            result = set_alarm(*awaited);
+    };
+    for (const auto& each : links_)
+        if (const Outgoing* send = each->unposted.front())
+            arm(*send);
+    moving_out_.for_each(arm);
+    moving_in_.for_each(arm);
+    return result;
+}
+
+} // namespace gpurun::comm

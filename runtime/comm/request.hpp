@@ -1,0 +1,82 @@
+// Operations that outlive the call that started them, and the table that gives them names.
+//
+// A Request is taken from the table, started and completed by the engine (comm/engine.hpp), and goes back to the table
+// when it is released; a persistent one is started and completed again and again in between. Its memory is used again
+// by later requests, so that starting one allocates nothing once as many have been under way before. A name is never
+// given twice: an old one is found out.
+//
+// The table has its own lock, held for lookups only. A Request belongs to the thread that starts or completes it, its
+// message (`send`, `receive`) to the engine, under its lock.
+#pragma once
+
+#include "comm/matcher.hpp"
+#include "transfer/outgoing.hpp"
+
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace gpurun::comm {
+
+struct Arrived {
+    int source = kProcNull;
+    int tag = kAnyTag;
+    size_t bytes = 0; // the message's true length: more than the buffer's if it was truncated
+};
+
+// What waiting for a request gives.
+struct Outcome {
+    Arrived arrived{kAnySource, kAnyTag, 0}; // of a receive
+    std::optional<base::Error> error;
+    bool cancelled = false;
+};
+
+struct Abandoned; // the engine's list of requests that were freed while they were active
+
+struct Request : base::Linked<Request, Abandoned> {
+    enum class Kind { kSend, kReceive };
+
+    // As started, and to be started again if persistent.
+    Kind kind = Kind::kSend;
+    transfer::Operand operand;
+    int peer = kProcNull; // kAnySource too, of a receive
+    int tag = 0;
+    int type = 0; // of its elements
+    uint32_t context = 0;
+    bool synchronous = false;
+    bool persistent = false;
+    uint64_t taken = 0; // the number of the probed message that it receives, else 0
+
+    // Between start and completion.
+    bool active = false;
+    bool cancelled = false;
+    std::optional<transfer::Outgoing> send; // neither of them: with PROC_NULL
+    std::optional<Receive> receive;
+
+    uint64_t id = 0;
+
+    bool done() const { return send ? send->done() : !receive || receive->incoming.done(); }
+    bool enqueued() const { return send ? send->enqueued() : !receive || receive->incoming.enqueued(); }
+    bool needs_hand() const {
+        return send ? send->needs_hand() : receive.has_value() && receive->incoming.needs_hand();
+    }
+    std::optional<transfer::Awaited> awaited() const {
+        return send ? send->awaited() : receive ? receive->incoming.awaited() : std::nullopt;
+    }
+};
+
+class RequestTable {
+  public:
+    Request& take();
+    void release(Request& request);
+    // Null if `id` names none, or none any more.
+    Request* find(uint64_t id);
+
+  private:
+    std::mutex mutex_;
+    std::deque<Request> all_;
+    std::vector<Request*> unused_;
+};
+
+} // namespace gpurun::comm

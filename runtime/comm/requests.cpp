@@ -1,0 +1,94 @@
+// Requests of the engine: starting, cancelling, giving up.
+#include "comm/engine.hpp"
+
+namespace gpurun::comm {
+
+using base::Status;
+using transfer::Ending;
+using transfer::Envelope;
+using transfer::Outgoing;
+using transfer::SendMode;
+
+void Engine::start(Request& request) {
+    const Lock lock(mutex_);
+    request.active = true;
+    request.cancelled = false;
+    ++active_requests_;
+    if (request.peer == kProcNull)
+        return;
+    if (request.kind == Request::Kind::kSend) {
+        request.send.emplace(context_, link(request.peer), request.operand,
+                             Envelope{request.context, request.tag, request.operand.bytes},
+                             SendMode{Ending::kJoined, request.synchronous});
+        begin(*request.send);
+    } else {
+        request.receive.emplace(context_, request.operand, Pattern{request.context, request.peer, request.tag}, false,
+                                Ending::kJoined);
+        if (request.taken == 0)
+            begin(*request.receive);
+        else
+            begin_taken(request.taken, *request.receive);
+    }
+    if (!background_on_duty_ || request.needs_hand())
+        leave_to_background();
+}
+
+void Engine::cancel(Request& request) {
+    const Lock lock(mutex_);
+    if (!request.receive || request.receive->incoming.started() || request.receive->incoming.done())
+        return;
+    matcher_.withdraw(*request.receive);
+    request.receive->incoming.fail(base::Error{Status::kInternal, "the receive was cancelled"});
+    request.cancelled = true;
+    changed();
+}
+
+void Engine::abandon(Request& request) {
+    const Lock lock(mutex_);
+    if (!request.active) {
+        requests_.release(request);
+        return;
+    }
+    abandoned_.push_back(request);
+    reap_abandoned();
+}
+
+void Engine::reap_abandoned() {
+    abandoned_.for_each([&](Request& request) {
+        if (!request.done())
+            return;
+        abandoned_.remove(request);
+        deactivate(request);
+        requests_.release(request);
+    });
+}
+
+void Engine::deactivate(Request& request) {
+    CHECK(request.active && request.done());
+    if (request.send)
+        moving_out_.remove(*request.send);
+    if (request.receive)
+        moving_in_.remove(request.receive->incoming);
+    request.send.reset();
+    request.receive.reset();
+    request.active = false;
+    --active_requests_;
+}
+
+// Nobody makes a call any more: what has not found its other side never will.
+void Engine::end_unmatched() {
+    const auto fail = [&](Outgoing& send) {
+        send.fail(base::Error{Status::kInternal, "gpurun_finalize() was called before the message was received"});
+        watch(send);
+    };
+    for (auto& each : links_) {
+        each->unposted.for_each(fail);
+        each->unanswered.for_each(fail);
+    }
+    matcher_.for_each_posted([&](Receive& receive) {
+        matcher_.withdraw(receive);
+        receive.incoming.fail(base::Error{Status::kInternal, "gpurun_finalize() was called before a message came"});
+    });
+}
+
+} // namespace gpurun::comm
