@@ -35,6 +35,7 @@ void Engine::start(Request& request) {
 
 void Engine::cancel(Request& request) {
     const Lock lock(mutex_);
+    (void)progress(); // a message that is there is matched: who only starts and takes back gets it in the end
     if (!request.receive || request.receive->incoming.started() || request.receive->incoming.done())
         return;
     matcher_.withdraw(*request.receive);
