@@ -1,6 +1,8 @@
 // One message each way at once.
 #include "support/job.hpp"
 
+#include <algorithm>
+
 using namespace gpurun::test;
 
 namespace {
@@ -29,6 +31,27 @@ void shift(Kind kind, gpurun_stream domain, size_t bytes, int dest, int source) 
         CHECK(status.bytes == 0);
         CHECK(first_difference(got, Bytes(bytes, 0)) == -1);
     }
+}
+
+// The same in place.
+void pass_on(Kind kind, gpurun_stream domain, size_t bytes, int dest, int source) {
+    CAPTURE(name(kind));
+    CAPTURE(bytes);
+    CAPTURE((domain == GPURUN_HOST));
+    const Bytes content = pattern(bytes, static_cast<uint64_t>(rank()));
+    const Memory buffer(kind, bytes);
+    Bytes got(bytes);
+    gpurun_message_status status{};
+    REQUIRE_OK(gpurun_memcpy(buffer.get(), content.data(), bytes, domain));
+    REQUIRE_OK(gpurun_sendrecv_replace(buffer.get(), bytes, GPURUN_BYTE, dest, 4, source, 4, kWorld, domain, &status));
+    REQUIRE_OK(gpurun_memcpy(got.data(), buffer.get(), bytes, domain));
+    REQUIRE_OK(gpurun_memset(buffer.get(), 0xff, bytes, domain));
+    synchronize(domain);
+    const int expected = source == GPURUN_PROC_NULL ? rank() : source;
+    CHECK(status.source == source);
+    CHECK(status.bytes == (source == GPURUN_PROC_NULL ? 0 : bytes));
+    CHECK(status.error == GPURUN_OK);
+    CHECK(first_difference(got, pattern(bytes, static_cast<uint64_t>(expected))) == -1);
 }
 
 constexpr size_t kSizes[] = {0, 8, 4097, 32768, 100000, (6u << 20) + 5};
@@ -95,6 +118,53 @@ TEST_CASE("messages that cross may have different sizes, types and tags") {
     CHECK(status.count == (even ? small : large));
     CHECK(status.tag == (even ? 21 : 20));
     CHECK(first_difference(incoming.read().data(), content.data(), even ? small * 2 : large * 4) == -1);
+}
+
+TEST_CASE("gpurun_sendrecv_replace exchanges one buffer of any kind for the other's") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    const Stream stream;
+    for (const size_t bytes : kSizes)
+        for (const Kind kind : kKinds)
+            for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)})
+                pass_on(kind, domain, bytes, partner(), partner());
+}
+
+TEST_CASE("gpurun_sendrecv_replace passes a buffer round a ring, along a line, and back to its own rank") {
+    const Stream stream;
+    const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
+    for (const size_t bytes : kSizes)
+        for (const Kind kind : {Kind::kDevice, Kind::kPageable})
+            for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)}) {
+                pass_on(kind, domain, bytes, next, previous);
+                pass_on(kind, domain, bytes, next > 0 ? next : GPURUN_PROC_NULL,
+                        rank() > 0 ? previous : GPURUN_PROC_NULL);
+                pass_on(kind, domain, bytes, rank(), rank());
+            }
+}
+
+TEST_CASE("gpurun_sendrecv_replace keeps what a shorter message leaves, and truncates a longer one") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    const Stream stream;
+    const bool even = rank() % 2 == 0;
+    for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)})
+        for (const size_t longer : {size_t{1000}, size_t{300000}}) {
+            const size_t bytes = even ? longer : longer / 2;
+            Memory buffer(Kind::kDevice, longer);
+            Bytes expected = pattern(longer, static_cast<uint64_t>(rank()));
+            buffer.write(expected);
+            gpurun_message_status status{};
+            const gpurun_status result = gpurun_sendrecv_replace(buffer.get(), bytes, GPURUN_BYTE, partner(), 4,
+                                                                 partner(), 4, kWorld, domain, &status);
+            synchronize(domain);
+            const Bytes theirs = pattern(longer, static_cast<uint64_t>(partner()));
+            std::copy_n(theirs.begin(), longer / 2, expected.begin());
+            CHECK(result == (even ? GPURUN_OK : GPURUN_ERR_TRUNCATED));
+            CHECK(status.error == result);
+            CHECK(status.bytes == (even ? longer / 2 : longer));
+            CHECK(first_difference(buffer.read(), expected) == -1);
+        }
 }
 
 TEST_SUITE_END();
