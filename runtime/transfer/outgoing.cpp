@@ -262,7 +262,7 @@ Result<void> Outgoing::answered(const Record& answer) {
 Result<void> Outgoing::pulled(const Record& answer) {
     link_.sent.count({static_cast<Path>(answer.pulled.path), static_cast<Reason>(answer.pulled.reason)},
                      envelope_.bytes);
-    link_.direct_slots.settle(slot_.slot, Edge::kBackward);
+    link_.direct_slots.settle(slot_, Edge::kBackward);
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     if (ends_in_stream()) {
         GPURUN_TRY(fence->await(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
@@ -276,7 +276,7 @@ Result<void> Outgoing::pulled(const Record& answer) {
 
 Result<void> Outgoing::granted(const Record& answer) {
     if (slot_.valid != 0)
-        link_.direct_slots.settle(slot_.slot, Edge::kForward);
+        link_.direct_slots.settle(slot_, Edge::kForward);
     const auto reason = static_cast<Reason>(answer.grant.reason);
     const bool in_host = operand_.in_host_memory() && reason == Reason::kHostMemory;
     const Path path = link_.to_self                      ? Path::kSelf

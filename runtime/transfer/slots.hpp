@@ -31,9 +31,13 @@ class Slots {
     }
 
     // What ends this use is known to be enqueued: its backward edge, or, when nobody answers it, its forward one.
-    void settle(uint32_t slot, Edge last) {
-        uses_[slot - kFirst].last = last;
-        uses_[slot - kFirst].settled = true;
+    // The answer may come after the edge itself, when the slot has been taken for another message: then it is late.
+    void settle(const SlotValue& used, Edge last) {
+        Use& use = uses_[used.slot - kFirst];
+        if (use.value != used.value)
+            return;
+        use.last = last;
+        use.settled = true;
     }
 
     // When none is free: what frees the one that has been in use longest, as far as that is known to be enqueued.
