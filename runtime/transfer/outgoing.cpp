@@ -148,13 +148,13 @@ bool Outgoing::slot_fits() const {
 
 Result<bool> Outgoing::post() {
     CHECK(state_ == State::kNew);
+    if (slot_.valid != 0) // signalled, when the ring had no room: it stays what it was then
+        return slot_.slot < kEagerSlot ? post_request() : post_slot(slot_);
     if (mode_.synchronous)
         return post_request();
     if (inline_fits())
         return post_inline();
     if (slot_fits()) {
-        if (slot_.valid != 0)
-            return post_slot(slot_);
         GPURUN_ASSIGN(Fence * fence, link_.out.fence());
         GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.eager_slots.take(*fence));
         if (slot)
