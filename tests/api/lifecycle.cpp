@@ -9,6 +9,48 @@ using namespace gpurun::test;
 
 namespace {
 
+// Requests and probes, likewise.
+void expect_all_of_requests(gpurun_status expected) {
+    const gpurun_stream stream = GPURUN_HOST;
+    int number = 41, done = 41;
+    gpurun_request request = gpurun_make_request(41);
+    gpurun_message message = gpurun_make_message(41);
+    gpurun_message_status status{41, 41, 41, 41};
+
+    CHECK(gpurun_ssend(&number, 1, GPURUN_INT32, 0, 0, kWorld, stream) == expected);
+    CHECK(gpurun_sendrecv_replace(&number, 1, GPURUN_INT32, 0, 0, 0, 0, kWorld, stream, &status) == expected);
+    CHECK(gpurun_isend(&number, 1, GPURUN_INT32, 0, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_issend(&number, 1, GPURUN_INT32, 0, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_irecv(&number, 1, GPURUN_INT32, 0, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_send_init(&number, 1, GPURUN_INT32, 0, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_ssend_init(&number, 1, GPURUN_INT32, 0, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_recv_init(&number, 1, GPURUN_INT32, 0, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_start(&request) == expected);
+    CHECK(gpurun_startall(1, &request) == expected);
+    CHECK(gpurun_wait(&request, stream, &status) == expected);
+    CHECK(gpurun_waitall(1, &request, stream, &status) == expected);
+    CHECK(gpurun_waitany(1, &request, stream, &number, &status) == expected);
+    CHECK(gpurun_waitsome(1, &request, stream, &done, &number, &status) == expected);
+    CHECK(gpurun_test(&request, stream, &done, &status) == expected);
+    CHECK(gpurun_testall(1, &request, stream, &done, &status) == expected);
+    CHECK(gpurun_testany(1, &request, stream, &number, &done, &status) == expected);
+    CHECK(gpurun_testsome(1, &request, stream, &done, &number, &status) == expected);
+    CHECK(gpurun_cancel(&request) == expected);
+    CHECK(gpurun_request_free(&request) == expected);
+    CHECK(gpurun_probe(0, 0, kWorld, &status) == expected);
+    CHECK(gpurun_iprobe(0, 0, kWorld, &done, &status) == expected);
+    CHECK(gpurun_mprobe(0, 0, kWorld, &message, &status) == expected);
+    CHECK(gpurun_improbe(0, 0, kWorld, &done, &message, &status) == expected);
+    CHECK(gpurun_mrecv(&number, 1, GPURUN_INT32, &message, stream, &status) == expected);
+    CHECK(gpurun_imrecv(&number, 1, GPURUN_INT32, &message, stream, &request) == expected);
+
+    CHECK(number == 41);
+    CHECK(done == 41);
+    CHECK(request.id == 41);
+    CHECK(message.id == 41);
+    CHECK(status.bytes == 41);
+}
+
 // Every call that needs a job, with arguments that would be right in one. Outputs must stay as they are.
 void expect_all(gpurun_status expected) {
     const gpurun_stream stream = GPURUN_HOST;
@@ -62,6 +104,7 @@ TEST_CASE("before gpurun_init every call says that it is missing") {
     CHECK(std::strcmp(gpurun_error_detail(), "") == 0);
     CHECK(gpurun_initialized() == 0);
     expect_all(GPURUN_ERR_NOT_INITIALIZED);
+    expect_all_of_requests(GPURUN_ERR_NOT_INITIALIZED);
     CHECK(gpurun_finalize() == GPURUN_ERR_NOT_INITIALIZED);
     CHECK(gpurun_finalized() == 0);
 }
@@ -109,6 +152,7 @@ TEST_CASE("after gpurun_finalize every call says that the job is over") {
     CHECK(gpurun_initialized() == 1);
     CHECK(gpurun_finalized() == 1);
     expect_all(GPURUN_ERR_FINALIZED);
+    expect_all_of_requests(GPURUN_ERR_FINALIZED);
     CHECK(gpurun_finalize() == GPURUN_ERR_FINALIZED);
     CHECK(gpurun_init() == GPURUN_ERR_FINALIZED);
     CHECK(std::strlen(gpurun_error_detail()) > 0);
