@@ -71,6 +71,86 @@ gpurun_status receive_from_survivor(const Job& job) {
     return gpurun_send(job.device, kSmall, GPURUN_BYTE, 0, kTag, GPURUN_COMM_WORLD, GPURUN_HOST);
 }
 
+// Requests of messages that the victim would have to send or receive. Each status names its own error.
+gpurun_request start_receive(const Job& job, gpurun_stream domain, int source, size_t bytes) {
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    MUST(gpurun_irecv(job.device, bytes, GPURUN_BYTE, source, kTag, GPURUN_COMM_WORLD, domain, &request));
+    return request;
+}
+gpurun_request start_send(const Job& job, gpurun_stream domain, size_t bytes) {
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    MUST(gpurun_isend(job.other, bytes, GPURUN_BYTE, job.victim(), kTag, GPURUN_COMM_WORLD, domain, &request));
+    return request;
+}
+gpurun_status wait(gpurun_request request, gpurun_stream domain) {
+    gpurun_message_status status{};
+    const gpurun_status result = gpurun_wait(&request, domain, &status);
+    if (status.error != result || request.id != 0)
+        give_up("the status does not say what the call says");
+    return result;
+}
+gpurun_status wait_for_all(const Job& job, gpurun_stream domain) {
+    gpurun_request requests[] = {start_receive(job, domain, job.victim(), kLarge), GPURUN_REQUEST_NULL,
+                                 start_send(job, domain, kLarge)};
+    gpurun_message_status statuses[3]{};
+    const gpurun_status result = gpurun_waitall(3, requests, domain, statuses);
+    if (statuses[0].error != result || statuses[1].error != GPURUN_OK || statuses[2].error != result)
+        give_up("the statuses do not say which messages are lost");
+    return result;
+}
+gpurun_status wait_for_any(const Job& job) {
+    gpurun_request requests[] = {GPURUN_REQUEST_NULL, start_receive(job, GPURUN_HOST, job.victim(), kLarge)};
+    int index = -1;
+    const gpurun_status result = gpurun_waitany(2, requests, GPURUN_HOST, &index, nullptr);
+    if (index != 1 || requests[1].id != 0)
+        give_up("the request of the lost message is not complete");
+    return result;
+}
+gpurun_status test_until_done(const Job& job) {
+    gpurun_request request = start_receive(job, GPURUN_HOST, job.victim(), kLarge);
+    gpurun_status result = GPURUN_OK;
+    for (int done = 0; done == 0 && result == GPURUN_OK;)
+        result = gpurun_test(&request, GPURUN_HOST, &done, nullptr);
+    return result;
+}
+gpurun_status probe(int source) { return gpurun_probe(source, kTag, GPURUN_COMM_WORLD, nullptr); }
+gpurun_status probe_for_message(int source) {
+    gpurun_message message = GPURUN_MESSAGE_NULL;
+    return gpurun_mprobe(source, kTag, GPURUN_COMM_WORLD, &message, nullptr);
+}
+// The victim dies while this rank is in no call.
+gpurun_status wait_late(const Job& job) {
+    const gpurun_request receive = start_receive(job, GPURUN_HOST, job.victim(), kLarge);
+    sleep_seconds(kDiesAfter + 0.3);
+    return wait(receive, GPURUN_HOST);
+}
+// As receive_from_survivor().
+gpurun_status start_receive_from_survivor(const Job& job) {
+    if (job.rank != 0)
+        return receive_from_survivor(job);
+    return wait(start_receive(job, GPURUN_HOST, GPURUN_ANY_SOURCE, kSmall), GPURUN_HOST);
+}
+gpurun_status start_again(const Job& job) {
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    MUST(gpurun_recv_init(job.device, kSmall, GPURUN_BYTE, job.victim(), kTag, GPURUN_COMM_WORLD, GPURUN_HOST,
+                          &request));
+    gpurun_status result = GPURUN_OK;
+    for (int round = 0; round < 2; round++) { // the second time the victim is known to be dead
+        MUST(gpurun_start(&request));
+        result = gpurun_wait(&request, GPURUN_HOST, nullptr);
+        if (result != GPURUN_ERR_PEER_LOST)
+            give_up("a persistent receive from the dead is complete");
+    }
+    MUST(gpurun_request_free(&request));
+    return result;
+}
+// The message was taken, and its sender is dead when its bytes are asked for.
+gpurun_status receive_taken(const Job& job) {
+    gpurun_message message = GPURUN_MESSAGE_NULL;
+    MUST(gpurun_mprobe(job.victim(), kTag, GPURUN_COMM_WORLD, &message, nullptr));
+    sleep_seconds(kDiesAfter + 0.3);
+    return gpurun_mrecv(job.device, kLarge, GPURUN_BYTE, &message, GPURUN_HOST, nullptr);
+}
 // The victim takes part in the message with a stream that never gets there: survivors' streams wait for its fence.
 void hold_stream(const Job& job) {
     MUST(gpurun_launch_host(
@@ -80,6 +160,13 @@ void victim_sends_held(const Job& job, size_t bytes) {
     hold_stream(job);
     for (int rank = 0; rank < job.victim(); rank++)
         MUST(gpurun_send(job.device, bytes, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream));
+}
+void victim_starts_held(const Job& job) {
+    hold_stream(job);
+    for (int rank = 0; rank < job.victim(); rank++) {
+        gpurun_request request = GPURUN_REQUEST_NULL;
+        MUST(gpurun_isend(job.device, kLarge, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream, &request));
+    }
 }
 void victim_receives_held(const Job& job, size_t bytes) {
     hold_stream(job);
@@ -114,6 +201,31 @@ constexpr Scenario kScenarios[] = {
      [](const Job& job) { victim_sends_held(job, kLarge); }},
     {"fence-of-host-send", [](const Job& job) { return send(job, GPURUN_HOST, kLarge); },
      [](const Job& job) { victim_receives_held(job, kLarge); }},
+    {"waitall", [](const Job& job) { return wait_for_all(job, GPURUN_HOST); }, nullptr},
+    {"waitall-in-stream", [](const Job& job) { return in_stream(job, wait_for_all(job, job.stream)); }, nullptr},
+    {"waitany", wait_for_any, nullptr},
+    {"test", test_until_done, nullptr},
+    {"late-wait", wait_late, nullptr},
+    {"probe", [](const Job& job) { return probe(job.victim()); }, nullptr},
+    {"matched-probe", [](const Job& job) { return probe_for_message(job.victim()); }, nullptr},
+    {"probe-of-any", [](const Job&) { return probe(GPURUN_ANY_SOURCE); }, nullptr},
+    {"receive-of-taken", receive_taken, victim_starts_held},
+    {"started-receive-from-any",
+     [](const Job& job) { return wait(start_receive(job, GPURUN_HOST, GPURUN_ANY_SOURCE, kLarge), GPURUN_HOST); },
+     nullptr},
+    {"started-receive-from-survivor", start_receive_from_survivor, nullptr, GPURUN_OK},
+    {"persistent-receive", start_again, nullptr},
+    {"fence-of-started-receive",
+     [](const Job& job) {
+         return in_stream(job, wait(start_receive(job, job.stream, job.victim(), kLarge), job.stream));
+     },
+     [](const Job& job) { victim_sends_held(job, kLarge); }},
+    {"fence-of-started-send",
+     [](const Job& job) { return in_stream(job, wait(start_send(job, job.stream, kLarge), job.stream)); },
+     [](const Job& job) { victim_receives_held(job, kLarge); }},
+    {"fence-of-started-receive-for-host",
+     [](const Job& job) { return wait(start_receive(job, job.stream, job.victim(), kLarge), GPURUN_HOST); },
+     [](const Job& job) { victim_sends_held(job, kLarge); }},
     {"barrier", [](const Job&) { return gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST); }, nullptr},
     {"barrier-in-stream", [](const Job& job) { return in_stream(job, gpurun_barrier(GPURUN_COMM_WORLD, job.stream)); },
      nullptr},
@@ -193,7 +305,14 @@ void live_on(const Job& job) {
             give_up("a send to the dead is not refused");
         if (receive(job, domain, job.victim(), kLarge) != GPURUN_ERR_PEER_LOST)
             give_up("a receive from the dead is not refused");
+        if (wait(start_send(job, domain, 8), domain) != GPURUN_ERR_PEER_LOST ||
+            wait(start_send(job, domain, kLarge), domain) != GPURUN_ERR_PEER_LOST ||
+            wait(start_receive(job, domain, job.victim(), kLarge), domain) != GPURUN_ERR_PEER_LOST)
+            give_up("a message to or from the dead that was started is complete");
     }
+    int found = 0;
+    if (gpurun_iprobe(job.victim(), kTag, GPURUN_COMM_WORLD, &found, nullptr) != GPURUN_ERR_PEER_LOST)
+        give_up("a probe of the dead is not refused");
     if ((gpurun_wtime() - start) * 1e3 > kBoundMs)
         give_up("refusing took too long");
 
