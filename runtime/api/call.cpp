@@ -20,8 +20,9 @@ constexpr uintptr_t kPageBytes = 4096;
 // A host page that was once found readable is remembered by the thread, so that a buffer which is used again costs no
 // system call. Memory that is unmapped later is the caller's bug.
 bool is_readable_page(uintptr_t page) {
-    static thread_local std::array<uintptr_t, 64> seen{};
-    uintptr_t& place = seen[page % seen.size()];
+    static thread_local std::array<uintptr_t, 256> seen{};
+    // Fibonacci hashing to 2 to the 8: buffers whose pages lie a power of two apart are common.
+    uintptr_t& place = seen[(page * 0x9e3779b97f4a7c15) >> 56];
     if (place == page && page != 0)
         return true;
     if (!platform::readable(reinterpret_cast<const void*>(page * kPageBytes)))

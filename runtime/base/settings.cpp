@@ -65,6 +65,7 @@ Result<void> read_choice(const std::string& text, const Choice<T> (&choices)[N],
 
 constexpr Choice<int> kLogLevels[] = {{"off", 0}, {"error", 1}, {"warn", 2}, {"info", 3}, {"debug", 4}};
 constexpr Choice<bool> kReports[] = {{"none", false}, {"paths", true}};
+constexpr Choice<bool> kSwitch[] = {{"on", true}, {"off", false}};
 constexpr Choice<bool> kProgress[] = {{"thread", true}, {"calls", false}};
 constexpr Choice<FenceKind> kFences[] = {
     {"auto", FenceKind::kAuto}, {"counter", FenceKind::kCounter}, {"event", FenceKind::kEvent}};
@@ -105,12 +106,14 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_choice(t, kFences, s.fence); }},
     {"GPURUN_PATH", "auto", "forces the path of device messages: auto, direct, bounce, staged", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kPaths, s.path); }},
-    {"GPURUN_EAGER_BYTES", "4096", "largest host message that never waits for its match", false,
+    {"GPURUN_EAGER_BYTES", "8192", "largest host message that never waits for its match", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, 16384, s.eager_bytes); }},
     {"GPURUN_DEVICE_EAGER_BYTES", "4096", "largest device message that never waits for its match", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, 32768, s.device_eager_bytes); }},
     {"GPURUN_RELAY_CHUNK_BYTES", "4M", "largest piece of a bounce or staged message in flight", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 4096, 4u << 20, s.relay_chunk_bytes); }},
+    {"GPURUN_SINGLE_COPY", "on", "whether large host messages are read from their sender: on, off", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kSwitch, s.single_copy); }},
     {"GPURUN_PROGRESS", "thread", "who completes requests: a thread of the rank's, or only its calls", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kProgress, s.progress_thread); }},
     {"GPURUN_SPIN_US", "", "microseconds that a blocked call spins before it sleeps", false,

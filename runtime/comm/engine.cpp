@@ -106,16 +106,16 @@ void Engine::begin_taken(uint64_t number, Receive& receive) {
 }
 
 void Engine::end(std::span<Outgoing* const> sends, Receive* receive) {
-    const base::Error ended{Status::kInternal, "the call ended before its message did"}; // a wait has failed
+    const auto ended = [] { return base::Error{Status::kInternal, "the call ended before its message did"}; };
     for (Outgoing* send : sends) {
         if (!send->done())
-            send->abandon(ended);
+            send->abandon(ended()); // a wait has failed
         moving_out_.remove(*send);
     }
     if (receive != nullptr) {
         matcher_.withdraw(*receive);
         if (!receive->incoming.done())
-            receive->incoming.abandon(ended);
+            receive->incoming.abandon(ended());
         moving_in_.remove(receive->incoming);
     }
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/function_ref.hpp"
+#include "base/yielding_mutex.hpp"
 #include "comm/request.hpp"
 #include "transfer/probe.hpp"
 
@@ -88,7 +89,7 @@ class Engine {
     Engine(device::Device& device, const platform::JobSegment& job, const base::Settings& settings, uint32_t rank,
            transfer::Probe probe);
 
-    using Lock = std::unique_lock<std::mutex>;
+    using Lock = std::unique_lock<base::YieldingMutex>;
 
     // ---- engine.cpp: operations -----------------------------------------------------------------------------
     void begin(std::span<transfer::Outgoing* const> sends, Receive* receive);
@@ -157,7 +158,7 @@ class Engine {
     bool needs_hand() const;
     base::Result<void> arm_moving();
 
-    std::mutex mutex_;
+    base::YieldingMutex mutex_;
     transfer::Context context_;
     std::optional<transfer::Probe> probe_;
     std::vector<std::unique_ptr<transfer::Link>> links_;
@@ -175,7 +176,7 @@ class Engine {
     int64_t spin_ns_ = 0;
 
     std::thread background_; // started with the first request that a call leaves active
-    std::condition_variable background_called_;
+    std::condition_variable_any background_called_;
     bool background_wanted_ = false; // GPURUN_PROGRESS
     bool background_on_duty_ = false;
     bool background_stops_ = false;

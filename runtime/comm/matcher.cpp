@@ -61,7 +61,7 @@ Receive* Matcher::arrive(transfer::Link& link, const transfer::Record& record, s
     Unexpected& message = queue.back();
     message.arrival = arrivals_++;
     message.source = link.peer;
-    message.record = record;
+    transfer::copy_record(message.record, record);
     message.payload.assign(payload.begin(), payload.end());
     return nullptr;
 }

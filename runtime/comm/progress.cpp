@@ -47,7 +47,7 @@ void Engine::changed() {
 
 bool Engine::drain(Link& link) {
     // A producer that waits for room has filled more than this, all of which goes in one call of ours.
-    constexpr uint64_t kWorthTelling = platform::kRingBytes / 4;
+    constexpr uint64_t kWorthTelling = platform::kRingEntryBytes / 4;
     uint64_t drained = 0;
     while (const Record* record = link.consumer.front()) {
         dispatch(link, *record, link.consumer.payload());
@@ -73,6 +73,7 @@ void Engine::dispatch(Link& link, const Record& record, std::span<const std::byt
         if (link.imports)
             link.imports->revoke(record.revoked_id);
         return;
+    case RecordKind::kNone:
     case RecordKind::kSkip: break;
     }
     CHECK(!"a record of a known kind");
@@ -115,7 +116,10 @@ bool Engine::advance_moving() {
             list.remove(each);
     };
     moving_out_.for_each([&](Outgoing& send) { advance(send, moving_out_); });
-    moving_in_.for_each([&](transfer::Incoming& incoming) { advance(incoming, moving_in_); });
+    moving_in_.for_each([&](transfer::Incoming& incoming) {
+        advance(incoming, moving_in_);
+        changed |= incoming.busy();
+    });
     return changed;
 }
 

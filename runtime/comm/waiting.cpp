@@ -21,22 +21,41 @@ void pause() {
 #endif
 }
 
+// Whether to look once more at once. Reads the clock now and then only: calls that need not wait never do.
+class Spin {
+  public:
+    explicit Spin(int64_t limit_ns) : limit_ns_(limit_ns) {}
+
+    bool goes_on() {
+        pause();
+        if (++looks_ % kLooksPerClock != 0 && limit_ns_ != 0)
+            return true;
+        const int64_t now_ns = platform::now_ns();
+        if (end_ns_ == 0)
+            end_ns_ = now_ns + limit_ns_;
+        return now_ns < end_ns_;
+    }
+
+  private:
+    static constexpr uint32_t kLooksPerClock = 32;
+
+    int64_t limit_ns_;
+    int64_t end_ns_ = 0;
+    uint32_t looks_ = 0;
+};
+
 } // namespace
 
 Result<void> Engine::wait(Lock& lock, base::FunctionRef<bool()> done, base::FunctionRef<Result<void>()> arm) {
     platform::RankRecord& self = context_.job.rank(rank());
-    int64_t spin_until = 0; // set when the first look finds nothing: calls that need not wait read no clock
+    Spin spin(spin_ns_);
     while (true) {
         if (done())
             return {};
         if (progress())
             continue;
-        if (spin_until == 0)
-            spin_until = platform::now_ns() + spin_ns_;
-        if (platform::now_ns() < spin_until) {
-            lock.unlock(); // other threads of the rank get their turn
-            pause();
-            lock.lock();
+        if (spin.goes_on()) {
+            mutex_.yield(); // other threads of the rank get their turn
             continue;
         }
         // Announced with a read-modify-write before the last look; pairs with JobSegment::ring_doorbell().

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "base/status.hpp"
+#include "platform/peer_memory.hpp"
 #include "platform/shared_memory.hpp"
 
 #include <array>
@@ -37,7 +38,8 @@ constexpr bool is_poisoned(uint64_t value) { return (value & kPoison) != 0; }
 constexpr uint64_t reached_value(uint64_t value) { return value & ~kPoison; }
 
 constexpr size_t kFenceSlots = 96;
-constexpr size_t kRingBytes = 64 * 1024;
+constexpr size_t kRingBytes = 144 * 1024;
+constexpr size_t kRingEntryBytes = 16 * 1024; // its first part
 constexpr size_t kEagerBuffers = 32;
 constexpr size_t kEagerBufferBytes = 32 * 1024;
 constexpr size_t kRelayBuffers = 4; // at least three pieces in flight, one being filled
@@ -69,24 +71,28 @@ enum class News {
 };
 
 struct alignas(64) RankRecord {
-    std::atomic<uint32_t> state;           // RankState; by the rank, kDying and kDead by the launcher
-    std::atomic<uint32_t> doorbell;        // by anyone: +1 and wake after publishing something for this rank
-    std::atomic<uint32_t> background_bell; // likewise, for its background thread
-    int32_t pid;                           // by the rank, before Ready
-    std::atomic<uint64_t> presence;        // by the rank
-    std::atomic<uint32_t> leaving;         // steps of gpurun_finalize() that the rank has reached; by the rank
+    // Read by everybody again and again, hence apart from what changes.
+    std::atomic<uint32_t> state;   // RankState; by the rank, kDying and kDead by the launcher
+    std::atomic<uint32_t> leaving; // steps of gpurun_finalize() that the rank has reached; by the rank
+    int32_t pid;                   // by the rank, before Ready, as is the next
     int32_t has_probe;
+    Token token; // by which a peer finds out whether it can read the rank's memory
+    // By anyone: +1 and wake after publishing something for this rank, or for its background thread.
+    alignas(64) std::atomic<uint32_t> doorbell;
+    std::atomic<uint32_t> background_bell;
+    std::atomic<uint64_t> presence; // by the rank
     // By the rank, before Ready: its device (a device::Identity) and, with has_probe, the handle of a small
     // allocation with a known pattern (a device::MemoryHandle), by which a peer tries whether direct copies work.
-    std::array<std::byte, 40> device;
+    alignas(64) std::array<std::byte, 40> device;
     std::array<std::byte, 64> probe;
 };
-static_assert(sizeof(RankRecord) == 192);
+static_assert(sizeof(RankRecord) == 256);
 
 struct PairControl {
-    alignas(64) std::atomic<uint64_t> ring_tail; // bytes ever published; by the source
-    alignas(64) std::atomic<uint64_t> ring_head; // bytes ever consumed; by the target
-    std::atomic<uint64_t> eager_matched;         // bytes of eager payload ever delivered; by the target
+    // Bytes ever taken out of the two parts of the ring, told now and then; by the target.
+    alignas(64) std::atomic<uint64_t> ring_entries;
+    std::atomic<uint64_t> ring_payloads;
+    alignas(64) std::atomic<uint64_t> eager_matched; // bytes of eager payload ever delivered; by the target
     // Chunks ever enqueued in each relay pool: filled by the source, drained by the target.
     alignas(64) std::atomic<uint64_t> relay_filled[kRelayPools];
     alignas(64) std::atomic<uint64_t> relay_drained[kRelayPools];

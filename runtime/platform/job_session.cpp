@@ -106,6 +106,10 @@ Result<JobSession> JobSession::connect(const base::Settings& settings, uint32_t 
 
 Result<std::vector<UniqueFd>> JobSession::ready(int device_fd) {
     std::vector<UniqueFd> peers(segment_.size());
+    RankRecord& self = segment_.rank(rank_);
+    self.pid = ::getpid();
+    self.token = own_token();
+    allow_peer_reads();
     if (alone())
         return peers;
     GPURUN_TRY(say(socket_, wire::Ready{}, device_fd));

@@ -24,6 +24,12 @@ Choice between_devices(Context& context, Link& link, const SourceBuffer& source)
             forced == base::PathChoice::kDirect ? Reason::kForcedButNotExportable : Reason::kNotExportable};
 }
 
+Choice between_hosts(Context& context, Link& link, const SourceBuffer& source, const Operand& target) {
+    if (source.ready == 0 || !target.by_cpu() || !context.settings.single_copy)
+        return {Path::kShm, Reason::kHostMemory};
+    return {Path::kShm, link.can_read() ? Reason::kSingleCopy : Reason::kSingleCopyRefused};
+}
+
 } // namespace
 
 Choice choose_path(Context& context, Link& link, const Record& request, const Operand& target) {
@@ -35,7 +41,7 @@ Choice choose_path(Context& context, Link& link, const Record& request, const Op
     if (request.envelope.bytes == 0)
         return {Path::kStaged, Reason::kSmall};
     if (from_host && to_host)
-        return {Path::kShm, Reason::kHostMemory};
+        return between_hosts(context, link, source, target);
     if (from_host || to_host)
         return {Path::kStaged, Reason::kHostAndDevice};
     return between_devices(context, link, source);

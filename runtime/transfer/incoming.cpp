@@ -165,6 +165,12 @@ Result<void> Incoming::start_slot() {
 Result<void> Incoming::start_request(const Record& record) {
     const Choice choice = choose_path(context_, *link_, record, operand_);
     link_->received.count(choice, record.envelope.bytes);
+    if (choice.reason == Reason::kSingleCopy) {
+        from_ = reinterpret_cast<const std::byte*>(record.source.address);
+        serial_ = record.serial;
+        state_ = State::kReading;
+        return read_from_peer();
+    }
     return can_pull(choice, record) ? pull(record, choice) : grant(record, choice);
 }
 
@@ -196,12 +202,33 @@ Result<void> Incoming::pull(const Record& record, Choice choice) {
         from_host_ = false;
     }
     GPURUN_TRY(copy_behind_edge());
+    answer_pulled(record.serial, choice);
+    return {};
+}
+
+void Incoming::answer_pulled(uint64_t serial, Choice choice) {
     Record answer{};
     answer.kind = RecordKind::kPulled;
-    answer.serial = record.serial;
+    answer.serial = serial;
     answer.pulled.path = static_cast<uint32_t>(choice.path);
     answer.pulled.reason = static_cast<uint32_t>(choice.reason);
     link_->tell(answer);
+}
+
+// A piece of the message, so that nobody waits long for the engine lock.
+Result<void> Incoming::read_from_peer() {
+    constexpr uint64_t kPiece = 1 << 20;
+    const uint64_t piece = std::min(kPiece, bytes_ - read_);
+    auto read = platform::read_peer(context_.job.rank(link_->peer).pid, operand_.address + read_,
+                                    reinterpret_cast<uint64_t>(from_ + read_), piece);
+    if (!read && context_.job.is_gone(link_->peer))
+        return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
+    GPURUN_TRY(std::move(read));
+    read_ += piece;
+    if (read_ < bytes_)
+        return {};
+    answer_pulled(serial_, {Path::kShm, Reason::kSingleCopy});
+    finish();
     return {};
 }
 
@@ -292,6 +319,8 @@ Result<void> Incoming::advance() {
         GPURUN_ASSIGN(const bool ready, awaited_->come(context_.device));
         return ready ? copy_now() : Result<void>();
     }
+    if (state_ == State::kReading)
+        return read_from_peer();
     if (state_ == State::kRelay && link_->relay_in.front() == this) {
         GPURUN_ASSIGN(const bool drained, relay_->step(operand_));
         if (!drained)

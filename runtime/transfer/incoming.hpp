@@ -37,8 +37,12 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     bool enqueued() const { return state_ == State::kDraining || done(); }
     // advance() has something to do.
     bool moving() const { return started() && !done(); }
+    // The next advance() waits for nobody.
+    bool busy() const { return state_ == State::kReading; }
     // Somebody has to call advance() before the message can go on.
-    bool needs_hand() const { return state_ == State::kBeforeCopy || state_ == State::kRelay; }
+    bool needs_hand() const {
+        return state_ == State::kBeforeCopy || state_ == State::kReading || state_ == State::kRelay;
+    }
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
     base::Result<void> join(device::Stream stream);
     const Link* link() const { return link_; } // after start()
@@ -60,7 +64,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     void drain_landing(Landing::Buffer* landing);
     bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }
 
-    enum class State { kNew, kBeforeCopy, kRelay, kDraining, kDone };
+    enum class State { kNew, kBeforeCopy, kReading, kRelay, kDraining, kDone };
 
     base::Result<void> start_inline(std::span<const std::byte> payload);
     base::Result<void> start_slot();
@@ -68,6 +72,8 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     bool can_pull(Choice choice, const Record& record) const;
     base::Result<void> pull(const Record& record, Choice choice);
     base::Result<void> grant(const Record& record, Choice choice);
+    void answer_pulled(uint64_t serial, Choice choice);
+    base::Result<void> read_from_peer();
     // Copies `bytes_` from `from_` behind the forward edge of `slot_`, then signals its backward one.
     base::Result<void> copy_behind_edge();
     base::Result<void> copy_now();
@@ -82,7 +88,9 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     State state_ = State::kNew;
     uint64_t bytes_ = 0; // that move: the shorter of message and buffer
     SlotValue slot_{};
-    const std::byte* from_ = nullptr;
+    const std::byte* from_ = nullptr; // in the peer's process, with kReading
+    uint64_t read_ = 0;               // of it so far
+    uint64_t serial_ = 0;
     bool from_host_ = true;
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;

@@ -135,6 +135,14 @@ Choice Link::reach() {
     return *reach_;
 }
 
+bool Link::can_read() {
+    if (!can_read_) {
+        const platform::RankRecord& record = context_.job.rank(peer);
+        can_read_ = platform::can_read_peer(record.pid, record.token);
+    }
+    return *can_read_;
+}
+
 Result<void> Link::close() {
     if (imports)
         GPURUN_TRY(imports->close_all());

@@ -97,7 +97,8 @@ class Link {
     Slots<kDirectSlot, kDirectSlots> direct_slots;
     Slots<kEagerSlot, static_cast<uint32_t>(platform::kEagerBuffers)> eager_slots;
     uint64_t next_serial = 1;
-    uint64_t eager_sent = 0;           // bytes, against PairControl::eager_matched
+    uint64_t eager_sent = 0;         // bytes, against PairControl::eager_matched
+    uint64_t eager_matched_seen = 0; // as last read: saves the shared line most of the time
     base::List<Outgoing, Unposted> unposted; // in call order
     base::List<Outgoing, Placed> unanswered; // requests
     base::List<Outgoing, Placed> relay_out;  // granted, in grant order; the first one moves
@@ -114,6 +115,8 @@ class Link {
     base::Result<const std::byte*> peer_slab();
     // Whether direct copies from the peer's device work, and why (not). Tried once.
     Choice reach();
+    // Whether a CPU here can read the peer's ordinary memory. Tried once.
+    bool can_read();
 
     // ---- when the peer dies --------------------------------------------------------------------------------
     // What is enqueued in streams and still depends on the peer, by slot.
@@ -133,6 +136,7 @@ class Link {
     std::byte* slab_ = nullptr;
     void* peer_slab_ = nullptr;
     std::optional<Choice> reach_;
+    std::optional<bool> can_read_;
 };
 
 } // namespace gpurun::transfer

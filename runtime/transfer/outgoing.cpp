@@ -81,8 +81,9 @@ Result<void> Outgoing::join(device::Stream stream) {
 }
 
 Result<bool> Outgoing::survives() const {
-    if (state_ != State::kDraining || awaited_->on_event)
-        return state_ == State::kDraining;
+    // What fills a relay counts only once it was drained, which nobody will tell any more.
+    if (state_ != State::kDraining || relay_ || awaited_->on_event)
+        return false;
     GPURUN_ASSIGN(const bool cut_short, awaited_->fence->cut_short(awaited_->edge, awaited_->slot, awaited_->value));
     return !cut_short;
 }
@@ -132,8 +133,10 @@ bool Outgoing::push(const Record& record, std::span<const std::byte> payload) {
 bool Outgoing::inline_fits() const {
     if (!operand_.by_cpu() || envelope_.bytes > context_.settings.eager_bytes)
         return false;
-    const uint64_t matched = link_.out.control().eager_matched.load(std::memory_order_relaxed);
-    return link_.eager_sent - matched + envelope_.bytes + sizeof(Record) <= kEagerCreditBytes;
+    const uint64_t after = link_.eager_sent + envelope_.bytes + sizeof(Record);
+    if (after - link_.eager_matched_seen > kEagerCreditBytes)
+        link_.eager_matched_seen = link_.out.control().eager_matched.load(std::memory_order_relaxed);
+    return after - link_.eager_matched_seen <= kEagerCreditBytes;
 }
 
 bool Outgoing::slot_fits() const {
@@ -204,6 +207,7 @@ Result<bool> Outgoing::post_slot(const SlotValue& slot) {
 Result<void> Outgoing::describe_source(SourceBuffer& source) {
     source.placement = static_cast<uint32_t>(operand_.where.placement);
     source.address = reinterpret_cast<uint64_t>(operand_.address);
+    source.ready = operand_.by_cpu() ? 1 : 0;
     if (operand_.in_host_memory() || link_.to_self || !operand_.where.exportable)
         return {};
     GPURUN_ASSIGN(source.handle, context_.exports.handle(operand_.where, link_.peer));
@@ -262,6 +266,10 @@ Result<void> Outgoing::answered(const Record& answer) {
 Result<void> Outgoing::pulled(const Record& answer) {
     link_.sent.count({static_cast<Path>(answer.pulled.path), static_cast<Reason>(answer.pulled.reason)},
                      envelope_.bytes);
+    if (slot_.valid == 0) { // read by the target's CPU, which is done
+        finish();
+        return {};
+    }
     link_.direct_slots.settle(slot_, Edge::kBackward);
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     if (ends_in_stream()) {

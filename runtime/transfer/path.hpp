@@ -22,8 +22,10 @@ enum class Reason : uint32_t {
     kProbeFailed,
     kForced,
     kForcedButNotExportable,
+    kSingleCopy,
+    kSingleCopyRefused,
 };
-constexpr size_t kReasons = 11;
+constexpr size_t kReasons = 13;
 
 constexpr std::array<const char*, kPaths> kPathNames = {"self", "shm", "direct", "bounce", "staged"};
 constexpr std::array<const char*, kReasons> kReasonTexts = {
@@ -38,6 +40,8 @@ constexpr std::array<const char*, kReasons> kReasonTexts = {
     "a test copy between the devices failed",
     "GPURUN_PATH",
     "GPURUN_PATH=direct, but the memory cannot be exported",
+    "host memory, read from the sender",
+    "host memory; the system refuses to read the sender's",
 };
 
 struct Choice {

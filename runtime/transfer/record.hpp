@@ -14,14 +14,16 @@
 
 #include "device/device.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
 namespace gpurun::transfer {
 
 enum class RecordKind : uint32_t {
-    kSkip = 0, // the rest of the ring up to its end is unused
-    kInline = 1,
+    kNone = 0, // nothing was published here
+    kSkip,     // the rest of the ring up to its end is unused
+    kInline,
     kSlot,
     kRequest,
     kPulled,
@@ -42,7 +44,8 @@ struct Envelope {
 // Where a source's buffer lies, for the target to choose a path from.
 struct SourceBuffer {
     uint32_t placement; // device::Placement
-    uint32_t exportable;
+    uint16_t exportable;
+    uint16_t ready; // a CPU may read it at once: host memory in the host's order
     device::MemoryHandle handle; // with exportable
     uint64_t allocation_id;
     uint64_t allocation_base; // address in the source's process
@@ -80,5 +83,18 @@ struct Record {
     };
 };
 static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) == 160);
+
+// How much of a Record a kind uses: what crosses the ring.
+constexpr size_t head_bytes(RecordKind kind) {
+    switch (kind) {
+    case RecordKind::kInline: return offsetof(Record, slot);
+    case RecordKind::kSlot: return offsetof(Record, source);
+    case RecordKind::kPulled: return offsetof(Record, source) + sizeof(Record::pulled);
+    case RecordKind::kGrant: return offsetof(Record, source) + sizeof(Record::grant);
+    case RecordKind::kSlab: return offsetof(Record, source) + sizeof(Record::slab);
+    case RecordKind::kRevoke: return offsetof(Record, source) + sizeof(Record::revoked_id);
+    default: return sizeof(Record);
+    }
+}
 
 } // namespace gpurun::transfer

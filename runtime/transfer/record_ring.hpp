@@ -1,7 +1,11 @@
 // One direction of a pair's conversation: records in call order, one producer process, one consumer process.
 //
-// Lives in the job segment: bytes [head, tail) of a ring are published. A record never wraps: it starts at the
-// ring's front when the end is too short. Each side is used under its process's engine lock.
+// Lives in the job segment, in two parts. An entry of the first is a record's head (no more of it than its kind uses)
+// and a payload of a few bytes; it starts on a cache line and never wraps: where the end is too short, a kSkip leads to
+// the front. The first word of an entry, kind and payload length, is stored last, and is what the consumer looks at, so
+// that a small message crosses in one cache line. Taking an entry out sets every word where a later entry could start
+// back to 0. Longer payloads lie in the second part, in the order of their entries, never wrapped either; both sides
+// reckon where. Room is given back in large pieces. Each side is used under its process's engine lock.
 #pragma once
 
 #include "platform/job_segment.hpp"
@@ -14,6 +18,17 @@ namespace gpurun::transfer {
 
 constexpr size_t kLargestInline = 16 * 1024;
 
+// A place in a part of the ring, counted in bytes ever passed.
+struct RingPlace {
+    uint64_t position = 0;
+
+    // Skips the end of a part of `size` bytes if `bytes` do not fit before it.
+    void fit(uint64_t bytes, uint64_t size) {
+        if (size - position % size < bytes)
+            position += size - position % size;
+    }
+};
+
 class RingProducer {
   public:
     RingProducer(platform::PairControl& control, std::byte* ring) : control_(control), ring_(ring) {}
@@ -24,23 +39,38 @@ class RingProducer {
   private:
     platform::PairControl& control_;
     std::byte* ring_;
-    uint64_t head_seen_ = 0; // the consumer's head as last read: saves the shared line most of the time
+    RingPlace entries_;
+    RingPlace payloads_;
+    // The consumer's places as last read: saves the shared line most of the time.
+    uint64_t entries_free_ = 0;
+    uint64_t payloads_free_ = 0;
 };
 
 class RingConsumer {
   public:
     RingConsumer(platform::PairControl& control, std::byte* ring) : control_(control), ring_(ring) {}
 
-    // The oldest record that was not popped, or null. It and its payload stay valid until pop().
+    // The oldest record that was not popped, or null: as much of it as its kind uses (copy_record()). It and its
+    // payload stay valid until pop().
     const Record* front();
     std::span<const std::byte> payload() const;
     uint64_t pop(); // the bytes that it took in the ring
 
   private:
+    void clear(uint64_t bytes);
+    void give_back();
+
     platform::PairControl& control_;
     std::byte* ring_;
-    uint64_t head_ = 0;
-    uint64_t tail_seen_ = 0;
+    RingPlace entries_;
+    RingPlace payloads_;
+    uint64_t entries_given_ = 0; // what the producer knows of
+    uint64_t payloads_given_ = 0;
 };
+
+// Copies what `from`'s kind uses.
+inline void copy_record(Record& to, const Record& from) {
+    std::memcpy(static_cast<void*>(&to), &from, head_bytes(from.kind));
+}
 
 } // namespace gpurun::transfer

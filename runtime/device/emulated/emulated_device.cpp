@@ -13,7 +13,9 @@ EmulatedDevice::EmulatedDevice(Info info, uint32_t count, Reach reach, std::uniq
     : info_(std::move(info)), count_(count), reach_(std::move(reach)),
       pace_(options.emulated_seed, options.emulated_delay_us, kStreams), memory_(std::move(memory)),
       peers_(memory_->control().token()),
-      streams_(memory_->control(), options.emulated_seed, options.emulated_delay_us), events_(memory_->control()) {}
+      streams_(memory_->control(), options.emulated_seed, options.emulated_delay_us), events_(memory_->control()) {
+    PageableMemo::forget();
+}
 
 // ---- peers
 
@@ -70,6 +72,9 @@ base::Result<void> EmulatedDevice::free_ordered(void* pointer, Stream stream) {
 }
 
 base::Result<Buffer> EmulatedDevice::describe(const void* pointer, size_t bytes) {
+    if (PageableMemo::knows(pointer, bytes))
+        return Buffer{};
+    const uint64_t seen = PageableMemo::version();
     GPURUN_ASSIGN(const Buffer buffer, memory_->describe(pointer, bytes));
     if (buffer.placement != Placement::kPageable)
         return buffer;
@@ -77,6 +82,7 @@ base::Result<Buffer> EmulatedDevice::describe(const void* pointer, size_t bytes)
     if (!imported || imported.value())
         return base::error(Status::kBuffer, "{} is another process's device memory: pass memory of this rank's device",
                            fmt::ptr(pointer));
+    PageableMemo::remember(pointer, bytes, seen);
     return buffer;
 }
 
@@ -86,12 +92,12 @@ base::Result<MemoryHandle> EmulatedDevice::export_memory(const Buffer& buffer) {
 
 base::Result<void*> EmulatedDevice::import_memory(int peer, const MemoryHandle& handle) {
     GPURUN_TRY(maybe_wait());
-    return peers_.import_memory(peer, handle);
+    return after_change(peers_.import_memory(peer, handle));
 }
 
 base::Result<void> EmulatedDevice::close_memory(void* imported) {
     GPURUN_TRY(maybe_wait());
-    return peers_.close_memory(imported);
+    return after_change(peers_.close_memory(imported));
 }
 
 // ---- streams

@@ -11,6 +11,7 @@
 #include "device/device.hpp"
 #include "device/emulated/events.hpp"
 #include "device/emulated/memory.hpp"
+#include "device/emulated/pageable_memo.hpp"
 #include "device/emulated/peers.hpp"
 #include "device/emulated/reach.hpp"
 #include "device/emulated/streams.hpp"
@@ -36,12 +37,18 @@ class EmulatedDevice final : public Device {
     base::Result<void> free(void* pointer) override;
     base::Result<void*> allocate_ordered(size_t bytes, Stream stream) override;
     base::Result<void> free_ordered(void* pointer, Stream stream) override;
-    base::Result<void*> allocate_pinned(size_t bytes) override { return memory_->allocate_pinned(bytes); }
-    base::Result<void> free_pinned(void* pointer) override { return memory_->free_pinned(pointer); }
-    base::Result<void> register_host(void* memory, size_t bytes) override {
-        return memory_->register_host(memory, bytes);
+    base::Result<void*> allocate_pinned(size_t bytes) override {
+        return after_change(memory_->allocate_pinned(bytes));
     }
-    base::Result<void> unregister_host(void* memory) override { return memory_->unregister_host(memory); }
+    base::Result<void> free_pinned(void* pointer) override {
+        return after_change(memory_->free_pinned(pointer));
+    }
+    base::Result<void> register_host(void* memory, size_t bytes) override {
+        return after_change(memory_->register_host(memory, bytes));
+    }
+    base::Result<void> unregister_host(void* memory) override {
+        return after_change(memory_->unregister_host(memory));
+    }
     base::Result<Buffer> describe(const void* pointer, size_t bytes) override;
     base::Result<MemoryHandle> export_memory(const Buffer& buffer) override;
     base::Result<void*> import_memory(int peer, const MemoryHandle& handle) override;
@@ -78,6 +85,12 @@ class EmulatedDevice final : public Device {
     base::Result<void> check_counter(const Counter* counter);
     // In calls that may wait for the device: with a seed, half of the time, waits.
     base::Result<void> maybe_wait();
+
+    template <typename Result>
+    static Result after_change(Result result) {
+        PageableMemo::forget();
+        return result;
+    }
 
     const Info info_;
     const uint32_t count_;

@@ -47,7 +47,7 @@ TEST_CASE("the parts of all pairs are apart") {
             const Mapping fences = must(segment.map_fences(source, target));
             std::memset(ring.data(), static_cast<int>(1 + 3 * source + target), ring.size());
             std::memset(fences.data(), static_cast<int>(101 + 3 * source + target), fences.size());
-            segment.control(source, target).ring_tail.store(7 + 3 * source + target);
+            segment.control(source, target).ring_entries.store(7 + 3 * source + target);
         }
     for (uint32_t source = 0; source < 3; ++source)
         for (uint32_t target = 0; target < 3; ++target) {
@@ -57,7 +57,7 @@ TEST_CASE("the parts of all pairs are apart") {
             CHECK(ring.data()[0] == mark);
             CHECK(ring.data()[ring.size() - 1] == mark);
             CHECK(fences.data()[fences.size() - 1] == std::byte(101 + 3 * source + target));
-            CHECK(segment.control(source, target).ring_tail.load() == 7 + 3 * source + target);
+            CHECK(segment.control(source, target).ring_entries.load() == 7 + 3 * source + target);
         }
 }
 

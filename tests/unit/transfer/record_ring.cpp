@@ -51,7 +51,9 @@ TEST_CASE("records of every length come out whole and in order, round and round"
         }
         for (int i = 0; i < 3; ++i) { // full: make some room
             const Record* record = ends.consumer.front();
-            REQUIRE(record != nullptr);
+            REQUIRE((record != nullptr || i > 0)); // an empty ring takes everything
+            if (record == nullptr)
+                break;
             CHECK(record->serial == popped);
             const auto payload = ends.consumer.payload();
             CHECK(payload.size() == popped * 977 % (kLargestInline + 1));
@@ -62,12 +64,28 @@ TEST_CASE("records of every length come out whole and in order, round and round"
     }
 }
 
+TEST_CASE("every kind of record crosses with all that it uses") {
+    Ends ends;
+    for (uint32_t kind = static_cast<uint32_t>(RecordKind::kInline); kind <= static_cast<uint32_t>(RecordKind::kRevoke);
+         ++kind) {
+        Record sent{};
+        std::memset(static_cast<void*>(&sent), static_cast<int>(kind), sizeof sent);
+        sent.kind = static_cast<RecordKind>(kind);
+        sent.payload_bytes = 0;
+        REQUIRE(ends.producer.push(sent));
+        const Record* received = ends.consumer.front();
+        REQUIRE(received != nullptr);
+        CHECK(std::memcmp(received, &sent, head_bytes(sent.kind)) == 0);
+        ends.consumer.pop();
+    }
+}
+
 TEST_CASE("a full ring takes nothing, and loses nothing") {
     Ends ends;
     uint64_t pushed = 0;
     while (ends.producer.push(numbered(pushed)))
         ++pushed;
-    CHECK(pushed == platform::kRingBytes / sizeof(Record));
+    CHECK(pushed == platform::kRingEntryBytes / 64); // an inline record without a payload takes a cache line
     CHECK_FALSE(ends.producer.push(numbered(pushed)));
     for (uint64_t expected = 0; expected < pushed; ++expected) {
         REQUIRE(ends.consumer.front() != nullptr);
