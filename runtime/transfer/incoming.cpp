@@ -118,7 +118,8 @@ Result<void> Incoming::start(Link& link, const Record& record, std::span<const s
     CHECK(state_ == State::kNew);
     link_ = &link;
     bytes_ = std::min<uint64_t>(record.envelope.bytes, operand_.bytes);
-    slot_ = record.slot;
+    if (record.kind != RecordKind::kInline) // which ends before its slot
+        slot_ = record.slot;
     switch (record.kind) {
     case RecordKind::kInline: return start_inline(payload);
     case RecordKind::kSlot:
