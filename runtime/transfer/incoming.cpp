@@ -64,6 +64,21 @@ void Incoming::finish() {
     state_ = State::kDone;
 }
 
+// Nothing is written, but what follows the message still comes after its place in the operand's stream.
+Result<void> Incoming::finish_in_order() {
+    if (!operand_.on_stream || ends_in_stream()) {
+        finish();
+        return {};
+    }
+    if (kept_place_) {
+        end_ = std::exchange(kept_place_, std::nullopt);
+    } else {
+        GPURUN_ASSIGN(end_, context_.events.mark(operand_.stream));
+    }
+    drain(Awaited::event_of(*end_));
+    return {};
+}
+
 Result<void> Incoming::join(device::Stream stream) {
     CHECK(enqueued());
     if (done())
@@ -77,8 +92,10 @@ Result<void> Incoming::join(device::Stream stream) {
 }
 
 Result<bool> Incoming::survives() const {
-    if (state_ != State::kDraining || slot_.valid == 0 || relay_)
-        return state_ == State::kDraining && landing_ != nullptr;
+    if (state_ != State::kDraining || relay_)
+        return false;
+    if (slot_.valid == 0)
+        return true; // all that was needed of the source has come with its record
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
     GPURUN_ASSIGN(const bool cut_short, fence->cut_short(Edge::kForward, slot_.slot, slot_.value));
     return !cut_short;
@@ -135,9 +152,10 @@ Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
     auto& matched = link_->in.control().eager_matched; // only this process writes it
     matched.store(matched.load(std::memory_order_relaxed) + payload.size() + sizeof(Record), std::memory_order_relaxed);
     link_->received.count({link_->to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}, payload.size());
-    if (operand_.by_cpu() || bytes_ == 0) {
-        if (bytes_ != 0)
-            std::memcpy(operand_.address, payload.data(), bytes_);
+    if (bytes_ == 0)
+        return finish_in_order();
+    if (operand_.by_cpu()) {
+        std::memcpy(operand_.address, payload.data(), bytes_);
         finish();
         return {};
     }
@@ -246,8 +264,7 @@ Result<void> Incoming::grant(const Record& record, Choice choice) {
     answer.grant.chunk_bytes = plan.chunk_bytes;
     if (bytes_ == 0) {
         link_->tell(answer);
-        finish();
-        return {};
+        return finish_in_order();
     }
     if (link_->lost)
         return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};

@@ -60,6 +60,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
 
   private:
     void finish();
+    base::Result<void> finish_in_order();
     void drain(const Awaited& awaited);
     void drain_landing(Landing::Buffer* landing);
     bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }

@@ -293,6 +293,11 @@ Result<void> Outgoing::granted(const Record& answer) {
                                                          : Path::kStaged;
     link_.sent.count({path, reason}, envelope_.bytes);
     if (answer.grant.bytes == 0) {
+        if (is_joined() && slot_.valid != 0) { // what follows the message still comes after its place in the stream
+            GPURUN_ASSIGN(Fence * fence, link_.out.fence());
+            drain(Awaited::edge_of(fence, Edge::kForward, slot_.slot, slot_.value));
+            return advance();
+        }
         finish();
         return {};
     }
