@@ -1,0 +1,39 @@
+// Numbers that every rank draws alike from one seed, on every machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace gpurun::stress {
+
+class Random {
+  public:
+    explicit Random(uint64_t seed) : state_(seed) {}
+
+    uint64_t next() { // splitmix64
+        uint64_t word = state_ += 0x9e3779b97f4a7c15u;
+        word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9u;
+        word = (word ^ (word >> 27)) * 0x94d049bb133111ebu;
+        return word ^ (word >> 31);
+    }
+    // 0 to bound - 1.
+    int below(int bound) { return static_cast<int>(next() % static_cast<uint64_t>(bound)); }
+    bool chance(int percent) { return below(100) < percent; }
+
+    template <typename Array>
+    auto pick(const Array& array) {
+        return array[next() % std::size(array)];
+    }
+    template <typename T>
+    void shuffle(std::vector<T>& items) {
+        for (size_t i = items.size(); i > 1; i--)
+            std::swap(items[i - 1], items[next() % i]);
+    }
+
+  private:
+    uint64_t state_;
+};
+
+} // namespace gpurun::stress

@@ -1,0 +1,363 @@
+#include "stress/worker.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <thread>
+
+namespace gpurun::stress {
+
+using test::Bytes;
+using test::Kind;
+using test::kWorld;
+
+namespace {
+
+constexpr uint8_t kEmpty = 0x5a, kUsed = 0xa5;
+constexpr size_t kGuard = 16; // bytes behind a receive's room that must stay as they are
+
+size_t index_of(Kind kind) { return static_cast<size_t>(kind); }
+size_t at(int index) { return static_cast<size_t>(index); }
+
+} // namespace
+
+size_t Arena::reserve(size_t bytes) {
+    const size_t offset = used_;
+    used_ += bytes + 1 + bytes % 61; // of no alignment
+    return offset;
+}
+
+void Arena::settle() {
+    if (used_ != 0 && (memory_ == nullptr || memory_->size() < used_)) {
+        memory_.reset();
+        memory_ = std::make_unique<test::Memory>(kind_, 2 * used_);
+    }
+    used_ = 0;
+}
+
+Worker::Worker(int thread) : rank_(test::rank()), thread_(thread) {
+    for (const Kind kind : test::kKinds) {
+        outgoing_.emplace_back(kind);
+        incoming_.emplace_back(kind);
+    }
+}
+
+gpurun_stream Worker::domain(int number) const { return number == 0 ? GPURUN_HOST : streams_[at(number - 1)]; }
+
+void Worker::run(const Program& program, int epoch, Moved& moved) {
+    part_ = &program.epochs[at(epoch)].parts[at(thread_)];
+    Place& place = g_places[thread_];
+    place.epoch = epoch;
+    place_buffers();
+    for (const Op& op : ops()) {
+        place.position = op.position;
+        place.index = op.index;
+        make(op);
+    }
+    place.call = "gpurun_stream_synchronize";
+    for (const test::Stream& stream : streams_)
+        stream.synchronize();
+    place.call = "checking";
+    check_all(moved);
+    contents_.clear();
+}
+
+void Worker::place_buffers() {
+    sent_.assign(part_->messages.size(), {});
+    got_.assign(part_->receives.size(), {});
+    std::vector<size_t> sends(sent_.size()), receives(got_.size());
+    for (size_t i = 0; i < sent_.size(); i++)
+        if (part_->messages[i].source == rank_)
+            sends[i] = outgoing_[index_of(part_->messages[i].kind)].reserve(part_->messages[i].bytes);
+    for (size_t i = 0; i < got_.size(); i++)
+        if (part_->receives[i].rank == rank_)
+            receives[i] = incoming_[index_of(part_->receives[i].kind)].reserve(part_->receives[i].room + kGuard);
+    for (const Kind kind : test::kKinds) {
+        outgoing_[index_of(kind)].settle();
+        incoming_[index_of(kind)].settle();
+    }
+    for (size_t i = 0; i < sent_.size(); i++)
+        if (part_->messages[i].source == rank_)
+            sent_[i].buffer = outgoing_[index_of(part_->messages[i].kind)].at(sends[i]);
+    for (size_t i = 0; i < got_.size(); i++)
+        if (part_->receives[i].rank == rank_)
+            got_[i].buffer = incoming_[index_of(part_->receives[i].kind)].at(receives[i]);
+}
+
+std::vector<Worker::Op> Worker::ops() const {
+    std::vector<Op> all;
+    for (size_t i = 0; i < part_->messages.size(); i++)
+        if (part_->messages[i].source == rank_)
+            all.push_back({part_->messages[i].position, Op::kSend, static_cast<int>(i)});
+    for (size_t i = 0; i < part_->receives.size(); i++) {
+        const ReceiveWay way = part_->receives[i].way;
+        if (part_->receives[i].rank == rank_ && way != ReceiveWay::kSendrecv && way != ReceiveWay::kReplace)
+            all.push_back({part_->receives[i].position, Op::kReceive, static_cast<int>(i)});
+    }
+    for (size_t i = 0; i < part_->completions.size(); i++)
+        if (part_->completions[i].rank == rank_)
+            all.push_back({part_->completions[i].position, Op::kComplete, static_cast<int>(i)});
+    std::sort(all.begin(), all.end(), [](const Op& a, const Op& b) {
+        return a.position != b.position ? a.position < b.position : a.what < b.what;
+    });
+    return all;
+}
+
+void Worker::make(const Op& op) {
+    switch (op.what) {
+    case Op::kSend: send(op.index); break;
+    case Op::kReceive: receive(op.index); break;
+    case Op::kComplete: complete(part_->completions[at(op.index)]); break;
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------ sending
+
+void Worker::send(int index) {
+    const Message& message = part_->messages[at(index)];
+    Sent& sent = sent_[at(index)];
+    const gpurun_stream order = domain(message.domain);
+    if (message.content % 16 == 0)
+        test::delay(order, static_cast<int>(message.content / 16 % 300));
+    sent.content = &contents_.emplace_back(test::pattern(message.bytes, message.content));
+    uint8_t* const buffer =
+        message.way == SendWay::kReplace ? got_[at(ring_receive(*part_, message))].buffer : sent.buffer;
+    if (message.way == SendWay::kReplace)
+        REQUIRE_OK(gpurun_memset(buffer, kEmpty, message.bytes + kGuard, order));
+    REQUIRE_OK(gpurun_memcpy(buffer, sent.content->data(), message.bytes, order));
+    switch (message.way) {
+    case SendWay::kSend:
+    case SendWay::kSsend: {
+        const bool waits = message.way == SendWay::kSsend;
+        g_places[thread_].call = waits ? "gpurun_ssend" : "gpurun_send";
+        REQUIRE_OK((waits ? gpurun_ssend : gpurun_send)(buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag,
+                                                        kWorld, order));
+        after_send(index, order);
+        break;
+    }
+    case SendWay::kSendrecv:
+    case SendWay::kReplace: sendrecv(index); break;
+    default: start_send(index); break;
+    }
+}
+
+void Worker::start_send(int index) {
+    const Message& message = part_->messages[at(index)];
+    Sent& sent = sent_[at(index)];
+    const auto call = message.way == SendWay::kIsend        ? gpurun_isend
+                      : message.way == SendWay::kIssend     ? gpurun_issend
+                      : message.way == SendWay::kPersistent ? gpurun_send_init
+                                                            : gpurun_ssend_init;
+    g_places[thread_].call = "starting a send";
+    REQUIRE_OK(call(sent.buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag, kWorld, domain(message.domain),
+                    &sent.request));
+    if (message.way == SendWay::kPersistent || message.way == SendWay::kPersistentSync)
+        REQUIRE_OK(gpurun_start(&sent.request));
+}
+
+void Worker::sendrecv(int index) {
+    const Message& message = part_->messages[at(index)];
+    const int partner = ring_receive(*part_, message);
+    const Receive& receive = part_->receives[at(partner)];
+    Got& got = got_[at(partner)];
+    const gpurun_stream order = domain(message.domain);
+    gpurun_status result = GPURUN_OK;
+    if (message.way == SendWay::kReplace) {
+        g_places[thread_].call = "gpurun_sendrecv_replace";
+        result = gpurun_sendrecv_replace(got.buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag,
+                                         receive.source, receive.tag, kWorld, order, &got.status);
+    } else {
+        fill(partner);
+        g_places[thread_].call = "gpurun_sendrecv";
+        result =
+            gpurun_sendrecv(sent_[at(index)].buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag, got.buffer,
+                            receive.room, GPURUN_BYTE, receive.source, receive.tag, kWorld, order, &got.status);
+        after_send(index, order);
+    }
+    after_receive(partner, order, result);
+}
+
+void Worker::after_send(int index, gpurun_stream end) {
+    REQUIRE_OK(gpurun_memset(sent_[at(index)].buffer, kUsed, part_->messages[at(index)].bytes, end));
+}
+
+// ---------------------------------------------------------------------------------------------------- receiving
+
+void Worker::fill(int index) {
+    const Receive& receive = part_->receives[at(index)];
+    REQUIRE_OK(gpurun_memset(got_[at(index)].buffer, kEmpty, receive.room + kGuard, domain(receive.domain)));
+}
+
+void Worker::receive(int index) {
+    const Receive& receive = part_->receives[at(index)];
+    Got& got = got_[at(index)];
+    fill(index);
+    switch (receive.way) {
+    case ReceiveWay::kRecv: {
+        g_places[thread_].call = "gpurun_recv";
+        const gpurun_stream order = domain(receive.domain);
+        const gpurun_status result =
+            gpurun_recv(got.buffer, receive.room, GPURUN_BYTE, receive.source, receive.tag, kWorld, order, &got.status);
+        after_receive(index, order, result);
+        break;
+    }
+    case ReceiveWay::kRetry: retry(index); break;
+    case ReceiveWay::kIrecv:
+    case ReceiveWay::kPersistent:
+    case ReceiveWay::kCancelled: start_receive(index); break;
+    default: receive_probed(index); break;
+    }
+}
+
+void Worker::start_receive(int index) {
+    const Receive& receive = part_->receives[at(index)];
+    Got& got = got_[at(index)];
+    const bool persistent = receive.way == ReceiveWay::kPersistent;
+    g_places[thread_].call = "starting a receive";
+    REQUIRE_OK((persistent ? gpurun_recv_init : gpurun_irecv)(got.buffer, receive.room, GPURUN_BYTE, receive.source,
+                                                              receive.tag, kWorld, domain(receive.domain),
+                                                              &got.request));
+    if (persistent)
+        REQUIRE_OK(gpurun_start(&got.request));
+}
+
+void Worker::receive_probed(int index) {
+    const Receive& receive = part_->receives[at(index)];
+    Got& got = got_[at(index)];
+    const gpurun_stream order = domain(receive.domain);
+    const bool takes = receive.way != ReceiveWay::kProbe && receive.way != ReceiveWay::kIprobe;
+    const bool asks = receive.way == ReceiveWay::kIprobe || receive.way == ReceiveWay::kImprobe;
+    gpurun_message message{};
+    gpurun_message_status probed{};
+    g_places[thread_].call = "probing";
+    for (int found = 0; found == 0;) {
+        if (asks && takes)
+            REQUIRE_OK(gpurun_improbe(receive.source, receive.tag, kWorld, &found, &message, &probed));
+        else if (asks)
+            REQUIRE_OK(gpurun_iprobe(receive.source, receive.tag, kWorld, &found, &probed));
+        else if (takes)
+            REQUIRE_OK(gpurun_mprobe(receive.source, receive.tag, kWorld, &message, &probed));
+        else
+            REQUIRE_OK(gpurun_probe(receive.source, receive.tag, kWorld, &probed));
+        if (!asks)
+            break;
+        std::this_thread::yield();
+    }
+    g_places[thread_].call = "receiving what was probed";
+    if (receive.way == ReceiveWay::kTakeStart) {
+        REQUIRE_OK(gpurun_imrecv(got.buffer, receive.room, GPURUN_BYTE, &message, order, &got.request));
+        return;
+    }
+    const bool by_name = index % 2 == 0;
+    const gpurun_status result =
+        takes ? gpurun_mrecv(got.buffer, receive.room, GPURUN_BYTE, &message, order, &got.status)
+              : gpurun_recv(got.buffer, receive.room, GPURUN_BYTE, by_name ? probed.source : receive.source,
+                            by_name ? probed.tag : receive.tag, kWorld, order, &got.status);
+    if (probed.source != got.status.source || probed.tag != got.status.tag || probed.bytes != got.status.bytes)
+        fail("a receive took another message than its probe had described");
+    after_receive(index, order, result);
+}
+
+void Worker::retry(int index) {
+    const Receive& receive = part_->receives[at(index)];
+    Got& got = got_[at(index)];
+    const gpurun_stream order = domain(receive.domain);
+    start_receive(index);
+    REQUIRE_OK(gpurun_cancel(&got.request));
+    gpurun_status result = gpurun_wait(&got.request, order, &got.status);
+    g_places[thread_].call = "gpurun_recv, after a receive was taken back";
+    if (got.status.cancelled == 1)
+        result =
+            gpurun_recv(got.buffer, receive.room, GPURUN_BYTE, receive.source, receive.tag, kWorld, order, &got.status);
+    after_receive(index, order, result);
+}
+
+void Worker::after_receive(int index, gpurun_stream end, gpurun_status result) {
+    const Receive& receive = part_->receives[at(index)];
+    Got& got = got_[at(index)];
+    if (got.complete)
+        fail("a receive was completed twice");
+    got.complete = true;
+    if (got.status.error != result)
+        fail("the status has another error than the call");
+    if (receive.way == ReceiveWay::kCancelled)
+        return; // nothing says when its buffer was filled
+    if (result != GPURUN_OK && result != GPURUN_ERR_TRUNCATED)
+        fail(std::string("a receive failed: ") + gpurun_status_string(result));
+    got.bytes.resize(receive.room + kGuard);
+    REQUIRE_OK(gpurun_memcpy(got.bytes.data(), got.buffer, got.bytes.size(), end));
+}
+
+// ----------------------------------------------------------------------------------------------------- checking
+
+void Worker::check(const Receive& receive, const Got& got, const Message& message) const {
+    const auto describe = [&](const char* what) {
+        return std::string(what) + ": message at position " + std::to_string(message.position) + " from rank " +
+               std::to_string(message.source) + ", tag " + std::to_string(message.tag) + ", " +
+               std::to_string(message.bytes) + " bytes; receive at position " + std::to_string(receive.position) +
+               " with room for " + std::to_string(receive.room) + " got source " + std::to_string(got.status.source) +
+               ", tag " + std::to_string(got.status.tag) + ", " + std::to_string(got.status.bytes) + " bytes";
+    };
+    const bool cut = message.bytes > receive.room;
+    if (got.status.source != message.source || got.status.tag != message.tag || got.status.bytes != message.bytes ||
+        got.status.count != message.bytes || got.status.cancelled != 0)
+        fail(describe("the status is not the message's"));
+    if (got.status.error != (cut ? GPURUN_ERR_TRUNCATED : GPURUN_OK))
+        fail(describe("truncation is not told, or told in vain"));
+    Bytes expected = test::pattern(message.bytes, message.content);
+    if (receive.way == ReceiveWay::kReplace && !cut) { // behind a shorter message lies what was sent
+        const auto own = std::find_if(part_->messages.begin(), part_->messages.end(), [&](const Message& each) {
+            return each.source == receive.rank && each.position == receive.position;
+        });
+        Bytes kept = test::pattern(own->bytes, own->content);
+        std::copy(expected.begin(), expected.end(), kept.begin());
+        expected = std::move(kept);
+    }
+    expected.resize(std::min(expected.size(), receive.room));
+    expected.resize(receive.room + kGuard, kEmpty);
+    const ptrdiff_t wrong = test::first_difference(got.bytes, expected);
+    if (wrong != -1)
+        fail(describe(("byte " + std::to_string(wrong) + " is wrong").c_str()));
+}
+
+void Worker::check_all(Moved& moved) {
+    std::vector<size_t> order; // of the receives, as they were made
+    for (size_t i = 0; i < part_->receives.size(); i++)
+        if (part_->receives[i].rank == rank_)
+            order.push_back(i);
+    std::sort(order.begin(), order.end(),
+              [&](size_t a, size_t b) { return part_->receives[a].position < part_->receives[b].position; });
+    std::map<std::pair<int, int>, std::deque<const Message*>> open; // by class and source, in the order of sending
+    for (const Message& message : part_->messages)
+        if (message.open_class != kNone && message.dest == rank_)
+            open[{message.open_class, message.source}].push_back(&message);
+    for (auto& [key, messages] : open)
+        std::sort(messages.begin(), messages.end(),
+                  [](const Message* a, const Message* b) { return a->position < b->position; });
+    for (const size_t i : order) {
+        const Receive& receive = part_->receives[i];
+        const Got& got = got_[i];
+        if (!got.complete)
+            fail("a receive was not completed");
+        if (receive.way == ReceiveWay::kCancelled) {
+            if (got.status.cancelled != 1 || got.status.bytes != 0)
+                fail("a receive that was taken back says that it was matched");
+            continue;
+        }
+        const Message* message = nullptr;
+        if (receive.open_class == kNone) {
+            message = &part_->messages[at(receive.message)];
+        } else {
+            auto& left = open[{receive.open_class, got.status.source}];
+            if (left.empty())
+                fail("rank " + std::to_string(got.status.source) + " is named for more messages than it sent");
+            message = left.front();
+            left.pop_front();
+        }
+        check(receive, got, *message);
+        moved.messages++;
+        moved.bytes += message->bytes;
+    }
+}
+
+} // namespace gpurun::stress
