@@ -221,7 +221,13 @@ Result<void> Incoming::pull(const Record& record, Choice choice) {
         from_host_ = false;
     }
     GPURUN_TRY(copy_behind_edge());
-    answer_pulled(record.serial, choice);
+    // The source will await the backward edge, which the event fence allows only once it has been signalled.
+    if (state_ == State::kBeforeCopy && bytes_ != 0 && context_.uses_event_fence()) {
+        serial_ = record.serial;
+        late_answer_ = choice;
+    } else {
+        answer_pulled(record.serial, choice);
+    }
     return {};
 }
 
@@ -231,6 +237,7 @@ void Incoming::answer_pulled(uint64_t serial, Choice choice) {
     answer.serial = serial;
     answer.pulled.path = static_cast<uint32_t>(choice.path);
     answer.pulled.reason = static_cast<uint32_t>(choice.reason);
+    answer.pulled.bytes = bytes_;
     link_->tell(answer);
 }
 
@@ -301,6 +308,8 @@ Result<void> Incoming::copy_now() {
     if (bytes_ != 0)
         std::memcpy(operand_.address, from_, bytes_);
     fence->signal_now(Edge::kBackward, slot_.slot, slot_.value);
+    if (late_answer_)
+        answer_pulled(serial_, *late_answer_);
     context_.job.ring_doorbell(link_->peer, platform::News::kPassive);
     finish();
     return {};
@@ -325,9 +334,9 @@ Result<void> Incoming::copy_on_stream() {
         finish();
         return {};
     }
-    GPURUN_ASSIGN(const Awaited end,
-                  own_end(context_, Awaited::edge_of(fence, Edge::kBackward, slot_.slot, slot_.value), operand_.stream,
-                          end_));
+    GPURUN_ASSIGN(
+        const Awaited end,
+        own_end(context_, Awaited::edge_of(fence, Edge::kBackward, slot_.slot, slot_.value), operand_.stream, end_));
     drain(end);
     return {};
 }

@@ -92,6 +92,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     const std::byte* from_ = nullptr; // in the peer's process, with kReading
     uint64_t read_ = 0;               // of it so far
     uint64_t serial_ = 0;
+    std::optional<Choice> late_answer_; // with kBeforeCopy: what is to be answered once the bytes are read
     bool from_host_ = true;
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;

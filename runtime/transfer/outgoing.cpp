@@ -270,6 +270,15 @@ Result<void> Outgoing::pulled(const Record& answer) {
         finish();
         return {};
     }
+    if (answer.pulled.bytes == 0) { // the slot stays in use until the target has come to the message in its order
+        if (is_joined()) {
+            GPURUN_ASSIGN(Fence * own, link_.out.fence());
+            drain(Awaited::edge_of(own, Edge::kForward, slot_.slot, slot_.value));
+            return advance();
+        }
+        finish();
+        return {};
+    }
     link_.direct_slots.settle(slot_, Edge::kBackward);
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     if (ends_in_stream()) {

@@ -77,6 +77,7 @@ struct Record {
         struct {           // kPulled
             uint32_t path; // transfer::Path
             uint32_t reason;
+            uint64_t bytes; // that are read: of none, the source need not wait for the target
         } pulled;
         device::MemoryHandle slab; // kSlab
         uint64_t revoked_id;       // kRevoke
