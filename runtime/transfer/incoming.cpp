@@ -176,7 +176,7 @@ Result<void> Incoming::start_slot() {
     if (bytes_ != 0) {
         GPURUN_ASSIGN(from_, link_->in.eager_buffer(slot_.slot - kEagerSlot, !operand_.by_cpu()));
     }
-    return copy_behind_edge();
+    return copy_behind_edge(false);
 }
 
 // ------------------------------------------------------------------------------- large messages: direct and relays
@@ -220,14 +220,8 @@ Result<void> Incoming::pull(const Record& record, Choice choice) {
         GPURUN_ASSIGN(from_, imports->address(source, slot_.slot, slot_.value));
         from_host_ = false;
     }
-    GPURUN_TRY(copy_behind_edge());
-    // The source will await the backward edge, which the event fence allows only once it has been signalled.
-    if (state_ == State::kBeforeCopy && bytes_ != 0 && context_.uses_event_fence()) {
-        serial_ = record.serial;
-        late_answer_ = choice;
-    } else {
-        answer_pulled(record.serial, choice);
-    }
+    GPURUN_TRY(copy_behind_edge(bytes_ != 0));
+    answer_pulled(record.serial, choice);
     return {};
 }
 
@@ -292,13 +286,17 @@ Result<void> Incoming::grant(const Record& record, Choice choice) {
 
 // ---------------------------------------------------------------------------------------- one copy behind an edge
 
-Result<void> Incoming::copy_behind_edge() {
+// `source_awaits`: the source's stream will await the backward edge, so that is signalled, or enqueued, on return.
+Result<void> Incoming::copy_behind_edge(bool source_awaits) {
     const bool all_by_cpu = operand_.by_cpu() && from_host_;
     if (all_by_cpu || (!operand_.on_stream && bytes_ == 0)) {
         GPURUN_ASSIGN(Fence * fence, link_->in.fence());
         awaited_ = Awaited::edge_of(fence, Edge::kForward, slot_.slot, slot_.value);
         state_ = State::kBeforeCopy;
-        return advance();
+        GPURUN_TRY(advance());
+        if (state_ != State::kBeforeCopy || !source_awaits)
+            return {};
+        awaited_.reset();
     }
     return copy_on_stream();
 }
@@ -308,8 +306,6 @@ Result<void> Incoming::copy_now() {
     if (bytes_ != 0)
         std::memcpy(operand_.address, from_, bytes_);
     fence->signal_now(Edge::kBackward, slot_.slot, slot_.value);
-    if (late_answer_)
-        answer_pulled(serial_, *late_answer_);
     context_.job.ring_doorbell(link_->peer, platform::News::kPassive);
     finish();
     return {};
@@ -325,7 +321,9 @@ Result<void> Incoming::copy_on_stream() {
     }
     GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
     link_->awaiting_forward[slot_.slot] = InFlight{operand_.stream, slot_.value};
-    if (from_host_ || bytes_ == 0)
+    if (operand_.by_cpu() && bytes_ != 0)
+        GPURUN_TRY(context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address, from_, bytes_));
+    else if (from_host_ || bytes_ == 0)
         GPURUN_TRY(copy_through_host(context_, operand_, operand_.address, from_, bytes_));
     else
         GPURUN_TRY(context_.device.copy(operand_.address, from_, bytes_, operand_.stream));

@@ -76,7 +76,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     void answer_pulled(uint64_t serial, Choice choice);
     base::Result<void> read_from_peer();
     // Copies `bytes_` from `from_` behind the forward edge of `slot_`, then signals its backward one.
-    base::Result<void> copy_behind_edge();
+    base::Result<void> copy_behind_edge(bool source_awaits);
     base::Result<void> copy_now();
     base::Result<void> copy_on_stream();
     base::Result<void> take_stream();
@@ -92,7 +92,6 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     const std::byte* from_ = nullptr; // in the peer's process, with kReading
     uint64_t read_ = 0;               // of it so far
     uint64_t serial_ = 0;
-    std::optional<Choice> late_answer_; // with kBeforeCopy: what is to be answered once the bytes are read
     bool from_host_ = true;
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;

@@ -1,6 +1,7 @@
 // Messages that a rank sends to itself.
 #include "support/job.hpp"
 
+#include <atomic>
 #include <thread>
 
 using namespace gpurun::test;
@@ -81,6 +82,39 @@ TEST_CASE("a large message to self moves between two threads, and between two st
         sender.join();
         CHECK(first_difference(target.read(), content) == -1);
     }
+}
+
+TEST_CASE("a started message to self from a stream that is held up is complete in another stream, and moves later") {
+    std::atomic<bool> open = false;
+    const auto hold = [](void* flag) {
+        while (!*static_cast<std::atomic<bool>*>(flag))
+            std::this_thread::yield();
+    };
+    for (const Kind from : kKinds)
+        for (const Kind to : kKinds)
+            for (const size_t bytes : {size_t{0}, size_t{200000}}) {
+                CAPTURE(name(from));
+                CAPTURE(name(to));
+                CAPTURE(bytes);
+                const Stream held, after;
+                const Bytes content = pattern(bytes, 12);
+                Memory source(from, bytes), target(to, bytes);
+                gpurun_request requests[2]{};
+                source.write(content);
+                for (const bool holds : {false, true}) { // first without, so that nothing is set up while it is held
+                    open = !holds;
+                    target.write(Bytes(bytes, 0));
+                    REQUIRE_OK(gpurun_launch_host(held, hold, &open));
+                    REQUIRE_OK(
+                        gpurun_irecv(target.get(), bytes, GPURUN_BYTE, rank(), 3, kWorld, GPURUN_HOST, &requests[0]));
+                    REQUIRE_OK(gpurun_issend(source.get(), bytes, GPURUN_BYTE, rank(), 3, kWorld, held, &requests[1]));
+                    REQUIRE_OK(gpurun_wait(&requests[1], after, nullptr)); // does not wait for the device
+                    open = true;
+                    REQUIRE_OK(gpurun_wait(&requests[0], GPURUN_HOST, nullptr));
+                    CHECK(first_difference(target.read(), content) == -1);
+                    after.synchronize();
+                }
+            }
 }
 
 TEST_CASE("a message to self is truncated like any other") {
