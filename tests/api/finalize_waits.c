@@ -27,6 +27,18 @@ static void check(size_t bytes, char value, const char* what) {
         }
 }
 
+// Requests that are given up, or that nobody waits for.
+static void start_and_leave(void* device, gpurun_stream stream) {
+    static char large_host[kLarge];
+    gpurun_request request;
+    memset(large_host, 4, sizeof large_host);
+    MUST(gpurun_isend(large_host, kLarge, GPURUN_BYTE, 1, 4, GPURUN_COMM_WORLD, GPURUN_HOST, &request));
+    MUST(gpurun_request_free(&request));
+    MUST(gpurun_isend(device, kLarge, GPURUN_BYTE, 1, 5, GPURUN_COMM_WORLD, stream, &request));
+    MUST(gpurun_request_free(&request));
+    MUST(gpurun_issend(device, kSmall, GPURUN_BYTE, 1, 6, GPURUN_COMM_WORLD, stream, &request));
+}
+
 static void send_and_leave(void) {
     static char host[kSmall];
     gpurun_stream stream;
@@ -38,6 +50,7 @@ static void send_and_leave(void) {
     MUST(gpurun_send(host, kSmall, GPURUN_BYTE, 1, 1, GPURUN_COMM_WORLD, GPURUN_HOST));
     MUST(gpurun_send(device, kSmall, GPURUN_BYTE, 1, 2, GPURUN_COMM_WORLD, stream));
     MUST(gpurun_send(device, kLarge, GPURUN_BYTE, 1, 3, GPURUN_COMM_WORLD, stream));
+    start_and_leave(device, stream);
 }
 
 static void receive_late(void) {
@@ -50,6 +63,13 @@ static void receive_late(void) {
     check(kSmall, 1, "small host message");
     MUST(gpurun_recv(received, kSmall, GPURUN_BYTE, 0, 2, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
     check(kSmall, 2, "small device message");
+    nanosleep(&late, NULL);
+    MUST(gpurun_recv(received, kSmall, GPURUN_BYTE, 0, 6, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+    check(kSmall, 2, "started synchronous message");
+    MUST(gpurun_recv(received, kLarge, GPURUN_BYTE, 0, 5, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+    check(kLarge, 2, "started large device message");
+    MUST(gpurun_recv(received, kLarge, GPURUN_BYTE, 0, 4, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+    check(kLarge, 4, "started large host message");
 }
 
 int main(void) {
