@@ -87,6 +87,8 @@ Result<void> Incoming::join(device::Stream stream) {
     // What the message still needs of its source, `stream` needs now.
     if (!link_->lost && slot_.valid != 0 && link_->awaiting_forward[slot_.slot].value == slot_.value)
         link_->awaiting_forward[slot_.slot].stream = stream;
+    if (borrowed_ && !link_->lost)
+        hand_over(link_->awaiting_forward, *borrowed_, stream);
     finish();
     return {};
 }

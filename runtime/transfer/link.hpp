@@ -72,6 +72,14 @@ struct InFlight {
     uint64_t value = 0;
 };
 
+// What was enqueued in `from`, and still depends on the peer, concerns `to` from now on.
+template <typename InFlights>
+void hand_over(InFlights& in_flights, device::Stream from, device::Stream to) {
+    for (InFlight& each : in_flights)
+        if (each.value != 0 && each.stream.native == from.native)
+            each.stream = to;
+}
+
 class Link {
   public:
     static base::Result<std::unique_ptr<Link>> open(Context& context, uint32_t peer);

@@ -76,6 +76,8 @@ Result<void> Outgoing::join(device::Stream stream) {
     GPURUN_TRY(awaited_->await(context_.device, stream));
     if (!awaited_->on_event && awaited_->edge == Edge::kBackward && !link_.lost)
         link_.awaiting_backward[awaited_->slot] = InFlight{stream, awaited_->value};
+    if (borrowed_ && !link_.lost)
+        hand_over(link_.awaiting_backward, *borrowed_, stream);
     finish();
     return {};
 }
