@@ -11,7 +11,7 @@ namespace gpurun::bench {
 
 struct Series {
     std::string label;
-    int color = 0;       // series that belong together share one
+    int color = 0;       // a number; there are six
     bool dashed = false; // what is only there to compare with
     std::vector<std::pair<double, double>> points;
 };

@@ -23,7 +23,7 @@ const char* title_of(Test test) {
     return "?";
 }
 
-// One line for each contender and order domain; its color is the order domain's, but for the dashes.
+// One line, in a color of its own, for each contender and order domain; those of references are dashed.
 Series& series_of(Panel& panel, Order order, size_t contender, const std::string& contender_name) {
     const std::string label = fmt::format("{}, {} order", contender_name, name(order));
     for (Series& series : panel.series)
