@@ -1,4 +1,4 @@
-// Errors in the benchmark end the whole job: half a measurement is none.
+// Errors while measuring end the whole job: half a measurement is none.
 #pragma once
 
 #include <gpurun/gpurun.h>
@@ -9,7 +9,7 @@
     do {                                                                                                               \
         const gpurun_status call_status = (call);                                                                      \
         if (call_status != GPURUN_OK) {                                                                                \
-            std::fprintf(stderr, "%s:%d: %s: %s: %s\n", __FILE__, __LINE__, #call, gpurun_status_string(call_status),  \
+            std::fprintf(stderr, "gpurun-perf: %s: %s: %s\n", #call, gpurun_status_string(call_status),                \
                          gpurun_error_detail());                                                                       \
             gpurun_abort(1);                                                                                           \
         }                                                                                                              \

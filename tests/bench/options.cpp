@@ -1,109 +1,188 @@
 #include "options.hpp"
 
+#include "sizes.hpp"
+
+#include <gpurun/version.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstdint>
-#include <cstdlib>
-#include <map>
+#include <optional>
 #include <sstream>
+#include <string_view>
 
 namespace gpurun::bench {
 
 namespace {
 
-constexpr const char* kDefaultSizes = "8:256M";
+template <typename T>
+struct Named {
+    const char* name;
+    T value;
+};
 
-const std::map<std::string, Memory> kMemories{
-    {"device", Memory::kDevice}, {"host", Memory::kHost}, {"pinned", Memory::kPinned}, {"async", Memory::kAsync}};
-const std::map<std::string, std::vector<Order>> kOrders{
-    {"stream", {Order::kStream}}, {"host", {Order::kHost}}, {"both", {Order::kStream, Order::kHost}}};
+constexpr Named<Test> kTests[] = {
+    {"latency", Test::kLatency}, {"bandwidth", Test::kBandwidth}, {"bidirectional", Test::kBidirectional},
+    {"rate", Test::kRate},       {"overlap", Test::kOverlap},     {"call", Test::kCall}};
+constexpr Named<Memory> kMemories[] = {{"device", Memory::kDevice},
+                                       {"device-async", Memory::kDeviceAsync},
+                                       {"pinned", Memory::kPinned},
+                                       {"host", Memory::kHost}};
+constexpr Named<Order> kOrders[] = {{"stream", Order::kStream}, {"host", Order::kHost}};
+constexpr Named<Reference> kReferences[] = {{"copy", Reference::kCopy}, {"nccl", Reference::kNccl}};
 
-std::optional<size_t> parse_size(const std::string& text) {
-    uint64_t number = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, failed] = std::from_chars(text.data(), end, number);
-    if (failed != std::errc() || number == 0 || number >> 40 != 0)
-        return std::nullopt;
-    const std::string unit(stop, end);
-    const std::map<std::string, int> shifts{{"", 0}, {"K", 10}, {"M", 20}, {"G", 30}};
-    const auto shift = shifts.find(unit);
-    if (shift == shifts.end())
-        return std::nullopt;
-    return static_cast<size_t>(number << shift->second);
+template <typename Table, typename T>
+const char* name_in(const Table& table, T value) {
+    for (const auto& entry : table)
+        if (entry.value == value)
+            return entry.name;
+    return "?";
+}
+
+template <typename Table>
+std::string choices(const Table& table) {
+    std::string all;
+    for (const auto& entry : table)
+        all += (all.empty() ? "" : ", ") + std::string(entry.name);
+    return all;
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+    std::vector<std::string> parts(1);
+    for (char c : text) {
+        if (c == separator)
+            parts.emplace_back();
+        else
+            parts.back() += c;
+    }
+    return parts;
+}
+
+// The values of a list of names, each once; or what is wrong with it.
+template <typename Table>
+auto values(const Table& table, const std::vector<std::string>& names, const char* option) {
+    using T = decltype(table[0].value);
+    std::vector<T> found;
+    for (const std::string& each : names) {
+        const auto entry = std::find_if(std::begin(table), std::end(table),
+                                        [&](const auto& candidate) { return candidate.name == each; });
+        if (entry == std::end(table))
+            return Or<std::vector<T>>(
+                Refusal{2, fmt::format("{}: there is no '{}'; there are {}", option, each, choices(table))});
+        if (std::find(found.begin(), found.end(), entry->value) == found.end())
+            found.push_back(entry->value);
+    }
+    return Or<std::vector<T>>(found);
+}
+
+// Puts the value where it belongs, or gives the refusal.
+template <typename T, typename U>
+std::optional<Refusal> take(Or<T> outcome, U& into) {
+    if (auto* refusal = std::get_if<Refusal>(&outcome))
+        return std::move(*refusal);
+    into = std::move(std::get<T>(outcome));
+    return std::nullopt;
+}
+
+std::optional<Refusal> take_memory(const std::string& text, std::array<Memory, 2>& into) {
+    std::vector<std::string> sides = split(text, ':');
+    if (sides.size() == 1)
+        sides.push_back(sides[0]);
+    if (sides.size() != 2)
+        return Refusal{2, fmt::format("--memory: cannot read '{}'; write one kind, or two as in device:host", text)};
+    for (size_t side = 0; side < 2; ++side) {
+        std::vector<Memory> found;
+        if (auto refusal = take(values(kMemories, {sides[side]}, "--memory"), found))
+            return refusal;
+        into[side] = found[0];
+    }
+    return std::nullopt;
+}
+
+// What the command line says in words, before it is understood.
+struct Words {
+    std::vector<std::string> tests;
+    std::string sizes;
+    std::string memory = "device";
+    std::string order = "both";
+    std::string against;
+};
+
+std::optional<Refusal> understand(const Words& words, Options& options) {
+    if (words.tests == std::vector<std::string>{"all"}) {
+        options.tests.clear();
+        for (const auto& entry : kTests)
+            options.tests.push_back(entry.value);
+    } else if (!words.tests.empty()) {
+        if (auto refusal = take(values(kTests, words.tests, "TEST"), options.tests))
+            return refusal;
+    }
+    if (!words.sizes.empty())
+        if (auto refusal = take(parse_sizes(words.sizes), options.sizes))
+            return refusal;
+    if (auto refusal = take_memory(words.memory, options.memory))
+        return refusal;
+    if (words.order != "both")
+        if (auto refusal = take(values(kOrders, {words.order}, "--order"), options.orders))
+            return refusal;
+    if (!words.against.empty())
+        if (auto refusal = take(values(kReferences, split(words.against, ','), "--against"), options.against))
+            return refusal;
+
+    const bool calls = std::find(options.tests.begin(), options.tests.end(), Test::kCall) != options.tests.end();
+    if (calls && words.order == "host" && words.tests != std::vector<std::string>{"all"})
+        return Refusal{2, "call measures calls on a stream; leave --order=host out, or name other tests"};
+    if (!options.plot.empty() && !options.plot.ends_with(".svg"))
+        return Refusal{2,
+                       fmt::format("--plot: '{}' does not end in .svg; an SVG is all that can be drawn", options.plot)};
+    return std::nullopt;
+}
+
+void declare(CLI::App& app, Words& words, Options& options) {
+    app.set_version_flag("--version", "gpurun-perf " GPURUN_VERSION);
+    app.add_option("TEST", words.tests, "all, or some of: " + choices(kTests) + " (default: latency bandwidth)");
+    app.add_option("--sizes", words.sizes, "bytes of a message: sizes and ranges with commas, as in 8,64K..4M");
+    app.add_option("--memory", words.memory,
+                   "one of " + choices(kMemories) + "; or two, of the even and the odd rank: device:host")
+        ->capture_default_str();
+    app.add_option("--order", words.order, "order domain: stream, host or both")->capture_default_str();
+    app.add_option("--against", words.against, "also measure, in turns, and print ratios: " + choices(kReferences));
+    app.add_option("--window", options.window, "messages in flight")->check(CLI::Range(1, 1024))->capture_default_str();
+    app.add_option("--iterations", options.iterations, "samples of a small size; large sizes take fewer")
+        ->check(CLI::Range(1, 1000000))
+        ->capture_default_str();
+    app.add_option("--warmup", options.warmup, "samples before those that count")
+        ->check(CLI::Range(0, 1000000))
+        ->capture_default_str();
+    app.add_flag("--validate", options.validate, "check every byte of every message (not inside of what is timed)");
+    app.add_flag("--json", options.json, "print one JSON document in place of the tables");
+    app.add_option("--plot", options.plot, "draw the results into this .svg file");
 }
 
 } // namespace
 
-size_t Options::largest() const { return *std::max_element(sizes.begin(), sizes.end()); }
+const char* name(Test test) { return name_in(kTests, test); }
+const char* name(Memory memory) { return name_in(kMemories, memory); }
+const char* name(Order order) { return name_in(kOrders, order); }
+const char* name(Reference reference) { return name_in(kReferences, reference); }
 
-const char* name(Memory memory) {
-    for (const auto& [text, value] : kMemories)
-        if (value == memory)
-            return text.c_str();
-    return "?";
-}
-
-const char* name(Order order) { return order == Order::kStream ? "stream" : "host"; }
-
-std::optional<std::vector<size_t>> parse_sizes(const std::string& text) {
-    std::vector<size_t> sizes;
-    if (const size_t colon = text.find(':'); colon != std::string::npos) {
-        const auto low = parse_size(text.substr(0, colon));
-        const auto high = parse_size(text.substr(colon + 1));
-        if (!low || !high || *low > *high)
-            return std::nullopt;
-        sizes.push_back(*low);
-        for (size_t size = 1; size < *high; size *= 4)
-            if (size > *low)
-                sizes.push_back(size);
-        if (*high > *low)
-            sizes.push_back(*high);
-        return sizes;
-    }
-    std::istringstream list(text);
-    for (std::string item; std::getline(list, item, ',');) {
-        const auto size = parse_size(item);
-        if (!size)
-            return std::nullopt;
-        sizes.push_back(*size);
-    }
-    if (sizes.empty())
-        return std::nullopt;
-    return sizes;
-}
-
-Options parse_options(int argc, char** argv) {
+Or<Options> parse_options(int argc, const char* const* argv) {
     Options options;
-    std::string sizes = kDefaultSizes;
-    std::string order = "both";
-    std::string memory = "device";
-    CLI::App app("Latency and bandwidth between two ranks: gpurun -n 2 latency_bandwidth");
-    app.add_option("--sizes", sizes, "message sizes: LOW:HIGH, or a list with commas")->capture_default_str();
-    app.add_option("--iterations", options.iterations, "ping-pongs of a small size")
-        ->check(CLI::Range(1, 1000000))
-        ->capture_default_str();
-    app.add_option("--order", order, "order domain: stream, host or both")
-        ->check(CLI::IsMember({"stream", "host", "both"}))
-        ->capture_default_str();
-    app.add_option("--memory", memory, "what is sent: device, host, pinned or async (cudaMallocAsync)")
-        ->check(CLI::IsMember({"device", "host", "pinned", "async"}))
-        ->capture_default_str();
-    app.add_flag("--raw", options.raw, "also measure the same copy without gpurun, interleaved");
+    Words words;
+    CLI::App app("How fast messages are between two ranks: gpurun -n 2 gpurun-perf", "gpurun-perf");
+    declare(app, words, options);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
-        std::exit(app.exit(error));
+        std::ostringstream out, err;
+        const bool asked = app.exit(error, out, err) == 0; // --help, --version
+        return asked ? Refusal{0, out.str()} : Refusal{2, error.what()};
     }
-    const auto parsed = parse_sizes(sizes);
-    if (!parsed)
-        std::exit(app.exit(CLI::ValidationError("--sizes", "cannot read '" + sizes + "'")));
-    options.sizes = *parsed;
-    options.orders = kOrders.at(order);
-    options.memory = kMemories.at(memory);
+    if (auto refusal = understand(words, options))
+        return *refusal;
     return options;
 }
 

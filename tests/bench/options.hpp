@@ -1,33 +1,39 @@
-// The benchmark's command line.
+// The command line of gpurun-perf. Knows nothing of the job: what depends on devices is decided in plan.hpp.
 #pragma once
 
+#include "refusal.hpp"
+
+#include <array>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace gpurun::bench {
 
-enum class Memory { kDevice, kHost, kPinned, kAsync };
+enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kOverlap, kCall };
+enum class Memory { kDevice, kDeviceAsync, kPinned, kHost };
 enum class Order { kStream, kHost };
+enum class Reference { kCopy, kNccl }; // what gpurun is held against
 
 struct Options {
-    std::vector<size_t> sizes;
-    int iterations = 500; // ping-pongs of a small size; large sizes take fewer
+    std::vector<Test> tests{Test::kLatency, Test::kBandwidth};
+    std::vector<size_t> sizes;                                      // empty: each test's own
+    std::array<Memory, 2> memory{Memory::kDevice, Memory::kDevice}; // of the even and the odd rank of a pair
     std::vector<Order> orders{Order::kStream, Order::kHost};
-    Memory memory = Memory::kDevice;
-    bool raw = false;
-
-    size_t largest() const;
+    std::vector<Reference> against;
+    int window = 64;
+    int iterations = 500;
+    int warmup = 5;
+    bool validate = false;
+    bool json = false;
+    std::string plot; // empty: none
 };
 
+const char* name(Test test);
 const char* name(Memory memory);
 const char* name(Order order);
+const char* name(Reference reference);
 
-// LOW:HIGH is LOW, the powers of four between, and HIGH; or a list with commas. Suffixes K, M, G are powers of 1024.
-std::optional<std::vector<size_t>> parse_sizes(const std::string& text);
-
-// Ends the process with a message, as command lines do, if `argv` cannot be understood or asks for help.
-Options parse_options(int argc, char** argv);
+Or<Options> parse_options(int argc, const char* const* argv);
 
 } // namespace gpurun::bench

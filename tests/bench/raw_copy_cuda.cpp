@@ -3,8 +3,8 @@
 #include "raw_copy.hpp"
 
 #include "call.hpp"
-
-#include <cuda_runtime_api.h>
+#include "cuda_call.hpp"
+#include "machine.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,18 +14,6 @@
 namespace gpurun::bench {
 
 namespace {
-
-constexpr int kOwner = 0;
-constexpr int kCopier = 1;
-constexpr int kTag = 7;
-
-void must(cudaError_t result, const char* what) {
-    if (result == cudaSuccess)
-        return;
-    std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(result));
-    gpurun_abort(1);
-}
-#define MUST(call) must((call), #call)
 
 // One direction of bytes on one stream, with a clock around it.
 class TimedStream {
@@ -43,16 +31,17 @@ class TimedStream {
     TimedStream(const TimedStream&) = delete;
     TimedStream& operator=(const TimedStream&) = delete;
 
-    // Microseconds of each copy.
+    // Microseconds of all copies, each of another slot.
     double copy_us(void* destination, const void* source, size_t bytes, int copies) {
         MUST(cudaEventRecord(begin_, stream_));
-        for (int i = 0; i < copies; ++i)
-            MUST(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, stream_));
+        for (size_t i = 0; i < static_cast<size_t>(copies); ++i)
+            MUST(cudaMemcpyAsync(static_cast<char*>(destination) + i * bytes,
+                                 static_cast<const char*>(source) + i * bytes, bytes, cudaMemcpyDefault, stream_));
         MUST(cudaEventRecord(end_, stream_));
         MUST(cudaEventSynchronize(end_));
         float ms = 0;
         MUST(cudaEventElapsedTime(&ms, begin_, end_));
-        return static_cast<double>(ms) * 1e3 / copies;
+        return static_cast<double>(ms) * 1e3;
     }
 
   private:
@@ -61,6 +50,8 @@ class TimedStream {
     cudaEvent_t end_ = nullptr;
 };
 
+bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kDeviceAsync; }
+
 bool staged_is_asked_for() {
     const char* path = std::getenv("GPURUN_PATH");
     return path != nullptr && std::strcmp(path, "staged") == 0;
@@ -68,68 +59,65 @@ bool staged_is_asked_for() {
 
 class CudaCopy final : public RawCopy {
   public:
-    CudaCopy(int rank, size_t largest) : rank_(rank) {
-        MUST(cudaMalloc(&own_, largest));
-        MUST(cudaMemset(own_, rank, largest));
+    explicit CudaCopy(const Ground& ground)
+        : pair_(ground.pair), from_device_(on_device(ground.options.memory[ground.pair.leads() ? 1 : 0])),
+          to_device_(on_device(ground.options.memory[ground.pair.leads() ? 0 : 1])) {
+        MUST(cudaMalloc(&own_, ground.arena_bytes));
+        MUST(cudaMalloc(&destination_, ground.arena_bytes));
+        MUST(cudaMemset(own_, pair_.rank() + 1, ground.arena_bytes));
         MUST(cudaDeviceSynchronize());
-        exchange();
-        if (rank == kCopier && !mapped_)
-            MUST(cudaMallocHost(&pinned_, largest));
+        if (from_device_ && to_device_)
+            open_theirs();
+        if (theirs_ == nullptr)
+            MUST(cudaMallocHost(&pinned_, ground.arena_bytes));
     }
-    // Together, as the constructor: the owner frees its memory after the copier has closed the mapping.
+    // Together, as the constructor: memory is freed after the partner has closed its mapping.
     ~CudaCopy() override {
         if (theirs_ != nullptr)
             cudaIpcCloseMemHandle(theirs_);
+        pair_.meet();
         cudaFreeHost(pinned_);
-        gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST);
+        cudaFree(destination_);
         cudaFree(own_);
     }
 
     std::string how() const override {
-        return mapped_ ? "copy engine, pulling through CUDA IPC"
-                       : "copy engine, slower of device to pinned and pinned to device";
+        if (theirs_ != nullptr)
+            return "copy engine, pulling through CUDA IPC";
+        if (from_device_ && to_device_)
+            return "copy engine, slower of device to pinned and pinned to device";
+        return "copy engine, between a device and pinned memory";
     }
 
-    double one_us(size_t bytes) override { return window_us(bytes, 1); }
-
-    // Staged copies are pipelined at best: the slower half is the limit.
-    double window_us(size_t bytes, int copies) override {
-        if (mapped_)
-            return stream_.copy_us(own_, theirs_, bytes, copies);
-        return std::max(stream_.copy_us(pinned_, own_, bytes, copies), stream_.copy_us(own_, pinned_, bytes, copies));
+    double copy_us(size_t bytes, int copies) override {
+        if (theirs_ != nullptr)
+            return stream_.copy_us(destination_, theirs_, bytes, copies);
+        const double down = from_device_ ? stream_.copy_us(pinned_, own_, bytes, copies) : 0;
+        const double up = to_device_ ? stream_.copy_us(destination_, pinned_, bytes, copies) : 0;
+        return std::max(down, up); // staged copies are pipelined at best: the slower half is the limit
     }
 
   private:
-    // Leaves both sides knowing whether the copier has the owner's memory mapped.
-    void exchange() {
-        const gpurun_comm world = GPURUN_COMM_WORLD;
-        cudaIpcMemHandle_t handle{};
-        uint8_t mapped = 0;
-        if (rank_ == kOwner) {
-            MUST(cudaIpcGetMemHandle(&handle, own_));
-            CALL(gpurun_send(&handle, sizeof(handle), GPURUN_BYTE, kCopier, kTag, world, GPURUN_HOST));
-            CALL(gpurun_recv(&mapped, 1, GPURUN_UINT8, kCopier, kTag, world, GPURUN_HOST, nullptr));
-        } else {
-            CALL(gpurun_recv(&handle, sizeof(handle), GPURUN_BYTE, kOwner, kTag, world, GPURUN_HOST, nullptr));
-            mapped = open(handle) ? 1 : 0;
-            CALL(gpurun_send(&mapped, 1, GPURUN_UINT8, kOwner, kTag, world, GPURUN_HOST));
+    // Maps the partner's memory if both can map each other's.
+    void open_theirs() {
+        cudaIpcMemHandle_t mine{}, theirs{};
+        MUST(cudaIpcGetMemHandle(&mine, own_));
+        pair_.exchange(&mine, &theirs, sizeof(mine));
+        const bool opened = !staged_is_asked_for() &&
+                            cudaIpcOpenMemHandle(&theirs_, theirs, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess;
+        (void)cudaGetLastError(); // no peer access is no failure
+        if (pair_.larger(opened ? 0 : 1) > 0) {
+            if (opened)
+                cudaIpcCloseMemHandle(theirs_);
+            theirs_ = nullptr;
         }
-        mapped_ = mapped != 0;
     }
 
-    bool open(const cudaIpcMemHandle_t& handle) {
-        if (staged_is_asked_for())
-            return false;
-        if (cudaIpcOpenMemHandle(&theirs_, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess)
-            return true;
-        (void)cudaGetLastError(); // no peer access
-        theirs_ = nullptr;
-        return false;
-    }
-
-    int rank_;
-    bool mapped_ = false;
+    Pair pair_;
+    bool from_device_;
+    bool to_device_;
     void* own_ = nullptr;
+    void* destination_ = nullptr;
     void* theirs_ = nullptr;
     void* pinned_ = nullptr;
     TimedStream stream_;
@@ -137,9 +125,9 @@ class CudaCopy final : public RawCopy {
 
 } // namespace
 
-std::unique_ptr<RawCopy> make_cuda_copy(int rank, int ordinal, size_t largest) {
-    MUST(cudaSetDevice(ordinal));
-    return std::make_unique<CudaCopy>(rank, largest);
+std::unique_ptr<RawCopy> make_cuda_copy(const Ground& ground) {
+    MUST(cudaSetDevice(ground.device.ordinal));
+    return std::make_unique<CudaCopy>(ground);
 }
 
 std::string driver_version() {

@@ -8,7 +8,7 @@
 #   conformance  the device contract on CUDA
 #   suite        the other tests of Meson's suite `device`
 #   examples     each on 2 ranks and on 4, several a GPU
-#   bench        latency and bandwidth, with the raw copy next to it
+#   bench        gpurun-perf, with the raw copy next to it, and NCCL where there are two GPUs
 #   mps          what CUDA does when a process dies, and the benchmark on one GPU, under a private MPS daemon
 #   sanitizer    the examples under compute-sanitizer
 #
@@ -23,7 +23,7 @@ here=$(dirname "$(readlink -f "$0")")
 out=${OUT:-device-logs}
 budget_s=${BUDGET_S:-540}
 launcher=$build/launcher/gpurun
-bench=$build/tests/bench/latency_bandwidth
+bench=$build/tests/bench/gpurun-perf
 examples=(ring ping_pong broadcast fence heat)
 steps=(machine conformance suite examples bench mps sanitizer)
 (($#)) && steps=("$@")
@@ -138,7 +138,7 @@ step_examples() {
     done
 }
 
-measure() { # NAME [VARIABLE=VALUE...] -- [OPTION...]
+measure() { # NAME [VARIABLE=VALUE...] -- [OPTION...]; against=WHAT measure ... for other references than copy
     local name=$1 settings=()
     shift
     while [[ $1 != -- ]]; do
@@ -146,18 +146,21 @@ measure() { # NAME [VARIABLE=VALUE...] -- [OPTION...]
         shift
     done
     shift
-    job "bench $name" 150 env "${settings[@]}" "$launcher" -n 2 --device=cuda --oversubscribe "$bench" --raw "$@"
+    job "bench $name" 150 env "${settings[@]}" "$launcher" -n 2 --device=cuda --oversubscribe "$bench" \
+        "--against=${against:-copy}" "$@"
 }
 
 step_bench() {
     measure device --
     ((gpus > 1)) && measure 'device, one GPU' CUDA_VISIBLE_DEVICES=0 --
-    measure 'device, event fence' GPURUN_FENCE=event -- --sizes 8:16M
-    measure 'device, staged' GPURUN_PATH=staged -- --sizes 8:256M
-    measure 'device, bounce' GPURUN_PATH=bounce -- --sizes 8:256M
-    measure async -- --memory async --sizes 8:64M
-    measure host -- --memory host --sizes 8:16M
-    measure pinned -- --memory pinned --sizes 8:16M
+    measure 'device, event fence' GPURUN_FENCE=event -- --sizes 8..16M
+    measure 'device, staged' GPURUN_PATH=staged -- --sizes 8..256M
+    measure 'device, bounce' GPURUN_PATH=bounce -- --sizes 8..256M
+    measure async -- --memory device-async --sizes 8..64M
+    measure host -- --memory host --sizes 8..16M
+    measure pinned -- --memory pinned --sizes 8..16M
+    measure 'every test, every byte' -- all --validate --sizes 8,64K,4M --iterations 50
+    ((gpus > 1)) && against=copy,nccl measure 'every test, NCCL' -- all --sizes 8..64M
 }
 
 step_mps() {

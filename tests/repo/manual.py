@@ -201,14 +201,14 @@ def a_cross_reference_of_the_manual_leads_somewhere(tree):
     there.add(("gpurun", "1"))
     for path in pages(tree):
         for number, line in tree.lines(path):
-            found = re.match(r"\.Xr (gpurun\w*) (\d)", line)
+            found = re.match(r"\.Xr (gpurun[\w-]*) (\d)", line)
             if found and (found[1], found[2]) not in there:
                 yield Violation(path, number, f"there is no {found[1]}({found[2]})")
 
 
 @check
 def every_manual_page_is_installed(tree):
-    installed = set(re.findall(r"'(gpurun[\w.]*\.\d)'", tree.text(INSTALL)))
+    installed = set(re.findall(r"'(gpurun[\w.-]*\.\d)'", tree.text(INSTALL)))
     for path in pages(tree):
         if PurePath(path).name not in installed:
             yield Violation(path, 1, f"is not in {INSTALL}")

@@ -65,6 +65,12 @@ class Installed(unittest.TestCase):
     def test_a_cxx20_program_builds_and_runs(self):
         self.build_and_run(cxx, "-x", "c++", "-std=c++20")
 
+    def test_the_installed_benchmark_finds_the_installed_library(self):
+        environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+        said = output(self.the_file("gpurun"), "-n", "2", "--device=emulated", self.the_file("gpurun-perf"), "latency",
+                      "--sizes=8", "--iterations=2", env=environment)
+        self.assertIn("# latency, order domain: host", said)
+
     def test_the_library_exports_what_the_header_declares_and_nothing_else(self):
         symbols = output("nm", "-D", "--defined-only", "--with-symbol-versions", self.library).splitlines()
         exported = sorted(line.split()[2] for line in symbols if line.split()[1] != "A")  # A: the version itself
@@ -82,15 +88,16 @@ class Installed(unittest.TestCase):
         version = re.search(r'GPURUN_VERSION "(.*)"', self.the_file("version.h").read_text())[1]
         self.assertEqual(output("pkg-config", "--modversion", "gpurun", env=self.environment).strip(), version)
 
-    def test_every_function_and_the_three_other_pages_are_in_the_manual(self):
+    def test_every_function_and_the_four_other_pages_are_in_the_manual(self):
         pages = {path.name for path in self.files if "man" in path.parts}
-        wanted = {f"{name}.3" for name in self.functions()} | {"gpurun.1", "gpurun.7", "gpurun_environment.7"}
+        wanted = {f"{name}.3" for name in self.functions()} | {
+            "gpurun.1", "gpurun-perf.1", "gpurun.7", "gpurun_environment.7"}
         self.assertEqual(pages, wanted)
 
     def test_nothing_else_is_installed(self):
         names = {path.name for path in self.files if "man" not in path.parts}
         names = {re.sub(r"\.so\.[\d.]+$", ".so", name) for name in names}
-        self.assertEqual(names, {"gpurun", "gpurun.h", "version.h", "libgpurun.so", "gpurun.pc"})
+        self.assertEqual(names, {"gpurun", "gpurun-perf", "gpurun.h", "version.h", "libgpurun.so", "gpurun.pc"})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+// Something that moves messages between the ranks of a pair and can be timed: gpurun itself, or a reference.
+//
+// One object in each rank of a pair, made by both at once. Both make the same calls with the same task. One thread.
+#pragma once
+
+#include "compute.hpp"
+#include "figures.hpp"
+#include "pair.hpp"
+#include "plan.hpp"
+
+#include <gpurun/gpurun.h>
+
+#include <memory>
+#include <string>
+
+namespace gpurun::bench {
+
+class Contender {
+  public:
+    Contender() = default;
+    virtual ~Contender() = default;
+    Contender(const Contender&) = delete;
+    Contender& operator=(const Contender&) = delete;
+
+    // For the table's head: what moves bytes how.
+    virtual std::string how() const = 0;
+
+    // Before the first and after the last turn of a task; not timed.
+    virtual void prepare(const Task&) {}
+    virtual void finish(const Task&) {}
+
+    // Takes so many samples, each on the rank that can time it.
+    virtual void turn(const Task& task, int samples, Samples& into) = 0;
+};
+
+// What contenders are made of.
+struct Ground {
+    Pair pair;
+    Options options;
+    gpurun_device_info device; // this rank's
+    size_t arena_bytes = 0;    // room for the slots of any task, each way
+    Compute& compute;
+};
+
+std::unique_ptr<Contender> make_gpurun(const Ground& ground);
+std::unique_ptr<Contender> make_copy(const Ground& ground);
+// Made by all ranks of the job at once, none of which had a reason to leave it out; null in one that has no partner.
+std::unique_ptr<Contender> make_nccl(const Ground& ground);
+
+// Why NCCL cannot be asked in this rank, or "".
+std::string why_not_nccl(const Options& options, const gpurun_device_info& device);
+
+} // namespace gpurun::bench

@@ -1,0 +1,93 @@
+#include "figures.hpp"
+
+#include "statistics.hpp"
+
+#include <algorithm>
+
+namespace gpurun::bench {
+
+namespace {
+
+constexpr Metric kLatency[] = {{"median_us", "median us", 1, 2},
+                               {"min_us", "min us", 1, 2},
+                               {"p99_us", "p99 us", 1, 2},
+                               {"bytes_per_second", "GB/s", 1e-9, 3}};
+constexpr Metric kWindow[] = {{"median_us", "window us", 1, 2}, {"bytes_per_second", "GB/s", 1e-9, 3}};
+constexpr Metric kRate[] = {{"median_us", "window us", 1, 2}, {"messages_per_second", "messages/s", 1, 0}};
+constexpr Metric kOverlap[] = {{"transfer_us", "transfer us", 1, 2},
+                               {"compute_us", "compute us", 1, 2},
+                               {"together_us", "both us", 1, 2},
+                               {"hidden_fraction", "hidden %", 100, 1}};
+constexpr Metric kCall[] = {
+    {"send_median_us", "send us", 1, 3}, {"recv_median_us", "recv us", 1, 3}, {"both_median_us", "send+recv us", 1, 3}};
+
+std::vector<double> together(const std::vector<Samples>& pairs, size_t which) {
+    std::vector<double> all;
+    for (const Samples& samples : pairs)
+        all.insert(all.end(), samples[which].begin(), samples[which].end());
+    return all;
+}
+
+// Each pair's own median decides: pairs need not be equally fast.
+double messages_per_second(const Task& task, const std::vector<Samples>& pairs) {
+    const double messages = task.window * (both_ways(task.test) ? 2 : 1);
+    double sum = 0;
+    for (const Samples& samples : pairs)
+        if (const double us = median(samples[0]); us > 0)
+            sum += messages / us * 1e6;
+    return sum;
+}
+
+// Of the shorter of the two, how much took no time of its own. Noise may say more than all, or less than nothing.
+double hidden(double transfer, double compute, double both) {
+    const double shorter = std::min(transfer, compute);
+    return shorter > 0 ? std::clamp((transfer + compute - both) / shorter, 0.0, 1.0) : 0;
+}
+
+} // namespace
+
+std::span<const Metric> metrics(Test test) {
+    switch (test) {
+    case Test::kLatency: return kLatency;
+    case Test::kBandwidth:
+    case Test::kBidirectional: return kWindow;
+    case Test::kRate: return kRate;
+    case Test::kOverlap: return kOverlap;
+    case Test::kCall: return kCall;
+    }
+    return {};
+}
+
+size_t headline(Test test) { return test == Test::kLatency ? 0 : metrics(test).size() - 1; }
+
+bool more_is_better(Test test) { return test != Test::kLatency && test != Test::kCall; }
+
+std::vector<double> figures(const Task& task, const std::vector<Samples>& pairs) {
+    const std::vector<double> first = together(pairs, 0);
+    const double bytes = static_cast<double>(task.bytes);
+    const double us = median(first);
+    switch (task.test) {
+    case Test::kLatency: return {us, smallest(first), percentile(first, 0.99), us > 0 ? bytes / us * 1e6 : 0};
+    case Test::kBandwidth:
+    case Test::kBidirectional: return {us, messages_per_second(task, pairs) * bytes};
+    case Test::kRate: return {us, messages_per_second(task, pairs)};
+    case Test::kOverlap: {
+        const double compute = median(together(pairs, 1));
+        const double both = median(together(pairs, 2));
+        return {us, compute, both, hidden(us, compute, both)};
+    }
+    case Test::kCall: {
+        const double receive = median(together(pairs, 1));
+        return {us, receive, us + receive};
+    }
+    }
+    return {};
+}
+
+double ratio(Test test, double ours, double theirs) {
+    if (ours <= 0 || theirs <= 0)
+        return 0;
+    return more_is_better(test) ? ours / theirs : theirs / ours;
+}
+
+} // namespace gpurun::bench

@@ -1,0 +1,38 @@
+// From samples to what is printed. Pure.
+#pragma once
+
+#include "plan.hpp"
+
+#include <array>
+#include <span>
+#include <vector>
+
+namespace gpurun::bench {
+
+// Microseconds, what of depending on the test:
+//
+//   latency                        one way
+//   bandwidth, bidirectional, rate a window with its answer
+//   overlap                        the transfer alone, the computation alone, both
+//   call                           a send, a receive
+using Samples = std::array<std::vector<double>, 3>;
+
+struct Metric {
+    const char* key;     // in JSON; ends in its unit
+    const char* heading; // in tables and plots
+    double scale;        // from the key's unit to the heading's
+    int digits;          // behind the point, in tables
+};
+
+// What is said about a test, and which of it is held against the references and plotted.
+std::span<const Metric> metrics(Test test);
+size_t headline(Test test);
+bool more_is_better(Test test); // of the headline
+
+// One value for each metric. Pairs of ranks that run at once: times are taken together, rates are added up.
+std::vector<double> figures(const Task& task, const std::vector<Samples>& pairs);
+
+// Of the headlines: 1 is as good as the reference, more is better. 0 if it cannot be said.
+double ratio(Test test, double ours, double theirs);
+
+} // namespace gpurun::bench

@@ -1,0 +1,226 @@
+// NCCL's turn: ncclSend and ncclRecv between the same two ranks, on a stream. All pairs are in one communicator, whose
+// id gpurun broadcasts. In host order each operation is waited for, as a program must that uses the bytes at once.
+//
+// Windows are groups, NCCL's own way of having several messages under way. Transfers that overlap with a computation
+// have a stream beside it, since NCCL's operations are kernels in the order of their stream.
+
+#include "contender.hpp"
+
+#include "call.hpp"
+#include "cuda_call.hpp"
+#include "nccl_library.hpp"
+#include "statistics.hpp"
+
+namespace gpurun::bench {
+
+namespace {
+
+constexpr size_t kAnswerBytes = 8;
+constexpr int kTransfers = 5; // to find out how long the computation should be; the first only opens what others use
+
+void must_nccl(int result, const char* what) {
+    if (result == 0)
+        return;
+    std::fprintf(stderr, "gpurun-perf: NCCL: %s: %s; NCCL_DEBUG=INFO says more\n", what,
+                 nccl().get_error_string(result));
+    gpurun_abort(1);
+}
+#define MUST_NCCL(call) must_nccl((call), #call)
+
+class DeviceMemory {
+  public:
+    explicit DeviceMemory(size_t bytes) { MUST(cudaMalloc(&data_, bytes)); }
+    ~DeviceMemory() { cudaFree(data_); }
+    DeviceMemory(const DeviceMemory&) = delete;
+    DeviceMemory& operator=(const DeviceMemory&) = delete;
+    char* slot(int index, size_t bytes) const { return static_cast<char*>(data_) + static_cast<size_t>(index) * bytes; }
+
+  private:
+    void* data_ = nullptr;
+};
+
+class NcclContender final : public Contender {
+  public:
+    NcclContender(const Ground& ground, const NcclId& id)
+        : pair_(ground.pair), compute_(ground.compute), out_(ground.arena_bytes), in_(ground.arena_bytes),
+          answer_(kAnswerBytes) {
+        MUST(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+        MUST(cudaStreamCreateWithFlags(&beside_, cudaStreamNonBlocking));
+        MUST_NCCL(nccl().comm_init_rank(&comm_, pair_.size() / 2 * 2, id, pair_.rank()));
+    }
+    ~NcclContender() override {
+        nccl().comm_destroy(comm_);
+        cudaStreamDestroy(beside_);
+        cudaStreamDestroy(stream_);
+    }
+
+    std::string how() const override {
+        int version = 0;
+        MUST_NCCL(nccl().get_version(&version));
+        const int unit = version < 10000 ? 1000 : 10000; // 2.8 and before: X * 1000 + Y * 100 + Z
+        return "ncclSend and ncclRecv, NCCL " + std::to_string(version / unit) + "." +
+               std::to_string(version % unit / 100) + "." + std::to_string(version % 100);
+    }
+
+    void prepare(const Task& task) override {
+        if (task.test != Test::kOverlap)
+            return;
+        std::vector<double> samples;
+        for (int i = 0; i < kTransfers; ++i) {
+            const double us = timed([&] { transfer(task, false); });
+            if (i > 0)
+                samples.push_back(us);
+        }
+        compute_us_ = pair_.larger(median(samples));
+    }
+
+    void turn(const Task& task, int samples, Samples& into) override {
+        if (task.test == Test::kOverlap)
+            compute_.set_us(compute_us_, task.order); // gpurun's turn has set its own
+        for (int i = 0; i < samples; ++i) {
+            switch (task.test) {
+            case Test::kLatency: latency(task, into); break;
+            case Test::kBandwidth:
+            case Test::kBidirectional:
+            case Test::kRate: window(task, into); break;
+            case Test::kOverlap: overlap(task, into); break;
+            case Test::kCall: calls(task, into); break;
+            }
+        }
+    }
+
+  private:
+    void send(const void* data, size_t bytes) {
+        MUST_NCCL(nccl().send(data, bytes, kNcclBytes, pair_.partner(), comm_, stream_));
+    }
+    void receive(void* data, size_t bytes) {
+        MUST_NCCL(nccl().recv(data, bytes, kNcclBytes, pair_.partner(), comm_, stream_));
+    }
+    void wait() { MUST(cudaStreamSynchronize(stream_)); }
+    void end_operation(const Task& task) {
+        if (task.order == Order::kHost)
+            wait();
+    }
+
+    template <typename Function>
+    double timed(Function&& function) {
+        pair_.meet();
+        const double start = gpurun_wtime();
+        function();
+        return (gpurun_wtime() - start) * 1e6;
+    }
+
+    void latency(const Task& task, Samples& into) {
+        const double start = gpurun_wtime();
+        for (int i = 0; i < task.batch; ++i) {
+            if (pair_.leads())
+                send(out_.slot(0, 0), task.bytes);
+            else
+                receive(in_.slot(0, 0), task.bytes);
+            end_operation(task);
+            if (pair_.leads())
+                receive(in_.slot(0, 0), task.bytes);
+            else
+                send(in_.slot(0, 0), task.bytes);
+            end_operation(task);
+        }
+        wait();
+        if (pair_.leads())
+            into[0].push_back((gpurun_wtime() - start) * 1e6 / (2.0 * task.batch));
+    }
+
+    void group(const Task& task) {
+        const bool both = both_ways(task.test);
+        MUST_NCCL(nccl().group_start());
+        for (int i = 0; i < task.window; ++i) {
+            if (both || pair_.leads())
+                send(out_.slot(i, task.bytes), task.bytes);
+            if (both || !pair_.leads())
+                receive(in_.slot(i, task.bytes), task.bytes);
+        }
+        MUST_NCCL(nccl().group_end());
+    }
+
+    void window(const Task& task, Samples& into) {
+        const double start = gpurun_wtime();
+        group(task);
+        end_operation(task);
+        if (pair_.leads())
+            receive(answer_.slot(0, 0), kAnswerBytes);
+        else
+            send(answer_.slot(0, 0), kAnswerBytes);
+        wait();
+        if (pair_.leads())
+            into[0].push_back((gpurun_wtime() - start) * 1e6);
+    }
+
+    void transfer(const Task& task, bool computing) {
+        group(task);
+        if (computing)
+            compute_.start(task.order, beside_);
+        wait();
+        MUST(cudaStreamSynchronize(beside_));
+    }
+
+    void overlap(const Task& task, Samples& into) {
+        const double alone = timed([&] { transfer(task, false); });
+        const double computation = timed([&] {
+            compute_.start(task.order, beside_);
+            MUST(cudaStreamSynchronize(beside_));
+        });
+        const double both = timed([&] { transfer(task, true); });
+        if (!pair_.leads())
+            return;
+        into[0].push_back(alone);
+        into[1].push_back(computation);
+        into[2].push_back(both);
+    }
+
+    // NCCL's calls match on the device: nothing has to be there for a call to return, and each side times its own.
+    void calls(const Task& task, Samples& into) {
+        pair_.meet();
+        for (int i = 0; i < task.window; ++i) {
+            const double start = gpurun_wtime();
+            if (pair_.leads())
+                send(out_.slot(i, task.bytes), task.bytes);
+            else
+                receive(in_.slot(i, task.bytes), task.bytes);
+            into[pair_.leads() ? 0 : 1].push_back((gpurun_wtime() - start) * 1e6);
+        }
+        wait();
+    }
+
+    Pair pair_;
+    Compute& compute_;
+    DeviceMemory out_;
+    DeviceMemory in_;
+    DeviceMemory answer_;
+    double compute_us_ = 0;
+    cudaStream_t stream_ = nullptr;
+    cudaStream_t beside_ = nullptr;
+    NcclComm comm_ = nullptr;
+};
+
+} // namespace
+
+std::string why_not_nccl(const Options& options, const gpurun_device_info& device) {
+    if (device.kind != GPURUN_DEVICE_CUDA)
+        return "NCCL needs GPUs, and these devices are emulated; use gpurun --device=cuda";
+    for (Memory memory : options.memory)
+        if (memory != Memory::kDevice && memory != Memory::kDeviceAsync)
+            return std::string("NCCL sends device memory only; use --memory=device in place of ") + name(memory);
+    return nccl().missing;
+}
+
+std::unique_ptr<Contender> make_nccl(const Ground& ground) {
+    NcclId id{};
+    if (ground.pair.rank() == 0)
+        MUST_NCCL(nccl().get_unique_id(&id));
+    CALL(gpurun_bcast(&id, sizeof(id), GPURUN_BYTE, 0, GPURUN_COMM_WORLD, GPURUN_HOST));
+    if (ground.pair.alone())
+        return nullptr;
+    MUST(cudaSetDevice(ground.device.ordinal));
+    return std::make_unique<NcclContender>(ground, id);
+}
+
+} // namespace gpurun::bench

@@ -1,0 +1,40 @@
+#include "pair.hpp"
+
+#include "call.hpp"
+
+#include <algorithm>
+
+namespace gpurun::bench {
+
+namespace {
+
+constexpr int kTag = 1;
+
+} // namespace
+
+Pair Pair::of_this_rank() {
+    int rank = 0;
+    int size = 0;
+    CALL(gpurun_comm_rank(GPURUN_COMM_WORLD, &rank));
+    CALL(gpurun_comm_size(GPURUN_COMM_WORLD, &size));
+    return Pair(rank, size);
+}
+
+void Pair::exchange(const void* mine, void* theirs, size_t bytes) const {
+    CALL(gpurun_sendrecv(mine, bytes, GPURUN_BYTE, partner(), kTag, theirs, bytes, GPURUN_BYTE, partner(), kTag,
+                         GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));
+}
+
+void Pair::meet() const {
+    const char here = 1;
+    char there = 0;
+    exchange(&here, &there, sizeof(here));
+}
+
+double Pair::larger(double mine) const {
+    double theirs = 0;
+    exchange(&mine, &theirs, sizeof(mine));
+    return std::max(mine, theirs);
+}
+
+} // namespace gpurun::bench

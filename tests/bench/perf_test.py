@@ -1,0 +1,204 @@
+"""gpurun-perf as people call it, on emulated devices: that it runs, what it writes, and what it refuses.
+
+perf_test.py GPURUN GPURUN-PERF SPOIL CLASS: the tests of one class. Nothing here looks at how fast anything is.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+gpurun, perf, spoil = (sys.argv.pop(1) for _ in range(3))
+
+TESTS = ["latency", "bandwidth", "bidirectional", "rate", "overlap", "call"]
+FIGURES = {
+    "latency": ["min_us", "median_us", "p99_us", "bytes_per_second"],
+    "bandwidth": ["median_us", "bytes_per_second"],
+    "bidirectional": ["median_us", "bytes_per_second"],
+    "rate": ["median_us", "messages_per_second"],
+    "overlap": ["transfer_us", "compute_us", "together_us"],
+    "call": ["send_median_us", "recv_median_us", "both_median_us"],
+}
+QUICK = ["--sizes=8,5000,64K", "--iterations=10", "--warmup=1", "--window=4", "--validate"]
+
+
+def run(*options, ranks=2, devices="emulated:2", environment=None, launcher=()):
+    command = [gpurun, "-n", str(ranks), f"--device={devices}", "--oversubscribe", *launcher, perf, *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100,
+                          env=os.environ | (environment or {}))
+
+
+class Case(unittest.TestCase):
+    def measured(self, *options, **job):
+        done = run(*options, **job)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done
+
+    def document(self, *options, **job):
+        return json.loads(self.measured(*options, "--json", **job).stdout)
+
+    def refused(self, status, word, *options, **job):
+        done = run(*options, **job)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        self.assertIn(word, done.stderr)
+        self.assertEqual(done.stderr.count(word), 1, "one rank speaks for all")
+
+
+class Measuring(Case):
+    def check_rows(self, document, test, references):
+        rows = [row for row in document["rows"] if row["test"] == test]
+        orders = ["stream"] if test == "call" else ["stream", "host"]
+        self.assertEqual([(row["order"], row["bytes"]) for row in rows],
+                         [(order, size) for order in orders for size in (8, 5000, 65536)])
+        for row in rows:
+            self.assertEqual([reference["name"] for reference in row["against"]], references)
+            for measured in [row, *row["against"]]:
+                for figure in FIGURES[test]:
+                    self.assertGreater(measured[figure], 0, (figure, row))
+            for reference in row["against"]:
+                self.assertGreater(reference["ratio"], 0)
+            if test == "latency":
+                self.assertLessEqual(row["min_us"], row["median_us"])
+                self.assertLessEqual(row["median_us"], row["p99_us"])
+            if test == "overlap":
+                self.assertTrue(0 <= row["hidden_fraction"] <= 1)
+
+    def test_every_test_has_a_row_for_each_order_and_size_with_its_figures(self):
+        document = self.document("all", *QUICK, "--against=copy")
+        for test in TESTS:
+            with self.subTest(test):
+                self.check_rows(document, test, [] if test in ("overlap", "call") else ["copy"])
+
+    def test_the_document_says_where_when_and_how(self):
+        document = self.document("rate", "--sizes=8", "--iterations=2", environment={"GPURUN_PATH": "staged"})
+        self.assertEqual(document["program"], "gpurun-perf")
+        self.assertEqual(document["format"], 1)
+        self.assertRegex(document["date"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertEqual([rank["kind"] for rank in document["machine"]["ranks"]], ["emulated"] * 2)
+        self.assertEqual(document["machine"]["settings"]["GPURUN_PATH"], "staged")
+        self.assertFalse(document["machine"]["pair_shares_device"])
+        self.assertEqual(document["options"]["tests"], ["rate"])
+        self.assertEqual(document["options"]["window"], 64)
+
+    def test_the_tables_name_every_test_and_order(self):
+        said = self.measured("all", "--sizes=8", "--iterations=5", "--against=copy").stdout
+        for test in TESTS:
+            self.assertIn(f"# {test}, order domain: stream\n", said)
+        self.assertNotIn("# call, order domain: host", said)
+        self.assertIn("# copy: memcpy by one processor", said)
+
+    def test_without_validation_the_last_messages_are_checked(self):
+        self.measured("all", "--sizes=8,64K", "--iterations=5", "--window=3")
+
+
+class Memory(Case):
+    def test_every_kind_of_memory_on_either_side(self):
+        kinds = ["device", "device-async", "pinned", "host"]
+        for memory in [*kinds, "device:host", "pinned:device-async"]:
+            with self.subTest(memory):
+                document = self.document("all", *QUICK, "--against=copy", f"--memory={memory}")
+                even, _, odd = memory.partition(":")
+                self.assertEqual(document["options"]["memory"], [even, odd or even])
+
+    def test_messages_that_are_longer_than_a_piece_of_the_check(self):
+        self.measured("latency", "bidirectional", "--sizes=9000001", "--iterations=2", "--window=2", "--validate")
+
+
+class Ranks(Case):
+    def test_pairs_measure_at_once_and_a_rank_without_partner_waits(self):
+        said = self.measured("all", *QUICK, "--against=copy", ranks=5).stdout
+        self.assertIn("# 2 pairs at once", said)
+        self.assertIn("# rank 4 has no partner and takes no part", said)
+
+    def test_ranks_that_share_a_device_say_so(self):
+        document = self.document("latency", "--sizes=8", "--iterations=2", devices="emulated:1")
+        self.assertTrue(document["machine"]["pair_shares_device"])
+
+    def test_one_rank_is_told_to_be_two(self):
+        self.refused(2, "start it with gpurun -n 2 gpurun-perf", ranks=1)
+        alone = subprocess.run([perf], capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(alone.returncode, 2)
+        self.assertIn("messages need two ranks", alone.stderr)
+
+
+class Drawing(Case):
+    def test_the_drawing_is_well_formed_and_has_a_line_for_each_contender_and_order(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "perf.svg"
+            self.measured("all", "--sizes=8,4K,64K", "--iterations=5", "--against=copy", f"--plot={path}")
+            text = path.read_text(encoding="utf-8")
+        space = "{http://www.w3.org/2000/svg}"
+        drawing = ElementTree.fromstring(text)
+        self.assertEqual(drawing.tag, f"{space}svg")
+        # four tests with gpurun and the copy in two orders, overlap with gpurun in two, call with gpurun in one
+        self.assertEqual(len(drawing.findall(f"{space}polyline")), 4 * 4 + 2 + 1)
+        labels = [label.text for label in drawing.iter(f"{space}text")]
+        for label in ("gpurun, stream order", "gpurun, host order", "copy, host order", "message size, bytes", "32K"):
+            self.assertIn(label, labels)
+        for elsewhere in ("href", "url(", "<script", "@import"):
+            self.assertNotIn(elsewhere, text)
+        _, _, width, height = map(float, drawing.get("viewBox").split())
+        for place in drawing.iter(f"{space}circle"):
+            self.assertTrue(0 < float(place.get("cx")) < width and 0 < float(place.get("cy")) < height)
+
+    def test_a_drawing_that_cannot_be_written_is_said_before_anything_is_measured(self):
+        done = run("latency", "--plot=/nowhere/perf.svg")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("cannot write /nowhere/perf.svg: No such file", done.stderr)
+        self.assertNotIn("# latency", done.stdout)
+
+
+class Refusing(Case):
+    def test_mistakes_are_named_by_one_rank_with_what_to_write(self):
+        for word, *options in [
+                ("cannot read '8:4M'", "--sizes=8:4M"), ("cannot read '4M..8'", "--sizes=4M..8"),
+                ("--sizes: cannot read '0'", "--sizes=0"), ("there is no 'speed'; there are latency", "speed"),
+                ("there is no 'gpu'; there are device", "--memory=gpu"), ("there are stream, host", "--order=both,host"),
+                ("there are copy, nccl", "--against=mpi"), ("--window", "--window=0"),
+                ("--iterations", "--iterations=many"), ("does not end in .svg", "--plot=perf.png"),
+                ("call measures calls on a stream", "call", "--order=host"), ("--frobnicate", "--frobnicate")]:
+            with self.subTest(options):
+                self.refused(2, word, *options)
+
+    def test_nccl_is_left_out_where_it_cannot_be_with_the_reason(self):
+        done = self.measured("latency", "--sizes=8", "--iterations=2", "--against=nccl,copy", "--json")
+        self.assertIn("--against=nccl is left out: ", done.stderr)
+        document = json.loads(done.stdout)
+        self.assertEqual([each["name"] for each in document["left_out"]], ["nccl"])
+        self.assertEqual([each["name"] for each in document["references"]], ["copy"])
+
+    def test_help_and_the_version_are_said_once(self):
+        for option, word in (("--help", "Usage:"), ("--version", "gpurun-perf ")):
+            done = self.measured(option)
+            self.assertEqual(done.stdout.count(word), 1, done.stdout)
+
+
+class Validating(Case):
+    """A byte that is wrong in one message of many ends the run, and is named."""
+
+    def spoiled(self, copy, *options):
+        # Copies of 1000 bytes are those of contents, written and read; the one of that number is spoiled in rank 1.
+        return run("--sizes=1000", "--iterations=10", "--window=4", *options,
+                   environment={"LD_PRELOAD": spoil, "SPOIL_LENGTH": "1000", "SPOIL_COPY": str(copy)})
+
+    def test_a_wrong_byte_of_any_message_is_found_and_named(self):
+        for test in TESTS:
+            with self.subTest(test):
+                done = self.spoiled(13, test, "--validate")
+                self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                self.assertRegex(done.stderr, r"gpurun-perf: rank [01]: message \d+ from rank [01], 1000 bytes: "
+                                              r"byte 500 is 0x[0-9a-f]{2}, expected 0x[0-9a-f]{2}")
+
+    def test_without_validation_a_wrong_byte_that_came_last_is_found(self):
+        self.assertEqual(self.spoiled(1, "bandwidth").returncode, 1)
+
+    def test_bytes_that_nobody_spoils_are_right(self):
+        done = self.spoiled(10**6, "all", "--validate")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

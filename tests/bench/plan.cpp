@@ -1,0 +1,91 @@
+#include "plan.hpp"
+
+#include "sizes.hpp"
+
+#include <algorithm>
+
+namespace gpurun::bench {
+
+namespace {
+
+constexpr int kTurns = 5;
+constexpr int kBatch = 50;           // long enough that waiting for the last one does not count
+constexpr int kFewestRounds = 32;    // of a large size, for the same reason
+constexpr int kLargestOverlaps = 20; // of a turn: each calibrated computation may be long
+// Calls are measured one by one, so more of them in flight would show nothing. And no more than 32 large messages to
+// one rank can be started before they match: what comes behind them waits, also the message by which the ranks meet
+// here.
+constexpr int kMostCalls = 16;
+constexpr size_t kTurnBytes = size_t{512} << 20; // about as many go each way in a turn
+constexpr size_t kGpuArena = size_t{1} << 30;
+constexpr size_t kHostArena = size_t{128} << 20;
+
+std::vector<size_t> sizes_of(Test test, const Options& options, bool on_gpus) {
+    if (!options.sizes.empty())
+        return options.sizes;
+    const auto own = [&] {
+        switch (test) {
+        case Test::kRate: return "8";
+        case Test::kCall: return "8,64K,1M";
+        case Test::kOverlap: return on_gpus ? "64K..64M" : "64K..4M";
+        default: return on_gpus ? "8..256M" : "8..4M";
+        }
+    }();
+    return std::get<std::vector<size_t>>(parse_sizes(own));
+}
+
+bool has_window(Test test) { return test != Test::kLatency && test != Test::kOverlap; }
+
+// How many times `bytes` fit, at least once and at most `most` times.
+int fitting(size_t total, size_t bytes, int most) {
+    return static_cast<int>(std::clamp<size_t>(total / bytes, 1, static_cast<size_t>(most)));
+}
+
+Task task_of(Test test, Order order, size_t bytes, const Options& options, size_t arena) {
+    Task task{.test = test, .order = order, .bytes = bytes, .warmup = options.warmup, .validate = options.validate};
+    task.turns = std::min(kTurns, options.iterations);
+    const int most = options.iterations / task.turns;
+    const int slots =
+        fitting(arena, bytes, test == Test::kCall ? std::min(options.window, kMostCalls) : options.window);
+    task.window = has_window(test) ? slots : 1;
+    if (test == Test::kLatency) {
+        const int rounds = std::min(most, std::max(kFewestRounds, fitting(kTurnBytes, bytes, most)));
+        if (order == Order::kStream) // what is validated needs a buffer of its own for each round
+            task.batch = std::min({rounds, kBatch, options.validate ? slots : kBatch});
+        task.samples = (rounds + task.batch - 1) / task.batch;
+    } else if (test == Test::kOverlap) {
+        task.samples = fitting(kTurnBytes / 4, bytes, std::min(most, kLargestOverlaps));
+    } else {
+        task.samples = fitting(kTurnBytes, bytes * static_cast<size_t>(task.window), most);
+    }
+    return task;
+}
+
+} // namespace
+
+int Task::slots() const { return test != Test::kLatency ? window : validate ? batch : 1; }
+
+size_t arena_limit(const Options& options, bool on_gpus) {
+    const auto on_device = [](Memory memory) { return memory == Memory::kDevice || memory == Memory::kDeviceAsync; };
+    const bool all = on_device(options.memory[0]) && on_device(options.memory[1]);
+    return on_gpus && all ? kGpuArena : kHostArena;
+}
+
+std::vector<Task> plan(const Options& options, bool on_gpus) {
+    const size_t arena = arena_limit(options, on_gpus);
+    std::vector<Task> tasks;
+    for (Test test : options.tests)
+        for (Order order : options.orders)
+            if (test != Test::kCall || order == Order::kStream)
+                for (size_t bytes : sizes_of(test, options, on_gpus))
+                    tasks.push_back(task_of(test, order, bytes, options, arena));
+    return tasks;
+}
+
+bool measures(Reference reference, Test test) {
+    return reference == Reference::kNccl || (test != Test::kOverlap && test != Test::kCall);
+}
+
+bool both_ways(Test test) { return test == Test::kBidirectional || test == Test::kOverlap; }
+
+} // namespace gpurun::bench

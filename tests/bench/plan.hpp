@@ -1,0 +1,48 @@
+// What is measured, in which portions. Pure: from the options and what the devices are to the tasks of the run.
+//
+// A task is one test, at one size, in one order domain. gpurun and the references take turns in it, each with a number
+// of samples, so that drifts of the machine meet all of them. What a sample is depends on the test:
+//
+//   latency                        a batch of round trips: one in host order, several that are enqueued together and
+//                                  waited for once in stream order
+//   bandwidth, bidirectional, rate a window of messages, and the answer that all have arrived
+//   overlap                        a transfer, a computation, and both together
+//   call                           a window of sends, and one of receives
+#pragma once
+
+#include "options.hpp"
+
+#include <cstddef>
+#include <vector>
+
+namespace gpurun::bench {
+
+struct Task {
+    Test test = Test::kLatency;
+    Order order = Order::kStream;
+    size_t bytes = 8;
+    int window = 1; // messages in flight
+    int batch = 1;  // latency: round trips of a sample
+    int turns = 1;
+    int samples = 1; // of a turn
+    int warmup = 0;  // samples
+    bool validate = false;
+
+    // How many buffers each way the messages of a sample are spread over.
+    int slots() const;
+    bool operator==(const Task&) const = default;
+};
+
+// Bytes that all buffers of one way may take.
+size_t arena_limit(const Options& options, bool on_gpus);
+
+// In the order in which they run: by test, order domain, size.
+std::vector<Task> plan(const Options& options, bool on_gpus);
+
+// Whether the reference has something to hold against this test.
+bool measures(Reference reference, Test test);
+
+// Messages of `test` go both ways at once.
+bool both_ways(Test test);
+
+} // namespace gpurun::bench

@@ -1,0 +1,68 @@
+// The drawing: a panel for each test, in it a line for each order domain and contender.
+
+#include "plot.hpp"
+#include "report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpurun::bench {
+
+namespace {
+
+const char* title_of(Test test) {
+    switch (test) {
+    case Test::kLatency: return "Latency: one way of a ping-pong, median";
+    case Test::kBandwidth: return "Bandwidth: a window of messages one way";
+    case Test::kBidirectional: return "Bandwidth, both ways at once";
+    case Test::kRate: return "Message rate";
+    case Test::kOverlap: return "Overlap: how much of a transfer computation hides";
+    case Test::kCall: return "Host cost of a matched send and receive";
+    }
+    return "?";
+}
+
+// One line, in a color of its own, for each contender and order domain; those of references are dashed.
+Series& series_of(Panel& panel, Order order, size_t contender, const std::string& contender_name) {
+    const std::string label = fmt::format("{}, {} order", contender_name, name(order));
+    for (Series& series : panel.series)
+        if (series.label == label)
+            return series;
+    const int color = static_cast<int>(contender) * 2 + (order == Order::kHost ? 1 : 0);
+    return panel.series.emplace_back(Series{label, color, contender > 0, {}});
+}
+
+Panel panel_of(Test test, const std::vector<Row>& rows) {
+    const Metric& metric = metrics(test)[headline(test)];
+    Panel panel{title_of(test), metric.heading, test == Test::kOverlap ? Spacing::kLinear : Spacing::kDecades, {}};
+    for (const Row& row : rows) {
+        if (row.task.test != test)
+            continue;
+        for (size_t contender = 0; contender < row.figures.size(); ++contender) {
+            const char* who = contender == 0 ? "gpurun" : name(row.against[contender - 1]);
+            series_of(panel, row.task.order, contender, who)
+                .points.emplace_back(static_cast<double>(row.task.bytes), row.headline_of(contender) * metric.scale);
+        }
+    }
+    for (Series& series : panel.series)
+        std::sort(series.points.begin(), series.points.end()); // sizes run as they were written
+    return panel;
+}
+
+} // namespace
+
+std::string svg(const Report& report) {
+    std::vector<Panel> panels;
+    for (Test test : report.options.tests)
+        panels.push_back(panel_of(test, report.rows));
+    const Machine& machine = report.machine;
+    std::vector<std::string> notes{fmt::format("gpurun {}, {}, {}", machine.version, machine.date, machine.system)};
+    if (!machine.ranks.empty())
+        notes.push_back(fmt::format("{} ranks on {}, memory: {} and {}{}", machine.ranks.size(), machine.ranks[0].name,
+                                    name(report.options.memory[0]), name(report.options.memory[1]),
+                                    machine.share_device ? ", a pair shares a device" : ""));
+    return draw("gpurun-perf", notes, panels);
+}
+
+} // namespace gpurun::bench

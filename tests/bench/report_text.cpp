@@ -1,0 +1,72 @@
+#include "report.hpp"
+
+#include <fmt/format.h>
+
+namespace gpurun::bench {
+
+namespace {
+
+std::string memory_text(const Options& options) {
+    const std::string even = name(options.memory[0]);
+    return options.memory[0] == options.memory[1] ? even : even + " to " + name(options.memory[1]);
+}
+
+std::string columns(const Row& row) {
+    std::string line = fmt::format("\n# {}, order domain: {}\n{:>12} {:>6}", name(row.task.test), name(row.task.order),
+                                   "bytes", "window");
+    for (const Metric& metric : metrics(row.task.test))
+        line += fmt::format(" {:>12}", metric.heading);
+    const Metric& compared = metrics(row.task.test)[headline(row.task.test)];
+    for (Reference reference : row.against)
+        line += fmt::format(" {:>18} {:>8}", fmt::format("{} {}", name(reference), compared.heading), "ratio");
+    return line + "\n";
+}
+
+} // namespace
+
+std::string text_head(const Report& report) {
+    const Machine& machine = report.machine;
+    std::string text = fmt::format("# gpurun {}, {}, {}, {} processors", machine.version, machine.date, machine.system,
+                                   machine.processors);
+    text += machine.driver.empty() ? "\n" : fmt::format(", NVIDIA driver {}\n", machine.driver);
+    for (size_t rank = 0; rank < machine.ranks.size(); ++rank) {
+        const RankDevice& device = machine.ranks[rank];
+        text += fmt::format("# rank {}: device {}, {}{}{}\n", rank, device.ordinal, device.name,
+                            device.pci_bus_id.empty() ? "" : " ", device.pci_bus_id);
+    }
+    if (machine.ranks.size() > 3)
+        text += fmt::format("# {} pairs at once: times of all, rates added up\n", machine.ranks.size() / 2);
+    if (machine.ranks.size() % 2 != 0)
+        text += fmt::format("# rank {} has no partner and takes no part\n", machine.ranks.size() - 1);
+    text += machine.share_device ? "# the ranks of a pair share a device\n" : "# a device for each rank of a pair\n";
+    for (const auto& [setting, value] : machine.settings)
+        text += fmt::format("# {}={}\n", setting, value);
+    text += fmt::format("# memory: {}; {} iterations; {}\n", memory_text(report.options), report.options.iterations,
+                        report.options.validate ? "every byte of every message is checked"
+                                                : "the last messages of each size are checked");
+    for (const Named& reference : report.references)
+        text += fmt::format("# {}: {}\n", reference.name, reference.text);
+    for (const Named& reference : report.left_out)
+        text += fmt::format("# {} is left out: {}\n", reference.name, reference.text);
+    return text;
+}
+
+std::string text_row(const Row& row, const Row* before) {
+    const bool same_table =
+        before != nullptr && before->task.test == row.task.test && before->task.order == row.task.order;
+    std::string line = same_table ? "" : columns(row);
+    line += fmt::format("{:>12} {:>6}", row.task.bytes, row.task.window);
+    const auto all = metrics(row.task.test);
+    for (size_t i = 0; i < all.size(); ++i)
+        line += fmt::format(" {:>12.{}f}", row.figures[0][i] * all[i].scale, all[i].digits);
+    const Metric& compared = all[headline(row.task.test)];
+    for (size_t i = 0; i < row.against.size(); ++i) {
+        const double theirs = row.headline_of(i + 1);
+        const double compares = ratio(row.task.test, row.headline_of(0), theirs);
+        line += fmt::format(" {:>18.{}f} ", theirs * compared.scale, compared.digits);
+        line += compares > 0 ? fmt::format("{:>8.3g}", compares) : fmt::format("{:>8}", "-");
+    }
+    return line + "\n";
+}
+
+} // namespace gpurun::bench

@@ -1,0 +1,92 @@
+// The command line.
+#include "options.hpp"
+
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+
+using namespace gpurun::bench;
+
+namespace {
+
+Or<Options> parse(std::initializer_list<const char*> words) {
+    std::vector<const char*> argv{"gpurun-perf"};
+    argv.insert(argv.end(), words);
+    return parse_options(static_cast<int>(argv.size()), argv.data());
+}
+
+Options options(std::initializer_list<const char*> words) {
+    auto parsed = parse(words);
+    if (const auto* refusal = std::get_if<Refusal>(&parsed))
+        FAIL(refusal->text);
+    return std::get<Options>(parsed);
+}
+
+std::string refused(std::initializer_list<const char*> words) {
+    const auto parsed = parse(words);
+    REQUIRE(std::holds_alternative<Refusal>(parsed));
+    CHECK(std::get<Refusal>(parsed).exit_status == 2);
+    return std::get<Refusal>(parsed).text;
+}
+
+bool says(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
+
+} // namespace
+
+TEST_SUITE_BEGIN("options");
+
+TEST_CASE("nothing asked for is latency and bandwidth of device memory, in both orders, against nothing") {
+    const Options found = options({});
+    CHECK(found.tests == std::vector{Test::kLatency, Test::kBandwidth});
+    CHECK(found.orders == std::vector{Order::kStream, Order::kHost});
+    CHECK(found.memory == std::array{Memory::kDevice, Memory::kDevice});
+    CHECK(found.against.empty());
+    CHECK(found.sizes.empty());
+    CHECK_FALSE(found.validate);
+}
+
+TEST_CASE("tests are words, options may stand anywhere") {
+    const Options found = options({"rate", "--validate", "call", "--window=8", "--json"});
+    CHECK(found.tests == std::vector{Test::kRate, Test::kCall});
+    CHECK(found.window == 8);
+    CHECK(found.validate);
+    CHECK(found.json);
+    CHECK(options({"all"}).tests.size() == 6);
+    CHECK(options({"rate", "rate"}).tests.size() == 1);
+}
+
+TEST_CASE("memory is one kind, or one for each side") {
+    CHECK(options({"--memory=host"}).memory == std::array{Memory::kHost, Memory::kHost});
+    CHECK(options({"--memory", "device-async:pinned"}).memory == std::array{Memory::kDeviceAsync, Memory::kPinned});
+    CHECK(says(refused({"--memory=gpu"}), "there is no 'gpu'; there are device, device-async, pinned, host"));
+    CHECK(says(refused({"--memory=host:"}), "there is no ''"));
+    CHECK(says(refused({"--memory=host:host:host"}), "write one kind, or two"));
+}
+
+TEST_CASE("references are a list") {
+    CHECK(options({"--against=nccl,copy"}).against == std::vector{Reference::kNccl, Reference::kCopy});
+    CHECK(says(refused({"--against=mpi"}), "there are copy, nccl"));
+}
+
+TEST_CASE("what cannot be measured is refused with what can") {
+    CHECK(says(refused({"speed"}), "there is no 'speed'; there are latency"));
+    CHECK(says(refused({"all", "rate"}), "there is no 'all'"));
+    CHECK(says(refused({"--order=gpu"}), "there are stream, host"));
+    CHECK(says(refused({"--sizes=8,y"}), "cannot read 'y'"));
+    CHECK(says(refused({"--window=0"}), "--window"));
+    CHECK(says(refused({"--iterations=0"}), "--iterations"));
+    CHECK(says(refused({"--warmup=-1"}), "--warmup"));
+    CHECK(says(refused({"--plot=a.png"}), "does not end in .svg"));
+    CHECK(says(refused({"--frequency"}), "--frequency"));
+    CHECK(says(refused({"call", "--order=host"}), "call measures calls on a stream"));
+    CHECK(options({"all", "--order=host"}).tests.size() == 6); // without calls: they are left out
+}
+
+TEST_CASE("help and the version are no mistakes") {
+    for (const char* word : {"--help", "--version"}) {
+        const auto parsed = parse({word});
+        REQUIRE(std::holds_alternative<Refusal>(parsed));
+        CHECK(std::get<Refusal>(parsed).exit_status == 0);
+        CHECK(says(std::get<Refusal>(parsed).text, "gpurun-perf"));
+    }
+}

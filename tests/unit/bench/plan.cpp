@@ -1,0 +1,113 @@
+// Portions.
+#include "plan.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+using namespace gpurun::bench;
+
+namespace {
+
+Options options_of(Test test, std::vector<size_t> sizes, Order order) {
+    Options options;
+    options.tests = {test};
+    options.sizes = std::move(sizes);
+    options.orders = {order};
+    return options;
+}
+
+Task only(const Options& options, bool on_gpus = false) {
+    const auto tasks = plan(options, on_gpus);
+    REQUIRE(tasks.size() == 1);
+    return tasks[0];
+}
+
+constexpr size_t kMiB = size_t{1} << 20;
+
+} // namespace
+
+TEST_SUITE_BEGIN("plan");
+
+TEST_CASE("tests run one after the other, in them the order domains, in them the sizes") {
+    Options options;
+    options.tests = {Test::kBandwidth, Test::kLatency};
+    options.sizes = {64, 8};
+    const auto tasks = plan(options, false);
+    REQUIRE(tasks.size() == 8);
+    CHECK(tasks[0].test == Test::kBandwidth);
+    CHECK(tasks[1].bytes == 8);
+    CHECK(tasks[2].order == Order::kHost);
+    CHECK(tasks[4].test == Test::kLatency);
+}
+
+TEST_CASE("calls are measured on streams only") {
+    Options options;
+    options.tests = {Test::kCall};
+    for (const Task& task : plan(options, false))
+        CHECK(task.order == Order::kStream);
+}
+
+TEST_CASE("a round trip is a sample in host order, a batch of them in stream order") {
+    const Task host = only(options_of(Test::kLatency, {8}, Order::kHost));
+    CHECK(host.batch == 1);
+    CHECK(host.turns * host.samples == 500);
+    const Task stream = only(options_of(Test::kLatency, {8}, Order::kStream));
+    CHECK(stream.batch == 50);
+    CHECK(stream.turns * stream.samples * stream.batch == 500);
+}
+
+TEST_CASE("what is validated has a buffer for each message in flight, within the room there is") {
+    auto options = options_of(Test::kLatency, {8, 16 * kMiB}, Order::kStream);
+    CHECK(plan(options, false)[0].slots() == 1);
+    options.validate = true;
+    const auto tasks = plan(options, false);
+    CHECK(tasks[0].slots() == tasks[0].batch);
+    CHECK(tasks[0].batch == 50);
+    CHECK(tasks[1].batch == 8);
+    CHECK(tasks[1].slots() * tasks[1].bytes <= arena_limit(options, false));
+}
+
+TEST_CASE("a window is as large as asked for while there is room, and never empty") {
+    CHECK(only(options_of(Test::kRate, {8}, Order::kHost)).window == 64);
+    CHECK(only(options_of(Test::kBandwidth, {16 * kMiB}, Order::kHost)).window == 8);
+    CHECK(only(options_of(Test::kBandwidth, {1024 * kMiB}, Order::kHost)).window == 1);
+    CHECK(only(options_of(Test::kBandwidth, {256 * kMiB}, Order::kHost), true).window == 4);
+    CHECK(only(options_of(Test::kLatency, {8}, Order::kHost)).window == 1);
+}
+
+TEST_CASE("calls in flight stay below what can be started before it matches") {
+    CHECK(only(options_of(Test::kCall, {kMiB}, Order::kStream)).window == 16);
+}
+
+TEST_CASE("host memory on either side keeps the buffers of GPUs small") {
+    Options options;
+    const size_t devices = arena_limit(options, true);
+    options.memory[1] = Memory::kPinned;
+    CHECK(arena_limit(options, true) < devices);
+}
+
+TEST_CASE("few iterations are few, and large messages take fewer than small ones") {
+    for (Test test :
+         {Test::kLatency, Test::kBandwidth, Test::kBidirectional, Test::kRate, Test::kOverlap, Test::kCall}) {
+        auto options = options_of(test, {8}, Order::kStream);
+        options.iterations = 1;
+        const Task one = only(options);
+        CHECK(one.turns * one.samples * one.batch == 1);
+        options.iterations = 500;
+        const int small = only(options).samples;
+        options.sizes = {256 * kMiB};
+        CHECK(only(options).samples <= small);
+        CHECK(only(options).samples >= 1);
+    }
+}
+
+TEST_CASE("each test has sizes of its own, larger on GPUs") {
+    Options options;
+    options.tests = {Test::kRate};
+    options.orders = {Order::kHost};
+    CHECK(only(options).bytes == 8);
+    options.tests = {Test::kBandwidth};
+    CHECK(plan(options, true).back().bytes == 256 * kMiB);
+    CHECK(plan(options, false).back().bytes == 4 * kMiB);
+}
