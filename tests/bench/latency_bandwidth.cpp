@@ -140,7 +140,7 @@ void print_head(const Options& options, const gpurun_device_info devices[2], con
     std::printf("# %s\n", std::strcmp(devices[0].uuid, devices[1].uuid) == 0 ? "both ranks on one device"
                                                                              : "a device for each rank");
     for (const char* setting : {"GPURUN_PATH", "GPURUN_FENCE", "GPURUN_EAGER_BYTES", "GPURUN_DEVICE_EAGER_BYTES",
-                                "GPURUN_RELAY_CHUNK_BYTES", "GPURUN_SPIN_US", "CUDA_MPS_PIPE_DIRECTORY"})
+                                "GPURUN_RELAY_CHUNK_BYTES", "GPURUN_SPIN_US", "GPURUN_MPS"})
         if (const char* value = std::getenv(setting); value != nullptr)
             std::printf("# %s=%s\n", setting, value);
     std::printf("# memory: %s; %d iterations; window of %d\n", name(options.memory), options.iterations,
