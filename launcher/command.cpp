@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "devices.hpp"
 #include "job.hpp"
+#include "mps.hpp"
 #include "options.hpp"
 #include "placement.hpp"
 #include "platform/byte_stream.hpp"
@@ -35,7 +36,7 @@ base::Result<DevicePlan> find_devices(const Options& options) {
     return plan_devices(options, inventory.gpus, inventory.absence);
 }
 
-base::Result<int> run_job(const Options& options, const DevicePlan& devices, std::string program_path,
+base::Result<int> run_job(const Options& options, const DevicePlan& devices, MpsPlan mps, std::string program_path,
                           const char* const* environment) {
     bool on_gpus = false;
     for (const RankDevice& device : devices.ranks)
@@ -49,6 +50,7 @@ base::Result<int> run_job(const Options& options, const DevicePlan& devices, std
     plan.placements = place_ranks(machine, devices.ranks, options.bind_to);
     plan.cores = static_cast<uint32_t>(machine.cpus());
     plan.keep_going = options.keep_going;
+    plan.mps = std::move(mps);
     GPURUN_ASSIGN(std::unique_ptr<Job> job, Job::create(std::move(plan)));
     return job->run();
 }
@@ -72,9 +74,12 @@ int run(int argc, const char* const* argv, const char* const* environment) {
     auto devices = find_devices(options);
     if (!devices)
         return complain(kUsage, devices.error().detail);
+    auto mps = plan_mps(options.mps, devices->ranks);
+    if (!mps)
+        return complain(kUsage, mps.error().detail);
     if (!devices->notice.empty())
         platform::write_all(2, base::format("gpurun: {}\n", devices->notice));
-    auto exit_status = run_job(options, *devices, std::move(program.path), environment);
+    auto exit_status = run_job(options, *devices, std::move(*mps), std::move(program.path), environment);
     return exit_status ? *exit_status : complain(1, exit_status.error().detail);
 }
 

@@ -24,7 +24,7 @@ base::Result<DevicePlan> plan_emulated(const Options& options) {
     GPURUN_TRY(check_sharing(options, ranks, devices, "emulated device"));
     DevicePlan plan;
     for (uint32_t rank = 0; rank < ranks; ++rank)
-        plan.ranks.push_back({base::format("emulated:{}/{}", rank % devices, devices), ""});
+        plan.ranks.push_back({base::format("emulated:{}/{}", rank % devices, devices), "", ""});
     return plan;
 }
 
@@ -49,7 +49,7 @@ base::Result<DevicePlan> plan_devices(const Options& options, const std::vector<
     DevicePlan plan;
     for (size_t rank = 0; rank < ranks; ++rank) {
         const platform::Gpu& gpu = gpus[rank % gpus.size()];
-        plan.ranks.push_back({"cuda:" + gpu.uuid, gpu.bus_id});
+        plan.ranks.push_back({"cuda:" + gpu.uuid, gpu.bus_id, gpu.uuid});
     }
     return plan;
 }

@@ -12,6 +12,7 @@ namespace gpurun::launcher {
 struct RankDevice {
     std::string setting; // for GPURUN_DEVICE
     std::string bus_id;  // "" where it is not a GPU
+    std::string uuid;    // likewise
 };
 
 struct DevicePlan {

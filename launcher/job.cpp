@@ -64,6 +64,7 @@ void Job::on_signal(int signal) {
     if (!exit_status_)
         exit_status_ = 128 + signal;
     if (ending_ >= Ending::kTerminated || live_ == 0) { // asked twice: do not wait for anything any more
+        hurried_ = true;
         enter(Ending::kKilled);
         out_.close();
         error_.close();

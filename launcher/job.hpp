@@ -9,6 +9,7 @@
 #include "assembly.hpp"
 #include "devices.hpp"
 #include "input.hpp"
+#include "mps.hpp"
 #include "output.hpp"
 #include "placement.hpp"
 #include "platform/orphan_guard.hpp"
@@ -31,6 +32,7 @@ struct JobPlan {
     std::vector<RankPlacement> placements;
     uint32_t cores = 1; // processors that the ranks share
     bool keep_going = false;
+    MpsPlan mps;
     size_t descriptor_limit = 0; // set by Job::create()
 };
 
@@ -67,7 +69,7 @@ class Job : private Assembly::Observer {
     Job(JobPlan plan, Resources resources);
 
     uint32_t size() const { return static_cast<uint32_t>(plan_.devices.size()); }
-    base::Result<void> start_ranks();
+    base::Result<void> start_mps();
     base::Result<void> start_rank(uint32_t rank);
     base::Result<platform::UniqueFd> input_for(uint32_t rank);
     std::optional<int> failed_program();
@@ -98,11 +100,13 @@ class Job : private Assembly::Observer {
     OutputSink& error_;
     Assembly assembly_;
     std::unique_ptr<InputForwarder> input_; // null unless gpurun's input is a terminal
+    std::unique_ptr<Mps> mps_;              // outlives the ranks, its clients; null where there is none
     std::vector<std::unique_ptr<Rank>> ranks_;
     platform::Watch signal_watch_;
     platform::Watch grace_watch_;
     platform::Watch departure_watch_;
 
+    bool hurried_ = false; // asked to end again, or with nothing left but to tidy up
     uint32_t live_ = 0;
     Ending ending_ = Ending::kNone;
     std::optional<int> exit_status_; // of the first failure

@@ -51,6 +51,9 @@ Job::Job(JobPlan plan, Resources resources)
 }
 
 base::Result<int> Job::run() {
+    GPURUN_TRY(start_mps());
+    if (exit_status_) // by a signal, meanwhile
+        return *exit_status_;
     for (uint32_t rank = 0; rank < size(); ++rank)
         GPURUN_TRY(start_rank(rank));
     if (const std::optional<int> exit_status = failed_program())
@@ -58,9 +61,30 @@ base::Result<int> Job::run() {
     while (live_ > 0)
         GPURUN_TRY(has_.loop->run_once());
     finish_output();
+    if (mps_ != nullptr) // what does not end when it is asked is killed with this job
+        static_cast<void>(mps_->finish());
     while (!output_passed())
         GPURUN_TRY(has_.loop->run_once());
     return exit_status_.value_or(0);
+}
+
+base::Result<void> Job::start_mps() {
+    if (plan_.mps.gpus.empty())
+        return {};
+    auto started = Mps::start(plan_.mps, {*has_.loop, has_.guard, plan_.environment, has_.signals.original_mask(),
+                                          plan_.descriptor_limit, [this] { return hurried_; },
+                                          [this](const std::string& line) { say(line); }});
+    if (started)
+        mps_ = std::move(*started);
+    else if (exit_status_) // asked to end, so nobody waits for it any more
+        return {};
+    else if (plan_.mps.required)
+        return base::error(started.error().status, "--mps=on: {}", started.error().detail);
+    else
+        say(base::format("no MPS, so ranks that share a GPU take turns, about 150 us a message (--mps=off accepts "
+                         "that): {}",
+                         started.error().detail));
+    return {};
 }
 
 base::Result<void> Job::start_rank(uint32_t rank) {
@@ -71,8 +95,9 @@ base::Result<void> Job::start_rank(uint32_t rank) {
     platform::SpawnRequest request;
     request.path = plan_.program_path;
     request.arguments = plan_.arguments;
-    request.environment =
-        rank_environment(plan_.environment, {rank, size(), sockets[1].fd(), plan_.devices[rank].setting});
+    request.environment = rank_environment(
+        plan_.environment, {rank, size(), sockets[1].fd(), plan_.devices[rank].setting, mps_ != nullptr},
+        mps_ != nullptr ? mps_->variables() : std::vector<Variable>());
     request.standard_in = in ? in.get() : kIn;
     request.standard_out = out.write_end.get();
     request.standard_error = error.write_end.get();

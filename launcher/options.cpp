@@ -23,6 +23,7 @@ Start PROGRAM as the ranks of one job, one for each GPU.
                          emulated[:COUNT]: emulated devices only, as many as ranks or COUNT
   --oversubscribe        let ranks share devices
   --bind-to core|none    bind each rank to the cores near its device (default), or to none
+  --mps auto|on|off      a private MPS daemon for the ranks' GPUs: where ranks share one (default), always, never
   --keep-going           when a rank fails, leave the others running
   -h, --help             print this
   --version              print the version
@@ -55,11 +56,22 @@ base::Result<BindTo> parse_bind_to(const std::string& text) {
     return base::error(base::Status::kArgument, "--bind-to must be core or none, not '{}'", text);
 }
 
+base::Result<MpsChoice> parse_mps(const std::string& text) {
+    if (text == "auto")
+        return MpsChoice::kAuto;
+    if (text == "on")
+        return MpsChoice::kOn;
+    if (text == "off")
+        return MpsChoice::kOff;
+    return base::error(base::Status::kArgument, "--mps must be auto, on or off, not '{}'", text);
+}
+
 // The words as written, before any of them is understood.
 struct Words {
     std::optional<std::string> ranks;
     std::optional<std::string> device;
     std::optional<std::string> bind_to;
+    std::optional<std::string> mps;
 };
 
 base::Result<ParsedOptions> understand(const Words& words, ParsedOptions parsed) {
@@ -72,6 +84,9 @@ base::Result<ParsedOptions> understand(const Words& words, ParsedOptions parsed)
     }
     if (words.bind_to) {
         GPURUN_ASSIGN(options.bind_to, parse_bind_to(*words.bind_to));
+    }
+    if (words.mps) {
+        GPURUN_ASSIGN(options.mps, parse_mps(*words.mps));
     }
     if (options.command.empty())
         return base::error(base::Status::kArgument, "which program is to be started?{}", kSeeHelp);
@@ -109,6 +124,7 @@ base::Result<ParsedOptions> parse_options(int argc, const char* const* argv) {
     app.add_option("-n,--ranks", words.ranks);
     app.add_option("--device", words.device);
     app.add_option("--bind-to", words.bind_to);
+    app.add_option("--mps", words.mps);
     app.add_flag("--oversubscribe", parsed.options.oversubscribe);
     app.add_flag("--keep-going", parsed.options.keep_going);
     app.add_flag("--version", version);

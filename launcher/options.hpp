@@ -12,6 +12,7 @@ namespace gpurun::launcher {
 
 enum class DeviceKind { kAuto, kCuda, kEmulated };
 enum class BindTo { kCore, kNone };
+enum class MpsChoice { kAuto, kOn, kOff };
 
 struct DeviceChoice {
     DeviceKind kind = DeviceKind::kAuto;
@@ -23,6 +24,7 @@ struct Options {
     std::optional<uint32_t> ranks;
     DeviceChoice device;
     BindTo bind_to = BindTo::kCore;
+    MpsChoice mps = MpsChoice::kAuto;
     bool oversubscribe = false;
     bool keep_going = false;
     std::vector<std::string> command; // PROGRAM and its arguments

@@ -2,6 +2,7 @@
 
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "transfer/turns.hpp"
 
 #include <gpurun/version.h>
 
@@ -59,6 +60,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
         if (peer != rank)
             GPURUN_TRY(device.add_peer(static_cast<int>(peer), transfer::peer_identity(job.rank(peer)),
                                        peers[peer].release()));
+    if (transfer::takes_turns(job, settings, rank))
+        base::log(base::LogLevel::kInfo, "other ranks have the same device, and there is no MPS: they take turns");
     GPURUN_ASSIGN(runtime->engine_, comm::Engine::start(device, job, settings, rank, std::move(probe)));
     runtime->world_ = comm::Communicator{comm::kWorldId, static_cast<int>(rank), static_cast<int>(job.size())};
     record.state.store(static_cast<uint32_t>(platform::RankState::kAlive), std::memory_order_release);

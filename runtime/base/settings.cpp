@@ -64,6 +64,7 @@ Result<void> read_choice(const std::string& text, const Choice<T> (&choices)[N],
 }
 
 constexpr Choice<int> kLogLevels[] = {{"off", 0}, {"error", 1}, {"warn", 2}, {"info", 3}, {"debug", 4}};
+constexpr Choice<bool> kSwitches[] = {{"0", false}, {"1", true}};
 constexpr Choice<bool> kReports[] = {{"none", false}, {"paths", true}};
 constexpr Choice<bool> kSwitch[] = {{"on", true}, {"off", false}};
 constexpr Choice<bool> kProgress[] = {{"thread", true}, {"calls", false}};
@@ -98,6 +99,8 @@ constexpr SettingInfo kTable[] = {
          s.device = t;
          return Result<void>{};
      }},
+    {"GPURUN_MPS", "0", "1: an MPS daemon serves the ranks' GPUs", true,
+     [](Settings& s, const std::string& t) { return read_choice(t, kSwitches, s.mps); }},
     {"GPURUN_LOG", "error", "what the runtime says on stderr: off, error, warn, info, debug", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kLogLevels, s.log_level); }},
     {"GPURUN_REPORT", "none", "paths: print each peer's path, reason, messages and bytes at finalize", false,
@@ -122,6 +125,11 @@ constexpr SettingInfo kTable[] = {
          GPURUN_TRY(read_number<int64_t>(t, 0, 1'000'000, spin_us));
          s.spin_us = spin_us;
          return {};
+     }},
+    {"GPURUN_MPS_CONTROL", "", "the program that gpurun starts for MPS, nvidia-cuda-mps-control", false,
+     [](Settings& s, const std::string& t) {
+         s.mps_control = t;
+         return Result<void>{};
      }},
     {"GPURUN_EMULATED_MEMORY", "16G", "memory of an emulated device, shared evenly by its ranks", false,
      [](Settings& s, const std::string& t) {

@@ -26,6 +26,7 @@ struct Settings {
     int local_size = 1;
     int control_fd = -1;         // -1: not started by gpurun, a job of one rank
     std::string device = "auto"; // auto, cuda:UUID, cuda:ORDINAL, emulated:ORDINAL/COUNT
+    bool mps = false;            // processes that share a GPU run on it at the same time, not by turns
 
     // For users.
     int log_level = 1;
@@ -37,6 +38,7 @@ struct Settings {
     size_t relay_chunk_bytes = 4u << 20;
     bool single_copy = true; // host messages are read from their sender where the system allows it
     bool progress_thread = true;      // a thread completes requests while the program computes
+    std::string mps_control;        // the program that gpurun starts for MPS; empty: it is searched for
     std::optional<int64_t> spin_us; // unset: 1000, or 0 when the job has more ranks than the machine has cores
 
     // The emulated device.

@@ -89,7 +89,7 @@ base::Result<void> open_standard_streams() {
 }
 
 base::Result<UniqueFd> open_null() {
-    UniqueFd fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    UniqueFd fd(::open("/dev/null", O_RDWR | O_CLOEXEC));
     if (!fd)
         return system_error("opening /dev/null");
     return fd;

@@ -1,22 +1,39 @@
 #include "platform/orphan_guard.hpp"
 
+#include "base/format.hpp"
 #include "platform/byte_stream.hpp"
+#include "platform/private_folder.hpp"
+#include "platform/process_tree.hpp"
 #include "platform/system_error.hpp"
 
-#include <array>
 #include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstddef>
+#include <cstring>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 namespace gpurun::platform {
 
 namespace {
 
-constexpr size_t kMostGroups = 256;
+enum class What : int { kGroup, kTree, kForgetTree, kFolder };
+
+// What the guard is told, in one write each.
+struct Charge {
+    What what = What::kGroup;
+    int pid = -1;
+    char path[1024] = {};
+};
+static_assert(sizeof(Charge) <= PIPE_BUF, "a pipe takes it whole, or not at all");
+
+// Ranks, a daemon, its folder. A launcher that tells more is not listened to any further.
+constexpr size_t kMostCharges = 1024;
+// How long killed processes may take to end before their folders are removed all the same.
+constexpr int64_t kEndMs = 5000;
 
 // Keeps only `fd`, as number 0: an inherited pipe would otherwise stay open for as long as the guard lives.
 void keep_only(int fd) {
@@ -27,23 +44,46 @@ void keep_only(int fd) {
         ::close(other);
 }
 
-// Runs in the guard. The end of the pipe is the end of the launcher, whatever ended it.
+void end_all(const std::vector<Charge>& charges) {
+    std::vector<int> killed;
+    for (const Charge& charge : charges)
+        if (charge.what == What::kTree) {
+            const std::vector<int> tree = kill_tree(charge.pid);
+            killed.insert(killed.end(), tree.begin(), tree.end());
+        }
+    for (const Charge& charge : charges)
+        if (charge.what == What::kGroup)
+            ::kill(-charge.pid, SIGKILL);
+    wait_for_ends(killed, kEndMs);
+    for (const Charge& charge : charges)
+        if (charge.what == What::kFolder)
+            remove_folder(charge.path);
+}
+
+// Runs in the guard. The end of the pipe is the end of the launcher, whatever ended it. (A child between fork and
+// exec holds the pipe open as well, so what it tells is heard.)
 [[noreturn]] void guard(int fd) {
     keep_only(fd);
-    std::array<int, kMostGroups> groups;
-    size_t count = 0;
+    std::vector<Charge> charges;
     for (;;) {
-        int pid = 0;
-        const ssize_t got = ::read(0, &pid, sizeof pid);
-        if (got == static_cast<ssize_t>(sizeof pid) && count < groups.size())
-            groups[count++] = pid;
-        else if (got >= 0 || errno != EINTR)
+        Charge charge;
+        const ssize_t got = ::read(0, &charge, sizeof charge);
+        if (got == static_cast<ssize_t>(sizeof charge)) {
+            if (charge.what == What::kForgetTree)
+                std::erase_if(
+                    charges, [&](const Charge& known) { return known.what == What::kTree && known.pid == charge.pid; });
+            else if (charges.size() < kMostCharges)
+                charges.push_back(charge);
+        } else if (got >= 0 || errno != EINTR) {
             break;
+        }
     }
-    for (size_t i = 0; i < count; ++i)
-        ::kill(-groups[i], SIGKILL);
+    end_all(charges);
     ::_exit(0);
 }
+
+// Without a guard the job still runs.
+void tell(int fd, const Charge& charge) { [[maybe_unused]] const ssize_t told = ::write(fd, &charge, sizeof charge); }
 
 } // namespace
 
@@ -78,9 +118,19 @@ OrphanGuard::~OrphanGuard() {
     }
 }
 
-void OrphanGuard::watch(int pid) {
-    // Whole: a pipe takes a few bytes at once. Without a guard the job still runs.
-    [[maybe_unused]] const ssize_t told = ::write(told_.get(), &pid, sizeof pid);
+void OrphanGuard::watch(int pid) const { tell(told_.get(), {What::kGroup, pid}); }
+
+void OrphanGuard::watch_tree(int pid) const { tell(told_.get(), {What::kTree, pid}); }
+
+void OrphanGuard::forget_tree(int pid) const { tell(told_.get(), {What::kForgetTree, pid}); }
+
+base::Result<void> OrphanGuard::watch_folder(const std::string& path) const {
+    Charge charge{What::kFolder};
+    if (path.size() >= sizeof charge.path)
+        return base::error(base::Status::kSystem, "{} is longer than {} bytes", path, sizeof charge.path - 1);
+    std::memcpy(charge.path, path.data(), path.size());
+    tell(told_.get(), charge);
+    return {};
 }
 
 } // namespace gpurun::platform

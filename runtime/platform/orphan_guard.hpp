@@ -1,11 +1,14 @@
 // Ends the processes of a job whose launcher was killed before it could: a small process that outlives it.
 //
-// The kernel already kills children with their parent (process.hpp); the guard kills their process groups, so that
-// nothing that the children started stays behind either.
+// The kernel already kills ranks with their parent (process.hpp); the guard kills their process groups, so that
+// nothing that they started stays behind either. A program that the kernel does not kill (SpawnRequest::guard) the
+// guard ends itself, with all its descendants: it has to find them while their parent still lives. Folders go last.
 #pragma once
 
 #include "base/status.hpp"
 #include "platform/unique_fd.hpp"
+
+#include <string>
 
 namespace gpurun::platform {
 
@@ -17,8 +20,14 @@ class OrphanGuard {
     OrphanGuard& operator=(OrphanGuard&& other) = delete;
     ~OrphanGuard(); // there will be no orphans: the guard ends without doing anything
 
-    // From now on the group of the child `pid` is killed if this process ends without destroying the guard.
-    void watch(int pid);
+    // From now on, if this process ends without destroying the guard:
+    // the group of the child `pid` is killed;
+    void watch(int pid) const;
+    // the process `pid` is killed with its group and its descendants (async-signal-safe);
+    void watch_tree(int pid) const;
+    void forget_tree(int pid) const; // its number is about to become another's
+    // the folder is removed, after all of the above have ended. kSystem if its path is too long to be told.
+    base::Result<void> watch_folder(const std::string& path) const;
 
   private:
     OrphanGuard(int pid, UniqueFd told) : pid_(pid), told_(std::move(told)) {}

@@ -2,6 +2,8 @@
 
 #include "base/format.hpp"
 #include "platform/byte_stream.hpp"
+#include "platform/orphan_guard.hpp"
+#include "platform/process_tree.hpp"
 #include "platform/system_error.hpp"
 
 #include <cerrno>
@@ -19,6 +21,8 @@ namespace gpurun::platform {
 
 namespace {
 
+// How long what was killed may take to end; more means that the kernel itself waits for something.
+constexpr int64_t kEndMs = 5000;
 constexpr size_t kWordBits = 8 * sizeof(unsigned long);
 
 // A kernel bitmap of CPUs or NUMA nodes.
@@ -65,7 +69,9 @@ void bind_child(const ChildPlan& plan) {
 // Async-signal-safe. Returns errno of what failed.
 int prepare_child(const ChildPlan& plan) {
     ::setpgid(0, 0);
-    if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+    if (plan.request.guard != nullptr) // told by the child itself: there is no moment at which nobody knows of it
+        plan.request.guard->watch_tree(::getpid());
+    else if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         return errno;
     if (::getppid() != plan.parent) // it died before the line above
         ::_exit(1);
@@ -160,15 +166,15 @@ base::Result<ChildProcess> ChildProcess::start(const SpawnRequest& request) {
     ::setpgid(pid, pid); // both sides do it: neither may go on before it is done
     UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
     const int failed = errno;
-    ChildProcess child(pid, std::move(pidfd), std::move(result.read_end));
+    ChildProcess child(pid, std::move(pidfd), std::move(result.read_end), request.guard);
     if (!child.pidfd_)
         return system_error("watching a process (pidfd_open, Linux 5.3)", failed);
     return child;
 }
 
 ChildProcess::ChildProcess(ChildProcess&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)),
-      exec_result_(std::move(other.exec_result_)) {}
+    : pid_(std::exchange(other.pid_, -1)), pidfd_(std::move(other.pidfd_)), exec_result_(std::move(other.exec_result_)),
+      guard_(other.guard_) {}
 
 ChildProcess::~ChildProcess() { reap(); }
 
@@ -195,10 +201,17 @@ void ChildProcess::signal_group(int signal) const {
         ::kill(-pid_, signal);
 }
 
+void ChildProcess::end_tree() const {
+    if (pid_ > 0)
+        wait_for_ends(kill_tree(pid_), kEndMs);
+}
+
 void ChildProcess::reap() {
     if (pid_ < 0)
         return;
     signal_group(SIGKILL);
+    if (guard_ != nullptr)
+        guard_->forget_tree(pid_);
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;

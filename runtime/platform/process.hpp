@@ -1,6 +1,6 @@
 // Starting a program as a child process, and its end.
 //
-// The child leads a process group of its own, dies with the process that started it, and is watched by a pidfd.
+// The child leads a process group of its own, ends with the process that started it, and is watched by a pidfd.
 // Between fork and exec it makes only system calls: whatever has to be computed is computed before.
 // One thread starts and owns children (the kernel ties the death of the child to that thread).
 #pragma once
@@ -14,6 +14,8 @@
 #include <vector>
 
 namespace gpurun::platform {
+
+class OrphanGuard;
 
 // Where a program is, searched for as a shell does.
 struct Program {
@@ -35,6 +37,9 @@ struct SpawnRequest {
     int memory_node = -1;        // preferred NUMA node
     sigset_t signal_mask{};      // what the program starts with
     size_t descriptor_limit = 0; // the program's soft limit of open descriptors; 0: this process's
+    // If this process is killed, the kernel kills the program; or, with a guard, that ends it with its descendants.
+    // The guard outlives the ChildProcess.
+    const OrphanGuard* guard = nullptr;
 };
 
 struct ProcessEnd {
@@ -58,16 +63,19 @@ class ChildProcess {
     // How it ended, if it has. It stays a zombie until reap(), so that its group's number stays its own.
     std::optional<ProcessEnd> end() const;
     void signal_group(int signal) const;
+    // Kills it with all that it has started, whatever groups that has made, and waits for their ends.
+    void end_tree() const;
     // Kills what is left of the group. REQUIRES: the child has ended, or it is waited for.
     void reap();
 
   private:
-    ChildProcess(int pid, UniqueFd pidfd, UniqueFd exec_result)
-        : pid_(pid), pidfd_(std::move(pidfd)), exec_result_(std::move(exec_result)) {}
+    ChildProcess(int pid, UniqueFd pidfd, UniqueFd exec_result, const OrphanGuard* guard)
+        : pid_(pid), pidfd_(std::move(pidfd)), exec_result_(std::move(exec_result)), guard_(guard) {}
 
     int pid_ = -1; // -1: reaped, or moved from
     UniqueFd pidfd_;
     UniqueFd exec_result_;
+    const OrphanGuard* guard_ = nullptr;
 };
 
 // Lets this process open as many descriptors as the system allows. Returns how many it could before, for children.

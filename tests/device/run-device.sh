@@ -123,7 +123,8 @@ step_suite() { listed not tests/conformance/ examples/; }
 example() { # RANKS NAME [WRAPPER...]
     local ranks=$1 name=$2
     shift 2
-    "$launcher" -n "$ranks" --device=cuda --oversubscribe "$@" "$build/examples/$name"
+    # A tool that wraps a rank, such as compute-sanitizer, need not know MPS.
+    "$launcher" -n "$ranks" --device=cuda --oversubscribe ${1:+--mps=off} "$@" "$build/examples/$name"
 }
 export -f example
 export launcher build
@@ -146,8 +147,8 @@ measure() { # NAME [VARIABLE=VALUE...] -- [OPTION...]; against=WHAT measure ... 
         shift
     done
     shift
-    job "bench $name" 150 env "${settings[@]}" "$launcher" -n 2 --device=cuda --oversubscribe "$bench" \
-        "--against=${against:-copy}" "$@"
+    job "bench $name" 150 env "${settings[@]}" "$launcher" -n 2 --device=cuda --oversubscribe --mps="${mps:-off}" \
+        "$bench" "--against=${against:-copy}" "$@"
 }
 
 step_bench() {
@@ -164,23 +165,17 @@ step_bench() {
 }
 
 step_mps() {
-    if ! command -v nvidia-cuda-mps-control >/dev/null; then
+    if [[ ! -x $(PATH=$PATH:/usr/bin:/usr/local/nvidia/bin command -v nvidia-cuda-mps-control) ]]; then
         skip mps 'no nvidia-cuda-mps-control'
         return
     fi
-    local folder
-    folder=$(mktemp -d)
-    export CUDA_MPS_PIPE_DIRECTORY=$folder/pipe CUDA_MPS_LOG_DIRECTORY=$folder/log
-    mkdir "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_MPS_LOG_DIRECTORY"
-    if timeout 20 nvidia-cuda-mps-control -d >/dev/null 2>&1; then
-        job 'what CUDA does when a process dies, MPS' 60 "$build/tests/device/facts"
-        measure 'device, one GPU, MPS' CUDA_VISIBLE_DEVICES=0 --
-        timeout 20 nvidia-cuda-mps-control <<<quit >/dev/null 2>&1
-    else
-        skip mps 'the daemon does not start'
-    fi
-    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
-    rm -rf "$folder"
+    local mps=on before
+    before=$(pgrep nvidia-cuda-mps)
+    job 'what CUDA does when a process dies, MPS' 60 \
+        "$launcher" -n 1 --device=cuda --mps=on "$build/tests/device/facts"
+    measure 'device, one GPU, MPS' CUDA_VISIBLE_DEVICES=0 --
+    job 'MPS leaves nothing behind' 30 bash -c \
+        "[[ '$before' == \$(pgrep nvidia-cuda-mps) ]] && ! ls -d '${TMPDIR:-/tmp}'/gpurun-mps-*"
 }
 
 step_sanitizer() {

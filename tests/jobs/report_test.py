@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""report_test.py GPURUN REPORT_TRAFFIC: GPURUN_REPORT=paths says which path messages took, why, how many, how long."""
+"""report_test.py GPURUN REPORT_TRAFFIC: GPURUN_REPORT=paths says which path messages took, why, how many, how long.
+
+And GPURUN_LOG=info, whether ranks take turns on a device.
+"""
 import os
 import subprocess
 import sys
@@ -47,6 +50,11 @@ def main():
     if silent != (0, []):
         wrong += 1
         print("without GPURUN_REPORT:", *silent)
+    for options, speakers in ((ONE_DEVICE, 2), (PEERS, 0)):
+        status, lines = run([gpurun, "-n", "2", *options, program], {"GPURUN_LOG": "info"})
+        if (status, sum("they take turns" in line for line in lines)) != (0, speakers):
+            wrong += 1
+            print(f"{options} GPURUN_LOG=info: {speakers} ranks take turns, not:", *lines, sep="\n  ")
     return 1 if wrong else 0
 
 

@@ -43,6 +43,7 @@ TEST_CASE("the documented default of every setting reads as what is used without
     CHECK(written.emulated_memory_bytes == unset.emulated_memory_bytes);
     CHECK(written.emulated_delay_us == unset.emulated_delay_us);
     CHECK(written.device == unset.device);
+    CHECK(written.mps == unset.mps);
 }
 
 TEST_CASE("sizes take K, M and G, and keep to their bounds") {
@@ -58,6 +59,12 @@ TEST_CASE("a value that cannot be used is named, with what is allowed") {
     const auto wrong = read({{"GPURUN_FENCE", "mutex"}});
     REQUIRE_FALSE(static_cast<bool>(wrong));
     CHECK(wrong.error().detail == "GPURUN_FENCE=mutex: must be one of auto, counter, event");
+}
+
+TEST_CASE("whether there is MPS is 0 or 1") {
+    CHECK(must(read({{"GPURUN_MPS", "1"}})).mps);
+    CHECK_FALSE(must(read({{"GPURUN_MPS", "0"}})).mps);
+    CHECK(gpurun::test::detail_of(read({{"GPURUN_MPS", "yes"}})) == "GPURUN_MPS=yes: must be one of 0, 1");
 }
 
 TEST_CASE("a rank is below the size") {

@@ -38,6 +38,7 @@ TEST_CASE("one rank for each GPU, in their order, is the default") {
     const DevicePlan plan = must(plan_devices(options(nullptr, {}), kTwoGpus, ""));
     CHECK(settings(plan) == "cuda:GPU-a cuda:GPU-b ");
     CHECK(plan.ranks[1].bus_id == "0000:02:00.0");
+    CHECK(plan.ranks[1].uuid == "GPU-b");
     CHECK(plan.notice.empty());
 }
 

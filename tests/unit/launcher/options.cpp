@@ -29,6 +29,7 @@ TEST_CASE("a program alone leaves every default") {
     CHECK(options.device.kind == DeviceKind::kAuto);
     CHECK_FALSE(options.device.given);
     CHECK(options.bind_to == BindTo::kCore);
+    CHECK(options.mps == MpsChoice::kAuto);
     CHECK_FALSE(options.oversubscribe);
     CHECK_FALSE(options.keep_going);
     CHECK(options.command == Words{"./app"});
@@ -45,9 +46,9 @@ TEST_CASE("two dashes end the options too") {
 }
 
 TEST_CASE("all options, in each of their spellings") {
-    const Options options =
-        must(parse({"--ranks=3", "--device=emulated:2", "--oversubscribe", "--bind-to", "none", "--keep-going", "app"}))
-            .options;
+    const Options options = must(parse({"--ranks=3", "--device=emulated:2", "--oversubscribe", "--bind-to", "none",
+                                        "--keep-going", "--mps=off", "app"}))
+                                .options;
     CHECK(options.ranks == 3u);
     CHECK(options.device.kind == DeviceKind::kEmulated);
     CHECK(options.device.count == 2u);
@@ -55,6 +56,9 @@ TEST_CASE("all options, in each of their spellings") {
     CHECK(options.bind_to == BindTo::kNone);
     CHECK(options.oversubscribe);
     CHECK(options.keep_going);
+    CHECK(options.mps == MpsChoice::kOff);
+    CHECK(must(parse({"--mps", "on", "app"})).options.mps == MpsChoice::kOn);
+    CHECK(must(parse({"--mps=auto", "app"})).options.mps == MpsChoice::kAuto);
     CHECK(must(parse({"-n256", "app"})).options.ranks == 256u);
     CHECK(must(parse({"--device", "cuda", "app"})).options.device.kind == DeviceKind::kCuda);
     CHECK(must(parse({"--device", "emulated", "app"})).options.device.count == std::nullopt);
@@ -83,6 +87,9 @@ TEST_CASE("a command line that cannot be followed is an error in one line") {
         {"--device=cuda:1", "app"},
         {"--device=", "app"},
         {"--bind-to=socket", "app"},
+        {"--mps=yes", "app"},
+        {"--mps=", "app"},
+        {"--mps"},
         {"--oversubscribe=maybe", "app"},
         {"--", "--"},
     };
@@ -105,6 +112,7 @@ TEST_CASE("an error names what was written") {
     CHECK(detail_of(parse({"-n", "0", "app"})).find("'0'") != std::string::npos);
     CHECK(detail_of(parse({"--bogus", "app"})).find("--bogus") != std::string::npos);
     CHECK(detail_of(parse({"--device=gpu", "app"})).find("'gpu'") != std::string::npos);
+    CHECK(detail_of(parse({"--mps=yes", "app"})).find("'yes'") != std::string::npos);
 }
 
 TEST_CASE("help and version need no program") {
