@@ -349,10 +349,10 @@ GPURUN_API gpurun_status gpurun_type_size(gpurun_datatype type, size_t *ret_size
 #define GPURUN_TAG_MAX 2147483647
 
 typedef struct gpurun_message_status {
-    int source;   /* rank in the communicator; GPURUN_PROC_NULL if that was asked for */
-    int tag;      /* GPURUN_ANY_TAG after a receive from GPURUN_PROC_NULL */
-    size_t count; /* whole elements of the receive's type in the message */
-    size_t bytes; /* the message's true length, also when it was truncated */
+    int source;          /* rank in the communicator; GPURUN_PROC_NULL if that was asked for */
+    int tag;             /* GPURUN_ANY_TAG after a receive from GPURUN_PROC_NULL */
+    size_t count;        /* whole elements of the receive's type in the message */
+    size_t bytes;        /* the message's true length, also when it was truncated */
     gpurun_status error; /* of this message; tells them apart in gpurun_waitall() and its kin */
     int cancelled;       /* 1 if it is a receive that gpurun_cancel() took back */
 } gpurun_message_status;
@@ -465,8 +465,8 @@ static inline gpurun_request gpurun_make_request(uint64_t id) {
  * @retval GPURUN_OK            started
  * @retval GPURUN_ERR_ARGUMENT  @p ret_request is NULL
  *
- * The death of @p dest is for the wait to report. The other parameters and errors are those of gpurun_send(); nothing was started then.
- * Threads: any. Since 0.1. See gpurun_isend(3).
+ * The death of @p dest is for the wait to report. The other parameters and errors are those of gpurun_send(); nothing
+ * was started then. Threads: any. Since 0.1. See gpurun_isend(3).
  */
 GPURUN_API gpurun_status gpurun_isend(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                       gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);

@@ -72,12 +72,9 @@ void fill_status(const comm::Arrived& arrived, gpurun_datatype type, Status erro
         return;
     auto element = comm::type_size(static_cast<int>(type));
     CHECK(element); // the call has been through operand()
-    *ret_status = gpurun_message_status{arrived.source,
-                                        arrived.tag,
-                                        arrived.bytes / *element,
-                                        arrived.bytes,
-                                        static_cast<gpurun_status>(error),
-                                        cancelled ? 1 : 0};
+    *ret_status = gpurun_message_status{
+        arrived.source,   arrived.tag, arrived.bytes / *element, arrived.bytes, static_cast<gpurun_status>(error),
+        cancelled ? 1 : 0};
 }
 
 Result<void> deliver(const comm::Arrived& arrived, size_t room, gpurun_datatype type,

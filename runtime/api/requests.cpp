@@ -34,8 +34,7 @@ Result<Request*> prepare(Runtime& runtime, const comm::Communicator& comm, const
     const bool receives = what.kind == Request::Kind::kReceive;
     GPURUN_TRY(check_rank(comm, what.peer, receives ? "source" : "destination", receives));
     GPURUN_TRY(check_tag(what.tag, receives));
-    GPURUN_ASSIGN(const transfer::Operand buffer,
-                  operand(runtime, what.buffer, what.count, what.type, what.stream));
+    GPURUN_ASSIGN(const transfer::Operand buffer, operand(runtime, what.buffer, what.count, what.type, what.stream));
     Request& request = runtime.engine().requests().take();
     request.kind = what.kind;
     request.operand = buffer;
@@ -184,8 +183,8 @@ Result<bool> complete_all(size_t count, gpurun_request* requests, gpurun_stream 
         return false;
     Result<void> result;
     for (size_t i = 0; i < count; ++i)
-        result = keep_first(std::move(result),
-                            completion.settle(i, ret_statuses == nullptr ? nullptr : &ret_statuses[i]));
+        result =
+            keep_first(std::move(result), completion.settle(i, ret_statuses == nullptr ? nullptr : &ret_statuses[i]));
     if (!result)
         return std::move(result).error();
     return true;
@@ -232,8 +231,8 @@ Result<void> complete_some(size_t count, gpurun_request* requests, gpurun_stream
 
 // `ret_done` is written whenever the answer is known.
 gpurun_status report_done(Result<bool> result, int* ret_done) {
-    const bool known = result || result.error().status == Status::kTruncated ||
-                       result.error().status == Status::kPeerLost;
+    const bool known =
+        result || result.error().status == Status::kTruncated || result.error().status == Status::kPeerLost;
     if (known && ret_done != nullptr)
         *ret_done = !result || *result ? 1 : 0;
     return result ? GPURUN_OK : report(std::move(result).error());
@@ -353,8 +352,7 @@ gpurun_status gpurun_waitall(size_t count, gpurun_request* requests, gpurun_stre
 
 gpurun_status gpurun_waitany(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_index,
                              gpurun_message_status* ret_status) {
-    return api::report(
-        api::ignore_value(api::complete_one(count, requests, stream, true, ret_index, ret_status)));
+    return api::report(api::ignore_value(api::complete_one(count, requests, stream, true, ret_index, ret_status)));
 }
 
 gpurun_status gpurun_waitsome(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_count,

@@ -36,8 +36,8 @@ struct Settings {
     size_t eager_bytes = 8192;        // host messages up to this size travel inside the record ring
     size_t device_eager_bytes = 4096; // device messages up to this size never wait for their match
     size_t relay_chunk_bytes = 4u << 20;
-    bool single_copy = true; // host messages are read from their sender where the system allows it
-    bool progress_thread = true;      // a thread completes requests while the program computes
+    bool single_copy = true;        // host messages are read from their sender where the system allows it
+    bool progress_thread = true;    // a thread completes requests while the program computes
     std::string mps_control;        // the program that gpurun starts for MPS; empty: it is searched for
     std::optional<int64_t> spin_us; // unset: 1000, or 0 when the job has more ranks than the machine has cores
 

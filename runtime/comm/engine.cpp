@@ -200,7 +200,8 @@ Result<void> Engine::close() {
     Lock lock(mutex_);
     wait_for_all(lock, 1);
     end_unmatched();
-    (void)wait(lock, [&] { return stuck_ || (moving_out_.empty() && moving_in_.empty()); }, [&] { return arm_moving(); });
+    (void)wait(
+        lock, [&] { return stuck_ || (moving_out_.empty() && moving_in_.empty()); }, [&] { return arm_moving(); });
     reap_abandoned();
     stop_background(lock);
     lock.unlock();

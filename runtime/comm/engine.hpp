@@ -170,7 +170,7 @@ class Engine {
     RequestTable requests_;
     size_t active_requests_ = 0;
     base::List<Request, Abandoned> abandoned_;
-    std::vector<void*> lost_streams_;        // with a message that was cut short, not yet reported
+    std::vector<void*> lost_streams_; // with a message that was cut short, not yet reported
     bool cut_short_ = false;
     bool stuck_ = false; // some stream stays blocked on a dead rank's event, and the device cannot be waited for
     int64_t spin_ns_ = 0;

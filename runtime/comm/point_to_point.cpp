@@ -17,7 +17,8 @@ Arrived arrived(const Receive& receive) {
 
 } // namespace
 
-Result<void> send(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag, bool synchronous) {
+Result<void> send(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag,
+                  bool synchronous) {
     Outgoing outgoing(engine.context(), engine.link(dest), buffer, Envelope{comm.user_context(), tag, buffer.bytes},
                       SendMode{Ending::kInStream, synchronous});
     Outgoing* const sends[] = {&outgoing};

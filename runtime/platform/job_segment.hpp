@@ -57,9 +57,9 @@ enum class RankState : uint32_t { kStarting = 0, kAlive = 1, kFinalized = 2, kDy
 
 // Who of a rank is there to notice news, in one word, so that one read-modify-write reads all of it.
 namespace presence {
-constexpr uint64_t kSleeper = 1;                       // each thread that sleeps in a call, on the doorbell
-constexpr uint64_t kAttendant = uint64_t{1} << 24;     // each thread that is in a call and looks by itself
-constexpr uint64_t kBackground = uint64_t{1} << 48;    // the background thread sleeps on its own bell
+constexpr uint64_t kSleeper = 1;                    // each thread that sleeps in a call, on the doorbell
+constexpr uint64_t kAttendant = uint64_t{1} << 24;  // each thread that is in a call and looks by itself
+constexpr uint64_t kBackground = uint64_t{1} << 48; // the background thread sleeps on its own bell
 constexpr uint64_t kSleepers = kAttendant - 1;
 constexpr uint64_t kAttendants = kBackground - kAttendant;
 } // namespace presence

@@ -104,8 +104,7 @@ Result<device::Stream> Streams::take() {
 }
 
 void Streams::take_back(device::Stream stream, bool stuck) {
-    const auto entry =
-        std::find_if(all_.begin(), all_.end(), [&](const Entry& each) { return each.stream == stream; });
+    const auto entry = std::find_if(all_.begin(), all_.end(), [&](const Entry& each) { return each.stream == stream; });
     if (entry == all_.end())
         return; // another of its users has found it stuck
     if (stuck)

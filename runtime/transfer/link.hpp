@@ -105,8 +105,8 @@ class Link {
     Slots<kDirectSlot, kDirectSlots> direct_slots;
     Slots<kEagerSlot, static_cast<uint32_t>(platform::kEagerBuffers)> eager_slots;
     uint64_t next_serial = 1;
-    uint64_t eager_sent = 0;         // bytes, against PairControl::eager_matched
-    uint64_t eager_matched_seen = 0; // as last read: saves the shared line most of the time
+    uint64_t eager_sent = 0;                 // bytes, against PairControl::eager_matched
+    uint64_t eager_matched_seen = 0;         // as last read: saves the shared line most of the time
     base::List<Outgoing, Unposted> unposted; // in call order
     base::List<Outgoing, Placed> unanswered; // requests
     base::List<Outgoing, Placed> relay_out;  // granted, in grant order; the first one moves

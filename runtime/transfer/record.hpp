@@ -45,7 +45,7 @@ struct Envelope {
 struct SourceBuffer {
     uint32_t placement; // device::Placement
     uint16_t exportable;
-    uint16_t ready; // a CPU may read it at once: host memory in the host's order
+    uint16_t ready;              // a CPU may read it at once: host memory in the host's order
     device::MemoryHandle handle; // with exportable
     uint64_t allocation_id;
     uint64_t allocation_base; // address in the source's process

@@ -58,7 +58,8 @@ bool RingProducer::push(const Record& record, std::span<const std::byte> payload
             return false;
     }
     if (entry.position != entries_.position)
-        first_word(ring_ + entries_.position % kEntries).store(word_of(RecordKind::kSkip, 0), std::memory_order_release);
+        first_word(ring_ + entries_.position % kEntries)
+            .store(word_of(RecordKind::kSkip, 0), std::memory_order_release);
     std::byte* place = ring_ + entry.position % kEntries;
     std::byte* content = apart == 0 ? place + head : ring_ + kEntries + body.position % kPayloads;
     constexpr size_t kWord = sizeof(uint64_t);

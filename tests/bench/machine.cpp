@@ -25,6 +25,7 @@ constexpr const char* kSettings[] = {"GPURUN_PATH",
                                      "GPURUN_PROGRESS",
                                      "GPURUN_EMULATED_PEER_ACCESS",
                                      "GPURUN_EMULATED_SEED",
+                                     "GPURUN_MPS",
                                      "CUDA_MPS_PIPE_DIRECTORY"};
 
 void tell(int rank, const void* data, size_t bytes) {

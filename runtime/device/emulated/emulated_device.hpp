@@ -37,18 +37,12 @@ class EmulatedDevice final : public Device {
     base::Result<void> free(void* pointer) override;
     base::Result<void*> allocate_ordered(size_t bytes, Stream stream) override;
     base::Result<void> free_ordered(void* pointer, Stream stream) override;
-    base::Result<void*> allocate_pinned(size_t bytes) override {
-        return after_change(memory_->allocate_pinned(bytes));
-    }
-    base::Result<void> free_pinned(void* pointer) override {
-        return after_change(memory_->free_pinned(pointer));
-    }
+    base::Result<void*> allocate_pinned(size_t bytes) override { return after_change(memory_->allocate_pinned(bytes)); }
+    base::Result<void> free_pinned(void* pointer) override { return after_change(memory_->free_pinned(pointer)); }
     base::Result<void> register_host(void* memory, size_t bytes) override {
         return after_change(memory_->register_host(memory, bytes));
     }
-    base::Result<void> unregister_host(void* memory) override {
-        return after_change(memory_->unregister_host(memory));
-    }
+    base::Result<void> unregister_host(void* memory) override { return after_change(memory_->unregister_host(memory)); }
     base::Result<Buffer> describe(const void* pointer, size_t bytes) override;
     base::Result<MemoryHandle> export_memory(const Buffer& buffer) override;
     base::Result<void*> import_memory(int peer, const MemoryHandle& handle) override;
