@@ -323,7 +323,7 @@ Result<void> Incoming::copy_on_stream() {
     }
     GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
     link_->awaiting_forward[slot_.slot] = InFlight{operand_.stream, slot_.value};
-    if (operand_.by_cpu() && bytes_ != 0)
+    if (operand_.by_cpu() && from_host_ && bytes_ != 0)
         GPURUN_TRY(context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address, from_, bytes_));
     else if (from_host_ || bytes_ == 0)
         GPURUN_TRY(copy_through_host(context_, operand_, operand_.address, from_, bytes_));

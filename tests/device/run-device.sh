@@ -14,7 +14,7 @@
 #
 # Each job has a time limit, all of them together BUDGET_S seconds (default 540). Logs go to OUT (default
 # device-logs), a table comes last. Exits 1 if a job failed or had no time left. Libraries that this machine lacks
-# may lie in BUILD/carry.
+# may lie in BUILD/carry. EXCEPT is a regular expression of job names to leave out, ONLY of those to run.
 set -u
 
 build=$(readlink -f "${1:?usage: run-device.sh BUILD [STEP...]}")
@@ -48,6 +48,11 @@ log_of() { # NAME
 job() { # NAME SECONDS COMMAND...
     local name=$1 limit=$2 begin=$SECONDS log status
     shift 2
+    [[ $name =~ ${ONLY:-} ]] || return
+    if [[ -n ${EXCEPT:-} && $name =~ $EXCEPT ]]; then
+        record skip 0 "$name: EXCEPT"
+        return
+    fi
     log=$(log_of "$name")
     if ((SECONDS + 5 > budget_s)); then
         record 'no time' 0 "$name"
