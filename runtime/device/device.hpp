@@ -82,6 +82,30 @@ struct EventHandle {
     std::array<std::byte, 64> bytes;
 };
 
+// A small message that crosses in one hop: the source's stream writes it into words of the target's device memory
+// that say of themselves when they have come, and the target's stream reads them there.
+struct Mail {
+    std::byte* words = nullptr; // mail_words_bytes() of the target's memory, as this process sees it, aligned to 16
+    size_t bytes = 0;           // of the message
+    uint32_t mark = 0;          // never 0; differs from that of all mails that were in the words before
+    Counter* sent = nullptr;    // reads `value` once the words are written, and the source's buffer may be
+    Counter* taken = nullptr;   // reads `value` once the target has read the words
+    uint64_t value = 0;
+    uint32_t* ticket = nullptr; // device memory of this process for one operation at a time: 0 before and after
+};
+constexpr size_t mail_words_bytes(size_t bytes) { return (bytes + 7) / 8 * 16; }
+
+// A copy between two edges, in one operation of the stream where the device can do that.
+struct FencedCopy {
+    void* destination = nullptr;
+    const void* source = nullptr;
+    size_t bytes = 0;
+    Counter* before = nullptr; // the copy starts once it reads `value`; null: at once
+    Counter* after = nullptr;  // reads `value` once the copy is done
+    uint64_t value = 0;
+    uint32_t* ticket = nullptr; // as in Mail
+};
+
 class Device {
   public:
     virtual ~Device() = default;
@@ -147,6 +171,17 @@ class Device {
     virtual base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) = 0;
     // What follows in the stream starts once the counter reads `value` or more, and sees what was visible then.
     virtual base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) = 0;
+
+    // Enqueue. REQUIRES info().counters. What waits in these may keep a part of the device busy until it is released,
+    // so that what it waits for must be able to run beside it (transfer/turns.hpp). `source` and `destination` are
+    // pinned, device or managed memory.
+    virtual base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) = 0;
+    // Waits for the words, takes the first `bytes` of the message. If `sent` is poisoned and had not come to its value,
+    // it ends without them. `seen`: `destination` is written, for everybody, before `taken` reads its value.
+    virtual base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen,
+                                         Stream stream) = 0;
+    // Both buffers are device, managed or imported memory.
+    virtual base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) = 0;
 
     // ---- events -------------------------------------------------------------------------------------------
     // An event completes when everything before its latest record in the stream has. Waits latch the latest

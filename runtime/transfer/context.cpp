@@ -2,6 +2,8 @@
 
 #include "transfer/record_ring.hpp"
 
+static_assert(gpurun::transfer::Landing::kBytes >= gpurun::transfer::kLargestInline);
+
 #include <algorithm>
 #include <cstring>
 
@@ -73,11 +75,11 @@ Result<Landing::Buffer*> Landing::take() {
 }
 
 Result<void> Landing::grow() {
-    GPURUN_ASSIGN(void* block, device_.allocate_pinned(kBlockBuffers * kLargestInline));
+    GPURUN_ASSIGN(void* block, device_.allocate_pinned(kBlockBuffers * kBytes));
     blocks_.push_back(block);
     for (size_t i = 0; i < kBlockBuffers; ++i) {
         GPURUN_ASSIGN(const device::Event event, device_.create_event());
-        buffers_.push_back(Buffer{static_cast<std::byte*>(block) + i * kLargestInline, event});
+        buffers_.push_back(Buffer{static_cast<std::byte*>(block) + i * kBytes, event});
     }
     return {};
 }

@@ -9,6 +9,7 @@
 #include "device/device.hpp"
 #include "platform/job_segment.hpp"
 #include "transfer/export_cache.hpp"
+#include "transfer/turns.hpp"
 
 #include <deque>
 #include <mutex>
@@ -38,7 +39,7 @@ class HostCopies {
     std::vector<HostCopy*> idle_;
 };
 
-// Pinned buffers that hold the payload of an inline message until a stream has copied it on.
+// Pinned buffers that hold what a stream is to copy on: the payload of an inline message, a mail for pageable memory.
 class Landing {
   public:
     struct Buffer {
@@ -50,12 +51,13 @@ class Landing {
     explicit Landing(device::Device& device) : device_(device) {}
     ~Landing();
 
-    // A buffer whose last copy is done, at least kLargestInline long.
+    static constexpr size_t kBytes = platform::kMailBytes; // of a buffer: an inline message's bytes, or a mail's
+    // A buffer whose last copy is done.
     base::Result<Buffer*> take();
 
   private:
-    static constexpr size_t kBlockBuffers = 32;
-    static constexpr size_t kLimit = 32 * kBlockBuffers; // then take() waits for the oldest
+    static constexpr size_t kBlockBuffers = 8;
+    static constexpr size_t kLimit = 64 * kBlockBuffers; // then take() waits for the oldest
 
     base::Result<void> grow();
 
@@ -122,7 +124,8 @@ class Joints {
 
 struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_)
-        : device(device_), job(job_), settings(settings_), rank(rank_), exports(device_, job_.size()), landing(device_),
+        : device(device_), job(job_), settings(settings_), rank(rank_),
+          shares_device(transfer::shares_device(job_, rank_)), exports(device_, job_.size()), landing(device_),
           streams(device_), events(device_), joints(device_) {}
 
     // Which fence orders streams: what was asked for, or what the device can do best.
@@ -137,6 +140,7 @@ struct Context {
     const platform::JobSegment& job;
     const base::Settings& settings;
     const uint32_t rank;
+    const bool shares_device; // with another rank
     ExportCache exports;
     HostCopies host_copies;
     Landing landing;

@@ -29,7 +29,9 @@ constexpr uint32_t kDirectSlot = 0;
 constexpr uint32_t kDirectSlots = 32;
 constexpr uint32_t kEagerSlot = kDirectSlot + kDirectSlots;
 constexpr uint32_t kRelaySlot = kEagerSlot + static_cast<uint32_t>(platform::kEagerBuffers);
-constexpr uint32_t kSlotsUsed = kRelaySlot + static_cast<uint32_t>(platform::kRelayPools * platform::kRelayBuffers);
+constexpr uint32_t kMailSlot = kRelaySlot + static_cast<uint32_t>(platform::kRelayPools * platform::kRelayBuffers);
+constexpr uint32_t kMailSlots = static_cast<uint32_t>(platform::kMailSlots);
+constexpr uint32_t kSlotsUsed = kMailSlot + kMailSlots;
 static_assert(kSlotsUsed <= platform::kFenceSlots);
 
 constexpr uint64_t kStep = 2; // values are even: bit 0 belongs to poison
@@ -52,11 +54,13 @@ class Fence {
     // Whether the edge's signaller died before it reached `value`.
     virtual base::Result<bool> cut_short(Edge edge, uint32_t slot, uint64_t value) = 0;
 
-  protected:
-    explicit Fence(platform::FenceSlot* slots) : slots_(slots) {}
+    // The edge's number, for operations that await or signal it themselves. REQUIRES: a counter fence.
     device::Counter& counter(Edge edge, uint32_t slot) const {
         return edge == Edge::kForward ? slots_[slot].forward : slots_[slot].backward;
     }
+
+  protected:
+    explicit Fence(platform::FenceSlot* slots) : slots_(slots) {}
 
   private:
     platform::FenceSlot* slots_;

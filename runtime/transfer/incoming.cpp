@@ -142,6 +142,10 @@ Result<void> Incoming::start(Link& link, const Record& record, std::span<const s
     switch (record.kind) {
     case RecordKind::kInline: return start_inline(payload);
     case RecordKind::kSlot:
+        if (slot_.slot >= kMailSlot) {
+            link_->received.count({Path::kMailbox, Reason::kSmall}, record.envelope.bytes);
+            return take_mail();
+        }
         link_->received.count({link_->to_self ? Path::kSelf : Path::kStaged, Reason::kSmall}, record.envelope.bytes);
         return start_slot();
     default: CHECK(record.kind == RecordKind::kRequest); return start_request(record);
@@ -165,6 +169,34 @@ Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
     GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take());
     std::memcpy(landing->data, payload.data(), bytes_);
     GPURUN_TRY(copy_through_host(context_, operand_, operand_.address, landing->data, bytes_));
+    GPURUN_TRY(context_.device.record(landing->copied, operand_.stream));
+    if (ends_in_stream())
+        finish();
+    else
+        drain_landing(landing);
+    return {};
+}
+
+Result<void> Incoming::take_mail() {
+    GPURUN_TRY(take_stream());
+    GPURUN_ASSIGN(Fence * fence, link_->in.fence());
+    GPURUN_TRY(note_source(*fence));
+    if (bytes_ == 0 || !kernel_may_wait_for_mail())
+        GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
+    if (bytes_ == 0) {
+        GPURUN_TRY(fence->signal(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
+        return leave_to_stream(*fence);
+    }
+    device::Mail mail = mail_at(link_->inbox.words(), *fence, slot_);
+    GPURUN_ASSIGN(mail.ticket, link_->tickets.of(Role::kTarget, slot_.slot));
+    if (operand_.where.placement != device::Placement::kPageable) {
+        GPURUN_TRY(
+            context_.device.take_mail(mail, operand_.address, bytes_, !ends_in_stream(), operand_.stream));
+        return leave_to_stream(*fence);
+    }
+    GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take());
+    GPURUN_TRY(context_.device.take_mail(mail, landing->data, bytes_, true, operand_.stream));
+    GPURUN_TRY(context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address, landing->data, bytes_));
     GPURUN_TRY(context_.device.record(landing->copied, operand_.stream));
     if (ends_in_stream())
         finish();
@@ -313,16 +345,57 @@ Result<void> Incoming::copy_now() {
     return {};
 }
 
-Result<void> Incoming::copy_on_stream() {
-    GPURUN_TRY(take_stream());
-    GPURUN_ASSIGN(Fence * fence, link_->in.fence());
+Result<void> Incoming::note_source(Fence& fence) {
     if (link_->lost) {
-        GPURUN_ASSIGN(const bool cut_short, fence->cut_short(Edge::kForward, slot_.slot, slot_.value));
+        GPURUN_ASSIGN(const bool cut_short, fence.cut_short(Edge::kForward, slot_.slot, slot_.value));
         if (cut_short)
             return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
     }
-    GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
     link_->awaiting_forward[slot_.slot] = InFlight{operand_.stream, slot_.value};
+    return {};
+}
+
+Result<void> Incoming::leave_to_stream(Fence& fence) {
+    if (ends_in_stream()) {
+        finish();
+        return {};
+    }
+    GPURUN_ASSIGN(
+        const Awaited end,
+        own_end(context_, Awaited::edge_of(&fence, Edge::kBackward, slot_.slot, slot_.value), operand_.stream, end_));
+    drain(end);
+    return {};
+}
+
+// A copy engine needs the stream to wait for it and to say that it is done; a kernel does both itself.
+bool Incoming::copies_by_kernel() const {
+    constexpr uintptr_t kAligned = 16;
+    const auto on_device = operand_.where.placement == device::Placement::kDevice;
+    const auto both = reinterpret_cast<uintptr_t>(from_) | reinterpret_cast<uintptr_t>(operand_.address);
+    return on_device && !from_host_ && bytes_ != 0 && bytes_ <= context_.settings.kernel_copy_bytes &&
+           both % kAligned == 0 && !link_->to_self && !context_.uses_event_fence();
+}
+
+Result<void> Incoming::copy_on_stream() {
+    GPURUN_TRY(take_stream());
+    GPURUN_ASSIGN(Fence * fence, link_->in.fence());
+    GPURUN_TRY(note_source(*fence));
+    GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_.slot, slot_.value));
+    const bool by_kernel = copies_by_kernel();
+    if (!by_kernel || (!ready && !kernel_may_wait()))
+        GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
+    if (by_kernel) {
+        device::FencedCopy copy;
+        copy.destination = operand_.address;
+        copy.source = from_;
+        copy.bytes = bytes_;
+        copy.before = ready || !kernel_may_wait() ? nullptr : &fence->counter(Edge::kForward, slot_.slot);
+        copy.after = &fence->counter(Edge::kBackward, slot_.slot);
+        copy.value = slot_.value;
+        GPURUN_ASSIGN(copy.ticket, link_->tickets.of(Role::kTarget, slot_.slot));
+        GPURUN_TRY(context_.device.copy_fenced(copy, operand_.stream));
+        return leave_to_stream(*fence);
+    }
     if (operand_.by_cpu() && from_host_ && bytes_ != 0)
         GPURUN_TRY(context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address, from_, bytes_));
     else if (from_host_ || bytes_ == 0)
@@ -330,15 +403,7 @@ Result<void> Incoming::copy_on_stream() {
     else
         GPURUN_TRY(context_.device.copy(operand_.address, from_, bytes_, operand_.stream));
     GPURUN_TRY(fence->signal(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
-    if (ends_in_stream()) {
-        finish();
-        return {};
-    }
-    GPURUN_ASSIGN(
-        const Awaited end,
-        own_end(context_, Awaited::edge_of(fence, Edge::kBackward, slot_.slot, slot_.value), operand_.stream, end_));
-    drain(end);
-    return {};
+    return leave_to_stream(*fence);
 }
 
 Result<void> Incoming::advance() {

@@ -71,10 +71,11 @@ Result<std::unique_ptr<Link>> Link::open(Context& context, uint32_t peer) {
 }
 
 Link::Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platform::Mapping in_ring)
-    : peer(peer_), to_self(peer_ == context.rank),
+    : peer(peer_), to_self(peer_ == context.rank), peer_shares_device(shares_device(context.job, peer_)),
       out(context, context.rank, peer_, to_self ? Role::kBoth : Role::kSource, static_cast<int>(peer_)),
       in(to_self ? Half(&out) : Half(context, peer_, context.rank, Role::kTarget, static_cast<int>(peer_))),
-      producer(out.control(), out_ring.data()), consumer(in.control(), in_ring.data()), context_(context),
+      producer(out.control(), out_ring.data()), consumer(in.control(), in_ring.data()), outbox(context, peer_),
+      inbox(context), tickets(context), context_(context),
       out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)) {}
 
 Link::~Link() {
@@ -99,6 +100,28 @@ bool Link::flush() {
     if (had)
         context_.job.ring_doorbell(peer, platform::News::kUrgent);
     return backlog_.empty();
+}
+
+std::byte* Link::mailbox() {
+    if (outbox.asks() && reach().path == Path::kDirect) {
+        Record ask{};
+        ask.kind = RecordKind::kAskMail;
+        tell(ask);
+    }
+    return outbox.words();
+}
+
+void Link::asked_for_mailbox() {
+    auto offered = inbox.offer();
+    if (!offered)
+        base::log(base::LogLevel::kWarn, "no mailbox for rank {} ({}): its small messages are staged", peer,
+                  offered.error().detail);
+    if (!offered || !*offered)
+        return;
+    Record answer{};
+    answer.kind = RecordKind::kMailbox;
+    answer.slab = **offered;
+    tell(answer);
 }
 
 Result<std::byte*> Link::slab() {
@@ -148,6 +171,9 @@ Result<void> Link::close() {
         GPURUN_TRY(imports->close_all());
     if (peer_slab_ != nullptr)
         GPURUN_TRY(context_.device.close_memory(std::exchange(peer_slab_, nullptr)));
+    GPURUN_TRY(outbox.close());
+    GPURUN_TRY(inbox.close());
+    GPURUN_TRY(tickets.close());
     peer_slab_handle.reset();
     if (slab_ != nullptr)
         GPURUN_TRY(context_.device.free(std::exchange(slab_, nullptr)));

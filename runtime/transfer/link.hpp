@@ -9,6 +9,7 @@
 #include "transfer/context.hpp"
 #include "transfer/fence.hpp"
 #include "transfer/import_cache.hpp"
+#include "transfer/mailbox.hpp"
 #include "transfer/path.hpp"
 #include "transfer/record_ring.hpp"
 #include "transfer/slots.hpp"
@@ -86,6 +87,7 @@ class Link {
 
     const uint32_t peer;
     const bool to_self;
+    const bool peer_shares_device; // with another rank
     Half out; // from this rank to the peer
     Half in;  // from the peer to this rank
     RingProducer producer;
@@ -104,6 +106,8 @@ class Link {
     // ---- this rank as source ------------------------------------------------------------------------------
     Slots<kDirectSlot, kDirectSlots> direct_slots;
     Slots<kEagerSlot, static_cast<uint32_t>(platform::kEagerBuffers)> eager_slots;
+    Slots<kMailSlot, kMailSlots> mail_slots;
+    Outbox outbox;
     uint64_t next_serial = 1;
     uint64_t eager_sent = 0;                 // bytes, against PairControl::eager_matched
     uint64_t eager_matched_seen = 0;         // as last read: saves the shared line most of the time
@@ -111,10 +115,14 @@ class Link {
     base::List<Outgoing, Placed> unanswered; // requests
     base::List<Outgoing, Placed> relay_out;  // granted, in grant order; the first one moves
     std::array<uint64_t, platform::kRelayPools> chunks_filled{};
+    // Where mails to the peer go, if they can; the first call asks for it.
+    std::byte* mailbox();
     // This rank's device pool for the peer, made at first use.
     base::Result<std::byte*> slab();
 
     // ---- this rank as target ------------------------------------------------------------------------------
+    Inbox inbox;
+    void asked_for_mailbox();
     std::optional<ImportCache> imports; // opened with the first direct message
     base::Result<ImportCache*> open_imports();
     base::List<Incoming, Placed> relay_in; // granted, in grant order
@@ -125,6 +133,8 @@ class Link {
     Choice reach();
     // Whether a CPU here can read the peer's ordinary memory. Tried once.
     bool can_read();
+
+    Tickets tickets;
 
     // ---- when the peer dies --------------------------------------------------------------------------------
     // What is enqueued in streams and still depends on the peer, by slot.

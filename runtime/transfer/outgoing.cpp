@@ -141,6 +141,15 @@ bool Outgoing::inline_fits() const {
     return after - link_.eager_matched_seen <= kEagerCreditBytes;
 }
 
+bool Outgoing::mail_fits() const {
+    constexpr size_t kSharedBytes = 8 * 1024; // taken by one block or two: many may wait beside each other
+    const size_t largest = link_.peer_shares_device ? std::min(kSharedBytes, context_.settings.mail_bytes)
+                                                    : context_.settings.mail_bytes;
+    return envelope_.bytes != 0 && envelope_.bytes <= largest && !operand_.by_cpu() &&
+           operand_.where.placement != device::Placement::kPageable && !link_.to_self &&
+           context_.settings.path == base::PathChoice::kAuto && link_.mailbox() != nullptr;
+}
+
 bool Outgoing::slot_fits() const {
     if (operand_.by_cpu())
         return false;
@@ -159,6 +168,12 @@ Result<bool> Outgoing::post() {
         return post_request();
     if (inline_fits())
         return post_inline();
+    if (mail_fits()) {
+        GPURUN_ASSIGN(Fence * fence, link_.out.fence());
+        GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.mail_slots.take(*fence));
+        if (slot)
+            return post_slot(*slot);
+    }
     if (slot_fits()) {
         GPURUN_ASSIGN(Fence * fence, link_.out.fence());
         GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.eager_slots.take(*fence));
@@ -184,26 +199,37 @@ Result<bool> Outgoing::post_slot(const SlotValue& slot) {
     slot_ = slot;
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     GPURUN_TRY(take_stream());
-    if (!signalled_) {
+    const bool by_mail = slot.slot >= kMailSlot;
+    if (!signalled_ && by_mail) {
+        GPURUN_TRY(put_mail(*fence));
+    } else if (!signalled_) {
         if (envelope_.bytes != 0) {
             GPURUN_ASSIGN(std::byte * buffer, link_.out.eager_buffer(slot.slot - kEagerSlot, true));
             GPURUN_TRY(copy_through_host(context_, operand_, buffer, operand_.address, envelope_.bytes));
         }
         GPURUN_TRY(fence->signal(Edge::kForward, slot.slot, slot.value, operand_.stream));
-        signalled_ = true;
     }
+    signalled_ = true;
     Record record{};
     record.kind = RecordKind::kSlot;
     record.envelope = envelope_;
     record.slot = slot;
     if (!push(record))
         return false;
-    link_.sent.count({link_.to_self ? Path::kSelf : Path::kStaged, Reason::kSmall}, envelope_.bytes);
+    const Path path = link_.to_self ? Path::kSelf : by_mail ? Path::kMailbox : Path::kStaged;
+    link_.sent.count({path, Reason::kSmall}, envelope_.bytes);
     if (ends_in_stream())
         finish();
     else
         drain(Awaited::edge_of(fence, Edge::kForward, slot.slot, slot.value));
     return true;
+}
+
+Result<void> Outgoing::put_mail(Fence& fence) {
+    device::Mail mail = mail_at(link_.mailbox(), fence, slot_);
+    mail.bytes = envelope_.bytes;
+    GPURUN_ASSIGN(mail.ticket, link_.tickets.of(Role::kSource, slot_.slot));
+    return context_.device.put_mail(mail, operand_.address, operand_.stream);
 }
 
 Result<void> Outgoing::describe_source(SourceBuffer& source) {

@@ -75,9 +75,11 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     void drain(const Awaited& awaited);
 
     bool inline_fits() const;
+    bool mail_fits() const;
     bool slot_fits() const;
     base::Result<bool> post_inline();
     base::Result<bool> post_slot(const SlotValue& slot);
+    base::Result<void> put_mail(Fence& fence);
     base::Result<bool> post_request();
     base::Result<void> describe_source(SourceBuffer& source);
     base::Result<void> pulled(const Record& answer);

@@ -7,8 +7,8 @@
 
 namespace gpurun::transfer {
 
-enum class Path : uint32_t { kSelf = 0, kShm, kDirect, kBounce, kStaged };
-constexpr size_t kPaths = 5;
+enum class Path : uint32_t { kSelf = 0, kShm, kDirect, kBounce, kStaged, kMailbox };
+constexpr size_t kPaths = 6;
 
 enum class Reason : uint32_t {
     kSameProcess = 0,
@@ -27,7 +27,7 @@ enum class Reason : uint32_t {
 };
 constexpr size_t kReasons = 13;
 
-constexpr std::array<const char*, kPaths> kPathNames = {"self", "shm", "direct", "bounce", "staged"};
+constexpr std::array<const char*, kPaths> kPathNames = {"self", "shm", "direct", "bounce", "staged", "mailbox"};
 constexpr std::array<const char*, kReasons> kReasonTexts = {
     "same process",
     "host memory",

@@ -99,6 +99,22 @@ device::Identity peer_identity(const platform::RankRecord& record) {
     return identity;
 }
 
+base::Result<bool> can_write(Context& context, std::byte* imported) {
+    Scratch scratch{context.device};
+    GPURUN_TRY(scratch.take());
+    const Pattern pattern = pattern_of(context.rank);
+    std::memcpy(scratch.pinned, pattern.data(), kProbeBytes);
+    GPURUN_TRY(context.device.copy(imported, scratch.pinned, kProbeBytes, scratch.stream));
+    GPURUN_TRY(context.device.copy(scratch.local, imported, kProbeBytes, scratch.stream));
+    GPURUN_TRY(context.device.copy(scratch.pinned, scratch.local, kProbeBytes, scratch.stream));
+    GPURUN_TRY(context.device.synchronize(scratch.stream));
+    const bool same = std::memcmp(scratch.pinned, pattern.data(), kProbeBytes) == 0;
+    std::memset(scratch.pinned, 0, kProbeBytes);
+    GPURUN_TRY(context.device.copy(imported, scratch.pinned, kProbeBytes, scratch.stream));
+    GPURUN_TRY(context.device.synchronize(scratch.stream));
+    return same;
+}
+
 Choice find_reach(Context& context, uint32_t peer) {
     const device::Identity identity = peer_identity(context.job.rank(peer));
     if (auto reachable = context.device.can_reach(identity); !reachable)

@@ -28,6 +28,9 @@ class Probe {
 device::Identity peer_identity(const platform::RankRecord& record);
 
 // kDirect with kSameDevice or kPeerAccess, or kStaged with the reason why not.
+// Whether what this rank writes into memory imported from a peer can be read back. The memory, at least a page, reads
+// 0 before and after.
+base::Result<bool> can_write(Context& context, std::byte* imported);
 Choice find_reach(Context& context, uint32_t peer);
 
 } // namespace gpurun::transfer

@@ -2,13 +2,15 @@
 //
 // A message starts with one of three records, in the order in which it was sent:
 //   kInline   the bytes are the payload: host memory, small
-//   kSlot     the bytes are, or will be in stream order, in an eager buffer of the pair
+//   kSlot     the bytes are, or will be in stream order, in an eager buffer of the pair or in the target's mailbox
 //   kRequest  the bytes stay with the source until the target has a receive for them
 // A request is answered by the target:
 //   kPulled   direct: the target has enqueued the copy; the source may reuse its buffer when `slot` is reached
 //   kGrant    relay: the source is to fill chunks of a pool, the target drains them
 // and around them:
 //   kSlab     where the source's device pool is, before its first chunk
+//   kAskMail  the source would like a mailbox at the target
+//   kMailbox  the target's answer: where it is
 //   kRevoke   the source frees an allocation: unmap it
 #pragma once
 
@@ -30,6 +32,8 @@ enum class RecordKind : uint32_t {
     kGrant,
     kSlab,
     kRevoke,
+    kAskMail,
+    kMailbox,
 };
 
 enum class Pool : uint32_t { kHost = 0, kSlab = 1 };
@@ -79,7 +83,7 @@ struct Record {
             uint32_t reason;
             uint64_t bytes; // that are read: of none, the source need not wait for the target
         } pulled;
-        device::MemoryHandle slab; // kSlab
+        device::MemoryHandle slab; // kSlab; kMailbox
         uint64_t revoked_id;       // kRevoke
     };
 };
@@ -92,6 +96,8 @@ constexpr size_t head_bytes(RecordKind kind) {
     case RecordKind::kSlot: return offsetof(Record, source);
     case RecordKind::kPulled: return offsetof(Record, source) + sizeof(Record::pulled);
     case RecordKind::kGrant: return offsetof(Record, source) + sizeof(Record::grant);
+    case RecordKind::kAskMail: return offsetof(Record, slot);
+    case RecordKind::kMailbox:
     case RecordKind::kSlab: return offsetof(Record, source) + sizeof(Record::slab);
     case RecordKind::kRevoke: return offsetof(Record, source) + sizeof(Record::revoked_id);
     default: return sizeof(Record);

@@ -46,7 +46,7 @@ struct Bench {
         facts.info.uuid = "GPU-test";
         facts.info.identity = {device::Kind::kCuda, 0, {}};
         facts.info.identity.uuid.fill(0x10);
-        return CudaDevice(fake_driver(), facts);
+        return CudaDevice(fake_driver(), facts, {});
     }
     char* allocate(size_t bytes) {
         fake().next_address = reinterpret_cast<uintptr_t>(addresses.data());

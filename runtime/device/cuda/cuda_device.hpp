@@ -4,13 +4,14 @@
 // user's own, made with CUDA's API, are as good as those made here. What is not given back before the device goes
 // away stays with the process, as all of CUDA's memory does: the user may still hold it.
 //
-// One file a section of the contract: memory.cpp, describe.cpp, sharing.cpp, streams.cpp, events.cpp.
+// One file a section of the contract: memory.cpp, describe.cpp, sharing.cpp, streams.cpp, kernels.cpp, events.cpp.
 #pragma once
 
 #include "device/cuda/address_record.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/handle_set.hpp"
+#include "device/cuda/kernels.hpp"
 #include "device/device.hpp"
 
 #include <map>
@@ -30,7 +31,8 @@ struct Facts {
 
 class CudaDevice final : public Device {
   public:
-    CudaDevice(const Driver& driver, Facts facts) : driver_(driver), facts_(std::move(facts)) {}
+    CudaDevice(const Driver& driver, Facts facts, Kernels kernels)
+        : driver_(driver), facts_(std::move(facts)), kernels_(kernels) {}
 
     const Info& info() const override { return facts_.info; }
     base::Result<void> make_current() override;
@@ -68,6 +70,10 @@ class CudaDevice final : public Device {
     base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) override;
 
+    base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
+    base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
+    base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) override;
+
     base::Result<Event> create_event() override;
     base::Result<void> destroy_event(Event event) override;
     base::Result<void> record(Event event, Stream stream) override;
@@ -88,6 +94,7 @@ class CudaDevice final : public Device {
 
     const Driver driver_;
     const Facts facts_;
+    const Kernels kernels_; // in the primary context, for as long as that lives
 
     HandleSet device_memory_;
     HandleSet ordered_memory_;

@@ -55,6 +55,9 @@
     X(cuStreamWaitValue64)                                                                                             \
     X(cuMemcpyAsync)                                                                                                   \
     X(cuMemsetD8Async)                                                                                                 \
+    X(cuModuleLoadData)                                                                                                \
+    X(cuModuleGetFunction)                                                                                             \
+    X(cuLaunchKernel)                                                                                                  \
     X(cuLaunchHostFunc)                                                                                                \
     X(cuEventCreate)                                                                                                   \
     X(cuEventDestroy)                                                                                                  \

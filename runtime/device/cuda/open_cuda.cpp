@@ -94,7 +94,8 @@ base::Result<std::unique_ptr<Device>> open_cuda(const Options& options) {
     GPURUN_TRY(driver.check(driver.cuInit(0), "cuInit"));
     GPURUN_ASSIGN(const CUdevice device, select_device(driver, options.selector));
     GPURUN_ASSIGN(Facts facts, gather_facts(driver, device));
-    return std::unique_ptr<Device>(std::make_unique<CudaDevice>(driver, std::move(facts)));
+    GPURUN_ASSIGN(const Kernels kernels, Kernels::load(driver));
+    return std::unique_ptr<Device>(std::make_unique<CudaDevice>(driver, std::move(facts), kernels));
 }
 
 } // namespace gpurun::device::cuda

@@ -179,6 +179,25 @@ base::Result<void> EmulatedDevice::await_counter(Stream stream, Counter* counter
     return queue->enqueue(AwaitWord{counter, value});
 }
 
+// An emulated mail lies in its words as it is, and has come when its counter says so.
+base::Result<void> EmulatedDevice::put_mail(const Mail& mail, const void* source, Stream stream) {
+    GPURUN_TRY(copy(mail.words, source, mail.bytes, stream));
+    return write_counter(stream, mail.sent, mail.value);
+}
+
+base::Result<void> EmulatedDevice::take_mail(const Mail& mail, void* destination, size_t bytes, bool, Stream stream) {
+    GPURUN_TRY(await_counter(stream, mail.sent, mail.value));
+    GPURUN_TRY(copy(destination, mail.words, bytes, stream));
+    return write_counter(stream, mail.taken, mail.value);
+}
+
+base::Result<void> EmulatedDevice::copy_fenced(const FencedCopy& fenced, Stream stream) {
+    if (fenced.before != nullptr)
+        GPURUN_TRY(await_counter(stream, fenced.before, fenced.value));
+    GPURUN_TRY(copy(fenced.destination, fenced.source, fenced.bytes, stream));
+    return write_counter(stream, fenced.after, fenced.value);
+}
+
 // ---- events
 
 base::Result<void> EmulatedDevice::record(Event event, Stream stream) {

@@ -61,6 +61,10 @@ class EmulatedDevice final : public Device {
     base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) override;
 
+    base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
+    base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
+    base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) override;
+
     base::Result<Event> create_event() override { return events_.create(); }
     base::Result<void> destroy_event(Event event) override { return events_.destroy(event); }
     base::Result<void> record(Event event, Stream stream) override;

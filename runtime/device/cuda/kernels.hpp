@@ -1,0 +1,18 @@
+// The kernels of kernels.cu, loaded into the primary context, where they stay.
+#pragma once
+
+#include "device/cuda/driver.hpp"
+
+namespace gpurun::device::cuda {
+
+struct Kernels {
+    CUfunction put_mail = nullptr;
+    CUfunction take_mail = nullptr;
+    CUfunction copy_fenced = nullptr;
+
+    // All at once and early: loading one later could wait for kernels that wait for another rank.
+    // REQUIRES the primary context to be current. kDevice if the library has none for this GPU.
+    static base::Result<Kernels> load(const Driver& driver);
+};
+
+} // namespace gpurun::device::cuda

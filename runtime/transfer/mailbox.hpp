@@ -1,0 +1,72 @@
+// Mailboxes: small messages go into the target device's own memory, one hop after they were sent.
+//
+// A mailbox belongs to one direction of a pair and lies in the target's device memory, which the source maps: a place
+// for each mail slot of the fence, of kMailBytes. A source that has a small message asks for it once. Messages take
+// other paths until the target has offered one, and always if it does not: where its kernels must not wait (turns.hpp),
+// or without memory. Before a source uses it, it has tried whether what it writes there can be read back.
+//
+// Owned by the Link, used under the engine lock.
+#pragma once
+
+#include "transfer/context.hpp"
+#include "transfer/fence.hpp"
+#include "transfer/record.hpp"
+
+#include <optional>
+
+namespace gpurun::transfer {
+
+constexpr size_t kMailBytes = platform::kMailBytes;
+
+// The mail in `slot` of a mailbox that begins at `words`; without its length and its ticket.
+device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot);
+
+// The target's end.
+class Inbox {
+  public:
+    explicit Inbox(Context& context) : context_(context) {}
+
+    // What the source needs; made at the first call. None if this rank gives no mailbox.
+    base::Result<std::optional<device::MemoryHandle>> offer();
+    std::byte* words() const { return words_; } // null before offer()
+    base::Result<void> close();
+
+  private:
+    Context& context_;
+    std::byte* words_ = nullptr;
+};
+
+// The source's end.
+class Outbox {
+  public:
+    Outbox(Context& context, uint32_t peer) : context_(context), peer_(peer) {}
+
+    // True once: the peer is to be asked.
+    bool asks();
+    void offered(const device::MemoryHandle& handle) { handle_ = handle; }
+    // Null: messages take other paths, for now or for good.
+    std::byte* words();
+    base::Result<void> close();
+
+  private:
+    Context& context_;
+    const uint32_t peer_;
+    bool asked_ = false;
+    std::optional<device::MemoryHandle> handle_; // until it is mapped
+    std::byte* words_ = nullptr;
+};
+
+// A word of device memory for each use of a slot, which the operation that uses it leaves as it was: 0.
+class Tickets {
+  public:
+    explicit Tickets(Context& context) : context_(context) {}
+
+    base::Result<uint32_t*> of(Role role, uint32_t slot); // kSource or kTarget
+    base::Result<void> close();
+
+  private:
+    Context& context_;
+    uint32_t* words_ = nullptr;
+};
+
+} // namespace gpurun::transfer
