@@ -1,10 +1,11 @@
 // The heart of a rank: its links, what it has under way, and the waiting.
 //
-// One lock guards everything below api/; it is held for short enqueues and for CPU copies, never while waiting. Any
-// thread that waits in a call moves everybody's transfers (progress()). A waiting thread spins for settings.spin_us,
-// then sleeps on the rank's doorbell, which peers ring after they have published something, streams ring when an
-// alarm was set, and the launcher rings when a rank has died. While requests are active and no thread is in a call, a
-// background thread (background.cpp) does what a peer waits for. Nothing else ever waits.
+// One lock guards everything below api/; it is held for short enqueues and for CPU copies, and by a thread that spins
+// unless another wants it, but never asleep. Any thread that waits in a call moves everybody's transfers (progress()).
+// A waiting thread spins for settings.spin_us, then sleeps on the rank's doorbell, which peers ring after they have
+// published something, streams ring when an alarm was set, and the launcher rings when a rank has died. While requests
+// are active and no thread is in a call, a background thread (background.cpp) does what a peer waits for. Nothing else
+// ever waits.
 #pragma once
 
 #include "base/function_ref.hpp"

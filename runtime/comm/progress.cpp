@@ -1,4 +1,5 @@
-// Engine::progress(): what a rank does for its transfers whenever one of its threads is in a call.
+// Engine::progress(): what a rank does for its transfers whenever one of its threads is in a call, or the background
+// thread is on duty.
 #include "comm/engine.hpp"
 
 #include "base/format.hpp"

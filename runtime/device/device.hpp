@@ -104,6 +104,7 @@ struct FencedCopy {
     Counter* after = nullptr;  // reads `value` once the copy is done
     uint64_t value = 0;
     uint32_t* ticket = nullptr; // as in Mail
+    uint64_t* gate = nullptr;   // device memory of this process that reads less than `value`, and `value` afterwards
 };
 
 class Device {

@@ -81,7 +81,7 @@ RankRecord& JobSegment::rank(uint32_t rank) const {
 PairControl& JobSegment::control(uint32_t source, uint32_t target) const {
     CHECK(source < size() && target < size());
     auto* controls = reinterpret_cast<PairControl*>(front_.data() + controls_offset(size()));
-    // A target polls the tails of all its sources: keep them together.
+    // Most of it is for the target to write: keep that of all its sources together.
     return controls[target * size() + source];
 }
 

@@ -3,7 +3,7 @@
 //   JobHeader
 //   RankRecord[size]                          who is there, who lives, each rank's doorbell
 //   for each ordered pair (source, target):
-//     PairControl                             heads and tails of the record ring and of the relay
+//     PairControl                             what has been taken out of the record ring, and how far relays are
 //     FenceSlot[kFenceSlots]                  the counters that order streams of the two
 //     EventHandles                            used by the event fence only
 //     record ring, kRingBytes                 envelopes and small host messages

@@ -188,7 +188,7 @@ Result<void> Incoming::take_mail() {
         return leave_to_stream(*fence);
     }
     device::Mail mail = mail_at(link_->inbox.words(), *fence, slot_);
-    GPURUN_ASSIGN(mail.ticket, link_->tickets.of(Role::kTarget, slot_.slot));
+    GPURUN_ASSIGN(mail.ticket, link_->scratch.ticket(Role::kTarget, slot_.slot));
     if (operand_.where.placement != device::Placement::kPageable) {
         GPURUN_TRY(
             context_.device.take_mail(mail, operand_.address, bytes_, !ends_in_stream(), operand_.stream));
@@ -392,7 +392,8 @@ Result<void> Incoming::copy_on_stream() {
         copy.before = ready || !kernel_may_wait() ? nullptr : &fence->counter(Edge::kForward, slot_.slot);
         copy.after = &fence->counter(Edge::kBackward, slot_.slot);
         copy.value = slot_.value;
-        GPURUN_ASSIGN(copy.ticket, link_->tickets.of(Role::kTarget, slot_.slot));
+        GPURUN_ASSIGN(copy.ticket, link_->scratch.ticket(Role::kTarget, slot_.slot));
+        GPURUN_ASSIGN(copy.gate, link_->scratch.gate(slot_.slot));
         GPURUN_TRY(context_.device.copy_fenced(copy, operand_.stream));
         return leave_to_stream(*fence);
     }

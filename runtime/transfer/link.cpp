@@ -75,7 +75,7 @@ Link::Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platfor
       out(context, context.rank, peer_, to_self ? Role::kBoth : Role::kSource, static_cast<int>(peer_)),
       in(to_self ? Half(&out) : Half(context, peer_, context.rank, Role::kTarget, static_cast<int>(peer_))),
       producer(out.control(), out_ring.data()), consumer(in.control(), in_ring.data()), outbox(context, peer_),
-      inbox(context), tickets(context), context_(context),
+      inbox(context), scratch(context), context_(context),
       out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)) {}
 
 Link::~Link() {
@@ -173,7 +173,7 @@ Result<void> Link::close() {
         GPURUN_TRY(context_.device.close_memory(std::exchange(peer_slab_, nullptr)));
     GPURUN_TRY(outbox.close());
     GPURUN_TRY(inbox.close());
-    GPURUN_TRY(tickets.close());
+    GPURUN_TRY(scratch.close());
     peer_slab_handle.reset();
     if (slab_ != nullptr)
         GPURUN_TRY(context_.device.free(std::exchange(slab_, nullptr)));

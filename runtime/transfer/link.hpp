@@ -134,7 +134,7 @@ class Link {
     // Whether a CPU here can read the peer's ordinary memory. Tried once.
     bool can_read();
 
-    Tickets tickets;
+    Scratch scratch;
 
     // ---- when the peer dies --------------------------------------------------------------------------------
     // What is enqueued in streams and still depends on the peer, by slot.

@@ -96,14 +96,24 @@ Result<void> Outbox::close() {
     return words_ == nullptr ? Result<void>() : context_.device.close_memory(std::exchange(words_, nullptr));
 }
 
-Result<uint32_t*> Tickets::of(Role role, uint32_t slot) {
+Result<Scratch::Words*> Scratch::words() {
     if (words_ == nullptr) {
-        GPURUN_ASSIGN(std::byte * memory, cleared_memory(context_.device, 2 * kSlotsUsed * sizeof(uint32_t)));
-        words_ = reinterpret_cast<uint32_t*>(memory);
+        GPURUN_ASSIGN(std::byte * memory, cleared_memory(context_.device, sizeof(Words)));
+        words_ = reinterpret_cast<Words*>(memory);
     }
-    return words_ + (role == Role::kSource ? 0 : kSlotsUsed) + slot;
+    return words_;
 }
 
-Result<void> Tickets::close() { return free_memory(context_.device, words_); }
+Result<uint32_t*> Scratch::ticket(Role role, uint32_t slot) {
+    GPURUN_ASSIGN(Words * all, words());
+    return &all->tickets[role == Role::kSource ? 0 : 1][slot];
+}
+
+Result<uint64_t*> Scratch::gate(uint32_t slot) {
+    GPURUN_ASSIGN(Words * all, words());
+    return &all->gates[slot];
+}
+
+Result<void> Scratch::close() { return free_memory(context_.device, words_); }
 
 } // namespace gpurun::transfer

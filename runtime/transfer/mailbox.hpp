@@ -56,17 +56,23 @@ class Outbox {
     std::byte* words_ = nullptr;
 };
 
-// A word of device memory for each use of a slot, which the operation that uses it leaves as it was: 0.
-class Tickets {
+// Device memory of this rank for each slot, by which the blocks of one kernel agree (device::Mail, device::FencedCopy).
+class Scratch {
   public:
-    explicit Tickets(Context& context) : context_(context) {}
+    explicit Scratch(Context& context) : context_(context) {}
 
-    base::Result<uint32_t*> of(Role role, uint32_t slot); // kSource or kTarget
+    base::Result<uint32_t*> ticket(Role role, uint32_t slot); // kSource or kTarget
+    base::Result<uint64_t*> gate(uint32_t slot);              // as target
     base::Result<void> close();
 
   private:
+    struct Words {
+        uint64_t gates[kSlotsUsed];
+        uint32_t tickets[2][kSlotsUsed];
+    };
+    base::Result<Words*> words(); // in device memory
     Context& context_;
-    uint32_t* words_ = nullptr;
+    Words* words_ = nullptr;
 };
 
 } // namespace gpurun::transfer

@@ -162,8 +162,8 @@ bool Outgoing::slot_fits() const {
 
 Result<bool> Outgoing::post() {
     CHECK(state_ == State::kNew);
-    if (slot_.valid != 0) // signalled, when the ring had no room: it stays what it was then
-        return slot_.slot < kEagerSlot ? post_request() : post_slot(slot_);
+    if (slot_.valid != 0) // it stays what it was when the ring had no room
+        return slot_.slot < kEagerSlot ? post_request() : slot_.slot < kMailSlot ? post_slot(slot_) : post_mail(slot_);
     if (mode_.synchronous)
         return post_request();
     if (inline_fits())
@@ -172,7 +172,7 @@ Result<bool> Outgoing::post() {
         GPURUN_ASSIGN(Fence * fence, link_.out.fence());
         GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.mail_slots.take(*fence));
         if (slot)
-            return post_slot(*slot);
+            return post_mail(*slot);
     }
     if (slot_fits()) {
         GPURUN_ASSIGN(Fence * fence, link_.out.fence());
@@ -199,37 +199,58 @@ Result<bool> Outgoing::post_slot(const SlotValue& slot) {
     slot_ = slot;
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     GPURUN_TRY(take_stream());
-    const bool by_mail = slot.slot >= kMailSlot;
-    if (!signalled_ && by_mail) {
-        GPURUN_TRY(put_mail(*fence));
-    } else if (!signalled_) {
+    if (!signalled_) {
         if (envelope_.bytes != 0) {
             GPURUN_ASSIGN(std::byte * buffer, link_.out.eager_buffer(slot.slot - kEagerSlot, true));
             GPURUN_TRY(copy_through_host(context_, operand_, buffer, operand_.address, envelope_.bytes));
         }
         GPURUN_TRY(fence->signal(Edge::kForward, slot.slot, slot.value, operand_.stream));
+        signalled_ = true;
     }
-    signalled_ = true;
-    Record record{};
-    record.kind = RecordKind::kSlot;
-    record.envelope = envelope_;
-    record.slot = slot;
-    if (!push(record))
+    if (!push_slot({link_.to_self ? Path::kSelf : Path::kStaged, Reason::kSmall}))
         return false;
-    const Path path = link_.to_self ? Path::kSelf : by_mail ? Path::kMailbox : Path::kStaged;
-    link_.sent.count({path, Reason::kSmall}, envelope_.bytes);
-    if (ends_in_stream())
-        finish();
-    else
-        drain(Awaited::edge_of(fence, Edge::kForward, slot.slot, slot.value));
+    leave_to_stream(*fence);
     return true;
 }
 
-Result<void> Outgoing::put_mail(Fence& fence) {
-    device::Mail mail = mail_at(link_.mailbox(), fence, slot_);
+bool Outgoing::push_slot(Choice choice) {
+    Record record{};
+    record.kind = RecordKind::kSlot;
+    record.envelope = envelope_;
+    record.slot = slot_;
+    if (!push(record))
+        return false;
+    link_.sent.count(choice, envelope_.bytes);
+    return true;
+}
+
+// All is enqueued, and signals the forward edge at its end.
+void Outgoing::leave_to_stream(Fence& fence) {
+    if (ends_in_stream())
+        finish();
+    else
+        drain(Awaited::edge_of(&fence, Edge::kForward, slot_.slot, slot_.value));
+}
+
+// The record goes first, so that both sides launch their kernels at the same time. The target's may then wait for one
+// that is not enqueued yet; but it will be, before this rank's lock is free for anything else, and all that stands
+// before it in its stream waits only for what was published earlier.
+Result<bool> Outgoing::post_mail(const SlotValue& slot) {
+    slot_ = slot;
+    GPURUN_ASSIGN(Fence * fence, link_.out.fence());
+    device::Mail mail = mail_at(link_.mailbox(), *fence, slot_);
     mail.bytes = envelope_.bytes;
-    GPURUN_ASSIGN(mail.ticket, link_.tickets.of(Role::kSource, slot_.slot));
-    return context_.device.put_mail(mail, operand_.address, operand_.stream);
+    GPURUN_ASSIGN(mail.ticket, link_.scratch.ticket(Role::kSource, slot_.slot));
+    GPURUN_TRY(take_stream());
+    if (!push_slot({Path::kMailbox, Reason::kSmall}))
+        return false;
+    if (auto put = context_.device.put_mail(mail, operand_.address, operand_.stream); !put) {
+        // The device has failed, and with it this rank. Its peer must not wait for the mail.
+        fence->signal_now(Edge::kForward, slot_.slot, platform::kPoison);
+        return std::move(put).error();
+    }
+    leave_to_stream(*fence);
+    return true;
 }
 
 Result<void> Outgoing::describe_source(SourceBuffer& source) {

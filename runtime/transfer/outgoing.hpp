@@ -79,7 +79,9 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     bool slot_fits() const;
     base::Result<bool> post_inline();
     base::Result<bool> post_slot(const SlotValue& slot);
-    base::Result<void> put_mail(Fence& fence);
+    base::Result<bool> post_mail(const SlotValue& slot);
+    bool push_slot(Choice choice);
+    void leave_to_stream(Fence& fence);
     base::Result<bool> post_request();
     base::Result<void> describe_source(SourceBuffer& source);
     base::Result<void> pulled(const Record& answer);

@@ -24,7 +24,7 @@ Pattern pattern_of(uint32_t rank) {
 }
 
 // Memory for one trial, released whatever happens.
-struct Scratch {
+struct Trial {
     device::Device& device;
     device::Stream stream{};
     void* pinned = nullptr;
@@ -37,7 +37,7 @@ struct Scratch {
         GPURUN_ASSIGN(local, device.allocate(kProbeBytes));
         return {};
     }
-    ~Scratch() {
+    ~Trial() {
         if (imported != nullptr)
             (void)device.close_memory(imported); // nothing to do about a device that fails here
         if (local != nullptr)
@@ -53,16 +53,16 @@ Result<bool> trial_copy(Context& context, uint32_t peer) {
     const platform::RankRecord& record = context.job.rank(peer);
     if (record.has_probe == 0)
         return false;
-    Scratch scratch{context.device};
-    GPURUN_TRY(scratch.take());
+    Trial trial{context.device};
+    GPURUN_TRY(trial.take());
     device::MemoryHandle handle;
     std::memcpy(handle.bytes.data(), record.probe.data(), record.probe.size());
-    GPURUN_ASSIGN(scratch.imported, context.device.import_memory(static_cast<int>(peer), handle));
-    GPURUN_TRY(context.device.copy(scratch.local, scratch.imported, kProbeBytes, scratch.stream));
-    GPURUN_TRY(context.device.copy(scratch.pinned, scratch.local, kProbeBytes, scratch.stream));
-    GPURUN_TRY(context.device.synchronize(scratch.stream));
+    GPURUN_ASSIGN(trial.imported, context.device.import_memory(static_cast<int>(peer), handle));
+    GPURUN_TRY(context.device.copy(trial.local, trial.imported, kProbeBytes, trial.stream));
+    GPURUN_TRY(context.device.copy(trial.pinned, trial.local, kProbeBytes, trial.stream));
+    GPURUN_TRY(context.device.synchronize(trial.stream));
     const Pattern expected = pattern_of(peer);
-    return std::memcmp(scratch.pinned, expected.data(), kProbeBytes) == 0;
+    return std::memcmp(trial.pinned, expected.data(), kProbeBytes) == 0;
 }
 
 } // namespace
@@ -73,12 +73,12 @@ Result<Probe> Probe::publish(device::Device& device, platform::RankRecord& recor
     std::memcpy(record.device.data(), &device.info().identity, sizeof(device::Identity));
     GPURUN_ASSIGN(void* memory, device.allocate(kProbeBytes));
     Probe probe(device, memory);
-    Scratch scratch{device};
-    GPURUN_TRY(scratch.take());
+    Trial trial{device};
+    GPURUN_TRY(trial.take());
     const Pattern pattern = pattern_of(rank);
-    std::memcpy(scratch.pinned, pattern.data(), kProbeBytes);
-    GPURUN_TRY(device.copy(memory, scratch.pinned, kProbeBytes, scratch.stream));
-    GPURUN_TRY(device.synchronize(scratch.stream));
+    std::memcpy(trial.pinned, pattern.data(), kProbeBytes);
+    GPURUN_TRY(device.copy(memory, trial.pinned, kProbeBytes, trial.stream));
+    GPURUN_TRY(device.synchronize(trial.stream));
     GPURUN_ASSIGN(const device::Buffer buffer, device.describe(memory, kProbeBytes));
     if (buffer.exportable) {
         GPURUN_ASSIGN(const device::MemoryHandle handle, device.export_memory(buffer));
@@ -100,18 +100,18 @@ device::Identity peer_identity(const platform::RankRecord& record) {
 }
 
 base::Result<bool> can_write(Context& context, std::byte* imported) {
-    Scratch scratch{context.device};
-    GPURUN_TRY(scratch.take());
+    Trial trial{context.device};
+    GPURUN_TRY(trial.take());
     const Pattern pattern = pattern_of(context.rank);
-    std::memcpy(scratch.pinned, pattern.data(), kProbeBytes);
-    GPURUN_TRY(context.device.copy(imported, scratch.pinned, kProbeBytes, scratch.stream));
-    GPURUN_TRY(context.device.copy(scratch.local, imported, kProbeBytes, scratch.stream));
-    GPURUN_TRY(context.device.copy(scratch.pinned, scratch.local, kProbeBytes, scratch.stream));
-    GPURUN_TRY(context.device.synchronize(scratch.stream));
-    const bool same = std::memcmp(scratch.pinned, pattern.data(), kProbeBytes) == 0;
-    std::memset(scratch.pinned, 0, kProbeBytes);
-    GPURUN_TRY(context.device.copy(imported, scratch.pinned, kProbeBytes, scratch.stream));
-    GPURUN_TRY(context.device.synchronize(scratch.stream));
+    std::memcpy(trial.pinned, pattern.data(), kProbeBytes);
+    GPURUN_TRY(context.device.copy(imported, trial.pinned, kProbeBytes, trial.stream));
+    GPURUN_TRY(context.device.copy(trial.local, imported, kProbeBytes, trial.stream));
+    GPURUN_TRY(context.device.copy(trial.pinned, trial.local, kProbeBytes, trial.stream));
+    GPURUN_TRY(context.device.synchronize(trial.stream));
+    const bool same = std::memcmp(trial.pinned, pattern.data(), kProbeBytes) == 0;
+    std::memset(trial.pinned, 0, kProbeBytes);
+    GPURUN_TRY(context.device.copy(imported, trial.pinned, kProbeBytes, trial.stream));
+    GPURUN_TRY(context.device.synchronize(trial.stream));
     return same;
 }
 

@@ -5,7 +5,8 @@
 //   kSlot     the bytes are, or will be in stream order, in an eager buffer of the pair or in the target's mailbox
 //   kRequest  the bytes stay with the source until the target has a receive for them
 // A request is answered by the target:
-//   kPulled   direct: the target has enqueued the copy; the source may reuse its buffer when `slot` is reached
+//   kPulled   direct: the target has enqueued the copy; the source may reuse its buffer when `slot` is reached. Without
+//             a slot, the target's CPU has read the source's memory
 //   kGrant    relay: the source is to fill chunks of a pool, the target drains them
 // and around them:
 //   kSlab     where the source's device pool is, before its first chunk
@@ -55,7 +56,7 @@ struct SourceBuffer {
     uint64_t allocation_base; // address in the source's process
     uint64_t allocation_bytes;
     uint64_t offset;  // of the message in the allocation
-    uint64_t address; // of the message, used when a rank sends to itself
+    uint64_t address; // of the message, used when a rank sends to itself, or a CPU reads the source's memory
 };
 
 struct SlotValue {

@@ -8,8 +8,8 @@
 //
 // One message at a time moves through a pair's pools in each direction, in the order of the grants.
 //
-// Pools: kHost, pinned memory in the job segment (staged.cpp and shm.cpp choose it); kSlab, memory on the source's
-// device which the target maps (bounce.cpp chooses it).
+// Pools: kHost, pinned memory in the job segment (staged, shm, self); kSlab, memory on the source's device which the
+// target maps (bounce).
 #pragma once
 
 #include "transfer/awaited.hpp"

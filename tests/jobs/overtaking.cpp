@@ -7,7 +7,7 @@ using namespace gpurun::test;
 
 namespace {
 
-constexpr size_t kSizes[] = {8, 5000, 0, 40000, 4096, 300000, 16, 4097, 32768, 1, 70000, 16385, 12};
+constexpr size_t kSizes[] = {8, 5000, 0, 40000, 4096, 300000, 16, 4097, 32768, 1, 70000, 8193, 16385, 8192, 12};
 constexpr size_t kRoom = 300000;
 constexpr int kMessages = 300, kTags = 3;
 constexpr size_t kWindow = 8; // requests that are open at once

@@ -35,6 +35,7 @@ int main(void) {
 
     for (int i = 0; i < 2; i++)
         move(host, kSmall, GPURUN_HOST);
+    move(host, kLarge, GPURUN_HOST);
     for (int i = 0; i < 3; i++)
         move(device, kLarge, stream);
     for (int i = 0; i < 4; i++)

@@ -7,7 +7,7 @@ namespace {
 
 // Around the bounds of what is kept for a receiver, and what stays with its sender. All of them together are more than
 // every buffer of a pair of ranks holds.
-constexpr size_t kSizes[] = {0, 1, 100, 4095, 4096, 4097, 16384, 16385, 32768, 32769, 200000};
+constexpr size_t kSizes[] = {0, 1, 100, 4095, 4096, 4097, 8192, 8193, 16384, 16385, 32768, 32769, 200000};
 constexpr int kMessages = 1500, kLast = kMessages;
 
 size_t bytes_of(int tag) { return kSizes[static_cast<size_t>(tag) % std::size(kSizes)]; }

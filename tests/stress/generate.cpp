@@ -21,8 +21,8 @@ constexpr int kTags = 64;              // of an epoch and a thread
 constexpr int kRingTag = kTags - 1;    // of sendrecv
 constexpr int kNobodysTag = kTags - 2; // of receives that are taken back
 constexpr int kMessagesOfPair = 24;    // of an epoch and all threads, at most
-constexpr size_t kSizes[] = {0,     1,     7,     8,     100,   4095,  4096, 4097,   16383, 16384,
-                             16385, 32767, 32768, 32769, 65535, 65537, 64,   262145, 1000,  120000};
+constexpr size_t kSizes[] = {0,     1,     7,     8,     100,   4095,  4096,  4097, 8191,   8192, 8193,  16383,
+                             16384, 16385, 32767, 32768, 32769, 65535, 65537, 64,   262145, 1000, 120000};
 constexpr size_t kLargeSizes[] = {(1u << 20) + 1, (2u << 20) - 3, (4u << 20) + 1};
 
 bool is_before(const Message& a, const Message& b) { return a.position < b.position; }

@@ -39,6 +39,7 @@ struct FencedCopyArguments {
     uint64_t* after;
     uint64_t value;
     uint32_t* ticket;
+    uint64_t* gate; // device memory: reads `value` once the first block has seen `before`
 };
 
 } // namespace gpurun::device::cuda

@@ -92,7 +92,7 @@ base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream
     }
     GPURUN_ASSIGN(const CUdeviceptr after, device_address(copy.after));
     const FencedCopyArguments arguments{copy.destination, copy.source, copy.bytes, address(before),
-                                        address(after),   copy.value,  copy.ticket};
+                                        address(after),   copy.value,  copy.ticket, copy.gate};
     return launch(driver_, kernels_.copy_fenced, blocks(copy.bytes, kCopyBytesPerBlock, kMostCopyBlocks), kCopyThreads,
                   arguments, stream);
 }

@@ -36,6 +36,16 @@ __device__ uint64_t load_counter(const uint64_t* counter) {
     return value;
 }
 
+__device__ uint64_t load_gate(const uint64_t* gate) {
+    uint64_t value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(gate) : "memory");
+    return value;
+}
+
+__device__ void store_gate(uint64_t* gate, uint64_t value) {
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(gate), "l"(value) : "memory");
+}
+
 __device__ void store_counter(uint64_t* counter, uint64_t value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(counter), "l"(value) : "memory");
 }
@@ -46,14 +56,14 @@ __device__ bool is_last(uint32_t* ticket, bool fence) {
     __syncthreads();
     if (threadIdx.x != 0)
         return false;
+    if (gridDim.x > 1) {
+        __threadfence();
+        if (atomicInc(ticket, gridDim.x - 1) != gridDim.x - 1)
+            return false;
+    }
     if (fence)
         __threadfence_system();
-    if (gridDim.x == 1)
-        return true;
-    const bool last = atomicInc(ticket, gridDim.x - 1) == gridDim.x - 1;
-    if (last && fence)
-        __threadfence_system();
-    return last;
+    return true;
 }
 
 __device__ uint64_t load_bytes(const unsigned char* from, uint64_t left) {
@@ -118,9 +128,15 @@ extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_take_mail(cons
 extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(const FencedCopyArguments copy) {
     constexpr unsigned kInFlight = 4; // loads of a thread at a time
     if (copy.before != nullptr) {
-        if (threadIdx.x == 0)
+        // One looks at the counter, which is in host memory: reads of many would hold up who writes it.
+        if (threadIdx.x == 0 && blockIdx.x == 0) {
             while (load_counter(copy.before) < copy.value) {
             }
+            store_gate(copy.gate, copy.value);
+        } else if (threadIdx.x == 0) {
+            while (load_gate(copy.gate) < copy.value) {
+            }
+        }
         __syncthreads();
     }
     const auto* from = static_cast<const uint4*>(copy.source);

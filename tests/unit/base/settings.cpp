@@ -37,6 +37,11 @@ TEST_CASE("the documented default of every setting reads as what is used without
     const Settings written = must(read(defaults));
     const Settings unset = must(read({}));
     CHECK(written.log_level == unset.log_level);
+    CHECK(written.report_paths == unset.report_paths);
+    CHECK(written.fence == unset.fence);
+    CHECK(written.path == unset.path);
+    CHECK(written.single_copy == unset.single_copy);
+    CHECK(written.progress_thread == unset.progress_thread);
     CHECK(written.eager_bytes == unset.eager_bytes);
     CHECK(written.device_eager_bytes == unset.device_eager_bytes);
     CHECK(written.relay_chunk_bytes == unset.relay_chunk_bytes);
