@@ -29,7 +29,10 @@ constexpr uint32_t kDirectSlot = 0;
 constexpr uint32_t kDirectSlots = 32;
 constexpr uint32_t kEagerSlot = kDirectSlot + kDirectSlots;
 constexpr uint32_t kRelaySlot = kEagerSlot + static_cast<uint32_t>(platform::kEagerBuffers);
-constexpr uint32_t kSlotsUsed = kRelaySlot + static_cast<uint32_t>(platform::kRelayPools * platform::kRelayBuffers);
+// For requests that found no direct slot, once they are matched: messages that nobody receives cannot hold these.
+constexpr uint32_t kLateSlot = kRelaySlot + static_cast<uint32_t>(platform::kRelayPools * platform::kRelayBuffers);
+constexpr uint32_t kLateSlots = 24;
+constexpr uint32_t kSlotsUsed = kLateSlot + kLateSlots;
 static_assert(kSlotsUsed <= platform::kFenceSlots);
 
 constexpr uint64_t kStep = 2; // values are even: bit 0 belongs to poison
