@@ -94,7 +94,8 @@ void Engine::work_in_background() {
 // Whether some message goes on only if somebody of this rank moves it.
 bool Engine::needs_hand() const {
     return std::any_of(links_.begin(), links_.end(), [](const auto& each) {
-        return !each->unposted.empty() || !each->relay_out.empty() || !each->relay_in.empty();
+        return !each->unposted.empty() || !each->owing_edge.empty() || !each->relay_out.empty() ||
+               !each->relay_in.empty();
     });
 }
 
@@ -107,7 +108,7 @@ Result<void> Engine::arm_moving() {
             result = set_alarm(*awaited);
     };
     for (const auto& each : links_)
-        if (const Outgoing* send = each->unposted.front())
+        if (const Outgoing* send = each->owing_edge.front())
             arm(*send);
     moving_out_.for_each(arm);
     moving_in_.for_each(arm);

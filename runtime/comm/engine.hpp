@@ -121,6 +121,8 @@ class Engine {
     bool drain(transfer::Link& link);
     void dispatch(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload);
     void answer(transfer::Link& link, const transfer::Record& record);
+    static void take_edge(transfer::Link& link, const transfer::Record& record);
+    bool give_edges(transfer::Link& link);
     bool post_waiting(transfer::Link& link);
     bool advance_moving();
     void lose(transfer::Link& link);

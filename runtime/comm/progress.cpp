@@ -20,6 +20,7 @@ bool Engine::progress() {
         Link& link = *each;
         moved |= drain(link);
         (void)link.flush(); // what does not fit now is tried again
+        moved |= give_edges(link);
         moved |= post_waiting(link);
         if (link.imports) {
             if (auto swept = link.imports->sweep(); !swept)
@@ -68,7 +69,9 @@ void Engine::dispatch(Link& link, const Record& record, std::span<const std::byt
             watch(receive->incoming);
         return;
     case RecordKind::kPulled:
-    case RecordKind::kGrant: answer(link, record); return;
+    case RecordKind::kGrant:
+    case RecordKind::kWantEdge: answer(link, record); return;
+    case RecordKind::kEdge: take_edge(link, record); return;
     case RecordKind::kSlab: link.peer_slab_handle = record.slab; return;
     case RecordKind::kRevoke:
         if (link.imports)
@@ -89,6 +92,30 @@ void Engine::answer(Link& link, const Record& record) {
     if (auto answered = send->answered(record); !answered)
         send->fail(std::move(answered).error());
     watch(*send);
+}
+
+void Engine::take_edge(Link& link, const Record& record) {
+    transfer::Incoming* incoming =
+        link.edgeless_in.find([&](const transfer::Incoming& each) { return each.serial() == record.serial; });
+    if (incoming == nullptr)
+        return; // its call has failed meanwhile
+    if (auto taken = incoming->take_edge(record.slot); !taken)
+        incoming->fail(std::move(taken).error());
+}
+
+bool Engine::give_edges(Link& link) {
+    bool given_any = false;
+    while (Outgoing* send = link.owing_edge.front()) {
+        auto given = send->give_edge();
+        if (given && !*given)
+            break;
+        link.owing_edge.remove(*send);
+        if (!given)
+            send->fail(std::move(given).error());
+        watch(*send);
+        given_any = true;
+    }
+    return given_any;
 }
 
 bool Engine::post_waiting(Link& link) {

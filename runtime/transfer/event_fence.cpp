@@ -66,6 +66,8 @@ class EventFence final : public Fence {
             return false;
         if (platform::reached_value(now) < value)
             return true;
+        if (platform::reached_value(now) > value && !is_relayed(slot))
+            return false; // taken again since, which it is only when its last use has ended
         GPURUN_ASSIGN(const std::optional<device::Event> event, event_of(edge, slot));
         if (!event)
             return false;
@@ -74,6 +76,8 @@ class EventFence final : public Fence {
     }
 
   private:
+    // Its next use is enqueued behind the last one.
+    static bool is_relayed(uint32_t slot) { return slot >= kRelaySlot && slot < kLateSlot; }
     bool mine(Edge edge) const { return role_ == Role::kBoth || (edge == Edge::kForward) == (role_ == Role::kSource); }
 
     Result<bool> completed(Edge edge, uint32_t slot) {

@@ -29,7 +29,10 @@ constexpr uint32_t kDirectSlot = 0;
 constexpr uint32_t kDirectSlots = 32;
 constexpr uint32_t kEagerSlot = kDirectSlot + kDirectSlots;
 constexpr uint32_t kRelaySlot = kEagerSlot + static_cast<uint32_t>(platform::kEagerBuffers);
-constexpr uint32_t kMailSlot = kRelaySlot + static_cast<uint32_t>(platform::kRelayPools * platform::kRelayBuffers);
+// For requests that found no direct slot, once they are matched: messages that nobody receives cannot hold these.
+constexpr uint32_t kLateSlot = kRelaySlot + static_cast<uint32_t>(platform::kRelayPools * platform::kRelayBuffers);
+constexpr uint32_t kLateSlots = 24;
+constexpr uint32_t kMailSlot = kLateSlot + kLateSlots;
 constexpr uint32_t kMailSlots = static_cast<uint32_t>(platform::kMailSlots);
 constexpr uint32_t kSlotsUsed = kMailSlot + kMailSlots;
 static_assert(kSlotsUsed <= platform::kFenceSlots);

@@ -16,8 +16,7 @@ void Incoming::fail(base::Error error) {
     const bool failed_before = error_.has_value();
     if (!failed_before)
         error_ = std::move(error);
-    if (link_ != nullptr)
-        link_->relay_in.remove(*this);
+    leave_link();
     if (borrowed_ && !failed_before && context_.releases_streams()) {
         if (join_) {
             (void)context_.joints.order(*borrowed_, *join_);
@@ -50,9 +49,15 @@ void Incoming::drain_landing(Landing::Buffer* landing) {
     drain(Awaited::event_of(landing->copied));
 }
 
-void Incoming::finish() {
-    if (link_ != nullptr)
+void Incoming::leave_link() {
+    if (state_ == State::kEdgeless)
+        link_->edgeless_in.remove(*this);
+    if (state_ == State::kRelay)
         link_->relay_in.remove(*this);
+}
+
+void Incoming::finish() {
+    leave_link();
     if (borrowed_)
         context_.streams.take_back(*std::exchange(borrowed_, std::nullopt),
                                    error_.has_value() && !context_.releases_streams());
@@ -218,18 +223,18 @@ Result<void> Incoming::start_slot() {
 Result<void> Incoming::start_request(const Record& record) {
     const Choice choice = choose_path(context_, *link_, record, operand_);
     link_->received.count(choice, record.envelope.bytes);
+    serial_ = record.serial;
     if (choice.reason == Reason::kSingleCopy) {
         from_ = reinterpret_cast<const std::byte*>(record.source.address);
-        serial_ = record.serial;
         state_ = State::kReading;
         return read_from_peer();
     }
-    return can_pull(choice, record) ? pull(record, choice) : grant(record, choice);
+    if (!can_pull(choice, record))
+        return grant(choice);
+    return record.slot.valid != 0 ? pull(record.source, choice) : want_edge(record, choice);
 }
 
 bool Incoming::can_pull(Choice choice, const Record& record) const {
-    if (record.slot.valid == 0)
-        return false;
     if (choice.path == Path::kDirect || record.envelope.bytes == 0)
         return true;
     if (choice.path != Path::kSelf)
@@ -241,8 +246,29 @@ bool Incoming::can_pull(Choice choice, const Record& record) const {
     return (from_host && operand_.in_host_memory()) || !pageable;
 }
 
-Result<void> Incoming::pull(const Record& record, Choice choice) {
-    const SourceBuffer& source = record.source;
+Result<void> Incoming::want_edge(const Record& record, Choice choice) {
+    if (link_->lost)
+        return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
+    if (!kept_place_)
+        GPURUN_TRY(keep_place());
+    edgeless_ = Edgeless{record.source, choice};
+    Record question{};
+    question.kind = RecordKind::kWantEdge;
+    question.serial = serial_;
+    link_->tell(question);
+    link_->edgeless_in.push_back(*this);
+    state_ = State::kEdgeless;
+    return {};
+}
+
+Result<void> Incoming::take_edge(const SlotValue& edge) {
+    CHECK(state_ == State::kEdgeless);
+    link_->edgeless_in.remove(*this);
+    slot_ = edge;
+    return pull(edgeless_->source, edgeless_->choice);
+}
+
+Result<void> Incoming::pull(const SourceBuffer& source, Choice choice) {
     if (bytes_ == 0) {
         from_host_ = true; // nothing to read
     } else if (choice.path == Path::kSelf) {
@@ -255,17 +281,19 @@ Result<void> Incoming::pull(const Record& record, Choice choice) {
         from_host_ = false;
     }
     GPURUN_TRY(copy_behind_edge(bytes_ != 0));
-    answer_pulled(record.serial, choice);
+    answer_pulled(choice);
     return {};
 }
 
-void Incoming::answer_pulled(uint64_t serial, Choice choice) {
+void Incoming::answer_pulled(Choice choice) {
     Record answer{};
     answer.kind = RecordKind::kPulled;
-    answer.serial = serial;
+    answer.serial = serial_;
+    answer.slot = slot_;
     answer.pulled.path = static_cast<uint32_t>(choice.path);
     answer.pulled.reason = static_cast<uint32_t>(choice.reason);
     answer.pulled.bytes = bytes_;
+    answer.pulled.ends = state_ != State::kBeforeCopy ? 1 : 0;
     link_->tell(answer);
 }
 
@@ -281,18 +309,18 @@ Result<void> Incoming::read_from_peer() {
     read_ += piece;
     if (read_ < bytes_)
         return {};
-    answer_pulled(serial_, {Path::kShm, Reason::kSingleCopy});
+    answer_pulled({Path::kShm, Reason::kSingleCopy});
     finish();
     return {};
 }
 
-Result<void> Incoming::grant(const Record& record, Choice choice) {
+Result<void> Incoming::grant(Choice choice) {
     constexpr uint64_t kShmChunk = 256 * 1024; // stays in the cache on its way from one CPU to the other
     const uint64_t largest = choice.path == Path::kShm ? kShmChunk : context_.settings.relay_chunk_bytes;
     const RelayPlan plan = plan_relay(choice.path == Path::kBounce ? Pool::kSlab : Pool::kHost, bytes_, largest);
     Record answer{};
     answer.kind = RecordKind::kGrant;
-    answer.serial = record.serial;
+    answer.serial = serial_;
     answer.grant.pool = plan.pool;
     answer.grant.reason = static_cast<uint32_t>(choice.reason);
     answer.grant.bytes = plan.bytes;
@@ -340,7 +368,9 @@ Result<void> Incoming::copy_now() {
     if (bytes_ != 0)
         std::memcpy(operand_.address, from_, bytes_);
     fence->signal_now(Edge::kBackward, slot_.slot, slot_.value);
-    context_.job.ring_doorbell(link_->peer, platform::News::kPassive);
+    // Others may wait there for its slot (Link::tell).
+    context_.job.ring_doorbell(link_->peer,
+                               slot_.slot < kLateSlot ? platform::News::kPassive : platform::News::kUrgent);
     finish();
     return {};
 }

@@ -1,7 +1,8 @@
 // The target's half of one message, from its match until the caller may go on.
 //
-//   start()    with the message's record: takes the bytes, enqueues their copy, or answers the request
-//   advance()  moves what can be moved; done() says that the call may return
+//   start()       with the message's record: takes the bytes, enqueues their copy, or answers the request
+//   take_edge()   the edge that the request came without is there
+//   advance()     moves what can be moved; done() says that the call may return
 //
 // Lives with its caller (on the stack, or in a request); the link points to it while it waits there. Used under the
 // engine lock.
@@ -27,6 +28,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
 
     // `payload` need only live during the call.
     base::Result<void> start(Link& link, const Record& record, std::span<const std::byte> payload);
+    base::Result<void> take_edge(const SlotValue& edge); // of those in Link::edgeless_in
     base::Result<void> advance();
     // Before start(), once: the stream goes on, and the message remembers its place in it.
     base::Result<void> keep_place();
@@ -46,6 +48,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
     base::Result<void> join(device::Stream stream);
     const Link* link() const { return link_; } // after start()
+    uint64_t serial() const { return serial_; }
     // It cannot go on: the peer is lost, a call failed, or it was cancelled. Done once its own copies no longer touch
     // the buffer.
     void fail(base::Error error);
@@ -59,21 +62,29 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     std::optional<Awaited> awaited() const;
 
   private:
+    // A request that is matched and waits for its edge.
+    struct Edgeless {
+        SourceBuffer source;
+        Choice choice;
+    };
+
+    void leave_link();
     void finish();
     base::Result<void> finish_in_order();
     void drain(const Awaited& awaited);
     void drain_landing(Landing::Buffer* landing);
     bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }
 
-    enum class State { kNew, kBeforeCopy, kReading, kRelay, kDraining, kDone };
+    enum class State { kNew, kEdgeless, kBeforeCopy, kReading, kRelay, kDraining, kDone };
 
     base::Result<void> start_inline(std::span<const std::byte> payload);
     base::Result<void> start_slot();
     base::Result<void> start_request(const Record& record);
     bool can_pull(Choice choice, const Record& record) const;
-    base::Result<void> pull(const Record& record, Choice choice);
-    base::Result<void> grant(const Record& record, Choice choice);
-    void answer_pulled(uint64_t serial, Choice choice);
+    base::Result<void> want_edge(const Record& record, Choice choice);
+    base::Result<void> pull(const SourceBuffer& source, Choice choice);
+    base::Result<void> grant(Choice choice);
+    void answer_pulled(Choice choice);
     base::Result<void> read_from_peer();
     // Copies `bytes_` from `from_` behind the forward edge of `slot_`, then signals its backward one.
     base::Result<void> copy_behind_edge(bool source_awaits);
@@ -101,7 +112,8 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     SlotValue slot_{};
     const std::byte* from_ = nullptr; // in the peer's process, with kReading
     uint64_t read_ = 0;               // of it so far
-    uint64_t serial_ = 0;
+    uint64_t serial_ = 0;             // of the request
+    std::optional<Edgeless> edgeless_;
     bool from_host_ = true;
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;

@@ -88,9 +88,16 @@ void Link::tell(const Record& record) {
         backlog_.push_back(record);
         return;
     }
-    // A pulled message needs nothing more of its source.
-    const bool done = record.kind == RecordKind::kPulled;
+    // A pulled message needs nothing more of its source; but others may wait there for its slot.
+    const bool done = record.kind == RecordKind::kPulled && record.slot.slot < kLateSlot;
     context_.job.ring_doorbell(peer, done ? platform::News::kPassive : platform::News::kUrgent);
+}
+
+void Link::settle(const SlotValue& slot, Edge last) {
+    if (slot.slot < kLateSlot)
+        direct_slots.settle(slot, last);
+    else
+        late_slots.settle(slot, last);
 }
 
 bool Link::flush() {

@@ -26,6 +26,7 @@ class Incoming;
 
 // The lists that transfers can be in.
 struct Unposted; // sends that have found no room yet
+struct Owing;    // sends whose target waits for their edge
 struct Placed;   // where the link waits for them, or they for their turn in a relay
 struct Moving;   // the engine's, of those that advance() moves
 
@@ -105,6 +106,8 @@ class Link {
 
     // ---- this rank as source ------------------------------------------------------------------------------
     Slots<kDirectSlot, kDirectSlots> direct_slots;
+    Slots<kLateSlot, kLateSlots> late_slots;
+    void settle(const SlotValue& slot, Edge last); // of a request
     Slots<kEagerSlot, static_cast<uint32_t>(platform::kEagerBuffers)> eager_slots;
     Slots<kMailSlot, kMailSlots> mail_slots;
     Outbox outbox;
@@ -113,6 +116,7 @@ class Link {
     uint64_t eager_matched_seen = 0;         // as last read: saves the shared line most of the time
     base::List<Outgoing, Unposted> unposted; // in call order
     base::List<Outgoing, Placed> unanswered; // requests
+    base::List<Outgoing, Owing> owing_edge;  // those of them that are matched, and wait for a slot
     base::List<Outgoing, Placed> relay_out;  // granted, in grant order; the first one moves
     std::array<uint64_t, platform::kRelayPools> chunks_filled{};
     // Where mails to the peer go, if they can; the first call asks for it.
@@ -125,7 +129,8 @@ class Link {
     void asked_for_mailbox();
     std::optional<ImportCache> imports; // opened with the first direct message
     base::Result<ImportCache*> open_imports();
-    base::List<Incoming, Placed> relay_in; // granted, in grant order
+    base::List<Incoming, Placed> edgeless_in; // matched, but their edges have not come
+    base::List<Incoming, Placed> relay_in;    // granted, in grant order
     std::array<uint64_t, platform::kRelayPools> chunks_drained{};
     std::optional<device::MemoryHandle> peer_slab_handle;
     base::Result<const std::byte*> peer_slab();

@@ -39,6 +39,7 @@ void Outgoing::abandon(base::Error error) {
 
 void Outgoing::leave_link() {
     link_.unposted.remove(*this);
+    link_.owing_edge.remove(*this);
     if (state_ == State::kUnanswered)
         link_.unanswered.remove(*this);
     if (state_ == State::kRelay)
@@ -62,7 +63,7 @@ void Outgoing::finish() {
 }
 
 std::optional<Awaited> Outgoing::awaited() const {
-    if (state_ == State::kNew || state_ == State::kDraining)
+    if (state_ == State::kUnanswered || state_ == State::kDraining)
         return awaited_;
     if (state_ == State::kRelay && relay_)
         return relay_->blocked_on();
@@ -84,8 +85,10 @@ Result<void> Outgoing::join(device::Stream stream) {
 
 Result<bool> Outgoing::survives() const {
     // What fills a relay counts only once it was drained, which nobody will tell any more.
-    if (state_ != State::kDraining || relay_ || awaited_->on_event)
+    if (state_ != State::kDraining || relay_)
         return false;
+    if (awaited_->on_event)
+        return true; // its own place, after the answer
     GPURUN_ASSIGN(const bool cut_short, awaited_->fence->cut_short(awaited_->edge, awaited_->slot, awaited_->value));
     return !cut_short;
 }
@@ -279,19 +282,10 @@ Result<bool> Outgoing::post_request() {
     if (needs_edge && !signalled_) {
         GPURUN_ASSIGN(Fence * fence, link_.out.fence());
         GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.direct_slots.take(*fence));
-        awaited_.reset();
-        if (!slot) { // kDirectSlots messages to the peer are in flight
-            awaited_ = link_.direct_slots.next_free(*fence);
-            return false;
-        }
-        slot_ = *slot;
-        if (operand_.on_stream)
-            GPURUN_TRY(take_stream());
-        if (operand_.on_stream)
-            GPURUN_TRY(fence->signal(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
-        else
-            fence->signal_now(Edge::kForward, slot_.slot, slot_.value);
-        signalled_ = true;
+        if (slot)
+            GPURUN_TRY(signal_ready(*fence, *slot));
+        else // the receiver may want this message before those that hold the slots
+            GPURUN_TRY(keep_place());
     }
     record.slot = slot_;
     if (serial_ == 0)
@@ -304,12 +298,66 @@ Result<bool> Outgoing::post_request() {
     return true;
 }
 
+// The message has its place in the operand's stream, or has it now: its forward edge follows.
+Result<void> Outgoing::signal_ready(Fence& fence, const SlotValue& slot) {
+    slot_ = slot;
+    if (operand_.on_stream) {
+        GPURUN_TRY(take_stream());
+        GPURUN_TRY(fence.signal(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
+    } else {
+        fence.signal_now(Edge::kForward, slot_.slot, slot_.value);
+    }
+    signalled_ = true;
+    return {};
+}
+
 // ---------------------------------------------------------------------------------------------------- answers
 
 Result<void> Outgoing::answered(const Record& answer) {
     CHECK(state_ == State::kUnanswered);
+    if (answer.kind == RecordKind::kWantEdge) {
+        link_.owing_edge.push_back(*this);
+        return {};
+    }
     link_.unanswered.remove(*this);
     return answer.kind == RecordKind::kPulled ? pulled(answer) : granted(answer);
+}
+
+Result<bool> Outgoing::give_edge() {
+    CHECK(state_ == State::kUnanswered && !signalled_);
+    GPURUN_ASSIGN(Fence * fence, link_.out.fence());
+    GPURUN_ASSIGN(std::optional<SlotValue> slot, link_.direct_slots.take(*fence));
+    if (!slot) {
+        GPURUN_ASSIGN(slot, link_.late_slots.take(*fence));
+    }
+    awaited_.reset();
+    if (!slot) {
+        awaited_ = link_.late_slots.next_free(*fence);
+        return false;
+    }
+    GPURUN_TRY(signal_ready(*fence, *slot));
+    Record record{};
+    record.kind = RecordKind::kEdge;
+    record.serial = serial_;
+    record.slot = slot_;
+    link_.tell(record);
+    return true;
+}
+
+// No byte leaves. What follows the message in a stream still comes after its place there.
+Result<void> Outgoing::end_in_place() {
+    if (!is_joined()) {
+        finish();
+        return {};
+    }
+    if (slot_.valid != 0) {
+        GPURUN_ASSIGN(Fence * fence, link_.out.fence());
+        drain(Awaited::edge_of(fence, Edge::kForward, slot_.slot, slot_.value));
+    } else {
+        end_ = std::exchange(kept_place_, std::nullopt);
+        drain(Awaited::event_of(*end_));
+    }
+    return advance();
 }
 
 Result<void> Outgoing::pulled(const Record& answer) {
@@ -319,16 +367,10 @@ Result<void> Outgoing::pulled(const Record& answer) {
         finish();
         return {};
     }
-    if (answer.pulled.bytes == 0) { // the slot stays in use until the target has come to the message in its order
-        if (is_joined()) {
-            GPURUN_ASSIGN(Fence * own, link_.out.fence());
-            drain(Awaited::edge_of(own, Edge::kForward, slot_.slot, slot_.value));
-            return advance();
-        }
-        finish();
-        return {};
-    }
-    link_.direct_slots.settle(slot_, Edge::kBackward);
+    if (answer.pulled.ends != 0)
+        link_.settle(slot_, Edge::kBackward);
+    if (answer.pulled.bytes == 0) // the slot stays in use until the target has come to the message in its order
+        return end_in_place();
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     if (ends_in_stream()) {
         GPURUN_TRY(fence->await(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
@@ -342,7 +384,7 @@ Result<void> Outgoing::pulled(const Record& answer) {
 
 Result<void> Outgoing::granted(const Record& answer) {
     if (slot_.valid != 0)
-        link_.direct_slots.settle(slot_, Edge::kForward);
+        link_.settle(slot_, Edge::kForward);
     const auto reason = static_cast<Reason>(answer.grant.reason);
     const bool in_host = operand_.in_host_memory() && reason == Reason::kHostMemory;
     const Path path = link_.to_self                      ? Path::kSelf
@@ -350,16 +392,9 @@ Result<void> Outgoing::granted(const Record& answer) {
                       : answer.grant.pool == Pool::kSlab ? Path::kBounce
                                                          : Path::kStaged;
     link_.sent.count({path, reason}, envelope_.bytes);
-    if (answer.grant.bytes == 0) {
-        if (is_joined() && slot_.valid != 0) { // what follows the message still comes after its place in the stream
-            GPURUN_ASSIGN(Fence * fence, link_.out.fence());
-            drain(Awaited::edge_of(fence, Edge::kForward, slot_.slot, slot_.value));
-            return advance();
-        }
-        finish();
-        return {};
-    }
-    if (is_joined())
+    if (answer.grant.bytes == 0)
+        return end_in_place();
+    if (is_joined() && slot_.valid != 0)
         GPURUN_TRY(leave_stream());
     else if (!operand_.by_cpu())
         GPURUN_TRY(take_stream());

@@ -1,6 +1,7 @@
 // The source's half of one message, from the call until the caller may go on.
 //
 //   post()      puts the message's record into the ring: inline, through an eager slot, or as a request
+//   give_edge() a request that was posted without an edge gets one, once it is matched
 //   answered()  the target has chosen: it pulls (direct), or the source fills a relay
 //   advance()   moves what can be moved; done() says that the call may return
 //
@@ -26,6 +27,7 @@ struct SendMode {
 };
 
 class Outgoing : public base::Linked<Outgoing, Unposted>,
+                 public base::Linked<Outgoing, Owing>,
                  public base::Linked<Outgoing, Placed>,
                  public base::Linked<Outgoing, Moving> {
   public:
@@ -40,6 +42,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     // After a post() that found no room, once: the stream goes on, and the message remembers its place in it.
     base::Result<void> keep_place();
     base::Result<void> answered(const Record& answer);
+    // Of those in Link::owing_edge. False if no slot is free yet: all are in use by messages that are matched.
+    base::Result<bool> give_edge();
     base::Result<void> advance();
 
     bool done() const { return state_ == State::kDone; }
@@ -48,7 +52,9 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     // advance() has something to do.
     bool moving() const { return state_ == State::kRelay || state_ == State::kDraining; }
     // Somebody has to call advance(), or post(), before the message can go on.
-    bool needs_hand() const { return state_ == State::kNew || state_ == State::kRelay; }
+    bool needs_hand() const {
+        return state_ == State::kNew || state_ == State::kRelay || base::List<Outgoing, Owing>::has(*this);
+    }
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
     base::Result<void> join(device::Stream stream);
     uint64_t serial() const { return serial_; }
@@ -84,6 +90,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     void leave_to_stream(Fence& fence);
     base::Result<bool> post_request();
     base::Result<void> describe_source(SourceBuffer& source);
+    base::Result<void> signal_ready(Fence& fence, const SlotValue& slot);
+    base::Result<void> end_in_place();
     base::Result<void> pulled(const Record& answer);
     base::Result<void> granted(const Record& answer);
     base::Result<void> take_stream();
@@ -103,7 +111,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
     std::optional<device::Event> kept_place_; // in the operand's stream
-    std::optional<device::Event> end_;        // of its copies, when no edge says it
+    std::optional<device::Event> end_;        // of the message, when no edge says it
     std::optional<base::Error> error_;
 };
 

@@ -8,6 +8,9 @@
 //   kPulled   direct: the target has enqueued the copy; the source may reuse its buffer when `slot` is reached. Without
 //             a slot, the target's CPU has read the source's memory
 //   kGrant    relay: the source is to fill chunks of a pool, the target drains them
+// A request that was to have an edge, but came without one, since all were in use, is asked for it when it is matched:
+//   kWantEdge  the target has a receive for the request, and would pull
+//   kEdge      the source: here is its edge
 // and around them:
 //   kSlab     where the source's device pool is, before its first chunk
 //   kAskMail  the source would like a mailbox at the target
@@ -31,6 +34,8 @@ enum class RecordKind : uint32_t {
     kRequest,
     kPulled,
     kGrant,
+    kWantEdge,
+    kEdge,
     kSlab,
     kRevoke,
     kAskMail,
@@ -68,7 +73,7 @@ struct SlotValue {
 struct Record {
     RecordKind kind;
     uint32_t payload_bytes;
-    uint64_t serial; // names a request in its answers
+    uint64_t serial; // names a request in what follows it
     Envelope envelope;
     SlotValue slot;
     union {
@@ -83,6 +88,7 @@ struct Record {
             uint32_t path; // transfer::Path
             uint32_t reason;
             uint64_t bytes; // that are read: of none, the source need not wait for the target
+            uint64_t ends;  // 1: the backward edge was signalled, or its signal is enqueued
         } pulled;
         device::MemoryHandle slab; // kSlab; kMailbox
         uint64_t revoked_id;       // kRevoke
@@ -94,7 +100,9 @@ static_assert(std::is_trivially_copyable_v<Record> && sizeof(Record) == 160);
 constexpr size_t head_bytes(RecordKind kind) {
     switch (kind) {
     case RecordKind::kInline: return offsetof(Record, slot);
-    case RecordKind::kSlot: return offsetof(Record, source);
+    case RecordKind::kSlot:
+    case RecordKind::kEdge: return offsetof(Record, source);
+    case RecordKind::kWantEdge: return offsetof(Record, envelope);
     case RecordKind::kPulled: return offsetof(Record, source) + sizeof(Record::pulled);
     case RecordKind::kGrant: return offsetof(Record, source) + sizeof(Record::grant);
     case RecordKind::kAskMail: return offsetof(Record, slot);

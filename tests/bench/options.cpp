@@ -181,6 +181,7 @@ Or<Options> parse_options(int argc, const char* const* argv) {
         const bool asked = app.exit(error, out, err) == 0; // --help, --version
         return asked ? Refusal{0, out.str()} : Refusal{2, error.what()};
     }
+    options.window_asked = app.count("--window") != 0;
     if (auto refusal = understand(words, options))
         return *refusal;
     return options;

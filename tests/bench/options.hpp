@@ -22,6 +22,7 @@ struct Options {
     std::vector<Order> orders{Order::kStream, Order::kHost};
     std::vector<Reference> against;
     int window = 64;
+    bool window_asked = false; // else the default, which is not every test's
     int iterations = 500;
     int warmup = 5;
     bool validate = false;

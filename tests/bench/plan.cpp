@@ -12,10 +12,9 @@ constexpr int kTurns = 5;
 constexpr int kBatch = 50;           // long enough that waiting for the last one does not count
 constexpr int kFewestRounds = 32;    // of a large size, for the same reason
 constexpr int kLargestOverlaps = 20; // of a turn: each calibrated computation may be long
-// Calls are measured one by one, so more of them in flight would show nothing. And no more than 32 large messages to
-// one rank can be started before they match: what comes behind them waits, also the message by which the ranks meet
-// here.
-constexpr int kMostCalls = 16;
+// Of calls, unless asked otherwise. A receive behind more large messages than that has to ask its sender, and waits for
+// the answer: it would not be the cost of a call.
+constexpr int kCalls = 32;
 constexpr size_t kTurnBytes = size_t{512} << 20; // about as many go each way in a turn
 constexpr size_t kGpuArena = size_t{1} << 30;
 constexpr size_t kHostArena = size_t{128} << 20;
@@ -45,8 +44,8 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
     Task task{.test = test, .order = order, .bytes = bytes, .warmup = options.warmup, .validate = options.validate};
     task.turns = std::min(kTurns, options.iterations);
     const int most = options.iterations / task.turns;
-    const int slots =
-        fitting(arena, bytes, test == Test::kCall ? std::min(options.window, kMostCalls) : options.window);
+    const bool few = test == Test::kCall && !options.window_asked;
+    const int slots = fitting(arena, bytes, few ? kCalls : options.window);
     task.window = has_window(test) ? slots : 1;
     if (test == Test::kLatency) {
         const int rounds = std::min(most, std::max(kFewestRounds, fitting(kTurnBytes, bytes, most)));

@@ -22,6 +22,7 @@ constexpr double kDiesAfter = 0.4; // seconds, enough for everybody to be waitin
 constexpr size_t kLarge = 4u << 20;
 constexpr size_t kSmall = 1000;
 constexpr int kTag = 1, kDeathTag = 2, kLifeTag = 3;
+constexpr int kMany = 80, kManyTag = 100; // messages, more than a pair has fence slots for; their tags from there on
 
 struct Job {
     int rank = 0, size = 0;
@@ -151,6 +152,34 @@ gpurun_status receive_taken(const Job& job) {
     sleep_seconds(kDiesAfter + 0.3);
     return gpurun_mrecv(job.device, kLarge, GPURUN_BYTE, &message, GPURUN_HOST, nullptr);
 }
+// Many messages that nobody has received: each is lost. Synchronous, so that none is complete before.
+std::vector<gpurun_request> start_many(const Job& job, int dest, size_t bytes, gpurun_stream domain) {
+    std::vector<gpurun_request> requests(kMany);
+    for (int i = 0; i < kMany; i++)
+        MUST(gpurun_issend(job.other, bytes, GPURUN_BYTE, dest, kManyTag + i, GPURUN_COMM_WORLD, domain,
+                           &requests[static_cast<size_t>(i)]));
+    return requests;
+}
+gpurun_status wait_for_many(const Job& job, size_t bytes, gpurun_stream started, gpurun_stream completed) {
+    std::vector<gpurun_request> requests = start_many(job, job.victim(), bytes, started);
+    std::vector<gpurun_message_status> statuses(kMany);
+    const gpurun_status result = gpurun_waitall(kMany, requests.data(), completed, statuses.data());
+    for (const gpurun_message_status& status : statuses)
+        if (status.error != result)
+            give_up("a message that nobody has received is complete");
+    return result;
+}
+// The last of them, when they are there.
+gpurun_status receive_last_of_many(const Job& job, gpurun_stream domain) {
+    constexpr int kLast = kManyTag + kMany - 1;
+    MUST(gpurun_probe(job.victim(), kLast, GPURUN_COMM_WORLD, nullptr));
+    return gpurun_recv(job.device, kLarge, GPURUN_BYTE, job.victim(), kLast, GPURUN_COMM_WORLD, domain, nullptr);
+}
+gpurun_status receive_last_of_many_late(const Job& job, gpurun_stream domain) {
+    MUST(gpurun_probe(job.victim(), kManyTag + kMany - 1, GPURUN_COMM_WORLD, nullptr));
+    sleep_seconds(kDiesAfter + 0.3);
+    return receive_last_of_many(job, domain);
+}
 // The victim takes part in the message with a stream that never gets there: survivors' streams wait for its fence.
 void hold_stream(const Job& job) {
     MUST(gpurun_launch_host(
@@ -167,6 +196,19 @@ void victim_starts_held(const Job& job) {
         gpurun_request request = GPURUN_REQUEST_NULL;
         MUST(gpurun_isend(job.device, kLarge, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream, &request));
     }
+}
+void victim_starts_many(const Job& job, size_t bytes, gpurun_stream domain) {
+    if (domain != GPURUN_HOST)
+        hold_stream(job);
+    for (int rank = 0; rank < job.victim(); rank++)
+        (void)start_many(job, rank, bytes, domain);
+}
+// It asks for the last of the survivors' messages with a stream that never gets there.
+void victim_receives_last_of_many_held(const Job& job) {
+    hold_stream(job);
+    for (int rank = 0; rank < job.victim(); rank++)
+        MUST(gpurun_recv(job.device, kLarge, GPURUN_BYTE, rank, kManyTag + kMany - 1, GPURUN_COMM_WORLD, job.stream,
+                         nullptr));
 }
 void victim_receives_held(const Job& job, size_t bytes) {
     hold_stream(job);
@@ -226,6 +268,24 @@ constexpr Scenario kScenarios[] = {
     {"fence-of-started-receive-for-host",
      [](const Job& job) { return wait(start_receive(job, job.stream, job.victim(), kLarge), GPURUN_HOST); },
      [](const Job& job) { victim_sends_held(job, kLarge); }},
+    {"waitall-of-many", [](const Job& job) { return wait_for_many(job, kLarge, GPURUN_HOST, GPURUN_HOST); }, nullptr},
+    {"waitall-of-many-in-stream",
+     [](const Job& job) { return in_stream(job, wait_for_many(job, kLarge, job.stream, job.stream)); }, nullptr},
+    {"waitall-of-many-and-empty", [](const Job& job) { return wait_for_many(job, 0, job.stream, GPURUN_HOST); },
+     nullptr},
+    {"receive-behind-many", [](const Job& job) { return receive_last_of_many_late(job, GPURUN_HOST); },
+     [](const Job& job) { victim_starts_many(job, kLarge, GPURUN_HOST); }},
+    {"fence-of-receive-behind-many",
+     [](const Job& job) { return in_stream(job, receive_last_of_many(job, job.stream)); },
+     [](const Job& job) { victim_starts_many(job, kLarge, job.stream); }},
+    {"fence-of-host-receive-behind-many", [](const Job& job) { return receive_last_of_many(job, GPURUN_HOST); },
+     [](const Job& job) { victim_starts_many(job, kLarge, job.stream); }},
+    {"fence-of-empty-receive-behind-many",
+     [](const Job& job) { return in_stream(job, receive_last_of_many(job, job.stream)); },
+     [](const Job& job) { victim_starts_many(job, 0, job.stream); }},
+    {"fence-of-send-behind-many",
+     [](const Job& job) { return in_stream(job, wait_for_many(job, kLarge, job.stream, job.stream)); },
+     victim_receives_last_of_many_held},
     {"barrier", [](const Job&) { return gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST); }, nullptr},
     {"barrier-in-stream", [](const Job& job) { return in_stream(job, gpurun_barrier(GPURUN_COMM_WORLD, job.stream)); },
      nullptr},

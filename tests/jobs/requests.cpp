@@ -256,12 +256,19 @@ TEST_CASE("a started message is there for its receiver while the sender makes no
     const char* progress = std::getenv("GPURUN_PROGRESS");
     if (partner() == GPURUN_PROC_NULL || (progress != nullptr && std::strcmp(progress, "calls") == 0))
         return;
+    constexpr int kMany = 100, kOthers = 100; // behind it; their tags
     Memory buffer(Kind::kPageable, kLarge);
+    const Memory many(Kind::kDevice, 100000);
+    const Stream stream;
     pid_t other = getpid();
     if (rank() % 2 == 1) {
         REQUIRE_OK(gpurun_recv(&other, sizeof other, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
         REQUIRE_OK(gpurun_recv(buffer.get(), kLarge, GPURUN_BYTE, partner(), kData, kWorld, GPURUN_HOST, nullptr));
         CHECK(first_difference(buffer.read(), pattern(kLarge, 9)) == -1);
+        for (int i = kMany - 1; i >= 0; i--)
+            REQUIRE_OK(gpurun_recv(many.get(), many.size(), GPURUN_BYTE, partner(), kOthers + i, kWorld,
+                                   i % 2 == 0 ? GPURUN_HOST : static_cast<gpurun_stream>(stream), nullptr));
+        stream.synchronize();
         REQUIRE(kill(other, SIGUSR1) == 0); // no message: its receiver makes no call
         return;
     }
@@ -270,11 +277,15 @@ TEST_CASE("a started message is there for its receiver while the sender makes no
     std::signal(SIGUSR1, tell);
     REQUIRE_OK(gpurun_send(&other, sizeof other, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
     gpurun_request request = start_send(buffer, kLarge, partner(), kData, GPURUN_HOST);
+    std::vector<gpurun_request> others;
+    for (int i = 0; i < kMany; i++)
+        others.push_back(start_send(many, i % 3 == 0 ? 0 : many.size(), partner(), kOthers + i, stream));
     char ignored = 0;
     while (g_told == 0)
         if (read(g_pipe[0], &ignored, 1) == 1)
             break;
     complete(request, GPURUN_HOST);
+    REQUIRE_OK(gpurun_waitall(others.size(), others.data(), GPURUN_HOST, nullptr));
 }
 
 TEST_SUITE_END();

@@ -20,7 +20,7 @@ namespace {
 constexpr int kTags = 64;              // of an epoch and a thread
 constexpr int kRingTag = kTags - 1;    // of sendrecv
 constexpr int kNobodysTag = kTags - 2; // of receives that are taken back
-constexpr int kMessagesOfPair = 24;    // of an epoch and all threads, at most
+constexpr int kMessagesOfPair = 160;   // of an epoch and all threads, at most: more than a pair has fence slots for
 constexpr size_t kSizes[] = {0,     1,     7,     8,     100,   4095,  4096,  4097, 8191,   8192, 8193,  16383,
                              16384, 16385, 32767, 32768, 32769, 65535, 65537, 64,   262145, 1000, 120000};
 constexpr size_t kLargeSizes[] = {(1u << 20) + 1, (2u << 20) - 3, (4u << 20) + 1};
@@ -35,7 +35,8 @@ class PartMaker {
           most_of_pair_(kMessagesOfPair / program.threads), tag_base_((epoch * kTags) * program.threads + thread),
           tag_step_(program.threads), part_(part) {}
 
-    void make_determined(int count);
+    // `crowded`: one pair of ranks gets half of the messages, most of them sent long before they are received.
+    void make_determined(int count, bool crowded);
     void make_open(bool any_tag, int count);
 
   private:
@@ -256,15 +257,20 @@ void PartMaker::add_completions() {
         }
 }
 
-void PartMaker::make_determined(int count) {
+void PartMaker::make_determined(int count, bool crowded) {
     deal(4 * count + 8 * ranks_ + 16);
     std::map<std::pair<int, int>, int> of_pair;
+    const int busy_source = random_.below(ranks_), busy_dest = random_.below(ranks_);
     for (int i = 0; i < count; i++) {
-        const int source = random_.below(ranks_), dest = random_.below(ranks_);
+        const bool in_crowd = crowded && random_.chance(50);
+        const int source = in_crowd ? busy_source : random_.below(ranks_);
+        const int dest = in_crowd ? busy_dest : random_.below(ranks_);
         if (of_pair[{source, dest}]++ >= most_of_pair_)
             continue;
         const int number = random_.below(3);
-        const int first = position(), second = random_.chance(40) && source != dest ? first : position();
+        int first = position(), second = random_.chance(40) && source != dest && !in_crowd ? first : position();
+        if (in_crowd && second < first)
+            std::swap(first, second);
         add_message(source, dest, number, first);
         add_receive(dest, source, number, second);
     }
@@ -371,11 +377,12 @@ Program make_program(uint64_t seed, int ranks) {
         epoch.barrier = any_tag || (program.threads == 1 && random.chance(20));
         for (int thread = 0; thread < program.threads; thread++) {
             PartMaker maker(random, program, i, thread, epoch.parts[static_cast<size_t>(thread)]);
-            const int count = 2 + random.below(8 * ranks);
+            const bool crowded = random.chance(15);
+            const int count = 2 + random.below(crowded ? 2 * kMessagesOfPair : 8 * ranks);
             if (any_tag || mode >= 7)
                 maker.make_open(any_tag, count);
             else
-                maker.make_determined(count);
+                maker.make_determined(count, crowded);
         }
     }
     return program;

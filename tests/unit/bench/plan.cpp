@@ -76,8 +76,11 @@ TEST_CASE("a window is as large as asked for while there is room, and never empt
     CHECK(only(options_of(Test::kLatency, {8}, Order::kHost)).window == 1);
 }
 
-TEST_CASE("calls in flight stay below what can be started before it matches") {
-    CHECK(only(options_of(Test::kCall, {kMiB}, Order::kStream)).window == 16);
+TEST_CASE("calls in flight stay below what makes a receive ask its sender, unless asked for") {
+    Options options = options_of(Test::kCall, {kMiB}, Order::kStream);
+    CHECK(only(options).window == 32);
+    options.window_asked = true;
+    CHECK(only(options).window == 64);
 }
 
 TEST_CASE("host memory on either side keeps the buffers of GPUs small") {
