@@ -89,8 +89,13 @@ Streams::~Streams() {
         (void)device_.destroy_stream(entry.stream); // a failed device keeps them; nothing to do
 }
 
+Streams::Entry* Streams::find(device::Stream stream) {
+    const auto found = std::find_if(all_.begin(), all_.end(), [&](const Entry& each) { return each.stream == stream; });
+    return found == all_.end() ? nullptr : &*found;
+}
+
 Result<device::Stream> Streams::take() {
-    Entry* best = nullptr;
+    Entry* best = idle_ ? find(*std::exchange(idle_, std::nullopt)) : nullptr;
     for (size_t i = 0; i < all_.size() && (best == nullptr || best->users != 0); ++i) {
         Entry& entry = all_[(next_ + i) % all_.size()];
         if (best == nullptr || entry.users < best->users)
@@ -105,14 +110,16 @@ Result<device::Stream> Streams::take() {
     return best->stream;
 }
 
-void Streams::take_back(device::Stream stream, bool stuck) {
-    const auto entry = std::find_if(all_.begin(), all_.end(), [&](const Entry& each) { return each.stream == stream; });
-    if (entry == all_.end())
+void Streams::take_back(device::Stream stream, State state) {
+    Entry* const entry = find(stream);
+    if (entry == nullptr)
         return; // another of its users has found it stuck
-    if (stuck)
-        all_.erase(entry);
-    else
-        --entry->users;
+    if (state == State::kStuck) {
+        all_.erase(all_.begin() + (entry - all_.data()));
+        return;
+    }
+    if (--entry->users == 0 && state == State::kIdle)
+        idle_ = stream;
 }
 
 Events::~Events() {

@@ -13,6 +13,7 @@
 
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace gpurun::transfer {
@@ -77,16 +78,23 @@ class Streams {
     ~Streams();
 
     base::Result<device::Stream> take();
-    // `stuck`: the stream may be blocked for ever, and is never used or waited for again.
-    void take_back(device::Stream stream, bool stuck);
+    enum class State {
+        kIdle,  // all that was enqueued has run: the best to take next, since the device has it at hand
+        kBusy,  // or nobody knows
+        kStuck, // it may be blocked for ever, and is never used or waited for again
+    };
+    void take_back(device::Stream stream, State state);
 
   private:
     struct Entry {
         device::Stream stream;
         uint32_t users = 0;
     };
+    Entry* find(device::Stream stream);
+
     device::Device& device_;
     std::vector<Entry> all_;
+    std::optional<device::Stream> idle_;
     size_t next_ = 0; // in turn: the one given back longest ago has the least left to do
 };
 

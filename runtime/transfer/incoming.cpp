@@ -56,11 +56,16 @@ void Incoming::leave_link() {
         link_->relay_in.remove(*this);
 }
 
+Streams::State Incoming::stream_state() const {
+    if (error_ && !context_.releases_streams())
+        return Streams::State::kStuck;
+    return drained_ ? Streams::State::kIdle : Streams::State::kBusy;
+}
+
 void Incoming::finish() {
     leave_link();
     if (borrowed_)
-        context_.streams.take_back(*std::exchange(borrowed_, std::nullopt),
-                                   error_.has_value() && !context_.releases_streams());
+        context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state());
     if (landing_ != nullptr)
         std::exchange(landing_, nullptr)->held = false;
     give_back(kept_place_, context_);
@@ -460,8 +465,11 @@ Result<void> Incoming::advance() {
     }
     if (state_ == State::kDraining) {
         GPURUN_ASSIGN(const bool come, awaited_->come(context_.device));
-        if (come && (link_->lost || !context_.job.is_gone(link_->peer))) // as in Outgoing
+        // as in Outgoing
+        if (come && (link_->lost || !context_.job.is_gone(link_->peer))) {
+            drained_ = true;
             finish();
+        }
     }
     return {};
 }

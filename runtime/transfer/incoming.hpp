@@ -70,6 +70,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
 
     void leave_link();
     void finish();
+    Streams::State stream_state() const;
     base::Result<void> finish_in_order();
     void drain(const Awaited& awaited);
     void drain_landing(Landing::Buffer* landing);
@@ -118,6 +119,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
+    bool drained_ = false; // what awaited_ named has come: nothing is left in borrowed_
     std::optional<device::Event> kept_place_; // in the operand's stream
     std::optional<device::Event> end_;        // of its copies, when no edge says it
     Landing::Buffer* landing_ = nullptr;      // whose event awaited_ is

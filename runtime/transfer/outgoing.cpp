@@ -51,11 +51,16 @@ void Outgoing::drain(const Awaited& awaited) {
     state_ = State::kDraining;
 }
 
+Streams::State Outgoing::stream_state() const {
+    if (error_ && !context_.releases_streams())
+        return Streams::State::kStuck;
+    return drained_ ? Streams::State::kIdle : Streams::State::kBusy;
+}
+
 void Outgoing::finish() {
     leave_link();
     if (borrowed_)
-        context_.streams.take_back(*std::exchange(borrowed_, std::nullopt),
-                                   error_.has_value() && !context_.releases_streams());
+        context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state());
     give_back(kept_place_, context_);
     give_back(end_, context_);
     awaited_.reset();
@@ -420,8 +425,11 @@ Result<void> Outgoing::advance() {
     }
     if (state_ == State::kDraining) {
         GPURUN_ASSIGN(const bool come, awaited_->come(context_.device));
-        if (come && (link_.lost || !context_.job.is_gone(link_.peer))) // else poison may be why: the engine decides
+        // else poison may be why: the engine decides
+        if (come && (link_.lost || !context_.job.is_gone(link_.peer))) {
+            drained_ = true;
             finish();
+        }
     }
     return {};
 }

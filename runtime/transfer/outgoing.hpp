@@ -73,6 +73,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
   private:
     void leave_link();
     void finish();
+    Streams::State stream_state() const;
 
     enum class State { kNew, kUnanswered, kRelay, kDraining, kDone };
 
@@ -110,6 +111,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
+    bool drained_ = false; // what awaited_ named has come: nothing is left in borrowed_
     std::optional<device::Event> kept_place_; // in the operand's stream
     std::optional<device::Event> end_;        // of the message, when no edge says it
     std::optional<base::Error> error_;

@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kMailBytesPerBlock = 8 * kMailThreads;
 constexpr unsigned kMostMailBlocks = 16;
 constexpr uint64_t kCopyBytesPerBlock = 16 * kCopyThreads;
-constexpr unsigned kMostCopyBlocks = 32;
+constexpr unsigned kMostCopyBlocks = 64;
 
 unsigned blocks(uint64_t bytes, uint64_t bytes_per_block, unsigned most) {
     return static_cast<unsigned>(std::clamp<uint64_t>((bytes + bytes_per_block - 1) / bytes_per_block, 1, most));
