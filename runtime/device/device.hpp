@@ -52,6 +52,9 @@ struct Info {
     std::string name;
     std::string uuid;       // for people: GPU-... or EMU-...
     std::string pci_bus_id; // empty on emulated devices
+    // How much may wait on the device at a time, in put_mail() and so on, and leave room for what it waits for. A small
+    // mail counts 1, everything else kLargeWait.
+    uint32_t waiting_room = 16;
     bool counters = true;   // streams can write and await counters; else only events order them
     // release_peer() ends waits on a dead process's events. Where it cannot, such a stream stays blocked for ever:
     // it must not be waited for, and nothing may be enqueued in it.
@@ -82,18 +85,24 @@ struct EventHandle {
     std::array<std::byte, 64> bytes;
 };
 
-// A small message that crosses in one hop: the source's stream writes it into words of the target's device memory
-// that say of themselves when they have come, and the target's stream reads them there.
+// A message that crosses in one hop: the source's stream writes it into words of the target's device memory that say of
+// themselves when they have come, and the target's stream reads them there. Up to kSmallMailBytes every few bytes do,
+// beyond that larger pieces do, and the bytes lie as they are behind kMailHeaderBytes once `sent` has come. The same words
+// serve mails of one of the two kinds only.
 struct Mail {
     std::byte* words = nullptr; // mail_words_bytes() of the target's memory, as this process sees it, aligned to 16
-    size_t bytes = 0;           // of the message
+    size_t bytes = 0;           // of the message, not 0
     uint32_t mark = 0;          // never 0; differs from that of all mails that were in the words before
     Counter* sent = nullptr;    // reads `value` once the words are written, and the source's buffer may be
     Counter* taken = nullptr;   // reads `value` once the target has read the words
     uint64_t value = 0;
     uint32_t* ticket = nullptr; // device memory of this process for one operation at a time: 0 before and after
 };
-constexpr size_t mail_words_bytes(size_t bytes) { return (bytes + 7) / 8 * 16; }
+constexpr size_t kSmallMailBytes = 64 * 1024;
+constexpr size_t kMailHeaderBytes = 8192; // of the large kind: where the pieces' marks are; reads 0 before the first
+constexpr size_t mail_words_bytes(size_t bytes) {
+    return bytes <= kSmallMailBytes ? (bytes + 7) / 8 * 16 : kMailHeaderBytes + (bytes + 15) / 16 * 16;
+}
 
 // A copy between two edges, in one operation of the stream where the device can do that.
 struct FencedCopy {
@@ -106,6 +115,8 @@ struct FencedCopy {
     uint32_t* ticket = nullptr; // as in Mail
     uint64_t* gate = nullptr;   // device memory of this process that reads less than `value`, and `value` afterwards
 };
+
+constexpr uint32_t kLargeWait = 4;
 
 class Device {
   public:
@@ -173,9 +184,9 @@ class Device {
     // What follows in the stream starts once the counter reads `value` or more, and sees what was visible then.
     virtual base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) = 0;
 
-    // Enqueue. REQUIRES info().counters. What waits in these may keep a part of the device busy until it is released,
-    // so that what it waits for must be able to run beside it (transfer/turns.hpp). `source` and `destination` are
-    // pinned, device or managed memory.
+    // Enqueue. REQUIRES info().counters. What waits in these keeps a part of the device busy until it is released, so
+    // that what it waits for must be able to run beside it (info().waiting_room, transfer/turns.hpp). `source` and
+    // `destination` are pinned, device or managed memory.
     virtual base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) = 0;
     // Waits for the words, takes the first `bytes` of the message. If `sent` is poisoned and had not come to its value,
     // it ends without them. `seen`: `destination` is written, for everybody, before `taken` reads its value.

@@ -37,13 +37,11 @@ constexpr uint64_t kPoison = (uint64_t{1} << 62) | 1;
 constexpr bool is_poisoned(uint64_t value) { return (value & kPoison) != 0; }
 constexpr uint64_t reached_value(uint64_t value) { return value & ~kPoison; }
 
-constexpr size_t kFenceSlots = 128;
+constexpr size_t kFenceSlots = 160;
 constexpr size_t kRingBytes = 144 * 1024;
 constexpr size_t kRingEntryBytes = 16 * 1024; // its first part
 constexpr size_t kEagerBuffers = 32;
 constexpr size_t kEagerBufferBytes = 32 * 1024;
-constexpr size_t kMailSlots = 32;
-constexpr size_t kMailBytes = 64 * 1024; // of a message; mailboxes are device memory, in no segment
 constexpr size_t kRelayBuffers = 4; // at least three pieces in flight, one being filled
 constexpr size_t kRelayPools = 2;   // host buffers (below), and buffers on the source's device
 constexpr size_t kRelayBufferBytes = size_t{4} << 20;

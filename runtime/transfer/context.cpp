@@ -140,6 +140,31 @@ Result<device::Event> Events::mark(device::Stream stream) {
     return event;
 }
 
+bool WaitingRoom::admits(device::Stream stream, uint32_t size, const device::Counter& done, uint64_t value) {
+    Waiter* same = nullptr;
+    uint32_t taken = 0;
+    for (size_t i = 0; i < waiters_.size();) {
+        Waiter& each = waiters_[i];
+        if (each.done->load(std::memory_order_relaxed) >= each.value) {
+            each = waiters_.back();
+            waiters_.pop_back();
+            continue;
+        }
+        if (each.stream == stream)
+            same = &each;
+        else
+            taken += each.size;
+        ++i;
+    }
+    if (taken + std::max(size, same == nullptr ? 0 : same->size) > room_)
+        return false;
+    if (same == nullptr)
+        waiters_.push_back(Waiter{stream, size, &done, value});
+    else
+        *same = Waiter{stream, std::max(size, same->size), &done, value};
+    return true;
+}
+
 Joints::~Joints() {
     for (const device::Event event : events_)
         (void)device_.destroy_event(event); // a failed device keeps them; nothing to do

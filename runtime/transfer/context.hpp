@@ -52,7 +52,7 @@ class Landing {
     explicit Landing(device::Device& device) : device_(device) {}
     ~Landing();
 
-    static constexpr size_t kBytes = platform::kMailBytes; // of a buffer: an inline message's bytes, or a mail's
+    static constexpr size_t kBytes = device::kSmallMailBytes; // of a buffer: an inline message's bytes, or a mail's
     // A buffer whose last copy is done.
     base::Result<Buffer*> take();
 
@@ -130,10 +130,30 @@ class Joints {
     size_t next_ = 0;
 };
 
+// What waits in kernels of this rank, so that it leaves room on the device for what it waits for.
+class WaitingRoom {
+  public:
+    explicit WaitingRoom(uint32_t room) : room_(room) {}
+
+    // Whether an operation may wait in `stream` until `done` reads `value`, which it does when the operation has
+    // ended. What waits in the same stream waits one after the other, and counts once.
+    bool admits(device::Stream stream, uint32_t size, const device::Counter& done, uint64_t value);
+
+  private:
+    struct Waiter {
+        device::Stream stream;
+        uint32_t size;
+        const device::Counter* done;
+        uint64_t value;
+    };
+    const uint32_t room_;
+    std::vector<Waiter> waiters_;
+};
+
 struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_)
         : device(device_), job(job_), settings(settings_), rank(rank_),
-          shares_device(transfer::shares_device(job_, rank_)), exports(device_, job_.size()), landing(device_),
+          ranks_on_device(transfer::ranks_on_device(job_, rank_)), waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
           streams(device_), events(device_), joints(device_) {}
 
     // Which fence orders streams: what was asked for, or what the device can do best.
@@ -148,7 +168,8 @@ struct Context {
     const platform::JobSegment& job;
     const base::Settings& settings;
     const uint32_t rank;
-    const bool shares_device; // with another rank
+    const uint32_t ranks_on_device;
+    WaitingRoom waits;
     ExportCache exports;
     HostCopies host_copies;
     Landing landing;

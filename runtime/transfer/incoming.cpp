@@ -154,7 +154,7 @@ Result<void> Incoming::start(Link& link, const Record& record, std::span<const s
     case RecordKind::kSlot:
         if (slot_.slot >= kMailSlot) {
             link_->received.count({Path::kMailbox, Reason::kSmall}, record.envelope.bytes);
-            return take_mail();
+            return take_mail(record.envelope.bytes);
         }
         link_->received.count({link_->to_self ? Path::kSelf : Path::kStaged, Reason::kSmall}, record.envelope.bytes);
         return start_slot();
@@ -187,21 +187,31 @@ Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
     return {};
 }
 
-Result<void> Incoming::take_mail() {
+// A kernel may wait for the source where nobody can be held up by it; else the stream waits before it.
+bool Incoming::kernel_may_wait(Fence& fence, uint32_t size) const {
+    return ending_ == Ending::kInStream &&
+           context_.waits.admits(operand_.stream, size, fence.counter(Edge::kBackward, slot_.slot), slot_.value);
+}
+
+Result<void> Incoming::take_mail(uint64_t mail_bytes) {
     GPURUN_TRY(take_stream());
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
     GPURUN_TRY(note_source(*fence));
-    if (bytes_ == 0 || !kernel_may_wait_for_mail())
+    const MailSize size = mail_size_of_slot(slot_.slot);
+    const bool pageable = operand_.where.placement == device::Placement::kPageable;
+    const bool by_kernel = bytes_ != 0 && (size == MailSize::kSmall || !pageable);
+    if (!by_kernel || !kernel_may_wait(*fence, size == MailSize::kSmall ? 1 : device::kLargeWait))
         GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
-    if (bytes_ == 0) {
+    const std::byte* words = link_->inboxes[static_cast<size_t>(size)].words();
+    device::Mail mail = mail_at(const_cast<std::byte*>(words), *fence, slot_, mail_bytes);
+    if (!by_kernel) {
+        GPURUN_TRY(land(mail.words + device::kMailHeaderBytes));
         GPURUN_TRY(fence->signal(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
         return leave_to_stream(*fence);
     }
-    device::Mail mail = mail_at(link_->inbox.words(), *fence, slot_);
     GPURUN_ASSIGN(mail.ticket, link_->scratch.ticket(Role::kTarget, slot_.slot));
-    if (operand_.where.placement != device::Placement::kPageable) {
-        GPURUN_TRY(
-            context_.device.take_mail(mail, operand_.address, bytes_, !ends_in_stream(), operand_.stream));
+    if (!pageable) {
+        GPURUN_TRY(context_.device.take_mail(mail, operand_.address, bytes_, !ends_in_stream(), operand_.stream));
         return leave_to_stream(*fence);
     }
     GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take());
@@ -212,6 +222,19 @@ Result<void> Incoming::take_mail() {
         finish();
     else
         drain_landing(landing);
+    return {};
+}
+
+// From device memory into pageable memory, in pieces, by the stream.
+Result<void> Incoming::land(const std::byte* from) {
+    for (uint64_t offset = 0; offset < bytes_; offset += Landing::kBytes) {
+        const uint64_t piece = std::min<uint64_t>(Landing::kBytes, bytes_ - offset);
+        GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take());
+        GPURUN_TRY(context_.device.copy(landing->data, from + offset, piece, operand_.stream));
+        GPURUN_TRY(context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address + offset,
+                                                landing->data, piece));
+        GPURUN_TRY(context_.device.record(landing->copied, operand_.stream));
+    }
     return {};
 }
 
@@ -416,15 +439,12 @@ Result<void> Incoming::copy_on_stream() {
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
     GPURUN_TRY(note_source(*fence));
     GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_.slot, slot_.value));
-    const bool by_kernel = copies_by_kernel();
-    if (!by_kernel || (!ready && !kernel_may_wait()))
-        GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
-    if (by_kernel) {
+    if (!ready && copies_by_kernel() && kernel_may_wait(*fence, device::kLargeWait)) {
         device::FencedCopy copy;
         copy.destination = operand_.address;
         copy.source = from_;
         copy.bytes = bytes_;
-        copy.before = ready || !kernel_may_wait() ? nullptr : &fence->counter(Edge::kForward, slot_.slot);
+        copy.before = &fence->counter(Edge::kForward, slot_.slot);
         copy.after = &fence->counter(Edge::kBackward, slot_.slot);
         copy.value = slot_.value;
         GPURUN_ASSIGN(copy.ticket, link_->scratch.ticket(Role::kTarget, slot_.slot));
@@ -432,6 +452,7 @@ Result<void> Incoming::copy_on_stream() {
         GPURUN_TRY(context_.device.copy_fenced(copy, operand_.stream));
         return leave_to_stream(*fence);
     }
+    GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
     if (operand_.by_cpu() && from_host_ && bytes_ != 0)
         GPURUN_TRY(context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address, from_, bytes_));
     else if (from_host_ || bytes_ == 0)

@@ -90,16 +90,14 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     // Copies `bytes_` from `from_` behind the forward edge of `slot_`, then signals its backward one.
     base::Result<void> copy_behind_edge(bool source_awaits);
     base::Result<void> copy_now();
-    base::Result<void> take_mail();
+    base::Result<void> take_mail(uint64_t mail_bytes);
+    base::Result<void> land(const std::byte* from);
     base::Result<void> copy_on_stream();
     // operand_.stream will wait for the forward edge.
     base::Result<void> note_source(Fence& fence);
     // Everything is enqueued, and signals the backward edge at its end.
     base::Result<void> leave_to_stream(Fence& fence);
-    // A kernel may wait for the source: not many of them at a time do.
-    bool kernel_may_wait() const { return ending_ == Ending::kInStream && !context_.shares_device; }
-    // One of a few blocks may even where ranks share the device (and run side by side, else there is no mailbox).
-    bool kernel_may_wait_for_mail() const { return ending_ == Ending::kInStream; }
+    bool kernel_may_wait(Fence& fence, uint32_t size) const;
     bool copies_by_kernel() const;
     base::Result<void> take_stream();
 

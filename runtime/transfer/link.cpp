@@ -71,11 +71,12 @@ Result<std::unique_ptr<Link>> Link::open(Context& context, uint32_t peer) {
 }
 
 Link::Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platform::Mapping in_ring)
-    : peer(peer_), to_self(peer_ == context.rank), peer_shares_device(shares_device(context.job, peer_)),
+    : peer(peer_), to_self(peer_ == context.rank),
       out(context, context.rank, peer_, to_self ? Role::kBoth : Role::kSource, static_cast<int>(peer_)),
       in(to_self ? Half(&out) : Half(context, peer_, context.rank, Role::kTarget, static_cast<int>(peer_))),
-      producer(out.control(), out_ring.data()), consumer(in.control(), in_ring.data()), outbox(context, peer_),
-      inbox(context), scratch(context), context_(context),
+      producer(out.control(), out_ring.data()), consumer(in.control(), in_ring.data()), 
+      outboxes{Outbox(context, peer_), Outbox(context, peer_)},
+      inboxes{Inbox(context, MailSize::kSmall), Inbox(context, MailSize::kLarge)}, scratch(context), context_(context),
       out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)) {}
 
 Link::~Link() {
@@ -109,24 +110,27 @@ bool Link::flush() {
     return backlog_.empty();
 }
 
-std::byte* Link::mailbox() {
+std::byte* Link::mailbox(MailSize size) {
+    Outbox& outbox = outboxes[static_cast<size_t>(size)];
     if (outbox.asks() && reach().path == Path::kDirect) {
         Record ask{};
         ask.kind = RecordKind::kAskMail;
+        ask.serial = static_cast<uint64_t>(size);
         tell(ask);
     }
     return outbox.words();
 }
 
-void Link::asked_for_mailbox() {
-    auto offered = inbox.offer();
+void Link::asked_for_mailbox(MailSize size) {
+    auto offered = inboxes[static_cast<size_t>(size)].offer();
     if (!offered)
-        base::log(base::LogLevel::kWarn, "no mailbox for rank {} ({}): its small messages are staged", peer,
+        base::log(base::LogLevel::kWarn, "no mailbox for rank {} ({}): its messages take other paths", peer,
                   offered.error().detail);
     if (!offered || !*offered)
         return;
     Record answer{};
     answer.kind = RecordKind::kMailbox;
+    answer.serial = static_cast<uint64_t>(size);
     answer.slab = **offered;
     tell(answer);
 }
@@ -178,8 +182,10 @@ Result<void> Link::close() {
         GPURUN_TRY(imports->close_all());
     if (peer_slab_ != nullptr)
         GPURUN_TRY(context_.device.close_memory(std::exchange(peer_slab_, nullptr)));
-    GPURUN_TRY(outbox.close());
-    GPURUN_TRY(inbox.close());
+    for (Outbox& outbox : outboxes)
+        GPURUN_TRY(outbox.close());
+    for (Inbox& inbox : inboxes)
+        GPURUN_TRY(inbox.close());
     GPURUN_TRY(scratch.close());
     peer_slab_handle.reset();
     if (slab_ != nullptr)

@@ -88,7 +88,6 @@ class Link {
 
     const uint32_t peer;
     const bool to_self;
-    const bool peer_shares_device; // with another rank
     Half out; // from this rank to the peer
     Half in;  // from the peer to this rank
     RingProducer producer;
@@ -109,8 +108,9 @@ class Link {
     Slots<kLateSlot, kLateSlots> late_slots;
     void settle(const SlotValue& slot, Edge last); // of a request
     Slots<kEagerSlot, static_cast<uint32_t>(platform::kEagerBuffers)> eager_slots;
-    Slots<kMailSlot, kMailSlots> mail_slots;
-    Outbox outbox;
+    Slots<kMailSlot, kSmallMailSlots> small_mail_slots;
+    Slots<kLargeMailSlot, kLargeMailSlots> large_mail_slots;
+    std::array<Outbox, kMailSizes> outboxes;
     uint64_t next_serial = 1;
     uint64_t eager_sent = 0;                 // bytes, against PairControl::eager_matched
     uint64_t eager_matched_seen = 0;         // as last read: saves the shared line most of the time
@@ -120,13 +120,13 @@ class Link {
     base::List<Outgoing, Placed> relay_out;  // granted, in grant order; the first one moves
     std::array<uint64_t, platform::kRelayPools> chunks_filled{};
     // Where mails to the peer go, if they can; the first call asks for it.
-    std::byte* mailbox();
+    std::byte* mailbox(MailSize size);
     // This rank's device pool for the peer, made at first use.
     base::Result<std::byte*> slab();
 
     // ---- this rank as target ------------------------------------------------------------------------------
-    Inbox inbox;
-    void asked_for_mailbox();
+    std::array<Inbox, kMailSizes> inboxes;
+    void asked_for_mailbox(MailSize size);
     std::optional<ImportCache> imports; // opened with the first direct message
     base::Result<ImportCache*> open_imports();
     base::List<Incoming, Placed> edgeless_in; // matched, but their edges have not come

@@ -10,7 +10,16 @@ using base::Result;
 
 namespace {
 
-constexpr size_t kPlaceBytes = device::mail_words_bytes(kMailBytes);
+struct Geometry {
+    uint32_t first_slot;
+    uint32_t slots;
+    size_t place_bytes;
+};
+constexpr Geometry kGeometries[kMailSizes] = {
+    {kMailSlot, kSmallMailSlots, device::mail_words_bytes(device::kSmallMailBytes)},
+    {kLargeMailSlot, kLargeMailSlots, device::mail_words_bytes(kLargeMailBytes)},
+};
+constexpr const Geometry& geometry(MailSize size) { return kGeometries[static_cast<size_t>(size)]; }
 
 // New device memory that reads 0. The stream is of its own: others may wait for peers.
 Result<std::byte*> cleared_memory(device::Device& device, size_t bytes) {
@@ -37,9 +46,11 @@ Result<void> free_memory(device::Device& device, Word*& memory) {
 
 } // namespace
 
-device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot) {
+device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot, size_t bytes) {
+    const Geometry& places = geometry(mail_size_of_slot(slot.slot));
     device::Mail mail;
-    mail.words = words + (slot.slot - kMailSlot) * kPlaceBytes;
+    mail.words = words + (slot.slot - places.first_slot) * places.place_bytes;
+    mail.bytes = bytes;
     mail.mark = static_cast<uint32_t>(slot.value / kStep % UINT32_MAX) + 1;
     mail.sent = &fence.counter(Edge::kForward, slot.slot);
     mail.taken = &fence.counter(Edge::kBackward, slot.slot);
@@ -47,11 +58,19 @@ device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot) {
     return mail;
 }
 
+// Whether mailboxes of this kind for all peers would take no more than a small part of what the ranks on the device
+// have of it.
+bool Inbox::affordable() const {
+    constexpr size_t kPart = 64;
+    const size_t all = geometry(size_).slots * geometry(size_).place_bytes * context_.job.size();
+    return all * context_.ranks_on_device <= context_.device.info().memory_bytes / kPart;
+}
+
 Result<std::optional<device::MemoryHandle>> Inbox::offer() {
-    if (context_.uses_event_fence() || takes_turns(context_.job, context_.settings, context_.rank))
+    if (context_.uses_event_fence() || takes_turns(context_.job, context_.settings, context_.rank) || !affordable())
         return std::optional<device::MemoryHandle>();
     if (words_ == nullptr) {
-        GPURUN_ASSIGN(words_, cleared_memory(context_.device, kMailSlots * kPlaceBytes));
+        GPURUN_ASSIGN(words_, cleared_memory(context_.device, geometry(size_).slots * geometry(size_).place_bytes));
     }
     GPURUN_ASSIGN(const device::Buffer buffer, context_.device.describe(words_, 1));
     if (!buffer.exportable)
@@ -86,7 +105,7 @@ std::byte* Outbox::words() {
         return base::Error{base::Status::kDevice, "what was written there came back changed"};
     }();
     if (!opened)
-        base::log(base::LogLevel::kWarn, "rank {}'s mailbox cannot be used ({}): small messages are staged", peer_,
+        base::log(base::LogLevel::kWarn, "rank {}'s mailbox cannot be used ({}): messages take other paths", peer_,
                   opened.error().detail);
     return words_;
 }

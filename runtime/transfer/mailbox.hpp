@@ -1,9 +1,10 @@
-// Mailboxes: small messages go into the target device's own memory, one hop after they were sent.
+// Mailboxes: messages go into the target device's own memory, one hop after they were sent, and wait for nobody.
 //
-// A mailbox belongs to one direction of a pair and lies in the target's device memory, which the source maps: a place
-// for each mail slot of the fence, of kMailBytes. A source that has a small message asks for it once. Messages take
-// other paths until the target has offered one, and always if it does not: where its kernels must not wait (turns.hpp),
-// or without memory. Before a source uses it, it has tried whether what it writes there can be read back.
+// A direction of a pair has two, for small and for large mails. A mailbox lies in the target's device memory, which the
+// source maps: a place for each of its mail slots of the fence. A source that has such a message asks for the mailbox
+// once. Messages take other paths until the target has offered it, and always if it does not: where its kernels must
+// not wait (turns.hpp), or its device has little memory for so many peers. Before a source uses a mailbox, it has tried
+// whether what it writes there can be read back.
 //
 // Owned by the Link, used under the engine lock.
 #pragma once
@@ -16,15 +17,24 @@
 
 namespace gpurun::transfer {
 
-constexpr size_t kMailBytes = platform::kMailBytes;
+enum class MailSize : uint32_t { kSmall = 0, kLarge = 1 };
+constexpr size_t kMailSizes = 2;
+constexpr size_t kLargeMailBytes = size_t{4} << 20;
 
-// The mail in `slot` of a mailbox that begins at `words`; without its length and its ticket.
-device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot);
+constexpr MailSize mail_size(size_t bytes) {
+    return bytes <= device::kSmallMailBytes ? MailSize::kSmall : MailSize::kLarge;
+}
+constexpr MailSize mail_size_of_slot(uint32_t slot) {
+    return slot < kLargeMailSlot ? MailSize::kSmall : MailSize::kLarge;
+}
+
+// The mail of `bytes` in `slot` of a mailbox that begins at `words`; without its ticket.
+device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot, size_t bytes);
 
 // The target's end.
 class Inbox {
   public:
-    explicit Inbox(Context& context) : context_(context) {}
+    Inbox(Context& context, MailSize size) : context_(context), size_(size) {}
 
     // What the source needs; made at the first call. None if this rank gives no mailbox.
     base::Result<std::optional<device::MemoryHandle>> offer();
@@ -32,7 +42,10 @@ class Inbox {
     base::Result<void> close();
 
   private:
+    bool affordable() const;
+
     Context& context_;
+    const MailSize size_;
     std::byte* words_ = nullptr;
 };
 

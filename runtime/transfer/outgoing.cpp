@@ -149,13 +149,21 @@ bool Outgoing::inline_fits() const {
     return after - link_.eager_matched_seen <= kEagerCreditBytes;
 }
 
+// In the host's order a copy engine is faster than two kernels, and the call waits in any case.
 bool Outgoing::mail_fits() const {
-    constexpr size_t kSharedBytes = 8 * 1024; // taken by one block or two: many may wait beside each other
-    const size_t largest = link_.peer_shares_device ? std::min(kSharedBytes, context_.settings.mail_bytes)
-                                                    : context_.settings.mail_bytes;
-    return envelope_.bytes != 0 && envelope_.bytes <= largest && !operand_.by_cpu() &&
+    const size_t largest = operand_.on_stream ? context_.settings.mail_bytes : context_.settings.device_eager_bytes;
+    const MailSize size = mail_size(envelope_.bytes);
+    const bool aligned = reinterpret_cast<uintptr_t>(operand_.address) % 16 == 0; // else large ones are slow
+    return envelope_.bytes != 0 && envelope_.bytes <= std::min(largest, context_.settings.mail_bytes) &&
+           (size == MailSize::kSmall || aligned) && !operand_.by_cpu() &&
            operand_.where.placement != device::Placement::kPageable && !link_.to_self &&
-           context_.settings.path == base::PathChoice::kAuto && link_.mailbox() != nullptr;
+           context_.settings.path == base::PathChoice::kAuto && link_.mailbox(size) != nullptr;
+}
+
+Result<std::optional<SlotValue>> Outgoing::take_mail_slot() {
+    GPURUN_ASSIGN(Fence * fence, link_.out.fence());
+    return mail_size(envelope_.bytes) == MailSize::kSmall ? link_.small_mail_slots.take(*fence)
+                                                          : link_.large_mail_slots.take(*fence);
 }
 
 bool Outgoing::slot_fits() const {
@@ -177,8 +185,7 @@ Result<bool> Outgoing::post() {
     if (inline_fits())
         return post_inline();
     if (mail_fits()) {
-        GPURUN_ASSIGN(Fence * fence, link_.out.fence());
-        GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.mail_slots.take(*fence));
+        GPURUN_ASSIGN(const std::optional<SlotValue> slot, take_mail_slot());
         if (slot)
             return post_mail(*slot);
     }
@@ -246,8 +253,7 @@ void Outgoing::leave_to_stream(Fence& fence) {
 Result<bool> Outgoing::post_mail(const SlotValue& slot) {
     slot_ = slot;
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
-    device::Mail mail = mail_at(link_.mailbox(), *fence, slot_);
-    mail.bytes = envelope_.bytes;
+    device::Mail mail = mail_at(link_.mailbox(mail_size(envelope_.bytes)), *fence, slot_, envelope_.bytes);
     GPURUN_ASSIGN(mail.ticket, link_.scratch.ticket(Role::kSource, slot_.slot));
     GPURUN_TRY(take_stream());
     if (!push_slot({Path::kMailbox, Reason::kSmall}))

@@ -83,6 +83,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
 
     bool inline_fits() const;
     bool mail_fits() const;
+    base::Result<std::optional<SlotValue>> take_mail_slot();
     bool slot_fits() const;
     base::Result<bool> post_inline();
     base::Result<bool> post_slot(const SlotValue& slot);

@@ -12,8 +12,8 @@
 
 namespace gpurun::transfer {
 
-// Whether another rank of the job has the same device as `rank`.
-bool shares_device(const platform::JobSegment& job, uint32_t rank);
+// How many ranks of the job have the same device as `rank`, itself included.
+uint32_t ranks_on_device(const platform::JobSegment& job, uint32_t rank);
 
 // Whether `rank` shares its device without MPS.
 bool takes_turns(const platform::JobSegment& job, const base::Settings& settings, uint32_t rank);

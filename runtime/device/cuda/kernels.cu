@@ -3,6 +3,7 @@
 //
 // A mail's words are 16 bytes each: 4 of the message, the mark, 4 of the message, the mark. A GPU writes and reads each
 // half of a word at once, so a half that carries the mark carries its bytes, however the words cross between devices.
+// A large mail's pieces are plain bytes, each with a mark that is written after them.
 #include "kernel_arguments.hpp"
 
 using namespace gpurun::device::cuda;
@@ -84,6 +85,11 @@ __device__ void store_bytes(unsigned char* to, uint64_t left, uint64_t value) {
         to[i] = static_cast<unsigned char>(value >> (8 * i));
 }
 
+__device__ bool is_gone(const uint64_t* sent, uint64_t value) {
+    const uint64_t now = load_counter(sent);
+    return (now & kPoison) != 0 && (now & ~(kPoison | 1)) < value;
+}
+
 // False if the words will never come.
 __device__ bool await_word(const TakeMailArguments& mail, uint64_t index, Word& word) {
     constexpr unsigned kLooksPerCounter = 1024; // the counter is in host memory
@@ -93,14 +99,48 @@ __device__ bool await_word(const TakeMailArguments& mail, uint64_t index, Word& 
             return true;
         if (looks % kLooksPerCounter != 0)
             continue;
-        const uint64_t sent = load_counter(mail.sent);
-        if ((sent & kPoison) != 0 && (sent & ~(kPoison | 1)) < mail.value)
+        if (is_gone(mail.sent, mail.value))
             return false;
     }
 }
 
 __device__ uint64_t first_index() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ uint64_t all_threads() { return uint64_t{gridDim.x} * blockDim.x; }
+
+// `bytes` by the `threads` threads of which this is number `index`.
+__device__ void copy_bytes(void* destination, const void* source, uint64_t bytes, uint64_t index, uint64_t threads) {
+    constexpr unsigned kInFlight = 4; // loads of a thread at a time
+    uint64_t words = 0;
+    if ((reinterpret_cast<uintptr_t>(destination) | reinterpret_cast<uintptr_t>(source)) % sizeof(uint4) == 0) {
+        words = bytes / sizeof(uint4);
+        const auto* from = static_cast<const uint4*>(source);
+        auto* to = static_cast<uint4*>(destination);
+        uint64_t i = index;
+        for (; i + (kInFlight - 1) * threads < words; i += kInFlight * threads) {
+            uint4 loaded[kInFlight];
+#pragma unroll
+            for (unsigned k = 0; k < kInFlight; ++k)
+                loaded[k] = from[i + k * threads];
+#pragma unroll
+            for (unsigned k = 0; k < kInFlight; ++k)
+                to[i + k * threads] = loaded[k];
+        }
+        for (; i < words; i += threads)
+            to[i] = from[i];
+    }
+    for (uint64_t i = words * sizeof(uint4) + index; i < bytes; i += threads)
+        static_cast<unsigned char*>(destination)[i] = static_cast<const unsigned char*>(source)[i];
+}
+
+__device__ uint32_t load_mark(const uint32_t* mark) {
+    uint32_t value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(mark) : "memory");
+    return value;
+}
+
+__device__ void store_mark(uint32_t* mark, uint32_t value) {
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(mark), "r"(value) : "memory");
+}
 
 } // namespace
 
@@ -125,8 +165,42 @@ extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_take_mail(cons
         store_counter(mail.taken, mail.value);
 }
 
+// One block a piece.
+extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_put_large_mail(const PutMailArguments mail) {
+    const uint64_t begin = blockIdx.x * mail.piece;
+    const uint64_t bytes = begin + mail.piece < mail.bytes ? mail.piece : mail.bytes - begin;
+    auto* words = static_cast<unsigned char*>(mail.words);
+    copy_bytes(words + mail.header + begin, mail.source + begin, bytes, threadIdx.x, blockDim.x);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence_system();
+        store_mark(reinterpret_cast<uint32_t*>(words + blockIdx.x * kMarkStride), mail.mark);
+    }
+    if (is_last(mail.ticket, true))
+        store_counter(mail.sent, mail.value);
+}
+
+extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_take_large_mail(const TakeMailArguments mail) {
+    constexpr unsigned kLooksPerCounter = 1024; // the counter is in host memory
+    const uint64_t begin = blockIdx.x * mail.piece;
+    const uint64_t bytes = begin + mail.piece < mail.bytes ? mail.piece : mail.bytes - begin;
+    const auto* words = static_cast<const unsigned char*>(mail.words);
+    __shared__ bool comes;
+    if (threadIdx.x == 0) {
+        const auto* mark = reinterpret_cast<const uint32_t*>(words + blockIdx.x * kMarkStride);
+        comes = true;
+        for (unsigned looks = 1; comes && load_mark(mark) != mail.mark; ++looks)
+            if (looks % kLooksPerCounter == 0)
+                comes = !is_gone(mail.sent, mail.value);
+    }
+    __syncthreads();
+    if (comes)
+        copy_bytes(mail.destination + begin, words + mail.header + begin, bytes, threadIdx.x, blockDim.x);
+    if (is_last(mail.ticket, mail.seen != 0))
+        store_counter(mail.taken, mail.value);
+}
+
 extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(const FencedCopyArguments copy) {
-    constexpr unsigned kInFlight = 4; // loads of a thread at a time
     if (copy.before != nullptr) {
         // One looks at the counter, which is in host memory: reads of many would hold up who writes it.
         if (threadIdx.x == 0 && blockIdx.x == 0) {
@@ -139,25 +213,7 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(co
         }
         __syncthreads();
     }
-    const auto* from = static_cast<const uint4*>(copy.source);
-    auto* to = static_cast<uint4*>(copy.destination);
-    const uint64_t words = copy.bytes / sizeof(uint4);
-    const uint64_t stride = all_threads();
-    uint64_t i = first_index();
-    for (; i + (kInFlight - 1) * stride < words; i += kInFlight * stride) {
-        uint4 loaded[kInFlight];
-#pragma unroll
-        for (unsigned k = 0; k < kInFlight; ++k)
-            loaded[k] = from[i + k * stride];
-#pragma unroll
-        for (unsigned k = 0; k < kInFlight; ++k)
-            to[i + k * stride] = loaded[k];
-    }
-    for (; i < words; i += stride)
-        to[i] = from[i];
-    const uint64_t tail = words * sizeof(uint4) + first_index();
-    if (tail < copy.bytes)
-        static_cast<unsigned char*>(copy.destination)[tail] = static_cast<const unsigned char*>(copy.source)[tail];
+    copy_bytes(copy.destination, copy.source, copy.bytes, first_index(), all_threads());
     if (is_last(copy.ticket, true))
         store_counter(copy.after, copy.value);
 }

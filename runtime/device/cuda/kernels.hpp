@@ -8,11 +8,16 @@ namespace gpurun::device::cuda {
 struct Kernels {
     CUfunction put_mail = nullptr;
     CUfunction take_mail = nullptr;
+    CUfunction put_large_mail = nullptr;
+    CUfunction take_large_mail = nullptr;
     CUfunction copy_fenced = nullptr;
 
     // All at once and early: loading one later could wait for kernels that wait for another rank.
     // REQUIRES the primary context to be current. kDevice if the library has none for this GPU.
     static base::Result<Kernels> load(const Driver& driver);
 };
+
+// Info::waiting_room of a GPU: half of the blocks that it runs side by side, in small mails.
+uint32_t waiting_room(int processors, int threads_of_each);
 
 } // namespace gpurun::device::cuda

@@ -38,10 +38,10 @@ base::Result<CUcontext> primary_context(const Driver& driver, CUdevice device) {
     return context;
 }
 
-base::Result<bool> attribute(const Driver& driver, CUdevice device, CUdevice_attribute which) {
+base::Result<int> attribute(const Driver& driver, CUdevice device, CUdevice_attribute which) {
     int value = 0;
     GPURUN_TRY(driver.check(driver.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute"));
-    return value != 0;
+    return value;
 }
 
 base::Result<Info> describe_device(const Driver& driver, CUdevice device) {
@@ -58,6 +58,10 @@ base::Result<Info> describe_device(const Driver& driver, CUdevice device) {
     GPURUN_ASSIGN(const Uuid uuid, device_uuid(driver, device));
     info.identity = Identity{Kind::kCuda, static_cast<uint32_t>(device), uuid};
     GPURUN_ASSIGN(info.counters, attribute(driver, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
+    GPURUN_ASSIGN(const int processors, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+    GPURUN_ASSIGN(const int threads,
+                  attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR));
+    info.waiting_room = waiting_room(processors, threads);
     info.releases_events = false; // see CudaDevice::release_peer()
     return info;
 }

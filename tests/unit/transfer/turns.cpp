@@ -34,13 +34,13 @@ base::Settings with_mps(bool mps) {
 
 TEST_SUITE_BEGIN("turns");
 
-TEST_CASE("a rank shares its device with any other rank that has the same") {
+TEST_CASE("ranks that have the same device share it") {
     const platform::JobSegment job = job_on({0, 1, 2, 1});
-    CHECK_FALSE(transfer::shares_device(job, 0));
-    CHECK(transfer::shares_device(job, 1));
-    CHECK_FALSE(transfer::shares_device(job, 2));
-    CHECK(transfer::shares_device(job, 3));
-    CHECK_FALSE(transfer::shares_device(job_on({0}), 0));
+    CHECK(transfer::ranks_on_device(job, 0) == 1);
+    CHECK(transfer::ranks_on_device(job, 1) == 2);
+    CHECK(transfer::ranks_on_device(job, 2) == 1);
+    CHECK(transfer::ranks_on_device(job, 3) == 2);
+    CHECK(transfer::ranks_on_device(job_on({0}), 0) == 1);
 }
 
 TEST_CASE("ranks that share a device take turns on it unless MPS serves it") {
