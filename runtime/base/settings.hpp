@@ -35,8 +35,9 @@ struct Settings {
     PathChoice path = PathChoice::kAuto;
     size_t eager_bytes = 8192;        // host messages up to this size travel inside the record ring
     size_t device_eager_bytes = 4096; // device messages up to this size never wait for their match
-    size_t mail_bytes = 4u << 20;     // device messages up to this size go by mailbox, where there is one
-    size_t kernel_copy_bytes = 16u << 20; // device messages up to this size are copied by a kernel where it waits for them
+    size_t mail_bytes = 65536;        // device messages up to this size go by mailbox, where there is one
+    size_t kernel_copy_bytes =
+        16u << 20; // device messages up to this size are copied by a kernel where it waits for them
     size_t relay_chunk_bytes = 4u << 20;
     bool single_copy = true;        // host messages are read from their sender where the system allows it
     bool progress_thread = true;    // a thread completes requests while the program computes

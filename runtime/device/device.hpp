@@ -52,10 +52,10 @@ struct Info {
     std::string name;
     std::string uuid;       // for people: GPU-... or EMU-...
     std::string pci_bus_id; // empty on emulated devices
-    // How much may wait on the device at a time, in put_mail() and so on, and leave room for what it waits for. A small
-    // mail counts 1, everything else kLargeWait.
+    // How much may wait on the device at a time, in take_mail() and so on, and leave room for what it waits for. A
+    // copy_fenced() counts kCopyWait, everything else 1.
     uint32_t waiting_room = 16;
-    bool counters = true;   // streams can write and await counters; else only events order them
+    bool counters = true; // streams can write and await counters; else only events order them
     // release_peer() ends waits on a dead process's events. Where it cannot, such a stream stays blocked for ever:
     // it must not be waited for, and nothing may be enqueued in it.
     bool releases_events = true;
@@ -85,10 +85,8 @@ struct EventHandle {
     std::array<std::byte, 64> bytes;
 };
 
-// A message that crosses in one hop: the source's stream writes it into words of the target's device memory that say of
-// themselves when they have come, and the target's stream reads them there. Up to kSmallMailBytes every few bytes do,
-// beyond that larger pieces do, and the bytes lie as they are behind kMailHeaderBytes once `sent` has come. The same words
-// serve mails of one of the two kinds only.
+// A small message that crosses in one hop: the source's stream writes it into words of the target's device memory that
+// say of themselves when they have come, and the target's stream reads them there.
 struct Mail {
     std::byte* words = nullptr; // mail_words_bytes() of the target's memory, as this process sees it, aligned to 16
     size_t bytes = 0;           // of the message, not 0
@@ -98,11 +96,7 @@ struct Mail {
     uint64_t value = 0;
     uint32_t* ticket = nullptr; // device memory of this process for one operation at a time: 0 before and after
 };
-constexpr size_t kSmallMailBytes = 64 * 1024;
-constexpr size_t kMailHeaderBytes = 8192; // of the large kind: where the pieces' marks are; reads 0 before the first
-constexpr size_t mail_words_bytes(size_t bytes) {
-    return bytes <= kSmallMailBytes ? (bytes + 7) / 8 * 16 : kMailHeaderBytes + (bytes + 15) / 16 * 16;
-}
+constexpr size_t mail_words_bytes(size_t bytes) { return (bytes + 7) / 8 * 16; }
 
 // A copy between two edges, in one operation of the stream where the device can do that.
 struct FencedCopy {
@@ -116,7 +110,7 @@ struct FencedCopy {
     uint64_t* gate = nullptr;   // device memory of this process that reads less than `value`, and `value` afterwards
 };
 
-constexpr uint32_t kLargeWait = 4;
+constexpr uint32_t kCopyWait = 4;
 
 class Device {
   public:
@@ -168,7 +162,8 @@ class Device {
     // ---- streams ------------------------------------------------------------------------------------------
     virtual base::Result<Stream> create_stream() = 0;
     virtual base::Result<void> destroy_stream(Stream stream) = 0; // waits for its work; kStream if it is none
-    virtual base::Result<void> check_stream(Stream stream) = 0;   // kStream unless it is a stream of this device
+    // kStream unless it is a stream of this device, kUnsupported while it is captured into a graph.
+    virtual base::Result<void> check_stream(Stream stream) = 0;
     virtual base::Result<void> synchronize(Stream stream) = 0;
     virtual base::Result<bool> query(Stream stream) = 0;
     virtual base::Result<void> synchronize_all() = 0;
@@ -192,6 +187,8 @@ class Device {
     // it ends without them. `seen`: `destination` is written, for everybody, before `taken` reads its value.
     virtual base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen,
                                          Stream stream) = 0;
+    // await_counter(), by something that looks at the counter all the time: what follows starts sooner.
+    virtual base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) = 0;
     // Both buffers are device, managed or imported memory.
     virtual base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) = 0;
 

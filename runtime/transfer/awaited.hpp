@@ -4,6 +4,7 @@
 
 #include "transfer/context.hpp"
 #include "transfer/fence.hpp"
+#include "transfer/record.hpp"
 
 #include <optional>
 
@@ -41,6 +42,11 @@ struct Awaited {
 // edges are events that later messages record again, an event for this message alone, kept in `end`.
 base::Result<Awaited> own_end(Context& context, const Awaited& edge, device::Stream stream,
                               std::optional<device::Event>& end);
+
+// What follows in a stream of the user's starts once the other side's edge has come: as soon as it can, if there is
+// room to watch it (Context::waits). REQUIRES: its signal is known to be enqueued.
+base::Result<void> await_in_stream(Context& context, Fence& fence, Edge edge, const SlotValue& slot,
+                                   device::Stream stream);
 
 inline void give_back(std::optional<device::Event>& event, Context& context) {
     if (event)

@@ -9,7 +9,7 @@ bool is_host(uint32_t placement) {
            placement == static_cast<uint32_t>(device::Placement::kPinned);
 }
 
-Choice between_devices(Context& context, Link& link, const SourceBuffer& source) {
+Choice between_devices(Context& context, Link& link, const SourceBuffer& source, uint64_t bytes) {
     const base::PathChoice forced = context.settings.path;
     if (forced == base::PathChoice::kStaged)
         return {Path::kStaged, Reason::kForced};
@@ -18,8 +18,13 @@ Choice between_devices(Context& context, Link& link, const SourceBuffer& source)
         return reach;
     if (forced == base::PathChoice::kBounce)
         return {Path::kBounce, Reason::kForced};
-    if (source.exportable != 0)
-        return forced == base::PathChoice::kDirect ? Choice{Path::kDirect, Reason::kForced} : reach;
+    if (source.exportable != 0) {
+        if (forced == base::PathChoice::kDirect)
+            return {Path::kDirect, Reason::kForced};
+        if (reach.reason == Reason::kPeerAccess && !link.worth_mapping(source, bytes))
+            return {Path::kBounce, Reason::kNotYetMapped};
+        return reach;
+    }
     return {Path::kBounce,
             forced == base::PathChoice::kDirect ? Reason::kForcedButNotExportable : Reason::kNotExportable};
 }
@@ -44,7 +49,7 @@ Choice choose_path(Context& context, Link& link, const Record& request, const Op
         return between_hosts(context, link, source, target);
     if (from_host || to_host)
         return {Path::kStaged, Reason::kHostAndDevice};
-    return between_devices(context, link, source);
+    return between_devices(context, link, source, request.envelope.bytes);
 }
 
 } // namespace gpurun::transfer

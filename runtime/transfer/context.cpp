@@ -1,8 +1,7 @@
 #include "transfer/context.hpp"
 
+#include "transfer/mailbox.hpp"
 #include "transfer/record_ring.hpp"
-
-static_assert(gpurun::transfer::Landing::kBytes >= gpurun::transfer::kLargestInline);
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +9,8 @@ static_assert(gpurun::transfer::Landing::kBytes >= gpurun::transfer::kLargestInl
 namespace gpurun::transfer {
 
 using base::Result;
+
+static_assert(Landing::kBytes >= kLargestInline && Landing::kBytes >= kMailBytes);
 
 Result<void> HostCopies::enqueue(device::Device& device, device::Stream stream, void* destination, const void* source,
                                  size_t bytes) {

@@ -52,7 +52,7 @@ class Landing {
     explicit Landing(device::Device& device) : device_(device) {}
     ~Landing();
 
-    static constexpr size_t kBytes = device::kSmallMailBytes; // of a buffer: an inline message's bytes, or a mail's
+    static constexpr size_t kBytes = 64 * 1024; // of a buffer: an inline message's bytes, or a mail's
     // A buffer whose last copy is done.
     base::Result<Buffer*> take();
 
@@ -153,7 +153,9 @@ class WaitingRoom {
 struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_)
         : device(device_), job(job_), settings(settings_), rank(rank_),
-          ranks_on_device(transfer::ranks_on_device(job_, rank_)), waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
+          ranks_on_device(transfer::ranks_on_device(job_, rank_)),
+          kernels_wait(!uses_event_fence() && !takes_turns(job_, settings_, rank_)),
+          waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
           streams(device_), events(device_), joints(device_) {}
 
     // Which fence orders streams: what was asked for, or what the device can do best.
@@ -169,6 +171,7 @@ struct Context {
     const base::Settings& settings;
     const uint32_t rank;
     const uint32_t ranks_on_device;
+    const bool kernels_wait; // on counters; else streams do
     WaitingRoom waits;
     ExportCache exports;
     HostCopies host_copies;

@@ -33,10 +33,8 @@ constexpr uint32_t kRelaySlot = kEagerSlot + static_cast<uint32_t>(platform::kEa
 constexpr uint32_t kLateSlot = kRelaySlot + static_cast<uint32_t>(platform::kRelayPools * platform::kRelayBuffers);
 constexpr uint32_t kLateSlots = 24;
 constexpr uint32_t kMailSlot = kLateSlot + kLateSlots;
-constexpr uint32_t kSmallMailSlots = 32;
-constexpr uint32_t kLargeMailSlot = kMailSlot + kSmallMailSlots;
-constexpr uint32_t kLargeMailSlots = 4;
-constexpr uint32_t kSlotsUsed = kLargeMailSlot + kLargeMailSlots;
+constexpr uint32_t kMailSlots = 32;
+constexpr uint32_t kSlotsUsed = kMailSlot + kMailSlots;
 static_assert(kSlotsUsed <= platform::kFenceSlots);
 
 constexpr uint64_t kStep = 2; // values are even: bit 0 belongs to poison

@@ -32,6 +32,7 @@ class ImportCache {
     // Closes what was revoked and is no longer read. Cheap when there is nothing.
     base::Result<void> sweep();
     base::Result<void> close_all();
+    bool has(uint64_t allocation_id) const { return by_id_.count(allocation_id) != 0; }
     size_t size() const { return mappings_.size(); }
 
   private:

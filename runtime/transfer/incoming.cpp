@@ -197,20 +197,15 @@ Result<void> Incoming::take_mail(uint64_t mail_bytes) {
     GPURUN_TRY(take_stream());
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
     GPURUN_TRY(note_source(*fence));
-    const MailSize size = mail_size_of_slot(slot_.slot);
-    const bool pageable = operand_.where.placement == device::Placement::kPageable;
-    const bool by_kernel = bytes_ != 0 && (size == MailSize::kSmall || !pageable);
-    if (!by_kernel || !kernel_may_wait(*fence, size == MailSize::kSmall ? 1 : device::kLargeWait))
+    if (bytes_ == 0 || !kernel_may_wait(*fence, 1))
         GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
-    const std::byte* words = link_->inboxes[static_cast<size_t>(size)].words();
-    device::Mail mail = mail_at(const_cast<std::byte*>(words), *fence, slot_, mail_bytes);
-    if (!by_kernel) {
-        GPURUN_TRY(land(mail.words + device::kMailHeaderBytes));
+    if (bytes_ == 0) {
         GPURUN_TRY(fence->signal(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
         return leave_to_stream(*fence);
     }
+    device::Mail mail = mail_at(link_->inbox.words(), *fence, slot_, mail_bytes);
     GPURUN_ASSIGN(mail.ticket, link_->scratch.ticket(Role::kTarget, slot_.slot));
-    if (!pageable) {
+    if (operand_.where.placement != device::Placement::kPageable) {
         GPURUN_TRY(context_.device.take_mail(mail, operand_.address, bytes_, !ends_in_stream(), operand_.stream));
         return leave_to_stream(*fence);
     }
@@ -222,19 +217,6 @@ Result<void> Incoming::take_mail(uint64_t mail_bytes) {
         finish();
     else
         drain_landing(landing);
-    return {};
-}
-
-// From device memory into pageable memory, in pieces, by the stream.
-Result<void> Incoming::land(const std::byte* from) {
-    for (uint64_t offset = 0; offset < bytes_; offset += Landing::kBytes) {
-        const uint64_t piece = std::min<uint64_t>(Landing::kBytes, bytes_ - offset);
-        GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take());
-        GPURUN_TRY(context_.device.copy(landing->data, from + offset, piece, operand_.stream));
-        GPURUN_TRY(context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address + offset,
-                                                landing->data, piece));
-        GPURUN_TRY(context_.device.record(landing->copied, operand_.stream));
-    }
     return {};
 }
 
@@ -431,7 +413,7 @@ bool Incoming::copies_by_kernel() const {
     const auto on_device = operand_.where.placement == device::Placement::kDevice;
     const auto both = reinterpret_cast<uintptr_t>(from_) | reinterpret_cast<uintptr_t>(operand_.address);
     return on_device && !from_host_ && bytes_ != 0 && bytes_ <= context_.settings.kernel_copy_bytes &&
-           both % kAligned == 0 && !link_->to_self && !context_.uses_event_fence();
+           both % kAligned == 0 && !link_->to_self && context_.kernels_wait;
 }
 
 Result<void> Incoming::copy_on_stream() {
@@ -439,7 +421,7 @@ Result<void> Incoming::copy_on_stream() {
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
     GPURUN_TRY(note_source(*fence));
     GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_.slot, slot_.value));
-    if (!ready && copies_by_kernel() && kernel_may_wait(*fence, device::kLargeWait)) {
+    if (!ready && copies_by_kernel() && kernel_may_wait(*fence, device::kCopyWait)) {
         device::FencedCopy copy;
         copy.destination = operand_.address;
         copy.source = from_;

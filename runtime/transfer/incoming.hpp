@@ -91,7 +91,6 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> copy_behind_edge(bool source_awaits);
     base::Result<void> copy_now();
     base::Result<void> take_mail(uint64_t mail_bytes);
-    base::Result<void> land(const std::byte* from);
     base::Result<void> copy_on_stream();
     // operand_.stream will wait for the forward edge.
     base::Result<void> note_source(Fence& fence);
@@ -117,7 +116,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
-    bool drained_ = false; // what awaited_ named has come: nothing is left in borrowed_
+    bool drained_ = false;                    // what awaited_ named has come: nothing is left in borrowed_
     std::optional<device::Event> kept_place_; // in the operand's stream
     std::optional<device::Event> end_;        // of its copies, when no edge says it
     Landing::Buffer* landing_ = nullptr;      // whose event awaited_ is

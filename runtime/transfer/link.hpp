@@ -108,9 +108,8 @@ class Link {
     Slots<kLateSlot, kLateSlots> late_slots;
     void settle(const SlotValue& slot, Edge last); // of a request
     Slots<kEagerSlot, static_cast<uint32_t>(platform::kEagerBuffers)> eager_slots;
-    Slots<kMailSlot, kSmallMailSlots> small_mail_slots;
-    Slots<kLargeMailSlot, kLargeMailSlots> large_mail_slots;
-    std::array<Outbox, kMailSizes> outboxes;
+    Slots<kMailSlot, kMailSlots> mail_slots;
+    Outbox outbox;
     uint64_t next_serial = 1;
     uint64_t eager_sent = 0;                 // bytes, against PairControl::eager_matched
     uint64_t eager_matched_seen = 0;         // as last read: saves the shared line most of the time
@@ -120,15 +119,18 @@ class Link {
     base::List<Outgoing, Placed> relay_out;  // granted, in grant order; the first one moves
     std::array<uint64_t, platform::kRelayPools> chunks_filled{};
     // Where mails to the peer go, if they can; the first call asks for it.
-    std::byte* mailbox(MailSize size);
+    std::byte* mailbox();
     // This rank's device pool for the peer, made at first use.
     base::Result<std::byte*> slab();
 
     // ---- this rank as target ------------------------------------------------------------------------------
-    std::array<Inbox, kMailSizes> inboxes;
-    void asked_for_mailbox(MailSize size);
+    Inbox inbox;
+    void asked_for_mailbox();
     std::optional<ImportCache> imports; // opened with the first direct message
     base::Result<ImportCache*> open_imports();
+    // Whether a message of `bytes` from the allocation is to map it. Large ones take longer to map than their first
+    // message takes on another path, and many are used once.
+    bool worth_mapping(const SourceBuffer& source, uint64_t bytes);
     base::List<Incoming, Placed> edgeless_in; // matched, but their edges have not come
     base::List<Incoming, Placed> relay_in;    // granted, in grant order
     std::array<uint64_t, platform::kRelayPools> chunks_drained{};
@@ -158,6 +160,8 @@ class Link {
     std::deque<Record> backlog_;
     std::byte* slab_ = nullptr;
     void* peer_slab_ = nullptr;
+    std::array<uint64_t, 16> used_once_{}; // large allocations, in turn
+    size_t next_used_once_ = 0;
     std::optional<Choice> reach_;
     std::optional<bool> can_read_;
 };

@@ -2,7 +2,6 @@
 
 #include "base/log.hpp"
 #include "transfer/probe.hpp"
-#include "transfer/turns.hpp"
 
 namespace gpurun::transfer {
 
@@ -10,16 +9,8 @@ using base::Result;
 
 namespace {
 
-struct Geometry {
-    uint32_t first_slot;
-    uint32_t slots;
-    size_t place_bytes;
-};
-constexpr Geometry kGeometries[kMailSizes] = {
-    {kMailSlot, kSmallMailSlots, device::mail_words_bytes(device::kSmallMailBytes)},
-    {kLargeMailSlot, kLargeMailSlots, device::mail_words_bytes(kLargeMailBytes)},
-};
-constexpr const Geometry& geometry(MailSize size) { return kGeometries[static_cast<size_t>(size)]; }
+constexpr size_t kPlaceBytes = device::mail_words_bytes(kMailBytes);
+constexpr size_t kAllPlacesBytes = kMailSlots * kPlaceBytes;
 
 // New device memory that reads 0. The stream is of its own: others may wait for peers.
 Result<std::byte*> cleared_memory(device::Device& device, size_t bytes) {
@@ -47,9 +38,8 @@ Result<void> free_memory(device::Device& device, Word*& memory) {
 } // namespace
 
 device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot, size_t bytes) {
-    const Geometry& places = geometry(mail_size_of_slot(slot.slot));
     device::Mail mail;
-    mail.words = words + (slot.slot - places.first_slot) * places.place_bytes;
+    mail.words = words + (slot.slot - kMailSlot) * kPlaceBytes;
     mail.bytes = bytes;
     mail.mark = static_cast<uint32_t>(slot.value / kStep % UINT32_MAX) + 1;
     mail.sent = &fence.counter(Edge::kForward, slot.slot);
@@ -58,19 +48,19 @@ device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot, size
     return mail;
 }
 
-// Whether mailboxes of this kind for all peers would take no more than a small part of what the ranks on the device
+// Whether mailboxes for all peers would take no more than a small part of what the ranks on the device
 // have of it.
 bool Inbox::affordable() const {
     constexpr size_t kPart = 64;
-    const size_t all = geometry(size_).slots * geometry(size_).place_bytes * context_.job.size();
-    return all * context_.ranks_on_device <= context_.device.info().memory_bytes / kPart;
+    const size_t of_rank = kAllPlacesBytes * context_.job.size();
+    return of_rank * context_.ranks_on_device <= context_.device.info().memory_bytes / kPart;
 }
 
 Result<std::optional<device::MemoryHandle>> Inbox::offer() {
-    if (context_.uses_event_fence() || takes_turns(context_.job, context_.settings, context_.rank) || !affordable())
+    if (!context_.kernels_wait || !affordable())
         return std::optional<device::MemoryHandle>();
     if (words_ == nullptr) {
-        GPURUN_ASSIGN(words_, cleared_memory(context_.device, geometry(size_).slots * geometry(size_).place_bytes));
+        GPURUN_ASSIGN(words_, cleared_memory(context_.device, kAllPlacesBytes));
     }
     GPURUN_ASSIGN(const device::Buffer buffer, context_.device.describe(words_, 1));
     if (!buffer.exportable)

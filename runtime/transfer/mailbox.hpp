@@ -1,10 +1,9 @@
-// Mailboxes: messages go into the target device's own memory, one hop after they were sent, and wait for nobody.
+// Mailboxes: small messages go into the target device's own memory, one hop after they were sent, and wait for nobody.
 //
-// A direction of a pair has two, for small and for large mails. A mailbox lies in the target's device memory, which the
-// source maps: a place for each of its mail slots of the fence. A source that has such a message asks for the mailbox
-// once. Messages take other paths until the target has offered it, and always if it does not: where its kernels must
-// not wait (turns.hpp), or its device has little memory for so many peers. Before a source uses a mailbox, it has tried
-// whether what it writes there can be read back.
+// The mailbox of a direction of a pair lies in the target's device memory, which the source maps: a place for each mail
+// slot of the fence. A source that has a small message asks for it once. Messages take other paths until the target has
+// offered one, and always if it does not: where its kernels must not wait (turns.hpp), or its device has little memory
+// for so many peers. Before a source uses a mailbox, it has tried whether what it writes there can be read back.
 //
 // Owned by the Link, used under the engine lock.
 #pragma once
@@ -17,16 +16,7 @@
 
 namespace gpurun::transfer {
 
-enum class MailSize : uint32_t { kSmall = 0, kLarge = 1 };
-constexpr size_t kMailSizes = 2;
-constexpr size_t kLargeMailBytes = size_t{4} << 20;
-
-constexpr MailSize mail_size(size_t bytes) {
-    return bytes <= device::kSmallMailBytes ? MailSize::kSmall : MailSize::kLarge;
-}
-constexpr MailSize mail_size_of_slot(uint32_t slot) {
-    return slot < kLargeMailSlot ? MailSize::kSmall : MailSize::kLarge;
-}
+constexpr size_t kMailBytes = 64 * 1024; // of the largest message
 
 // The mail of `bytes` in `slot` of a mailbox that begins at `words`; without its ticket.
 device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot, size_t bytes);
@@ -34,7 +24,7 @@ device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot, size
 // The target's end.
 class Inbox {
   public:
-    Inbox(Context& context, MailSize size) : context_(context), size_(size) {}
+    explicit Inbox(Context& context) : context_(context) {}
 
     // What the source needs; made at the first call. None if this rank gives no mailbox.
     base::Result<std::optional<device::MemoryHandle>> offer();
@@ -45,7 +35,6 @@ class Inbox {
     bool affordable() const;
 
     Context& context_;
-    const MailSize size_;
     std::byte* words_ = nullptr;
 };
 

@@ -151,19 +151,12 @@ bool Outgoing::inline_fits() const {
 
 // In the host's order a copy engine is faster than two kernels, and the call waits in any case.
 bool Outgoing::mail_fits() const {
-    const size_t largest = operand_.on_stream ? context_.settings.mail_bytes : context_.settings.device_eager_bytes;
-    const MailSize size = mail_size(envelope_.bytes);
-    const bool aligned = reinterpret_cast<uintptr_t>(operand_.address) % 16 == 0; // else large ones are slow
-    return envelope_.bytes != 0 && envelope_.bytes <= std::min(largest, context_.settings.mail_bytes) &&
-           (size == MailSize::kSmall || aligned) && !operand_.by_cpu() &&
+    const base::Settings& settings = context_.settings;
+    const size_t largest =
+        operand_.on_stream ? settings.mail_bytes : std::min(settings.mail_bytes, settings.device_eager_bytes);
+    return envelope_.bytes != 0 && envelope_.bytes <= largest && !operand_.by_cpu() &&
            operand_.where.placement != device::Placement::kPageable && !link_.to_self &&
-           context_.settings.path == base::PathChoice::kAuto && link_.mailbox(size) != nullptr;
-}
-
-Result<std::optional<SlotValue>> Outgoing::take_mail_slot() {
-    GPURUN_ASSIGN(Fence * fence, link_.out.fence());
-    return mail_size(envelope_.bytes) == MailSize::kSmall ? link_.small_mail_slots.take(*fence)
-                                                          : link_.large_mail_slots.take(*fence);
+           settings.path == base::PathChoice::kAuto && link_.mailbox() != nullptr;
 }
 
 bool Outgoing::slot_fits() const {
@@ -185,7 +178,8 @@ Result<bool> Outgoing::post() {
     if (inline_fits())
         return post_inline();
     if (mail_fits()) {
-        GPURUN_ASSIGN(const std::optional<SlotValue> slot, take_mail_slot());
+        GPURUN_ASSIGN(Fence * fence, link_.out.fence());
+        GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.mail_slots.take(*fence));
         if (slot)
             return post_mail(*slot);
     }
@@ -253,7 +247,7 @@ void Outgoing::leave_to_stream(Fence& fence) {
 Result<bool> Outgoing::post_mail(const SlotValue& slot) {
     slot_ = slot;
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
-    device::Mail mail = mail_at(link_.mailbox(mail_size(envelope_.bytes)), *fence, slot_, envelope_.bytes);
+    device::Mail mail = mail_at(link_.mailbox(), *fence, slot_, envelope_.bytes);
     GPURUN_ASSIGN(mail.ticket, link_.scratch.ticket(Role::kSource, slot_.slot));
     GPURUN_TRY(take_stream());
     if (!push_slot({Path::kMailbox, Reason::kSmall}))
@@ -384,7 +378,7 @@ Result<void> Outgoing::pulled(const Record& answer) {
         return end_in_place();
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     if (ends_in_stream()) {
-        GPURUN_TRY(fence->await(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
+        GPURUN_TRY(await_in_stream(context_, *fence, Edge::kBackward, slot_, operand_.stream));
         link_.awaiting_backward[slot_.slot] = InFlight{operand_.stream, slot_.value};
         finish();
         return {};

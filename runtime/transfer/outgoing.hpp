@@ -83,7 +83,6 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
 
     bool inline_fits() const;
     bool mail_fits() const;
-    base::Result<std::optional<SlotValue>> take_mail_slot();
     bool slot_fits() const;
     base::Result<bool> post_inline();
     base::Result<bool> post_slot(const SlotValue& slot);
@@ -112,7 +111,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
-    bool drained_ = false; // what awaited_ named has come: nothing is left in borrowed_
+    bool drained_ = false;                    // what awaited_ named has come: nothing is left in borrowed_
     std::optional<device::Event> kept_place_; // in the operand's stream
     std::optional<device::Event> end_;        // of the message, when no edge says it
     std::optional<base::Error> error_;

@@ -24,8 +24,9 @@ enum class Reason : uint32_t {
     kForcedButNotExportable,
     kSingleCopy,
     kSingleCopyRefused,
+    kNotYetMapped,
 };
-constexpr size_t kReasons = 13;
+constexpr size_t kReasons = 14;
 
 constexpr std::array<const char*, kPaths> kPathNames = {"self", "shm", "direct", "bounce", "staged", "mailbox"};
 constexpr std::array<const char*, kReasons> kReasonTexts = {
@@ -42,6 +43,7 @@ constexpr std::array<const char*, kReasons> kReasonTexts = {
     "GPURUN_PATH=direct, but the memory cannot be exported",
     "host memory, read from the sender",
     "host memory; the system refuses to read the sender's",
+    "the first message of a large allocation",
 };
 
 struct Choice {

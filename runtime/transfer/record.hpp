@@ -73,7 +73,7 @@ struct SlotValue {
 struct Record {
     RecordKind kind;
     uint32_t payload_bytes;
-    uint64_t serial; // names a request in what is said about it; with mailboxes, a MailSize
+    uint64_t serial; // names a request in what follows it
     Envelope envelope;
     SlotValue slot;
     union {

@@ -26,6 +26,7 @@ struct FakeState {
     CUcontext current = nullptr;
     int switches = 0;
     int devices = 2;
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult next_allocation = CUDA_SUCCESS;
     uintptr_t next_address = 0;
 };
@@ -96,6 +97,9 @@ inline device::cuda::Driver fake_driver() {
     };
     driver.cuStreamGetCtx = [](CUstream stream, CUcontext* context) {
         return *context = reinterpret_cast<CUcontext>(reinterpret_cast<uintptr_t>(stream) & 0xff0000), CUDA_SUCCESS;
+    };
+    driver.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
+        return *status = fake().capturing, CUDA_SUCCESS;
     };
     return driver;
 }

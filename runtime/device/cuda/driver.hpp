@@ -48,6 +48,7 @@
     X(cuStreamCreate)                                                                                                  \
     X(cuStreamDestroy)                                                                                                 \
     X(cuStreamGetCtx)                                                                                                  \
+    X(cuStreamIsCapturing)                                                                                             \
     X(cuStreamSynchronize)                                                                                             \
     X(cuStreamQuery)                                                                                                   \
     X(cuStreamWaitEvent)                                                                                               \

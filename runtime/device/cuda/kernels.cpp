@@ -28,18 +28,13 @@ unsigned mail_threads(uint64_t bytes) {
     return static_cast<unsigned>(std::clamp<uint64_t>((needed + 31) / 32 * 32, 32, kMailThreads));
 }
 
-// Of a large mail of `mail` bytes, those that the first `bytes` of it are in.
-unsigned pieces(uint64_t mail, uint64_t bytes) {
-    static_assert(kMailPieces * kMarkStride <= kMailHeaderBytes);
-    return static_cast<unsigned>((bytes + piece_bytes(mail) - 1) / piece_bytes(mail));
-}
-
 template <typename Arguments>
 base::Result<void> launch(const Driver& driver, CUfunction kernel, unsigned grid, unsigned threads,
                           const Arguments& arguments, Stream stream) {
     void* parameters[] = {const_cast<Arguments*>(&arguments)};
-    return driver.check(driver.cuLaunchKernel(kernel, grid, 1, 1, threads, 1, 1, 0, native(stream), parameters, nullptr),
-                        "cuLaunchKernel", base::Status::kStream);
+    return driver.check(
+        driver.cuLaunchKernel(kernel, grid, 1, 1, threads, 1, 1, 0, native(stream), parameters, nullptr),
+        "cuLaunchKernel", base::Status::kStream);
 }
 
 uint64_t* address(CUdeviceptr counter) { return reinterpret_cast<uint64_t*>(counter); }
@@ -47,7 +42,7 @@ uint64_t* address(CUdeviceptr counter) { return reinterpret_cast<uint64_t*>(coun
 } // namespace
 
 uint32_t waiting_room(int processors, int threads_of_each) {
-    static_assert(kMailPieces <= kLargeWait * kMostMailBlocks && kMostCopyBlocks <= kLargeWait * kMostMailBlocks);
+    static_assert(kMostCopyBlocks <= kCopyWait * kMostMailBlocks);
     const auto blocks = static_cast<unsigned>(processors) * (static_cast<unsigned>(threads_of_each) / kCopyThreads);
     return blocks / 2 / kMostMailBlocks;
 }
@@ -61,8 +56,7 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     };
     GPURUN_TRY(find(kernels.put_mail, "gpurun_put_mail"));
     GPURUN_TRY(find(kernels.take_mail, "gpurun_take_mail"));
-    GPURUN_TRY(find(kernels.put_large_mail, "gpurun_put_large_mail"));
-    GPURUN_TRY(find(kernels.take_large_mail, "gpurun_take_large_mail"));
+    GPURUN_TRY(find(kernels.watch_counter, "gpurun_watch_counter"));
     GPURUN_TRY(find(kernels.copy_fenced, "gpurun_copy_fenced"));
     return kernels;
 }
@@ -73,14 +67,10 @@ base::Result<void> CudaDevice::put_mail(const Mail& mail, const void* source, St
     const PutMailArguments arguments{static_cast<const unsigned char*>(source),
                                      mail.words,
                                      mail.bytes,
-                                     piece_bytes(mail.bytes),
                                      address(sent),
                                      mail.value,
                                      mail.ticket,
-                                     mail.mark,
-                                     kMailHeaderBytes};
-    if (mail.bytes > kSmallMailBytes)
-        return launch(driver_, kernels_.put_large_mail, pieces(mail.bytes, mail.bytes), kCopyThreads, arguments, stream);
+                                     mail.mark};
     return launch(driver_, kernels_.put_mail, blocks(mail.bytes, kMailBytesPerBlock, kMostMailBlocks),
                   mail_threads(mail.bytes), arguments, stream);
 }
@@ -92,18 +82,20 @@ base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, si
     const TakeMailArguments arguments{static_cast<unsigned char*>(destination),
                                       mail.words,
                                       bytes,
-                                      piece_bytes(mail.bytes),
                                       address(sent),
                                       address(taken),
                                       mail.value,
                                       mail.ticket,
                                       mail.mark,
-                                      kMailHeaderBytes,
                                       seen ? 1U : 0U};
-    if (mail.bytes > kSmallMailBytes)
-        return launch(driver_, kernels_.take_large_mail, pieces(mail.bytes, bytes), kCopyThreads, arguments, stream);
     return launch(driver_, kernels_.take_mail, blocks(bytes, kMailBytesPerBlock, kMostMailBlocks), mail_threads(bytes),
                   arguments, stream);
+}
+
+base::Result<void> CudaDevice::watch_counter(Stream stream, Counter* counter, uint64_t value) {
+    const auto current = enter();
+    GPURUN_ASSIGN(const CUdeviceptr where, device_address(counter));
+    return launch(driver_, kernels_.watch_counter, 1, 1, WatchCounterArguments{address(where), value}, stream);
 }
 
 base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream) {
@@ -113,7 +105,7 @@ base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream
         GPURUN_ASSIGN(before, device_address(copy.before));
     }
     GPURUN_ASSIGN(const CUdeviceptr after, device_address(copy.after));
-    const FencedCopyArguments arguments{copy.destination, copy.source, copy.bytes, address(before),
+    const FencedCopyArguments arguments{copy.destination, copy.source, copy.bytes,  address(before),
                                         address(after),   copy.value,  copy.ticket, copy.gate};
     return launch(driver_, kernels_.copy_fenced, blocks(copy.bytes, kCopyBytesPerBlock, kMostCopyBlocks), kCopyThreads,
                   arguments, stream);

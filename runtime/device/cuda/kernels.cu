@@ -3,7 +3,6 @@
 //
 // A mail's words are 16 bytes each: 4 of the message, the mark, 4 of the message, the mark. A GPU writes and reads each
 // half of a word at once, so a half that carries the mark carries its bytes, however the words cross between devices.
-// A large mail's pieces are plain bytes, each with a mark that is written after them.
 #include "kernel_arguments.hpp"
 
 using namespace gpurun::device::cuda;
@@ -132,16 +131,6 @@ __device__ void copy_bytes(void* destination, const void* source, uint64_t bytes
         static_cast<unsigned char*>(destination)[i] = static_cast<const unsigned char*>(source)[i];
 }
 
-__device__ uint32_t load_mark(const uint32_t* mark) {
-    uint32_t value;
-    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(mark) : "memory");
-    return value;
-}
-
-__device__ void store_mark(uint32_t* mark, uint32_t value) {
-    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(mark), "r"(value) : "memory");
-}
-
 } // namespace
 
 extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_put_mail(const PutMailArguments mail) {
@@ -165,39 +154,9 @@ extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_take_mail(cons
         store_counter(mail.taken, mail.value);
 }
 
-// One block a piece.
-extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_put_large_mail(const PutMailArguments mail) {
-    const uint64_t begin = blockIdx.x * mail.piece;
-    const uint64_t bytes = begin + mail.piece < mail.bytes ? mail.piece : mail.bytes - begin;
-    auto* words = static_cast<unsigned char*>(mail.words);
-    copy_bytes(words + mail.header + begin, mail.source + begin, bytes, threadIdx.x, blockDim.x);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence_system();
-        store_mark(reinterpret_cast<uint32_t*>(words + blockIdx.x * kMarkStride), mail.mark);
+extern "C" __global__ void gpurun_watch_counter(const WatchCounterArguments watch) {
+    while (load_counter(watch.counter) < watch.value) {
     }
-    if (is_last(mail.ticket, true))
-        store_counter(mail.sent, mail.value);
-}
-
-extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_take_large_mail(const TakeMailArguments mail) {
-    constexpr unsigned kLooksPerCounter = 1024; // the counter is in host memory
-    const uint64_t begin = blockIdx.x * mail.piece;
-    const uint64_t bytes = begin + mail.piece < mail.bytes ? mail.piece : mail.bytes - begin;
-    const auto* words = static_cast<const unsigned char*>(mail.words);
-    __shared__ bool comes;
-    if (threadIdx.x == 0) {
-        const auto* mark = reinterpret_cast<const uint32_t*>(words + blockIdx.x * kMarkStride);
-        comes = true;
-        for (unsigned looks = 1; comes && load_mark(mark) != mail.mark; ++looks)
-            if (looks % kLooksPerCounter == 0)
-                comes = !is_gone(mail.sent, mail.value);
-    }
-    __syncthreads();
-    if (comes)
-        copy_bytes(mail.destination + begin, words + mail.header + begin, bytes, threadIdx.x, blockDim.x);
-    if (is_last(mail.ticket, mail.seen != 0))
-        store_counter(mail.taken, mail.value);
 }
 
 extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(const FencedCopyArguments copy) {

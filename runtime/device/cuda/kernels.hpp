@@ -8,8 +8,7 @@ namespace gpurun::device::cuda {
 struct Kernels {
     CUfunction put_mail = nullptr;
     CUfunction take_mail = nullptr;
-    CUfunction put_large_mail = nullptr;
-    CUfunction take_large_mail = nullptr;
+    CUfunction watch_counter = nullptr;
     CUfunction copy_fenced = nullptr;
 
     // All at once and early: loading one later could wait for kernels that wait for another rank.

@@ -59,8 +59,7 @@ base::Result<Info> describe_device(const Driver& driver, CUdevice device) {
     info.identity = Identity{Kind::kCuda, static_cast<uint32_t>(device), uuid};
     GPURUN_ASSIGN(info.counters, attribute(driver, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
     GPURUN_ASSIGN(const int processors, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-    GPURUN_ASSIGN(const int threads,
-                  attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR));
+    GPURUN_ASSIGN(const int threads, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR));
     info.waiting_room = waiting_room(processors, threads);
     info.releases_events = false; // see CudaDevice::release_peer()
     return info;

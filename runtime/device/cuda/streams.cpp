@@ -62,9 +62,17 @@ base::Result<void> CudaDevice::check_stream(Stream stream) {
         return not_a_stream(stream);
     CUcontext context = nullptr;
     const CUresult result = driver_.cuStreamGetCtx(native(stream), &context);
-    if (result == CUDA_SUCCESS && context == facts_.context) [[likely]]
-        return {};
-    return not_a_stream(stream);
+    if (result != CUDA_SUCCESS || context != facts_.context)
+        return not_a_stream(stream);
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    GPURUN_TRY(driver_.check(driver_.cuStreamIsCapturing(native(stream), &capturing), "cuStreamIsCapturing",
+                             base::Status::kStream));
+    if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) // what is captured would be matched once and replayed often
+        return base::error(base::Status::kUnsupported,
+                           "stream {} is being captured into a graph, and messages cannot be; make the call outside of "
+                           "the capture",
+                           stream.native);
+    return {};
 }
 
 base::Result<void> CudaDevice::synchronize(Stream stream) {

@@ -179,23 +179,15 @@ base::Result<void> EmulatedDevice::await_counter(Stream stream, Counter* counter
     return queue->enqueue(AwaitWord{counter, value});
 }
 
-namespace {
-
 // An emulated mail lies in its words as it is, and has come when its counter says so.
-std::byte* content(const Mail& mail) {
-    return mail.bytes <= kSmallMailBytes ? mail.words : mail.words + kMailHeaderBytes;
-}
-
-} // namespace
-
 base::Result<void> EmulatedDevice::put_mail(const Mail& mail, const void* source, Stream stream) {
-    GPURUN_TRY(copy(content(mail), source, mail.bytes, stream));
+    GPURUN_TRY(copy(mail.words, source, mail.bytes, stream));
     return write_counter(stream, mail.sent, mail.value);
 }
 
 base::Result<void> EmulatedDevice::take_mail(const Mail& mail, void* destination, size_t bytes, bool, Stream stream) {
     GPURUN_TRY(await_counter(stream, mail.sent, mail.value));
-    GPURUN_TRY(copy(destination, content(mail), bytes, stream));
+    GPURUN_TRY(copy(destination, mail.words, bytes, stream));
     return write_counter(stream, mail.taken, mail.value);
 }
 
