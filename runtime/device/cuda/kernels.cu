@@ -139,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(co
         }
         __syncthreads();
     }
-    const auto* from = static_cast<const uint4*>(copy.source);
+    const auto* from = static_cast<const uint4*>(copy.source); // aligned: device::FencedCopy
     auto* to = static_cast<uint4*>(copy.destination);
     const uint64_t words = copy.bytes / sizeof(uint4);
     const uint64_t stride = all_threads();
