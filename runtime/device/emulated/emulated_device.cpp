@@ -237,8 +237,8 @@ base::Result<void> EmulatedDevice::copy_fenced(const FencedCopy& fenced, Stream 
         GPURUN_TRY(queue->enqueue(AwaitWord{fenced.before, fenced.value}));
         GPURUN_TRY(queue->enqueue(WriteWord{reinterpret_cast<Counter*>(fenced.gate), fenced.value}));
     }
-    GPURUN_TRY(queue->enqueue(Copy{static_cast<std::byte*>(fenced.destination),
-                                   static_cast<const std::byte*>(fenced.source), fenced.bytes}));
+    GPURUN_TRY(queue->enqueue(
+        Copy{static_cast<std::byte*>(fenced.destination), static_cast<const std::byte*>(fenced.source), fenced.bytes}));
     return queue->enqueue(WriteWord{fenced.after, fenced.value});
 }
 

@@ -139,7 +139,8 @@ TEST_CASE("a mail without a mark or without bytes is refused") {
 TEST_CASE("mail words that are not aligned, not in device memory, or reach past it are refused") {
     const Post post;
     alignas(16) std::byte pageable[4096];
-    for (std::byte* words : {post.memory + 8, post.pinned, pageable, post.memory + 65536 - 192, static_cast<std::byte*>(nullptr)}) {
+    for (std::byte* words :
+         {post.memory + 8, post.pinned, pageable, post.memory + 65536 - 192, static_cast<std::byte*>(nullptr)}) {
         device::Mail mail = post.mail();
         mail.words = words;
         post.check(mail, Status::kBuffer);
