@@ -92,22 +92,23 @@ struct Mail {
     size_t bytes = 0;           // of the message, not 0
     uint32_t mark = 0;          // never 0; differs from that of all mails that were in the words before
     Counter* sent = nullptr;    // reads `value` once the words are written, and the source's buffer may be
-    Counter* taken = nullptr;   // reads `value` once the target has read the words
-    uint64_t value = 0;
+    Counter* taken = nullptr;   // reads `value` once the target has read what it takes of the words
+    uint64_t value = 0;         // the words are free for another mail once both counters read it
     uint32_t* ticket = nullptr; // device memory of this process for one operation at a time: 0 before and after
 };
 constexpr size_t mail_words_bytes(size_t bytes) { return (bytes + 7) / 8 * 16; }
 
 // A copy between two edges, in one operation of the stream where the device can do that.
 struct FencedCopy {
-    void* destination = nullptr;
+    void* destination = nullptr; // both aligned to 16 bytes; the number of bytes may be odd
     const void* source = nullptr;
     size_t bytes = 0;
     Counter* before = nullptr; // the copy starts once it reads `value`; null: at once
     Counter* after = nullptr;  // reads `value` once the copy is done
     uint64_t value = 0;
     uint32_t* ticket = nullptr; // as in Mail
-    uint64_t* gate = nullptr;   // device memory of this process that reads less than `value`, and `value` afterwards
+    // Device memory of this process that reads less than `value`; with `before`, it reads `value` afterwards.
+    uint64_t* gate = nullptr;
 };
 
 constexpr uint32_t kCopyWait = 4;

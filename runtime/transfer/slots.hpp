@@ -1,7 +1,10 @@
 // The slots of a fence that messages take one at a time, with a value for each use.
 //
 // A slot is free once the edge that ends its last use has been reached: then no signal or wait of that use is
-// still enqueued, so a later value cannot overtake it. Used by the source, under the engine lock.
+// still enqueued, so a later value cannot overtake it. A mail may be read before its sender's kernel is done with its
+// words, its ticket and its edge (all of them, where the target takes but a part): there both edges count.
+//
+// Used by the source, under the engine lock.
 #pragma once
 
 #include "transfer/awaited.hpp"
@@ -21,7 +24,10 @@ class Slots {
             Use& use = uses_[next_];
             const uint32_t slot = kFirst + next_;
             next_ = (next_ + 1) % kCount;
-            GPURUN_ASSIGN(const bool free, fence.reached(use.last, slot, use.value));
+            GPURUN_ASSIGN(bool free, fence.reached(use.last, slot, use.value));
+            if (free && kFirst == kMailSlot) {
+                GPURUN_ASSIGN(free, fence.reached(Edge::kForward, slot, use.value));
+            }
             if (free) {
                 use = Use{use.value + kStep, Edge::kBackward, false};
                 return std::optional(SlotValue{slot, 1, use.value});

@@ -68,6 +68,18 @@ void OtherProcess::kill_it() {
     pid_ = -1;
 }
 
+Request OtherProcess::about_mail(Command command, const MailOrder& order) {
+    Request request{command};
+    std::memcpy(request.bytes.data(), &order, sizeof order);
+    return request;
+}
+
+Request OtherProcess::about_pattern(Command command, uint32_t memory, size_t offset, size_t bytes, unsigned variant) {
+    Request request{command, memory, offset, bytes};
+    std::memcpy(request.bytes.data(), &variant, sizeof variant);
+    return request;
+}
+
 Reply OtherProcess::call(const Request& request, int fd) {
     REQUIRE_OK(socket_.send(std::as_bytes(std::span(&request, 1)), fd));
     Reply reply;

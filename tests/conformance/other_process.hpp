@@ -25,6 +25,8 @@ enum class Command : uint32_t {
     kClose,
     kFill,
     kCountBytes,
+    kWritePattern,
+    kMatchesPattern,
     kCreateSharedEvent,
     kImportEvent,
     kRecord,
@@ -33,6 +35,21 @@ enum class Command : uint32_t {
     kAwaitCounter,
     kStoreCounter,
     kSynchronize,
+    kPutMail,
+    kTakeMail,
+};
+
+// A mail, in objects of the other process and counters that both have.
+struct MailOrder {
+    uint32_t words = 0;
+    uint32_t buffer = 0;
+    uint32_t ticket = 0;
+    uint32_t mark = 0;
+    uint32_t sent = 0;
+    uint32_t taken = 0;
+    uint64_t value = 0;
+    uint64_t offset = 0; // in the buffer
+    uint64_t bytes = 0;  // that are put or taken
 };
 
 struct Request {
@@ -40,8 +57,9 @@ struct Request {
     uint32_t object = 0;
     uint64_t a = 0;
     uint64_t b = 0;
-    std::array<std::byte, 64> bytes{}; // a handle, or an Identity
+    std::array<std::byte, 64> bytes{}; // a handle, an Identity, or a MailOrder
 };
+static_assert(sizeof(MailOrder) <= 64);
 
 struct Reply {
     int32_t status = 0;
@@ -78,6 +96,13 @@ class OtherProcess {
     size_t count_bytes(uint32_t memory, int value, size_t bytes) {
         return call({Command::kCountBytes, memory, static_cast<uint64_t>(value), bytes}).value;
     }
+    // pattern(bytes, variant), at `offset` of its memory. These wait for its stream.
+    void write_pattern(uint32_t memory, size_t offset, size_t bytes, unsigned variant) {
+        call(about_pattern(Command::kWritePattern, memory, offset, bytes, variant));
+    }
+    bool matches_pattern(uint32_t memory, size_t offset, size_t bytes, unsigned variant) {
+        return call(about_pattern(Command::kMatchesPattern, memory, offset, bytes, variant)).value != 0;
+    }
     struct SharedEvent {
         uint32_t event;
         device::EventHandle handle;
@@ -97,6 +122,8 @@ class OtherProcess {
     void await_event(uint32_t event) { call({Command::kAwaitEvent, event}); }
     void write_counter(size_t index, uint64_t value) { call({Command::kWriteCounter, 0, index, value}); }
     void await_counter(size_t index, uint64_t value) { call({Command::kAwaitCounter, 0, index, value}); }
+    void put_mail(const MailOrder& order) { call(about_mail(Command::kPutMail, order)); }
+    void take_mail(const MailOrder& order) { call(about_mail(Command::kTakeMail, order)); }
     // By its CPU, at once.
     void store_counter(size_t index, uint64_t value) { call({Command::kStoreCounter, 0, index, value}); }
     void synchronize() { call({Command::kSynchronize}); }
@@ -104,6 +131,8 @@ class OtherProcess {
     Reply call(const Request& request, int fd = -1);
 
   private:
+    static Request about_mail(Command command, const MailOrder& order);
+    static Request about_pattern(Command command, uint32_t memory, size_t offset, size_t bytes, unsigned variant);
     void start(const std::string& selector);
     void meet();
 
@@ -112,6 +141,19 @@ class OtherProcess {
     int peer_;
     device::Identity identity_{};
     platform::UniqueFd received_; // with the latest reply
+};
+
+// Memory of a peer, mapped here. Closes what it opened.
+class Import {
+  public:
+    Import(int peer, const device::MemoryHandle& handle) : data_(must(subject().import_memory(peer, handle))) {}
+    ~Import() { (void)subject().close_memory(data_); }
+    Import(const Import&) = delete;
+    Import& operator=(const Import&) = delete;
+    std::byte* get() const { return static_cast<std::byte*>(data_); }
+
+  private:
+    void* data_;
 };
 
 } // namespace gpurun::conformance

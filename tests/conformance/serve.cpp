@@ -42,6 +42,8 @@ class Server {
     base::Result<void> act_on_memory(const Request& request);
     base::Result<void> act_on_events(const Request& request);
     base::Result<void> count_bytes(const Request& request);
+    base::Result<void> act_on_pattern(const Request& request);
+    base::Result<void> act_on_mail(const Request& request);
     device::Counter* counter_at(uint64_t index) { return reinterpret_cast<device::Counter*>(counters_.data()) + index; }
     uint32_t keep(void* memory) {
         memory_.push_back(memory);
@@ -73,6 +75,8 @@ base::Result<void> Server::act(const Request& request, platform::UniqueFd fd) {
     case Command::kImportEvent:
     case Command::kRecord:
     case Command::kAwaitEvent: return act_on_events(request);
+    case Command::kPutMail:
+    case Command::kTakeMail: return act_on_mail(request);
     default: return act_on_memory(request);
     }
 }
@@ -114,6 +118,8 @@ base::Result<void> Server::act_on_memory(const Request& request) {
     case Command::kClose: return device_->close_memory(memory);
     case Command::kFill: return device_->fill(memory, static_cast<int>(request.a), request.b, stream_);
     case Command::kCountBytes: return count_bytes(request);
+    case Command::kWritePattern:
+    case Command::kMatchesPattern: return act_on_pattern(request);
     default: return base::Error{Status::kInternal, "no such request"};
     }
 }
@@ -125,6 +131,40 @@ base::Result<void> Server::count_bytes(const Request& request) {
     const auto* first = static_cast<const std::byte*>(pinned);
     reply_.value = static_cast<uint64_t>(std::count(first, first + request.b, static_cast<std::byte>(request.a)));
     return device_->free_pinned(pinned);
+}
+
+base::Result<void> Server::act_on_pattern(const Request& request) {
+    unsigned variant = 0;
+    std::memcpy(&variant, request.bytes.data(), sizeof variant);
+    const Bytes content = pattern(request.b, variant);
+    auto* const memory = static_cast<std::byte*>(memory_[request.object]) + request.a;
+    GPURUN_ASSIGN(void* const pinned, device_->allocate_pinned(request.b));
+    if (request.command == Command::kWritePattern) {
+        std::memcpy(pinned, content.data(), content.size());
+        GPURUN_TRY(device_->copy(memory, pinned, request.b, stream_));
+        GPURUN_TRY(device_->synchronize(stream_));
+    } else {
+        GPURUN_TRY(device_->copy(pinned, memory, request.b, stream_));
+        GPURUN_TRY(device_->synchronize(stream_));
+        reply_.value = std::memcmp(pinned, content.data(), content.size()) == 0 ? 1 : 0;
+    }
+    return device_->free_pinned(pinned);
+}
+
+base::Result<void> Server::act_on_mail(const Request& request) {
+    MailOrder order;
+    std::memcpy(&order, request.bytes.data(), sizeof order);
+    device::Mail mail;
+    mail.words = static_cast<std::byte*>(memory_[order.words]);
+    mail.bytes = order.bytes;
+    mail.mark = order.mark;
+    mail.sent = counter_at(order.sent);
+    mail.taken = counter_at(order.taken);
+    mail.value = order.value;
+    mail.ticket = static_cast<uint32_t*>(memory_[order.ticket]);
+    auto* const buffer = static_cast<std::byte*>(memory_[order.buffer]) + order.offset;
+    return request.command == Command::kPutMail ? device_->put_mail(mail, buffer, stream_)
+                                                : device_->take_mail(mail, buffer, order.bytes, true, stream_);
 }
 
 base::Result<void> Server::act_on_events(const Request& request) {

@@ -13,19 +13,6 @@ namespace {
 
 constexpr size_t kBytes = 300'000;
 
-// Closes what it opened.
-class Import {
-  public:
-    Import(int peer, const device::MemoryHandle& handle) : data_(must(subject().import_memory(peer, handle))) {}
-    ~Import() { (void)subject().close_memory(data_); }
-    Import(const Import&) = delete;
-    Import& operator=(const Import&) = delete;
-    std::byte* get() const { return static_cast<std::byte*>(data_); }
-
-  private:
-    void* data_;
-};
-
 } // namespace
 
 TEST_CASE("a peer on the same device has the same identity, on another device another") {

@@ -1,5 +1,6 @@
 #include "subject.hpp"
 
+#include "managed.hpp"
 #include "platform/shared_memory.hpp"
 
 #include <atomic>
@@ -107,6 +108,57 @@ Bytes read(const void* source, size_t bytes) {
     return Bytes(pinned.get(), pinned.get() + bytes);
 }
 
+std::vector<Kind> device_kinds() {
+    std::vector<Kind> kinds = {Kind::kDevice, Kind::kOrdered};
+    if (has_managed_memory())
+        kinds.push_back(Kind::kManaged);
+    return kinds;
+}
+
+const char* name(Kind kind) {
+    switch (kind) {
+    case Kind::kPinned: return "pinned";
+    case Kind::kDevice: return "device";
+    case Kind::kOrdered: return "stream-ordered";
+    case Kind::kManaged: return "managed";
+    }
+    return "?";
+}
+
+AnyMemory::AnyMemory(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {
+    switch (kind_) {
+    case Kind::kPinned: data_ = must(subject().allocate_pinned(bytes)); break;
+    case Kind::kDevice: data_ = must(subject().allocate(bytes)); break;
+    case Kind::kOrdered: {
+        const Stream stream;
+        data_ = must(subject().allocate_ordered(bytes, stream));
+        stream.synchronize();
+        break;
+    }
+    case Kind::kManaged: data_ = allocate_managed(bytes); break;
+    }
+    REQUIRE(data_ != nullptr);
+}
+
+AnyMemory::~AnyMemory() {
+    switch (kind_) {
+    case Kind::kPinned: (void)subject().free_pinned(data_); break;
+    case Kind::kDevice: (void)subject().free(data_); break;
+    case Kind::kOrdered: (void)subject().free_ordered(data_, device::Stream{}); break;
+    case Kind::kManaged: free_managed(data_); break;
+    }
+}
+
+void AnyMemory::set(const Bytes& content) const {
+    REQUIRE(content.size() == bytes_);
+    if (kind_ == Kind::kPinned)
+        std::memcpy(data_, content.data(), bytes_);
+    else
+        write(data_, content);
+}
+
+Bytes AnyMemory::content() const { return kind_ == Kind::kPinned ? Bytes(get(), get() + bytes_) : read(data_, bytes_); }
+
 Stream::~Stream() {
     // An exception is on its way: the test failed, perhaps with this stream blocked.
     if (std::uncaught_exceptions() > 0)
@@ -131,6 +183,17 @@ void release_all_counters() {
     const size_t used = counters().used.load(std::memory_order_relaxed);
     for (size_t index = 0; index < used; index += 8)
         store(index, kReleaseAll);
+}
+
+bool reads(size_t index, uint64_t value) {
+    constexpr auto kBound = std::chrono::seconds(10);
+    const auto end = std::chrono::steady_clock::now() + kBound;
+    while (platform::load_published(counter(index)) < value) {
+        if (std::chrono::steady_clock::now() > end)
+            return false;
+        std::this_thread::yield();
+    }
+    return true;
 }
 
 void watch() { std::this_thread::sleep_for(std::chrono::milliseconds(kWatchMs)); }

@@ -68,6 +68,29 @@ class Pinned {
     void* data_;
 };
 
+// Every kind of memory that streams reach.
+enum class Kind { kPinned, kDevice, kOrdered, kManaged };
+std::vector<Kind> device_kinds(); // that the subject has; not pinned
+const char* name(Kind kind);
+
+class AnyMemory {
+  public:
+    AnyMemory(Kind kind, size_t bytes);
+    ~AnyMemory();
+    AnyMemory(const AnyMemory&) = delete;
+    AnyMemory& operator=(const AnyMemory&) = delete;
+    std::byte* get() const { return static_cast<std::byte*>(data_); }
+    size_t size() const { return bytes_; }
+    // The whole. They wait, by the CPU if the memory is pinned.
+    void set(const Bytes& content) const;
+    Bytes content() const;
+
+  private:
+    Kind kind_;
+    size_t bytes_;
+    void* data_ = nullptr;
+};
+
 // ---- order
 
 // A stream that is not left blocked when a test fails: its destructor first releases every counter.
@@ -113,6 +136,8 @@ void release_all_counters();
 // How long a test watches something that must not happen.
 constexpr int kWatchMs = 30;
 void watch();
+// Whether the counter reads the value or more, at once when it does; gives up after seconds.
+bool reads(size_t index, uint64_t value);
 // Whether `condition` comes true; gives up after seconds.
 template <typename Condition>
 bool soon(const Condition& condition) {

@@ -5,6 +5,7 @@
 
 #include "device/cuda/address_record.hpp"
 #include "device/cuda/cuda_device.hpp"
+#include "device/cuda/kernel_arguments.hpp"
 #include "device/cuda/selection.hpp"
 #include "device/cuda/uuid.hpp"
 
@@ -22,6 +23,11 @@ constexpr size_t kPage = 4096;
 const CUcontext kContext = reinterpret_cast<CUcontext>(0x10000);
 const CUcontext kOther = reinterpret_cast<CUcontext>(0x20000);
 
+const CUfunction kPutMail = reinterpret_cast<CUfunction>(0x100);
+const CUfunction kTakeMail = reinterpret_cast<CUfunction>(0x200);
+const CUfunction kCopyFenced = reinterpret_cast<CUfunction>(0x300);
+const device::Stream kStream{reinterpret_cast<void*>(0x10008)};
+
 // Addresses that the CPU cannot read, as device memory is, until host() gives them memory.
 class Addresses {
   public:
@@ -38,25 +44,70 @@ class Addresses {
 };
 
 struct Bench {
-    Bench() : device(make()) {}
-    static CudaDevice make() {
+    explicit Bench(bool host_pointers = true) : device(make(host_pointers)) {}
+    static CudaDevice make(bool host_pointers) {
         fake() = FakeState{};
         Facts facts;
+        facts.host_pointers = host_pointers;
         facts.context = kContext;
         facts.info.uuid = "GPU-test";
         facts.info.identity = {device::Kind::kCuda, 0, {}};
         facts.info.identity.uuid.fill(0x10);
-        return CudaDevice(fake_driver(), facts, {});
+        return CudaDevice(fake_driver(), facts, {kPutMail, kTakeMail, kCopyFenced});
     }
     char* allocate(size_t bytes) {
         fake().next_address = reinterpret_cast<uintptr_t>(addresses.data());
         return static_cast<char*>(must(device.allocate(bytes)));
+    }
+    // What one call launches, with the arguments that its kernel is given.
+    template <typename Arguments, typename Call>
+    std::pair<FakeLaunch, Arguments> launched(Call call) {
+        fake().launches.clear();
+        fake().argument_bytes = sizeof(Arguments);
+        REQUIRE_OK(call(device));
+        REQUIRE(fake().launches.size() == 1);
+        const FakeLaunch& launch = fake().launches.front();
+        CHECK(launch.other_sides == 1);
+        CHECK(launch.shared_bytes == 0);
+        CHECK(launch.stream == kStream.native);
+        Arguments arguments;
+        std::memcpy(&arguments, launch.arguments.data(), sizeof arguments);
+        return {launch, arguments};
     }
     FakeMemory& memory() { return fake().memory.begin()->second; }
 
     Addresses addresses;
     CudaDevice device;
 };
+
+constexpr size_t kMailSizes[] = {1, 2, 7, 8, 9, 64, 255, 256, 257, 4095, 4096, 4097, 32768, 65528, 65529, 65535, 65536};
+
+// A thread has 8 bytes of a mail. So few blocks may wait on a device and leave room beside them.
+void check_mail_launch(const FakeLaunch& launch, size_t bytes) {
+    CAPTURE(bytes);
+    constexpr unsigned kMostBlocks = 16;
+    const size_t words = (bytes + 7) / 8;
+    const size_t threads = size_t{launch.blocks} * launch.threads;
+    CHECK(launch.threads % 32 == 0);
+    CHECK(launch.threads <= kMailThreads);
+    CHECK(launch.blocks <= kMostBlocks);
+    CHECK(threads >= words);                                   // each word at once: none waits behind another
+    CHECK(size_t{launch.blocks - 1} * launch.threads < words); // no block without a word
+    CHECK((bytes > 8 * kMailThreads || launch.blocks == 1));   // one block needs no ticket
+    CHECK((launch.blocks > 1 || launch.threads - 32 < words)); // nor a warp
+}
+
+device::Mail mail_of(size_t bytes) {
+    device::Mail mail;
+    mail.words = reinterpret_cast<std::byte*>(0x5000);
+    mail.bytes = bytes;
+    mail.mark = 77;
+    mail.sent = reinterpret_cast<device::Counter*>(0x6000);
+    mail.taken = reinterpret_cast<device::Counter*>(0x6040);
+    mail.value = (uint64_t{1} << 40) + 2;
+    mail.ticket = reinterpret_cast<uint32_t*>(0x7000);
+    return mail;
+}
 
 } // namespace
 
@@ -224,6 +275,114 @@ TEST_CASE("only peers that were added are imported from, and only what was impor
     CHECK_STATUS(bench.device.import_memory(7, {}), Status::kArgument);
     CHECK_STATUS(bench.device.import_event(7, {}), Status::kArgument);
     CHECK_STATUS(bench.device.close_memory(bench.allocate(64)), Status::kBuffer);
+}
+
+TEST_CASE("a mail is put by as many threads as it has words, in few blocks") {
+    Bench bench;
+    std::byte* const source = reinterpret_cast<std::byte*>(0x4003);
+    for (const size_t bytes : kMailSizes) {
+        const device::Mail mail = mail_of(bytes);
+        const auto [launch, arguments] = bench.launched<PutMailArguments>(
+            [&](CudaDevice& device) { return device.put_mail(mail, source, kStream); });
+        CHECK(launch.kernel == kPutMail);
+        check_mail_launch(launch, bytes);
+        CHECK(static_cast<const void*>(arguments.source) == source);
+        CHECK(arguments.words == mail.words);
+        CHECK(arguments.bytes == bytes);
+        CHECK(static_cast<void*>(arguments.sent) == mail.sent);
+        CHECK(arguments.value == mail.value);
+        CHECK(arguments.ticket == mail.ticket);
+        CHECK(arguments.mark == mail.mark);
+    }
+}
+
+TEST_CASE("a mail is taken by as many threads as words are taken, however many it has") {
+    Bench bench;
+    std::byte* const destination = reinterpret_cast<std::byte*>(0x4003);
+    for (const size_t bytes : kMailSizes)
+        for (const bool seen : {false, true}) {
+            const device::Mail mail = mail_of(seen ? 65536 : 0); // what was put is not known to the target
+            const auto [launch, arguments] = bench.launched<TakeMailArguments>(
+                [&](CudaDevice& device) { return device.take_mail(mail, destination, bytes, seen, kStream); });
+            CHECK(launch.kernel == kTakeMail);
+            check_mail_launch(launch, bytes);
+            CHECK(static_cast<void*>(arguments.destination) == destination);
+            CHECK(arguments.words == mail.words);
+            CHECK(arguments.bytes == bytes);
+            CHECK(static_cast<const void*>(arguments.sent) == mail.sent);
+            CHECK(static_cast<void*>(arguments.taken) == mail.taken);
+            CHECK(arguments.value == mail.value);
+            CHECK(arguments.ticket == mail.ticket);
+            CHECK(arguments.mark == mail.mark);
+            CHECK((arguments.seen != 0) == seen);
+        }
+}
+
+TEST_CASE("a fenced copy has threads for every odd byte, blocks for every word, and few of them") {
+    constexpr unsigned kMostBlocks = 32;
+    constexpr size_t kMiB = 1 << 20;
+    Bench bench;
+    device::FencedCopy copy;
+    copy.destination = reinterpret_cast<void*>(0x4000);
+    copy.source = reinterpret_cast<void*>(0x5000);
+    copy.after = reinterpret_cast<device::Counter*>(0x6000);
+    copy.value = 4;
+    copy.ticket = reinterpret_cast<uint32_t*>(0x7000);
+    copy.gate = reinterpret_cast<uint64_t*>(0x7008);
+    for (const size_t bytes : {size_t{1}, size_t{15}, size_t{16}, size_t{8192}, size_t{8193}, kMiB, 16 * kMiB + 7})
+        for (const bool waits : {false, true}) {
+            CAPTURE(bytes);
+            copy.bytes = bytes;
+            copy.before = waits ? reinterpret_cast<device::Counter*>(0x6040) : nullptr;
+            const auto [launch, arguments] = bench.launched<FencedCopyArguments>(
+                [&](CudaDevice& device) { return device.copy_fenced(copy, kStream); });
+            CHECK(launch.kernel == kCopyFenced);
+            CHECK(launch.threads == kCopyThreads);
+            CHECK(launch.threads > 15); // the odd bytes at the end have one each
+            CHECK(launch.blocks >= 1);
+            CHECK(launch.blocks <= kMostBlocks);
+            CHECK(size_t{launch.blocks - 1} * launch.threads * 16 < bytes); // no block without bytes
+            CHECK((launch.blocks == kMostBlocks || size_t{launch.blocks} * launch.threads * 16 >= bytes));
+            CHECK(arguments.destination == copy.destination);
+            CHECK(arguments.source == copy.source);
+            CHECK(arguments.bytes == bytes);
+            CHECK(static_cast<const void*>(arguments.before) == copy.before);
+            CHECK(static_cast<void*>(arguments.after) == copy.after);
+            CHECK(arguments.value == copy.value);
+            CHECK(arguments.ticket == copy.ticket);
+            CHECK(arguments.gate == copy.gate);
+        }
+}
+
+TEST_CASE("kernels are given counters by the device's address for them") {
+    Bench bench(false);
+    fake().host_distance = 0x100000;
+    const device::Mail mail = mail_of(8);
+    const auto [put, put_arguments] = bench.launched<PutMailArguments>(
+        [&](CudaDevice& device) { return device.put_mail(mail, mail.words, kStream); });
+    CHECK(reinterpret_cast<uintptr_t>(put_arguments.sent) == 0x106000);
+    const auto [take, take_arguments] = bench.launched<TakeMailArguments>(
+        [&](CudaDevice& device) { return device.take_mail(mail, mail.words, 8, true, kStream); });
+    CHECK(reinterpret_cast<uintptr_t>(take_arguments.sent) == 0x106000);
+    CHECK(reinterpret_cast<uintptr_t>(take_arguments.taken) == 0x106040);
+    device::FencedCopy fenced;
+    fenced.bytes = 16;
+    fenced.after = mail.taken;
+    const auto [copy, copy_arguments] =
+        bench.launched<FencedCopyArguments>([&](CudaDevice& device) { return device.copy_fenced(fenced, kStream); });
+    CHECK(copy_arguments.before == nullptr); // not the address of null
+    CHECK(reinterpret_cast<uintptr_t>(copy_arguments.after) == 0x106040);
+}
+
+TEST_CASE("a launch that fails is the stream's error, in our context and back in the caller's") {
+    Bench bench;
+    fake().current = kOther;
+    fake().next_launch = CUDA_ERROR_INVALID_HANDLE;
+    const device::Mail mail = mail_of(8);
+    CHECK_STATUS(bench.device.put_mail(mail, mail.words, kStream), Status::kStream);
+    CHECK_STATUS(bench.device.take_mail(mail, mail.words, 8, true, kStream), Status::kStream);
+    CHECK(fake().current == kOther);
+    CHECK(fake().switches == 4);
 }
 
 } // namespace gpurun::test

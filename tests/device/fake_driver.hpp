@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <vector>
 
 namespace gpurun::test {
 
@@ -20,6 +21,16 @@ struct FakeMemory {
     uint64_t id = 0;
 };
 
+struct FakeLaunch {
+    CUfunction kernel = nullptr;
+    unsigned blocks = 0;
+    unsigned threads = 0;
+    unsigned other_sides = 0; // of grid and block together
+    unsigned shared_bytes = 0;
+    CUstream stream = nullptr;
+    std::vector<unsigned char> arguments;
+};
+
 // What the fake driver's functions see; one test at a time.
 struct FakeState {
     std::map<uintptr_t, FakeMemory> memory; // by start
@@ -29,6 +40,10 @@ struct FakeState {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     CUresult next_allocation = CUDA_SUCCESS;
     uintptr_t next_address = 0;
+    std::vector<FakeLaunch> launches;
+    CUresult next_launch = CUDA_SUCCESS;
+    uintptr_t host_distance = 0; // from a host address to the device's for the same memory
+    size_t argument_bytes = 0;   // of the kernel that is launched next
 };
 
 inline FakeState& fake() {
@@ -72,6 +87,22 @@ inline CUresult allocate(CUdeviceptr* pointer, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
+inline CUresult launch(CUfunction kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** arguments,
+                       void**) {
+    if (fake().next_launch != CUDA_SUCCESS)
+        return fake().next_launch;
+    const auto* first = static_cast<const unsigned char*>(arguments[0]);
+    fake().launches.push_back({kernel,
+                               grid_x,
+                               block_x,
+                               grid_y * grid_z * block_y * block_z,
+                               shared_bytes,
+                               stream,
+                               {first, first + fake().argument_bytes}});
+    return CUDA_SUCCESS;
+}
+
 inline device::cuda::Driver fake_driver() {
     device::cuda::Driver driver;
     driver.cuGetErrorName = [](CUresult, const char** name) { return *name = "CUDA_ERROR_TEST", CUDA_SUCCESS; };
@@ -94,6 +125,11 @@ inline device::cuda::Driver fake_driver() {
     driver.cuMemAlloc = allocate;
     driver.cuMemFree = [](CUdeviceptr pointer) {
         return fake().memory.erase(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    };
+    driver.cuLaunchKernel = launch;
+    driver.cuMemHostGetDevicePointer = [](CUdeviceptr* device, void* host, unsigned) {
+        *device = reinterpret_cast<uintptr_t>(host) + fake().host_distance;
+        return CUDA_SUCCESS;
     };
     driver.cuStreamGetCtx = [](CUstream stream, CUcontext* context) {
         return *context = reinterpret_cast<CUcontext>(reinterpret_cast<uintptr_t>(stream) & 0xff0000), CUDA_SUCCESS;

@@ -179,23 +179,67 @@ base::Result<void> EmulatedDevice::await_counter(Stream stream, Counter* counter
     return queue->enqueue(AwaitWord{counter, value});
 }
 
+base::Result<void> EmulatedDevice::check_device_memory(const char* what, const void* pointer, size_t bytes,
+                                                       size_t alignment, bool own) {
+    if (reinterpret_cast<uintptr_t>(pointer) % alignment != 0)
+        return base::error(Status::kBuffer, "the {} at {} is not aligned to {} bytes", what, fmt::ptr(pointer),
+                           alignment);
+    GPURUN_ASSIGN(const Side side, stream_side(pointer, bytes));
+    if (side != Side::kDevice)
+        return base::error(Status::kBuffer, "the {} at {} is not in device memory", what, fmt::ptr(pointer));
+    if (own) {
+        GPURUN_ASSIGN(const bool imported, peers_.check_import(pointer, bytes));
+        if (imported)
+            return base::error(Status::kBuffer, "the {} at {} is another process's", what, fmt::ptr(pointer));
+    }
+    return {};
+}
+
+base::Result<void> EmulatedDevice::check_mail(const Mail& mail, size_t bytes, bool own_words) {
+    if (bytes == 0 || mail.mark == 0)
+        return base::error(Status::kArgument, "a mail has bytes and a mark, neither of which is 0");
+    GPURUN_TRY(check_device_memory("mail", mail.words, mail_words_bytes(bytes), 16, own_words));
+    GPURUN_TRY(check_device_memory("ticket", mail.ticket, sizeof *mail.ticket, alignof(uint32_t), true));
+    return check_counter(mail.sent);
+}
+
 // An emulated mail lies in its words as it is, and has come when its counter says so.
 base::Result<void> EmulatedDevice::put_mail(const Mail& mail, const void* source, Stream stream) {
-    GPURUN_TRY(copy(mail.words, source, mail.bytes, stream));
-    return write_counter(stream, mail.sent, mail.value);
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_mail(mail, mail.bytes, false));
+    GPURUN_TRY(stream_side(source, mail.bytes));
+    GPURUN_TRY(queue->enqueue(Copy{mail.words, static_cast<const std::byte*>(source), mail.bytes}));
+    return queue->enqueue(WriteWord{mail.sent, mail.value});
 }
 
 base::Result<void> EmulatedDevice::take_mail(const Mail& mail, void* destination, size_t bytes, bool, Stream stream) {
-    GPURUN_TRY(await_counter(stream, mail.sent, mail.value));
-    GPURUN_TRY(copy(destination, mail.words, bytes, stream));
-    return write_counter(stream, mail.taken, mail.value);
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_mail(mail, bytes, true));
+    GPURUN_TRY(check_counter(mail.taken));
+    GPURUN_TRY(stream_side(destination, bytes));
+    const Copy copy{static_cast<std::byte*>(destination), mail.words, bytes};
+    GPURUN_TRY(queue->enqueue(AwaitWord{mail.sent, mail.value}));
+    GPURUN_TRY(queue->enqueue(CopyIfCame{copy, mail.sent, mail.value}));
+    return queue->enqueue(WriteWord{mail.taken, mail.value});
 }
 
 base::Result<void> EmulatedDevice::copy_fenced(const FencedCopy& fenced, Stream stream) {
-    if (fenced.before != nullptr)
-        GPURUN_TRY(await_counter(stream, fenced.before, fenced.value));
-    GPURUN_TRY(copy(fenced.destination, fenced.source, fenced.bytes, stream));
-    return write_counter(stream, fenced.after, fenced.value);
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    if (fenced.bytes == 0)
+        return base::error(Status::kArgument, "a fenced copy has at least one byte");
+    GPURUN_TRY(check_device_memory("destination", fenced.destination, fenced.bytes, 16, false));
+    GPURUN_TRY(check_device_memory("source", fenced.source, fenced.bytes, 16, false));
+    GPURUN_TRY(check_device_memory("ticket", fenced.ticket, sizeof *fenced.ticket, alignof(uint32_t), true));
+    GPURUN_TRY(check_device_memory("gate", fenced.gate, sizeof *fenced.gate, alignof(uint64_t), true));
+    GPURUN_TRY(check_counter(fenced.after));
+    if (fenced.before != nullptr) {
+        GPURUN_TRY(check_counter(fenced.before));
+        GPURUN_TRY(queue->enqueue(AwaitWord{fenced.before, fenced.value}));
+        GPURUN_TRY(queue->enqueue(WriteWord{reinterpret_cast<Counter*>(fenced.gate), fenced.value}));
+    }
+    GPURUN_TRY(queue->enqueue(
+        Copy{static_cast<std::byte*>(fenced.destination), static_cast<const std::byte*>(fenced.source), fenced.bytes}));
+    return queue->enqueue(WriteWord{fenced.after, fenced.value});
 }
 
 // ---- events

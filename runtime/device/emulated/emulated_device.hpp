@@ -84,6 +84,10 @@ class EmulatedDevice final : public Device {
     // Which side a stream would touch at [pointer, pointer + bytes); kBuffer or kDevice if it cannot.
     base::Result<Side> stream_side(const void* pointer, size_t bytes);
     base::Result<void> check_counter(const Counter* counter);
+    // Device memory, aligned to `alignment`; of this process, where `own`.
+    base::Result<void> check_device_memory(const char* what, const void* pointer, size_t bytes, size_t alignment,
+                                           bool own);
+    base::Result<void> check_mail(const Mail& mail, size_t bytes, bool own_words);
     // In calls that may wait for the device: with a seed, half of the time, waits.
     base::Result<void> maybe_wait();
 

@@ -2,6 +2,7 @@
 
 #include "base/format.hpp"
 #include "device/emulated/memory.hpp"
+#include "platform/job_segment.hpp"
 #include "platform/wake.hpp"
 
 #include <chrono>
@@ -117,6 +118,8 @@ void StreamQueue::work() {
 void StreamQueue::execute(Operation& operation) {
     if (auto* copy = std::get_if<Copy>(&operation))
         pace_.copy(copy->destination, copy->source, copy->bytes);
+    else if (auto* guarded = std::get_if<CopyIfCame>(&operation))
+        copy_if_came(*guarded);
     else if (auto* fill = std::get_if<Fill>(&operation))
         pace_.fill(fill->destination, fill->value, fill->bytes);
     else if (auto* call = std::get_if<CallHost>(&operation))
@@ -127,6 +130,11 @@ void StreamQueue::execute(Operation& operation) {
         await(*wait->word, wait->value);
     else if (auto* reclaim = std::get_if<Reclaim>(&operation))
         reclaim->memory->reclaim_ordered(reclaim->retired);
+}
+
+void StreamQueue::copy_if_came(const CopyIfCame& operation) {
+    if (platform::reached_value(platform::load_published(*operation.word)) >= operation.value)
+        pace_.copy(operation.copy.destination, operation.copy.source, operation.copy.bytes);
 }
 
 void StreamQueue::await(std::atomic<uint64_t>& word, uint64_t value) {

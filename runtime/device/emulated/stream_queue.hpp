@@ -30,6 +30,12 @@ struct Copy {
     const std::byte* source;
     size_t bytes;
 };
+// Only if the word had come to `value` before it was poisoned, if it was.
+struct CopyIfCame {
+    Copy copy;
+    std::atomic<uint64_t>* word;
+    uint64_t value;
+};
 struct Fill {
     std::byte* destination;
     int value;
@@ -52,7 +58,7 @@ struct Reclaim {
     Memory* memory;
     Arena::Block retired;
 };
-using Operation = std::variant<Copy, Fill, CallHost, WriteWord, AwaitWord, Reclaim>;
+using Operation = std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, Reclaim>;
 
 class StreamQueue {
   public:
@@ -78,6 +84,7 @@ class StreamQueue {
     void push(const Operation& operation);
     void work();
     void execute(Operation& operation);
+    void copy_if_came(const CopyIfCame& operation);
     void await(std::atomic<uint64_t>& word, uint64_t value);
 
     std::atomic<uint64_t>& progress_;

@@ -90,3 +90,131 @@ TEST_CASE("bytes that are no handle are refused") {
     CHECK_STATUS(device->import_memory(1, device::MemoryHandle{}), Status::kArgument);
     CHECK_STATUS(device->import_event(1, device::EventHandle{}), Status::kEvent);
 }
+
+namespace {
+
+// A device with what a mail and a fenced copy need, all of it right.
+struct Post {
+    std::unique_ptr<device::Device> device = open_emulated();
+    std::byte* memory = static_cast<std::byte*>(must(device->allocate(65536)));
+    std::byte* pinned = static_cast<std::byte*>(must(device->allocate_pinned(4096)));
+    uint32_t* ticket = reinterpret_cast<uint32_t*>(memory + 32768);
+    device::Counter* counters = reinterpret_cast<device::Counter*>(pinned + 2048);
+
+    Post() { REQUIRE_OK(device->fill(memory, 0, 65536, {})); }
+    device::Mail mail() const { return {memory, 100, 1, counters, counters + 1, 2, ticket}; }
+    device::FencedCopy copy() const {
+        return {memory, memory + 4096, 101, counters, counters + 1, 2, ticket, reinterpret_cast<uint64_t*>(ticket + 2)};
+    }
+    void check(const device::Mail& mail, Status expected) const {
+        CHECK_STATUS(device->put_mail(mail, pinned, {}), expected);
+        CHECK_STATUS(device->take_mail(mail, pinned, 100, true, {}), expected);
+    }
+    void check(const device::FencedCopy& copy, Status expected) const {
+        CHECK_STATUS(device->copy_fenced(copy, {}), expected);
+    }
+};
+
+} // namespace
+
+TEST_CASE("mails and fenced copies that are right pass") {
+    const Post post;
+    post.check(post.mail(), Status::kOk);
+    post.counters[0].store(2);
+    post.check(post.copy(), Status::kOk);
+    REQUIRE_OK(post.device->synchronize(device::Stream{}));
+}
+
+TEST_CASE("a mail without a mark or without bytes is refused") {
+    const Post post;
+    device::Mail mail = post.mail();
+    mail.mark = 0;
+    post.check(mail, Status::kArgument);
+    mail = post.mail();
+    mail.bytes = 0;
+    CHECK_STATUS(post.device->put_mail(mail, post.pinned, {}), Status::kArgument);
+    CHECK_STATUS(post.device->take_mail(post.mail(), post.pinned, 0, true, {}), Status::kArgument);
+}
+
+TEST_CASE("mail words that are not aligned, not in device memory, or reach past it are refused") {
+    const Post post;
+    alignas(16) std::byte pageable[4096];
+    for (std::byte* words :
+         {post.memory + 8, post.pinned, pageable, post.memory + 65536 - 192, static_cast<std::byte*>(nullptr)}) {
+        device::Mail mail = post.mail();
+        mail.words = words;
+        post.check(mail, Status::kBuffer);
+    }
+}
+
+TEST_CASE("tickets and gates outside of the process's device memory are refused") {
+    const Post post;
+    uint32_t pageable[4]{};
+    for (uint32_t* ticket : {pageable, reinterpret_cast<uint32_t*>(post.pinned),
+                             reinterpret_cast<uint32_t*>(post.memory + 2), static_cast<uint32_t*>(nullptr)}) {
+        device::Mail mail = post.mail();
+        mail.ticket = ticket;
+        post.check(mail, Status::kBuffer);
+        device::FencedCopy copy = post.copy();
+        copy.ticket = ticket;
+        post.check(copy, Status::kBuffer);
+        copy = post.copy();
+        copy.gate = reinterpret_cast<uint64_t*>(ticket);
+        post.check(copy, Status::kBuffer);
+    }
+}
+
+TEST_CASE("mails and fenced copies with counters outside of registered memory are refused") {
+    const Post post;
+    device::Counter pageable{0};
+    for (device::Counter* counter : {&pageable, reinterpret_cast<device::Counter*>(post.memory)}) {
+        device::Mail mail = post.mail();
+        mail.sent = counter;
+        post.check(mail, Status::kBuffer);
+        mail = post.mail();
+        mail.taken = counter;
+        CHECK_STATUS(post.device->take_mail(mail, post.pinned, 100, true, {}), Status::kBuffer);
+        device::FencedCopy copy = post.copy();
+        copy.before = counter;
+        post.check(copy, Status::kBuffer);
+        copy = post.copy();
+        copy.after = counter;
+        post.check(copy, Status::kBuffer);
+    }
+}
+
+TEST_CASE("mails from and into memory that a stream cannot reach are refused") {
+    const Post post;
+    std::vector<std::byte> pageable(100);
+    for (std::byte* buffer : {pageable.data(), post.pinned + 4096 - 99, post.memory + 65536 - 99}) {
+        CHECK_STATUS(post.device->put_mail(post.mail(), buffer, {}), Status::kBuffer);
+        CHECK_STATUS(post.device->take_mail(post.mail(), buffer, 100, true, {}), Status::kBuffer);
+    }
+}
+
+TEST_CASE("fenced copies of nothing, of host memory, and between addresses that are not aligned are refused") {
+    const Post post;
+    device::FencedCopy copy = post.copy();
+    copy.bytes = 0;
+    post.check(copy, Status::kArgument);
+    for (std::byte* buffer : {post.pinned, post.memory + 8, post.memory + 65536 - 96}) {
+        copy = post.copy();
+        copy.destination = buffer;
+        post.check(copy, Status::kBuffer);
+        copy = post.copy();
+        copy.source = buffer;
+        post.check(copy, Status::kBuffer);
+    }
+}
+
+TEST_CASE("what was refused left nothing in the stream") {
+    const Post post;
+    device::FencedCopy copy = post.copy(); // its `before` does not come
+    copy.after = nullptr;
+    post.check(copy, Status::kBuffer);
+    device::Mail mail = post.mail();
+    mail.taken = nullptr;
+    CHECK_STATUS(post.device->take_mail(mail, post.pinned, 100, true, {}), Status::kBuffer);
+    REQUIRE_OK(post.device->synchronize(device::Stream{}));
+    CHECK(post.counters[0].load() == 0);
+}
