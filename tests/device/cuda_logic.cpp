@@ -26,6 +26,7 @@ const CUcontext kOther = reinterpret_cast<CUcontext>(0x20000);
 const CUfunction kPutMail = reinterpret_cast<CUfunction>(0x100);
 const CUfunction kTakeMail = reinterpret_cast<CUfunction>(0x200);
 const CUfunction kCopyFenced = reinterpret_cast<CUfunction>(0x300);
+const CUfunction kWatchCounter = reinterpret_cast<CUfunction>(0x400);
 const device::Stream kStream{reinterpret_cast<void*>(0x10008)};
 
 // Addresses that the CPU cannot read, as device memory is, until host() gives them memory.
@@ -53,7 +54,7 @@ struct Bench {
         facts.info.uuid = "GPU-test";
         facts.info.identity = {device::Kind::kCuda, 0, {}};
         facts.info.identity.uuid.fill(0x10);
-        return CudaDevice(fake_driver(), facts, {kPutMail, kTakeMail, kCopyFenced});
+        return CudaDevice(fake_driver(), facts, {kPutMail, kTakeMail, kWatchCounter, kCopyFenced});
     }
     char* allocate(size_t bytes) {
         fake().next_address = reinterpret_cast<uintptr_t>(addresses.data());
@@ -239,6 +240,9 @@ TEST_CASE("streams of other contexts, and what is none, are refused") {
         CHECK_STATUS(bench.device.check_stream(stream(ours)), Status::kOk);
     for (uintptr_t foreign : {uintptr_t{3}, uintptr_t{0x1234}, uintptr_t{0x10001}, uintptr_t{0x20008}, ~uintptr_t{0}})
         CHECK_STATUS(bench.device.check_stream(stream(foreign)), Status::kStream);
+    fake().capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    CHECK_STATUS(bench.device.check_stream(stream(0x10008)), Status::kUnsupported);
+    fake().capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     CHECK_STATUS(bench.device.destroy_stream(stream(0x10008)), Status::kStream);
     CHECK_STATUS(bench.device.destroy_event(device::Event{reinterpret_cast<void*>(0x10008)}), Status::kEvent);
 }
@@ -319,7 +323,7 @@ TEST_CASE("a mail is taken by as many threads as words are taken, however many i
 }
 
 TEST_CASE("a fenced copy has threads for every odd byte, blocks for every word, and few of them") {
-    constexpr unsigned kMostBlocks = 32;
+    constexpr unsigned kMostBlocks = 64;
     constexpr size_t kMiB = 1 << 20;
     Bench bench;
     device::FencedCopy copy;
@@ -352,6 +356,26 @@ TEST_CASE("a fenced copy has threads for every odd byte, blocks for every word, 
             CHECK(arguments.ticket == copy.ticket);
             CHECK(arguments.gate == copy.gate);
         }
+}
+
+TEST_CASE("a counter is watched by one thread") {
+    Bench bench;
+    device::Counter counter{0};
+    const auto [launch, arguments] = bench.launched<WatchCounterArguments>(
+        [&](CudaDevice& device) { return device.watch_counter(kStream, &counter, 6); });
+    CHECK(launch.kernel == kWatchCounter);
+    CHECK(launch.blocks == 1);
+    CHECK(launch.threads == 1);
+    CHECK(static_cast<const void*>(arguments.counter) == &counter);
+    CHECK(arguments.value == 6);
+}
+
+TEST_CASE("what waits takes at most half of a device") {
+    constexpr unsigned kMailBlocks = 16;
+    CHECK(waiting_room(132, 2048) * kMailBlocks <= 132 * 4 / 2); // an H200
+    CHECK(waiting_room(132, 2048) >= device::kCopyWait);
+    CHECK(waiting_room(20, 1024) * kMailBlocks <= 20 * 2 / 2);
+    CHECK(waiting_room(1, 1024) == 0);
 }
 
 TEST_CASE("kernels are given counters by the device's address for them") {

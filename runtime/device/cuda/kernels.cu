@@ -3,7 +3,7 @@
 //
 // A mail's words are 16 bytes each: 4 of the message, the mark, 4 of the message, the mark. A GPU writes and reads each
 // half of a word at once, so a half that carries the mark carries its bytes, however the words cross between devices.
-#include "kernel_arguments.hpp"
+#include "device/cuda/kernel_arguments.hpp"
 
 using namespace gpurun::device::cuda;
 
