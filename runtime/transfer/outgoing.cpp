@@ -130,12 +130,9 @@ Result<void> Outgoing::leave_stream() {
 }
 
 bool Outgoing::push(const Record& record, std::span<const std::byte> payload) {
-    if (!link_.producer.push(record, payload))
-        return false;
     // What carries its bytes can lie there until its receiver looks; a request wants an answer.
     const bool wants_answer = record.kind == RecordKind::kRequest;
-    context_.job.ring_doorbell(link_.peer, wants_answer ? platform::News::kUrgent : platform::News::kPassive);
-    return true;
+    return link_.push(record, payload, wants_answer ? platform::News::kUrgent : platform::News::kPassive);
 }
 
 // ---------------------------------------------------------------------------------------------------- posting
