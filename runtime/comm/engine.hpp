@@ -138,6 +138,8 @@ class Engine {
     base::Result<void> wait(Lock& lock, base::FunctionRef<bool()> done, base::FunctionRef<base::Result<void>()> arm);
     base::Result<void> arm(std::span<transfer::Outgoing* const> sends, Receive* receive);
     base::Result<void> set_alarm(const transfer::Awaited& awaited);
+    // After arming. Something may want to be looked at although nobody rings for it.
+    int64_t longest_sleep_ns();
     void wait_for_all(Lock& lock, uint32_t step);
 
     // ---- background.cpp -------------------------------------------------------------------------------------
