@@ -86,6 +86,8 @@ void Engine::work_in_background() {
             lock.unlock();
             platform::sleep_while(self.background_bell, seen, timeout_ns);
             lock.lock();
+        } else {
+            mutex_.yield(); // whoever makes a call gets its turn
         }
         self.presence.fetch_sub(presence::kBackground, std::memory_order_relaxed);
     }

@@ -52,9 +52,7 @@ Result<void> Engine::wait(Lock& lock, base::FunctionRef<bool()> done, base::Func
     while (true) {
         if (done())
             return {};
-        if (progress())
-            continue;
-        if (spin.goes_on()) {
+        if (progress() || spin.goes_on()) {
             mutex_.yield(); // other threads of the rank get their turn
             continue;
         }
