@@ -28,25 +28,25 @@ struct Start {
     bool synchronous = false;
 };
 
-Result<Task> prepare(Runtime& runtime, const comm::Communicator& comm, const Start& what) {
+Result<void> prepare(Task& task, Runtime& runtime, const comm::Communicator& comm, const Start& what) {
     const bool receives = what.kind == Task::Kind::kReceive;
     GPURUN_TRY(check_rank(comm, what.peer, receives ? "source" : "destination", receives));
     GPURUN_TRY(check_tag(what.tag, receives));
-    Task task;
-    GPURUN_ASSIGN(task.operand, operand(runtime, what.buffer, what.count, what.type, what.stream));
+    GPURUN_TRY(fill_operand(task.operand, runtime, what.buffer, what.count, what.type, what.stream));
     task.kind = what.kind;
     task.peer = what.peer;
     task.tag = what.tag;
     task.type = static_cast<int>(what.type);
     task.context = comm.user_context();
     task.synchronous = what.synchronous;
-    return task;
+    return {};
 }
 
 Result<void> start_new(const Start& what, gpurun_request* ret_request) {
     GPURUN_ASSIGN(const Call call, enter(what.comm));
     GPURUN_TRY(check_output(ret_request, "ret_request"));
-    GPURUN_ASSIGN(const Task task, prepare(*call.runtime, *call.comm, what));
+    Task task;
+    GPURUN_TRY(prepare(task, *call.runtime, *call.comm, what));
     *ret_request = gpurun_request{call.runtime->engine().start(task)};
     return {};
 }
@@ -54,7 +54,8 @@ Result<void> start_new(const Start& what, gpurun_request* ret_request) {
 Result<void> make_persistent(const Start& what, gpurun_request* ret_request) {
     GPURUN_ASSIGN(const Call call, enter(what.comm));
     GPURUN_TRY(check_output(ret_request, "ret_request"));
-    GPURUN_ASSIGN(Task task, prepare(*call.runtime, *call.comm, what));
+    Task task;
+    GPURUN_TRY(prepare(task, *call.runtime, *call.comm, what));
     task.persistent = true;
     *ret_request = gpurun_request{call.runtime->engine().make(task)};
     return {};
@@ -79,7 +80,9 @@ Result<void> start_again(gpurun_request* request) {
     // Its memory may have been freed, or be another allocation by now.
     const gpurun_stream stream =
         again->operand.on_stream ? static_cast<gpurun_stream>(again->operand.stream.native) : GPURUN_HOST;
-    GPURUN_ASSIGN(again->operand, operand(*found, again->operand.address, again->operand.bytes, stream));
+    transfer::Operand operand;
+    GPURUN_TRY(fill_operand(operand, *found, again->operand.address, again->operand.bytes, stream));
+    again->operand = operand;
     found->engine().start_again(*again);
     return {};
 }
@@ -256,8 +259,9 @@ static Result<void> start_taken(void* buffer, size_t count, gpurun_datatype type
     GPURUN_TRY(check_output(ret_request, "ret_request"));
     GPURUN_ASSIGN(const Taken taken, find_taken(message));
     const int source = taken.number == GPURUN_MESSAGE_NO_PROC.id ? GPURUN_PROC_NULL : GPURUN_ANY_SOURCE;
-    GPURUN_ASSIGN(Task task, prepare(*taken.runtime, taken.runtime->world(),
-                                     {Task::Kind::kReceive, buffer, count, type, source, GPURUN_ANY_TAG, {}, stream}));
+    Task task;
+    GPURUN_TRY(prepare(task, *taken.runtime, taken.runtime->world(),
+                       {Task::Kind::kReceive, buffer, count, type, source, GPURUN_ANY_TAG, {}, stream}));
     if (source != GPURUN_PROC_NULL)
         task.taken = taken.number;
     *ret_request = gpurun_request{taken.runtime->engine().start(task)};

@@ -84,22 +84,25 @@ Result<void> Engine::finish(Request& request, const Order& order, Outcome& outco
         GPURUN_TRY(request.send->join(order.stream));
     if (order.on_stream && request.receive)
         GPURUN_TRY(request.receive->incoming.join(order.stream));
-    outcome = Outcome{};
     outcome.completed = true;
     outcome.cancelled = request.cancelled;
     outcome.type = request.type;
     outcome.room = request.operand.bytes;
     outcome.gone = !request.persistent;
-    if (request.send)
+    outcome.truncates = request.receive && !request.cancelled;
+    outcome.error.reset();
+    outcome.arrived = request.kind == Task::Kind::kReceive && request.peer == kProcNull
+                          ? Arrived{}
+                          : Arrived{kAnySource, kAnyTag, 0};
+    if (request.send && request.send->error())
         outcome.error = std::move(request.send->error());
-    if (request.receive && !request.cancelled) {
-        outcome.truncates = true;
-        outcome.error = std::move(request.receive->incoming.error());
-        outcome.arrived = Arrived{request.receive->source, request.receive->envelope.tag,
-                                  static_cast<size_t>(request.receive->envelope.bytes)};
+    if (outcome.truncates) {
+        if (request.receive->incoming.error())
+            outcome.error = std::move(request.receive->incoming.error());
+        outcome.arrived.source = request.receive->source;
+        outcome.arrived.tag = request.receive->envelope.tag;
+        outcome.arrived.bytes = request.receive->envelope.bytes;
     }
-    if (request.kind == Task::Kind::kReceive && request.peer == kProcNull)
-        outcome.arrived = Arrived{};
     deactivate(request);
     if (outcome.gone)
         requests_.release(request);
