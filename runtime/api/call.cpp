@@ -110,8 +110,8 @@ Result<void> check_output(const void* output, const char* what) {
     return base::error(Status::kArgument, "{} is NULL: pass the address of a variable for the result", what);
 }
 
-Result<transfer::Operand> operand(Runtime& runtime, const void* buffer, size_t bytes, gpurun_stream stream) {
-    transfer::Operand operand;
+Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const void* buffer, size_t bytes,
+                          gpurun_stream stream) {
     operand.address = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
     operand.bytes = bytes;
     if (stream != GPURUN_HOST) {
@@ -119,19 +119,19 @@ Result<transfer::Operand> operand(Runtime& runtime, const void* buffer, size_t b
         GPURUN_ASSIGN(operand.stream, device_stream(runtime, stream));
     }
     if (bytes == 0)
-        return operand;
+        return {};
     if (buffer == nullptr)
         return base::error(Status::kBuffer, "the buffer is NULL but {} bytes are asked for", bytes);
     GPURUN_ASSIGN(operand.where, runtime.device().describe(buffer, bytes));
     if (operand.where.placement == device::Placement::kPageable)
         GPURUN_TRY(check_host_memory(buffer, bytes));
-    return operand;
+    return {};
 }
 
-Result<transfer::Operand> operand(Runtime& runtime, const void* buffer, size_t count, gpurun_datatype type,
-                                  gpurun_stream stream) {
+Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const void* buffer, size_t count,
+                          gpurun_datatype type, gpurun_stream stream) {
     GPURUN_ASSIGN(const size_t bytes, comm::message_bytes(count, static_cast<int>(type)));
-    return operand(runtime, buffer, bytes, stream);
+    return fill_operand(operand, runtime, buffer, bytes, stream);
 }
 
 Result<device::Stream> device_stream(Runtime& runtime, gpurun_stream stream) {

@@ -30,8 +30,10 @@ bool is_pageable(const Operand& operand) { return operand.where.placement == Pla
 
 Result<void> copy(void* destination, const void* source, size_t size, gpurun_stream stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
-    GPURUN_ASSIGN(const Operand to, operand(*found, destination, size, stream));
-    GPURUN_ASSIGN(const Operand from, operand(*found, source, size, stream));
+    Operand to;
+    GPURUN_TRY(fill_operand(to, *found, destination, size, stream));
+    Operand from;
+    GPURUN_TRY(fill_operand(from, *found, source, size, stream));
     if (size == 0)
         return {};
     if (to.by_cpu() && from.by_cpu()) {
@@ -52,7 +54,8 @@ struct HostFill {
 
 Result<void> fill(void* pointer, int value, size_t size, gpurun_stream stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
-    GPURUN_ASSIGN(const Operand to, operand(*found, pointer, size, stream));
+    Operand to;
+    GPURUN_TRY(fill_operand(to, *found, pointer, size, stream));
     if (size == 0)
         return {};
     if (to.by_cpu()) {

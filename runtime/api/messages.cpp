@@ -19,7 +19,8 @@ Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int de
     GPURUN_ASSIGN(const Call call, enter(comm));
     GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
     GPURUN_TRY(check_tag(tag, false));
-    GPURUN_ASSIGN(const Operand from, operand(*call.runtime, buffer, count, type, stream));
+    Operand from;
+    GPURUN_TRY(fill_operand(from, *call.runtime, buffer, count, type, stream));
     if (dest == GPURUN_PROC_NULL)
         return {};
     return comm::send(call.runtime->engine(), *call.comm, from, dest, tag, synchronous);
@@ -30,7 +31,8 @@ Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, 
     GPURUN_ASSIGN(const Call call, enter(comm));
     GPURUN_TRY(check_rank(*call.comm, source, "source", true));
     GPURUN_TRY(check_tag(tag, true));
-    GPURUN_ASSIGN(const Operand into, operand(*call.runtime, buffer, count, type, stream));
+    Operand into;
+    GPURUN_TRY(fill_operand(into, *call.runtime, buffer, count, type, stream));
     Arrived arrived;
     if (source != GPURUN_PROC_NULL) {
         GPURUN_ASSIGN(arrived, comm::recv(call.runtime->engine(), *call.comm, into, source, tag));
@@ -43,14 +45,16 @@ Result<void> bcast(void* buffer, size_t count, gpurun_datatype type, int root, g
     if (root < 0 || root >= call.comm->size)
         return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
                            call.comm->size - 1);
-    GPURUN_ASSIGN(const Operand both, operand(*call.runtime, buffer, count, type, stream));
+    Operand both;
+    GPURUN_TRY(fill_operand(both, *call.runtime, buffer, count, type, stream));
     GPURUN_ASSIGN(const size_t bytes, comm::bcast(call.runtime->engine(), *call.comm, both, root));
     return check_truncation(bytes, both.bytes);
 }
 
 Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
     GPURUN_ASSIGN(const Call call, enter(comm));
-    GPURUN_ASSIGN(const Operand order, operand(*call.runtime, nullptr, 0, stream));
+    Operand order;
+    GPURUN_TRY(fill_operand(order, *call.runtime, nullptr, 0, stream));
     return comm::barrier(call.runtime->engine(), *call.comm, order);
 }
 
@@ -64,8 +68,10 @@ static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_
     GPURUN_TRY(check_rank(*call.comm, source, "source", true));
     GPURUN_TRY(check_tag(send_tag, false));
     GPURUN_TRY(check_tag(recv_tag, true));
-    GPURUN_ASSIGN(const Operand from, operand(*call.runtime, send_buffer, send_count, send_type, stream));
-    GPURUN_ASSIGN(const Operand into, operand(*call.runtime, recv_buffer, recv_count, recv_type, stream));
+    Operand from;
+    GPURUN_TRY(fill_operand(from, *call.runtime, send_buffer, send_count, send_type, stream));
+    Operand into;
+    GPURUN_TRY(fill_operand(into, *call.runtime, recv_buffer, recv_count, recv_type, stream));
     if (from.bytes != 0 && into.bytes != 0 && from.address < into.address + into.bytes &&
         into.address < from.address + from.bytes)
         return base::error(Status::kBuffer, "the two buffers of gpurun_sendrecv() overlap: use two");
@@ -82,7 +88,8 @@ static Result<void> sendrecv_replace(void* buffer, size_t count, gpurun_datatype
     GPURUN_TRY(check_rank(*call.comm, source, "source", true));
     GPURUN_TRY(check_tag(send_tag, false));
     GPURUN_TRY(check_tag(recv_tag, true));
-    GPURUN_ASSIGN(const Operand both, operand(*call.runtime, buffer, count, type, stream));
+    Operand both;
+    GPURUN_TRY(fill_operand(both, *call.runtime, buffer, count, type, stream));
     GPURUN_ASSIGN(const Arrived arrived, comm::sendrecv_replace(call.runtime->engine(), *call.comm,
                                                                 {both, dest, send_tag}, {both, source, recv_tag}));
     return deliver(arrived, both.bytes, type, ret_status);

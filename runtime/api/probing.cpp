@@ -61,7 +61,8 @@ gpurun_status report_found(Result<bool> found, int* ret_found) {
 Result<void> receive_taken(void* buffer, size_t count, gpurun_datatype type, gpurun_message* message,
                            gpurun_stream stream, gpurun_message_status* ret_status) {
     GPURUN_ASSIGN(const Taken taken, find_taken(message));
-    GPURUN_ASSIGN(const transfer::Operand into, operand(*taken.runtime, buffer, count, type, stream));
+    transfer::Operand into;
+    GPURUN_TRY(fill_operand(into, *taken.runtime, buffer, count, type, stream));
     comm::Arrived arrived;
     const bool from_nobody = taken.number == GPURUN_MESSAGE_NO_PROC.id;
     *message = GPURUN_MESSAGE_NULL;

@@ -2,9 +2,6 @@
 #include "api/call.hpp"
 #include "base/format.hpp"
 
-#include <algorithm>
-#include <vector>
-
 namespace gpurun::api {
 
 namespace {
@@ -15,11 +12,12 @@ using comm::Engine;
 using comm::Order;
 using comm::Outcome;
 using comm::Request;
+using comm::Task;
 
 // ---------------------------------------------------------------------------------------------------- starting
 
 struct Start {
-    Request::Kind kind;
+    Task::Kind kind;
     const void* buffer;
     size_t count;
     gpurun_datatype type;
@@ -30,49 +28,44 @@ struct Start {
     bool synchronous = false;
 };
 
-Result<Request*> prepare(Runtime& runtime, const comm::Communicator& comm, const Start& what) {
-    const bool receives = what.kind == Request::Kind::kReceive;
+Result<void> prepare(Task& task, Runtime& runtime, const comm::Communicator& comm, const Start& what) {
+    const bool receives = what.kind == Task::Kind::kReceive;
     GPURUN_TRY(check_rank(comm, what.peer, receives ? "source" : "destination", receives));
     GPURUN_TRY(check_tag(what.tag, receives));
-    GPURUN_ASSIGN(const transfer::Operand buffer, operand(runtime, what.buffer, what.count, what.type, what.stream));
-    Request& request = runtime.engine().requests().take();
-    request.kind = what.kind;
-    request.operand = buffer;
-    request.peer = what.peer;
-    request.tag = what.tag;
-    request.type = static_cast<int>(what.type);
-    request.context = comm.user_context();
-    request.synchronous = what.synchronous;
-    request.persistent = false;
-    request.taken = 0;
-    return &request;
+    GPURUN_TRY(fill_operand(task.operand, runtime, what.buffer, what.count, what.type, what.stream));
+    task.kind = what.kind;
+    task.peer = what.peer;
+    task.tag = what.tag;
+    task.type = static_cast<int>(what.type);
+    task.context = comm.user_context();
+    task.synchronous = what.synchronous;
+    return {};
 }
 
 Result<void> start_new(const Start& what, gpurun_request* ret_request) {
     GPURUN_ASSIGN(const Call call, enter(what.comm));
     GPURUN_TRY(check_output(ret_request, "ret_request"));
-    GPURUN_ASSIGN(Request * request, prepare(*call.runtime, *call.comm, what));
-    call.runtime->engine().start(*request);
-    *ret_request = gpurun_request{request->id};
+    Task task;
+    GPURUN_TRY(prepare(task, *call.runtime, *call.comm, what));
+    *ret_request = gpurun_request{call.runtime->engine().start(task)};
     return {};
 }
 
 Result<void> make_persistent(const Start& what, gpurun_request* ret_request) {
     GPURUN_ASSIGN(const Call call, enter(what.comm));
     GPURUN_TRY(check_output(ret_request, "ret_request"));
-    GPURUN_ASSIGN(Request * request, prepare(*call.runtime, *call.comm, what));
-    request->persistent = true;
-    *ret_request = gpurun_request{request->id};
+    Task task;
+    GPURUN_TRY(prepare(task, *call.runtime, *call.comm, what));
+    task.persistent = true;
+    *ret_request = gpurun_request{call.runtime->engine().make(task)};
     return {};
 }
 
 Result<Request*> find(Runtime& runtime, const gpurun_request* request) {
     GPURUN_TRY(check_output(request, "request"));
-    Request* found = runtime.engine().requests().find(request->id);
+    Request* found = runtime.engine().find(request->id);
     if (found == nullptr)
-        return base::error(Status::kRequest,
-                           "{} is no request of this process: it was completed or freed before, or never started",
-                           request->id);
+        return comm::no_request(request->id);
     return found;
 }
 
@@ -87,8 +80,10 @@ Result<void> start_again(gpurun_request* request) {
     // Its memory may have been freed, or be another allocation by now.
     const gpurun_stream stream =
         again->operand.on_stream ? static_cast<gpurun_stream>(again->operand.stream.native) : GPURUN_HOST;
-    GPURUN_ASSIGN(again->operand, operand(*found, again->operand.address, again->operand.bytes, stream));
-    found->engine().start(*again);
+    transfer::Operand operand;
+    GPURUN_TRY(fill_operand(operand, *found, again->operand.address, again->operand.bytes, stream));
+    again->operand = operand;
+    found->engine().start_again(*again);
     return {};
 }
 
@@ -102,81 +97,70 @@ Result<Order> order_of(Runtime& runtime, gpurun_stream stream) {
 }
 
 // One call that completes some of several requests.
-class Completion {
+class Completing {
   public:
-    Completion(size_t count, gpurun_request* requests) : count_(count), names_(requests) {}
+    Completing(size_t count, gpurun_request* requests) : count_(count), requests_(requests) {}
 
     // Nothing has happened if this fails.
     Result<void> prepare(gpurun_stream stream) {
         GPURUN_ASSIGN(runtime_, runtime());
         if (count_ != 0)
-            GPURUN_TRY(check_output(names_, "requests"));
+            GPURUN_TRY(check_output(requests_, "requests"));
         GPURUN_ASSIGN(order_, order_of(*runtime_, stream));
-        requests_.assign(count_, nullptr);
-        outcomes_.resize(count_);
-        for (size_t i = 0; i < count_; ++i) {
-            if (names_[i].id != 0) {
-                GPURUN_ASSIGN(requests_[i], find(*runtime_, &names_[i]));
-            }
-        }
+        several_.names.resize(count_);
+        for (size_t i = 0; i < count_; ++i)
+            several_.names[i] = requests_[i].id;
         return {};
     }
 
     // False if it may not wait and would have to.
     Result<bool> run(Engine::Need need, bool may_wait) {
-        return runtime_->engine().complete(requests_, order_, need, may_wait, outcomes_, completed_);
+        auto run = runtime_->engine().complete(several_, order_, need, may_wait);
+        for (size_t i = 0; !run && i < several_.outcomes.size(); ++i)
+            if (several_.outcomes[i].completed && several_.outcomes[i].gone)
+                requests_[i] = GPURUN_REQUEST_NULL;
+        return run;
     }
 
-    std::span<const size_t> completed() const { return completed_; }
+    bool completed(size_t index) const { return several_.outcomes[index].completed; }
 
     // Fills the status of the request at `index`, takes the request off the caller's list, and gives its error.
     Result<void> settle(size_t index, gpurun_message_status* ret_status) {
-        Request* request = requests_[index];
-        Outcome& outcome = outcomes_[index];
-        const bool was_completed = std::binary_search(completed_.begin(), completed_.end(), index);
-        if (request == nullptr || !was_completed) { // complete before the call
+        Outcome& outcome = several_.outcomes[index];
+        if (!outcome.completed) { // before the call
             fill_status(Outcome{}.arrived, GPURUN_BYTE, Status::kOk, false, ret_status);
             return {};
         }
         Result<void> result;
         if (outcome.error)
             result = std::move(*outcome.error);
-        else if (request->kind == Request::Kind::kReceive && !outcome.cancelled)
-            result = check_truncation(outcome.arrived.bytes, request->operand.bytes);
-        fill_status(outcome.arrived, static_cast<gpurun_datatype>(request->type),
+        else if (outcome.truncates)
+            result = check_truncation(outcome.arrived.bytes, outcome.room);
+        fill_status(outcome.arrived, static_cast<gpurun_datatype>(outcome.type),
                     result ? Status::kOk : result.error().status, outcome.cancelled, ret_status);
-        if (!request->persistent) {
-            runtime_->engine().requests().release(*request);
-            names_[index] = GPURUN_REQUEST_NULL;
-        }
+        if (outcome.gone)
+            requests_[index] = GPURUN_REQUEST_NULL;
         return result;
     }
 
   private:
+    static comm::Completion& of_thread() {
+        static thread_local comm::Completion several;
+        return several;
+    }
+
     size_t count_;
-    gpurun_request* names_;
+    gpurun_request* requests_;
     Runtime* runtime_ = nullptr;
     Order order_;
-    // The thread's own, so that a call allocates nothing once the thread has made one as large.
-    struct Lists {
-        std::vector<Request*> requests;
-        std::vector<Outcome> outcomes;
-        std::vector<size_t> completed;
-    };
-    static Lists& lists() {
-        static thread_local Lists of_thread;
-        return of_thread;
-    }
-    std::vector<Request*>& requests_ = lists().requests;
-    std::vector<Outcome>& outcomes_ = lists().outcomes;
-    std::vector<size_t>& completed_ = lists().completed;
+    comm::Completion& several_ = of_thread();
 };
 
 Result<void> keep_first(Result<void> first, Result<void> next) { return first ? std::move(next) : std::move(first); }
 
 Result<bool> complete_all(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait,
                           gpurun_message_status* ret_statuses) {
-    Completion completion(count, requests);
+    Completing completion(count, requests);
     GPURUN_TRY(completion.prepare(stream));
     GPURUN_ASSIGN(const bool done, completion.run(Engine::Need::kAll, may_wait));
     if (!done)
@@ -193,18 +177,20 @@ Result<bool> complete_all(size_t count, gpurun_request* requests, gpurun_stream 
 // `ret_index` is written whenever something was completed, or nothing is active.
 Result<bool> complete_one(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait, int* ret_index,
                           gpurun_message_status* ret_status) {
-    Completion completion(count, requests);
+    Completing completion(count, requests);
     GPURUN_TRY(completion.prepare(stream));
     GPURUN_TRY(check_output(ret_index, "ret_index"));
     GPURUN_ASSIGN(const bool done, completion.run(Engine::Need::kOne, may_wait));
     if (!done)
         return false;
-    if (completion.completed().empty()) {
+    size_t index = 0;
+    while (index < count && !completion.completed(index))
+        ++index;
+    if (index == count) {
         *ret_index = GPURUN_UNDEFINED;
         fill_status(Outcome{}.arrived, GPURUN_BYTE, Status::kOk, false, ret_status);
         return true;
     }
-    const size_t index = completion.completed().front();
     *ret_index = static_cast<int>(index);
     GPURUN_TRY(completion.settle(index, ret_status));
     return true;
@@ -212,20 +198,23 @@ Result<bool> complete_one(size_t count, gpurun_request* requests, gpurun_stream 
 
 Result<void> complete_some(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait, int* ret_count,
                            int* ret_indices, gpurun_message_status* ret_statuses) {
-    Completion completion(count, requests);
+    Completing completion(count, requests);
     GPURUN_TRY(completion.prepare(stream));
     GPURUN_TRY(check_output(ret_count, "ret_count"));
     if (count != 0)
         GPURUN_TRY(check_output(ret_indices, "ret_indices"));
     GPURUN_ASSIGN(const bool done, completion.run(Engine::Need::kSome, may_wait));
-    const std::span<const size_t> completed = completion.completed();
-    *ret_count = !done ? 0 : completed.empty() ? GPURUN_UNDEFINED : static_cast<int>(completed.size());
+    int completed = 0;
     Result<void> result;
-    for (size_t i = 0; i < completed.size(); ++i) {
-        ret_indices[i] = static_cast<int>(completed[i]);
+    for (size_t i = 0; done && i < count; ++i) {
+        if (!completion.completed(i))
+            continue;
+        ret_indices[completed] = static_cast<int>(i);
         result = keep_first(std::move(result),
-                            completion.settle(completed[i], ret_statuses == nullptr ? nullptr : &ret_statuses[i]));
+                            completion.settle(i, ret_statuses == nullptr ? nullptr : &ret_statuses[completed]));
+        ++completed;
     }
+    *ret_count = !done ? 0 : completed == 0 ? GPURUN_UNDEFINED : completed;
     return result;
 }
 
@@ -249,7 +238,7 @@ Result<void> cancel(gpurun_request* request) {
     GPURUN_ASSIGN(Request * cancelled, find(*found, request));
     if (!cancelled->active)
         return base::error(Status::kRequest, "the request is not active: there is nothing to take back");
-    if (cancelled->kind == Request::Kind::kSend)
+    if (cancelled->kind == Task::Kind::kSend)
         return base::error(Status::kUnsupported, "a send cannot be taken back: its receiver may have matched it");
     found->engine().cancel(*cancelled);
     return {};
@@ -270,13 +259,12 @@ static Result<void> start_taken(void* buffer, size_t count, gpurun_datatype type
     GPURUN_TRY(check_output(ret_request, "ret_request"));
     GPURUN_ASSIGN(const Taken taken, find_taken(message));
     const int source = taken.number == GPURUN_MESSAGE_NO_PROC.id ? GPURUN_PROC_NULL : GPURUN_ANY_SOURCE;
-    GPURUN_ASSIGN(Request * request,
-                  prepare(*taken.runtime, taken.runtime->world(),
-                          {Request::Kind::kReceive, buffer, count, type, source, GPURUN_ANY_TAG, {}, stream}));
+    Task task;
+    GPURUN_TRY(prepare(task, *taken.runtime, taken.runtime->world(),
+                       {Task::Kind::kReceive, buffer, count, type, source, GPURUN_ANY_TAG, {}, stream}));
     if (source != GPURUN_PROC_NULL)
-        request->taken = taken.number;
-    taken.runtime->engine().start(*request);
-    *ret_request = gpurun_request{request->id};
+        task.taken = taken.number;
+    *ret_request = gpurun_request{taken.runtime->engine().start(task)};
     *message = GPURUN_MESSAGE_NULL;
     return {};
 }
@@ -284,26 +272,25 @@ static Result<void> start_taken(void* buffer, size_t count, gpurun_datatype type
 } // namespace gpurun::api
 
 namespace api = gpurun::api;
-using gpurun::comm::Request;
+using gpurun::comm::Task;
 
 extern "C" {
 
 gpurun_status gpurun_isend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                            gpurun_stream stream, gpurun_request* ret_request) {
-    return api::report(
-        api::start_new({Request::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
+    return api::report(api::start_new({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
 }
 
 gpurun_status gpurun_issend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                             gpurun_stream stream, gpurun_request* ret_request) {
     return api::report(
-        api::start_new({Request::Kind::kSend, buffer, count, type, dest, tag, comm, stream, true}, ret_request));
+        api::start_new({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream, true}, ret_request));
 }
 
 gpurun_status gpurun_irecv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                            gpurun_stream stream, gpurun_request* ret_request) {
     return api::report(
-        api::start_new({Request::Kind::kReceive, buffer, count, type, source, tag, comm, stream}, ret_request));
+        api::start_new({Task::Kind::kReceive, buffer, count, type, source, tag, comm, stream}, ret_request));
 }
 
 gpurun_status gpurun_imrecv(void* buffer, size_t count, gpurun_datatype type, gpurun_message* message,
@@ -314,19 +301,19 @@ gpurun_status gpurun_imrecv(void* buffer, size_t count, gpurun_datatype type, gp
 gpurun_status gpurun_send_init(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
     return api::report(
-        api::make_persistent({Request::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
+        api::make_persistent({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
 }
 
 gpurun_status gpurun_ssend_init(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                 gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
     return api::report(
-        api::make_persistent({Request::Kind::kSend, buffer, count, type, dest, tag, comm, stream, true}, ret_request));
+        api::make_persistent({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream, true}, ret_request));
 }
 
 gpurun_status gpurun_recv_init(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                                gpurun_stream stream, gpurun_request* ret_request) {
     return api::report(
-        api::make_persistent({Request::Kind::kReceive, buffer, count, type, source, tag, comm, stream}, ret_request));
+        api::make_persistent({Task::Kind::kReceive, buffer, count, type, source, tag, comm, stream}, ret_request));
 }
 
 gpurun_status gpurun_start(gpurun_request* request) { return api::report(api::start_again(request)); }

@@ -82,10 +82,12 @@ void Engine::work_in_background() {
                 if (auto armed = arm_moving(); !armed)
                     base::log(base::LogLevel::kWarn, "waiting for messages in the background: {}",
                               armed.error().detail);
-            const int64_t timeout_ns = alarm_missing_ ? kLookAgainNs : platform::kForever;
+            const int64_t timeout_ns = longest_sleep_ns();
             lock.unlock();
             platform::sleep_while(self.background_bell, seen, timeout_ns);
             lock.lock();
+        } else {
+            mutex_.yield(); // whoever makes a call gets its turn
         }
         self.presence.fetch_sub(presence::kBackground, std::memory_order_relaxed);
     }

@@ -11,11 +11,25 @@ bool Engine::can_complete(const Request& request, const Order& order) const {
     return order.on_stream ? request.enqueued() : request.done();
 }
 
-Result<bool> Engine::complete(std::span<Request* const> requests, const Order& order, Need need, bool may_wait,
-                              std::span<Outcome> outcomes, std::vector<size_t>& completed) {
+Result<void> Engine::look_up(Completion& several) {
+    several.requests.assign(several.names.size(), nullptr);
+    several.outcomes.resize(several.names.size());
+    for (Outcome& outcome : several.outcomes)
+        outcome.completed = false;
+    for (size_t i = 0; i < several.names.size(); ++i) {
+        if (several.names[i] == 0)
+            continue;
+        several.requests[i] = requests_.find(several.names[i]);
+        if (several.requests[i] == nullptr)
+            return no_request(several.names[i]);
+    }
+    return {};
+}
+
+Result<bool> Engine::complete(Completion& several, const Order& order, Need need, bool may_wait) {
     Lock lock(mutex_);
-    const Attendance attendance(*this);
-    completed.clear();
+    GPURUN_TRY(look_up(several));
+    const std::span<Request* const> requests(several.requests);
     size_t first_open = 0; // with kAll
     std::optional<uint64_t> seen;
     const auto open = [](const Request* request) { return request != nullptr && request->active; };
@@ -37,26 +51,28 @@ Result<bool> Engine::complete(std::span<Request* const> requests, const Order& o
         }
         return !any_open;
     };
-    if (may_wait) {
+    std::optional<Attendance> attendance; // of a call that does not find all it wants
+    if (!met()) {
+        attendance.emplace(*this);
         const auto awaited = [&] { return need == Need::kAll ? requests.subspan(first_open, 1) : requests; };
-        GPURUN_TRY(wait(lock, met, [&] { return arm(awaited()); }));
-    } else if (!met()) {
-        (void)progress();
-        if (!met())
-            return false;
+        if (may_wait) {
+            GPURUN_TRY(wait(lock, met, [&] { return arm(awaited()); }));
+        } else {
+            (void)progress();
+            if (!met())
+                return false;
+        }
     }
-    GPURUN_TRY(complete_each(requests, order, need, outcomes, completed));
+    GPURUN_TRY(complete_each(several, order, need));
     return true;
 }
 
-Result<void> Engine::complete_each(std::span<Request* const> requests, const Order& order, Need need,
-                                   std::span<Outcome> outcomes, std::vector<size_t>& completed) {
-    for (size_t i = 0; i < requests.size(); ++i) {
-        Request* request = requests[i];
+Result<void> Engine::complete_each(Completion& several, const Order& order, Need need) {
+    for (size_t i = 0; i < several.requests.size(); ++i) {
+        Request* request = several.requests[i];
         if (request == nullptr || !request->active || !can_complete(*request, order))
             continue;
-        GPURUN_TRY(finish(*request, order, outcomes[i]));
-        completed.push_back(i);
+        GPURUN_TRY(finish(*request, order, several.outcomes[i]));
         if (need == Need::kOne)
             break;
     }
@@ -68,18 +84,27 @@ Result<void> Engine::finish(Request& request, const Order& order, Outcome& outco
         GPURUN_TRY(request.send->join(order.stream));
     if (order.on_stream && request.receive)
         GPURUN_TRY(request.receive->incoming.join(order.stream));
-    outcome = Outcome{};
+    outcome.completed = true;
     outcome.cancelled = request.cancelled;
-    if (request.send)
+    outcome.type = request.type;
+    outcome.room = request.operand.bytes;
+    outcome.gone = !request.persistent;
+    outcome.truncates = request.receive && !request.cancelled;
+    outcome.error.reset();
+    outcome.arrived =
+        request.kind == Task::Kind::kReceive && request.peer == kProcNull ? Arrived{} : Arrived{kAnySource, kAnyTag, 0};
+    if (request.send && request.send->error())
         outcome.error = std::move(request.send->error());
-    if (request.receive && !request.cancelled) {
-        outcome.error = std::move(request.receive->incoming.error());
-        outcome.arrived = Arrived{request.receive->source, request.receive->envelope.tag,
-                                  static_cast<size_t>(request.receive->envelope.bytes)};
+    if (outcome.truncates) {
+        if (request.receive->incoming.error())
+            outcome.error = std::move(request.receive->incoming.error());
+        outcome.arrived.source = request.receive->source;
+        outcome.arrived.tag = request.receive->envelope.tag;
+        outcome.arrived.bytes = request.receive->envelope.bytes;
     }
-    if (request.kind == Request::Kind::kReceive && request.peer == kProcNull)
-        outcome.arrived = Arrived{};
     deactivate(request);
+    if (outcome.gone)
+        requests_.release(request);
     return {};
 }
 

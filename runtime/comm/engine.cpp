@@ -56,6 +56,21 @@ Result<void> Engine::complete(std::span<Outgoing* const> sends, Receive* receive
     return wait_and_end(lock, sends, receive);
 }
 
+bool Engine::send_small(int dest, const transfer::Operand& operand, const transfer::Envelope& envelope,
+                        transfer::SendMode mode) {
+    if (!Outgoing::fits_inline(context_, operand, mode))
+        return false;
+    const Lock lock(mutex_);
+    return send_at_once(dest, operand, envelope, mode);
+}
+
+bool Engine::send_at_once(int dest, const transfer::Operand& operand, const transfer::Envelope& envelope,
+                          transfer::SendMode mode) {
+    transfer::Link& to = link(dest);
+    return Outgoing::fits_inline(context_, operand, mode) && to.unposted.empty() && !context_.job.is_gone(to.peer) &&
+           Outgoing::send_at_once(context_, to, operand, envelope);
+}
+
 Result<void> Engine::wait_and_end(Lock& lock, std::span<Outgoing* const> sends, Receive* receive) {
     const auto done = [&] {
         return (receive == nullptr || receive->incoming.done()) &&

@@ -30,6 +30,14 @@ struct Order {
     device::Stream stream;
 };
 
+// A call that completes some of several requests. A thread uses it again, so that nothing is allocated once it has made
+// a call with as many.
+struct Completion {
+    std::vector<uint64_t> names; // 0 names no request, and counts as complete
+    std::vector<Request*> requests;
+    std::vector<Outcome> outcomes; // one for each
+};
+
 class Engine {
   public:
     // `probe` is the rank's own, which peers may copy from until close().
@@ -47,17 +55,25 @@ class Engine {
     // first error; every other operation is complete or ended as well.
     base::Result<void> complete(std::span<transfer::Outgoing* const> sends, Receive* receive);
 
-    // ---- requests (requests.cpp, completion.cpp)
-    RequestTable& requests() { return requests_; }
-    // Its message is under way afterwards, or its error waits for the one who completes it.
-    void start(Request& request);
+    // A send that needs no more than a place in its ring, most of the small ones between hosts. False if it has to go
+    // the way of all others.
+    bool send_small(int dest, const transfer::Operand& operand, const transfer::Envelope& envelope,
+                    transfer::SendMode mode);
+
+    // ---- requests (requests.cpp, completion.cpp), each by its name
+    // A request that is not started yet, and one that is: its message is under way, or its error waits for the one who
+    // completes it.
+    uint64_t make(const Task& task);
+    uint64_t start(const Task& task);
+    // Null if `name` names none, or none any more.
+    Request* find(uint64_t name);
+    void start_again(Request& request);
     // What completing some of several requests asks for. Null and inactive ones among them count as complete.
     enum class Need { kAll, kOne, kSome };
-    // Waits (unless `may_wait` is false) until `need` can be met, then completes those requests for `order`: writes
-    // their outcomes (one for each request) and their indices, ascending. Nothing is completed otherwise.
-    // An error is the device's; what was completed by then is in `completed`.
-    base::Result<bool> complete(std::span<Request* const> requests, const Order& order, Need need, bool may_wait,
-                                std::span<Outcome> outcomes, std::vector<size_t>& completed);
+    // Waits (unless `may_wait` is false) until `need` can be met, then completes those requests for `order`. Nothing is
+    // completed otherwise. kRequest, before anything else, if a name names none.
+    // An error is the device's; `outcomes` say what was completed by then.
+    base::Result<bool> complete(Completion& several, const Order& order, Need need, bool may_wait);
     // Takes a receive back unless it is matched.
     void cancel(Request& request);
     // Nobody will complete it: it goes back to the table by itself.
@@ -94,6 +110,8 @@ class Engine {
 
     // ---- engine.cpp: operations -----------------------------------------------------------------------------
     void begin(std::span<transfer::Outgoing* const> sends, Receive* receive);
+    bool send_at_once(int dest, const transfer::Operand& operand, const transfer::Envelope& envelope,
+                      transfer::SendMode mode);
     void begin(transfer::Outgoing& send);
     void begin(Receive& receive);
     void begin_taken(uint64_t number, Receive& receive);
@@ -105,11 +123,12 @@ class Engine {
     // ---- requests.cpp, completion.cpp -----------------------------------------------------------------------
     bool can_complete(const Request& request, const Order& order) const;
     base::Result<void> finish(Request& request, const Order& order, Outcome& outcome);
+    void begin(Request& request);
     void deactivate(Request& request);
     void reap_abandoned();
     base::Result<void> arm(std::span<Request* const> requests);
-    base::Result<void> complete_each(std::span<Request* const> requests, const Order& order, Need need,
-                                     std::span<Outcome> outcomes, std::vector<size_t>& completed);
+    base::Result<void> look_up(Completion& several);
+    base::Result<void> complete_each(Completion& several, const Order& order, Need need);
     // gpurun_finalize(): what can no longer be matched ends.
     void end_unmatched();
 
@@ -138,6 +157,8 @@ class Engine {
     base::Result<void> wait(Lock& lock, base::FunctionRef<bool()> done, base::FunctionRef<base::Result<void>()> arm);
     base::Result<void> arm(std::span<transfer::Outgoing* const> sends, Receive* receive);
     base::Result<void> set_alarm(const transfer::Awaited& awaited);
+    // After arming. Something may want to be looked at although nobody rings for it.
+    int64_t longest_sleep_ns();
     void wait_for_all(Lock& lock, uint32_t step);
 
     // ---- background.cpp -------------------------------------------------------------------------------------
@@ -171,7 +192,7 @@ class Engine {
     uint64_t changes_ = 0; // counts what progress() has changed: who has seen this many need not look again
     int sleeping_ = 0;     // threads in wait()
     RequestTable requests_;
-    size_t active_requests_ = 0;
+    size_t active_requests_ = 0; // with a message under way
     base::List<Request, Abandoned> abandoned_;
     std::vector<void*> lost_streams_; // with a message that was cut short, not yet reported
     bool cut_short_ = false;

@@ -12,29 +12,31 @@ void Matcher::start(Receive& receive, transfer::Link& link, const transfer::Reco
         receive.incoming.fail(std::move(started).error());
 }
 
-std::optional<Matcher::Queue::iterator> Matcher::find(const Pattern& pattern) {
+bool Matcher::find(const Pattern& pattern, Queue::iterator& ret_oldest) {
     const size_t first = pattern.source == kAnySource ? 0 : static_cast<size_t>(pattern.source);
     const size_t last = pattern.source == kAnySource ? unexpected_.size() : first + 1;
-    std::optional<Queue::iterator> oldest;
+    bool found = false;
     for (size_t source = first; source < last; ++source) {
         Queue& queue = unexpected_[source];
         const auto message = std::find_if(queue.begin(), queue.end(), [&](const Unexpected& each) {
             return pattern.fits(static_cast<int>(source), each.record.envelope);
         });
-        if (message != queue.end() && (!oldest || message->arrival < (*oldest)->arrival))
-            oldest = message;
+        if (message == queue.end() || (found && message->arrival > ret_oldest->arrival))
+            continue;
+        ret_oldest = message;
+        found = true;
     }
-    return oldest;
+    return found;
 }
 
 bool Matcher::post(Receive& receive, std::span<const std::unique_ptr<transfer::Link>> links) {
-    const auto oldest = find(receive.pattern);
-    if (!oldest) {
+    Queue::iterator oldest;
+    if (!find(receive.pattern, oldest)) {
         receive.turn = turns_++;
         list_of(receive.pattern).push_back(receive);
         return false;
     }
-    spare_.splice(spare_.begin(), unexpected_[(*oldest)->source], *oldest);
+    spare_.splice(spare_.begin(), unexpected_[oldest->source], oldest);
     const Unexpected& message = spare_.front();
     start(receive, *links[message.source], message.record, message.payload);
     return true;
@@ -67,17 +69,17 @@ Receive* Matcher::arrive(transfer::Link& link, const transfer::Record& record, s
 }
 
 std::optional<Matcher::Found> Matcher::peek(const Pattern& pattern) {
-    const auto oldest = find(pattern);
-    if (!oldest)
+    Queue::iterator oldest;
+    if (!find(pattern, oldest))
         return std::nullopt;
-    return Found{static_cast<int>((*oldest)->source), (*oldest)->record.envelope};
+    return Found{static_cast<int>(oldest->source), oldest->record.envelope};
 }
 
 uint64_t Matcher::take(const Pattern& pattern) {
-    const auto oldest = find(pattern);
-    CHECK(oldest.has_value());
+    Queue::iterator oldest;
+    CHECK(find(pattern, oldest));
     Queue& queue = taken_[++taken_numbers_];
-    queue.splice(queue.begin(), unexpected_[(*oldest)->source], *oldest);
+    queue.splice(queue.begin(), unexpected_[oldest->source], oldest);
     return taken_numbers_;
 }
 

@@ -88,7 +88,7 @@ class Matcher {
         return pattern.source == kAnySource ? posted_.back() : posted_[static_cast<size_t>(pattern.source)];
     }
     // The oldest that fits, in its source's queue.
-    std::optional<Queue::iterator> find(const Pattern& pattern);
+    bool find(const Pattern& pattern, Queue::iterator& ret_oldest);
     static void start(Receive& receive, transfer::Link& link, const transfer::Record& record,
                       std::span<const std::byte> payload);
 

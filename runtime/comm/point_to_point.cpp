@@ -19,8 +19,11 @@ Arrived arrived(const Receive& receive) {
 
 Result<void> send(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag,
                   bool synchronous) {
-    Outgoing outgoing(engine.context(), engine.link(dest), buffer, Envelope{comm.user_context(), tag, buffer.bytes},
-                      SendMode{Ending::kInStream, synchronous});
+    const Envelope envelope{comm.user_context(), tag, buffer.bytes};
+    const SendMode mode{Ending::kInStream, synchronous};
+    if (engine.send_small(dest, buffer, envelope, mode))
+        return {};
+    Outgoing outgoing(engine.context(), engine.link(dest), buffer, envelope, mode);
     Outgoing* const sends[] = {&outgoing};
     return engine.complete(sends, nullptr);
 }

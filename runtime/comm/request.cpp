@@ -1,5 +1,7 @@
 #include "comm/request.hpp"
 
+#include "base/format.hpp"
+
 namespace gpurun::comm {
 
 namespace {
@@ -10,8 +12,12 @@ constexpr uint64_t kPlace = kUse - 1;
 
 } // namespace
 
-Request& RequestTable::take() {
-    const std::lock_guard lock(mutex_);
+base::Error no_request(uint64_t name) {
+    return base::error(base::Status::kRequest,
+                       "{} is no request of this process: it was completed or freed before, or never started", name);
+}
+
+Request& RequestTable::take(const Task& task) {
     if (unused_.empty()) {
         Request& made = all_.emplace_back();
         made.id = all_.size();
@@ -21,18 +27,17 @@ Request& RequestTable::take() {
     Request& request = *unused_.back();
     unused_.pop_back();
     request.id += kUse;
+    static_cast<Task&>(request) = task;
     return request;
 }
 
 void RequestTable::release(Request& request) {
-    CHECK(!request.active && !request.send && !request.receive);
-    const std::lock_guard lock(mutex_);
+    CHECK(!request.active && !request.under_way());
     request.id += kUse; // no lookup finds it until it is taken again
     unused_.push_back(&request);
 }
 
 Request* RequestTable::find(uint64_t id) {
-    const std::lock_guard lock(mutex_);
     const uint64_t place = id & kPlace;
     if (place == 0 || place > all_.size())
         return nullptr;

@@ -5,15 +5,13 @@
 // by later requests, so that starting one allocates nothing once as many have been under way before. A name is never
 // given twice: an old one is found out.
 //
-// The table has its own lock, held for lookups only. A Request belongs to the thread that starts or completes it, its
-// message (`send`, `receive`) to the engine, under its lock.
+// Used under the engine lock. What a request that is not active is to do may be read without.
 #pragma once
 
 #include "comm/matcher.hpp"
 #include "transfer/outgoing.hpp"
 
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -27,17 +25,22 @@ struct Arrived {
 
 // What waiting for a request gives.
 struct Outcome {
+    bool completed = false;                  // by this call
     Arrived arrived{kAnySource, kAnyTag, 0}; // of a receive
     std::optional<base::Error> error;
     bool cancelled = false;
+    bool truncates = false; // a receive that has a message may
+    size_t room = 0;        // of its buffer
+    int type = 0;           // of its elements
+    bool gone = false;      // the request's name is none any more
 };
 
 struct Abandoned; // the engine's list of requests that were freed while they were active
 
-struct Request : base::Linked<Request, Abandoned> {
+// What a request is to do: as started, and to be started again if persistent.
+struct Task {
     enum class Kind { kSend, kReceive };
 
-    // As started, and to be started again if persistent.
     Kind kind = Kind::kSend;
     transfer::Operand operand;
     int peer = kProcNull; // kAnySource too, of a receive
@@ -47,15 +50,19 @@ struct Request : base::Linked<Request, Abandoned> {
     bool synchronous = false;
     bool persistent = false;
     uint64_t taken = 0; // the number of the probed message that it receives, else 0
+};
 
+struct Request : Task, base::Linked<Request, Abandoned> {
     // Between start and completion.
     bool active = false;
     bool cancelled = false;
-    std::optional<transfer::Outgoing> send; // neither of them: with PROC_NULL
+    // Neither of them: nothing is left to do (with PROC_NULL, or a small message that has gone).
+    std::optional<transfer::Outgoing> send;
     std::optional<Receive> receive;
 
     uint64_t id = 0;
 
+    bool under_way() const { return send || receive; }
     bool done() const { return send ? send->done() : !receive || receive->incoming.done(); }
     bool enqueued() const { return send ? send->enqueued() : !receive || receive->incoming.enqueued(); }
     bool needs_hand() const {
@@ -66,15 +73,16 @@ struct Request : base::Linked<Request, Abandoned> {
     }
 };
 
+base::Error no_request(uint64_t name);
+
 class RequestTable {
   public:
-    Request& take();
+    Request& take(const Task& task);
     void release(Request& request);
     // Null if `id` names none, or none any more.
     Request* find(uint64_t id);
 
   private:
-    std::mutex mutex_;
     std::deque<Request> all_;
     std::vector<Request*> unused_;
 };

@@ -9,19 +9,42 @@ using transfer::Envelope;
 using transfer::Outgoing;
 using transfer::SendMode;
 
-void Engine::start(Request& request) {
+uint64_t Engine::make(const Task& task) {
     const Lock lock(mutex_);
+    return requests_.take(task).id;
+}
+
+uint64_t Engine::start(const Task& task) {
+    const Lock lock(mutex_);
+    Request& request = requests_.take(task);
+    begin(request);
+    return request.id;
+}
+
+Request* Engine::find(uint64_t name) {
+    const Lock lock(mutex_);
+    return requests_.find(name);
+}
+
+void Engine::start_again(Request& request) {
+    const Lock lock(mutex_);
+    begin(request);
+}
+
+void Engine::begin(Request& request) {
     request.active = true;
     request.cancelled = false;
-    ++active_requests_;
     if (request.peer == kProcNull)
         return;
-    if (request.kind == Request::Kind::kSend) {
-        request.send.emplace(context_, link(request.peer), request.operand,
-                             Envelope{request.context, request.tag, request.operand.bytes},
-                             SendMode{Ending::kJoined, request.synchronous});
-        begin(*request.send);
+    if (request.kind == Task::Kind::kSend) {
+        const Envelope envelope{request.context, request.tag, request.operand.bytes};
+        const SendMode mode{Ending::kJoined, request.synchronous};
+        if (send_at_once(request.peer, request.operand, envelope, mode))
+            return;
+        ++active_requests_;
+        begin(request.send.emplace(context_, link(request.peer), request.operand, envelope, mode));
     } else {
+        ++active_requests_;
         request.receive.emplace(context_, request.operand, Pattern{request.context, request.peer, request.tag}, false,
                                 Ending::kJoined);
         if (request.taken == 0)
@@ -70,10 +93,11 @@ void Engine::deactivate(Request& request) {
         moving_out_.remove(*request.send);
     if (request.receive)
         moving_in_.remove(request.receive->incoming);
+    if (request.under_way())
+        --active_requests_;
     request.send.reset();
     request.receive.reset();
     request.active = false;
-    --active_requests_;
 }
 
 // Nobody makes a call any more: what has not found its other side never will.

@@ -52,9 +52,7 @@ Result<void> Engine::wait(Lock& lock, base::FunctionRef<bool()> done, base::Func
     while (true) {
         if (done())
             return {};
-        if (progress())
-            continue;
-        if (spin.goes_on()) {
+        if (progress() || spin.goes_on()) {
             mutex_.yield(); // other threads of the rank get their turn
             continue;
         }
@@ -69,8 +67,8 @@ Result<void> Engine::wait(Lock& lock, base::FunctionRef<bool()> done, base::Func
             ready = arm();
             if (ready && active_requests_ > 0)
                 ready = arm_moving(); // nobody waits for those in a call
-            const int64_t timeout_ns = alarm_missing_ ? kLookAgainNs : platform::kForever;
             if (ready) {
+                const int64_t timeout_ns = longest_sleep_ns();
                 lock.unlock();
                 platform::sleep_while(self.doorbell, seen, timeout_ns);
                 lock.lock();
@@ -81,6 +79,12 @@ Result<void> Engine::wait(Lock& lock, base::FunctionRef<bool()> done, base::Func
         if (!ready)
             return ready;
     }
+}
+
+int64_t Engine::longest_sleep_ns() {
+    bool in_doubt = false;
+    moving_in_.for_each([&](const transfer::Incoming& incoming) { in_doubt |= incoming.in_doubt(); });
+    return alarm_missing_ || in_doubt ? kLookAgainNs : platform::kForever;
 }
 
 Result<void> Engine::arm(std::span<Outgoing* const> sends, Receive* receive) {

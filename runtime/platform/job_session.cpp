@@ -104,14 +104,16 @@ Result<JobSession> JobSession::connect(const base::Settings& settings, uint32_t 
     return JobSession(std::move(socket), std::move(segment), static_cast<uint32_t>(settings.rank));
 }
 
-Result<std::vector<UniqueFd>> JobSession::ready(int device_fd) {
+Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable) {
     std::vector<UniqueFd> peers(segment_.size());
     RankRecord& self = segment_.rank(rank_);
     self.pid = ::getpid();
-    self.token = own_token();
-    allow_peer_reads();
     if (alone())
         return peers;
+    if (readable) { // else no token: peers do not even try
+        self.token = own_token();
+        allow_peer_reads();
+    }
     GPURUN_TRY(say(socket_, wire::Ready{}, device_fd));
     while (true) {
         Heard heard;

@@ -22,9 +22,9 @@ class JobSession {
     uint32_t rank() const { return rank_; }
     bool alone() const { return !socket_; }
 
-    // This rank's record in the segment is written. `device_fd` (-1 for none) goes to every peer. Returns the
-    // peers' descriptors, by rank, once every rank is ready.
-    base::Result<std::vector<UniqueFd>> ready(int device_fd);
+    // This rank's record in the segment is written. `device_fd` (-1 for none) goes to every peer, who may read this
+    // rank's memory if it is `readable`. Returns the peers' descriptors, by rank, once every rank is ready.
+    base::Result<std::vector<UniqueFd>> ready(int device_fd, bool readable);
 
     // Asks gpurun to end the job; false if there is no gpurun to ask.
     bool abort_job(int code);

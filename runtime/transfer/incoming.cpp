@@ -1,5 +1,7 @@
 #include "transfer/incoming.hpp"
 
+#include "base/format.hpp"
+#include "platform/clock.hpp"
 #include "transfer/choose.hpp"
 
 #include <algorithm>
@@ -313,14 +315,28 @@ Result<void> Incoming::read_from_peer() {
     const uint64_t piece = std::min(kPiece, bytes_ - read_);
     auto read = platform::read_peer(context_.job.rank(link_->peer).pid, operand_.address + read_,
                                     reinterpret_cast<uint64_t>(from_ + read_), piece);
-    if (!read && context_.job.is_gone(link_->peer))
-        return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
-    GPURUN_TRY(std::move(read));
+    if (!read)
+        return doubt_peer(std::move(read).error());
     read_ += piece;
     if (read_ < bytes_)
         return {};
     answer_pulled({Path::kShm, Reason::kSingleCopy});
     finish();
+    return {};
+}
+
+// Either the rank is going, and the launcher says so soon, which ends the message (Engine::lose()); or it lives, and
+// has unmapped the message's memory.
+Result<void> Incoming::doubt_peer(base::Error error) {
+    constexpr int64_t kVerdictWithinNs = 30'000'000'000; // a process with much memory takes its time to go
+    const platform::RankRecord& source = context_.job.rank(link_->peer);
+    if (!context_.job.is_gone(link_->peer) && platform::can_read_peer(source.pid, source.token))
+        return base::error(base::Status::kSystem,
+                           "the message's memory cannot be read in rank {} any more: was it unmapped or protected "
+                           "before the message was complete? ({})",
+                           link_->peer, error.detail);
+    state_ = State::kInDoubt;
+    verdict_by_ns_ = platform::now_ns() + kVerdictWithinNs;
     return {};
 }
 
@@ -452,6 +468,10 @@ Result<void> Incoming::advance() {
     }
     if (state_ == State::kReading)
         return read_from_peer();
+    if (state_ == State::kInDoubt && platform::now_ns() > verdict_by_ns_)
+        return base::error(base::Status::kSystem,
+                           "the memory of rank {} cannot be read any more, and nobody knows whether it has died",
+                           link_->peer);
     if (state_ == State::kRelay && link_->relay_in.front() == this) {
         GPURUN_ASSIGN(const bool drained, relay_->step(operand_));
         if (!drained)

@@ -41,9 +41,12 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     bool moving() const { return started() && !done(); }
     // The next advance() waits for nobody.
     bool busy() const { return state_ == State::kReading; }
+    // Only time, or the launcher, can tell how it goes on: to be advanced now and then.
+    bool in_doubt() const { return state_ == State::kInDoubt; }
     // Somebody has to call advance() before the message can go on.
     bool needs_hand() const {
-        return state_ == State::kBeforeCopy || state_ == State::kReading || state_ == State::kRelay;
+        return state_ == State::kBeforeCopy || state_ == State::kReading || state_ == State::kInDoubt ||
+               state_ == State::kRelay;
     }
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
     base::Result<void> join(device::Stream stream);
@@ -76,7 +79,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     void drain_landing(Landing::Buffer* landing);
     bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }
 
-    enum class State { kNew, kEdgeless, kBeforeCopy, kReading, kRelay, kDraining, kDone };
+    enum class State { kNew, kEdgeless, kBeforeCopy, kReading, kInDoubt, kRelay, kDraining, kDone };
 
     base::Result<void> start_inline(std::span<const std::byte> payload);
     base::Result<void> start_slot();
@@ -87,6 +90,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> grant(Choice choice);
     void answer_pulled(Choice choice);
     base::Result<void> read_from_peer();
+    base::Result<void> doubt_peer(base::Error error);
     // Copies `bytes_` from `from_` behind the forward edge of `slot_`, then signals its backward one.
     base::Result<void> copy_behind_edge(bool source_awaits);
     base::Result<void> copy_now();
@@ -110,6 +114,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     SlotValue slot_{};
     const std::byte* from_ = nullptr; // in the peer's process, with kReading
     uint64_t read_ = 0;               // of it so far
+    int64_t verdict_by_ns_ = 0;       // with kInDoubt
     uint64_t serial_ = 0;             // of the request
     std::optional<Edgeless> edgeless_;
     bool from_host_ = true;

@@ -76,23 +76,35 @@ Link::Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platfor
     : peer(peer_), to_self(peer_ == context.rank),
       out(context, context.rank, peer_, to_self ? Role::kBoth : Role::kSource, static_cast<int>(peer_)),
       in(to_self ? Half(&out) : Half(context, peer_, context.rank, Role::kTarget, static_cast<int>(peer_))),
-      producer(out.control(), out_ring.data()), consumer(in.control(), in_ring.data()), outbox(context, peer_),
-      inbox(context), scratch(context), context_(context), out_ring_(std::move(out_ring)),
-      in_ring_(std::move(in_ring)) {}
+      consumer(in.control(), in_ring.data()), outbox(context, peer_), inbox(context), scratch(context),
+      context_(context), out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)),
+      producer_(out.control(), out_ring_.data()) {}
 
 Link::~Link() {
     if (auto closed = close(); !closed)
         base::log(base::LogLevel::kWarn, "closing the link to rank {}: {}", peer, closed.error().detail);
 }
 
+// What fills a ring may have been passive news, which a peer that computes leaves where it is.
+bool Link::publish(const Record& record, std::span<const std::byte> payload) {
+    const bool was_full = std::exchange(full_, !producer_.push(record, payload));
+    if (full_ && !was_full)
+        context_.job.ring_doorbell(peer, platform::News::kUrgent);
+    return !full_;
+}
+
+bool Link::push(const Record& record, std::span<const std::byte> payload, platform::News news) {
+    if (!publish(record, payload))
+        return false;
+    context_.job.ring_doorbell(peer, news);
+    return true;
+}
+
 void Link::tell(const Record& record) {
-    if (!backlog_.empty() || !producer.push(record)) {
-        backlog_.push_back(record);
-        return;
-    }
     // A pulled message needs nothing more of its source; but others may wait there for its slot.
     const bool done = record.kind == RecordKind::kPulled && record.slot.slot < kLateSlot;
-    context_.job.ring_doorbell(peer, done ? platform::News::kPassive : platform::News::kUrgent);
+    if (!backlog_.empty() || !push(record, {}, done ? platform::News::kPassive : platform::News::kUrgent))
+        backlog_.push_back(record);
 }
 
 void Link::settle(const SlotValue& slot, Edge last) {
@@ -104,7 +116,7 @@ void Link::settle(const SlotValue& slot, Edge last) {
 
 bool Link::flush() {
     const bool had = !backlog_.empty();
-    while (!backlog_.empty() && producer.push(backlog_.front()))
+    while (!backlog_.empty() && publish(backlog_.front(), {}))
         backlog_.pop_front();
     if (had)
         context_.job.ring_doorbell(peer, platform::News::kUrgent);

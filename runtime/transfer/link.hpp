@@ -90,13 +90,14 @@ class Link {
     const bool to_self;
     Half out; // from this rank to the peer
     Half in;  // from the peer to this rank
-    RingProducer producer;
     RingConsumer consumer;
 
     Tally sent;
     Tally received;
     bool lost = false; // the peer has died
 
+    // Publishes a record and tells the peer. False if there is no room: the peer is to make some, even if it computes.
+    bool push(const Record& record, std::span<const std::byte> payload, platform::News news);
     // Sends a record that answers or announces; keeps it until there is room. Never a message: those keep their own
     // order.
     void tell(const Record& record);
@@ -154,9 +155,13 @@ class Link {
   private:
     Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platform::Mapping in_ring);
 
+    bool publish(const Record& record, std::span<const std::byte> payload);
+
     Context& context_;
     platform::Mapping out_ring_;
     platform::Mapping in_ring_;
+    RingProducer producer_;
+    bool full_ = false; // there was no room, and the peer was told
     std::deque<Record> backlog_;
     std::byte* slab_ = nullptr;
     void* peer_slab_ = nullptr;

@@ -130,23 +130,39 @@ Result<void> Outgoing::leave_stream() {
 }
 
 bool Outgoing::push(const Record& record, std::span<const std::byte> payload) {
-    if (!link_.producer.push(record, payload))
-        return false;
     // What carries its bytes can lie there until its receiver looks; a request wants an answer.
     const bool wants_answer = record.kind == RecordKind::kRequest;
-    context_.job.ring_doorbell(link_.peer, wants_answer ? platform::News::kUrgent : platform::News::kPassive);
-    return true;
+    return link_.push(record, payload, wants_answer ? platform::News::kUrgent : platform::News::kPassive);
 }
 
 // ---------------------------------------------------------------------------------------------------- posting
 
-bool Outgoing::inline_fits() const {
-    if (!operand_.by_cpu() || envelope_.bytes > context_.settings.eager_bytes)
+namespace {
+
+bool has_credit(Link& link, uint64_t bytes) {
+    const uint64_t after = link.eager_sent + bytes + sizeof(Record);
+    if (after - link.eager_matched_seen > kEagerCreditBytes)
+        link.eager_matched_seen = link.out.control().eager_matched.load(std::memory_order_relaxed);
+    return after - link.eager_matched_seen <= kEagerCreditBytes;
+}
+
+bool push_inline(Link& link, const Operand& operand, const Envelope& envelope) {
+    Record record;
+    record.kind = RecordKind::kInline;
+    record.serial = 0;
+    record.envelope = envelope;
+    if (!link.push(record, {operand.address, envelope.bytes}, platform::News::kPassive))
         return false;
-    const uint64_t after = link_.eager_sent + envelope_.bytes + sizeof(Record);
-    if (after - link_.eager_matched_seen > kEagerCreditBytes)
-        link_.eager_matched_seen = link_.out.control().eager_matched.load(std::memory_order_relaxed);
-    return after - link_.eager_matched_seen <= kEagerCreditBytes;
+    link.eager_sent += envelope.bytes + sizeof(Record);
+    link.sent.count({link.to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}, envelope.bytes);
+    return true;
+}
+
+} // namespace
+
+bool Outgoing::send_at_once(Context& context, Link& link, const Operand& operand, const Envelope& envelope) {
+    return fits_inline(context, operand, {}) && has_credit(link, envelope.bytes) &&
+           push_inline(link, operand, envelope);
 }
 
 // In the host's order a copy engine is faster than two kernels, and the call waits in any case.
@@ -175,8 +191,12 @@ Result<bool> Outgoing::post() {
         return slot_.slot < kEagerSlot ? post_request() : slot_.slot < kMailSlot ? post_slot(slot_) : post_mail(slot_);
     if (mode_.synchronous)
         return post_request();
-    if (inline_fits())
-        return post_inline();
+    if (fits_inline(context_, operand_, mode_) && has_credit(link_, envelope_.bytes)) {
+        if (!push_inline(link_, operand_, envelope_))
+            return false;
+        state_ = State::kDone;
+        return true;
+    }
     if (mail_fits()) {
         GPURUN_ASSIGN(Fence * fence, link_.out.fence());
         GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.mail_slots.take(*fence));
@@ -190,18 +210,6 @@ Result<bool> Outgoing::post() {
             return post_slot(*slot);
     }
     return post_request();
-}
-
-Result<bool> Outgoing::post_inline() {
-    Record record{};
-    record.kind = RecordKind::kInline;
-    record.envelope = envelope_;
-    if (!push(record, {operand_.address, envelope_.bytes}))
-        return false;
-    link_.eager_sent += envelope_.bytes + sizeof(Record);
-    link_.sent.count({link_.to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}, envelope_.bytes);
-    state_ = State::kDone;
-    return true;
 }
 
 Result<bool> Outgoing::post_slot(const SlotValue& slot) {

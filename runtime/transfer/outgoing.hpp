@@ -37,6 +37,13 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     Outgoing(const Outgoing&) = delete;
     Outgoing& operator=(const Outgoing&) = delete;
 
+    // A small host message, if it can go now: nothing is left of it on this side. REQUIRES that no earlier message to
+    // the peer waits.
+    static bool send_at_once(Context& context, Link& link, const Operand& operand, const Envelope& envelope);
+    // Whether it is of that kind.
+    static bool fits_inline(const Context& context, const Operand& operand, SendMode mode) {
+        return !mode.synchronous && operand.by_cpu() && operand.bytes <= context.settings.eager_bytes;
+    }
     // False if there is no room yet: to be tried again, before any later message to the peer.
     base::Result<bool> post();
     // After a post() that found no room, once: the stream goes on, and the message remembers its place in it.
@@ -81,10 +88,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     bool is_joined() const { return operand_.on_stream && mode_.ending == Ending::kJoined; }
     void drain(const Awaited& awaited);
 
-    bool inline_fits() const;
     bool mail_fits() const;
     bool slot_fits() const;
-    base::Result<bool> post_inline();
     base::Result<bool> post_slot(const SlotValue& slot);
     base::Result<bool> post_mail(const SlotValue& slot);
     bool push_slot(Choice choice);

@@ -152,6 +152,31 @@ gpurun_status receive_taken(const Job& job) {
     sleep_seconds(kDiesAfter + 0.3);
     return gpurun_mrecv(job.device, kLarge, GPURUN_BYTE, &message, GPURUN_HOST, nullptr);
 }
+// So much that the death comes while it is copied out of the victim's memory.
+constexpr size_t kHuge = 64u << 20;
+constexpr int kHugeMessages = 100;
+std::vector<std::byte>& huge_buffer() {
+    static std::vector<std::byte> buffer(kHuge, std::byte{1});
+    return buffer;
+}
+void victim_starts_huge(const Job& job) {
+    for (int message = 0; message < kHugeMessages; message++) {
+        for (int rank = 0; rank < job.victim(); rank++) {
+            gpurun_request request = GPURUN_REQUEST_NULL;
+            MUST(gpurun_isend(huge_buffer().data(), kHuge, GPURUN_BYTE, rank, kManyTag, GPURUN_COMM_WORLD, GPURUN_HOST,
+                              &request));
+        }
+    }
+}
+gpurun_status receive_huge(const Job& job) {
+    MUST(gpurun_probe(job.victim(), kManyTag, GPURUN_COMM_WORLD, nullptr));
+    sleep_seconds(kDiesAfter / 2);
+    gpurun_status result = GPURUN_OK;
+    for (int message = 0; message < kHugeMessages && result == GPURUN_OK; message++)
+        result = gpurun_recv(huge_buffer().data(), kHuge, GPURUN_BYTE, job.victim(), kManyTag, GPURUN_COMM_WORLD,
+                             GPURUN_HOST, nullptr);
+    return result;
+}
 // Many messages that nobody has received: each is lost. Synchronous, so that none is complete before.
 std::vector<gpurun_request> start_many(const Job& job, int dest, size_t bytes, gpurun_stream domain) {
     std::vector<gpurun_request> requests(kMany);
@@ -252,6 +277,7 @@ constexpr Scenario kScenarios[] = {
     {"matched-probe", [](const Job& job) { return probe_for_message(job.victim()); }, nullptr},
     {"probe-of-any", [](const Job&) { return probe(GPURUN_ANY_SOURCE); }, nullptr},
     {"receive-of-taken", receive_taken, victim_starts_held},
+    {"copy-of-victims-memory", receive_huge, victim_starts_huge},
     {"started-receive-from-any",
      [](const Job& job) { return wait(start_receive(job, GPURUN_HOST, GPURUN_ANY_SOURCE, kLarge), GPURUN_HOST); },
      nullptr},

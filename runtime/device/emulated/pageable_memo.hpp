@@ -2,6 +2,7 @@
 // the device's locks. Forgotten whenever anything is pinned, registered, imported, or taken back.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -24,7 +25,12 @@ class PageableMemo {
     // `seen`: version() before the look-up that found it.
     static void remember(const void* pointer, size_t bytes, uint64_t seen) {
         const auto first = reinterpret_cast<uintptr_t>(pointer);
-        place(first) = Range{seen, first, first + bytes};
+        const uintptr_t end = first + bytes;
+        Range& range = place(first);
+        if (range.version == seen && first <= range.end && range.first <= end) // buffers side by side become one
+            range = Range{seen, std::min(range.first, first), std::max(range.end, end)};
+        else
+            range = Range{seen, first, end};
     }
 
   private:
@@ -34,6 +40,7 @@ class PageableMemo {
         uintptr_t end = 0;
     };
     static constexpr size_t kPlaces = 64; // 2 to the 6
+    static constexpr int kPageBits = 12;
 
     static std::atomic<uint64_t>& changes() {
         static std::atomic<uint64_t> counter{1};
@@ -41,7 +48,7 @@ class PageableMemo {
     }
     static Range& place(uintptr_t first) {
         static thread_local std::array<Range, kPlaces> ranges{};
-        return ranges[(first * 0x9e3779b97f4a7c15) >> 58]; // Fibonacci hashing to kPlaces
+        return ranges[((first >> kPageBits) * 0x9e3779b97f4a7c15) >> 58]; // Fibonacci hashing to kPlaces
     }
 };
 
