@@ -25,6 +25,7 @@ const CUcontext kOther = reinterpret_cast<CUcontext>(0x20000);
 
 const CUfunction kPutMail = reinterpret_cast<CUfunction>(0x100);
 const CUfunction kTakeMail = reinterpret_cast<CUfunction>(0x200);
+const CUfunction kWatchCounter = reinterpret_cast<CUfunction>(0x400);
 const CUfunction kCopyFenced = reinterpret_cast<CUfunction>(0x300);
 const device::Stream kStream{reinterpret_cast<void*>(0x10008)};
 
@@ -53,7 +54,9 @@ struct Bench {
         facts.info.uuid = "GPU-test";
         facts.info.identity = {device::Kind::kCuda, 0, {}};
         facts.info.identity.uuid.fill(0x10);
-        return CudaDevice(fake_driver(), facts, {kPutMail, kTakeMail, kCopyFenced});
+        return CudaDevice(
+            fake_driver(), facts,
+            {.put_mail = kPutMail, .take_mail = kTakeMail, .watch_counter = kWatchCounter, .copy_fenced = kCopyFenced});
     }
     char* allocate(size_t bytes) {
         fake().next_address = reinterpret_cast<uintptr_t>(addresses.data());
@@ -319,7 +322,7 @@ TEST_CASE("a mail is taken by as many threads as words are taken, however many i
 }
 
 TEST_CASE("a fenced copy has threads for every odd byte, blocks for every word, and few of them") {
-    constexpr unsigned kMostBlocks = 32;
+    constexpr unsigned kMostBlocks = 64;
     constexpr size_t kMiB = 1 << 20;
     Bench bench;
     device::FencedCopy copy;
@@ -352,6 +355,32 @@ TEST_CASE("a fenced copy has threads for every odd byte, blocks for every word, 
             CHECK(arguments.ticket == copy.ticket);
             CHECK(arguments.gate == copy.gate);
         }
+}
+
+TEST_CASE("a counter is watched by one thread") {
+    Bench bench;
+    const device::Mail mail = mail_of(8);
+    const auto [launch, arguments] = bench.launched<WatchCounterArguments>(
+        [&](CudaDevice& device) { return device.watch_counter(kStream, mail.sent, mail.value); });
+    CHECK(launch.kernel == kWatchCounter);
+    CHECK(launch.blocks == 1);
+    CHECK(launch.threads == 1);
+    CHECK(static_cast<const void*>(arguments.counter) == mail.sent);
+    CHECK(arguments.value == mail.value);
+}
+
+TEST_CASE("what may wait on a device fills no more than half of it") {
+    struct Size {
+        int processors, threads;
+    };
+    constexpr Size kSizes[] = {{132, 2048}, {40, 1024}, {14, 1024}, {16, 512}, {1, 1024}};
+    for (const Size& size : kSizes) {
+        CAPTURE(size.processors);
+        const size_t room = static_cast<size_t>(size.processors) * static_cast<size_t>(size.threads);
+        CHECK(waiting_room(size.processors, size.threads) * 16 * kMailThreads <= room / 2);
+        CHECK(waiting_room(size.processors, size.threads) / device::kCopyWait * 64 * kCopyThreads <= room / 2);
+    }
+    CHECK(waiting_room(132, 2048) >= 16);
 }
 
 TEST_CASE("kernels are given counters by the device's address for them") {
