@@ -108,3 +108,48 @@ TEST_CASE("several streams wait for one counter") {
         streams[i].synchronize();
     }
 }
+
+TEST_CASE("a watched counter holds the stream up until it reads the value or more, or is poisoned") {
+    struct Watch {
+        uint64_t value, stored;
+    };
+    constexpr Watch kWatches[] = {{4, 4}, {6, 8}, {uint64_t{1} << 40, 8 | platform::kPoison}};
+    const Memory memory(100);
+    const Pinned pinned(100);
+    const Stream stream;
+    const size_t gate = new_counter();
+    int mark = 0;
+    for (const Watch& each : kWatches) {
+        ++mark;
+        REQUIRE_OK(subject().watch_counter(stream, &counter(gate), each.value));
+        REQUIRE_OK(subject().fill(memory.get(), mark, 100, stream));
+        REQUIRE_OK(subject().copy(pinned.get(), memory.get(), 100, stream));
+        watch();
+        CHECK_FALSE(stream.done());
+        store(gate, each.stored);
+        stream.synchronize();
+        CHECK(std::count(pinned.get(), pinned.get() + 100, static_cast<std::byte>(mark)) == 100);
+    }
+}
+
+TEST_CASE("who watches a counter sees what was written before it came") {
+    constexpr size_t kBytes = 300'000;
+    const Memory memory(kBytes);
+    const Pinned pinned(kBytes);
+    const Stream producer;
+    const Stream consumer;
+    const size_t filled = new_counter();
+    const size_t drained = new_counter();
+    for (uint64_t round = 1; round <= 20; ++round) {
+        REQUIRE_OK(subject().watch_counter(consumer, &counter(filled), round));
+        REQUIRE_OK(subject().copy(pinned.get(), memory.get(), kBytes, consumer));
+        REQUIRE_OK(subject().watch_counter(producer, &counter(drained), round - 1));
+        REQUIRE_OK(subject().fill(memory.get(), static_cast<int>(round), kBytes, producer));
+        REQUIRE_OK(subject().write_counter(producer, &counter(filled), round));
+        consumer.synchronize();
+        REQUIRE(std::count(pinned.get(), pinned.get() + kBytes, static_cast<std::byte>(round)) == kBytes);
+        REQUIRE_OK(subject().write_counter(consumer, &counter(drained), round));
+    }
+    producer.synchronize();
+    consumer.synchronize();
+}

@@ -215,6 +215,30 @@ void victim_sends_held(const Job& job, size_t bytes) {
     for (int rank = 0; rank < job.victim(); rank++)
         MUST(gpurun_send(job.device, bytes, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream));
 }
+// Small messages that arrive: what the dead has sent is received.
+void victim_sends(const Job& job) {
+    for (int rank = 0; rank < job.victim(); rank++)
+        MUST(gpurun_send(job.device, kSmall, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream));
+    MUST(gpurun_stream_synchronize(job.stream));
+}
+gpurun_status receive_of_the_dead(const Job& job) {
+    sleep_seconds(kDiesAfter + 0.3);
+    return in_stream(job, receive(job, job.stream, job.victim(), kSmall));
+}
+// One stream waits for a message that never comes, and another for the next.
+gpurun_status receive_in_two_streams(const Job& job) {
+    gpurun_stream second = nullptr;
+    MUST(gpurun_stream_create(&second));
+    const gpurun_status called = receive(job, job.stream, job.victim(), kSmall);
+    const gpurun_status next =
+        gpurun_recv(job.other, kSmall, GPURUN_BYTE, job.victim(), kTag, GPURUN_COMM_WORLD, second, nullptr);
+    const gpurun_status result = in_stream(job, called);
+    const gpurun_status synchronized = gpurun_stream_synchronize(second);
+    if ((next != GPURUN_OK ? next : synchronized) != result)
+        give_up("only one of two streams is told");
+    MUST(gpurun_stream_destroy(second));
+    return result;
+}
 void victim_starts_held(const Job& job) {
     hold_stream(job);
     for (int rank = 0; rank < job.victim(); rank++) {
@@ -262,6 +286,19 @@ constexpr Scenario kScenarios[] = {
     {"fence-of-small-receive",
      [](const Job& job) { return in_stream(job, receive(job, job.stream, job.victim(), kSmall)); },
      [](const Job& job) { victim_sends_held(job, kSmall); }},
+    {"fence-of-small-receive-for-host", [](const Job& job) { return receive(job, GPURUN_HOST, job.victim(), kSmall); },
+     [](const Job& job) { victim_sends_held(job, kSmall); }},
+    {"fence-of-small-started-receive",
+     [](const Job& job) {
+         return in_stream(job, wait(start_receive(job, job.stream, job.victim(), kSmall), job.stream));
+     },
+     [](const Job& job) { victim_sends_held(job, kSmall); }},
+    {"fence-of-two-small-receives", receive_in_two_streams,
+     [](const Job& job) {
+         victim_sends_held(job, kSmall);
+         victim_sends_held(job, kSmall);
+     }},
+    {"small-receive-of-the-dead", receive_of_the_dead, victim_sends, GPURUN_OK},
     {"fence-of-large-send", [](const Job& job) { return in_stream(job, send(job, job.stream, kLarge)); },
      [](const Job& job) { victim_receives_held(job, kLarge); }},
     {"fence-of-host-receive", [](const Job& job) { return receive(job, GPURUN_HOST, job.victim(), kLarge); },
@@ -329,14 +366,16 @@ const Scenario& find_scenario(const char* name) {
 
 // ---- the course of a job
 
-// Everybody has talked to everybody, so that all connections and mappings are there when the victim dies.
+// Everybody has talked to everybody, so that all connections and mappings are there when the victim dies. The first
+// small message asks for a mailbox, the second comes behind the answer.
 void meet(const Job& job) {
-    for (int distance = 0; distance < job.size; distance++) {
-        const int dest = (job.rank + distance) % job.size;
-        const int source = (job.rank + job.size - distance) % job.size;
-        MUST(gpurun_sendrecv(job.device, kLarge, GPURUN_BYTE, dest, kTag, job.other, kLarge, GPURUN_BYTE, source, kTag,
-                             GPURUN_COMM_WORLD, job.stream, nullptr));
-    }
+    for (const size_t bytes : {kLarge, kSmall, kSmall})
+        for (int distance = 0; distance < job.size; distance++) {
+            const int dest = (job.rank + distance) % job.size;
+            const int source = (job.rank + job.size - distance) % job.size;
+            MUST(gpurun_sendrecv(job.device, bytes, GPURUN_BYTE, dest, kTag, job.other, bytes, GPURUN_BYTE, source,
+                                 kTag, GPURUN_COMM_WORLD, job.stream, nullptr));
+        }
     MUST(gpurun_stream_synchronize(job.stream));
 }
 

@@ -9,6 +9,7 @@ import sys
 
 PEERS = ["--device=emulated:2"]
 ONE_DEVICE = ["--device=emulated:1", "--oversubscribe"]
+AS_WITH_MPS = [*ONE_DEVICE, "env", "GPURUN_MPS=1"]  # gpurun says 0 where there is no daemon, so this comes after it
 
 # In every job: what report_traffic.c sends whose path does not depend on the devices.
 ALWAYS = [
@@ -17,12 +18,21 @@ ALWAYS = [
     "staged (one buffer is host memory): 1 messages, 1000000 bytes",
 ]
 SMALL = "staged (small: does not wait for its match): 4 messages, 400 bytes"  # unless GPURUN_PATH says otherwise
+MAILED = ["staged (small: does not wait for its match): 1 messages, 100 bytes",  # which asks for the mailbox
+          "mailbox (small: does not wait for its match): 3 messages, 300 bytes"]
+BACK = "shm (host memory): 1 messages, 0 bytes"  # the only message from rank 1 to rank 0
 # options, settings, lines beyond ALWAYS
 JOBS = [
     (ONE_DEVICE, {}, [SMALL, "direct (same device): 3 messages, 3000000 bytes",
                       "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
-    (PEERS, {}, [SMALL, "direct (peer access): 3 messages, 3000000 bytes",
-                 "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
+    (PEERS, {}, MAILED + ["direct (peer access): 3 messages, 3000000 bytes",
+                          "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
+    (AS_WITH_MPS, {}, MAILED + ["direct (same device): 3 messages, 3000000 bytes",
+                                "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
+    (PEERS, {"GPURUN_MAIL_BYTES": "0"}, [SMALL, "direct (peer access): 3 messages, 3000000 bytes",
+                                         "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
+    (PEERS, {"GPURUN_FENCE": "event"}, [SMALL, "direct (peer access): 3 messages, 3000000 bytes",
+                                        "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
     (PEERS, {"GPURUN_EMULATED_PEER_ACCESS": "none"}, [SMALL, "staged (no peer access): 8 messages, 8000000 bytes"]),
     (PEERS, {"GPURUN_PATH": "bounce"}, ["bounce (GPURUN_PATH): 12 messages, 8000400 bytes"]),
     (PEERS, {"GPURUN_PATH": "staged"}, [SMALL, "staged (GPURUN_PATH): 8 messages, 8000000 bytes"]),
@@ -43,7 +53,8 @@ def main():
     gpurun, program = sys.argv[1:]
     wrong = 0
     for options, settings, lines in JOBS:
-        expected = sorted(f"gpurun: rank {ends}: {line}" for ends in ("0 to 1", "1 from 0") for line in ALWAYS + lines)
+        expected = sorted([f"gpurun: rank {ends}: {line}" for ends in ("0 to 1", "1 from 0") for line in ALWAYS + lines]
+                          + [f"gpurun: rank {ends}: {BACK}" for ends in ("1 to 0", "0 from 1")])
         status, got = run([gpurun, "-n", "2", *options, program], {**settings, "GPURUN_REPORT": "paths"})
         if status != 0 or got != expected:
             wrong += 1
