@@ -280,8 +280,7 @@ extern "C" {
 
 gpurun_status gpurun_isend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                            gpurun_stream stream, gpurun_request* ret_request) {
-    return api::report(
-        api::start_new({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
+    return api::report(api::start_new({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
 }
 
 gpurun_status gpurun_issend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,

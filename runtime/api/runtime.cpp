@@ -55,7 +55,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     GPURUN_TRY(device.make_current());
     platform::RankRecord& record = job.rank(rank);
     GPURUN_ASSIGN(transfer::Probe probe, transfer::Probe::publish(device, record, rank));
-    GPURUN_ASSIGN(std::vector<platform::UniqueFd> peers, runtime->session_->ready(device.shareable_fd(), settings.single_copy));
+    GPURUN_ASSIGN(std::vector<platform::UniqueFd> peers,
+                  runtime->session_->ready(device.shareable_fd(), settings.single_copy));
     for (uint32_t peer = 0; peer < job.size(); ++peer)
         if (peer != rank)
             GPURUN_TRY(device.add_peer(static_cast<int>(peer), transfer::peer_identity(job.rank(peer)),

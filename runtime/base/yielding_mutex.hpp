@@ -3,8 +3,8 @@
 // For a thread that holds it while it polls: releasing at every look would cost more than the look, and releasing
 // without letting go would starve the others.
 //
-// It is held for short times and contended rarely, so its ends cost as little as they can: one read-modify-write to lock
-// and a plain store to unlock. Whoever finds it held looks again, ever less often: nobody has to be woken.
+// It is held for short times and contended rarely, so its ends cost as little as they can: one read-modify-write to
+// lock and a plain store to unlock. Whoever finds it held looks again, ever less often: nobody has to be woken.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ class YieldingMutex {
     }
 
     static constexpr int kMostYields = 100; // more than a thread that looks needs to see that it is free
-    static constexpr int kLooksAwake = 200; // about 50 us: then the holder is not polling, but in a call of the device's
+    static constexpr int kLooksAwake = 200; // about 50 us: a holder that takes longer is in a call of the device's
     static constexpr int kSleepUs = 50;
 
     std::atomic<bool> held_{false};

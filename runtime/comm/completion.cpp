@@ -91,9 +91,8 @@ Result<void> Engine::finish(Request& request, const Order& order, Outcome& outco
     outcome.gone = !request.persistent;
     outcome.truncates = request.receive && !request.cancelled;
     outcome.error.reset();
-    outcome.arrived = request.kind == Task::Kind::kReceive && request.peer == kProcNull
-                          ? Arrived{}
-                          : Arrived{kAnySource, kAnyTag, 0};
+    outcome.arrived =
+        request.kind == Task::Kind::kReceive && request.peer == kProcNull ? Arrived{} : Arrived{kAnySource, kAnyTag, 0};
     if (request.send && request.send->error())
         outcome.error = std::move(request.send->error());
     if (outcome.truncates) {

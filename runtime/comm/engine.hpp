@@ -55,8 +55,8 @@ class Engine {
     // first error; every other operation is complete or ended as well.
     base::Result<void> complete(std::span<transfer::Outgoing* const> sends, Receive* receive);
 
-    // A send that needs no more than a place in its ring, most of the small ones between hosts. False if it has to go the
-    // way of all others.
+    // A send that needs no more than a place in its ring, most of the small ones between hosts. False if it has to go
+    // the way of all others.
     bool send_small(int dest, const transfer::Operand& operand, const transfer::Envelope& envelope,
                     transfer::SendMode mode);
 

@@ -44,8 +44,8 @@ constexpr size_t kEagerBuffers = 32;
 constexpr size_t kEagerBufferBytes = 32 * 1024;
 constexpr size_t kMailSlots = 32;
 constexpr size_t kMailBytes = 64 * 1024; // of a message; mailboxes are device memory, in no segment
-constexpr size_t kRelayBuffers = 4; // at least three pieces in flight, one being filled
-constexpr size_t kRelayPools = 2;   // host buffers (below), and buffers on the source's device
+constexpr size_t kRelayBuffers = 4;      // at least three pieces in flight, one being filled
+constexpr size_t kRelayPools = 2;        // host buffers (below), and buffers on the source's device
 constexpr size_t kRelayBufferBytes = size_t{4} << 20;
 
 struct JobHeader {
@@ -142,7 +142,8 @@ class JobSegment {
     void choose_bells();
     // After publishing something that `rank` may be sleeping for.
     void ring_doorbell(uint32_t rank, News news) const;
-    // Before the last look of a thread that is going to sleep on the doorbell: whoever publishes later sees it, and rings.
+    // Before the last look of a thread that is going to sleep on the doorbell: whoever publishes later sees it, and
+    // rings.
     void announce_sleeper(uint32_t rank) const;
 
     // Launcher: `rank` has ended without gpurun_finalize(). Poisons every fence that survivors could be waiting

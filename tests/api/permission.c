@@ -24,7 +24,7 @@ __attribute__((visibility("default"))) int prctl(int option, ...) {
     return (int)syscall(SYS_prctl, option, arguments[0], arguments[1], arguments[2], arguments[3]);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
     if (argc < 2 || gpurun_init() != GPURUN_OK)
         return 2;
     const int permitted = g_permitted;

@@ -1,5 +1,5 @@
-/* unmapped_source: rank 0 starts to send a message and unmaps its memory, which is a mistake. Rank 1, which is to receive
-   it, must get an error that says so, soon, and both can go on. */
+/* unmapped_source: rank 0 starts to send a message and unmaps its memory, which is a mistake. Rank 1, which is to
+   receive it, must get an error that says so, soon, and both can go on. */
 #define _GNU_SOURCE
 #include <gpurun/gpurun.h>
 
@@ -14,7 +14,7 @@
 #define BOUND_S 5.0
 #define SKIPPED 77
 
-static void must(int fine, const char *what) {
+static void must(int fine, const char* what) {
     if (fine)
         return;
     fprintf(stderr, "%s (%s)\n", what, gpurun_error_detail());
@@ -24,7 +24,7 @@ static void must(int fine, const char *what) {
 
 static void send_unmapped(void) {
     long self[2] = {getpid(), 0};
-    void *memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     gpurun_request request;
     must(memory != MAP_FAILED, "mmap");
     memset(memory, 1, BYTES);
@@ -38,10 +38,10 @@ static void send_unmapped(void) {
 
 static void receive_unmapped(void) {
     long other[2], pid = 0;
-    void *memory = malloc(BYTES);
+    void* memory = malloc(BYTES);
     double begun;
     MUST(gpurun_recv(other, 2, GPURUN_INT64, 0, 1, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
-    struct iovec local = {&pid, sizeof pid}, remote = {(void *)(size_t)other[1], sizeof pid};
+    struct iovec local = {&pid, sizeof pid}, remote = {(void*)(size_t)other[1], sizeof pid};
     if (process_vm_readv((pid_t)other[0], &local, 1, &remote, 1, 0) != sizeof pid) {
         fprintf(stderr, "the system lets no process read another's memory\n");
         gpurun_abort(SKIPPED);
