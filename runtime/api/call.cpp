@@ -52,10 +52,10 @@ gpurun_status report(base::Error error) {
 
 const char* last_detail() { return detail.c_str(); }
 
-Result<Call> enter(gpurun_comm comm) {
-    GPURUN_ASSIGN(Runtime * found, runtime());
-    GPURUN_ASSIGN(const comm::Communicator* communicator, find_comm(*found, comm));
-    return Call{found, communicator};
+Result<void> enter(Call& call, gpurun_comm comm) {
+    GPURUN_ASSIGN(call.runtime, runtime());
+    GPURUN_ASSIGN(call.comm, find_comm(*call.runtime, comm));
+    return {};
 }
 
 Result<void> check_truncation(size_t bytes, size_t room) {
@@ -122,9 +122,12 @@ Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const vo
         return {};
     if (buffer == nullptr)
         return base::error(Status::kBuffer, "the buffer is NULL but {} bytes are asked for", bytes);
-    GPURUN_ASSIGN(operand.where, runtime.device().describe(buffer, bytes));
-    if (operand.where.placement == device::Placement::kPageable)
-        GPURUN_TRY(check_host_memory(buffer, bytes));
+    const auto where = runtime.device().describe(buffer, bytes);
+    if (!where)
+        return where.error();
+    if (where.value().placement == device::Placement::kPageable) // of which nothing else is known
+        return check_host_memory(buffer, bytes);
+    operand.where = where.value();
     return {};
 }
 

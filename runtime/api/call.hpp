@@ -20,11 +20,11 @@ inline gpurun_status report(base::Result<void> result) {
 const char* last_detail();
 
 struct Call {
-    Runtime* runtime;
-    const comm::Communicator* comm;
+    Runtime* runtime = nullptr;
+    const comm::Communicator* comm = nullptr;
 };
 // What every call with a communicator begins with.
-base::Result<Call> enter(gpurun_comm comm);
+base::Result<void> enter(Call& call, gpurun_comm comm);
 
 // A message that a probe has taken, or none (GPURUN_MESSAGE_NO_PROC).
 struct Taken {

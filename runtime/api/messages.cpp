@@ -16,7 +16,8 @@ using transfer::Operand;
 
 Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                   gpurun_stream stream, bool synchronous) {
-    GPURUN_ASSIGN(const Call call, enter(comm));
+    Call call;
+    GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
     GPURUN_TRY(check_tag(tag, false));
     Operand from;
@@ -28,7 +29,8 @@ Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int de
 
 Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                   gpurun_stream stream, gpurun_message_status* ret_status) {
-    GPURUN_ASSIGN(const Call call, enter(comm));
+    Call call;
+    GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_rank(*call.comm, source, "source", true));
     GPURUN_TRY(check_tag(tag, true));
     Operand into;
@@ -41,7 +43,8 @@ Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, 
 }
 
 Result<void> bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm, gpurun_stream stream) {
-    GPURUN_ASSIGN(const Call call, enter(comm));
+    Call call;
+    GPURUN_TRY(enter(call, comm));
     if (root < 0 || root >= call.comm->size)
         return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
                            call.comm->size - 1);
@@ -52,7 +55,8 @@ Result<void> bcast(void* buffer, size_t count, gpurun_datatype type, int root, g
 }
 
 Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
-    GPURUN_ASSIGN(const Call call, enter(comm));
+    Call call;
+    GPURUN_TRY(enter(call, comm));
     Operand order;
     GPURUN_TRY(fill_operand(order, *call.runtime, nullptr, 0, stream));
     return comm::barrier(call.runtime->engine(), *call.comm, order);
@@ -63,7 +67,8 @@ Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
 static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_datatype send_type, int dest,
                              int send_tag, void* recv_buffer, size_t recv_count, gpurun_datatype recv_type, int source,
                              int recv_tag, gpurun_comm comm, gpurun_stream stream, gpurun_message_status* ret_status) {
-    GPURUN_ASSIGN(const Call call, enter(comm));
+    Call call;
+    GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
     GPURUN_TRY(check_rank(*call.comm, source, "source", true));
     GPURUN_TRY(check_tag(send_tag, false));
@@ -83,7 +88,8 @@ static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_
 static Result<void> sendrecv_replace(void* buffer, size_t count, gpurun_datatype type, int dest, int send_tag,
                                      int source, int recv_tag, gpurun_comm comm, gpurun_stream stream,
                                      gpurun_message_status* ret_status) {
-    GPURUN_ASSIGN(const Call call, enter(comm));
+    Call call;
+    GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
     GPURUN_TRY(check_rank(*call.comm, source, "source", true));
     GPURUN_TRY(check_tag(send_tag, false));
@@ -138,22 +144,22 @@ gpurun_status gpurun_bcast(void* buffer, size_t count, gpurun_datatype type, int
 gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) { return api::report(api::barrier(comm, stream)); }
 
 gpurun_status gpurun_comm_rank(gpurun_comm comm, int* ret_rank) {
-    auto call = api::enter(comm);
-    if (!call)
-        return api::report(std::move(call).error());
+    api::Call call;
+    if (auto entered = api::enter(call, comm); !entered)
+        return api::report(std::move(entered));
     if (auto checked = api::check_output(ret_rank, "ret_rank"); !checked)
         return api::report(std::move(checked));
-    *ret_rank = call->comm->rank;
+    *ret_rank = call.comm->rank;
     return GPURUN_OK;
 }
 
 gpurun_status gpurun_comm_size(gpurun_comm comm, int* ret_size) {
-    auto call = api::enter(comm);
-    if (!call)
-        return api::report(std::move(call).error());
+    api::Call call;
+    if (auto entered = api::enter(call, comm); !entered)
+        return api::report(std::move(entered));
     if (auto checked = api::check_output(ret_size, "ret_size"); !checked)
         return api::report(std::move(checked));
-    *ret_size = call->comm->size;
+    *ret_size = call.comm->size;
     return GPURUN_OK;
 }
 

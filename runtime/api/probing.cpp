@@ -28,7 +28,8 @@ struct Probe {
 };
 
 Result<bool> probe(const Probe& what, gpurun_message* ret_message, gpurun_message_status* ret_status) {
-    GPURUN_ASSIGN(const Call call, enter(what.comm));
+    Call call;
+    GPURUN_TRY(enter(call, what.comm));
     GPURUN_TRY(check_rank(*call.comm, what.source, "source", true));
     GPURUN_TRY(check_tag(what.tag, true));
     if (what.source == GPURUN_PROC_NULL) {

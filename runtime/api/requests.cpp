@@ -43,7 +43,8 @@ Result<void> prepare(Task& task, Runtime& runtime, const comm::Communicator& com
 }
 
 Result<void> start_new(const Start& what, gpurun_request* ret_request) {
-    GPURUN_ASSIGN(const Call call, enter(what.comm));
+    Call call;
+    GPURUN_TRY(enter(call, what.comm));
     GPURUN_TRY(check_output(ret_request, "ret_request"));
     Task task;
     GPURUN_TRY(prepare(task, *call.runtime, *call.comm, what));
@@ -52,7 +53,8 @@ Result<void> start_new(const Start& what, gpurun_request* ret_request) {
 }
 
 Result<void> make_persistent(const Start& what, gpurun_request* ret_request) {
-    GPURUN_ASSIGN(const Call call, enter(what.comm));
+    Call call;
+    GPURUN_TRY(enter(call, what.comm));
     GPURUN_TRY(check_output(ret_request, "ret_request"));
     Task task;
     GPURUN_TRY(prepare(task, *call.runtime, *call.comm, what));

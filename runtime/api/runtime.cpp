@@ -55,6 +55,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     GPURUN_TRY(device.make_current());
     platform::RankRecord& record = job.rank(rank);
     GPURUN_ASSIGN(transfer::Probe probe, transfer::Probe::publish(device, record, rank));
+    GPURUN_ASSIGN(transfer::Workspace workspace, transfer::Workspace::publish(device, settings, record, job.size()));
     GPURUN_ASSIGN(std::vector<platform::UniqueFd> peers,
                   runtime->session_->ready(device.shareable_fd(), settings.single_copy));
     for (uint32_t peer = 0; peer < job.size(); ++peer)
@@ -63,7 +64,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
                                        peers[peer].release()));
     if (transfer::takes_turns(job, settings, rank))
         base::log(base::LogLevel::kInfo, "other ranks have the same device, and there is no MPS: they take turns");
-    GPURUN_ASSIGN(runtime->engine_, comm::Engine::start(device, job, settings, rank, std::move(probe)));
+    GPURUN_ASSIGN(runtime->engine_,
+                  comm::Engine::start(device, job, settings, rank, std::move(probe), std::move(workspace)));
     runtime->world_ = comm::Communicator{comm::kWorldId, static_cast<int>(rank), static_cast<int>(job.size())};
     record.state.store(static_cast<uint32_t>(platform::RankState::kAlive), std::memory_order_release);
     return runtime;

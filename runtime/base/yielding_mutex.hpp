@@ -1,11 +1,14 @@
 // A mutex whose holder can look whether somebody wants it, and let them have it first.
 //
 // For a thread that holds it while it polls: releasing at every look would cost more than the look, and releasing
-// without letting go (std::mutex is not fair) would starve the others.
+// without letting go would starve the others.
+//
+// It is held for short times and contended rarely, so its ends cost as little as they can: one read-modify-write to
+// lock and a plain store to unlock. Whoever finds it held looks again, ever less often: nobody has to be woken.
 #pragma once
 
 #include <atomic>
-#include <mutex>
+#include <chrono>
 #include <thread>
 
 namespace gpurun::base {
@@ -13,30 +16,41 @@ namespace gpurun::base {
 class YieldingMutex {
   public:
     void lock() {
-        if (mutex_.try_lock())
-            return;
-        waiting_.fetch_add(1, std::memory_order_relaxed); // advice only: the mutex orders everything
-        mutex_.lock();
-        waiting_.fetch_sub(1, std::memory_order_relaxed);
+        if (!try_lock())
+            wait_for_it();
     }
-    bool try_lock() { return mutex_.try_lock(); }
-    void unlock() { mutex_.unlock(); }
+    bool try_lock() { return !held_.exchange(true, std::memory_order_acquire); }
+    // Release: publishes all that was done under it; pairs with the acquire in try_lock().
+    void unlock() { held_.store(false, std::memory_order_release); }
 
     // REQUIRES that the caller holds it, before and after.
     void yield() {
         const int waiting = waiting_.load(std::memory_order_relaxed);
         if (waiting == 0)
             return;
-        mutex_.unlock();
+        unlock();
         for (int i = 0; i < kMostYields && waiting_.load(std::memory_order_relaxed) >= waiting; ++i)
             std::this_thread::yield();
         lock();
     }
 
   private:
-    static constexpr int kMostYields = 100; // about the time that waking a thread takes
+    void wait_for_it() {
+        waiting_.fetch_add(1, std::memory_order_relaxed); // advice only: held_ orders everything
+        for (int looks = 0; held_.load(std::memory_order_relaxed) || !try_lock(); ++looks) {
+            if (looks < kLooksAwake)
+                std::this_thread::yield();
+            else
+                std::this_thread::sleep_for(std::chrono::microseconds(kSleepUs));
+        }
+        waiting_.fetch_sub(1, std::memory_order_relaxed);
+    }
 
-    std::mutex mutex_;
+    static constexpr int kMostYields = 100; // more than a thread that looks needs to see that it is free
+    static constexpr int kLooksAwake = 200; // about 50 us: a holder that takes longer is in a call of the device's
+    static constexpr int kSleepUs = 50;
+
+    std::atomic<bool> held_{false};
     std::atomic<int> waiting_{0};
 };
 

@@ -29,19 +29,22 @@ int64_t spin_ns(const base::Settings& settings, const platform::JobHeader& job, 
 } // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(device::Device& device, const platform::JobSegment& job,
-                                              const base::Settings& settings, uint32_t rank, transfer::Probe probe) {
-    std::unique_ptr<Engine> engine(new Engine(device, job, settings, rank, std::move(probe)));
+                                              const base::Settings& settings, uint32_t rank, transfer::Probe probe,
+                                              transfer::Workspace workspace) {
+    std::unique_ptr<Engine> engine(new Engine(device, job, settings, rank, std::move(probe), std::move(workspace)));
     for (uint32_t peer = 0; peer < job.size(); ++peer) {
         GPURUN_ASSIGN(std::unique_ptr<transfer::Link> link, transfer::Link::open(engine->context_, peer));
+        if (job.size() <= transfer::kMostOpened)
+            link->open_outbox();
         engine->links_.push_back(std::move(link));
     }
     return engine;
 }
 
 Engine::Engine(device::Device& device, const platform::JobSegment& job, const base::Settings& settings, uint32_t rank,
-               transfer::Probe probe)
-    : context_(device, job, settings, rank), probe_(std::move(probe)), matcher_(job.size()),
-      spin_ns_(spin_ns(settings, job.header(), device.info().identity.kind)),
+               transfer::Probe probe, transfer::Workspace workspace)
+    : workspace_(std::move(workspace)), context_(device, job, settings, rank, *workspace_), probe_(std::move(probe)),
+      matcher_(job.size()), spin_ns_(spin_ns(settings, job.header(), device.info().identity.kind)),
       background_wanted_(settings.progress_thread) {}
 
 Engine::~Engine() {
@@ -234,6 +237,8 @@ Result<void> Engine::close() {
     Result<void> result = context_.device.synchronize_all();
     lock.lock();
     for (auto& each : links_) {
+        if (auto closed = each->outbox.close(); !closed && result)
+            result = std::move(closed);
         if (each->imports) {
             if (auto closed = each->imports->close_all(); !closed && result)
                 result = std::move(closed);
@@ -249,6 +254,7 @@ Result<void> Engine::close() {
         (void)context_.device.destroy_stream(alarm.stream); // waits until it has rung
     alarms_.clear();
     probe_.reset();
+    workspace_.reset();
     if (result && cut_short_)
         return base::error(Status::kPeerLost, "a rank died before a message with it had moved");
     return result;

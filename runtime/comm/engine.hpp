@@ -11,6 +11,7 @@
 #include "base/function_ref.hpp"
 #include "base/yielding_mutex.hpp"
 #include "comm/request.hpp"
+#include "transfer/mailbox.hpp"
 #include "transfer/probe.hpp"
 
 #include <atomic>
@@ -40,10 +41,10 @@ struct Completion {
 
 class Engine {
   public:
-    // `probe` is the rank's own, which peers may copy from until close().
+    // `probe` and `workspace` are the rank's own, which peers may use until close().
     static base::Result<std::unique_ptr<Engine>> start(device::Device& device, const platform::JobSegment& job,
                                                        const base::Settings& settings, uint32_t rank,
-                                                       transfer::Probe probe);
+                                                       transfer::Probe probe, transfer::Workspace workspace);
     ~Engine();
 
     transfer::Context& context() { return context_; }
@@ -104,7 +105,7 @@ class Engine {
 
   private:
     Engine(device::Device& device, const platform::JobSegment& job, const base::Settings& settings, uint32_t rank,
-           transfer::Probe probe);
+           transfer::Probe probe, transfer::Workspace workspace);
 
     using Lock = std::unique_lock<base::YieldingMutex>;
 
@@ -183,6 +184,7 @@ class Engine {
     base::Result<void> arm_moving();
 
     base::YieldingMutex mutex_;
+    std::optional<transfer::Workspace> workspace_;
     transfer::Context context_;
     std::optional<transfer::Probe> probe_;
     std::vector<std::unique_ptr<transfer::Link>> links_;

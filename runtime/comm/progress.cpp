@@ -77,8 +77,6 @@ void Engine::dispatch(Link& link, const Record& record, std::span<const std::byt
         if (link.imports)
             link.imports->revoke(record.revoked_id);
         return;
-    case RecordKind::kAskMail: link.asked_for_mailbox(); return;
-    case RecordKind::kMailbox: link.outbox.offered(record.slab); return;
     case RecordKind::kNone:
     case RecordKind::kSkip: break;
     }

@@ -56,8 +56,7 @@ Result<void> Engine::wait(Lock& lock, base::FunctionRef<bool()> done, base::Func
             mutex_.yield(); // other threads of the rank get their turn
             continue;
         }
-        // Announced with a read-modify-write before the last look; pairs with JobSegment::ring_doorbell().
-        self.presence.fetch_add(platform::presence::kSleeper, std::memory_order_acq_rel);
+        context_.job.announce_sleeper(rank());
         ++sleeping_;
         const uint32_t seen = self.doorbell.load(std::memory_order_acquire);
         const bool moved = progress();

@@ -105,15 +105,35 @@ base::Result<Mapping> JobSegment::map_relay(uint32_t source, uint32_t target) co
     return Mapping::map(fd(), pair_offset(size(), source, target) + kRelayOffset, kRelayBytes);
 }
 
+void JobSegment::choose_bells() {
+    light_bells_ = size() <= header().cores; // else ranks sleep all the time
+    for (uint32_t each = 0; each < size(); ++each)
+        light_bells_ = light_bells_ && rank(each).heavy_fences != 0;
+}
+
+// Either the caller sees a sleeper, or the sleeper's last look before sleeping sees what the caller published. For that
+// each side's store has to come before its load: by a read-modify-write on both sides, or, for news that is small and
+// frequent, by the sleeper's heavy fence alone. Attendants come and go too often for that: urgent news reads them by a
+// read-modify-write, as they announce themselves.
 void JobSegment::ring_doorbell(uint32_t target, News news) const {
     RankRecord& record = rank(target);
-    // A read-modify-write, so that it and the sleeper's announcement (also one) are ordered: either we see the
-    // sleeper, or its last look before sleeping sees what the caller published. So too for an attendant that leaves.
+    if (news == News::kPassive && light_bells_) {
+        light_fence();
+        if ((record.presence.load(std::memory_order_relaxed) & presence::kSleepers) != 0)
+            wake_by(record.doorbell);
+        return;
+    }
     const uint64_t there = record.presence.fetch_add(0, std::memory_order_acq_rel);
     if ((there & presence::kSleepers) != 0)
         wake_by(record.doorbell);
     if (news == News::kUrgent && (there & presence::kBackground) != 0 && (there & presence::kAttendants) == 0)
         wake_by(record.background_bell);
+}
+
+void JobSegment::announce_sleeper(uint32_t sleeper) const {
+    rank(sleeper).presence.fetch_add(presence::kSleeper, std::memory_order_acq_rel);
+    if (light_bells_)
+        heavy_fence();
 }
 
 bool JobSegment::is_gone(uint32_t of) const {

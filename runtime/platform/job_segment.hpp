@@ -27,7 +27,7 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 2;
+constexpr uint32_t kLayout = 3;
 constexpr uint32_t kMaxRanks = 256;
 
 // Set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
@@ -76,6 +76,8 @@ struct alignas(64) RankRecord {
     std::atomic<uint32_t> leaving; // steps of gpurun_finalize() that the rank has reached; by the rank
     int32_t pid;                   // by the rank, before Ready, as is the next
     int32_t has_probe;
+    uint32_t heavy_fences; // the rank has agreed to them
+    uint32_t unused;
     Token token; // by which a peer finds out whether it can read the rank's memory
     // By anyone: +1 and wake after publishing something for this rank, or for its background thread.
     alignas(64) std::atomic<uint32_t> doorbell;
@@ -85,8 +87,10 @@ struct alignas(64) RankRecord {
     // allocation with a known pattern (a device::MemoryHandle), by which a peer tries whether direct copies work.
     alignas(64) std::array<std::byte, 40> device;
     std::array<std::byte, 64> probe;
+    uint64_t has_mailboxes;              // by the rank, before Ready, as is the next
+    std::array<std::byte, 64> workspace; // with has_mailboxes: the handle of the memory that they are in
 };
-static_assert(sizeof(RankRecord) == 256);
+static_assert(sizeof(RankRecord) == 320);
 
 struct PairControl {
     // Bytes ever taken out of the two parts of the ring, told now and then; by the target.
@@ -133,8 +137,14 @@ class JobSegment {
     base::Result<Mapping> map_eager(uint32_t source, uint32_t target) const; // kEagerBuffers * kEagerBufferBytes
     base::Result<Mapping> map_relay(uint32_t source, uint32_t target) const; // kRelayBuffers * kRelayBufferBytes
 
-    // After publishing something that `rank` may be sleeping for. Costs one read-modify-write when it is awake.
+    // When every rank's record is there: passive news costs no read-modify-write if all have agreed to heavy fences,
+    // and none has to sleep because there are too few cores.
+    void choose_bells();
+    // After publishing something that `rank` may be sleeping for.
     void ring_doorbell(uint32_t rank, News news) const;
+    // Before the last look of a thread that is going to sleep on the doorbell: whoever publishes later sees it, and
+    // rings.
+    void announce_sleeper(uint32_t rank) const;
 
     // Launcher: `rank` has ended without gpurun_finalize(). Poisons every fence that survivors could be waiting
     // for, then marks it dead, then wakes everybody.
@@ -147,6 +157,7 @@ class JobSegment {
     JobSegment(UniqueFd fd, Mapping front) : fd_(std::move(fd)), front_(std::move(front)) {}
 
     UniqueFd fd_;
+    bool light_bells_ = false;
     Mapping front_; // header, rank records and pair controls
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/format.hpp"
 #include "platform/system_error.hpp"
+#include "platform/wake.hpp"
 #include "platform/wire.hpp"
 
 #include <cstring>
@@ -108,6 +109,7 @@ Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable) {
     std::vector<UniqueFd> peers(segment_.size());
     RankRecord& self = segment_.rank(rank_);
     self.pid = ::getpid();
+    self.heavy_fences = agree_to_heavy_fences() ? 1 : 0;
     if (alone())
         return peers;
     if (readable) { // else no token: peers do not even try
@@ -118,8 +120,10 @@ Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable) {
     while (true) {
         Heard heard;
         GPURUN_TRY(hear(socket_, heard));
-        if (heard.kind == wire::Kind::kGo)
+        if (heard.kind == wire::Kind::kGo) {
+            segment_.choose_bells();
             return peers;
+        }
         GPURUN_ASSIGN(const wire::PeerDevice peer, as<wire::PeerDevice>(heard, wire::Kind::kPeerDevice));
         if (peer.rank < 0 || static_cast<uint32_t>(peer.rank) >= segment_.size() || !heard.fd)
             return base::error(Status::kLauncher, "gpurun sent the device of rank {}, which is none", peer.rank);

@@ -1,8 +1,11 @@
 #include "platform/wake.hpp"
 
+#include "base/check.hpp"
+
 #include <bit>
 #include <climits>
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -56,5 +59,9 @@ uint64_t load_published(const std::atomic<uint64_t>& word) {
     tell_seen();
     return value;
 }
+
+bool agree_to_heavy_fences() { return ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0; }
+
+void heavy_fence() { CHECK(::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0); }
 
 } // namespace gpurun::platform

@@ -25,4 +25,10 @@ void wake_all(std::atomic<uint64_t>& word);
 void store_and_wake(std::atomic<uint64_t>& word, uint64_t value);
 uint64_t load_published(const std::atomic<uint64_t>& word); // acquire
 
+// A store and a later load of this process keep their order against a peer's heavy_fence(), at no cost, once it has
+// said (agree_to_heavy_fences(), true) that the system interrupts it for that: what the peer had stored before its
+// fence is loaded, or what is stored here is seen after it.
+bool agree_to_heavy_fences();
+inline void light_fence() { std::atomic_signal_fence(std::memory_order_seq_cst); }
+void heavy_fence(); // a system call, of microseconds
 } // namespace gpurun::platform

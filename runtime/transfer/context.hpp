@@ -18,6 +18,8 @@
 
 namespace gpurun::transfer {
 
+class Workspace;
+
 // One host-to-host copy that a stream runs, in stream order.
 struct HostCopy {
     void* destination;
@@ -151,8 +153,9 @@ class WaitingRoom {
 };
 
 struct Context {
-    Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_)
-        : device(device_), job(job_), settings(settings_), rank(rank_),
+    Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_,
+            const Workspace& workspace_)
+        : workspace(workspace_), device(device_), job(job_), settings(settings_), rank(rank_),
           ranks_on_device(transfer::ranks_on_device(job_, rank_)),
           kernels_wait(!uses_event_fence() && !takes_turns(job_, settings_, rank_)),
           waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
@@ -166,6 +169,7 @@ struct Context {
     // Whether a stream that waits for a rank is released when that rank dies.
     bool releases_streams() const { return !uses_event_fence() || device.info().releases_events; }
 
+    const Workspace& workspace;
     device::Device& device;
     const platform::JobSegment& job;
     const base::Settings& settings;

@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "platform/clock.hpp"
 #include "transfer/choose.hpp"
+#include "transfer/mailbox.hpp"
 
 #include <algorithm>
 
@@ -205,8 +206,8 @@ Result<void> Incoming::take_mail(uint64_t mail_bytes) {
         GPURUN_TRY(fence->signal(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
         return leave_to_stream(*fence);
     }
-    device::Mail mail = mail_at(link_->inbox.words(), *fence, slot_, mail_bytes);
-    GPURUN_ASSIGN(mail.ticket, link_->scratch.ticket(Role::kTarget, slot_.slot));
+    device::Mail mail = context_.workspace.incoming(link_->peer, *fence, slot_, mail_bytes);
+    mail.ticket = context_.workspace.ticket(link_->peer, Role::kTarget, slot_.slot);
     if (operand_.where.placement != device::Placement::kPageable) {
         GPURUN_TRY(context_.device.take_mail(mail, operand_.address, bytes_, !ends_in_stream(), operand_.stream));
         return leave_to_stream(*fence);
@@ -445,8 +446,8 @@ Result<void> Incoming::copy_on_stream() {
         copy.before = &fence->counter(Edge::kForward, slot_.slot);
         copy.after = &fence->counter(Edge::kBackward, slot_.slot);
         copy.value = slot_.value;
-        GPURUN_ASSIGN(copy.ticket, link_->scratch.ticket(Role::kTarget, slot_.slot));
-        GPURUN_ASSIGN(copy.gate, link_->scratch.gate(slot_.slot));
+        copy.ticket = context_.workspace.ticket(link_->peer, Role::kTarget, slot_.slot);
+        copy.gate = context_.workspace.gate(link_->peer, slot_.slot);
         GPURUN_TRY(context_.device.copy_fenced(copy, operand_.stream));
         return leave_to_stream(*fence);
     }

@@ -76,9 +76,8 @@ Link::Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platfor
     : peer(peer_), to_self(peer_ == context.rank),
       out(context, context.rank, peer_, to_self ? Role::kBoth : Role::kSource, static_cast<int>(peer_)),
       in(to_self ? Half(&out) : Half(context, peer_, context.rank, Role::kTarget, static_cast<int>(peer_))),
-      consumer(in.control(), in_ring.data()), outbox(context, peer_), inbox(context), scratch(context),
-      context_(context), out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)),
-      producer_(out.control(), out_ring_.data()) {}
+      consumer(in.control(), in_ring.data()), outbox(context, peer_), context_(context), out_ring_(std::move(out_ring)),
+      in_ring_(std::move(in_ring)), producer_(out.control(), out_ring_.data()) {}
 
 Link::~Link() {
     if (auto closed = close(); !closed)
@@ -123,26 +122,10 @@ bool Link::flush() {
     return backlog_.empty();
 }
 
-std::byte* Link::mailbox() {
-    if (outbox.asks() && reach().path == Path::kDirect) {
-        Record ask{};
-        ask.kind = RecordKind::kAskMail;
-        tell(ask);
-    }
-    return outbox.words();
-}
-
-void Link::asked_for_mailbox() {
-    auto offered = inbox.offer();
-    if (!offered)
-        base::log(base::LogLevel::kWarn, "no mailbox for rank {} ({}): its messages take other paths", peer,
-                  offered.error().detail);
-    if (!offered || !*offered)
-        return;
-    Record answer{};
-    answer.kind = RecordKind::kMailbox;
-    answer.slab = **offered;
-    tell(answer);
+bool Link::open_outbox() {
+    if (!outbox.tried())
+        outbox.open(!to_self && reach().path == Path::kDirect);
+    return outbox.is_open();
 }
 
 Result<std::byte*> Link::slab() {
@@ -207,8 +190,6 @@ Result<void> Link::close() {
     if (peer_slab_ != nullptr)
         GPURUN_TRY(context_.device.close_memory(std::exchange(peer_slab_, nullptr)));
     GPURUN_TRY(outbox.close());
-    GPURUN_TRY(inbox.close());
-    GPURUN_TRY(scratch.close());
     peer_slab_handle.reset();
     if (slab_ != nullptr)
         GPURUN_TRY(context_.device.free(std::exchange(slab_, nullptr)));

@@ -119,14 +119,12 @@ class Link {
     base::List<Outgoing, Owing> owing_edge;  // those of them that are matched, and wait for a slot
     base::List<Outgoing, Placed> relay_out;  // granted, in grant order; the first one moves
     std::array<uint64_t, platform::kRelayPools> chunks_filled{};
-    // Where mails to the peer go, if they can; the first call asks for it.
-    std::byte* mailbox();
+    // Whether mails can go to the peer. The first call finds out.
+    bool open_outbox();
     // This rank's device pool for the peer, made at first use.
     base::Result<std::byte*> slab();
 
     // ---- this rank as target ------------------------------------------------------------------------------
-    Inbox inbox;
-    void asked_for_mailbox();
     std::optional<ImportCache> imports; // opened with the first direct message
     base::Result<ImportCache*> open_imports();
     // Whether a message of `bytes` from the allocation is to map it. Large ones take longer to map than their first
@@ -141,8 +139,6 @@ class Link {
     Choice reach();
     // Whether a CPU here can read the peer's ordinary memory. Tried once.
     bool can_read();
-
-    Scratch scratch;
 
     // ---- when the peer dies --------------------------------------------------------------------------------
     // What is enqueued in streams and still depends on the peer, by slot.

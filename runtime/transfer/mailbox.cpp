@@ -10,36 +10,24 @@ using base::Result;
 namespace {
 
 constexpr size_t kPlaceBytes = device::mail_words_bytes(kMailBytes);
-constexpr size_t kAllPlacesBytes = kMailSlots * kPlaceBytes;
+constexpr size_t kMailboxBytes = kMailSlots * kPlaceBytes;
+constexpr size_t kPage = 4096;
 
-// New device memory that reads 0. The stream is of its own: others may wait for peers.
-Result<std::byte*> cleared_memory(device::Device& device, size_t bytes) {
-    GPURUN_ASSIGN(void* memory, device.allocate(bytes));
-    auto clear = [&]() -> Result<void> {
-        GPURUN_ASSIGN(const device::Stream stream, device.create_stream());
-        auto filled = device.fill(memory, 0, bytes, stream);
-        auto done = device.synchronize(stream);
-        GPURUN_TRY(device.destroy_stream(stream));
-        GPURUN_TRY(std::move(filled));
-        return done;
-    };
-    if (auto cleared = clear(); !cleared) {
-        (void)device.free(memory); // the first error counts
-        return std::move(cleared).error();
-    }
-    return static_cast<std::byte*>(memory);
-}
+// What a rank's kernels for one peer agree by.
+struct Words {
+    uint64_t gates[kSlotsUsed];
+    uint32_t tickets[2][kSlotsUsed];
+};
 
-template <typename Word>
-Result<void> free_memory(device::Device& device, Word*& memory) {
-    return memory == nullptr ? Result<void>() : device.free(std::exchange(memory, nullptr));
-}
+// A workspace: Words for each rank, then a mailbox for each.
+constexpr size_t words_bytes(uint32_t ranks) { return (ranks * sizeof(Words) + kPage - 1) / kPage * kPage; }
 
-} // namespace
+Words* words_of(std::byte* workspace, uint32_t peer) { return reinterpret_cast<Words*>(workspace) + peer; }
 
-device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot, size_t bytes) {
+device::Mail mail_at(std::byte* workspace, uint32_t ranks, uint32_t source, Fence& fence, const SlotValue& slot,
+                     size_t bytes) {
     device::Mail mail;
-    mail.words = words + (slot.slot - kMailSlot) * kPlaceBytes;
+    mail.words = workspace + words_bytes(ranks) + source * kMailboxBytes + (slot.slot - kMailSlot) * kPlaceBytes;
     mail.bytes = bytes;
     mail.mark = static_cast<uint32_t>(slot.value / kStep % UINT32_MAX) + 1;
     mail.sent = &fence.counter(Edge::kForward, slot.slot);
@@ -48,81 +36,89 @@ device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot, size
     return mail;
 }
 
-// Whether mailboxes for all peers would take no more than a small part of what the ranks on the device
-// have of it.
-bool Inbox::affordable() const {
+// Whether mailboxes for all take no more than a small part of the device, even if all ranks are on it.
+bool affordable(const device::Device& device, uint32_t ranks) {
     constexpr size_t kPart = 64;
-    const size_t of_rank = kAllPlacesBytes * context_.job.size();
-    return of_rank * context_.ranks_on_device <= context_.device.info().memory_bytes / kPart;
+    return size_t{ranks} * ranks * kMailboxBytes <= device.info().memory_bytes / kPart;
 }
 
-Result<std::optional<device::MemoryHandle>> Inbox::offer() {
-    if (!context_.kernels_wait || !affordable())
-        return std::optional<device::MemoryHandle>();
-    if (words_ == nullptr) {
-        GPURUN_ASSIGN(words_, cleared_memory(context_.device, kAllPlacesBytes));
+Result<void> clear(device::Device& device, std::byte* memory, size_t bytes) {
+    GPURUN_ASSIGN(const device::Stream stream, device.create_stream());
+    auto filled = device.fill(memory, 0, bytes, stream);
+    auto done = device.synchronize(stream);
+    GPURUN_TRY(device.destroy_stream(stream));
+    GPURUN_TRY(std::move(filled));
+    return done;
+}
+
+} // namespace
+
+Result<Workspace> Workspace::publish(device::Device& device, const base::Settings& settings,
+                                     platform::RankRecord& record, uint32_t ranks) {
+    const bool mailboxes = ranks > 1 && settings.mail_bytes != 0 && device.info().counters &&
+                           settings.fence != base::FenceKind::kEvent && affordable(device, ranks);
+    const size_t bytes = words_bytes(ranks) + (mailboxes ? ranks * kMailboxBytes : 0);
+    GPURUN_ASSIGN(void* memory, device.allocate(bytes));
+    Workspace workspace(device, ranks, static_cast<std::byte*>(memory));
+    GPURUN_TRY(clear(device, workspace.memory_, bytes));
+    GPURUN_ASSIGN(const device::Buffer buffer, device.describe(memory, bytes));
+    if (!mailboxes || !buffer.exportable)
+        return workspace;
+    GPURUN_ASSIGN(const device::MemoryHandle handle, device.export_memory(buffer));
+    static_assert(sizeof(handle) == sizeof record.workspace);
+    std::memcpy(record.workspace.data(), handle.bytes.data(), record.workspace.size());
+    record.has_mailboxes = 1;
+    return workspace;
+}
+
+Workspace::~Workspace() {
+    if (memory_ != nullptr)
+        (void)device_.free(memory_); // goes with the process otherwise
+}
+
+uint32_t* Workspace::ticket(uint32_t peer, Role role, uint32_t slot) const {
+    return &words_of(memory_, peer)->tickets[role == Role::kSource ? 0 : 1][slot];
+}
+
+uint64_t* Workspace::gate(uint32_t peer, uint32_t slot) const { return &words_of(memory_, peer)->gates[slot]; }
+
+device::Mail Workspace::incoming(uint32_t source, Fence& fence, const SlotValue& slot, size_t bytes) const {
+    return mail_at(memory_, ranks_, source, fence, slot, bytes);
+}
+
+void Outbox::open(bool reachable) {
+    tried_ = true;
+    const platform::RankRecord& record = context_.job.rank(peer_);
+    if (!reachable || record.has_mailboxes == 0 || context_.settings.mail_bytes == 0 || context_.uses_event_fence() ||
+        takes_turns(context_.job, context_.settings, peer_))
+        return;
+    device::MemoryHandle handle;
+    std::memcpy(handle.bytes.data(), record.workspace.data(), record.workspace.size());
+    if (auto mapped = map(handle); !mapped)
+        base::log(base::LogLevel::kWarn, "rank {}'s mailbox cannot be used ({}): small messages are staged", peer_,
+                  mapped.error().detail);
+}
+
+Result<void> Outbox::map(const device::MemoryHandle& handle) {
+    GPURUN_ASSIGN(void* imported, context_.device.import_memory(static_cast<int>(peer_), handle));
+    auto* const workspace = static_cast<std::byte*>(imported);
+    auto works = can_write(context_, workspace + words_bytes(context_.job.size()) + context_.rank * kMailboxBytes);
+    if (works && *works) {
+        imported_ = workspace;
+        return {};
     }
-    GPURUN_ASSIGN(const device::Buffer buffer, context_.device.describe(words_, 1));
-    if (!buffer.exportable)
-        return std::optional<device::MemoryHandle>();
-    GPURUN_ASSIGN(const device::MemoryHandle handle, context_.device.export_memory(buffer));
-    return std::optional(handle);
+    GPURUN_TRY(context_.device.close_memory(imported));
+    if (!works)
+        return std::move(works).error();
+    return base::Error{base::Status::kDevice, "what was written there came back changed"};
 }
 
-Result<void> Inbox::close() { return free_memory(context_.device, words_); }
-
-bool Outbox::asks() {
-    if (asked_)
-        return false;
-    asked_ = true;
-    return context_.settings.mail_bytes != 0 && !context_.uses_event_fence();
-}
-
-std::byte* Outbox::words() {
-    if (!handle_)
-        return words_;
-    const device::MemoryHandle handle = *std::exchange(handle_, std::nullopt);
-    auto opened = [&]() -> Result<void> {
-        GPURUN_ASSIGN(void* imported, context_.device.import_memory(static_cast<int>(peer_), handle));
-        auto tried = can_write(context_, static_cast<std::byte*>(imported));
-        if (tried && *tried) {
-            words_ = static_cast<std::byte*>(imported);
-            return {};
-        }
-        GPURUN_TRY(context_.device.close_memory(imported));
-        if (!tried)
-            return std::move(tried).error();
-        return base::Error{base::Status::kDevice, "what was written there came back changed"};
-    }();
-    if (!opened)
-        base::log(base::LogLevel::kWarn, "rank {}'s mailbox cannot be used ({}): messages take other paths", peer_,
-                  opened.error().detail);
-    return words_;
+device::Mail Outbox::outgoing(Fence& fence, const SlotValue& slot, size_t bytes) const {
+    return mail_at(imported_, context_.job.size(), context_.rank, fence, slot, bytes);
 }
 
 Result<void> Outbox::close() {
-    handle_.reset();
-    return words_ == nullptr ? Result<void>() : context_.device.close_memory(std::exchange(words_, nullptr));
+    return imported_ == nullptr ? Result<void>() : context_.device.close_memory(std::exchange(imported_, nullptr));
 }
-
-Result<Scratch::Words*> Scratch::words() {
-    if (words_ == nullptr) {
-        GPURUN_ASSIGN(std::byte * memory, cleared_memory(context_.device, sizeof(Words)));
-        words_ = reinterpret_cast<Words*>(memory);
-    }
-    return words_;
-}
-
-Result<uint32_t*> Scratch::ticket(Role role, uint32_t slot) {
-    GPURUN_ASSIGN(Words * all, words());
-    return &all->tickets[role == Role::kSource ? 0 : 1][slot];
-}
-
-Result<uint64_t*> Scratch::gate(uint32_t slot) {
-    GPURUN_ASSIGN(Words * all, words());
-    return &all->gates[slot];
-}
-
-Result<void> Scratch::close() { return free_memory(context_.device, words_); }
 
 } // namespace gpurun::transfer

@@ -1,80 +1,70 @@
-// Mailboxes: small messages go into the target device's own memory, one hop after they were sent, and wait for nobody.
+// Mailboxes: small messages go into the target device's own memory, one hop after they were sent.
 //
-// The mailbox of a direction of a pair lies in the target's device memory, which the source maps: a place for each mail
-// slot of the fence. A source that has a small message asks for it once. Messages take other paths until the target has
-// offered one, and always if it does not: where its kernels must not wait (turns.hpp), or its device has little memory
-// for so many peers. Before a source uses a mailbox, it has tried whether what it writes there can be read back.
+// Every rank has a workspace: device memory that it makes and exports before it is ready. There each other rank has a
+// mailbox, a place for each mail slot of the fence from it, which that rank maps; and there are the words by which the
+// blocks of this rank's own kernels agree. A workspace has no mailboxes where its device has little memory for so many
+// peers, and there are none at all where kernels must not wait (turns.hpp). Before a source uses a mailbox, it has
+// tried whether what it writes there can be read back.
 //
-// Owned by the Link, used under the engine lock.
+// All of this happens while a rank starts: to map memory, and to free it, may wait for the whole device, and later some
+// stream of the program's may itself wait for a message. In jobs of more than kMostOpened ranks, mailboxes are opened
+// when they are first used.
 #pragma once
 
 #include "transfer/context.hpp"
 #include "transfer/fence.hpp"
 #include "transfer/record.hpp"
 
-#include <optional>
-
 namespace gpurun::transfer {
 
 constexpr size_t kMailBytes = 64 * 1024; // of the largest message
+constexpr uint32_t kMostOpened = 16;
 
-// The mail of `bytes` in `slot` of a mailbox that begins at `words`; without its ticket.
-device::Mail mail_at(std::byte* words, Fence& fence, const SlotValue& slot, size_t bytes);
-
-// The target's end.
-class Inbox {
+// A rank's own.
+class Workspace {
   public:
-    explicit Inbox(Context& context) : context_(context) {}
+    // Fills `record`'s workspace fields. REQUIRES: before the rank is ready.
+    static base::Result<Workspace> publish(device::Device& device, const base::Settings& settings,
+                                           platform::RankRecord& record, uint32_t ranks);
+    Workspace(Workspace&& other) noexcept
+        : device_(other.device_), ranks_(other.ranks_), memory_(std::exchange(other.memory_, nullptr)) {}
+    ~Workspace();
 
-    // What the source needs; made at the first call. None if this rank gives no mailbox.
-    base::Result<std::optional<device::MemoryHandle>> offer();
-    std::byte* words() const { return words_; } // null before offer()
-    base::Result<void> close();
+    // Device memory for one operation that uses the slot at a time (device::Mail, device::FencedCopy).
+    uint32_t* ticket(uint32_t peer, Role role, uint32_t slot) const; // kSource or kTarget
+    uint64_t* gate(uint32_t peer, uint32_t slot) const;              // as target
+    // What `source` puts here. REQUIRES: this rank's record says that it has mailboxes.
+    device::Mail incoming(uint32_t source, Fence& fence, const SlotValue& slot, size_t bytes) const;
 
   private:
-    bool affordable() const;
+    Workspace(device::Device& device, uint32_t ranks, std::byte* memory)
+        : device_(device), ranks_(ranks), memory_(memory) {}
 
-    Context& context_;
-    std::byte* words_ = nullptr;
+    device::Device& device_;
+    uint32_t ranks_;
+    std::byte* memory_;
 };
 
-// The source's end.
+// This rank's mailbox at a peer.
 class Outbox {
   public:
     Outbox(Context& context, uint32_t peer) : context_(context), peer_(peer) {}
 
-    // True once: the peer is to be asked.
-    bool asks();
-    void offered(const device::MemoryHandle& handle) { handle_ = handle; }
-    // Null: messages take other paths, for now or for good.
-    std::byte* words();
+    // Maps it, if the peer has one and it works; tried once. `reachable`: the peer's device is.
+    void open(bool reachable);
+    bool tried() const { return tried_; }
+    bool is_open() const { return imported_ != nullptr; }
+    // REQUIRES is_open(). Without its ticket.
+    device::Mail outgoing(Fence& fence, const SlotValue& slot, size_t bytes) const;
     base::Result<void> close();
 
   private:
+    base::Result<void> map(const device::MemoryHandle& handle);
+
     Context& context_;
     const uint32_t peer_;
-    bool asked_ = false;
-    std::optional<device::MemoryHandle> handle_; // until it is mapped
-    std::byte* words_ = nullptr;
-};
-
-// Device memory of this rank for each slot, by which the blocks of one kernel agree (device::Mail, device::FencedCopy).
-class Scratch {
-  public:
-    explicit Scratch(Context& context) : context_(context) {}
-
-    base::Result<uint32_t*> ticket(Role role, uint32_t slot); // kSource or kTarget
-    base::Result<uint64_t*> gate(uint32_t slot);              // as target
-    base::Result<void> close();
-
-  private:
-    struct Words {
-        uint64_t gates[kSlotsUsed];
-        uint32_t tickets[2][kSlotsUsed];
-    };
-    base::Result<Words*> words(); // in device memory
-    Context& context_;
-    Words* words_ = nullptr;
+    bool tried_ = false;
+    std::byte* imported_ = nullptr; // the whole workspace
 };
 
 } // namespace gpurun::transfer

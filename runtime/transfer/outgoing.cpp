@@ -1,6 +1,7 @@
 #include "transfer/outgoing.hpp"
 
 #include "base/format.hpp"
+#include "transfer/mailbox.hpp"
 
 #include <algorithm>
 
@@ -172,7 +173,7 @@ bool Outgoing::mail_fits() const {
         operand_.on_stream ? settings.mail_bytes : std::min(settings.mail_bytes, settings.device_eager_bytes);
     return envelope_.bytes != 0 && envelope_.bytes <= largest && !operand_.by_cpu() &&
            operand_.where.placement != device::Placement::kPageable && !link_.to_self &&
-           settings.path == base::PathChoice::kAuto && link_.mailbox() != nullptr;
+           settings.path == base::PathChoice::kAuto && link_.open_outbox();
 }
 
 bool Outgoing::slot_fits() const {
@@ -255,8 +256,8 @@ void Outgoing::leave_to_stream(Fence& fence) {
 Result<bool> Outgoing::post_mail(const SlotValue& slot) {
     slot_ = slot;
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
-    device::Mail mail = mail_at(link_.mailbox(), *fence, slot_, envelope_.bytes);
-    GPURUN_ASSIGN(mail.ticket, link_.scratch.ticket(Role::kSource, slot_.slot));
+    device::Mail mail = link_.outbox.outgoing(*fence, slot_, envelope_.bytes);
+    mail.ticket = context_.workspace.ticket(link_.peer, Role::kSource, slot_.slot);
     GPURUN_TRY(take_stream());
     if (!push_slot({Path::kMailbox, Reason::kSmall}))
         return false;

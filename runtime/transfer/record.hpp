@@ -13,8 +13,6 @@
 //   kEdge      the source: here is its edge
 // and around them:
 //   kSlab     where the source's device pool is, before its first chunk
-//   kAskMail  the source would like a mailbox at the target
-//   kMailbox  the target's answer: where it is
 //   kRevoke   the source frees an allocation: unmap it
 #pragma once
 
@@ -38,8 +36,6 @@ enum class RecordKind : uint32_t {
     kEdge,
     kSlab,
     kRevoke,
-    kAskMail,
-    kMailbox,
 };
 
 enum class Pool : uint32_t { kHost = 0, kSlab = 1 };
@@ -90,7 +86,7 @@ struct Record {
             uint64_t bytes; // that are read: of none, the source need not wait for the target
             uint64_t ends;  // 1: the backward edge was signalled, or its signal is enqueued
         } pulled;
-        device::MemoryHandle slab; // kSlab; kMailbox
+        device::MemoryHandle slab; // kSlab
         uint64_t revoked_id;       // kRevoke
     };
 };
@@ -105,8 +101,6 @@ constexpr size_t head_bytes(RecordKind kind) {
     case RecordKind::kWantEdge: return offsetof(Record, envelope);
     case RecordKind::kPulled: return offsetof(Record, source) + sizeof(Record::pulled);
     case RecordKind::kGrant: return offsetof(Record, source) + sizeof(Record::grant);
-    case RecordKind::kAskMail: return offsetof(Record, slot);
-    case RecordKind::kMailbox:
     case RecordKind::kSlab: return offsetof(Record, source) + sizeof(Record::slab);
     case RecordKind::kRevoke: return offsetof(Record, source) + sizeof(Record::revoked_id);
     default: return sizeof(Record);

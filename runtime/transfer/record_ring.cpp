@@ -13,6 +13,7 @@ constexpr size_t kLine = 64;
 constexpr size_t kEntries = platform::kRingEntryBytes;
 constexpr size_t kPayloads = platform::kRingBytes - kEntries;
 constexpr size_t kLargestWithRecord = 96; // then the head of an inline message and its payload take two lines
+constexpr size_t kAhead = 4 * kLine;      // how far ahead of the producer its lines are asked for
 constexpr size_t kGiveBack = 4;           // parts of each that are given back at once
 
 constexpr size_t lines(size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
@@ -68,6 +69,8 @@ bool RingProducer::push(const Record& record, std::span<const std::byte> payload
         std::memcpy(content, payload.data(), payload.size());
     // Release: publishes the entry; pairs with the consumer's acquire in front().
     first_word(place).store(word_of(record.kind, payload.size()), std::memory_order_release);
+    // The consumer has these lines, as it has cleared them; asked for now, they are here when it is their turn.
+    __builtin_prefetch(ring_ + (entry.position + kAhead) % kEntries, 1);
     entries_.position = entry.position + bytes;
     payloads_.position = body.position + apart;
     return true;

@@ -97,6 +97,48 @@ TEST_CASE("the doorbell of an awake rank is left alone, that of a sleeping one r
     CHECK(segment.rank(1).background_bell.load() == 0);
 }
 
+TEST_CASE("passive news ring for sleepers alone where every rank has agreed to heavy fences") {
+    JobSegment segment = must(JobSegment::create(2, 2));
+    if (!agree_to_heavy_fences())
+        return;
+    for (uint32_t rank = 0; rank < segment.size(); ++rank)
+        segment.rank(rank).heavy_fences = 1;
+    segment.choose_bells();
+    segment.ring_doorbell(1, News::kPassive);
+    CHECK(segment.rank(1).doorbell.load() == 0);
+    segment.announce_sleeper(1);
+    segment.ring_doorbell(1, News::kPassive);
+    CHECK(segment.rank(1).doorbell.load() == 1);
+}
+
+TEST_CASE("two threads that sleep for each other's passive news never miss any") {
+    for (const bool light : {false, true}) {
+        JobSegment segment = must(JobSegment::create(2, 2));
+        for (uint32_t rank = 0; rank < segment.size(); ++rank)
+            segment.rank(rank).heavy_fences = light && agree_to_heavy_fences() ? 1 : 0;
+        segment.choose_bells();
+        constexpr int kRounds = 20000;
+        std::atomic<int> published[2] = {};
+        const auto play = [&](uint32_t self) {
+            for (int round = 1; round <= kRounds; ++round) {
+                published[self].store(round, std::memory_order_release);
+                segment.ring_doorbell(1 - self, News::kPassive);
+                while (published[1 - self].load(std::memory_order_acquire) < round) {
+                    segment.announce_sleeper(self);
+                    const uint32_t seen = segment.rank(self).doorbell.load(std::memory_order_acquire);
+                    if (published[1 - self].load(std::memory_order_acquire) < round)
+                        sleep_while(segment.rank(self).doorbell, seen, kForever);
+                    segment.rank(self).presence.fetch_sub(presence::kSleeper);
+                }
+            }
+        };
+        std::thread other(play, 1);
+        play(0);
+        other.join();
+        CHECK(published[1].load() == kRounds);
+    }
+}
+
 TEST_CASE("only urgent news wake the background thread, and only while no call of the rank looks by itself") {
     const JobSegment segment = must(JobSegment::create(2, 1));
     RankRecord& record = segment.rank(1);
