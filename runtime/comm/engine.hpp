@@ -139,6 +139,7 @@ class Engine {
     // Something that a thread in wait() may look for is different now.
     void changed();
     bool drain(transfer::Link& link);
+    bool attend_to(transfer::Link& link);
     void dispatch(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload);
     void answer(transfer::Link& link, const transfer::Record& record);
     static void take_edge(transfer::Link& link, const transfer::Record& record);

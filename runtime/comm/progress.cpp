@@ -18,14 +18,10 @@ bool Engine::progress() {
     bool moved = false;
     for (auto& each : links_) {
         Link& link = *each;
-        moved |= drain(link);
-        (void)link.flush(); // what does not fit now is tried again
-        moved |= give_edges(link);
-        moved |= post_waiting(link);
-        if (link.imports) {
-            if (auto swept = link.imports->sweep(); !swept)
-                base::log(base::LogLevel::kWarn, "unmapping memory of rank {}: {}", link.peer, swept.error().detail);
-        }
+        if (!link.consumer.empty())
+            moved |= drain(link);
+        if (!link.quiet())
+            moved |= attend_to(link);
         const auto state = context_.job.rank(link.peer).state.load(std::memory_order_acquire);
         if (!link.lost && state == static_cast<uint32_t>(platform::RankState::kDead)) {
             moved |= drain(link); // what it had published before it died
@@ -39,6 +35,17 @@ bool Engine::progress() {
     reap_abandoned();
     changed();
     return true;
+}
+
+bool Engine::attend_to(Link& link) {
+    (void)link.flush(); // what does not fit now is tried again
+    bool moved = give_edges(link);
+    moved |= post_waiting(link);
+    if (link.imports) {
+        if (auto swept = link.imports->sweep(); !swept)
+            base::log(base::LogLevel::kWarn, "unmapping memory of rank {}: {}", link.peer, swept.error().detail);
+    }
+    return moved;
 }
 
 void Engine::changed() {

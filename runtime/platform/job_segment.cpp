@@ -22,7 +22,6 @@ constexpr size_t kRingOffset = kEventsOffset + kEventsBytes;
 constexpr size_t kEagerOffset = kRingOffset + kRingBytes;
 constexpr size_t kRelayOffset = kEagerOffset + kEagerBytes;
 constexpr size_t kPairBytes = kRelayOffset + kRelayBytes;
-constexpr size_t kRecordsOffset = 64;
 
 constexpr size_t controls_offset(size_t size) { return kRecordsOffset + size * sizeof(RankRecord); }
 constexpr size_t front_bytes(size_t size) { return pages(controls_offset(size) + size * size * sizeof(PairControl)); }
@@ -69,13 +68,6 @@ base::Result<JobSegment> JobSegment::attach(UniqueFd fd) {
         return base::error(base::Status::kLauncher, "the job's shared segment has {} bytes; start again", bytes);
     GPURUN_ASSIGN(Mapping front, Mapping::map(fd.get(), 0, front_bytes(header.size)));
     return JobSegment(std::move(fd), std::move(front));
-}
-
-const JobHeader& JobSegment::header() const { return *reinterpret_cast<const JobHeader*>(front_.data()); }
-
-RankRecord& JobSegment::rank(uint32_t rank) const {
-    CHECK(rank < size());
-    return reinterpret_cast<RankRecord*>(front_.data() + kRecordsOffset)[rank];
 }
 
 PairControl& JobSegment::control(uint32_t source, uint32_t target) const {
@@ -134,10 +126,6 @@ void JobSegment::announce_sleeper(uint32_t sleeper) const {
     rank(sleeper).presence.fetch_add(presence::kSleeper, std::memory_order_acq_rel);
     if (light_bells_)
         heavy_fence();
-}
-
-bool JobSegment::is_gone(uint32_t of) const {
-    return rank(of).state.load(std::memory_order_acquire) >= static_cast<uint32_t>(RankState::kDying);
 }
 
 base::Result<void> JobSegment::mark_dead(uint32_t dead) const {

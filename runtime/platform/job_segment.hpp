@@ -117,6 +117,8 @@ struct EventHandles {
     std::byte backward[kFenceSlots][64];
 };
 
+constexpr size_t kRecordsOffset = 64; // behind the header
+
 class JobSegment {
   public:
     // A new segment for `size` ranks (1 to kMaxRanks).
@@ -126,8 +128,11 @@ class JobSegment {
 
     int fd() const { return fd_.get(); }
     uint32_t size() const { return header().size; }
-    const JobHeader& header() const;
-    RankRecord& rank(uint32_t rank) const;
+    const JobHeader& header() const { return *reinterpret_cast<const JobHeader*>(front_.data()); }
+    RankRecord& rank(uint32_t rank) const {
+        CHECK(rank < size());
+        return reinterpret_cast<RankRecord*>(front_.data() + kRecordsOffset)[rank];
+    }
     PairControl& control(uint32_t source, uint32_t target) const;
 
     // The parts of a pair, each a mapping of its own: they are pinned one by one and most are never touched.
@@ -151,7 +156,9 @@ class JobSegment {
     // Marks it dying first: whoever is released by poison sees that.
     base::Result<void> mark_dead(uint32_t rank) const;
     // kDying or kDead.
-    bool is_gone(uint32_t rank) const;
+    bool is_gone(uint32_t of) const {
+        return rank(of).state.load(std::memory_order_acquire) >= static_cast<uint32_t>(RankState::kDying);
+    }
 
   private:
     JobSegment(UniqueFd fd, Mapping front) : fd_(std::move(fd)), front_(std::move(front)) {}

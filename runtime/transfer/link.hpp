@@ -103,6 +103,8 @@ class Link {
     void tell(const Record& record);
     // Sends what waits for room. True if nothing is left.
     bool flush();
+    // Nothing of it waits for anything but the peer's next record.
+    bool quiet() const { return backlog_.empty() && unposted.empty() && owing_edge.empty() && !imports; }
 
     // ---- this rank as source ------------------------------------------------------------------------------
     Slots<kDirectSlot, kDirectSlots> direct_slots;

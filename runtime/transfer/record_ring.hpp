@@ -11,6 +11,7 @@
 #include "platform/job_segment.hpp"
 #include "transfer/record.hpp"
 
+#include <atomic>
 #include <cstring>
 #include <span>
 
@@ -50,6 +51,12 @@ class RingConsumer {
   public:
     RingConsumer(platform::PairControl& control, std::byte* ring) : control_(control), ring_(ring) {}
 
+    // Whether there is nothing to take out: one load, for those that poll.
+    bool empty() const {
+        const std::byte* next = ring_ + entries_.position % platform::kRingEntryBytes;
+        return std::atomic_ref(*reinterpret_cast<uint64_t*>(const_cast<std::byte*>(next)))
+                   .load(std::memory_order_relaxed) == 0;
+    }
     // The oldest record that was not popped, or null: as much of it as its kind uses (copy_record()). It and its
     // payload stay valid until pop().
     const Record* front();

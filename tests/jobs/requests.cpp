@@ -272,16 +272,19 @@ TEST_CASE("a started message is there for its receiver while the sender makes no
         return;
     constexpr int kMany = 100, kOthers = 100; // behind it; their tags
     Memory buffer(Kind::kPageable, kLarge);
-    const Memory many(Kind::kDevice, 100000);
+    const Memory many(Kind::kDevice, 100000), in_stream(Kind::kDevice, 100000);
     const Stream stream;
     pid_t other = getpid();
     if (rank() % 2 == 1) {
         REQUIRE_OK(gpurun_recv(&other, sizeof other, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
         REQUIRE_OK(gpurun_recv(buffer.get(), kLarge, GPURUN_BYTE, partner(), kData, kWorld, GPURUN_HOST, nullptr));
         CHECK(first_difference(buffer.read(), pattern(kLarge, 9)) == -1);
-        for (int i = kMany - 1; i >= 0; i--)
-            REQUIRE_OK(gpurun_recv(many.get(), many.size(), GPURUN_BYTE, partner(), kOthers + i, kWorld,
-                                   i % 2 == 0 ? GPURUN_HOST : static_cast<gpurun_stream>(stream), nullptr));
+        for (int i = kMany - 1; i >= 0; i--) {
+            const bool on_host = i % 2 == 0; // two orders, so two buffers
+            REQUIRE_OK(gpurun_recv(on_host ? many.get() : in_stream.get(), many.size(), GPURUN_BYTE, partner(),
+                                   kOthers + i, kWorld, on_host ? GPURUN_HOST : static_cast<gpurun_stream>(stream),
+                                   nullptr));
+        }
         stream.synchronize();
         REQUIRE(kill(other, SIGUSR1) == 0); // no message: its receiver makes no call
         return;
