@@ -39,7 +39,7 @@ int main(void) {
     for (int i = 0; i < 3; i++)
         move(device, kLarge, stream);
     move(device, kSmall, stream); // asks for the mailbox
-    if (rank == 0) // what rank 1 says is behind its answer
+    if (rank == 0)                // what rank 1 says is behind its answer
         MUST(gpurun_recv(NULL, 0, GPURUN_BYTE, 1, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
     else
         MUST(gpurun_send(NULL, 0, GPURUN_BYTE, 0, 0, GPURUN_COMM_WORLD, GPURUN_HOST));
