@@ -90,7 +90,7 @@ TEST_CASE("a fenced copy moves the bytes asked for and none beside them, whateve
                         slot.release();
                     }
                     REQUIRE_OK(subject().copy(got.get(), destination.get(), room, stream));
-                    stream.synchronize();
+                    stream.finish();
                     Bytes expected(room, std::byte{0xee});
                     std::copy_n(&content[offset], bytes, &expected[kGuard - offset]);
                     REQUIRE(std::memcmp(got.get(), expected.data(), room) == 0);
@@ -122,7 +122,7 @@ TEST_CASE("a fenced copy waits until its counter has come, and holds up what fol
             CHECK_FALSE(stream.done());
             REQUIRE_OK(subject().fill(source.get(), 2 + round, bytes, other)); // is read only now
             REQUIRE_OK(subject().write_counter(other, &counter(slot.before()), slot.value()));
-            stream.synchronize();
+            stream.finish();
             CHECK(slot.is_done());
             CHECK(std::count(got.get(), got.get() + bytes, static_cast<std::byte>(2 + round)) ==
                   static_cast<ptrdiff_t>(bytes));
@@ -139,11 +139,11 @@ TEST_CASE("a counter that has come, and none at all, hold no fenced copy up") {
     slot.begin();
     store(slot.before(), slot.value() + 100 * kStep);
     slot.copy(destination.get(), source.get(), 4096, true, stream);
-    stream.synchronize();
+    stream.finish();
     slot.check_words(slot.value());
     slot.begin();
     slot.copy(destination.get(), source.get(), 4096, false, stream);
-    stream.synchronize();
+    stream.finish();
     CHECK(slot.is_done());
 }
 
@@ -161,7 +161,7 @@ TEST_CASE("a fenced copy comes after what was before it in its stream, and befor
         REQUIRE_OK(subject().fill(source.get(), 0xff, kBytes, stream));
         REQUIRE_OK(subject().copy(got.get(), destination.get(), kBytes, stream));
         REQUIRE_OK(subject().fill(destination.get(), 0xfe, kBytes, stream));
-        stream.synchronize();
+        stream.finish();
         REQUIRE(std::count(got.get(), got.get() + kBytes, static_cast<std::byte>(round)) == kBytes);
     }
     slot.check_words(0);
@@ -181,7 +181,7 @@ TEST_CASE("poison ends a fenced copy's wait") {
         watch();
         CHECK_FALSE(stream.done());
         store(slot.before(), counter(slot.before()).load() | platform::kPoison);
-        stream.synchronize();
+        stream.finish();
         CHECK(slot.is_done());
         slot.check_words(slot.value());
     }
@@ -205,12 +205,12 @@ TEST_CASE("whoever sees that a fenced copy is done sees its bytes") {
             slot.copy(destination.get(), source.get(), bytes, true, copier);
             REQUIRE_OK(subject().fill(source.get(), round, bytes, filler));
             REQUIRE_OK(subject().write_counter(filler, &counter(slot.before()), slot.value()));
-            reader.synchronize();
+            reader.finish();
             REQUIRE(std::count(got.get(), got.get() + bytes, static_cast<std::byte>(round)) ==
                     static_cast<ptrdiff_t>(bytes));
         }
-        copier.synchronize();
-        filler.synchronize();
+        copier.finish();
+        filler.finish();
     }
 }
 
@@ -235,8 +235,8 @@ TEST_CASE("a slot is used again, many times ahead of the CPU, by copies that wai
         REQUIRE_OK(subject().copy(log.get() + round * kBytes, destination.get(), kBytes, stream));
         gate = waits ? slot.value() : gate;
     }
-    stream.synchronize();
-    signaller.synchronize();
+    stream.finish();
+    signaller.finish();
     for (size_t round = 0; round < kRounds; ++round) {
         CAPTURE(round);
         CHECK(std::memcmp(log.get() + round * kBytes, &content[16 * round], kBytes) == 0);
@@ -264,7 +264,7 @@ TEST_CASE("fenced copies with slots of their own wait beside each other") {
         }
     }
     for (const Stream& stream : streams)
-        stream.synchronize();
+        stream.finish();
     for (size_t i = 0; i < kSlots; ++i)
         CHECK(read(destination.get() + i * kBytes, kBytes) == pattern(kBytes, 43));
 }
@@ -285,7 +285,7 @@ TEST_CASE("large fenced copies run beside each other") {
         for (const Slot& slot : slots) // all, before any is waited for: there may not be room for all of them at once
             slot.release();
         for (const Stream& stream : streams)
-            stream.synchronize();
+            stream.finish();
     }
     for (size_t i = 0; i < kSlots; ++i)
         CHECK(read(destination.get() + i * bytes, bytes) == pattern(bytes, 44));
@@ -318,7 +318,7 @@ TEST_CASE("a fenced copy reads another process's memory between that process's e
                 other.fill(memory, 0xff, bytes);
                 if (round % 2 != 0)
                     enqueue();
-                stream.synchronize();
+                stream.finish();
                 REQUIRE(std::count(got.get(), got.get() + bytes, static_cast<std::byte>(round)) ==
                         static_cast<ptrdiff_t>(bytes));
             }
@@ -357,7 +357,7 @@ TEST_CASE("a fenced copy that waits for a dead process ends by a survivor's pois
     watch();
     CHECK_FALSE(stream.done());
     store(slot.before(), counter(slot.before()).load() | platform::kPoison);
-    stream.synchronize();
+    stream.finish();
     subject().release_peer(other.peer());
     write(own.get(), pattern(kBytes, 2)); // the device is still well
     CHECK(read(own.get(), kBytes) == pattern(kBytes, 2));

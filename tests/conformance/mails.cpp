@@ -116,8 +116,8 @@ TEST_CASE("a mail arrives whole, whatever its size, the alignment of both buffer
                         box.put(source.get() + skew, bytes, sender);
                     if (to != Kind::kPinned)
                         REQUIRE_OK(subject().copy(got.get(), destination.get(), room, receiver));
-                    receiver.synchronize();
-                    sender.synchronize();
+                    receiver.finish();
+                    sender.finish();
                     const std::byte* arrived = to == Kind::kPinned ? destination.get() : got.get();
                     REQUIRE(Bytes(arrived, arrived + room) == expected(room, to_skew, &content[skew], bytes));
                 }
@@ -143,10 +143,10 @@ TEST_CASE("a take waits for its mail, and holds up what follows it") {
             CHECK_FALSE(receiver.done());
             CHECK_FALSE(box.is_taken());
             box.put(source.get(), bytes, sender);
-            receiver.synchronize();
+            receiver.finish();
             CHECK(box.is_taken());
             CHECK(Bytes(destination.get(), destination.get() + bytes) == content);
-            sender.synchronize();
+            sender.finish();
         }
         box.check_tickets();
     }
@@ -164,11 +164,11 @@ TEST_CASE("a mail waits for a take that comes later") {
         CAPTURE(bytes);
         box.begin();
         box.put(source.get(), bytes, sender);
-        sender.synchronize(); // nobody has taken it
+        sender.finish(); // nobody has taken it
         CHECK(box.is_sent());
         CHECK_FALSE(box.is_taken());
         box.take(destination.get(), bytes, true, receiver);
-        receiver.synchronize();
+        receiver.finish();
         CHECK(box.is_taken());
         CHECK(std::memcmp(destination.get(), content.data(), bytes) == 0);
     }
@@ -205,8 +205,8 @@ TEST_CASE("a take of fewer bytes than were put gets the first ones and writes no
             const Bytes got(destination.get(), destination.get() + kLargest);
             CHECK(got == expected(kLargest, 0, content.data(), lengths.taken));
         }
-    receiver.synchronize();
-    sender.synchronize();
+    receiver.finish();
+    sender.finish();
     box.check_tickets();
 }
 
@@ -233,8 +233,8 @@ TEST_CASE("words are used again by mails of all lengths, and no word of an earli
         if (round % 3 != 0)
             box.take(log.get() + round * kRoom, bytes, true, receiver);
     }
-    sender.synchronize();
-    receiver.synchronize();
+    sender.finish();
+    receiver.finish();
     for (size_t round = 0; round < kRounds; ++round) {
         CAPTURE(round);
         const std::byte* got = log.get() + round * kRoom;
@@ -264,8 +264,8 @@ TEST_CASE("once a mail is sent, its source may be overwritten") {
             REQUIRE(reads(box.taken(), box.value()));
             REQUIRE(std::memcmp(destination.get(), content.data(), bytes) == 0);
         }
-    sender.synchronize();
-    receiver.synchronize();
+    sender.finish();
+    receiver.finish();
     box.check_tickets();
 }
 
@@ -288,8 +288,8 @@ TEST_CASE("a mail is not sent before its stream gets there, and reads its source
     CHECK_FALSE(receiver.done());
     std::memset(source.get(), 2, kBytes);
     store(gate, 1);
-    receiver.synchronize();
-    sender.synchronize();
+    receiver.finish();
+    sender.finish();
     CHECK(box.is_sent());
     CHECK(std::count(destination.get(), destination.get() + kBytes, std::byte{2}) == kBytes);
 }
@@ -320,11 +320,11 @@ TEST_CASE("once a mail is taken, whoever sees that sees its bytes") {
             REQUIRE_OK(subject().copy(copied.get(), on_device.get(), bytes, third));
             box.take(on_device.get(), bytes, true, receiver);
             box.put(source.get() + 100 + round, bytes, sender);
-            third.synchronize();
-            sender.synchronize();
+            third.finish();
+            sender.finish();
             REQUIRE(std::memcmp(copied.get(), &content[100 + round], bytes) == 0);
         }
-    receiver.synchronize();
+    receiver.finish();
     box.check_tickets();
 }
 
@@ -340,19 +340,19 @@ TEST_CASE("a take ends without its mail when that is poisoned, and writes nothin
         box.begin(); // one that comes: its words stay
         box.put(source.get(), kLargest, sender);
         box.take(destination.get(), kLargest, true, receiver);
-        receiver.synchronize();
-        sender.synchronize();
+        receiver.finish();
+        sender.finish();
         std::memset(destination.get(), static_cast<int>(kUntouched), kLargest);
         box.begin();
         box.take(destination.get(), bytes, true, receiver);
         watch();
         CHECK_FALSE(receiver.done());
         store(box.sent(), counter(box.sent()).load() | platform::kPoison);
-        receiver.synchronize();
+        receiver.finish();
         CHECK(std::count(destination.get(), destination.get() + kLargest, kUntouched) == kLargest);
         box.begin(); // and at once when it was poisoned before
         box.take(destination.get(), bytes, true, receiver);
-        receiver.synchronize();
+        receiver.finish();
         CHECK(std::count(destination.get(), destination.get() + kLargest, kUntouched) == kLargest);
         box.check_tickets();
     }
@@ -370,10 +370,10 @@ TEST_CASE("a mail that was sent before the poison is taken as it is") {
         const Stream receiver;
         box.begin();
         box.put(source.get(), bytes, sender);
-        sender.synchronize();
+        sender.finish();
         store(box.sent(), counter(box.sent()).load() | platform::kPoison);
         box.take(destination.get(), bytes, true, receiver);
-        receiver.synchronize();
+        receiver.finish();
         CHECK(Bytes(destination.get(), destination.get() + bytes) == content);
     }
 }
@@ -395,11 +395,11 @@ TEST_CASE("mails in boxes of their own cross side by side") {
     for (size_t i = kBoxes; i-- > 0;) { // last to first: none stands behind another
         CHECK_FALSE(receivers[i].done());
         boxes[i].put(source.get() + i, kBytes, senders[i]);
-        receivers[i].synchronize();
+        receivers[i].finish();
         CHECK(std::memcmp(destination.get() + i * kBytes, &content[i], kBytes) == 0);
     }
     for (const Stream& sender : senders)
-        sender.synchronize();
+        sender.finish();
 }
 
 namespace {
@@ -476,7 +476,7 @@ TEST_CASE("mails are put into another process's memory") {
             REQUIRE_OK(subject().put_mail(near.mail, source.get() + skew, stream));
             if (round % 2 != 0)
                 other.take_mail(order);
-            stream.synchronize();
+            stream.finish();
             REQUIRE(other.matches_pattern(far.memory, order.offset, bytes, round));
             CHECK(reads(near.index_of(near.mail.taken), near.mail.value));
         }
@@ -512,7 +512,7 @@ TEST_CASE("mails come from another process") {
             REQUIRE(Bytes(destination.get(), destination.get() + bytes) == pattern(bytes, round));
             REQUIRE(reads(near.index_of(near.mail.sent), near.mail.value));
         }
-        stream.synchronize();
+        stream.finish();
         other.synchronize();
         near.check_ticket();
         CHECK(other.count_bytes(far.ticket, 0, sizeof(uint32_t)) == sizeof(uint32_t));
@@ -548,7 +548,7 @@ TEST_CASE("a mail goes to another process and comes back, many times") {
         REQUIRE(reads(back.index_of(back.mail.taken), back.mail.value));
         REQUIRE(reads(back.index_of(back.mail.sent), back.mail.value));
     }
-    stream.synchronize();
+    stream.finish();
     other.synchronize();
     CHECK(read(buffer.get(), kBytes) == pattern(kBytes, 31));
     other.close(far_here);
@@ -575,7 +575,7 @@ TEST_CASE("a take that waits for a dead process's mail ends by a survivor's pois
     watch();
     CHECK_FALSE(stream.done());
     store(near.index_of(near.mail.sent), near.mail.sent->load() | platform::kPoison);
-    stream.synchronize();
+    stream.finish();
     subject().release_peer(other.peer());
     CHECK(std::count(destination.get(), destination.get() + kLargest, kUntouched) == kLargest);
     near.check_ticket();

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kEmulatedBytes = size_t{256} << 20;
 constexpr int64_t kDelayUs = 200;
+constexpr auto kBound = std::chrono::seconds(10); // of waits that give up
 
 std::unique_ptr<device::Device>& the_device() {
     static std::unique_ptr<device::Device> device;
@@ -166,6 +167,15 @@ Stream::~Stream() {
     (void)subject().destroy_stream(stream_);
 }
 
+void Stream::finish() const {
+    const auto end = std::chrono::steady_clock::now() + kBound;
+    while (!done()) {
+        REQUIRE_MESSAGE(std::chrono::steady_clock::now() < end, "the stream's work does not end");
+        std::this_thread::yield();
+    }
+    synchronize();
+}
+
 int counter_segment() { return counters().fd.get(); }
 
 size_t new_counter() {
@@ -186,7 +196,6 @@ void release_all_counters() {
 }
 
 bool reads(size_t index, uint64_t value) {
-    constexpr auto kBound = std::chrono::seconds(10);
     const auto end = std::chrono::steady_clock::now() + kBound;
     while (platform::load_published(counter(index)) < value) {
         if (std::chrono::steady_clock::now() > end)

@@ -103,6 +103,8 @@ class Stream {
     operator device::Stream() const { return stream_; }
     void synchronize() const { REQUIRE_OK(subject().synchronize(stream_)); }
     bool done() const { return must(subject().query(stream_)); }
+    // As synchronize(), but fails after seconds, so that what waits there is released.
+    void finish() const;
 
   private:
     device::Stream stream_;
