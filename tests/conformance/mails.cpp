@@ -200,8 +200,8 @@ TEST_CASE("a take of fewer bytes than were put gets the first ones and writes no
             box.put(source.get(), lengths.put, sender);
             if (!take_first)
                 box.take(destination.get(), lengths.taken, true, receiver);
-            CHECK(reads(box.taken(), box.value()));
-            CHECK(reads(box.sent(), box.value())); // both: now the words are free for the next
+            REQUIRE(reads(box.taken(), box.value()));
+            REQUIRE(reads(box.sent(), box.value())); // both: now the words are free for the next
             const Bytes got(destination.get(), destination.get() + kLargest);
             CHECK(got == expected(kLargest, 0, content.data(), lengths.taken));
         }
@@ -478,7 +478,7 @@ TEST_CASE("mails are put into another process's memory") {
                 other.take_mail(order);
             stream.finish();
             REQUIRE(other.matches_pattern(far.memory, order.offset, bytes, round));
-            CHECK(reads(near.index_of(near.mail.taken), near.mail.value));
+            REQUIRE(reads(near.index_of(near.mail.taken), near.mail.value));
         }
         near.check_ticket();
         CHECK(other.count_bytes(far.ticket, 0, sizeof(uint32_t)) == sizeof(uint32_t));
