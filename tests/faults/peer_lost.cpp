@@ -366,10 +366,9 @@ const Scenario& find_scenario(const char* name) {
 
 // ---- the course of a job
 
-// Everybody has talked to everybody, so that all connections and mappings are there when the victim dies. The first
-// small message asks for a mailbox, the second comes behind the answer.
+// Everybody has talked to everybody, so that all connections and mappings are there when the victim dies.
 void meet(const Job& job) {
-    for (const size_t bytes : {kLarge, kSmall, kSmall})
+    for (const size_t bytes : {kLarge, kSmall})
         for (int distance = 0; distance < job.size; distance++) {
             const int dest = (job.rank + distance) % job.size;
             const int source = (job.rank + job.size - distance) % job.size;

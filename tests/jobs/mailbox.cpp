@@ -19,21 +19,6 @@ constexpr size_t kNumbers = 1000;
 Bytes window() { return pattern(kLargest + kNumbers, static_cast<uint64_t>(rank()) + 1); }
 Bytes window_of(int sender) { return pattern(kLargest + kNumbers, static_cast<uint64_t>(sender) + 1); }
 
-// The first message to a peer asks for its mailbox. Once that has answered, and the answer's own messages are here, so
-// is the mailbox.
-void meet(int peer) {
-    const Stream stream;
-    const Memory buffer(Kind::kDevice, 16);
-    int mine = 0, its = 0;
-    for (int round = 0; round < 2; round++) {
-        REQUIRE_OK(gpurun_sendrecv(buffer.get(), 8, GPURUN_BYTE, peer, kTag, buffer.at(8), 8, GPURUN_BYTE, peer, kTag,
-                                   kWorld, stream, nullptr));
-        REQUIRE_OK(gpurun_sendrecv(&mine, 1, GPURUN_INT32, peer, kTag, &its, 1, GPURUN_INT32, peer, kTag, kWorld,
-                                   GPURUN_HOST, nullptr));
-    }
-    stream.synchronize();
-}
-
 void isend(const Memory& from, size_t number, size_t bytes, int tag, gpurun_stream domain,
            std::vector<gpurun_request>& requests) {
     requests.emplace_back();
@@ -70,7 +55,6 @@ TEST_SUITE_BEGIN("mailbox");
 TEST_CASE("messages of every size arrive whole and in order, from and into every kind of memory") {
     if (partner() == GPURUN_PROC_NULL)
         return;
-    meet(partner());
     const Bytes sent = window_of(partner());
     const Stream stream;
     for (const Kind from : kOnStreams)
@@ -98,7 +82,6 @@ TEST_CASE("more messages than a mailbox has room for are received in order, and 
     if (partner() == GPURUN_PROC_NULL)
         return;
     constexpr size_t kMessages = 120; // beyond the mailbox and the eager buffers
-    meet(partner());
     const Bytes sent = window_of(partner());
     const Stream stream;
     Memory out(Kind::kDevice, kLargest + kNumbers);
@@ -130,7 +113,6 @@ TEST_CASE("shorter buffers get what fits, and what follows through the same mail
         return;
     constexpr size_t kRooms[] = {0, 1, 8, 100, 4095};
     constexpr size_t kMessages = 80;
-    meet(partner());
     const Bytes sent = window_of(partner());
     const Stream streams[3]; // a slot's next mail comes from another stream
     Memory out(Kind::kDevice, kLargest + kNumbers);
@@ -175,7 +157,6 @@ TEST_CASE("receives that were started before and after the send get their messag
     if (partner() == GPURUN_PROC_NULL)
         return;
     constexpr size_t kBytes = 3000, kRounds = 40;
-    meet(partner());
     const Bytes own = window(), sent = window_of(partner());
     const Stream work, ended, read;
     for (const Kind to : {Kind::kDevice, Kind::kPinned, Kind::kPageable})
@@ -223,7 +204,6 @@ TEST_CASE("receives that were started before and after the send get their messag
 TEST_CASE("small messages keep their order among those on every other path") {
     if (partner() == GPURUN_PROC_NULL)
         return;
-    meet(partner());
     const Bytes sent = window_of(partner());
     const Stream stream;
     Memory device(Kind::kDevice, kLargest + kNumbers), ordered(Kind::kOrdered, kLargest + kNumbers),
@@ -253,7 +233,6 @@ TEST_CASE("a message that waits in its sender's stream holds up no other stream'
     if (partner() == GPURUN_PROC_NULL)
         return;
     constexpr size_t kBytes = 512;
-    meet(partner());
     const Bytes sent = window_of(partner());
     const Stream held, free_stream;
     Memory out(Kind::kDevice, kLargest + kNumbers);

@@ -38,13 +38,12 @@ int main(void) {
     move(host, kLarge, GPURUN_HOST);
     for (int i = 0; i < 3; i++)
         move(device, kLarge, stream);
-    move(device, kSmall, stream); // asks for the mailbox
-    if (rank == 0)                // what rank 1 says is behind its answer
+    for (int i = 0; i < 4; i++)
+        move(device, kSmall, stream);
+    if (rank == 0)
         MUST(gpurun_recv(NULL, 0, GPURUN_BYTE, 1, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
     else
         MUST(gpurun_send(NULL, 0, GPURUN_BYTE, 0, 0, GPURUN_COMM_WORLD, GPURUN_HOST));
-    for (int i = 0; i < 3; i++)
-        move(device, kSmall, stream);
     for (int i = 0; i < 5; i++)
         move(ordered, kLarge, stream);
     move(rank == 0 ? device : host, kLarge, GPURUN_HOST);
