@@ -298,7 +298,7 @@ Result<void> Incoming::pull(const SourceBuffer& source, Choice choice) {
     return {};
 }
 
-void Incoming::answer_pulled(Choice choice) {
+void Incoming::answer_pulled(Choice choice, bool unreadable) {
     Record answer{};
     answer.kind = RecordKind::kPulled;
     answer.serial = serial_;
@@ -306,6 +306,7 @@ void Incoming::answer_pulled(Choice choice) {
     answer.pulled.path = static_cast<uint32_t>(choice.path);
     answer.pulled.reason = static_cast<uint32_t>(choice.reason);
     answer.pulled.bytes = bytes_;
+    answer.pulled.unreadable = unreadable ? 1 : 0;
     answer.pulled.ends = state_ != State::kBeforeCopy ? 1 : 0;
     link_->tell(answer);
 }
@@ -331,11 +332,13 @@ Result<void> Incoming::read_from_peer() {
 Result<void> Incoming::doubt_peer(base::Error error) {
     constexpr int64_t kVerdictWithinNs = 30'000'000'000; // a process with much memory takes its time to go
     const platform::RankRecord& source = context_.job.rank(link_->peer);
-    if (!context_.job.is_gone(link_->peer) && platform::can_read_peer(source.pid, source.token))
+    if (!context_.job.is_gone(link_->peer) && platform::can_read_peer(source.pid, source.token)) {
+        answer_pulled({Path::kShm, Reason::kSingleCopy}, true);
         return base::error(base::Status::kSystem,
                            "the message's memory cannot be read in rank {} any more: was it unmapped or protected "
                            "before the message was complete? ({})",
                            link_->peer, error.detail);
+    }
     state_ = State::kInDoubt;
     verdict_by_ns_ = platform::now_ns() + kVerdictWithinNs;
     return {};

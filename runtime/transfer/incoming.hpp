@@ -88,7 +88,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> want_edge(const Record& record, Choice choice);
     base::Result<void> pull(const SourceBuffer& source, Choice choice);
     base::Result<void> grant(Choice choice);
-    void answer_pulled(Choice choice);
+    void answer_pulled(Choice choice, bool unreadable = false);
     base::Result<void> read_from_peer();
     base::Result<void> doubt_peer(base::Error error);
     // Copies `bytes_` from `from_` behind the forward edge of `slot_`, then signals its backward one.

@@ -377,6 +377,11 @@ Result<void> Outgoing::end_in_place() {
 Result<void> Outgoing::pulled(const Record& answer) {
     link_.sent.count({static_cast<Path>(answer.pulled.path), static_cast<Reason>(answer.pulled.reason)},
                      envelope_.bytes);
+    if (answer.pulled.unreadable != 0)
+        return base::error(base::Status::kBuffer,
+                           "rank {} could not read the message's memory any more: it was unmapped or protected before "
+                           "the message was complete",
+                           link_.peer);
     if (slot_.valid == 0) { // read by the target's CPU, which is done
         finish();
         return {};

@@ -83,8 +83,9 @@ struct Record {
         struct {           // kPulled
             uint32_t path; // transfer::Path
             uint32_t reason;
-            uint64_t bytes; // that are read: of none, the source need not wait for the target
-            uint64_t ends;  // 1: the backward edge was signalled, or its signal is enqueued
+            uint64_t bytes;      // that are read: of none, the source need not wait for the target
+            uint64_t unreadable; // 1: the source's memory is gone, and nothing was read
+            uint64_t ends;       // 1: the backward edge was signalled, or its signal is enqueued
         } pulled;
         device::MemoryHandle slab; // kSlab
         uint64_t revoked_id;       // kRevoke

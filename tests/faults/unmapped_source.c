@@ -1,5 +1,5 @@
 /* unmapped_source: rank 0 starts to send a message and unmaps its memory, which is a mistake. Rank 1, which is to
-   receive it, must get an error that says so, soon, and both can go on. */
+   receive it, must get an error that says so, soon, and so must rank 0; both can go on. */
 #define _GNU_SOURCE
 #include <gpurun/gpurun.h>
 
@@ -32,8 +32,11 @@ static void send_unmapped(void) {
     MUST(gpurun_isend(memory, BYTES, GPURUN_BYTE, 1, 0, GPURUN_COMM_WORLD, GPURUN_HOST, &request));
     munmap(memory, BYTES);
     MUST(gpurun_send(self, 2, GPURUN_INT64, 1, 1, GPURUN_COMM_WORLD, GPURUN_HOST));
+    must(gpurun_wait(&request, GPURUN_HOST, NULL) == GPURUN_ERR_BUFFER,
+         "the send gives another status than ERR_BUFFER");
+    must(strstr(gpurun_error_detail(), "unmapped") != NULL,
+         "the send's error does not say that its memory is unmapped");
     MUST(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST));
-    MUST(gpurun_request_free(&request));
 }
 
 static void receive_unmapped(void) {
