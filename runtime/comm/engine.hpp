@@ -142,6 +142,7 @@ class Engine {
     bool attend_to(transfer::Link& link);
     void dispatch(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload);
     void answer(transfer::Link& link, const transfer::Record& record);
+    void share_copy(transfer::Link& link, const transfer::Record& record);
     static void take_edge(transfer::Link& link, const transfer::Record& record);
     bool give_edges(transfer::Link& link);
     bool post_waiting(transfer::Link& link);

@@ -79,6 +79,7 @@ void Engine::dispatch(Link& link, const Record& record, std::span<const std::byt
     case RecordKind::kGrant:
     case RecordKind::kWantEdge: answer(link, record); return;
     case RecordKind::kEdge: take_edge(link, record); return;
+    case RecordKind::kShare: share_copy(link, record); return;
     case RecordKind::kSlab: link.peer_slab_handle = record.slab; return;
     case RecordKind::kRevoke:
         if (link.imports)
@@ -123,6 +124,14 @@ bool Engine::give_edges(Link& link) {
     return given_any;
 }
 
+void Engine::share_copy(Link& link, const Record& record) {
+    Outgoing* send = link.unanswered.find([&](const Outgoing& each) { return each.serial() == record.serial; });
+    if (send == nullptr)
+        return;
+    send->share_copy(record);
+    watch(*send);
+}
+
 bool Engine::post_waiting(Link& link) {
     bool posted_any = false;
     while (Outgoing* send = link.unposted.front()) {
@@ -150,7 +159,10 @@ bool Engine::advance_moving() {
         if (!each.moving())
             list.remove(each);
     };
-    moving_out_.for_each([&](Outgoing& send) { advance(send, moving_out_); });
+    moving_out_.for_each([&](Outgoing& send) {
+        advance(send, moving_out_);
+        changed |= send.busy();
+    });
     moving_in_.for_each([&](transfer::Incoming& incoming) {
         advance(incoming, moving_in_);
         changed |= incoming.busy();

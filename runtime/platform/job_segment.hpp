@@ -100,8 +100,11 @@ struct PairControl {
     // Chunks ever enqueued in each relay pool: filled by the source, drained by the target.
     alignas(64) std::atomic<uint64_t> relay_filled[kRelayPools];
     alignas(64) std::atomic<uint64_t> relay_drained[kRelayPools];
+    // A host message that both copy (transfer/shared_copy.hpp).
+    alignas(64) std::atomic<uint64_t> copy_claims; // by both
+    std::atomic<uint64_t> copy_written;            // by the source; the target sets it to 0
 };
-static_assert(sizeof(PairControl) == 256);
+static_assert(sizeof(PairControl) == 320);
 
 // `forward` is written by the source's side (stream or CPU) and awaited by the target's, `backward` the reverse.
 struct FenceSlot {

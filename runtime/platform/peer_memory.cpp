@@ -25,6 +25,21 @@ base::Result<void> read_peer(int pid, void* destination, uint64_t source, size_t
     return {};
 }
 
+base::Result<void> write_peer(int pid, uint64_t destination, const void* source, size_t bytes) {
+    auto* from = static_cast<std::byte*>(const_cast<void*>(source)); // an iovec has no const
+    while (bytes > 0) {
+        const iovec local{from, bytes};
+        const iovec remote{reinterpret_cast<void*>(destination), bytes};
+        const ssize_t copied = ::process_vm_writev(pid, &local, 1, &remote, 1, 0);
+        if (copied <= 0)
+            return system_error("process_vm_writev");
+        from += copied;
+        destination += static_cast<uint64_t>(copied);
+        bytes -= static_cast<size_t>(copied);
+    }
+    return {};
+}
+
 Token own_token() {
     static const uint64_t value = [] {
         std::random_device random;

@@ -1,4 +1,4 @@
-// Reading another rank's ordinary memory (process_vm_readv).
+// Reading and writing another rank's ordinary memory (process_vm_readv, process_vm_writev).
 //
 // Containers, seccomp filters and ptrace scopes may refuse it, and a pid may mean another process in another
 // namespace: whether it works is found by reading a token that the peer has published.
@@ -16,6 +16,7 @@ void allow_peer_reads();
 
 // kSystem if it is refused or the peer's memory is not there.
 base::Result<void> read_peer(int pid, void* destination, uint64_t source, size_t bytes);
+base::Result<void> write_peer(int pid, uint64_t destination, const void* source, size_t bytes);
 
 // What a rank publishes: where its token is, and what it reads.
 struct Token {

@@ -16,6 +16,8 @@ Incoming::~Incoming() { CHECK(state_ == State::kDone || state_ == State::kNew); 
 
 // As in Outgoing. A relay beside a send stands behind the caller's stream, which then waits for it instead.
 void Incoming::fail(base::Error error) {
+    if (shared_)
+        stop_sharing();
     const bool failed_before = error_.has_value();
     if (!failed_before)
         error_ = std::move(error);
@@ -34,6 +36,8 @@ void Incoming::fail(base::Error error) {
 }
 
 void Incoming::abandon(base::Error error) {
+    if (shared_)
+        stop_sharing();
     if (!error_)
         error_ = std::move(error);
     if (borrowed_ && context_.releases_streams())
@@ -240,6 +244,7 @@ Result<void> Incoming::start_request(const Record& record) {
     if (choice.reason == Reason::kSingleCopy) {
         from_ = reinterpret_cast<const std::byte*>(record.source.address);
         state_ = State::kReading;
+        share_copy();
         return read_from_peer();
     }
     if (!can_pull(choice, record))
@@ -311,8 +316,58 @@ void Incoming::answer_pulled(Choice choice, bool unreadable) {
     link_->tell(answer);
 }
 
+// The source helps if some thread of it is in a call. That takes a core for each rank.
+void Incoming::share_copy() {
+    if (link_->shares_copy || bytes_ < kLeastSharedBytes || bytes_ > kMostSharedPieces * kSharedPieceBytes ||
+        context_.job.size() > context_.job.header().cores)
+        return;
+    shared_ = SharedCopy::begin(link_->in.control(), bytes_);
+    link_->shares_copy = true;
+    Record share{};
+    share.kind = RecordKind::kShare;
+    share.serial = serial_;
+    share.share.address = reinterpret_cast<uint64_t>(operand_.address);
+    share.share.bytes = bytes_;
+    share.share.number = shared_->number();
+    link_->tell(share);
+}
+
+// Nobody writes into the buffer any more.
+void Incoming::stop_sharing() {
+    shared_->close();
+    while (!shared_->complete() && !context_.job.is_gone(link_->peer)) {
+    } // a piece of the source's is short
+    shared_.reset();
+    link_->shares_copy = false;
+}
+
+// A piece of the message, or nothing while the source still writes its last ones.
+Result<void> Incoming::read_shared() {
+    if (const auto piece = shared_->take_front()) {
+        auto read = platform::read_peer(context_.job.rank(link_->peer).pid, operand_.address + piece->offset,
+                                        reinterpret_cast<uint64_t>(from_ + piece->offset), piece->bytes);
+        if (read)
+            return {};
+        stop_sharing();
+        return doubt_peer(std::move(read).error());
+    }
+    if (!shared_->complete())
+        return {};
+    read_ = shared_->failed() ? shared_->front_end() : bytes_;
+    shared_.reset();
+    link_->shares_copy = false;
+    return read_from_peer();
+}
+
 // A piece of the message, so that nobody waits long for the engine lock.
 Result<void> Incoming::read_from_peer() {
+    if (shared_)
+        return read_shared();
+    if (read_ == bytes_) {
+        answer_pulled({Path::kShm, Reason::kSingleCopy});
+        finish();
+        return {};
+    }
     constexpr uint64_t kPiece = 1 << 20;
     const uint64_t piece = std::min(kPiece, bytes_ - read_);
     auto read = platform::read_peer(context_.job.rank(link_->peer).pid, operand_.address + read_,
@@ -320,11 +375,7 @@ Result<void> Incoming::read_from_peer() {
     if (!read)
         return doubt_peer(std::move(read).error());
     read_ += piece;
-    if (read_ < bytes_)
-        return {};
-    answer_pulled({Path::kShm, Reason::kSingleCopy});
-    finish();
-    return {};
+    return read_ == bytes_ ? read_from_peer() : Result<void>();
 }
 
 // Either the rank is going, and the launcher says so soon, which ends the message (Engine::lose()); or it lives, and

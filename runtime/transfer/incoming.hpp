@@ -12,6 +12,7 @@
 #include "transfer/link.hpp"
 #include "transfer/operand.hpp"
 #include "transfer/relay.hpp"
+#include "transfer/shared_copy.hpp"
 
 #include <optional>
 
@@ -89,6 +90,9 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> pull(const SourceBuffer& source, Choice choice);
     base::Result<void> grant(Choice choice);
     void answer_pulled(Choice choice, bool unreadable = false);
+    void share_copy();
+    void stop_sharing();
+    base::Result<void> read_shared();
     base::Result<void> read_from_peer();
     base::Result<void> doubt_peer(base::Error error);
     // Copies `bytes_` from `from_` behind the forward edge of `slot_`, then signals its backward one.
@@ -112,10 +116,11 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     State state_ = State::kNew;
     uint64_t bytes_ = 0; // that move: the shorter of message and buffer
     SlotValue slot_{};
-    const std::byte* from_ = nullptr; // in the peer's process, with kReading
-    uint64_t read_ = 0;               // of it so far
-    int64_t verdict_by_ns_ = 0;       // with kInDoubt
-    uint64_t serial_ = 0;             // of the request
+    const std::byte* from_ = nullptr;  // in the peer's process, with kReading
+    uint64_t read_ = 0;                // of it so far
+    std::optional<SharedCopy> shared_; // while the source writes, too
+    int64_t verdict_by_ns_ = 0;        // with kInDoubt
+    uint64_t serial_ = 0;              // of the request
     std::optional<Edgeless> edgeless_;
     bool from_host_ = true;
     std::optional<Relay> relay_;

@@ -101,7 +101,9 @@ bool Link::push(const Record& record, std::span<const std::byte> payload, platfo
 
 void Link::tell(const Record& record) {
     // A pulled message needs nothing more of its source; but others may wait there for its slot.
-    const bool done = record.kind == RecordKind::kPulled && record.slot.slot < kLateSlot;
+    // A source that is not in a call need not come to share a copy.
+    const bool done =
+        (record.kind == RecordKind::kPulled && record.slot.slot < kLateSlot) || record.kind == RecordKind::kShare;
     if (!backlog_.empty() || !push(record, {}, done ? platform::News::kPassive : platform::News::kUrgent))
         backlog_.push_back(record);
 }

@@ -133,6 +133,7 @@ class Link {
     // message takes on another path, and many are used once.
     bool worth_mapping(const SourceBuffer& source, uint64_t bytes);
     base::List<Incoming, Placed> edgeless_in; // matched, but their edges have not come
+    bool shares_copy = false;                 // some message of the peer's is copied by both
     base::List<Incoming, Placed> relay_in;    // granted, in grant order
     std::array<uint64_t, platform::kRelayPools> chunks_drained{};
     std::optional<device::MemoryHandle> peer_slab_handle;

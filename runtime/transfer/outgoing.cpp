@@ -59,6 +59,7 @@ Streams::State Outgoing::stream_state() const {
 }
 
 void Outgoing::finish() {
+    shared_.reset();
     leave_link();
     if (borrowed_)
         context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state());
@@ -333,6 +334,7 @@ Result<void> Outgoing::answered(const Record& answer) {
         link_.owing_edge.push_back(*this);
         return {};
     }
+    shared_.reset(); // nothing is left of it
     link_.unanswered.remove(*this);
     return answer.kind == RecordKind::kPulled ? pulled(answer) : granted(answer);
 }
@@ -424,7 +426,29 @@ Result<void> Outgoing::granted(const Record& answer) {
     return advance();
 }
 
+void Outgoing::share_copy(const Record& record) {
+    if (state_ != State::kUnanswered)
+        return;
+    shared_.emplace(link_.out.control(), record.share.bytes, static_cast<uint32_t>(record.share.number));
+    shared_address_ = record.share.address;
+}
+
+void Outgoing::write_shared() {
+    const auto piece = shared_->take_back();
+    if (!piece) {
+        shared_.reset();
+        return;
+    }
+    const auto wrote = platform::write_peer(context_.job.rank(link_.peer).pid, shared_address_ + piece->offset,
+                                            operand_.address + piece->offset, piece->bytes);
+    shared_->written(static_cast<bool>(wrote));
+    if (!wrote) // the target reads it itself
+        shared_.reset();
+}
+
 Result<void> Outgoing::advance() {
+    if (shared_)
+        write_shared();
     if (state_ == State::kRelay && link_.relay_out.front() == this) {
         GPURUN_ASSIGN(const bool filled, relay_->step(operand_));
         if (!filled)

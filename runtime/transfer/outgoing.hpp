@@ -13,6 +13,7 @@
 #include "transfer/link.hpp"
 #include "transfer/operand.hpp"
 #include "transfer/relay.hpp"
+#include "transfer/shared_copy.hpp"
 
 #include <optional>
 
@@ -49,6 +50,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     // After a post() that found no room, once: the stream goes on, and the message remembers its place in it.
     base::Result<void> keep_place();
     base::Result<void> answered(const Record& answer);
+    // The target reads the message, and would have help.
+    void share_copy(const Record& record);
     // Of those in Link::owing_edge. False if no slot is free yet: all are in use by messages that are matched.
     base::Result<bool> give_edge();
     base::Result<void> advance();
@@ -57,7 +60,9 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     // Nothing is left to decide: it is done, or will be when what is enqueued has run.
     bool enqueued() const { return state_ == State::kDraining || done(); }
     // advance() has something to do.
-    bool moving() const { return state_ == State::kRelay || state_ == State::kDraining; }
+    bool moving() const { return state_ == State::kRelay || state_ == State::kDraining || shared_; }
+    // The next advance() waits for nobody.
+    bool busy() const { return shared_.has_value(); }
     // Somebody has to call advance(), or post(), before the message can go on.
     bool needs_hand() const {
         return state_ == State::kNew || state_ == State::kRelay || base::List<Outgoing, Owing>::has(*this);
@@ -100,6 +105,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     base::Result<void> end_in_place();
     base::Result<void> pulled(const Record& answer);
     base::Result<void> granted(const Record& answer);
+    void write_shared();
     base::Result<void> take_stream();
     base::Result<void> leave_stream();
     bool push(const Record& record, std::span<const std::byte> payload = {});
@@ -114,6 +120,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     SlotValue slot_{};
     bool signalled_ = false; // slot_'s forward edge, before a push that found no room
     std::optional<Relay> relay_;
+    std::optional<SharedCopy> shared_;
+    uint64_t shared_address_ = 0; // in the target's process
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
     bool drained_ = false;                    // what awaited_ named has come: nothing is left in borrowed_

@@ -8,6 +8,7 @@
 //   kPulled   direct: the target has enqueued the copy; the source may reuse its buffer when `slot` is reached. Without
 //             a slot, the target's CPU has read the source's memory
 //   kGrant    relay: the source is to fill chunks of a pool, the target drains them
+//   kShare    the target's CPU reads, and the source may write the rest; a kPulled comes at the end
 // A request that was to have an edge, but came without one, since all were in use, is asked for it when it is matched:
 //   kWantEdge  the target has a receive for the request, and would pull
 //   kEdge      the source: here is its edge
@@ -32,6 +33,7 @@ enum class RecordKind : uint32_t {
     kRequest,
     kPulled,
     kGrant,
+    kShare,
     kWantEdge,
     kEdge,
     kSlab,
@@ -87,6 +89,11 @@ struct Record {
             uint64_t unreadable; // 1: the source's memory is gone, and nothing was read
             uint64_t ends;       // 1: the backward edge was signalled, or its signal is enqueued
         } pulled;
+        struct {              // kShare
+            uint64_t address; // of the message, in the target's process
+            uint64_t bytes;   // that move
+            uint64_t number;  // SharedCopy's
+        } share;
         device::MemoryHandle slab; // kSlab
         uint64_t revoked_id;       // kRevoke
     };
@@ -102,6 +109,7 @@ constexpr size_t head_bytes(RecordKind kind) {
     case RecordKind::kWantEdge: return offsetof(Record, envelope);
     case RecordKind::kPulled: return offsetof(Record, source) + sizeof(Record::pulled);
     case RecordKind::kGrant: return offsetof(Record, source) + sizeof(Record::grant);
+    case RecordKind::kShare: return offsetof(Record, source) + sizeof(Record::share);
     case RecordKind::kSlab: return offsetof(Record, source) + sizeof(Record::slab);
     case RecordKind::kRevoke: return offsetof(Record, source) + sizeof(Record::revoked_id);
     default: return sizeof(Record);

@@ -1,0 +1,84 @@
+#include "transfer/shared_copy.hpp"
+
+#include "base/check.hpp"
+
+#include <algorithm>
+
+namespace gpurun::transfer {
+
+namespace {
+
+// In PairControl::copy_claims, from the low end.
+struct Claims {
+    uint32_t front;  // 20 bits: pieces that the target has taken
+    uint32_t back;   // 20 bits: the first that the source has taken
+    uint32_t number; // 24 bits: of the message
+};
+constexpr uint64_t kMask = (1u << 20) - 1;
+constexpr uint32_t kNumbers = 1u << 24;
+
+Claims unpack(uint64_t word) {
+    return {static_cast<uint32_t>(word & kMask), static_cast<uint32_t>(word >> 20 & kMask),
+            static_cast<uint32_t>(word >> 40)};
+}
+uint64_t pack(const Claims& claims) {
+    return uint64_t{claims.number} << 40 | uint64_t{claims.back} << 20 | claims.front;
+}
+
+// In PairControl::copy_written, beside the number of pieces.
+constexpr uint64_t kFailed = uint64_t{1} << 63;
+
+} // namespace
+
+SharedCopy SharedCopy::begin(platform::PairControl& control, uint64_t bytes) {
+    const uint32_t last = unpack(control.copy_claims.load(std::memory_order_relaxed)).number;
+    SharedCopy copy(control, bytes, (last + 1) % kNumbers);
+    CHECK(copy.pieces() <= kMostSharedPieces);
+    control.copy_written.store(0, std::memory_order_relaxed);
+    // Release: a source that takes a piece of this message adds to the 0 above.
+    control.copy_claims.store(pack({0, copy.pieces(), copy.number_}), std::memory_order_release);
+    return copy;
+}
+
+std::optional<SharedCopy::Piece> SharedCopy::take(bool front) {
+    uint64_t word = control_->copy_claims.load(std::memory_order_acquire);
+    while (true) {
+        Claims claims = unpack(word);
+        if (claims.number != number_ || claims.front >= claims.back)
+            return std::nullopt;
+        const uint32_t piece = front ? claims.front++ : --claims.back;
+        if (control_->copy_claims.compare_exchange_weak(word, pack(claims), std::memory_order_acq_rel,
+                                                        std::memory_order_acquire)) {
+            const uint64_t offset = piece * kSharedPieceBytes;
+            return Piece{offset, std::min(kSharedPieceBytes, bytes_ - offset)};
+        }
+    }
+}
+
+std::optional<SharedCopy::Piece> SharedCopy::take_front() { return take(true); }
+std::optional<SharedCopy::Piece> SharedCopy::take_back() { return take(false); }
+
+void SharedCopy::written(bool well) {
+    if (!well)
+        control_->copy_written.fetch_or(kFailed, std::memory_order_relaxed);
+    // Release: publishes the piece's bytes, or that there are none; pairs with complete().
+    control_->copy_written.fetch_add(1, std::memory_order_release);
+}
+
+void SharedCopy::close() {
+    while (take_front()) {
+    }
+}
+
+bool SharedCopy::complete() const {
+    const uint32_t back = unpack(control_->copy_claims.load(std::memory_order_acquire)).back;
+    return (control_->copy_written.load(std::memory_order_acquire) & ~kFailed) == pieces() - back;
+}
+
+bool SharedCopy::failed() const { return (control_->copy_written.load(std::memory_order_relaxed) & kFailed) != 0; }
+
+uint64_t SharedCopy::front_end() const {
+    return std::min(bytes_, unpack(control_->copy_claims.load(std::memory_order_relaxed)).back * kSharedPieceBytes);
+}
+
+} // namespace gpurun::transfer
