@@ -44,11 +44,14 @@ double hidden(double transfer, double compute, double both) {
     return shorter > 0 ? std::clamp((transfer + compute - both) / shorter, 0.0, 1.0) : 0;
 }
 
+bool is_latency(Test test) { return test == Test::kLatency || test == Test::kFirst; }
+
 } // namespace
 
 std::span<const Metric> metrics(Test test) {
     switch (test) {
-    case Test::kLatency: return kLatency;
+    case Test::kLatency:
+    case Test::kFirst: return kLatency;
     case Test::kBandwidth:
     case Test::kBidirectional: return kWindow;
     case Test::kRate: return kRate;
@@ -58,16 +61,17 @@ std::span<const Metric> metrics(Test test) {
     return {};
 }
 
-size_t headline(Test test) { return test == Test::kLatency ? 0 : metrics(test).size() - 1; }
+size_t headline(Test test) { return is_latency(test) ? 0 : metrics(test).size() - 1; }
 
-bool more_is_better(Test test) { return test != Test::kLatency && test != Test::kCall; }
+bool more_is_better(Test test) { return !is_latency(test) && test != Test::kCall; }
 
 std::vector<double> figures(const Task& task, const std::vector<Samples>& pairs) {
     const std::vector<double> first = together(pairs, 0);
     const double bytes = static_cast<double>(task.bytes);
     const double us = median(first);
     switch (task.test) {
-    case Test::kLatency: return {us, smallest(first), percentile(first, 0.99), us > 0 ? bytes / us * 1e6 : 0};
+    case Test::kLatency:
+    case Test::kFirst: return {us, smallest(first), percentile(first, 0.99), us > 0 ? bytes / us * 1e6 : 0};
     case Test::kBandwidth:
     case Test::kBidirectional: return {us, messages_per_second(task, pairs) * bytes};
     case Test::kRate: return {us, messages_per_second(task, pairs)};

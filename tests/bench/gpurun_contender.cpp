@@ -12,11 +12,9 @@ constexpr int kStale = 0xee; // what lies in a buffer before anything has arrive
 } // namespace
 
 GpurunContender::GpurunContender(const Ground& ground)
-    : pair_(ground.pair), compute_(ground.compute),
-      out_(ground.options.memory[ground.pair.leads() ? 0 : 1], ground.arena_bytes),
-      in_(ground.options.memory[ground.pair.leads() ? 0 : 1], ground.arena_bytes),
-      answer_(ground.options.memory[ground.pair.leads() ? 0 : 1], kAnswerBytes), contents_(ground.pair.rank()),
-      requests_(2 * static_cast<size_t>(ground.options.window), GPURUN_REQUEST_NULL) {
+    : pair_(ground.pair), compute_(ground.compute), memory_(ground.options.memory[ground.pair.leads() ? 0 : 1]),
+      out_(memory_, ground.arena_bytes), in_(memory_, ground.arena_bytes), answer_(memory_, kAnswerBytes),
+      contents_(ground.pair.rank()), requests_(2 * static_cast<size_t>(ground.options.window), GPURUN_REQUEST_NULL) {
     CALL(gpurun_stream_create(&stream_));
 }
 
@@ -86,6 +84,7 @@ void GpurunContender::turn(const Task& task, int samples, Samples& into) {
         case Test::kRate: window(task, into); break;
         case Test::kOverlap: overlap(task, into); break;
         case Test::kCall: calls(task, into); break;
+        case Test::kFirst: first(task, into); break;
         }
     }
 }

@@ -25,11 +25,12 @@ class GpurunContender final : public Contender {
     void finish(const Task& task) override;
 
   private:
-    // latency.cpp, window.cpp, overlap.cpp, calls.cpp: one sample each
+    // latency.cpp, window.cpp, overlap.cpp, calls.cpp, first.cpp: one sample each
     void latency(const Task& task, Samples& into);
     void window(const Task& task, Samples& into);
     void overlap(const Task& task, Samples& into);
     void calls(const Task& task, Samples& into);
+    void first(const Task& task, Samples& into);
 
     void round(const Task& task, int slot, gpurun_stream stream);
     void transfer(const Task& task, bool computing);
@@ -59,6 +60,7 @@ class GpurunContender final : public Contender {
 
     Pair pair_;
     Compute& compute_;
+    Memory memory_;
     Buffer out_;
     Buffer in_;
     Buffer answer_;

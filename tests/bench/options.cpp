@@ -26,7 +26,8 @@ struct Named {
 
 constexpr Named<Test> kTests[] = {
     {"latency", Test::kLatency}, {"bandwidth", Test::kBandwidth}, {"bidirectional", Test::kBidirectional},
-    {"rate", Test::kRate},       {"overlap", Test::kOverlap},     {"call", Test::kCall}};
+    {"rate", Test::kRate},       {"overlap", Test::kOverlap},     {"call", Test::kCall},
+    {"first", Test::kFirst}};
 constexpr Named<Memory> kMemories[] = {{"device", Memory::kDevice},
                                        {"device-async", Memory::kDeviceAsync},
                                        {"pinned", Memory::kPinned},

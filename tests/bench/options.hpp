@@ -10,7 +10,7 @@
 
 namespace gpurun::bench {
 
-enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kOverlap, kCall };
+enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kOverlap, kCall, kFirst };
 enum class Memory { kDevice, kDeviceAsync, kPinned, kHost };
 enum class Order { kStream, kHost };
 enum class Reference { kCopy, kNccl }; // what gpurun is held against

@@ -13,7 +13,7 @@ from pathlib import Path
 
 gpurun, perf, spoil = (sys.argv.pop(1) for _ in range(3))
 
-TESTS = ["latency", "bandwidth", "bidirectional", "rate", "overlap", "call"]
+TESTS = ["latency", "bandwidth", "bidirectional", "rate", "overlap", "call", "first"]
 FIGURES = {
     "latency": ["min_us", "median_us", "p99_us", "bytes_per_second"],
     "bandwidth": ["median_us", "bytes_per_second"],
@@ -21,6 +21,7 @@ FIGURES = {
     "rate": ["median_us", "messages_per_second"],
     "overlap": ["transfer_us", "compute_us", "together_us"],
     "call": ["send_median_us", "recv_median_us", "both_median_us"],
+    "first": ["min_us", "median_us", "p99_us", "bytes_per_second"],
 }
 QUICK = ["--sizes=8,5000,64K", "--iterations=10", "--warmup=1", "--window=4", "--validate"]
 
@@ -70,7 +71,7 @@ class Measuring(Case):
         document = self.document("all", *QUICK, "--against=copy")
         for test in TESTS:
             with self.subTest(test):
-                self.check_rows(document, test, [] if test in ("overlap", "call") else ["copy"])
+                self.check_rows(document, test, [] if test in ("overlap", "call", "first") else ["copy"])
 
     def test_the_document_says_where_when_and_how(self):
         document = self.document("rate", "--sizes=8", "--iterations=2", environment={"GPURUN_PATH": "staged"})
@@ -133,8 +134,8 @@ class Drawing(Case):
         space = "{http://www.w3.org/2000/svg}"
         drawing = ElementTree.fromstring(text)
         self.assertEqual(drawing.tag, f"{space}svg")
-        # four tests with gpurun and the copy in two orders, overlap with gpurun in two, call with gpurun in one
-        self.assertEqual(len(drawing.findall(f"{space}polyline")), 4 * 4 + 2 + 1)
+        # four tests with gpurun and the copy in two orders, overlap and first with gpurun in two, call in one
+        self.assertEqual(len(drawing.findall(f"{space}polyline")), 4 * 4 + 2 + 2 + 1)
         labels = [label.text for label in drawing.iter(f"{space}text")]
         for label in ("gpurun, stream order", "gpurun, host order", "copy, host order", "message size, bytes", "32K"):
             self.assertIn(label, labels)

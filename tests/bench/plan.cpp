@@ -11,6 +11,7 @@ namespace {
 constexpr int kTurns = 5;
 constexpr int kBatch = 50;           // long enough that waiting for the last one does not count
 constexpr int kFewestRounds = 32;    // of a large size, for the same reason
+constexpr int kMostFirsts = 10;      // of a turn: memory is made for each
 constexpr int kLargestOverlaps = 20; // of a turn: each calibrated computation may be long
 // Of calls, unless asked otherwise. A receive behind more large messages than that has to ask its sender, and waits for
 // the answer: it would not be the cost of a call.
@@ -26,6 +27,7 @@ std::vector<size_t> sizes_of(Test test, const Options& options, bool on_gpus) {
         switch (test) {
         case Test::kRate: return "8";
         case Test::kCall: return "8,64K,1M";
+        case Test::kFirst: return on_gpus ? "1M,64M,1G" : "1M,16M";
         case Test::kOverlap: return on_gpus ? "64K..64M" : "64K..4M";
         default: return on_gpus ? "8..256M" : "8..4M";
         }
@@ -33,7 +35,7 @@ std::vector<size_t> sizes_of(Test test, const Options& options, bool on_gpus) {
     return std::get<std::vector<size_t>>(parse_sizes(own));
 }
 
-bool has_window(Test test) { return test != Test::kLatency && test != Test::kOverlap; }
+bool has_window(Test test) { return test != Test::kLatency && test != Test::kOverlap && test != Test::kFirst; }
 
 // How many times `bytes` fit, at least once and at most `most` times.
 int fitting(size_t total, size_t bytes, int most) {
@@ -52,6 +54,8 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
         if (order == Order::kStream) // what is validated needs a buffer of its own for each round
             task.batch = std::min({rounds, kBatch, options.validate ? slots : kBatch});
         task.samples = (rounds + task.batch - 1) / task.batch;
+    } else if (test == Test::kFirst) {
+        task.samples = std::min(most, kMostFirsts);
     } else if (test == Test::kOverlap) {
         task.samples = fitting(kTurnBytes / 4, bytes, std::min(most, kLargestOverlaps));
     } else {
@@ -82,6 +86,8 @@ std::vector<Task> plan(const Options& options, bool on_gpus) {
 }
 
 bool measures(Reference reference, Test test) {
+    if (test == Test::kFirst)
+        return false;
     return reference == Reference::kNccl || (test != Test::kOverlap && test != Test::kCall);
 }
 

@@ -18,6 +18,7 @@ const char* title_of(Test test) {
     case Test::kBidirectional: return "Bandwidth, both ways at once";
     case Test::kRate: return "Message rate";
     case Test::kOverlap: return "Overlap: how much of a transfer computation hides";
+    case Test::kFirst: return "First message out of new memory, one way";
     case Test::kCall: return "Host cost of a matched send and receive";
     }
     return "?";

@@ -19,24 +19,25 @@ ALWAYS = [
 ]
 SMALL = "staged (small: does not wait for its match): 4 messages, 400 bytes"  # unless GPURUN_PATH says otherwise
 MAILED = "mailbox (small: does not wait for its match): 4 messages, 400 bytes"
+UNMAPPED = "bounce (the first message of a large allocation): 1 messages, 1000000 bytes"
 BACK = "shm (host memory): 1 messages, 0 bytes"  # the only message from rank 1 to rank 0
 # options, settings, lines beyond ALWAYS
 JOBS = [
-    (ONE_DEVICE, {}, [SMALL, "direct (same device): 3 messages, 3000000 bytes",
+    (ONE_DEVICE, {}, [SMALL, "direct (same device): 5 messages, 5000000 bytes",
                       "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
-    (PEERS, {}, [MAILED, "direct (peer access): 3 messages, 3000000 bytes",
+    (PEERS, {}, [MAILED, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
                  "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
-    (AS_WITH_MPS, {}, [MAILED, "direct (same device): 3 messages, 3000000 bytes",
+    (AS_WITH_MPS, {}, [MAILED, "direct (same device): 5 messages, 5000000 bytes",
                        "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
-    (PEERS, {"GPURUN_MAIL_BYTES": "0"}, [SMALL, "direct (peer access): 3 messages, 3000000 bytes",
+    (PEERS, {"GPURUN_MAIL_BYTES": "0"}, [SMALL, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
                                          "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
-    (PEERS, {"GPURUN_FENCE": "event"}, [SMALL, "direct (peer access): 3 messages, 3000000 bytes",
+    (PEERS, {"GPURUN_FENCE": "event"}, [SMALL, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
                                         "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
-    (PEERS, {"GPURUN_EMULATED_PEER_ACCESS": "none"}, [SMALL, "staged (no peer access): 8 messages, 8000000 bytes"]),
-    (PEERS, {"GPURUN_PATH": "bounce"}, ["bounce (GPURUN_PATH): 12 messages, 8000400 bytes"]),
-    (PEERS, {"GPURUN_PATH": "staged"}, [SMALL, "staged (GPURUN_PATH): 8 messages, 8000000 bytes"]),
+    (PEERS, {"GPURUN_EMULATED_PEER_ACCESS": "none"}, [SMALL, "staged (no peer access): 10 messages, 10000000 bytes"]),
+    (PEERS, {"GPURUN_PATH": "bounce"}, ["bounce (GPURUN_PATH): 14 messages, 10000400 bytes"]),
+    (PEERS, {"GPURUN_PATH": "staged"}, [SMALL, "staged (GPURUN_PATH): 10 messages, 10000000 bytes"]),
     (PEERS, {"GPURUN_PATH": "direct"},
-     ["direct (GPURUN_PATH): 7 messages, 3000400 bytes",
+     ["direct (GPURUN_PATH): 9 messages, 5000400 bytes",
       "bounce (GPURUN_PATH=direct, but the memory cannot be exported): 5 messages, 5000000 bytes"]),
 ]
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-enum { kLarge = 1000000, kSmall = 100 };
+enum { kLarge = 1000000, kSmall = 100, kHuge = 600 << 20 };
 
 #define MUST(call)                                                                                                     \
     do {                                                                                                               \
@@ -26,11 +26,12 @@ static void move(void* buffer, size_t bytes, gpurun_stream domain) {
 int main(void) {
     static char host[kLarge];
     gpurun_stream stream;
-    void *device, *ordered;
+    void *device, *huge, *ordered;
     MUST(gpurun_init());
     MUST(gpurun_comm_rank(GPURUN_COMM_WORLD, &rank));
     MUST(gpurun_stream_create(&stream));
     MUST(gpurun_malloc(&device, kLarge));
+    MUST(gpurun_malloc(&huge, kHuge));
     MUST(gpurun_malloc_async(&ordered, kLarge, stream));
 
     for (int i = 0; i < 2; i++)
@@ -44,6 +45,8 @@ int main(void) {
         MUST(gpurun_recv(NULL, 0, GPURUN_BYTE, 1, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
     else
         MUST(gpurun_send(NULL, 0, GPURUN_BYTE, 0, 0, GPURUN_COMM_WORLD, GPURUN_HOST));
+    for (int i = 0; i < 2; i++)
+        move(huge, kLarge, stream);
     for (int i = 0; i < 5; i++)
         move(ordered, kLarge, stream);
     move(rank == 0 ? device : host, kLarge, GPURUN_HOST);
@@ -51,6 +54,7 @@ int main(void) {
     MUST(gpurun_free_async(ordered, stream));
     MUST(gpurun_stream_synchronize(stream));
     MUST(gpurun_free(device));
+    MUST(gpurun_free(huge));
     MUST(gpurun_stream_destroy(stream));
     MUST(gpurun_finalize());
     return 0;

@@ -51,7 +51,7 @@ TEST_CASE("tests are words, options may stand anywhere") {
     CHECK(found.window == 8);
     CHECK(found.validate);
     CHECK(found.json);
-    CHECK(options({"all"}).tests.size() == 6);
+    CHECK(options({"all"}).tests.size() == 7);
     CHECK(options({"rate", "rate"}).tests.size() == 1);
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("what cannot be measured is refused with what can") {
     CHECK(says(refused({"--plot=a.png"}), "does not end in .svg"));
     CHECK(says(refused({"--frequency"}), "--frequency"));
     CHECK(says(refused({"call", "--order=host"}), "call measures calls on a stream"));
-    CHECK(options({"all", "--order=host"}).tests.size() == 6); // without calls: they are left out
+    CHECK(options({"all", "--order=host"}).tests.size() == 7); // without calls: they are left out
 }
 
 TEST_CASE("help and the version are no mistakes") {
