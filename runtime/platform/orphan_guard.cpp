@@ -62,7 +62,7 @@ void end_all(const std::vector<Charge>& charges) {
 
 // Runs in the guard. The end of the pipe is the end of the launcher, whatever ended it. (A child between fork and
 // exec holds the pipe open as well, so what it tells is heard.)
-[[noreturn]] void guard(int fd) {
+[[noreturn]] void guard(int fd, int launcher) {
     keep_only(fd);
     std::vector<Charge> charges;
     for (;;) {
@@ -78,6 +78,8 @@ void end_all(const std::vector<Charge>& charges) {
             break;
         }
     }
+    // Its pipe closes before its children are orphans. Whom we stop by then gets SIGHUP.
+    wait_for_ends({launcher}, kEndMs);
     end_all(charges);
     ::_exit(0);
 }
@@ -93,9 +95,10 @@ base::Result<OrphanGuard> OrphanGuard::create() {
     sigset_t before;
     ::sigfillset(&all);
     ::sigprocmask(SIG_SETMASK, &all, &before); // the guard keeps them blocked
+    const pid_t launcher = ::getpid();
     const pid_t pid = ::fork();
     if (pid == 0)
-        guard(pipe.read_end.get());
+        guard(pipe.read_end.get(), launcher);
     const int failed = errno;
     // What kills the launcher's whole group spares the guard, from now on: set by us, because the guard itself may
     // not run for a while. What a terminal sends, the guard blocks.

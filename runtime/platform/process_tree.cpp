@@ -76,9 +76,13 @@ std::vector<int> descendants(int pid) {
 }
 
 std::vector<int> kill_tree(int pid) {
-    // Stopped, parents start nothing more and do not end, so that their children stay theirs until all are known.
-    std::vector<int> tree{pid};
-    ::kill(pid, SIGSTOP);
+    // Stopped, parents start nothing more and do not end, so that their children stay theirs until all are known. But
+    // the system may end one just because it is stopped (SIGHUP, to a group that becomes an orphan): hence a look
+    // before.
+    std::vector<int> tree = descendants(pid);
+    tree.insert(tree.begin(), pid);
+    for (const int each : tree)
+        ::kill(each, SIGSTOP);
     for (int round = 0; round < kMostRounds; ++round) {
         const size_t known = tree.size();
         for (const int found : descendants(pid))
