@@ -55,10 +55,17 @@ Result<void> clear(device::Device& device, std::byte* memory, size_t bytes) {
 
 Result<Workspace> Workspace::publish(device::Device& device, const base::Settings& settings,
                                      platform::RankRecord& record, uint32_t ranks) {
-    const bool mailboxes = ranks > 1 && settings.mail_bytes != 0 && device.info().counters &&
-                           settings.fence != base::FenceKind::kEvent && affordable(device, ranks);
-    const size_t bytes = words_bytes(ranks) + (mailboxes ? ranks * kMailboxBytes : 0);
-    GPURUN_ASSIGN(void* memory, device.allocate(bytes));
+    bool mailboxes = ranks > 1 && settings.mail_bytes != 0 && device.info().counters &&
+                     settings.fence != base::FenceKind::kEvent && affordable(device, ranks);
+    size_t bytes = words_bytes(ranks) + (mailboxes ? ranks * kMailboxBytes : 0);
+    auto allocated = device.allocate(bytes);
+    if (!allocated && mailboxes) { // others have filled the device: messages go on without
+        base::log(base::LogLevel::kWarn, "no mailboxes ({}): small messages are staged", allocated.error().detail);
+        mailboxes = false;
+        bytes = words_bytes(ranks);
+        allocated = device.allocate(bytes);
+    }
+    GPURUN_ASSIGN(void* memory, std::move(allocated));
     Workspace workspace(device, ranks, static_cast<std::byte*>(memory));
     GPURUN_TRY(clear(device, workspace.memory_, bytes));
     GPURUN_ASSIGN(const device::Buffer buffer, device.describe(memory, bytes));
