@@ -170,9 +170,10 @@ GPURUN_API gpurun_status gpurun_comm_size(gpurun_comm comm, int *ret_size);
 
 /* ----------------------------------------------------------------------------------- the device of a rank */
 
-/* CUDA's own types: a cudaStream_t (CUstream) and a cudaEvent_t (CUevent) pass uncast. */
+/* CUDA's own types: a cudaStream_t (CUstream), a cudaEvent_t (CUevent) and a cudaGraphExec_t pass uncast. */
 typedef struct CUstream_st *gpurun_stream;
 typedef struct CUevent_st *gpurun_event;
+typedef struct CUgraphExec_st *gpurun_graph;
 
 /** The order domain of the calling thread: MPI's blocking semantics. */
 #define GPURUN_HOST ((gpurun_stream)(~(uintptr_t)0))
@@ -315,6 +316,49 @@ GPURUN_API gpurun_status gpurun_event_synchronize(gpurun_event event);
 
 /** Whether @p event, as last recorded, has completed. @p ret_done is 1 or 0. Since 0.1. */
 GPURUN_API gpurun_status gpurun_event_query(gpurun_event event, int *ret_done);
+
+/* ------------------------------------------------------------------------------------------------ graphs */
+
+/**
+ * Begin to capture @p stream: what is enqueued in it from now on does not run, but becomes a graph.
+ *
+ * The same as cudaStreamBeginCapture(), which may be used instead, for programs that also run on emulated devices.
+ * Communication calls may be captured. Each is matched now, with a captured call of its peer, and its message moves
+ * whenever both graphs run. See gpurun_capture_begin(3) for what holds and what cannot be captured.
+ *
+ * @retval GPURUN_OK               begun
+ * @retval GPURUN_ERR_STREAM       not a stream that can be captured: GPURUN_HOST, or another device's
+ * @retval GPURUN_ERR_UNSUPPORTED  it is being captured already
+ *
+ * Threads: any; it is ended in the same one. Since 0.1. See gpurun_capture_begin(3).
+ */
+GPURUN_API gpurun_status gpurun_capture_begin(gpurun_stream stream);
+
+/**
+ * End the capture of @p stream, and make what was captured a graph that can run.
+ *
+ * @param[out] ret_graph  written only on success; destroy it with gpurun_graph_destroy()
+ * @retval GPURUN_OK          made
+ * @retval GPURUN_ERR_STREAM  @p stream is not being captured, or its capture has failed
+ *
+ * Threads: that of gpurun_capture_begin(). Since 0.1. See gpurun_capture_begin(3).
+ */
+GPURUN_API gpurun_status gpurun_capture_end(gpurun_stream stream, gpurun_graph *ret_graph);
+
+/**
+ * Enqueue everything in @p graph in @p stream, as often as wanted. Does not wait for the device.
+ *
+ * @retval GPURUN_OK            enqueued
+ * @retval GPURUN_ERR_ARGUMENT  not a graph
+ * @retval GPURUN_ERR_STREAM    not a stream of the rank's device
+ *
+ * Threads: any. Since 0.1. See gpurun_capture_begin(3).
+ */
+GPURUN_API gpurun_status gpurun_graph_launch(gpurun_graph graph, gpurun_stream stream);
+
+/** Destroy a graph of gpurun_capture_end(); what it has enqueued comes to its end. GPURUN_ERR_ARGUMENT if it is none;
+ * NULL does nothing. Since 0.1. See gpurun_capture_begin(3). */
+GPURUN_API gpurun_status gpurun_graph_destroy(gpurun_graph graph);
 
 /* -------------------------------------------------------------------------------------------------- data */
 

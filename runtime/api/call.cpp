@@ -115,8 +115,10 @@ Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const vo
     operand.address = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
     operand.bytes = bytes;
     if (stream != GPURUN_HOST) {
+        GPURUN_ASSIGN(const CheckedStream checked, any_stream(runtime, stream));
         operand.on_stream = true;
-        GPURUN_ASSIGN(operand.stream, device_stream(runtime, stream));
+        operand.captured = checked.captured;
+        operand.stream = checked.stream;
     }
     if (bytes == 0)
         return {};
@@ -137,14 +139,40 @@ Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const vo
     return fill_operand(operand, runtime, buffer, bytes, stream);
 }
 
-Result<device::Stream> device_stream(Runtime& runtime, gpurun_stream stream) {
+Result<CheckedStream> any_stream(Runtime& runtime, gpurun_stream stream) {
     if (stream == GPURUN_HOST)
         return base::error(Status::kStream,
                            "GPURUN_HOST is no stream of the device; pass one of gpurun_stream_create() "
                            "or of CUDA");
     const device::Stream native{stream};
-    GPURUN_TRY(runtime.device().check_stream(native));
-    return native;
+    GPURUN_ASSIGN(const bool captured, runtime.device().is_captured(native));
+    return CheckedStream{native, captured};
+}
+
+Result<device::Stream> device_stream(Runtime& runtime, gpurun_stream stream) {
+    GPURUN_ASSIGN(const CheckedStream checked, any_stream(runtime, stream));
+    if (checked.captured)
+        return base::error(Status::kUnsupported,
+                           "stream {} is being captured into a graph, of which this call cannot be a part; make it "
+                           "outside of the capture",
+                           fmt::ptr(stream));
+    return checked.stream;
+}
+
+Result<void> refuse_captured(const transfer::Operand& operand, const char* what) {
+    if (!operand.captured)
+        return {};
+    return base::error(Status::kUnsupported, "{} cannot be captured into a graph; make the call outside of the capture",
+                       what);
+}
+
+Result<void> check_captured(const transfer::Operand& receive, int source, int tag) {
+    if (!receive.captured || (source != GPURUN_ANY_SOURCE && tag != GPURUN_ANY_TAG))
+        return {};
+    return base::error(
+        Status::kUnsupported,
+        "a captured receive is matched once, for all runs of its graph: give its source and its tag, not "
+        "GPURUN_ANY_SOURCE or GPURUN_ANY_TAG");
 }
 
 } // namespace gpurun::api

@@ -56,6 +56,16 @@ base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, co
 base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const void* buffer, size_t count,
                                 gpurun_datatype type, gpurun_stream stream);
 // A stream of the device; GPURUN_HOST is none.
+struct CheckedStream {
+    device::Stream stream;
+    bool captured; // into a graph
+};
+base::Result<CheckedStream> any_stream(Runtime& runtime, gpurun_stream stream);
+// kUnsupported if it is captured.
 base::Result<device::Stream> device_stream(Runtime& runtime, gpurun_stream stream);
+// For what cannot be part of a graph.
+base::Result<void> refuse_captured(const transfer::Operand& operand, const char* what);
+// A graph's receive names its message.
+base::Result<void> check_captured(const transfer::Operand& receive, int source, int tag);
 
 } // namespace gpurun::api

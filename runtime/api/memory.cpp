@@ -64,6 +64,7 @@ Result<void> fill(void* pointer, int value, size_t size, gpurun_stream stream) {
     }
     if (!to.in_host_memory())
         return in_order(*found, to, [&](device::Stream in) { return found->device().fill(pointer, value, size, in); });
+    GPURUN_TRY(refuse_captured(to, "gpurun_memset() of host memory"));
     auto host_fill = std::make_unique<HostFill>(HostFill{pointer, value, size});
     const auto run = [](void* argument) {
         const std::unique_ptr<HostFill> work(static_cast<HostFill*>(argument));

@@ -35,6 +35,7 @@ Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, 
     GPURUN_TRY(check_tag(tag, true));
     Operand into;
     GPURUN_TRY(fill_operand(into, *call.runtime, buffer, count, type, stream));
+    GPURUN_TRY(check_captured(into, source, tag));
     Arrived arrived;
     if (source != GPURUN_PROC_NULL) {
         GPURUN_ASSIGN(arrived, comm::recv(call.runtime->engine(), *call.comm, into, source, tag));
@@ -77,6 +78,7 @@ static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_
     GPURUN_TRY(fill_operand(from, *call.runtime, send_buffer, send_count, send_type, stream));
     Operand into;
     GPURUN_TRY(fill_operand(into, *call.runtime, recv_buffer, recv_count, recv_type, stream));
+    GPURUN_TRY(check_captured(into, source, recv_tag));
     if (from.bytes != 0 && into.bytes != 0 && from.address < into.address + into.bytes &&
         into.address < from.address + from.bytes)
         return base::error(Status::kBuffer, "the two buffers of gpurun_sendrecv() overlap: use two");

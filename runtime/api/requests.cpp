@@ -33,6 +33,8 @@ Result<void> prepare(Task& task, Runtime& runtime, const comm::Communicator& com
     GPURUN_TRY(check_rank(comm, what.peer, receives ? "source" : "destination", receives));
     GPURUN_TRY(check_tag(what.tag, receives));
     GPURUN_TRY(fill_operand(task.operand, runtime, what.buffer, what.count, what.type, what.stream));
+    if (receives)
+        GPURUN_TRY(check_captured(task.operand, what.peer, what.tag));
     task.kind = what.kind;
     task.peer = what.peer;
     task.tag = what.tag;
@@ -84,6 +86,8 @@ Result<void> start_again(gpurun_request* request) {
         again->operand.on_stream ? static_cast<gpurun_stream>(again->operand.stream.native) : GPURUN_HOST;
     transfer::Operand operand;
     GPURUN_TRY(fill_operand(operand, *found, again->operand.address, again->operand.bytes, stream));
+    if (again->kind == Task::Kind::kReceive)
+        GPURUN_TRY(check_captured(operand, again->peer, again->tag));
     again->operand = operand;
     found->engine().start_again(*again);
     return {};
@@ -94,8 +98,8 @@ Result<void> start_again(gpurun_request* request) {
 Result<Order> order_of(Runtime& runtime, gpurun_stream stream) {
     if (stream == GPURUN_HOST)
         return Order{};
-    GPURUN_ASSIGN(const device::Stream native, device_stream(runtime, stream));
-    return Order{true, native};
+    GPURUN_ASSIGN(const CheckedStream checked, any_stream(runtime, stream));
+    return Order{true, checked.captured, checked.stream};
 }
 
 // One call that completes some of several requests.
@@ -249,6 +253,9 @@ Result<void> cancel(gpurun_request* request) {
 Result<void> free_request(gpurun_request* request) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * freed, find(*found, request));
+    if (freed->active && freed->operand.captured)
+        return base::error(Status::kUnsupported, "the request was started under capture: it becomes part of the graph "
+                                                 "when it is waited for, and cannot be freed before");
     found->engine().abandon(*freed);
     *request = GPURUN_REQUEST_NULL;
     return {};
@@ -262,6 +269,9 @@ static Result<void> start_taken(void* buffer, size_t count, gpurun_datatype type
     GPURUN_ASSIGN(const Taken taken, find_taken(message));
     const int source = taken.number == GPURUN_MESSAGE_NO_PROC.id ? GPURUN_PROC_NULL : GPURUN_ANY_SOURCE;
     Task task;
+    transfer::Operand into;
+    GPURUN_TRY(fill_operand(into, *taken.runtime, buffer, count, type, stream));
+    GPURUN_TRY(refuse_captured(into, "receiving a probed message"));
     GPURUN_TRY(prepare(task, *taken.runtime, taken.runtime->world(),
                        {Task::Kind::kReceive, buffer, count, type, source, GPURUN_ANY_TAG, {}, stream}));
     if (source != GPURUN_PROC_NULL)

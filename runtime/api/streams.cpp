@@ -20,6 +20,13 @@ Result<InStream> enter(gpurun_stream stream) {
     return InStream{found, in};
 }
 
+// Also one that is captured: what is enqueued becomes part of the graph.
+Result<InStream> enter_any(gpurun_stream stream) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const CheckedStream checked, any_stream(*found, stream));
+    return InStream{found, checked.stream};
+}
+
 Result<void> create_stream(gpurun_stream* ret_stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(check_output(ret_stream, "ret_stream"));
@@ -47,12 +54,12 @@ Result<void> query(gpurun_stream stream, int* ret_done) {
 }
 
 Result<void> await_event(gpurun_stream stream, gpurun_event event) {
-    GPURUN_ASSIGN(const InStream in, enter(stream));
+    GPURUN_ASSIGN(const InStream in, enter_any(stream));
     return in.runtime->device().await_event(in.stream, device::Event{event});
 }
 
 Result<void> launch_host(gpurun_stream stream, void (*function)(void*), void* argument) {
-    GPURUN_ASSIGN(const InStream in, enter(stream));
+    GPURUN_ASSIGN(const InStream in, enter_any(stream));
     if (function == nullptr)
         return base::error(Status::kArgument, "function is NULL: pass the function that the stream is to call");
     return in.runtime->device().call_host(in.stream, function, argument);
@@ -72,7 +79,7 @@ Result<void> destroy_event(gpurun_event event) {
 }
 
 Result<void> record(gpurun_event event, gpurun_stream stream) {
-    GPURUN_ASSIGN(const InStream in, enter(stream));
+    GPURUN_ASSIGN(const InStream in, enter_any(stream));
     return in.runtime->device().record(device::Event{event}, in.stream);
 }
 

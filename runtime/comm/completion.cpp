@@ -1,6 +1,8 @@
 // Completing requests: waiting for some of several, and handing their messages' ends to an order domain.
 #include "comm/engine.hpp"
 
+#include "base/format.hpp"
+
 #include <algorithm>
 
 namespace gpurun::comm {
@@ -26,9 +28,27 @@ Result<void> Engine::look_up(Completion& several) {
     return {};
 }
 
+// A request belongs to a graph, or it does not, from its start to its end.
+Result<void> Engine::check_same_capture(std::span<Request* const> requests, const Order& order) {
+    for (const Request* request : requests) {
+        if (request == nullptr || !request->active || !request->under_way() ||
+            request->operand.captured == order.captured)
+            continue;
+        return order.captured
+                   ? base::error(base::Status::kUnsupported,
+                                 "the request was not started under capture, and cannot be completed into a graph: "
+                                 "wait for it before the capture begins, or on another stream")
+                   : base::error(base::Status::kUnsupported,
+                                 "the request was started under capture: it is complete once it has been waited for "
+                                 "on a stream of the same capture");
+    }
+    return {};
+}
+
 Result<bool> Engine::complete(Completion& several, const Order& order, Need need, bool may_wait) {
     Lock lock(mutex_);
     GPURUN_TRY(look_up(several));
+    GPURUN_TRY(check_same_capture(several.requests, order));
     const std::span<Request* const> requests(several.requests);
     size_t first_open = 0; // with kAll
     std::optional<uint64_t> seen;

@@ -59,6 +59,15 @@ Result<void> Engine::complete(std::span<Outgoing* const> sends, Receive* receive
     return wait_and_end(lock, sends, receive);
 }
 
+Result<void> Engine::check_captured(int peer, const transfer::Operand& operand) {
+    return link(peer).channels.check(operand);
+}
+
+Result<void> Engine::join(Outgoing& send, device::Stream stream) {
+    const Lock lock(mutex_);
+    return send.join(stream);
+}
+
 bool Engine::send_small(int dest, const transfer::Operand& operand, const transfer::Envelope& envelope,
                         transfer::SendMode mode) {
     if (!Outgoing::fits_inline(context_, operand, mode))
@@ -113,6 +122,12 @@ void Engine::begin(Outgoing& send) {
 }
 
 void Engine::begin(Receive& receive) {
+    if (receive.incoming.operand().captured) { // before it waits for a message that could not be taken
+        if (auto checked = check_captured(receive.pattern.source, receive.incoming.operand()); !checked) {
+            receive.incoming.fail(std::move(checked).error());
+            return;
+        }
+    }
     if (matcher_.post(receive, links_)) {
         watch(receive.incoming);
     } else if (hopeless(receive.pattern)) {
@@ -192,7 +207,7 @@ Result<void> Engine::synchronize(device::Stream stream) {
         return result;
     const auto lost = lost_here();
     if (lost == lost_streams_.end())
-        return {};
+        return check_graphs();
     if (stuck_) // for ever: said each time
         return base::error(Status::kPeerLost, "a message in this stream was cut short by the death of its rank, and "
                                               "the stream stays blocked: this device's event fence cannot be released. "
@@ -200,6 +215,20 @@ Result<void> Engine::synchronize(device::Stream stream) {
     lost_streams_.erase(lost);
     return base::error(Status::kPeerLost, "a message in this stream was cut short by the death of its rank; its "
                                           "buffer's contents are undefined");
+}
+
+// A graph's messages are cut short where no host looks. Whose stream it was, nobody knows.
+Result<void> Engine::check_graphs() {
+    for (const auto& each : links_) {
+        if (!each->lost || !context_.cut_marks.collect(each->peer))
+            continue;
+        cut_short_ = true;
+        return base::error(Status::kPeerLost,
+                           "a graph's message with rank {} was cut short by the death of that rank; "
+                           "its buffer's contents are undefined",
+                           each->peer);
+    }
+    return {};
 }
 
 Result<void> Engine::synchronize(device::Event event) {
@@ -236,6 +265,7 @@ Result<void> Engine::close() {
     }
     Result<void> result = context_.device.synchronize_all();
     lock.lock();
+    (void)check_graphs();
     for (auto& each : links_) {
         if (auto closed = each->outbox.close(); !closed && result)
             result = std::move(closed);

@@ -28,6 +28,7 @@ namespace gpurun::comm {
 // Whom a request is completed for.
 struct Order {
     bool on_stream = false; // else the host
+    bool captured = false;  // with on_stream: into a graph
     device::Stream stream;
 };
 
@@ -55,6 +56,11 @@ class Engine {
     // Starts the sends in order, and the receive, and waits until all are complete for their caller. Returns the
     // first error; every other operation is complete or ended as well.
     base::Result<void> complete(std::span<transfer::Outgoing* const> sends, Receive* receive);
+
+    // Whether a graph's message with the peer can use `operand`.
+    base::Result<void> check_captured(int peer, const transfer::Operand& operand);
+    // After complete(): what follows in `stream` comes after the message.
+    base::Result<void> join(transfer::Outgoing& send, device::Stream stream);
 
     // A send that needs no more than a place in its ring, most of the small ones between hosts. False if it has to go
     // the way of all others.
@@ -118,6 +124,7 @@ class Engine {
     void begin_taken(uint64_t number, Receive& receive);
     base::Result<void> wait_and_end(Lock& lock, std::span<transfer::Outgoing* const> sends, Receive* receive);
     void end(std::span<transfer::Outgoing* const> sends, Receive* receive);
+    base::Result<void> check_graphs();
     void watch(transfer::Outgoing& send);
     void watch(transfer::Incoming& incoming);
 
@@ -129,6 +136,7 @@ class Engine {
     void reap_abandoned();
     base::Result<void> arm(std::span<Request* const> requests);
     base::Result<void> look_up(Completion& several);
+    static base::Result<void> check_same_capture(std::span<Request* const> requests, const Order& order);
     base::Result<void> complete_each(Completion& several, const Order& order, Need need);
     // gpurun_finalize(): what can no longer be matched ends.
     void end_unmatched();

@@ -36,7 +36,10 @@ struct Posted; // the matcher's lists
 struct Receive : base::Linked<Receive, Posted> {
     Receive(transfer::Context& context, const transfer::Operand& operand, const Pattern& pattern_, bool beside_send,
             transfer::Ending ending = transfer::Ending::kInStream)
-        : pattern(pattern_), incoming(context, operand, beside_send, ending) {}
+        : pattern(pattern_), incoming(context, operand, beside_send, ending) {
+        if (operand.captured)
+            pattern.context |= transfer::kCapturedContexts;
+    }
 
     Pattern pattern;
     transfer::Incoming incoming;

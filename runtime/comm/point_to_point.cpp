@@ -49,11 +49,19 @@ Result<Arrived> sendrecv(Engine& engine, const Communicator& comm, const Outboun
     }
     if (out.dest == kProcNull)
         return recv(engine, comm, in.buffer, in.source, in.tag);
+    if (out.buffer.captured) // neither is begun unless both can be
+        GPURUN_TRY(engine.check_captured(out.dest, out.buffer));
+    if (in.buffer.captured)
+        GPURUN_TRY(engine.check_captured(in.source, in.buffer));
+    // What a graph's send still has to wait for comes behind the receive in the stream.
+    const SendMode mode{out.buffer.captured ? Ending::kJoined : Ending::kInStream, false};
     Outgoing outgoing(engine.context(), engine.link(out.dest), out.buffer,
-                      Envelope{comm.user_context(), out.tag, out.buffer.bytes});
+                      Envelope{comm.user_context(), out.tag, out.buffer.bytes}, mode);
     Outgoing* const sends[] = {&outgoing};
     Receive receive(engine.context(), in.buffer, Pattern{comm.user_context(), in.source, in.tag}, true);
     GPURUN_TRY(engine.complete(sends, &receive));
+    if (out.buffer.captured)
+        GPURUN_TRY(engine.join(outgoing, out.buffer.stream));
     return arrived(receive);
 }
 

@@ -39,6 +39,9 @@ bool Engine::progress() {
 
 bool Engine::attend_to(Link& link) {
     (void)link.flush(); // what does not fit now is tried again
+    if (auto swept = link.channels.sweep(); !swept)
+        base::log(base::LogLevel::kWarn, "clearing after captured messages to rank {}: {}", link.peer,
+                  swept.error().detail);
     bool moved = give_edges(link);
     moved |= post_waiting(link);
     if (link.imports) {
@@ -72,6 +75,7 @@ void Engine::dispatch(Link& link, const Record& record, std::span<const std::byt
     case RecordKind::kInline:
     case RecordKind::kSlot:
     case RecordKind::kRequest:
+    case RecordKind::kCaptured:
         if (Receive* receive = matcher_.arrive(link, record, payload))
             watch(receive->incoming);
         return;
@@ -85,6 +89,7 @@ void Engine::dispatch(Link& link, const Record& record, std::span<const std::byt
         if (link.imports)
             link.imports->revoke(record.revoked_id);
         return;
+    case RecordKind::kChannelEnded: link.channels.ended_at_target(record.serial); return;
     case RecordKind::kNone:
     case RecordKind::kSkip: break;
     }

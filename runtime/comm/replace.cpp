@@ -72,6 +72,11 @@ class Aside {
 Result<Arrived> sendrecv_replace(Engine& engine, const Communicator& comm, const Outbound& out, const Inbound& in) {
     if (out.buffer.bytes == 0 || out.dest == kProcNull || in.source == kProcNull)
         return sendrecv(engine, comm, out, in); // nothing is both read and written
+    if (out.buffer.captured)
+        return base::error(base::Status::kUnsupported,
+                           "gpurun_sendrecv_replace() cannot be captured into a graph, which "
+                           "would need memory of its own: use gpurun_sendrecv() and two "
+                           "buffers");
     GPURUN_ASSIGN(const Aside aside, Aside::make(engine, out.buffer));
     GPURUN_TRY(copy(engine, aside.operand(), out.buffer));
     return sendrecv(engine, comm, Outbound{aside.operand(), out.dest, out.tag}, in);

@@ -28,6 +28,10 @@ struct Event {
     void* native = nullptr;
     bool operator==(const Event&) const = default;
 };
+// Opaque: a CUgraphExec, or the emulated device's own object.
+struct Graph {
+    void* native = nullptr;
+};
 
 // A monotone number in host memory that streams and CPUs of several processes write and await. Lives in memory
 // given to register_host(). Waiting is for "at least". A CPU that writes must go through platform::store_and_wake()
@@ -113,6 +117,27 @@ struct FencedCopy {
 
 constexpr uint32_t kCopyWait = 4;
 
+// A message of a graph, from a stream of one process to one of another, that is sent again whenever their graphs run:
+// run n of the source's operations goes with run n of the target's. What changes from run to run is in device memory,
+// all of which reads 0 at first: each side counts its runs, and what is sent carries the run's number.
+struct Channel {
+    std::byte* places = nullptr;    // the target's memory: kChannelPlaces times channel_place_bytes()
+    uint64_t* taken = nullptr;      // the source's memory: for each lane, how many runs the target has taken
+    uint64_t* turns = nullptr;      // memory of this process: for each lane, how many runs this side has made
+    size_t bytes = 0;               // of the message, up to kLargestInChannel; 0 is a signal
+    const Counter* alive = nullptr; // poisoned once the other side has died: waits end, and nothing is taken
+    Counter* cut = nullptr;         // reads 1 once something ended so
+};
+constexpr size_t kChannelPlaces = 2; // runs that the source can be ahead of the target
+constexpr size_t kLaneBytes = 4096;  // a lane's part of a message
+constexpr size_t kLargestInChannel = 64 * 1024;
+constexpr size_t kMostLanes = kLargestInChannel / kLaneBytes;
+constexpr size_t channel_lanes(size_t bytes) { return bytes == 0 ? 1 : (bytes + kLaneBytes - 1) / kLaneBytes; }
+constexpr size_t lane_words_bytes(size_t bytes) {
+    return mail_words_bytes(bytes == 0 ? 1 : bytes < kLaneBytes ? bytes : kLaneBytes);
+}
+constexpr size_t channel_place_bytes(size_t bytes) { return channel_lanes(bytes) * lane_words_bytes(bytes); }
+
 class Device {
   public:
     virtual ~Device() = default;
@@ -163,8 +188,8 @@ class Device {
     // ---- streams ------------------------------------------------------------------------------------------
     virtual base::Result<Stream> create_stream() = 0;
     virtual base::Result<void> destroy_stream(Stream stream) = 0; // waits for its work; kStream if it is none
-    // kStream unless it is a stream of this device, kUnsupported while it is captured into a graph.
-    virtual base::Result<void> check_stream(Stream stream) = 0;
+    // Whether it is being captured into a graph; kStream unless it is a stream of this device.
+    virtual base::Result<bool> is_captured(Stream stream) = 0;
     virtual base::Result<void> synchronize(Stream stream) = 0;
     virtual base::Result<bool> query(Stream stream) = 0;
     virtual base::Result<void> synchronize_all() = 0;
@@ -192,6 +217,32 @@ class Device {
     virtual base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) = 0;
     // Both buffers are device, managed or imported memory.
     virtual base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) = 0;
+
+    // ---- graphs -------------------------------------------------------------------------------------------
+    // What is enqueued in a captured stream does not run; launch() enqueues all of it, as often as it is called.
+    virtual base::Result<void> begin_capture(Stream stream) = 0;
+    virtual base::Result<Graph> end_capture(Stream stream) = 0; // kStream if it is not captured, or that failed
+    virtual base::Result<void> launch(Graph graph, Stream stream) = 0;
+    virtual base::Result<void> destroy_graph(Graph graph) = 0; // kArgument if it is none; its runs come to their end
+    // `function` runs once, on any thread, when the graph that `captured` is captured into is gone, with all that was
+    // made of it, and no longer runs; when the capture fails; or at once, if this call does. It must not call the
+    // device.
+    virtual base::Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) = 0;
+
+    // Enqueue, made to be captured. REQUIRES the memory of the channel to be device memory. As with mails, what waits
+    // keeps a part of the device busy. `source` and `destination` are pinned, device or managed memory.
+    // Source: its next run. Waits until the target has taken all but kChannelPlaces - 1 of the runs before.
+    virtual base::Result<void> channel_put(const Channel& channel, const void* source, Stream stream) = 0;
+    // Source: until the target has taken the latest run.
+    virtual base::Result<void> channel_await_taken(const Channel& channel, Stream stream) = 0;
+    // Target: its next run. Waits for the source's, takes the first `bytes`.
+    virtual base::Result<void> channel_take(const Channel& channel, void* destination, size_t bytes, Stream stream) = 0;
+    // Target, of a channel without bytes: the next run in two parts, with whatever is enqueued between them.
+    virtual base::Result<void> channel_await_put(const Channel& channel, Stream stream) = 0;
+    virtual base::Result<void> channel_tell_taken(const Channel& channel, Stream stream) = 0;
+    // The same with a copy between them, in one. `ticket` is as in Mail; `source` may be imported memory.
+    virtual base::Result<void> channel_pull(const Channel& channel, void* destination, const void* source, size_t bytes,
+                                            uint32_t* ticket, Stream stream) = 0;
 
     // ---- events -------------------------------------------------------------------------------------------
     // An event completes when everything before its latest record in the stream has. Waits latch the latest

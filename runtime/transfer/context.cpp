@@ -182,4 +182,49 @@ Result<void> Joints::order(device::Stream first, device::Stream second) {
     return device_.await_event(second, event);
 }
 
+CaptureStreams::~CaptureStreams() {
+    for (const Entry& each : all_)
+        (void)device_.destroy_stream(each.stream); // one that is still captured goes with the process
+}
+
+Result<device::Stream> CaptureStreams::take() {
+    for (Entry& each : all_) {
+        if (each.used)
+            continue;
+        GPURUN_ASSIGN(const bool captured, device_.is_captured(each.stream));
+        if (captured)
+            continue; // into a graph that is not ended yet
+        each.used = true;
+        return each.stream;
+    }
+    GPURUN_ASSIGN(const device::Stream stream, device_.create_stream());
+    all_.push_back(Entry{stream, true});
+    return stream;
+}
+
+void CaptureStreams::give_back(device::Stream stream) {
+    for (Entry& each : all_)
+        if (each.stream == stream)
+            each.used = false;
+}
+
+CutMarks::~CutMarks() {
+    if (marks_ != nullptr)
+        (void)device_.free_pinned(marks_); // goes with the process otherwise
+}
+
+Result<device::Counter*> CutMarks::mark(uint32_t peer, uint32_t ranks) {
+    if (marks_ == nullptr) {
+        GPURUN_ASSIGN(void* memory, device_.allocate_pinned(ranks * sizeof(device::Counter)));
+        std::memset(memory, 0, ranks * sizeof(device::Counter));
+        marks_ = static_cast<device::Counter*>(memory);
+    }
+    return &marks_[peer];
+}
+
+bool CutMarks::collect(uint32_t peer) {
+    return marks_ != nullptr && marks_[peer].load(std::memory_order_relaxed) != 0 &&
+           marks_[peer].exchange(0, std::memory_order_acquire) != 0;
+}
+
 } // namespace gpurun::transfer

@@ -152,6 +152,40 @@ class WaitingRoom {
     std::vector<Waiter> waiters_;
 };
 
+// Streams that join a capture, for messages that take their own time in a graph. One is used again once its capture has
+// ended.
+class CaptureStreams {
+  public:
+    explicit CaptureStreams(device::Device& device) : device_(device) {}
+    ~CaptureStreams();
+
+    base::Result<device::Stream> take();
+    void give_back(device::Stream stream);
+
+  private:
+    struct Entry {
+        device::Stream stream;
+        bool used = false;
+    };
+    device::Device& device_;
+    std::vector<Entry> all_;
+};
+
+// What a graph's message that was cut short leaves: a word for each peer, written by streams.
+class CutMarks {
+  public:
+    explicit CutMarks(device::Device& device) : device_(device) {}
+    ~CutMarks();
+
+    base::Result<device::Counter*> mark(uint32_t peer, uint32_t ranks);
+    // Whether some message of the peer's was, since the last time that this was asked.
+    bool collect(uint32_t peer);
+
+  private:
+    device::Device& device_;
+    device::Counter* marks_ = nullptr;
+};
+
 struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_,
             const Workspace& workspace_)
@@ -159,7 +193,7 @@ struct Context {
           ranks_on_device(transfer::ranks_on_device(job_, rank_)),
           kernels_wait(!uses_event_fence() && !takes_turns(job_, settings_, rank_)),
           waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
-          streams(device_), events(device_), joints(device_) {}
+          streams(device_), events(device_), joints(device_), capture_streams(device_), cut_marks(device_) {}
 
     // Which fence orders streams: what was asked for, or what the device can do best.
     bool uses_event_fence() const {
@@ -183,6 +217,8 @@ struct Context {
     Streams streams;
     Events events;
     Joints joints;
+    CaptureStreams capture_streams;
+    CutMarks cut_marks;
 };
 
 } // namespace gpurun::transfer

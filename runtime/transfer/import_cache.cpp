@@ -1,5 +1,6 @@
 #include "transfer/import_cache.hpp"
 
+#include "base/check.hpp"
 #include "base/log.hpp"
 
 namespace gpurun::transfer {
@@ -11,22 +12,48 @@ ImportCache::~ImportCache() {
         base::log(base::LogLevel::kWarn, "closing imported memory: {}", closed.error().detail);
 }
 
-Result<const std::byte*> ImportCache::address(const SourceBuffer& source, uint32_t slot, uint64_t value) {
+Result<ImportCache::Iterator> ImportCache::find(const SourceBuffer& source) {
     auto found = by_id_.find(source.allocation_id);
     if (found == by_id_.end()) {
         GPURUN_TRY(close_overlapping(source));
-        if (mappings_.size() == kLimit)
-            GPURUN_TRY(close(std::prev(mappings_.end())));
+        if (mappings_.size() >= kLimit)
+            GPURUN_TRY(close_oldest());
         GPURUN_ASSIGN(void* base, device_.import_memory(peer_, source.handle));
         mappings_.push_front(
-            Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, 0, 0, false});
+            Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, 0, 0, false, 0});
         found = by_id_.emplace(source.allocation_id, mappings_.begin()).first;
     }
-    const Iterator mapping = found->second;
-    mappings_.splice(mappings_.begin(), mappings_, mapping);
+    mappings_.splice(mappings_.begin(), mappings_, found->second);
+    return found->second;
+}
+
+Result<const std::byte*> ImportCache::address(const SourceBuffer& source, uint32_t slot, uint64_t value) {
+    GPURUN_ASSIGN(const Iterator mapping, find(source));
     mapping->last_slot = slot;
     mapping->last_value = value;
     return static_cast<const std::byte*>(mapping->base) + source.offset;
+}
+
+Result<const std::byte*> ImportCache::hold(const SourceBuffer& source) {
+    GPURUN_ASSIGN(const Iterator mapping, find(source));
+    ++mapping->holders;
+    return static_cast<const std::byte*>(mapping->base) + source.offset;
+}
+
+void ImportCache::release(uint64_t allocation_id) {
+    const auto found = by_id_.find(allocation_id);
+    if (found == by_id_.end())
+        return; // it was freed before, and its address used again
+    CHECK(found->second->holders != 0);
+    --found->second->holders;
+}
+
+// With more than kLimit held, there are more.
+Result<void> ImportCache::close_oldest() {
+    for (auto mapping = mappings_.end(); mapping != mappings_.begin();)
+        if ((--mapping)->holders == 0)
+            return close(mapping);
+    return {};
 }
 
 void ImportCache::revoke(uint64_t allocation_id) {
@@ -42,7 +69,7 @@ Result<void> ImportCache::sweep() {
         return {};
     for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
         const auto next = std::next(mapping);
-        if (mapping->revoked) {
+        if (mapping->revoked && mapping->holders == 0) {
             GPURUN_ASSIGN(const bool done, fence_.reached(Edge::kBackward, mapping->last_slot, mapping->last_value));
             if (done)
                 GPURUN_TRY(close(mapping));

@@ -3,7 +3,8 @@
 // Opening costs 0.1 ms, or 10 ms from 1 GiB on, so mappings are kept: found again by the allocation's id, never by
 // its address, which may since name another allocation. At most kLimit; the least recently used goes first. A
 // mapping is closed when its exporter says that it frees the allocation (revoke) and the last copy from it is done,
-// when an allocation at an overlapping address shows that it was freed, or at the end. Used under the engine lock.
+// when an allocation at an overlapping address shows that it was freed, or at the end. A graph holds one until it is
+// gone, or until that address shows that it cannot run any more. Used under the engine lock.
 #pragma once
 
 #include "device/device.hpp"
@@ -27,6 +28,9 @@ class ImportCache {
     // Where `source`'s message lies here; the copy from it will signal backward edge `slot` with `value`.
     // REQUIRES source.exportable.
     base::Result<const std::byte*> address(const SourceBuffer& source, uint32_t slot, uint64_t value);
+    // The same for a graph, which may read it at any time until release().
+    base::Result<const std::byte*> hold(const SourceBuffer& source);
+    void release(uint64_t allocation_id);
     // The exporter frees the allocation.
     void revoke(uint64_t allocation_id);
     // Closes what was revoked and is no longer read. Cheap when there is nothing.
@@ -44,12 +48,15 @@ class ImportCache {
         uint32_t last_slot; // of the latest copy from it
         uint64_t last_value;
         bool revoked;
+        uint32_t holders;
     };
     using Iterator = std::list<Mapping>::iterator;
 
     // Waits for copies from it that are still enqueued.
     base::Result<void> close(Iterator mapping);
+    base::Result<void> close_oldest();
     base::Result<void> close_overlapping(const SourceBuffer& source);
+    base::Result<Iterator> find(const SourceBuffer& source);
 
     device::Device& device_;
     Fence& fence_;

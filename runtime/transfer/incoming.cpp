@@ -12,7 +12,11 @@ namespace gpurun::transfer {
 using base::Result;
 
 // The engine has ended it under its lock: nothing points to it any more.
-Incoming::~Incoming() { CHECK(state_ == State::kDone || state_ == State::kNew); }
+Incoming::~Incoming() {
+    CHECK(state_ == State::kDone || state_ == State::kNew || state_ == State::kCaptured);
+    if (branch_)
+        context_.capture_streams.give_back(*branch_);
+}
 
 // As in Outgoing. A relay beside a send stands behind the caller's stream, which then waits for it instead.
 void Incoming::fail(base::Error error) {
@@ -98,6 +102,8 @@ Result<void> Incoming::finish_in_order() {
 
 Result<void> Incoming::join(device::Stream stream) {
     CHECK(enqueued());
+    if (branch_)
+        return join_branch(stream);
     if (done())
         return {};
     GPURUN_TRY(awaited_->await(context_.device, stream));
@@ -123,6 +129,8 @@ Result<bool> Incoming::survives() const {
 Result<void> Incoming::keep_place() {
     if (!operand_.on_stream || ending_ == Ending::kInStream || operand_.by_cpu())
         return {};
+    if (operand_.captured)
+        return take_branch();
     GPURUN_ASSIGN(kept_place_, context_.events.mark(operand_.stream));
     return {};
 }
@@ -154,6 +162,8 @@ Result<void> Incoming::start(Link& link, const Record& record, std::span<const s
     CHECK(state_ == State::kNew);
     link_ = &link;
     bytes_ = std::min<uint64_t>(record.envelope.bytes, operand_.bytes);
+    if (record.kind == RecordKind::kCaptured)
+        return start_captured(record);
     if (record.kind != RecordKind::kInline) // which ends before its slot
         slot_ = record.slot;
     switch (record.kind) {
@@ -314,85 +324,6 @@ void Incoming::answer_pulled(Choice choice, bool unreadable) {
     answer.pulled.unreadable = unreadable ? 1 : 0;
     answer.pulled.ends = state_ != State::kBeforeCopy ? 1 : 0;
     link_->tell(answer);
-}
-
-// The source helps if some thread of it is in a call. That takes a core for each rank.
-void Incoming::share_copy() {
-    if (link_->shares_copy || bytes_ < kLeastSharedBytes || bytes_ > kMostSharedPieces * kSharedPieceBytes ||
-        context_.job.size() > context_.job.header().cores)
-        return;
-    shared_ = SharedCopy::begin(link_->in.control(), bytes_);
-    link_->shares_copy = true;
-    Record share{};
-    share.kind = RecordKind::kShare;
-    share.serial = serial_;
-    share.share.address = reinterpret_cast<uint64_t>(operand_.address);
-    share.share.bytes = bytes_;
-    share.share.number = shared_->number();
-    link_->tell(share);
-}
-
-// Nobody writes into the buffer any more.
-void Incoming::stop_sharing() {
-    shared_->close();
-    while (!shared_->complete() && !context_.job.is_gone(link_->peer)) {
-    } // a piece of the source's is short
-    shared_.reset();
-    link_->shares_copy = false;
-}
-
-// A piece of the message, or nothing while the source still writes its last ones.
-Result<void> Incoming::read_shared() {
-    if (const auto piece = shared_->take_front()) {
-        auto read = platform::read_peer(context_.job.rank(link_->peer).pid, operand_.address + piece->offset,
-                                        reinterpret_cast<uint64_t>(from_ + piece->offset), piece->bytes);
-        if (read)
-            return {};
-        stop_sharing();
-        return doubt_peer(std::move(read).error());
-    }
-    if (!shared_->complete())
-        return {};
-    read_ = shared_->failed() ? shared_->front_end() : bytes_;
-    shared_.reset();
-    link_->shares_copy = false;
-    return read_from_peer();
-}
-
-// A piece of the message, so that nobody waits long for the engine lock.
-Result<void> Incoming::read_from_peer() {
-    if (shared_)
-        return read_shared();
-    if (read_ == bytes_) {
-        answer_pulled({Path::kShm, Reason::kSingleCopy});
-        finish();
-        return {};
-    }
-    constexpr uint64_t kPiece = 1 << 20;
-    const uint64_t piece = std::min(kPiece, bytes_ - read_);
-    auto read = platform::read_peer(context_.job.rank(link_->peer).pid, operand_.address + read_,
-                                    reinterpret_cast<uint64_t>(from_ + read_), piece);
-    if (!read)
-        return doubt_peer(std::move(read).error());
-    read_ += piece;
-    return read_ == bytes_ ? read_from_peer() : Result<void>();
-}
-
-// Either the rank is going, and the launcher says so soon, which ends the message (Engine::lose()); or it lives, and
-// has unmapped the message's memory.
-Result<void> Incoming::doubt_peer(base::Error error) {
-    constexpr int64_t kVerdictWithinNs = 30'000'000'000; // a process with much memory takes its time to go
-    const platform::RankRecord& source = context_.job.rank(link_->peer);
-    if (!context_.job.is_gone(link_->peer) && platform::can_read_peer(source.pid, source.token)) {
-        answer_pulled({Path::kShm, Reason::kSingleCopy}, true);
-        return base::error(base::Status::kSystem,
-                           "the message's memory cannot be read in rank {} any more: was it unmapped or protected "
-                           "before the message was complete? ({})",
-                           link_->peer, error.detail);
-    }
-    state_ = State::kInDoubt;
-    verdict_by_ns_ = platform::now_ns() + kVerdictWithinNs;
-    return {};
 }
 
 Result<void> Incoming::grant(Choice choice) {

@@ -37,9 +37,9 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     bool started() const { return link_ != nullptr; }
     bool done() const { return state_ == State::kDone; }
     // Nothing is left to decide: it is done, or will be when what is enqueued has run.
-    bool enqueued() const { return state_ == State::kDraining || done(); }
+    bool enqueued() const { return state_ == State::kDraining || state_ == State::kCaptured || done(); }
     // advance() has something to do.
-    bool moving() const { return started() && !done(); }
+    bool moving() const { return started() && !done() && state_ != State::kCaptured; }
     // The next advance() waits for nobody.
     bool busy() const { return state_ == State::kReading; }
     // Only time, or the launcher, can tell how it goes on: to be advanced now and then.
@@ -52,6 +52,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
     base::Result<void> join(device::Stream stream);
     const Link* link() const { return link_; } // after start()
+    const Operand& operand() const { return operand_; }
     uint64_t serial() const { return serial_; }
     // It cannot go on: the peer is lost, a call failed, or it was cancelled. Done once its own copies no longer touch
     // the buffer.
@@ -80,9 +81,12 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     void drain_landing(Landing::Buffer* landing);
     bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }
 
-    enum class State { kNew, kEdgeless, kBeforeCopy, kReading, kInDoubt, kRelay, kDraining, kDone };
+    enum class State { kNew, kEdgeless, kBeforeCopy, kReading, kInDoubt, kRelay, kCaptured, kDraining, kDone };
 
     base::Result<void> start_inline(std::span<const std::byte> payload);
+    base::Result<void> start_captured(const Record& record);
+    base::Result<void> take_branch();
+    base::Result<void> join_branch(device::Stream stream);
     base::Result<void> start_slot();
     base::Result<void> start_request(const Record& record);
     bool can_pull(Choice choice, const Record& record) const;
@@ -122,6 +126,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     int64_t verdict_by_ns_ = 0;        // with kInDoubt
     uint64_t serial_ = 0;              // of the request
     std::optional<Edgeless> edgeless_;
+    std::optional<device::Stream> branch_; // of a graph, in which a captured message that was started moves
     bool from_host_ = true;
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;

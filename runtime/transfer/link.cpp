@@ -76,8 +76,8 @@ Link::Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platfor
     : peer(peer_), to_self(peer_ == context.rank),
       out(context, context.rank, peer_, to_self ? Role::kBoth : Role::kSource, static_cast<int>(peer_)),
       in(to_self ? Half(&out) : Half(context, peer_, context.rank, Role::kTarget, static_cast<int>(peer_))),
-      consumer(in.control(), in_ring.data()), outbox(context, peer_), context_(context), out_ring_(std::move(out_ring)),
-      in_ring_(std::move(in_ring)), producer_(out.control(), out_ring_.data()) {}
+      consumer(in.control(), in_ring.data()), outbox(context, peer_), channels(context, *this), context_(context),
+      out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)), producer_(out.control(), out_ring_.data()) {}
 
 Link::~Link() {
     if (auto closed = close(); !closed)
@@ -122,6 +122,29 @@ bool Link::flush() {
     if (had)
         context_.job.ring_doorbell(peer, platform::News::kUrgent);
     return backlog_.empty();
+}
+
+Result<void> Link::describe_source(const Operand& operand, SourceBuffer& source) {
+    source.placement = static_cast<uint32_t>(operand.where.placement);
+    source.address = reinterpret_cast<uint64_t>(operand.address);
+    source.ready = operand.by_cpu() ? 1 : 0;
+    if (operand.in_host_memory() || to_self || !operand.where.exportable)
+        return {};
+    GPURUN_ASSIGN(source.handle, context_.exports.handle(operand.where, peer));
+    source.exportable = 1;
+    source.allocation_id = operand.where.id;
+    source.allocation_base = reinterpret_cast<uint64_t>(operand.where.base);
+    source.allocation_bytes = operand.where.size;
+    source.offset = source.address - source.allocation_base;
+    return {};
+}
+
+bool Link::open_channels() { return to_self ? context_.workspace.has_mailboxes() : open_outbox(); }
+
+std::byte* Link::peers_channels() { return to_self ? context_.workspace.channels(peer) : outbox.channels(); }
+
+std::byte* Link::peers_channel_counts() {
+    return to_self ? context_.workspace.channel_counts(peer) : outbox.channel_counts();
 }
 
 bool Link::open_outbox() {
@@ -192,6 +215,7 @@ Result<void> Link::close() {
     if (peer_slab_ != nullptr)
         GPURUN_TRY(context_.device.close_memory(std::exchange(peer_slab_, nullptr)));
     GPURUN_TRY(outbox.close());
+    GPURUN_TRY(channels.close());
     peer_slab_handle.reset();
     if (slab_ != nullptr)
         GPURUN_TRY(context_.device.free(std::exchange(slab_, nullptr)));

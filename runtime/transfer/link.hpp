@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/list.hpp"
+#include "transfer/channels.hpp"
 #include "transfer/context.hpp"
 #include "transfer/fence.hpp"
 #include "transfer/import_cache.hpp"
@@ -98,13 +99,15 @@ class Link {
 
     // Publishes a record and tells the peer. False if there is no room: the peer is to make some, even if it computes.
     bool push(const Record& record, std::span<const std::byte> payload, platform::News news);
-    // Sends a record that answers or announces; keeps it until there is room. Never a message: those keep their own
-    // order.
+    // Sends a record that answers or announces; keeps it until there is room. Never a message, but of graphs: those
+    // keep their own order.
     void tell(const Record& record);
     // Sends what waits for room. True if nothing is left.
     bool flush();
     // Nothing of it waits for anything but the peer's next record.
-    bool quiet() const { return backlog_.empty() && unposted.empty() && owing_edge.empty() && !imports; }
+    bool quiet() const {
+        return backlog_.empty() && unposted.empty() && owing_edge.empty() && !imports && channels.quiet();
+    }
 
     // ---- this rank as source ------------------------------------------------------------------------------
     Slots<kDirectSlot, kDirectSlots> direct_slots;
@@ -123,6 +126,13 @@ class Link {
     std::array<uint64_t, platform::kRelayPools> chunks_filled{};
     // Whether mails can go to the peer. The first call finds out.
     bool open_outbox();
+    // What the target needs to know of a source's buffer.
+    base::Result<void> describe_source(const Operand& operand, SourceBuffer& source);
+    // Messages of graphs, as source and as target.
+    Channels channels;
+    bool open_channels();              // whether there can be any
+    std::byte* peers_channels();       // in the peer's workspace, what this rank allots; REQUIRES open_channels()
+    std::byte* peers_channel_counts(); // and what the peer does
     // This rank's device pool for the peer, made at first use.
     base::Result<std::byte*> slab();
 

@@ -19,8 +19,17 @@ struct Words {
     uint32_t tickets[2][kSlotsUsed];
 };
 
-// A workspace: Words for each rank, then a mailbox for each.
+// A workspace: Words for each rank, then a mailbox, channels and channel counts for each.
 constexpr size_t words_bytes(uint32_t ranks) { return (ranks * sizeof(Words) + kPage - 1) / kPage * kPage; }
+constexpr size_t kBytesOfPeer = kMailboxBytes + kChannelsBytes + kChannelCountsBytes;
+
+std::byte* channels_at(std::byte* workspace, uint32_t ranks, uint32_t source) {
+    return workspace + words_bytes(ranks) + ranks * kMailboxBytes + source * kChannelsBytes;
+}
+
+std::byte* channel_counts_at(std::byte* workspace, uint32_t ranks, uint32_t target) {
+    return workspace + words_bytes(ranks) + ranks * (kMailboxBytes + kChannelsBytes) + target * kChannelCountsBytes;
+}
 
 Words* words_of(std::byte* workspace, uint32_t peer) { return reinterpret_cast<Words*>(workspace) + peer; }
 
@@ -39,7 +48,7 @@ device::Mail mail_at(std::byte* workspace, uint32_t ranks, uint32_t source, Fenc
 // Whether mailboxes for all take no more than a small part of the device, even if all ranks are on it.
 bool affordable(const device::Device& device, uint32_t ranks) {
     constexpr size_t kPart = 64;
-    return size_t{ranks} * ranks * kMailboxBytes <= device.info().memory_bytes / kPart;
+    return size_t{ranks} * ranks * kBytesOfPeer <= device.info().memory_bytes / kPart;
 }
 
 Result<void> clear(device::Device& device, std::byte* memory, size_t bytes) {
@@ -57,7 +66,7 @@ Result<Workspace> Workspace::publish(device::Device& device, const base::Setting
                                      platform::RankRecord& record, uint32_t ranks) {
     bool mailboxes = ranks > 1 && settings.mail_bytes != 0 && device.info().counters &&
                      settings.fence != base::FenceKind::kEvent && affordable(device, ranks);
-    size_t bytes = words_bytes(ranks) + (mailboxes ? ranks * kMailboxBytes : 0);
+    size_t bytes = words_bytes(ranks) + (mailboxes ? ranks * kBytesOfPeer : 0);
     auto allocated = device.allocate(bytes);
     if (!allocated && mailboxes) { // others have filled the device: messages go on without
         base::log(base::LogLevel::kWarn, "no mailboxes ({}): small messages are staged", allocated.error().detail);
@@ -75,6 +84,7 @@ Result<Workspace> Workspace::publish(device::Device& device, const base::Setting
     static_assert(sizeof(handle) == sizeof record.workspace);
     std::memcpy(record.workspace.data(), handle.bytes.data(), record.workspace.size());
     record.has_mailboxes = 1;
+    workspace.mailboxes_ = true;
     return workspace;
 }
 
@@ -88,6 +98,10 @@ uint32_t* Workspace::ticket(uint32_t peer, Role role, uint32_t slot) const {
 }
 
 uint64_t* Workspace::gate(uint32_t peer, uint32_t slot) const { return &words_of(memory_, peer)->gates[slot]; }
+
+std::byte* Workspace::channels(uint32_t source) const { return channels_at(memory_, ranks_, source); }
+
+std::byte* Workspace::channel_counts(uint32_t target) const { return channel_counts_at(memory_, ranks_, target); }
 
 device::Mail Workspace::incoming(uint32_t source, Fence& fence, const SlotValue& slot, size_t bytes) const {
     return mail_at(memory_, ranks_, source, fence, slot, bytes);
@@ -123,6 +137,10 @@ Result<void> Outbox::map(const device::MemoryHandle& handle) {
 device::Mail Outbox::outgoing(Fence& fence, const SlotValue& slot, size_t bytes) const {
     return mail_at(imported_, context_.job.size(), context_.rank, fence, slot, bytes);
 }
+
+std::byte* Outbox::channels() const { return channels_at(imported_, context_.job.size(), context_.rank); }
+
+std::byte* Outbox::channel_counts() const { return channel_counts_at(imported_, context_.job.size(), context_.rank); }
 
 Result<void> Outbox::close() {
     return imported_ == nullptr ? Result<void>() : context_.device.close_memory(std::exchange(imported_, nullptr));

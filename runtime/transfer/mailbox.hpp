@@ -19,6 +19,10 @@ namespace gpurun::transfer {
 
 constexpr size_t kMailBytes = 64 * 1024; // of the largest message
 constexpr uint32_t kMostOpened = 16;
+// For messages of graphs (channels.hpp), besides each mailbox: what its source allots for them here, and what this rank
+// allots for those that it sends.
+constexpr size_t kChannelsBytes = 1 << 20;
+constexpr size_t kChannelCountsBytes = 256 << 10;
 
 // A rank's own.
 class Workspace {
@@ -27,12 +31,17 @@ class Workspace {
     static base::Result<Workspace> publish(device::Device& device, const base::Settings& settings,
                                            platform::RankRecord& record, uint32_t ranks);
     Workspace(Workspace&& other) noexcept
-        : device_(other.device_), ranks_(other.ranks_), memory_(std::exchange(other.memory_, nullptr)) {}
+        : device_(other.device_), ranks_(other.ranks_), memory_(std::exchange(other.memory_, nullptr)),
+          mailboxes_(other.mailboxes_) {}
     ~Workspace();
 
     // Device memory for one operation that uses the slot at a time (device::Mail, device::FencedCopy).
     uint32_t* ticket(uint32_t peer, Role role, uint32_t slot) const; // kSource or kTarget
     uint64_t* gate(uint32_t peer, uint32_t slot) const;              // as target
+    bool has_mailboxes() const { return mailboxes_; }
+    // REQUIRES has_mailboxes().
+    std::byte* channels(uint32_t source) const;
+    std::byte* channel_counts(uint32_t target) const;
     // What `source` puts here. REQUIRES: this rank's record says that it has mailboxes.
     device::Mail incoming(uint32_t source, Fence& fence, const SlotValue& slot, size_t bytes) const;
 
@@ -43,6 +52,7 @@ class Workspace {
     device::Device& device_;
     uint32_t ranks_;
     std::byte* memory_;
+    bool mailboxes_ = false; // and they are published
 };
 
 // This rank's mailbox at a peer.
@@ -56,6 +66,8 @@ class Outbox {
     bool is_open() const { return imported_ != nullptr; }
     // REQUIRES is_open(). Without its ticket.
     device::Mail outgoing(Fence& fence, const SlotValue& slot, size_t bytes) const;
+    std::byte* channels() const; // what this rank allots at the peer
+    std::byte* channel_counts() const;
     base::Result<void> close();
 
   private:

@@ -12,6 +12,7 @@ struct Operand {
     size_t bytes = 0;
     device::Buffer where;
     bool on_stream = false; // else GPURUN_HOST
+    bool captured = false;  // with on_stream: into a graph
     device::Stream stream;  // with on_stream; else an internal one once `needs_stream()` copies begin
 
     bool in_host_memory() const {

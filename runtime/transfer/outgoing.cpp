@@ -70,7 +70,7 @@ void Outgoing::finish() {
 }
 
 std::optional<Awaited> Outgoing::awaited() const {
-    if (state_ == State::kUnanswered || state_ == State::kDraining)
+    if (state_ == State::kNew || state_ == State::kUnanswered || state_ == State::kDraining)
         return awaited_;
     if (state_ == State::kRelay && relay_)
         return relay_->blocked_on();
@@ -79,6 +79,8 @@ std::optional<Awaited> Outgoing::awaited() const {
 
 Result<void> Outgoing::join(device::Stream stream) {
     CHECK(enqueued());
+    if (taken_)
+        return context_.device.channel_await_taken(*std::exchange(taken_, std::nullopt), stream);
     if (done())
         return {};
     GPURUN_TRY(awaited_->await(context_.device, stream));
@@ -101,7 +103,7 @@ Result<bool> Outgoing::survives() const {
 }
 
 Result<void> Outgoing::keep_place() {
-    if (!is_joined() || signalled_ || kept_place_)
+    if (!is_joined() || signalled_ || kept_place_ || operand_.captured)
         return {};
     GPURUN_ASSIGN(kept_place_, context_.events.mark(operand_.stream));
     return {};
@@ -189,6 +191,8 @@ bool Outgoing::slot_fits() const {
 
 Result<bool> Outgoing::post() {
     CHECK(state_ == State::kNew);
+    if (operand_.captured)
+        return post_captured();
     if (slot_.valid != 0) // it stays what it was when the ring had no room
         return slot_.slot < kEagerSlot ? post_request() : slot_.slot < kMailSlot ? post_slot(slot_) : post_mail(slot_);
     if (mode_.synchronous)
@@ -212,6 +216,22 @@ Result<bool> Outgoing::post() {
             return post_slot(*slot);
     }
     return post_request();
+}
+
+Result<bool> Outgoing::post_captured() {
+    awaited_.reset();
+    GPURUN_ASSIGN(const std::optional<Channels::Sent> sent,
+                  link_.channels.send(operand_, envelope_, mode_.synchronous));
+    if (!sent) {
+        awaited_ = link_.channels.next_room();
+        return false;
+    }
+    if (sent->awaits_taken && ends_in_stream())
+        GPURUN_TRY(context_.device.channel_await_taken(sent->channel, operand_.stream));
+    else if (sent->awaits_taken)
+        taken_ = sent->channel;
+    finish();
+    return true;
 }
 
 Result<bool> Outgoing::post_slot(const SlotValue& slot) {
@@ -271,26 +291,11 @@ Result<bool> Outgoing::post_mail(const SlotValue& slot) {
     return true;
 }
 
-Result<void> Outgoing::describe_source(SourceBuffer& source) {
-    source.placement = static_cast<uint32_t>(operand_.where.placement);
-    source.address = reinterpret_cast<uint64_t>(operand_.address);
-    source.ready = operand_.by_cpu() ? 1 : 0;
-    if (operand_.in_host_memory() || link_.to_self || !operand_.where.exportable)
-        return {};
-    GPURUN_ASSIGN(source.handle, context_.exports.handle(operand_.where, link_.peer));
-    source.exportable = 1;
-    source.allocation_id = operand_.where.id;
-    source.allocation_base = reinterpret_cast<uint64_t>(operand_.where.base);
-    source.allocation_bytes = operand_.where.size;
-    source.offset = source.address - source.allocation_base;
-    return {};
-}
-
 Result<bool> Outgoing::post_request() {
     Record record{};
     record.kind = RecordKind::kRequest;
     record.envelope = envelope_;
-    GPURUN_TRY(describe_source(record.source));
+    GPURUN_TRY(link_.describe_source(operand_, record.source));
     // A message that the target might pull needs an edge that says when its bytes are ready.
     // So does one that is nothing but its place in a stream, and one whose stream goes on.
     const bool needs_edge = record.source.exportable != 0 || link_.to_self || envelope_.bytes == 0 || is_joined();

@@ -1,6 +1,7 @@
 // The source's half of one message, from the call until the caller may go on.
 //
-//   post()      puts the message's record into the ring: inline, through an eager slot, or as a request
+//   post()      puts the message's record into the ring: inline, through an eager slot, or as a request. Of a graph,
+//               it has nothing more to do after that
 //   give_edge() a request that was posted without an edge gets one, once it is matched
 //   answered()  the target has chosen: it pulls (direct), or the source fills a relay
 //   advance()   moves what can be moved; done() says that the call may return
@@ -33,7 +34,10 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
                  public base::Linked<Outgoing, Moving> {
   public:
     Outgoing(Context& context, Link& link, const Operand& operand, const Envelope& envelope, SendMode mode = {})
-        : context_(context), link_(link), operand_(operand), envelope_(envelope), mode_(mode) {}
+        : context_(context), link_(link), operand_(operand), envelope_(envelope), mode_(mode) {
+        if (operand.captured)
+            envelope_.context |= kCapturedContexts;
+    }
     ~Outgoing();
     Outgoing(const Outgoing&) = delete;
     Outgoing& operator=(const Outgoing&) = delete;
@@ -99,8 +103,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     base::Result<bool> post_mail(const SlotValue& slot);
     bool push_slot(Choice choice);
     void leave_to_stream(Fence& fence);
+    base::Result<bool> post_captured();
     base::Result<bool> post_request();
-    base::Result<void> describe_source(SourceBuffer& source);
     base::Result<void> signal_ready(Fence& fence, const SlotValue& slot);
     base::Result<void> end_in_place();
     base::Result<void> pulled(const Record& answer);
@@ -125,6 +129,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
     bool drained_ = false;                    // what awaited_ named has come: nothing is left in borrowed_
+    std::optional<device::Channel> taken_;    // of a graph's message, whose end is still to be awaited
     std::optional<device::Event> kept_place_; // in the operand's stream
     std::optional<device::Event> end_;        // of the message, when no edge says it
     std::optional<base::Error> error_;

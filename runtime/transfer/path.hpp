@@ -25,8 +25,9 @@ enum class Reason : uint32_t {
     kSingleCopy,
     kSingleCopyRefused,
     kNotYetMapped,
+    kCaptured,
 };
-constexpr size_t kReasons = 14;
+constexpr size_t kReasons = 15;
 
 constexpr std::array<const char*, kPaths> kPathNames = {"self", "shm", "direct", "bounce", "staged", "mailbox"};
 constexpr std::array<const char*, kReasons> kReasonTexts = {
@@ -44,6 +45,7 @@ constexpr std::array<const char*, kReasons> kReasonTexts = {
     "host memory, read from the sender",
     "host memory; the system refuses to read the sender's",
     "the first message of a large allocation",
+    "captured into a graph, and counted once",
 };
 
 struct Choice {

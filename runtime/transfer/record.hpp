@@ -4,6 +4,9 @@
 //   kInline   the bytes are the payload: host memory, small
 //   kSlot     the bytes are, or will be in stream order, in an eager buffer of the pair or in the target's mailbox
 //   kRequest  the bytes stay with the source until the target has a receive for them
+//   kCaptured  of a graph: how it will cross whenever the graphs run, by a channel that the source has allotted. The
+//             slot says where: `slot` and `value` in the memory of target and source, `valid` whether the bytes stay
+//             with the source
 // A request is answered by the target:
 //   kPulled   direct: the target has enqueued the copy; the source may reuse its buffer when `slot` is reached. Without
 //             a slot, the target's CPU has read the source's memory
@@ -15,6 +18,7 @@
 // and around them:
 //   kSlab     where the source's device pool is, before its first chunk
 //   kRevoke   the source frees an allocation: unmap it
+//   kChannelEnded  the target's graph of a captured message is gone
 #pragma once
 
 #include "device/device.hpp"
@@ -38,9 +42,14 @@ enum class RecordKind : uint32_t {
     kEdge,
     kSlab,
     kRevoke,
+    kCaptured,
+    kChannelEnded,
 };
 
 enum class Pool : uint32_t { kHost = 0, kSlab = 1 };
+
+// Messages of graphs match among themselves.
+constexpr uint32_t kCapturedContexts = uint32_t{1} << 31;
 
 // By what a message is matched, and its length.
 struct Envelope {
@@ -106,6 +115,7 @@ constexpr size_t head_bytes(RecordKind kind) {
     case RecordKind::kInline: return offsetof(Record, slot);
     case RecordKind::kSlot:
     case RecordKind::kEdge: return offsetof(Record, source);
+    case RecordKind::kChannelEnded:
     case RecordKind::kWantEdge: return offsetof(Record, envelope);
     case RecordKind::kPulled: return offsetof(Record, source) + sizeof(Record::pulled);
     case RecordKind::kGrant: return offsetof(Record, source) + sizeof(Record::grant);

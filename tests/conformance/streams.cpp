@@ -123,7 +123,7 @@ TEST_CASE("synchronizing all waits for every stream, the default one too") {
 }
 
 TEST_CASE("the default stream is a stream") {
-    REQUIRE_OK(subject().check_stream({}));
+    REQUIRE_OK(subject().is_captured({}));
     const Memory memory(4096);
     const Pinned pinned(4096);
     REQUIRE_OK(subject().fill(memory.get(), 0x33, 4096, {}));
@@ -150,10 +150,10 @@ TEST_CASE("destroying a stream waits for its work") {
 
 TEST_CASE("what is no stream is refused") {
     const Stream stream;
-    CHECK_STATUS(subject().check_stream(stream), Status::kOk);
+    CHECK_STATUS(subject().is_captured(stream), Status::kOk);
     // GPURUN_HOST, which a caller may pass on by mistake.
     const device::Stream host{reinterpret_cast<void*>(~uintptr_t{0})};
-    CHECK_STATUS(subject().check_stream(host), Status::kStream);
+    CHECK_STATUS(subject().is_captured(host), Status::kStream);
     CHECK_STATUS(subject().destroy_stream(host), Status::kStream);
     const device::Stream destroyed = must(subject().create_stream());
     REQUIRE_OK(subject().destroy_stream(destroyed));
@@ -162,8 +162,8 @@ TEST_CASE("what is no stream is refused") {
     CHECK_STATUS(subject().destroy_stream({local}), Status::kStream);
     CHECK_STATUS(subject().destroy_stream({}), Status::kStream);
     if (is_emulated()) { // CUDA follows the pointer: it takes streams that gpurun has not made
-        CHECK_STATUS(subject().check_stream(destroyed), Status::kStream);
-        CHECK_STATUS(subject().check_stream({local}), Status::kStream);
+        CHECK_STATUS(subject().is_captured(destroyed), Status::kStream);
+        CHECK_STATUS(subject().is_captured({local}), Status::kStream);
         CHECK_STATUS(subject().fill(nullptr, 0, 0, {local}), Status::kStream);
         CHECK_STATUS(subject().synchronize(device::Stream{local}), Status::kStream);
     }

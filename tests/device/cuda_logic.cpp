@@ -239,11 +239,36 @@ TEST_CASE("streams of other contexts, and what is none, are refused") {
     Bench bench;
     const auto stream = [](uintptr_t native) { return device::Stream{reinterpret_cast<void*>(native)}; };
     for (uintptr_t ours : {uintptr_t{0}, uintptr_t{1}, uintptr_t{2}, uintptr_t{0x10008}})
-        CHECK_STATUS(bench.device.check_stream(stream(ours)), Status::kOk);
+        CHECK_STATUS(bench.device.is_captured(stream(ours)), Status::kOk);
     for (uintptr_t foreign : {uintptr_t{3}, uintptr_t{0x1234}, uintptr_t{0x10001}, uintptr_t{0x20008}, ~uintptr_t{0}})
-        CHECK_STATUS(bench.device.check_stream(stream(foreign)), Status::kStream);
+        CHECK_STATUS(bench.device.is_captured(stream(foreign)), Status::kStream);
     CHECK_STATUS(bench.device.destroy_stream(stream(0x10008)), Status::kStream);
     CHECK_STATUS(bench.device.destroy_event(device::Event{reinterpret_cast<void*>(0x10008)}), Status::kEvent);
+}
+
+TEST_CASE("a stream is captured, or its capture has failed, or neither") {
+    Bench bench;
+    const device::Stream stream{reinterpret_cast<void*>(uintptr_t{0x10008})};
+    const device::Stream per_thread{reinterpret_cast<void*>(uintptr_t{2})};
+    for (const device::Stream each : {stream, per_thread}) {
+        fake().capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+        CHECK_FALSE(must(bench.device.is_captured(each)));
+        fake().capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        CHECK(must(bench.device.is_captured(each)));
+        fake().capturing = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+        CHECK_STATUS(bench.device.is_captured(each), Status::kStream);
+    }
+    fake().capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    CHECK_FALSE(must(bench.device.is_captured({}))); // the legacy default stream never is
+    fake().capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+TEST_CASE("what could disturb a capture is done beside it, and the thread's own mode comes back") {
+    Bench bench;
+    fake().mode_of_allocation.reset();
+    must(bench.device.allocate(64));
+    CHECK(fake().mode_of_allocation == CU_STREAM_CAPTURE_MODE_RELAXED);
+    CHECK(fake().capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 TEST_CASE("the caller's context comes back, and is not touched when it is ours") {

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace gpurun::test {
@@ -38,6 +40,8 @@ struct FakeState {
     int switches = 0;
     int devices = 2;
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL; // of the calling thread
+    std::optional<CUstreamCaptureMode> mode_of_allocation;            // the thread's, as the last one found it
     CUresult next_allocation = CUDA_SUCCESS;
     uintptr_t next_address = 0;
     std::vector<FakeLaunch> launches;
@@ -79,6 +83,7 @@ inline CUresult get_attributes(unsigned count, CUpointer_attribute* questions, v
 }
 
 inline CUresult allocate(CUdeviceptr* pointer, size_t bytes) {
+    fake().mode_of_allocation = fake().capture_mode;
     if (fake().next_allocation != CUDA_SUCCESS)
         return fake().next_allocation;
     *pointer = fake().next_address;
@@ -136,6 +141,10 @@ inline device::cuda::Driver fake_driver() {
     };
     driver.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
         return *status = fake().capturing, CUDA_SUCCESS;
+    };
+    driver.cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode* mode) {
+        std::swap(*mode, fake().capture_mode);
+        return CUDA_SUCCESS;
     };
     return driver;
 }

@@ -39,15 +39,20 @@ Result<size_t> bcast(Engine& engine, const Communicator& comm, const Operand& bu
     std::array<std::optional<Outgoing>, kMostChildren> outgoing;
     std::array<Outgoing*, kMostChildren> sends{};
     size_t children = 0;
+    // In a graph the stream waits for the children, once it has served them all.
+    const transfer::SendMode mode{buffer.captured ? transfer::Ending::kJoined : transfer::Ending::kInStream, false};
     for (int step = reach >> 1; step > 0; step >>= 1) { // the child with the largest subtree first
         if (position + step >= comm.size)
             continue;
         outgoing[children].emplace(engine.context(), engine.link(rank_at(position + step)), passed_on,
-                                   Envelope{comm.collective_context(), kTag, passed_on.bytes});
+                                   Envelope{comm.collective_context(), kTag, passed_on.bytes}, mode);
         sends[children] = &*outgoing[children];
         ++children;
     }
     GPURUN_TRY(engine.complete(std::span(sends.data(), children), nullptr));
+    if (buffer.captured)
+        for (Outgoing* send : std::span(sends.data(), children))
+            GPURUN_TRY(engine.join(*send, buffer.stream));
     return length;
 }
 

@@ -1,5 +1,11 @@
-// The device's primary context, current for the calling thread while a ScopedContext lives; what the caller had
-// current (another device, or nothing) comes back afterwards. Two loads of the driver in the common case.
+// What stands around every call of the driver.
+//
+// ScopedContext: the device's primary context, current for the calling thread while a ScopedContext lives; what the
+// caller had current (another device, or nothing) comes back afterwards. Two loads of the driver in the common case.
+//
+// BesideCapture: while any thread captures a stream in CUDA's default mode, the driver refuses to others whatever might
+// depend on captured work, such as allocating or querying an event, and the capture fails. What is done under
+// BesideCapture never does.
 #pragma once
 
 #include "device/cuda/driver.hpp"
@@ -25,6 +31,20 @@ class ScopedContext {
     const Driver& driver_;
     CUcontext previous_ = nullptr;
     bool switched_ = false;
+};
+
+class BesideCapture {
+  public:
+    explicit BesideCapture(const Driver& driver) : driver_(driver) {
+        (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+    }
+    ~BesideCapture() { (void)driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
+    BesideCapture(const BesideCapture&) = delete;
+    BesideCapture& operator=(const BesideCapture&) = delete;
+
+  private:
+    const Driver& driver_;
+    CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED; // then the thread's own
 };
 
 } // namespace gpurun::device::cuda

@@ -4,13 +4,15 @@
 // user's own, made with CUDA's API, are as good as those made here. What is not given back before the device goes
 // away stays with the process, as all of CUDA's memory does: the user may still hold it.
 //
-// One file a section of the contract: memory.cpp, describe.cpp, sharing.cpp, streams.cpp, kernels.cpp, events.cpp.
+// One file a section of the contract: memory.cpp, describe.cpp, sharing.cpp, streams.cpp, kernels.cpp, graphs.cpp,
+// channels.cpp, events.cpp.
 #pragma once
 
 #include "device/cuda/address_record.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/handle_set.hpp"
+#include "device/cuda/kernel_arguments.hpp"
 #include "device/cuda/kernels.hpp"
 #include "device/device.hpp"
 
@@ -27,6 +29,7 @@ struct Facts {
     bool mig = false;            // a part of a GPU
     bool host_pointers = true;   // streams use registered host memory by its host address
     bool ordered_memory = false; // cudaMallocAsync
+    bool early_kernels = false;  // a kernel may start before those that it follows have ended
 };
 
 class CudaDevice final : public Device {
@@ -59,7 +62,7 @@ class CudaDevice final : public Device {
 
     base::Result<Stream> create_stream() override;
     base::Result<void> destroy_stream(Stream stream) override;
-    base::Result<void> check_stream(Stream stream) override;
+    base::Result<bool> is_captured(Stream stream) override;
     base::Result<void> synchronize(Stream stream) override;
     base::Result<bool> query(Stream stream) override;
     base::Result<void> synchronize_all() override;
@@ -75,6 +78,19 @@ class CudaDevice final : public Device {
     base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) override;
 
+    base::Result<void> begin_capture(Stream stream) override;
+    base::Result<Graph> end_capture(Stream stream) override;
+    base::Result<void> launch(Graph graph, Stream stream) override;
+    base::Result<void> destroy_graph(Graph graph) override;
+    base::Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) override;
+    base::Result<void> channel_put(const Channel& channel, const void* source, Stream stream) override;
+    base::Result<void> channel_await_taken(const Channel& channel, Stream stream) override;
+    base::Result<void> channel_take(const Channel& channel, void* destination, size_t bytes, Stream stream) override;
+    base::Result<void> channel_await_put(const Channel& channel, Stream stream) override;
+    base::Result<void> channel_tell_taken(const Channel& channel, Stream stream) override;
+    base::Result<void> channel_pull(const Channel& channel, void* destination, const void* source, size_t bytes,
+                                    uint32_t* ticket, Stream stream) override;
+
     base::Result<Event> create_event() override;
     base::Result<void> destroy_event(Event event) override;
     base::Result<void> record(Event event, Stream stream) override;
@@ -88,8 +104,17 @@ class CudaDevice final : public Device {
 
   private:
     ScopedContext enter() const { return ScopedContext(driver_, facts_.context); }
+    struct Entered {
+        ScopedContext context;
+        BesideCapture beside;
+    };
+    Entered enter_beside_capture() const { return {ScopedContext(driver_, facts_.context), BesideCapture(driver_)}; }
     base::Error out_of_memory(size_t bytes) const;
-    base::Result<CUdeviceptr> device_address(Counter* counter) const;
+    base::Result<CUdeviceptr> device_address(const Counter* counter) const;
+    base::Result<ChannelArguments> arguments(const Channel& channel) const;
+    template <typename Arguments>
+    base::Result<void> launch_in_graph(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
+                                       Stream stream);
     base::Result<Event> make_event(unsigned flags);
     base::Result<std::string> peer_name(int peer);
 
@@ -103,6 +128,7 @@ class CudaDevice final : public Device {
     HandleSet imported_memory_;
     HandleSet streams_;
     HandleSet events_;
+    HandleSet graphs_;
     AddressRecord seen_;
 
     std::mutex peers_mutex_;

@@ -67,6 +67,7 @@ base::Result<Driver> Driver::load() {
 #define GPURUN_CUDA_FIND(name) GPURUN_TRY(find(#name, driver.name));
     GPURUN_CUDA_DRIVER_FUNCTIONS(GPURUN_CUDA_FIND)
 #undef GPURUN_CUDA_FIND
+    GPURUN_TRY(find("cuStreamGetCaptureInfo", driver.cuStreamGetCaptureInfo));
     return driver;
 }
 

@@ -49,6 +49,16 @@
     X(cuStreamDestroy)                                                                                                 \
     X(cuStreamGetCtx)                                                                                                  \
     X(cuStreamIsCapturing)                                                                                             \
+    X(cuStreamBeginCapture)                                                                                            \
+    X(cuStreamEndCapture)                                                                                              \
+    X(cuThreadExchangeStreamCaptureMode)                                                                               \
+    X(cuGraphInstantiateWithFlags)                                                                                     \
+    X(cuGraphLaunch)                                                                                                   \
+    X(cuGraphDestroy)                                                                                                  \
+    X(cuGraphExecDestroy)                                                                                              \
+    X(cuUserObjectCreate)                                                                                              \
+    X(cuUserObjectRelease)                                                                                             \
+    X(cuGraphRetainUserObject)                                                                                         \
     X(cuStreamSynchronize)                                                                                             \
     X(cuStreamQuery)                                                                                                   \
     X(cuStreamWaitEvent)                                                                                               \
@@ -59,6 +69,7 @@
     X(cuModuleLoadData)                                                                                                \
     X(cuModuleGetFunction)                                                                                             \
     X(cuLaunchKernel)                                                                                                  \
+    X(cuLaunchKernelEx)                                                                                                \
     X(cuLaunchHostFunc)                                                                                                \
     X(cuEventCreate)                                                                                                   \
     X(cuEventDestroy)                                                                                                  \
@@ -72,6 +83,9 @@ struct Driver {
 #define GPURUN_CUDA_DECLARE(name) decltype(&::name) name = nullptr;
     GPURUN_CUDA_DRIVER_FUNCTIONS(GPURUN_CUDA_DECLARE)
 #undef GPURUN_CUDA_DECLARE
+    // Of the interface that is looked up; later ones of this name have another argument.
+    CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
+                                       size_t*) = nullptr;
 
     // kDevice if there is no driver, or one that lacks a function.
     static base::Result<Driver> load();

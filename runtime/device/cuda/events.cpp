@@ -7,7 +7,7 @@
 namespace gpurun::device::cuda {
 
 base::Result<Event> CudaDevice::make_event(unsigned flags) {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     CUevent event = nullptr;
     GPURUN_TRY(driver_.check(driver_.cuEventCreate(&event, flags), "cuEventCreate"));
     events_.insert(event);
@@ -20,7 +20,7 @@ base::Result<void> CudaDevice::destroy_event(Event event) {
     if (!events_.erase(event.native))
         return base::error(base::Status::kEvent,
                            "{} is not an event of gpurun_event_create(), or it was destroyed before", event.native);
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     return driver_.check(driver_.cuEventDestroy(native(event)), "cuEventDestroy");
 }
 
@@ -36,7 +36,7 @@ base::Result<void> CudaDevice::await_event(Stream stream, Event event) {
 }
 
 base::Result<bool> CudaDevice::query(Event event) {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     const CUresult result = driver_.cuEventQuery(native(event));
     if (result == CUDA_ERROR_NOT_READY)
         return false;
@@ -45,7 +45,7 @@ base::Result<bool> CudaDevice::query(Event event) {
 }
 
 base::Result<void> CudaDevice::synchronize(Event event) {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     return driver_.check(driver_.cuEventSynchronize(native(event)), "cuEventSynchronize", base::Status::kEvent);
 }
 

@@ -47,4 +47,37 @@ struct FencedCopyArguments {
     uint64_t* gate; // device memory: reads `value` once the first block has seen `before`
 };
 
+struct ChannelArguments {
+    void* places;
+    uint64_t* taken;
+    uint64_t* turns;
+    const uint64_t* alive;
+    uint64_t* cut;
+    uint64_t bytes;
+    uint32_t lanes;      // a block makes one
+    uint32_t lane_words; // of a lane in a place
+};
+
+struct PutInChannelArguments {
+    ChannelArguments channel;
+    const unsigned char* source;
+};
+
+struct TakeFromChannelArguments {
+    ChannelArguments channel;
+    unsigned char* destination;
+    uint64_t bytes;
+};
+
+struct PullThroughChannelArguments {
+    ChannelArguments channel;
+    void* destination;
+    const void* source;
+    uint64_t bytes;
+    uint32_t* ticket;
+};
+
+constexpr uint32_t kPlacesOfChannel = 2;
+constexpr uint64_t kBytesOfLane = 8 * kMailThreads; // a word for each thread
+
 } // namespace gpurun::device::cuda

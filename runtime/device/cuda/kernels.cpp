@@ -3,43 +3,11 @@
 
 #include "base/format.hpp"
 #include "device/cuda/cuda_device.hpp"
-#include "device/cuda/kernel_arguments.hpp"
-
-#include <algorithm>
+#include "device/cuda/launch.hpp"
 
 extern "C" const unsigned long long gpurun_kernel_image[]; // made from kernels.cu
 
 namespace gpurun::device::cuda {
-
-namespace {
-
-// Each waits on the GPU, so that a few of them must leave room for what they wait for.
-constexpr uint64_t kMailBytesPerBlock = 8 * kMailThreads;
-constexpr unsigned kMostMailBlocks = 16;
-constexpr uint64_t kCopyBytesPerBlock = 16 * kCopyThreads;
-constexpr unsigned kMostCopyBlocks = 64;
-
-unsigned blocks(uint64_t bytes, uint64_t bytes_per_block, unsigned most) {
-    return static_cast<unsigned>(std::clamp<uint64_t>((bytes + bytes_per_block - 1) / bytes_per_block, 1, most));
-}
-
-unsigned mail_threads(uint64_t bytes) {
-    const uint64_t needed = (bytes + 7) / 8;
-    return static_cast<unsigned>(std::clamp<uint64_t>((needed + 31) / 32 * 32, 32, kMailThreads));
-}
-
-template <typename Arguments>
-base::Result<void> launch(const Driver& driver, CUfunction kernel, unsigned grid, unsigned threads,
-                          const Arguments& arguments, Stream stream) {
-    void* parameters[] = {const_cast<Arguments*>(&arguments)};
-    return driver.check(
-        driver.cuLaunchKernel(kernel, grid, 1, 1, threads, 1, 1, 0, native(stream), parameters, nullptr),
-        "cuLaunchKernel", base::Status::kStream);
-}
-
-uint64_t* address(CUdeviceptr counter) { return reinterpret_cast<uint64_t*>(counter); }
-
-} // namespace
 
 uint32_t waiting_room(int processors, int threads_of_each) {
     static_assert(kMostCopyBlocks <= kCopyWait * kMostMailBlocks);
@@ -58,6 +26,12 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     GPURUN_TRY(find(kernels.take_mail, "gpurun_take_mail"));
     GPURUN_TRY(find(kernels.watch_counter, "gpurun_watch_counter"));
     GPURUN_TRY(find(kernels.copy_fenced, "gpurun_copy_fenced"));
+    GPURUN_TRY(find(kernels.put_in_channel, "gpurun_put_in_channel"));
+    GPURUN_TRY(find(kernels.await_channel_taken, "gpurun_await_channel_taken"));
+    GPURUN_TRY(find(kernels.take_from_channel, "gpurun_take_from_channel"));
+    GPURUN_TRY(find(kernels.await_channel_put, "gpurun_await_channel_put"));
+    GPURUN_TRY(find(kernels.tell_channel_taken, "gpurun_tell_channel_taken"));
+    GPURUN_TRY(find(kernels.pull_through_channel, "gpurun_pull_through_channel"));
     return kernels;
 }
 
@@ -71,8 +45,8 @@ base::Result<void> CudaDevice::put_mail(const Mail& mail, const void* source, St
                                      mail.value,
                                      mail.ticket,
                                      mail.mark};
-    return launch(driver_, kernels_.put_mail, blocks(mail.bytes, kMailBytesPerBlock, kMostMailBlocks),
-                  mail_threads(mail.bytes), arguments, stream);
+    return launch_kernel(driver_, kernels_.put_mail, mail_blocks(mail.bytes), mail_threads(mail.bytes), arguments,
+                         stream);
 }
 
 base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) {
@@ -88,14 +62,13 @@ base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, si
                                       mail.ticket,
                                       mail.mark,
                                       seen ? 1U : 0U};
-    return launch(driver_, kernels_.take_mail, blocks(bytes, kMailBytesPerBlock, kMostMailBlocks), mail_threads(bytes),
-                  arguments, stream);
+    return launch_kernel(driver_, kernels_.take_mail, mail_blocks(bytes), mail_threads(bytes), arguments, stream);
 }
 
 base::Result<void> CudaDevice::watch_counter(Stream stream, Counter* counter, uint64_t value) {
     const auto current = enter();
     GPURUN_ASSIGN(const CUdeviceptr where, device_address(counter));
-    return launch(driver_, kernels_.watch_counter, 1, 1, WatchCounterArguments{address(where), value}, stream);
+    return launch_kernel(driver_, kernels_.watch_counter, 1, 1, WatchCounterArguments{address(where), value}, stream);
 }
 
 base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream) {
@@ -107,8 +80,7 @@ base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream
     GPURUN_ASSIGN(const CUdeviceptr after, device_address(copy.after));
     const FencedCopyArguments arguments{copy.destination, copy.source, copy.bytes,  address(before),
                                         address(after),   copy.value,  copy.ticket, copy.gate};
-    return launch(driver_, kernels_.copy_fenced, blocks(copy.bytes, kCopyBytesPerBlock, kMostCopyBlocks), kCopyThreads,
-                  arguments, stream);
+    return launch_kernel(driver_, kernels_.copy_fenced, copy_blocks(copy.bytes), kCopyThreads, arguments, stream);
 }
 
 } // namespace gpurun::device::cuda

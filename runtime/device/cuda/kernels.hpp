@@ -10,6 +10,12 @@ struct Kernels {
     CUfunction take_mail = nullptr;
     CUfunction watch_counter = nullptr;
     CUfunction copy_fenced = nullptr;
+    CUfunction put_in_channel = nullptr;
+    CUfunction await_channel_taken = nullptr;
+    CUfunction take_from_channel = nullptr;
+    CUfunction await_channel_put = nullptr;
+    CUfunction tell_channel_taken = nullptr;
+    CUfunction pull_through_channel = nullptr;
 
     // All at once and early: loading one later could wait for kernels that wait for another rank.
     // REQUIRES the primary context to be current. kDevice if the library has none for this GPU.

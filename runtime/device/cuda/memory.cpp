@@ -26,7 +26,7 @@ base::Error CudaDevice::out_of_memory(size_t bytes) const {
 }
 
 base::Result<void*> CudaDevice::allocate(size_t bytes) {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     CUdeviceptr pointer = 0;
     const CUresult result = driver_.cuMemAlloc(&pointer, bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -40,7 +40,7 @@ base::Result<void*> CudaDevice::allocate(size_t bytes) {
 base::Result<void> CudaDevice::free(void* pointer) {
     if (!device_memory_.erase(pointer))
         return no_such_allocation(pointer, "gpurun_malloc()");
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     return driver_.check(driver_.cuMemFree(device_pointer(pointer)), "cuMemFree");
 }
 
@@ -70,7 +70,7 @@ base::Result<void> CudaDevice::free_ordered(void* pointer, Stream stream) {
 }
 
 base::Result<void*> CudaDevice::allocate_pinned(size_t bytes) {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     void* pointer = nullptr;
     const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
     const CUresult result = driver_.cuMemHostAlloc(&pointer, bytes, flags);
@@ -85,12 +85,12 @@ base::Result<void*> CudaDevice::allocate_pinned(size_t bytes) {
 base::Result<void> CudaDevice::free_pinned(void* pointer) {
     if (!pinned_memory_.erase(pointer))
         return no_such_allocation(pointer, "gpurun_malloc_host()");
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     return driver_.check(driver_.cuMemFreeHost(pointer), "cuMemFreeHost");
 }
 
 base::Result<void> CudaDevice::register_host(void* memory, size_t bytes) {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
     const CUresult result = driver_.cuMemHostRegister(memory, bytes, flags);
     if (result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
@@ -103,7 +103,7 @@ base::Result<void> CudaDevice::register_host(void* memory, size_t bytes) {
 }
 
 base::Result<void> CudaDevice::unregister_host(void* memory) {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     const CUresult result = driver_.cuMemHostUnregister(memory);
     if (result == CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED || result == CUDA_ERROR_INVALID_VALUE)
         return base::error(base::Status::kBuffer, "{} is not the start of registered host memory", memory);

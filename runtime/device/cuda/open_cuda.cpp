@@ -65,6 +65,14 @@ base::Result<Info> describe_device(const Driver& driver, CUdevice device) {
     return info;
 }
 
+// Whether kernels may start early, also in graphs: from Hopper and CUDA 12.3 on.
+base::Result<bool> early_kernels(const Driver& driver, CUdevice device) {
+    int version = 0;
+    GPURUN_TRY(driver.check(driver.cuDriverGetVersion(&version), "cuDriverGetVersion"));
+    GPURUN_ASSIGN(const int major, attribute(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+    return major >= 9 && version >= 12030;
+}
+
 base::Result<Facts> gather_facts(const Driver& driver, CUdevice device) {
     Facts facts;
     facts.device = device;
@@ -75,6 +83,7 @@ base::Result<Facts> gather_facts(const Driver& driver, CUdevice device) {
     GPURUN_ASSIGN(facts.host_pointers,
                   attribute(driver, device, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM));
     GPURUN_ASSIGN(facts.ordered_memory, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED));
+    GPURUN_ASSIGN(facts.early_kernels, early_kernels(driver, device));
     GPURUN_ASSIGN(facts.context, primary_context(driver, device));
     return facts;
 }

@@ -52,7 +52,7 @@ base::Result<void> CudaDevice::can_reach(const Identity& identity) {
 
 base::Result<MemoryHandle> CudaDevice::export_memory(const Buffer& buffer) {
     CHECK(buffer.exportable);
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     CUipcMemHandle handle{};
     GPURUN_TRY(driver_.check(driver_.cuIpcGetMemHandle(&handle, device_pointer(buffer.base)), "cuIpcGetMemHandle"));
     // Without it a cudaMemcpy() of the user's may return before its bytes are where the peer will read them.
@@ -71,7 +71,7 @@ base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& hand
     GPURUN_ASSIGN(const std::string name, peer_name(peer));
     CUipcMemHandle native_handle{};
     std::memcpy(&native_handle, handle.bytes.data(), sizeof(native_handle));
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     CUdeviceptr pointer = 0;
     const CUresult result = driver_.cuIpcOpenMemHandle(&pointer, native_handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (result == CUDA_SUCCESS) [[likely]] {
@@ -93,7 +93,7 @@ base::Result<void> CudaDevice::close_memory(void* imported) {
     if (!imported_memory_.erase(imported))
         return base::error(base::Status::kBuffer, "{} is not the start of imported memory, or it was closed before",
                            imported);
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     return driver_.check(driver_.cuIpcCloseMemHandle(device_pointer(imported)), "cuIpcCloseMemHandle");
 }
 
@@ -102,7 +102,7 @@ base::Result<Event> CudaDevice::create_shared_event() {
 }
 
 base::Result<EventHandle> CudaDevice::export_event(Event event) {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     CUipcEventHandle handle{};
     GPURUN_TRY(driver_.check(driver_.cuIpcGetEventHandle(&handle, native(event)), "cuIpcGetEventHandle",
                              base::Status::kEvent));
@@ -115,7 +115,7 @@ base::Result<Event> CudaDevice::import_event(int peer, const EventHandle& handle
     GPURUN_ASSIGN(const std::string name, peer_name(peer));
     CUipcEventHandle native_handle{};
     std::memcpy(&native_handle, handle.bytes.data(), sizeof(native_handle));
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     CUevent event = nullptr;
     const CUresult result = driver_.cuIpcOpenEventHandle(&event, native_handle);
     if (result != CUDA_SUCCESS) {

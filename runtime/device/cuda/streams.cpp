@@ -38,7 +38,7 @@ base::Result<void> CudaDevice::make_current() {
 }
 
 base::Result<Stream> CudaDevice::create_stream() {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     CUstream stream = nullptr;
     GPURUN_TRY(driver_.check(driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
     streams_.insert(stream);
@@ -49,39 +49,40 @@ base::Result<void> CudaDevice::destroy_stream(Stream stream) {
     if (!streams_.erase(stream.native))
         return base::error(base::Status::kStream,
                            "{} is not a stream of gpurun_stream_create(), or it was destroyed before", stream.native);
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     auto finished = driver_.check(driver_.cuStreamSynchronize(native(stream)), "cuStreamSynchronize");
     auto destroyed = driver_.check(driver_.cuStreamDestroy(native(stream)), "cuStreamDestroy");
     return finished ? std::move(destroyed) : std::move(finished);
 }
 
-base::Result<void> CudaDevice::check_stream(Stream stream) {
-    if (is_default_stream(stream))
-        return {};
-    if (is_no_pointer(stream))
-        return not_a_stream(stream);
-    CUcontext context = nullptr;
-    const CUresult result = driver_.cuStreamGetCtx(native(stream), &context);
-    if (result != CUDA_SUCCESS || context != facts_.context)
-        return not_a_stream(stream);
+base::Result<bool> CudaDevice::is_captured(Stream stream) {
+    if (is_default_stream(stream) && native(stream) != CU_STREAM_PER_THREAD) // CUDA does not capture the others
+        return false;
+    if (!is_default_stream(stream)) {
+        if (is_no_pointer(stream))
+            return not_a_stream(stream);
+        CUcontext context = nullptr;
+        const CUresult result = driver_.cuStreamGetCtx(native(stream), &context);
+        if (result != CUDA_SUCCESS || context != facts_.context)
+            return not_a_stream(stream);
+    }
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     GPURUN_TRY(driver_.check(driver_.cuStreamIsCapturing(native(stream), &capturing), "cuStreamIsCapturing",
                              base::Status::kStream));
-    if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) // what is captured would be matched once and replayed often
-        return base::error(base::Status::kUnsupported,
-                           "stream {} is being captured into a graph, and messages cannot be; make the call outside of "
-                           "the capture",
+    if (capturing == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+        return base::error(base::Status::kStream,
+                           "the capture of stream {} has failed, by an earlier call; end it and begin again",
                            stream.native);
-    return {};
+    return capturing == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 base::Result<void> CudaDevice::synchronize(Stream stream) {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     return driver_.check(driver_.cuStreamSynchronize(native(stream)), "cuStreamSynchronize", base::Status::kStream);
 }
 
 base::Result<bool> CudaDevice::query(Stream stream) {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     const CUresult result = driver_.cuStreamQuery(native(stream));
     if (result == CUDA_ERROR_NOT_READY)
         return false;
@@ -90,7 +91,7 @@ base::Result<bool> CudaDevice::query(Stream stream) {
 }
 
 base::Result<void> CudaDevice::synchronize_all() {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     return driver_.check(driver_.cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
@@ -118,11 +119,12 @@ base::Result<void> CudaDevice::call_host(Stream stream, void (*function)(void*),
                          base::Status::kStream);
 }
 
-base::Result<CUdeviceptr> CudaDevice::device_address(Counter* counter) const {
+base::Result<CUdeviceptr> CudaDevice::device_address(const Counter* counter) const {
     if (facts_.host_pointers) [[likely]]
         return device_pointer(counter);
     CUdeviceptr address = 0;
-    GPURUN_TRY(driver_.check(driver_.cuMemHostGetDevicePointer(&address, counter, 0), "cuMemHostGetDevicePointer"));
+    GPURUN_TRY(driver_.check(driver_.cuMemHostGetDevicePointer(&address, const_cast<Counter*>(counter), 0),
+                             "cuMemHostGetDevicePointer"));
     return address;
 }
 

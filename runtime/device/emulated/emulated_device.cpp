@@ -57,6 +57,9 @@ base::Result<void> EmulatedDevice::free(void* pointer) {
 
 base::Result<void*> EmulatedDevice::allocate_ordered(size_t bytes, Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    if (queue->captured())
+        return base::error(Status::kUnsupported,
+                           "memory cannot be allocated in a captured stream of an emulated device");
     auto allocated = memory_->allocate_ordered(bytes);
     if (allocated || allocated.error().status != Status::kMemory || queue->idle())
         return allocated;
@@ -67,6 +70,8 @@ base::Result<void*> EmulatedDevice::allocate_ordered(size_t bytes, Stream stream
 
 base::Result<void> EmulatedDevice::free_ordered(void* pointer, Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    if (queue->captured())
+        return base::error(Status::kUnsupported, "memory cannot be freed in a captured stream of an emulated device");
     GPURUN_ASSIGN(const Arena::Block retired, memory_->retire_ordered(pointer));
     return queue->enqueue(Reclaim{memory_.get(), retired});
 }
@@ -102,11 +107,11 @@ base::Result<void> EmulatedDevice::close_memory(void* imported) {
 
 // ---- streams
 
-base::Result<void> EmulatedDevice::check_stream(Stream stream) {
+base::Result<bool> EmulatedDevice::is_captured(Stream stream) {
     if (stream.native == nullptr)
-        return {};
-    GPURUN_TRY(streams_.find(stream));
-    return {};
+        return false;
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    return queue->captured() != nullptr;
 }
 
 base::Result<void> EmulatedDevice::synchronize(Stream stream) {
@@ -251,6 +256,11 @@ base::Result<void> EmulatedDevice::record(Event event, Stream stream) {
 
 base::Result<void> EmulatedDevice::await_event(Stream stream, Event event) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_ASSIGN(const Events::Captured captured, events_.captured(event));
+    if (captured.graph)
+        return queue->join_capture(captured.graph, captured.edge);
+    if (queue->captured())
+        return base::error(Status::kEvent, "the event was recorded outside of the capture that the stream is in");
     GPURUN_ASSIGN(const Events::Target target, events_.latch(event));
     if (target.reached())
         return {};

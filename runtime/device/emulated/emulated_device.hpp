@@ -18,6 +18,7 @@
 
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 
 namespace gpurun::device::emulated {
 
@@ -30,7 +31,10 @@ class EmulatedDevice final : public Device {
 
     int shareable_fd() const override { return memory_->fd(); }
     base::Result<void> add_peer(int peer, const Identity& identity, int fd) override;
-    void release_peer(int peer) override { peers_.release(peer); }
+    void release_peer(int peer) override {
+        peers_.release(peer);
+        streams_.release_dead();
+    }
     base::Result<void> can_reach(const Identity& identity) override;
 
     base::Result<void*> allocate(size_t bytes) override { return memory_->allocate(bytes); }
@@ -50,7 +54,7 @@ class EmulatedDevice final : public Device {
 
     base::Result<Stream> create_stream() override { return streams_.create(); }
     base::Result<void> destroy_stream(Stream stream) override { return streams_.destroy(stream); }
-    base::Result<void> check_stream(Stream stream) override;
+    base::Result<bool> is_captured(Stream stream) override;
     base::Result<void> synchronize(Stream stream) override;
     base::Result<bool> query(Stream stream) override;
     base::Result<void> synchronize_all() override { return streams_.wait_all(); }
@@ -67,6 +71,19 @@ class EmulatedDevice final : public Device {
         return await_counter(stream, counter, value);
     }
     base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) override;
+
+    base::Result<void> begin_capture(Stream stream) override;
+    base::Result<Graph> end_capture(Stream stream) override;
+    base::Result<void> launch(Graph graph, Stream stream) override;
+    base::Result<void> destroy_graph(Graph graph) override;
+    base::Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) override;
+    base::Result<void> channel_put(const Channel& channel, const void* source, Stream stream) override;
+    base::Result<void> channel_await_taken(const Channel& channel, Stream stream) override;
+    base::Result<void> channel_take(const Channel& channel, void* destination, size_t bytes, Stream stream) override;
+    base::Result<void> channel_await_put(const Channel& channel, Stream stream) override;
+    base::Result<void> channel_tell_taken(const Channel& channel, Stream stream) override;
+    base::Result<void> channel_pull(const Channel& channel, void* destination, const void* source, size_t bytes,
+                                    uint32_t* ticket, Stream stream) override;
 
     base::Result<Event> create_event() override { return events_.create(); }
     base::Result<void> destroy_event(Event event) override { return events_.destroy(event); }
@@ -88,6 +105,8 @@ class EmulatedDevice final : public Device {
     base::Result<void> check_device_memory(const char* what, const void* pointer, size_t bytes, size_t alignment,
                                            bool own);
     base::Result<void> check_mail(const Mail& mail, size_t bytes, bool own_words);
+    enum class ChannelEnd { kSource, kTarget };
+    base::Result<void> check_channel(const Channel& channel, ChannelEnd end);
     // In calls that may wait for the device: with a seed, half of the time, waits.
     base::Result<void> maybe_wait();
 
@@ -108,6 +127,9 @@ class EmulatedDevice final : public Device {
     Peers peers_;
     Streams streams_;
     Events events_;
+
+    std::mutex graphs_mutex_;
+    std::unordered_map<void*, std::shared_ptr<GraphBody>> graphs_; // guarded by graphs_mutex_
 };
 
 } // namespace gpurun::device::emulated

@@ -69,14 +69,36 @@ base::Result<void> Events::record(Event event, StreamQueue& queue) {
     GPURUN_ASSIGN(const std::shared_ptr<Entry> entry, find(event));
     if (entry->kind == Kind::kImported)
         return base::error(Status::kEvent, "only the process that created an event can record it");
+    Captured captured{queue.captured()};
+    if (captured.graph)
+        captured.edge = queue.mark_captured();
+    const std::lock_guard lock(entry->captured_mutex);
+    entry->was_captured = captured.graph != nullptr;
+    entry->graph = captured.graph;
+    entry->edge = captured.edge;
+    if (captured.graph)
+        return {};
     GPURUN_ASSIGN(const Record record, queue.mark());
     // Release: pairs with latch(), here or in a peer.
     entry->word->store(record.packed(), std::memory_order_release);
     return {};
 }
 
+base::Result<Events::Captured> Events::captured(Event event) {
+    GPURUN_ASSIGN(const std::shared_ptr<Entry> entry, find(event));
+    const std::lock_guard lock(entry->captured_mutex);
+    return Captured{entry->graph.lock(), entry->edge};
+}
+
 base::Result<Events::Target> Events::latch(Event event) {
     GPURUN_ASSIGN(const std::shared_ptr<Entry> entry, find(event));
+    {
+        const std::lock_guard lock(entry->captured_mutex);
+        if (entry->was_captured)
+            return base::error(Status::kEvent,
+                               "the event was recorded in a captured stream, and never completes: record "
+                               "it again outside of the capture");
+    }
     const Record record = Record::unpack(entry->word->load(std::memory_order_acquire));
     if (record.mark == 0)
         return Target{};

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
 
@@ -29,6 +30,12 @@ class Events {
     // kEvent unless the event is this process's and shared.
     base::Result<EventHandle> export_event(Event event);
 
+    // The place in a graph where the event was recorded latest, if that was captured.
+    struct Captured {
+        std::shared_ptr<GraphBody> graph;
+        size_t edge = 0;
+    };
+    base::Result<Captured> captured(Event event);
     // kEvent if it is none, or imported: only its owner records an event.
     base::Result<void> record(Event event, StreamQueue& queue);
 
@@ -50,6 +57,10 @@ class Events {
         std::atomic<uint64_t>* word; // the record; &own for local events
         uint32_t slot;               // of shared ones
         std::atomic<uint64_t> own{0};
+        std::mutex captured_mutex; // guards the three
+        bool was_captured = false;
+        std::weak_ptr<GraphBody> graph; // an event keeps none alive
+        size_t edge = 0;
         Entry(Kind entry_kind, const Control* of, std::atomic<uint64_t>* at, uint32_t number)
             : kind(entry_kind), control(of), word(at != nullptr ? at : &own), slot(number) {}
     };

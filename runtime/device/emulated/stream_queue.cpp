@@ -1,6 +1,8 @@
 #include "device/emulated/stream_queue.hpp"
 
+#include "base/check.hpp"
 #include "base/format.hpp"
+#include "device/emulated/graph_body.hpp"
 #include "device/emulated/memory.hpp"
 #include "platform/job_segment.hpp"
 #include "platform/wake.hpp"
@@ -65,12 +67,16 @@ void StreamQueue::push(const Operation& operation) {
 
 base::Result<void> StreamQueue::enqueue(const Operation& operation) {
     GPURUN_ASSIGN(const std::unique_lock lock, lock_with_room());
-    push(operation);
+    if (captured_)
+        captured_->add(branch_, operation);
+    else
+        push(operation);
     return {};
 }
 
 base::Result<Record> StreamQueue::mark() {
     GPURUN_ASSIGN(const std::unique_lock lock, lock_with_room());
+    CHECK(!captured_);
     push(WriteWord{&progress_, marks_ += kMarkStep});
     return Record{slot_, marks_};
 }
@@ -80,6 +86,8 @@ base::Result<void> StreamQueue::wait() {
         return base::error(base::Status::kUnsupported,
                            "a function that a stream runs on the host must not wait for it");
     std::unique_lock lock(mutex_);
+    if (captured_)
+        return base::error(base::Status::kStream, "a stream that is captured cannot be waited for: nothing in it runs");
     const uint64_t target = tail_;
     ++sleepers_;
     executed_.wait(lock, [&] { return head_ >= target; });
@@ -92,6 +100,67 @@ bool StreamQueue::idle() {
     return head_ == tail_;
 }
 
+base::Result<void> StreamQueue::begin_capture() {
+    const std::lock_guard lock(mutex_);
+    if (captured_)
+        return base::error(base::Status::kStream, "the stream is being captured already");
+    captured_ = std::make_shared<GraphBody>();
+    branch_ = captured_->add_branch(*this);
+    return {};
+}
+
+base::Result<std::shared_ptr<GraphBody>> StreamQueue::end_capture() {
+    std::shared_ptr<GraphBody> body;
+    {
+        const std::lock_guard lock(mutex_);
+        if (!captured_)
+            return base::error(base::Status::kStream, "the stream is not being captured");
+        if (branch_ != 0)
+            return base::error(base::Status::kStream, "the stream has joined the capture of another: end that one's");
+        body = captured_;
+    }
+    GPURUN_TRY(body->close(body));
+    return body;
+}
+
+std::shared_ptr<GraphBody> StreamQueue::captured() {
+    const std::lock_guard lock(mutex_);
+    return captured_;
+}
+
+size_t StreamQueue::mark_captured() {
+    const std::lock_guard lock(mutex_);
+    return captured_->add_edge(branch_);
+}
+
+base::Result<void> StreamQueue::join_capture(const std::shared_ptr<GraphBody>& body, size_t edge) {
+    const std::lock_guard lock(mutex_);
+    if (captured_ && captured_ != body)
+        return base::error(base::Status::kStream, "the stream and the event belong to two captures");
+    if (!captured_) {
+        captured_ = body;
+        branch_ = body->add_branch(*this);
+    }
+    body->await_edge(branch_, edge);
+    return {};
+}
+
+void StreamQueue::leave_capture(const std::shared_ptr<GraphBody>& body) {
+    const std::lock_guard lock(mutex_);
+    if (captured_ == body)
+        captured_ = nullptr;
+}
+
+// Poison in the word is what ends the wait: a wake alone could come before the worker sleeps. Nobody uses the word any
+// more, since whoever would write it is dead.
+void StreamQueue::release_dead() {
+    const std::lock_guard lock(mutex_);
+    if (mortal_word_ == nullptr || !platform::is_poisoned(mortal_alive_->load(std::memory_order_acquire)))
+        return;
+    mortal_word_->fetch_or(kMortalGone, std::memory_order_release);
+    platform::wake_all(*mortal_word_);
+}
+
 void StreamQueue::work() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -101,11 +170,11 @@ void StreamQueue::work() {
         Operation& operation = ring_[head_ % ring_.size()];
         lock.unlock();
         pace_.linger();
-        execute(operation);
+        const bool executed = execute(operation);
         pace_.linger(); // done, but nobody can tell yet
         lock.lock();
-        if (abandoned_ && std::holds_alternative<AwaitWord>(operation))
-            break; // it may have been cut short: what follows must not run
+        if (!executed)
+            break;
         ++head_;
         if (sleepers_ > 0)
             executed_.notify_all();
@@ -115,7 +184,7 @@ void StreamQueue::work() {
     ended_.store(true, std::memory_order_release);
 }
 
-void StreamQueue::execute(Operation& operation) {
+bool StreamQueue::execute(Operation& operation) {
     if (auto* copy = std::get_if<Copy>(&operation))
         pace_.copy(copy->destination, copy->source, copy->bytes);
     else if (auto* guarded = std::get_if<CopyIfCame>(&operation))
@@ -127,9 +196,20 @@ void StreamQueue::execute(Operation& operation) {
     else if (auto* write = std::get_if<WriteWord>(&operation))
         platform::store_and_wake(*write->word, write->value);
     else if (auto* wait = std::get_if<AwaitWord>(&operation))
-        await(*wait->word, wait->value);
+        return await(*wait->word, wait->value);
     else if (auto* reclaim = std::get_if<Reclaim>(&operation))
         reclaim->memory->reclaim_ordered(reclaim->retired);
+    else if (auto* put_run = std::get_if<ChannelPut>(&operation))
+        return put(*put_run);
+    else if (auto* take_run = std::get_if<ChannelTake>(&operation))
+        return take(*take_run);
+    else if (auto* taken = std::get_if<ChannelAwaitTaken>(&operation))
+        return await_taken(*taken);
+    else if (auto* told = std::get_if<ChannelTellTaken>(&operation))
+        tell_taken(told->channel);
+    else if (auto* run = std::get_if<EndRun>(&operation))
+        run->graph.reset();
+    return true;
 }
 
 void StreamQueue::copy_if_came(const CopyIfCame& operation) {
@@ -137,18 +217,21 @@ void StreamQueue::copy_if_came(const CopyIfCame& operation) {
         pace_.copy(operation.copy.destination, operation.copy.source, operation.copy.bytes);
 }
 
-void StreamQueue::await(std::atomic<uint64_t>& word, uint64_t value) {
+bool StreamQueue::await(std::atomic<uint64_t>& word, uint64_t value) {
     for (int spin = 0; spin < kSpins; ++spin)
         if (platform::load_published(word) >= value)
-            return;
+            return true;
     awaited_.store(&word, std::memory_order_release);
+    bool abandoned = false;
     for (;;) {
         const uint64_t seen = platform::load_published(word);
-        if (seen >= value || abandoned_)
+        abandoned = abandoned_;
+        if (seen >= value || abandoned)
             break;
         platform::sleep_while(word, seen, platform::kForever);
     }
     awaited_.store(nullptr, std::memory_order_release);
+    return !abandoned;
 }
 
 } // namespace gpurun::device::emulated

@@ -2,12 +2,13 @@
 //
 // The thread sleeps when the queue is empty, and on the awaited word while it waits for one; an idle stream uses
 // no CPU. Enqueuing copies a small operation into a ring that is allocated once. When the ring is full the
-// enqueuer waits, as it does on a GPU.
+// enqueuer waits, as it does on a GPU. While the stream is captured, what is enqueued goes into a graph instead.
 //
 // Destroying a StreamQueue abandons what it has not executed; callers who want it done call wait() first.
 #pragma once
 
 #include "base/status.hpp"
+#include "device/device.hpp"
 #include "device/emulated/arena.hpp"
 #include "device/emulated/control.hpp"
 #include "device/emulated/delays.hpp"
@@ -58,7 +59,33 @@ struct Reclaim {
     Memory* memory;
     Arena::Block retired;
 };
-using Operation = std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, Reclaim>;
+// One side's run of a message of a graph. The first word of a place says which run it holds; the message is behind it.
+struct ChannelPut {
+    Channel channel;
+    const std::byte* source;
+};
+struct ChannelAwaitTaken {
+    Channel channel;
+};
+struct ChannelTake {
+    Channel channel;
+    std::byte* destination;
+    size_t bytes;
+    bool ends; // else the run goes on: the target is not done with it
+};
+struct ChannelTellTaken {
+    Channel channel;
+};
+class GraphBody;
+struct RunEdge { // between branches of a graph, in which alone it is found
+    size_t edge;
+    bool signals; // else waits
+};
+struct EndRun { // of a graph, which lives at least as long
+    std::shared_ptr<GraphBody> graph;
+};
+using Operation = std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, Reclaim, ChannelPut,
+                               ChannelAwaitTaken, ChannelTake, ChannelTellTaken, RunEdge, EndRun>;
 
 class StreamQueue {
   public:
@@ -74,18 +101,42 @@ class StreamQueue {
     base::Result<void> enqueue(const Operation& operation);
     // Enqueues a mark: what stands for everything enqueued so far, in events.
     base::Result<Record> mark();
-    // Until everything enqueued so far is executed.
+    // Until everything enqueued so far is executed. kStream while the stream is captured.
     base::Result<void> wait();
     bool idle();
+
+    // kStream if it is captured already.
+    base::Result<void> begin_capture();
+    // kStream unless its capture was begun here, and all streams that joined it were joined back.
+    base::Result<std::shared_ptr<GraphBody>> end_capture();
+    std::shared_ptr<GraphBody> captured(); // null if it is not
+    // What the stream has enqueued so far, for an event. REQUIRES captured().
+    size_t mark_captured();
+    // What follows comes after that, and is captured too.
+    base::Result<void> join_capture(const std::shared_ptr<GraphBody>& body, size_t edge);
+    void leave_capture(const std::shared_ptr<GraphBody>& body);
+
+    // What waits here for a process that is known to be dead goes on.
+    void release_dead();
 
   private:
     // Waits for room. The lock is held on return.
     base::Result<std::unique_lock<std::mutex>> lock_with_room();
     void push(const Operation& operation);
     void work();
-    void execute(Operation& operation);
+    // False if it was cut short because the queue is abandoned: what follows must not run.
+    bool execute(Operation& operation);
     void copy_if_came(const CopyIfCame& operation);
-    void await(std::atomic<uint64_t>& word, uint64_t value);
+    bool await(std::atomic<uint64_t>& word, uint64_t value);
+
+    // channel_operations.cpp
+    static constexpr uint64_t kMortalGone = uint64_t{1} << 62; // in a word whose writer has died
+    enum class Wait { kCame, kDead, kAbandoned };
+    Wait await_run(const Channel& channel, std::atomic<uint64_t>& word, uint64_t value);
+    bool put(const ChannelPut& operation);
+    bool take(const ChannelTake& operation);
+    bool await_taken(const ChannelAwaitTaken& operation);
+    static void tell_taken(const Channel& channel);
 
     std::atomic<uint64_t>& progress_;
     const uint32_t slot_;
@@ -100,6 +151,10 @@ class StreamQueue {
     uint64_t tail_ = 0;
     uint64_t marks_;
     int sleepers_ = 0; // on executed_
+    std::shared_ptr<GraphBody> captured_;
+    size_t branch_ = 0;                            // of captured_
+    std::atomic<uint64_t>* mortal_word_ = nullptr; // what the worker awaits, if whoever writes it may die
+    const Counter* mortal_alive_ = nullptr;
 
     std::atomic<bool> abandoned_{false}; // set under mutex_; the worker reads it inside await() without
     std::atomic<bool> ended_{false};     // by the worker, as its last act

@@ -1,6 +1,7 @@
 #include "device/emulated/streams.hpp"
 
 #include "base/format.hpp"
+#include "device/emulated/graph_body.hpp"
 
 #include <mutex>
 #include <system_error>
@@ -37,6 +38,8 @@ base::Result<void> Streams::destroy(Stream stream) {
         if (found == streams_.end())
             return base::error(Status::kStream, "{} is not a stream of this device, or was destroyed before",
                                fmt::ptr(stream.native));
+        if (found->second->captured())
+            return base::error(Status::kStream, "{} is being captured: end the capture first", fmt::ptr(stream.native));
         queue = std::move(found->second);
         streams_.erase(found);
     }
@@ -63,19 +66,48 @@ base::Result<std::shared_ptr<StreamQueue>> Streams::find(Stream stream) {
     return default_;
 }
 
-base::Result<void> Streams::wait_all() {
-    // Waits without the lock: what a stream waits for may need another stream to be created.
+std::vector<std::shared_ptr<StreamQueue>> Streams::all() {
     std::vector<std::shared_ptr<StreamQueue>> all;
+    const std::shared_lock lock(mutex_);
+    if (default_ != nullptr)
+        all.push_back(default_);
+    for (const auto& [native, queue] : streams_)
+        all.push_back(queue);
+    return all;
+}
+
+// Waits without the lock: what a stream waits for may need another stream to be created. Nothing in a captured stream
+// runs.
+base::Result<void> Streams::wait_all() {
+    for (const auto& queue : all())
+        if (!queue->captured())
+            GPURUN_TRY(queue->wait());
+    return {};
+}
+
+base::Result<void> Streams::give_streams(GraphBody& graph) {
+    for (size_t branch = 1; branch < graph.branches(); ++branch) {
+        GPURUN_ASSIGN(std::shared_ptr<StreamQueue> queue, start());
+        {
+            const std::unique_lock lock(mutex_);
+            std::erase_if(of_graphs_, [](const auto& each) { return each.expired(); });
+            of_graphs_.push_back(queue);
+        }
+        graph.give_stream(std::move(queue));
+    }
+    return {};
+}
+
+void Streams::release_dead() {
+    std::vector<std::shared_ptr<StreamQueue>> queues = all();
     {
         const std::shared_lock lock(mutex_);
-        if (default_ != nullptr)
-            all.push_back(default_);
-        for (const auto& [native, queue] : streams_)
-            all.push_back(queue);
+        for (const auto& each : of_graphs_)
+            if (auto queue = each.lock())
+                queues.push_back(std::move(queue));
     }
-    for (const auto& queue : all)
-        GPURUN_TRY(queue->wait());
-    return {};
+    for (const auto& queue : queues)
+        queue->release_dead();
 }
 
 } // namespace gpurun::device::emulated

@@ -24,9 +24,13 @@ class Streams {
     // kStream if it is none. The queue lives while the caller holds it.
     base::Result<std::shared_ptr<StreamQueue>> find(Stream stream);
     base::Result<void> wait_all();
+    // The streams for its branches.
+    base::Result<void> give_streams(GraphBody& graph);
+    void release_dead(); // StreamQueue::release_dead(), in all
 
   private:
     base::Result<std::shared_ptr<StreamQueue>> start();
+    std::vector<std::shared_ptr<StreamQueue>> all();
 
     const Control& control_;
     const uint64_t seed_;
@@ -35,6 +39,7 @@ class Streams {
     std::shared_mutex mutex_; // guards default_ and streams_
     std::shared_ptr<StreamQueue> default_;
     std::unordered_map<void*, std::shared_ptr<StreamQueue>> streams_;
+    std::vector<std::weak_ptr<StreamQueue>> of_graphs_;
 };
 
 } // namespace gpurun::device::emulated

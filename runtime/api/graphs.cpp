@@ -1,0 +1,65 @@
+// Graphs: capturing a stream of the rank's device, and running what was captured.
+#include "api/call.hpp"
+#include "base/format.hpp"
+
+namespace gpurun::api {
+
+namespace {
+
+using base::Result;
+using base::Status;
+
+Result<void> begin_capture(gpurun_stream stream) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const device::Stream in, device_stream(*found, stream));
+    return found->device().begin_capture(in);
+}
+
+Result<void> end_capture(gpurun_stream stream, gpurun_graph* ret_graph) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_TRY(check_output(ret_graph, "ret_graph"));
+    if (stream == GPURUN_HOST)
+        return base::error(Status::kStream,
+                           "GPURUN_HOST cannot be captured: pass the stream of gpurun_capture_begin()");
+    GPURUN_ASSIGN(const device::Graph graph, found->device().end_capture(device::Stream{stream}));
+    *ret_graph = static_cast<gpurun_graph>(graph.native);
+    return {};
+}
+
+Result<void> launch(gpurun_graph graph, gpurun_stream stream) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    if (graph == nullptr)
+        return base::error(Status::kArgument,
+                           "graph is NULL: pass one of gpurun_capture_end() or cudaGraphInstantiate()");
+    GPURUN_ASSIGN(const CheckedStream checked, any_stream(*found, stream));
+    return found->device().launch(device::Graph{graph}, checked.stream);
+}
+
+Result<void> destroy(gpurun_graph graph) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    if (graph == nullptr)
+        return {};
+    return found->device().destroy_graph(device::Graph{graph});
+}
+
+} // namespace
+
+} // namespace gpurun::api
+
+namespace api = gpurun::api;
+
+extern "C" {
+
+gpurun_status gpurun_capture_begin(gpurun_stream stream) { return api::report(api::begin_capture(stream)); }
+
+gpurun_status gpurun_capture_end(gpurun_stream stream, gpurun_graph* ret_graph) {
+    return api::report(api::end_capture(stream, ret_graph));
+}
+
+gpurun_status gpurun_graph_launch(gpurun_graph graph, gpurun_stream stream) {
+    return api::report(api::launch(graph, stream));
+}
+
+gpurun_status gpurun_graph_destroy(gpurun_graph graph) { return api::report(api::destroy(graph)); }
+
+} // extern "C"

@@ -1,0 +1,155 @@
+// Messages of graphs. A block makes a lane; all that is the same in every run stands in the arguments, the rest in
+// memory, by the number of the run.
+#pragma once
+
+#include "device/cuda/kernel_words.cuh"
+
+namespace {
+
+using gpurun::device::cuda::ChannelArguments;
+using gpurun::device::cuda::kBytesOfLane;
+using gpurun::device::cuda::kPlacesOfChannel;
+
+constexpr unsigned kLooksPerAlive = 1024; // it is in host memory
+
+// Where the device allows it, these kernels are launched while what is before them in the graph still runs, so that
+// their own start costs no time. Until await_predecessors() they touch nothing but their channel, which no other kernel
+// of the graph uses. All of them call it: what follows them must not come before what they follow.
+__device__ void await_predecessors() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The next one may be launched. Said once nothing has to be waited for any more: a kernel that is launched takes room.
+__device__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+__device__ uint64_t load_turn(const uint64_t* turn) {
+    uint64_t value;
+    asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(value) : "l"(turn) : "memory");
+    return value;
+}
+
+// Never the mark of an earlier run in the same place, nor 0.
+__device__ uint32_t mark_of(uint64_t turn) { return static_cast<uint32_t>(turn % 0xffffffff) + 1; }
+
+__device__ void* place_of(const ChannelArguments& channel, uint64_t turn, uint32_t lane) {
+    const uint64_t first = (turn % kPlacesOfChannel * channel.lanes + lane) * channel.lane_words;
+    return static_cast<uint4*>(channel.places) + first;
+}
+
+// `more` says whether to look again. False, and said so, if the other side has died first.
+template <typename More>
+__device__ bool wait_while(const ChannelArguments& channel, const More& more) {
+    for (unsigned looks = 1; more(); ++looks) {
+        if (looks % kLooksPerAlive == 0 && (load_counter(channel.alive) & kPoison) != 0 && more()) {
+            store_counter(channel.cut, 1);
+            return false;
+        }
+    }
+    return true;
+}
+
+__device__ bool await_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turns) {
+    return wait_while(channel, [&] { return load_turn(channel.taken + lane) < turns; });
+}
+
+__device__ bool await_channel_word(const ChannelArguments& channel, const void* place, uint64_t index, uint32_t mark,
+                                   Word& word) {
+    return wait_while(channel, [&] {
+        word = load_word(place, index);
+        return word.low_mark != mark || word.high_mark != mark;
+    });
+}
+
+__device__ void tell_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turn) {
+    store_counter(channel.taken + lane, turn + 1);
+    channel.turns[lane] = turn + 1;
+}
+
+} // namespace
+
+extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
+    gpurun_put_in_channel(const gpurun::device::cuda::PutInChannelArguments put) {
+    const ChannelArguments& channel = put.channel;
+    const uint32_t lane = blockIdx.x;
+    const uint64_t turn = load_turn(channel.turns + lane);
+    const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
+    await_predecessors();
+    // Loaded while the wait, which most runs find over, goes on.
+    const uint64_t bytes = first < channel.bytes ? load_bytes(put.source + first, channel.bytes - first) : 0;
+    if (channel.bytes == 0)
+        __threadfence_system(); // a signal says that what came before it is there
+    const bool room = turn < kPlacesOfChannel || await_taken(channel, lane, turn + 1 - kPlacesOfChannel);
+    let_next_start();
+    if (room && (first < channel.bytes || first == 0)) {
+        const uint32_t mark = mark_of(turn);
+        store_word(place_of(channel, turn, lane), threadIdx.x,
+                   {static_cast<uint32_t>(bytes), mark, static_cast<uint32_t>(bytes >> 32), mark});
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+        channel.turns[lane] = turn + 1;
+}
+
+extern "C" __global__ void gpurun_await_channel_taken(const ChannelArguments channel) {
+    await_predecessors(); // one of them has counted the run
+    if (threadIdx.x < channel.lanes)
+        await_taken(channel, threadIdx.x, load_turn(channel.turns + threadIdx.x));
+}
+
+extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
+    gpurun_take_from_channel(const gpurun::device::cuda::TakeFromChannelArguments take) {
+    const ChannelArguments& channel = take.channel;
+    const uint32_t lane = blockIdx.x;
+    const uint64_t turn = load_turn(channel.turns + lane);
+    const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
+    if (first < take.bytes || first == 0) { // of no bytes, too, the first word is waited for
+        Word word;
+        if (await_channel_word(channel, place_of(channel, turn, lane), threadIdx.x, mark_of(turn), word) &&
+            first < take.bytes)
+            store_bytes(take.destination + first, take.bytes - first,
+                        word.low | static_cast<uint64_t>(word.high) << 32);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+        tell_taken(channel, lane, turn);
+}
+
+extern "C" __global__ void gpurun_await_channel_put(const ChannelArguments channel) {
+    const uint64_t turn = load_turn(channel.turns);
+    Word word;
+    await_channel_word(channel, place_of(channel, turn, 0), 0, mark_of(turn), word);
+    let_next_start();
+    await_predecessors();
+}
+
+extern "C" __global__ void gpurun_tell_channel_taken(const ChannelArguments channel) {
+    let_next_start();
+    await_predecessors();
+    __threadfence_system();
+    tell_taken(channel, 0, load_turn(channel.turns));
+}
+
+extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
+    gpurun_pull_through_channel(const gpurun::device::cuda::PullThroughChannelArguments pull) {
+    const ChannelArguments& channel = pull.channel;
+    __shared__ bool there;
+    uint64_t turn = 0;
+    if (threadIdx.x == 0) {
+        turn = load_turn(channel.turns);
+        Word word;
+        there = await_channel_word(channel, place_of(channel, turn, 0), 0, mark_of(turn), word);
+    }
+    __syncthreads();
+    let_next_start();
+    await_predecessors();
+    if (there)
+        copy_bytes(pull.destination, pull.source, pull.bytes, first_index(), all_threads());
+    if (is_last(pull.ticket, true)) // every block has seen the run's number by now
+        tell_taken(channel, 0, turn);
+}

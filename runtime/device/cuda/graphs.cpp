@@ -1,0 +1,81 @@
+// Graphs: captured streams made runnable, and whoever waits for a graph's end.
+#include "device/cuda/cuda_device.hpp"
+
+#include "base/format.hpp"
+
+namespace gpurun::device::cuda {
+
+namespace {
+
+CUgraphExec native(Graph graph) { return static_cast<CUgraphExec>(graph.native); }
+
+} // namespace
+
+base::Result<void> CudaDevice::begin_capture(Stream stream) {
+    const auto current = enter();
+    return driver_.check(driver_.cuStreamBeginCapture(cuda::native(stream), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                         "cuStreamBeginCapture", base::Status::kStream);
+}
+
+base::Result<Graph> CudaDevice::end_capture(Stream stream) {
+    const auto current = enter_beside_capture();
+    CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    GPURUN_TRY(driver_.check(driver_.cuStreamIsCapturing(cuda::native(stream), &capturing), "cuStreamIsCapturing",
+                             base::Status::kStream));
+    if (capturing == CU_STREAM_CAPTURE_STATUS_NONE)
+        return base::error(base::Status::kStream, "stream {} is not being captured", stream.native);
+    CUgraph graph = nullptr;
+    GPURUN_TRY(driver_.check(driver_.cuStreamEndCapture(cuda::native(stream), &graph), "cuStreamEndCapture",
+                             base::Status::kStream));
+    if (graph == nullptr)
+        return base::error(base::Status::kStream, "the capture of stream {} has failed, by an earlier call",
+                           stream.native);
+    CUgraphExec executable = nullptr;
+    auto made =
+        driver_.check(driver_.cuGraphInstantiateWithFlags(&executable, graph, 0), "cuGraphInstantiateWithFlags");
+    GPURUN_TRY(driver_.check(driver_.cuGraphDestroy(graph), "cuGraphDestroy"));
+    GPURUN_TRY(std::move(made));
+    graphs_.insert(executable);
+    return Graph{executable};
+}
+
+base::Result<void> CudaDevice::launch(Graph graph, Stream stream) {
+    const auto current = enter();
+    return driver_.check(driver_.cuGraphLaunch(native(graph), cuda::native(stream)), "cuGraphLaunch");
+}
+
+base::Result<void> CudaDevice::destroy_graph(Graph graph) {
+    if (!graphs_.erase(graph.native))
+        return base::error(base::Status::kArgument,
+                           "{} is not a graph of gpurun_capture_end(), or it was destroyed before", graph.native);
+    const auto current = enter_beside_capture();
+    return driver_.check(driver_.cuGraphExecDestroy(native(graph)), "cuGraphExecDestroy");
+}
+
+// A user object of the graph: clones and executables of the graph hold it too, and so do their runs.
+base::Result<void> CudaDevice::at_graph_end(Stream captured, void (*function)(void*), void* argument) {
+    const auto current = enter();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUgraph graph = nullptr;
+    auto found = driver_.check(
+        driver_.cuStreamGetCaptureInfo(cuda::native(captured), &status, nullptr, &graph, nullptr, nullptr),
+        "cuStreamGetCaptureInfo", base::Status::kStream);
+    if (found && status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        found = base::error(base::Status::kStream, "stream {} is not being captured", captured.native);
+    CUuserObject object = nullptr;
+    if (found)
+        found =
+            driver_.check(driver_.cuUserObjectCreate(&object, argument, function, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+                          "cuUserObjectCreate");
+    if (!found) {
+        function(argument);
+        return found;
+    }
+    auto retained = driver_.check(driver_.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE),
+                                  "cuGraphRetainUserObject");
+    if (!retained)
+        (void)driver_.cuUserObjectRelease(object, 1); // calls it
+    return retained;
+}
+
+} // namespace gpurun::device::cuda

@@ -1,0 +1,88 @@
+#include "device/emulated/graph_body.hpp"
+
+#include <algorithm>
+
+namespace gpurun::device::emulated {
+
+GraphBody::~GraphBody() {
+    streams_.clear(); // nothing runs any more
+    for (const CallHost& call : at_end_)
+        call.function(call.argument);
+}
+
+void GraphBody::add(size_t branch, const Operation& operation) {
+    const std::lock_guard lock(mutex_);
+    steps_.push_back({branch, operation});
+    branches_[branch].joined = false;
+}
+
+size_t GraphBody::add_branch(StreamQueue& queue) {
+    const std::lock_guard lock(mutex_);
+    branches_.push_back({&queue});
+    return branches_.size() - 1;
+}
+
+size_t GraphBody::add_edge(size_t branch) {
+    const std::lock_guard lock(mutex_);
+    Edge& edge = edges_.emplace_back();
+    edge.branch = branch;
+    steps_.push_back({branch, RunEdge{edges_.size() - 1, true}});
+    edge.end = steps_.size();
+    return edges_.size() - 1;
+}
+
+// A branch is joined while another waits for an edge behind its latest operation.
+void GraphBody::await_edge(size_t branch, size_t edge) {
+    const std::lock_guard lock(mutex_);
+    steps_.push_back({branch, RunEdge{edge, false}});
+    branches_[branch].joined = false;
+    const Edge& awaited = edges_[edge];
+    if (awaited.branch == branch)
+        return;
+    const bool latest = std::none_of(steps_.begin() + static_cast<ptrdiff_t>(awaited.end), steps_.end(),
+                                     [&](const Step& step) { return step.branch == awaited.branch; });
+    branches_[awaited.branch].joined |= latest;
+}
+
+void GraphBody::at_end(const CallHost& call) {
+    const std::lock_guard lock(mutex_);
+    at_end_.push_back(call);
+}
+
+base::Result<void> GraphBody::close(const std::shared_ptr<GraphBody>& self) {
+    std::vector<Branch> branches;
+    {
+        const std::lock_guard lock(mutex_);
+        branches = branches_;
+    }
+    for (const Branch& branch : branches)
+        branch.queue->leave_capture(self);
+    const bool joined =
+        std::all_of(branches.begin() + 1, branches.end(), [](const Branch& each) { return each.joined; });
+    if (joined)
+        return {};
+    return base::Error{base::Status::kStream, "a stream that joined the capture was not joined back: make the captured "
+                                              "stream wait for an event behind all of its work"};
+}
+
+Operation GraphBody::in_run(const Operation& operation, uint64_t run) {
+    const auto* edge = std::get_if<RunEdge>(&operation);
+    if (edge == nullptr)
+        return operation;
+    std::atomic<uint64_t>& runs = edges_[edge->edge].runs;
+    return edge->signals ? Operation(WriteWord{&runs, run}) : Operation(AwaitWord{&runs, run});
+}
+
+base::Result<void> GraphBody::launch(const std::shared_ptr<GraphBody>& self, StreamQueue& queue) {
+    const std::lock_guard lock(launch_mutex_);
+    const uint64_t run = ++launched_;
+    GPURUN_TRY(queue.enqueue(AwaitWord{&ended_, run - 1}));
+    for (const Step& step : steps_) {
+        StreamQueue& in = step.branch == 0 ? queue : *streams_[step.branch - 1];
+        GPURUN_TRY(in.enqueue(in_run(step.operation, run)));
+    }
+    GPURUN_TRY(queue.enqueue(WriteWord{&ended_, run}));
+    return queue.enqueue(EndRun{self});
+}
+
+} // namespace gpurun::device::emulated

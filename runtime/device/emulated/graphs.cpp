@@ -1,0 +1,130 @@
+// Graphs of the emulated device, and the operations on channels that are made to be captured.
+#include "device/emulated/emulated_device.hpp"
+
+#include "base/format.hpp"
+#include "device/emulated/graph_body.hpp"
+
+namespace gpurun::device::emulated {
+
+using base::Status;
+
+base::Result<void> EmulatedDevice::begin_capture(Stream stream) {
+    if (stream.native == nullptr)
+        return base::error(Status::kStream, "the default stream cannot be captured: use one of gpurun_stream_create()");
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    return queue->begin_capture();
+}
+
+base::Result<Graph> EmulatedDevice::end_capture(Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_ASSIGN(std::shared_ptr<GraphBody> body, queue->end_capture());
+    GPURUN_TRY(streams_.give_streams(*body));
+    const Graph graph{body.get()};
+    const std::lock_guard lock(graphs_mutex_);
+    graphs_.emplace(graph.native, std::move(body));
+    return graph;
+}
+
+base::Result<void> EmulatedDevice::launch(Graph graph, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    std::shared_ptr<GraphBody> body;
+    {
+        const std::lock_guard lock(graphs_mutex_);
+        const auto found = graphs_.find(graph.native);
+        if (found != graphs_.end())
+            body = found->second;
+    }
+    if (body == nullptr)
+        return base::error(Status::kArgument, "{} is not a graph of this device, or was destroyed",
+                           fmt::ptr(graph.native));
+    if (queue->captured())
+        return base::error(Status::kUnsupported,
+                           "a graph cannot be launched in a captured stream of an emulated device");
+    return body->launch(body, *queue);
+}
+
+base::Result<void> EmulatedDevice::destroy_graph(Graph graph) {
+    std::shared_ptr<GraphBody> body; // whose end may take a while, and not this lock
+    const std::lock_guard lock(graphs_mutex_);
+    const auto found = graphs_.find(graph.native);
+    if (found == graphs_.end())
+        return base::error(Status::kArgument, "{} is not a graph of this device, or was destroyed before",
+                           fmt::ptr(graph.native));
+    body = std::move(found->second);
+    graphs_.erase(found);
+    return {};
+}
+
+base::Result<void> EmulatedDevice::at_graph_end(Stream captured, void (*function)(void*), void* argument) {
+    auto queue = streams_.find(captured);
+    const std::shared_ptr<GraphBody> body = queue ? (*queue)->captured() : nullptr;
+    if (body) {
+        body->at_end(CallHost{function, argument});
+        return {};
+    }
+    function(argument);
+    return queue ? base::error(Status::kStream, "the stream is not being captured") : std::move(queue).error();
+}
+
+// ---- channels
+
+base::Result<void> EmulatedDevice::check_channel(const Channel& channel, ChannelEnd end) {
+    if (channel.bytes > kLargestInChannel)
+        return base::error(Status::kArgument, "a channel carries up to {} bytes, not {}", kLargestInChannel,
+                           channel.bytes);
+    const bool target = end == ChannelEnd::kTarget;
+    const size_t lanes_bytes = channel_lanes(channel.bytes) * sizeof(uint64_t);
+    GPURUN_TRY(check_device_memory("channel", channel.places, kChannelPlaces * channel_place_bytes(channel.bytes), 16,
+                                   target));
+    GPURUN_TRY(check_device_memory("word", channel.taken, lanes_bytes, alignof(uint64_t), !target));
+    GPURUN_TRY(check_device_memory("word", channel.turns, lanes_bytes, alignof(uint64_t), true));
+    GPURUN_TRY(check_counter(channel.alive));
+    return check_counter(channel.cut);
+}
+
+base::Result<void> EmulatedDevice::channel_put(const Channel& channel, const void* source, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_channel(channel, ChannelEnd::kSource));
+    if (channel.bytes != 0)
+        GPURUN_TRY(stream_side(source, channel.bytes));
+    return queue->enqueue(ChannelPut{channel, static_cast<const std::byte*>(source)});
+}
+
+base::Result<void> EmulatedDevice::channel_await_taken(const Channel& channel, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_channel(channel, ChannelEnd::kSource));
+    return queue->enqueue(ChannelAwaitTaken{channel});
+}
+
+base::Result<void> EmulatedDevice::channel_take(const Channel& channel, void* destination, size_t bytes,
+                                                Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_channel(channel, ChannelEnd::kTarget));
+    if (bytes > channel.bytes)
+        return base::error(Status::kArgument, "{} bytes cannot be taken of a message of {}", bytes, channel.bytes);
+    if (bytes != 0)
+        GPURUN_TRY(stream_side(destination, bytes));
+    return queue->enqueue(ChannelTake{channel, static_cast<std::byte*>(destination), bytes, true});
+}
+
+base::Result<void> EmulatedDevice::channel_await_put(const Channel& channel, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_channel(channel, ChannelEnd::kTarget));
+    return queue->enqueue(ChannelTake{channel, nullptr, 0, false});
+}
+
+base::Result<void> EmulatedDevice::channel_tell_taken(const Channel& channel, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_channel(channel, ChannelEnd::kTarget));
+    return queue->enqueue(ChannelTellTaken{channel});
+}
+
+base::Result<void> EmulatedDevice::channel_pull(const Channel& channel, void* destination, const void* source,
+                                                size_t bytes, uint32_t* ticket, Stream stream) {
+    GPURUN_TRY(check_device_memory("ticket", ticket, sizeof *ticket, alignof(uint32_t), true));
+    GPURUN_TRY(channel_await_put(channel, stream));
+    GPURUN_TRY(copy(destination, source, bytes, stream));
+    return channel_tell_taken(channel, stream);
+}
+
+} // namespace gpurun::device::emulated

@@ -1,0 +1,382 @@
+#include "transfer/channels.hpp"
+
+#include "base/format.hpp"
+#include "transfer/link.hpp"
+
+#include <algorithm>
+
+namespace gpurun::transfer {
+
+using base::Result;
+using base::Status;
+using device::channel_lanes;
+using device::Placement;
+
+namespace {
+
+constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+// At the target: a run count for each lane, a ticket, the places.
+constexpr size_t ticket_offset(size_t bytes) { return channel_lanes(bytes) * sizeof(uint64_t); }
+constexpr size_t places_offset(size_t bytes) { return round_up(ticket_offset(bytes) + sizeof(uint32_t), 16); }
+constexpr size_t target_bytes(size_t bytes) {
+    return places_offset(bytes) + device::kChannelPlaces * device::channel_place_bytes(bytes);
+}
+// At the source: a run count for each lane, and how many of them were taken, which the target writes.
+constexpr size_t taken_offset(size_t bytes) { return round_up(channel_lanes(bytes) * sizeof(uint64_t), 64); }
+constexpr size_t source_bytes(size_t bytes) { return taken_offset(bytes) + channel_lanes(bytes) * sizeof(uint64_t); }
+
+uint64_t* counters_at(std::byte* address) { return reinterpret_cast<uint64_t*>(address); }
+
+base::Error not_in_graphs(const std::string& why) {
+    return base::error(Status::kUnsupported, "{}; make the call outside of the capture", why);
+}
+
+} // namespace
+
+// ---------------------------------------------------------------------------------------------------- memory
+
+std::optional<size_t> Allotment::take(size_t bytes) {
+    const size_t needed = round_up(bytes, kUnit);
+    const auto fits = std::find_if(free_.begin(), free_.end(), [&](const auto& part) { return part.second >= needed; });
+    if (fits == free_.end())
+        return std::nullopt;
+    const auto [offset, size] = *fits;
+    free_.erase(fits);
+    if (size > needed)
+        free_.emplace(offset + needed, size - needed);
+    return offset;
+}
+
+void Allotment::give_back(size_t offset, size_t bytes) {
+    auto part = free_.emplace(offset, round_up(bytes, kUnit)).first;
+    if (const auto next = std::next(part); next != free_.end() && part->first + part->second == next->first) {
+        part->second += next->second;
+        free_.erase(next);
+    }
+    if (part == free_.begin())
+        return;
+    if (const auto before = std::prev(part); before->first + before->second == part->first) {
+        before->second += part->second;
+        free_.erase(part);
+    }
+}
+
+Channels::Channels(Context& context, Link& link)
+    : context_(context), link_(link), at_target_(kChannelsBytes), at_source_(kChannelCountsBytes) {}
+
+Channels::~Channels() = default;
+
+Result<void> Channels::check(const Operand& operand) {
+    if (context_.uses_event_fence())
+        return not_in_graphs("messages of graphs need counters, and this rank's streams wait for events "
+                             "(GPURUN_FENCE=event, or a device that lacks them)");
+    if (!context_.kernels_wait)
+        return not_in_graphs("messages of graphs wait in kernels, which would keep the ranks that share this GPU from "
+                             "running: there is no MPS (start with gpurun --mps=on)");
+    if (!link_.open_channels())
+        return not_in_graphs(
+            base::format("messages of graphs need mailboxes, and rank {} has none that could be used from here: "
+                         "there is no peer access, too little memory, or GPURUN_MAIL_BYTES=0",
+                         link_.peer));
+    if (operand.bytes != 0 && operand.where.placement == Placement::kPageable)
+        return not_in_graphs("pageable host memory cannot be used by a graph's message: use gpurun_malloc_host() or "
+                             "cudaMallocHost()");
+    return {};
+}
+
+// ---------------------------------------------------------------------------------------------------- source
+
+Channels::Way Channels::way_of(const Operand& operand, uint64_t bytes) const {
+    if (bytes <= device::kLargestInChannel)
+        return Way::kInChannel;
+    if (link_.to_self ? !operand.in_host_memory() : operand.where.exportable)
+        return Way::kInPlace;
+    return Way::kSlab;
+}
+
+std::optional<Channels::Source> Channels::allot(size_t bytes) {
+    const auto at_target = at_target_.take(target_bytes(bytes));
+    if (!at_target)
+        return std::nullopt;
+    const auto at_source = at_source_.take(source_bytes(bytes));
+    if (!at_source) {
+        at_target_.give_back(*at_target, target_bytes(bytes));
+        return std::nullopt;
+    }
+    return Source{nullptr, false, *at_target, *at_source, bytes, std::nullopt};
+}
+
+// Room will come without anybody's doing: a graph is gone here, and the target, or the device, has not followed yet.
+bool Channels::some_end() const {
+    return !clearing_.empty() || std::any_of(sources_.begin(), sources_.end(), [](const auto& each) {
+        return each.second.graph->come.load(std::memory_order_acquire);
+    });
+}
+
+void Channels::free(const Source& source) {
+    at_target_.give_back(source.at_target, target_bytes(source.bytes));
+    at_source_.give_back(source.at_source, source_bytes(source.bytes));
+    if (source.slab)
+        idle_slabs_.push_back(*source.slab);
+}
+
+Result<device::Channel> Channels::source_end(const Source& source) {
+    std::byte* const here = context_.workspace.channel_counts(link_.peer) + source.at_source;
+    GPURUN_ASSIGN(Fence * fence, link_.out.fence());
+    device::Channel channel;
+    channel.places = link_.peers_channels() + source.at_target + places_offset(source.bytes);
+    channel.turns = counters_at(here);
+    channel.taken = counters_at(here + taken_offset(source.bytes));
+    channel.bytes = source.bytes;
+    channel.alive = &fence->counter(Edge::kBackward, 0); // only the target writes it
+    GPURUN_ASSIGN(channel.cut, context_.cut_marks.mark(link_.peer, context_.job.size()));
+    return channel;
+}
+
+Result<std::optional<Channels::Sent>> Channels::send(const Operand& operand, const Envelope& envelope,
+                                                     bool synchronous) {
+    GPURUN_TRY(check(operand));
+    GPURUN_TRY(sweep());
+    Way way = way_of(operand, envelope.bytes);
+    auto source = allot(way == Way::kInChannel ? envelope.bytes : 0);
+    if (!source && way == Way::kInChannel && clearing_.empty() && operand.where.exportable && !link_.to_self) {
+        way = Way::kInPlace; // there is less room than for a signal
+        source = allot(0);
+    }
+    if (!source) {
+        if (some_end())
+            return std::optional<Sent>();
+        return base::error(Status::kMemory,
+                           "there is no room for one more captured message to rank {}: {} are in graphs that still "
+                           "exist; destroy those that are no longer needed, or capture fewer messages",
+                           link_.peer, sources_.size());
+    }
+    auto watched = watch(operand.stream);
+    if (!watched) {
+        free(*source);
+        return std::move(watched).error();
+    }
+    source->graph = std::move(*watched);
+    const uint64_t id = next_id_++;
+    Source& kept = sources_.emplace(id, std::move(*source)).first->second;
+    kept.ended_at_target = true; // until it knows
+    GPURUN_ASSIGN(const device::Channel channel, source_end(kept));
+    GPURUN_TRY(enqueue(channel, operand, way, kept));
+    Record record{};
+    record.kind = RecordKind::kCaptured;
+    record.serial = id;
+    record.envelope = envelope;
+    record.slot.slot = static_cast<uint32_t>(kept.at_target);
+    record.slot.valid = way == Way::kInChannel ? 0 : 1;
+    record.slot.value = kept.at_source;
+    if (way == Way::kSlab) {
+        GPURUN_ASSIGN(const device::Buffer slab, context_.device.describe(kept.slab->memory, kept.slab->bytes));
+        Operand copied = operand;
+        copied.where = slab;
+        copied.address = kept.slab->memory;
+        GPURUN_TRY(link_.describe_source(copied, record.source));
+    } else if (way == Way::kInPlace) {
+        GPURUN_TRY(link_.describe_source(operand, record.source));
+    }
+    kept.ended_at_target = false;
+    link_.tell(record);
+    link_.sent.count({way == Way::kInChannel ? Path::kMailbox
+                      : way == Way::kSlab    ? Path::kBounce
+                                             : Path::kDirect,
+                      Reason::kCaptured},
+                     envelope.bytes);
+    return std::optional(Sent{channel, way == Way::kInPlace || synchronous});
+}
+
+Result<void> Channels::enqueue(const device::Channel& channel, const Operand& operand, Way way, Source& source) {
+    device::Device& device = context_.device;
+    if (way == Way::kSlab) {
+        GPURUN_ASSIGN(source.slab, take_slab(operand.bytes));
+        GPURUN_TRY(device.channel_await_taken(channel, operand.stream)); // the run before
+        GPURUN_TRY(device.copy(source.slab->memory, operand.address, operand.bytes, operand.stream));
+    }
+    return device.channel_put(channel, way == Way::kInChannel ? operand.address : nullptr, operand.stream);
+}
+
+Result<Channels::Slab> Channels::take_slab(size_t bytes) {
+    const auto fits = std::find_if(idle_slabs_.begin(), idle_slabs_.end(),
+                                   [&](const Slab& slab) { return slab.bytes >= bytes && slab.bytes / 2 <= bytes; });
+    if (fits != idle_slabs_.end()) {
+        const Slab slab = *fits;
+        idle_slabs_.erase(fits);
+        return slab;
+    }
+    GPURUN_ASSIGN(void* memory, context_.device.allocate(bytes));
+    return Slab{static_cast<std::byte*>(memory), bytes};
+}
+
+// ---------------------------------------------------------------------------------------------------- target
+
+Result<device::Channel> Channels::target_end(const Record& record, size_t bytes) {
+    std::byte* const here = context_.workspace.channels(link_.peer) + record.slot.slot;
+    GPURUN_ASSIGN(Fence * fence, link_.in.fence());
+    device::Channel channel;
+    channel.places = here + places_offset(bytes);
+    channel.turns = counters_at(here);
+    channel.taken = counters_at(link_.peers_channel_counts() + record.slot.value + taken_offset(bytes));
+    channel.bytes = bytes;
+    channel.alive = &fence->counter(Edge::kForward, 0); // only the source writes it
+    GPURUN_ASSIGN(channel.cut, context_.cut_marks.mark(link_.peer, context_.job.size()));
+    return channel;
+}
+
+Result<void> Channels::receive(const Record& record, const Operand& operand, uint64_t bytes, device::Stream stream) {
+    const bool pulls = record.slot.valid != 0;
+    GPURUN_ASSIGN(const device::Channel channel, target_end(record, pulls ? 0 : record.envelope.bytes));
+    Target target{nullptr, record.serial, 0};
+    const std::byte* from = nullptr;
+    if (pulls && bytes != 0) {
+        GPURUN_ASSIGN(from, find_source(record, target));
+    }
+    auto watched = watch(stream);
+    if (watched)
+        target.graph = std::move(*watched);
+    else if (target.allocation_id != 0)
+        link_.imports->release(target.allocation_id);
+    GPURUN_TRY(std::move(watched));
+    targets_.push_back(std::move(target));
+    link_.received.count({pulls ? Path::kDirect : Path::kMailbox, Reason::kCaptured}, record.envelope.bytes);
+    if (pulls)
+        return pull(channel, from, operand, bytes, stream);
+    return context_.device.channel_take(channel, operand.address, bytes, stream);
+}
+
+Result<const std::byte*> Channels::find_source(const Record& record, Target& target) {
+    if (link_.to_self)
+        return reinterpret_cast<const std::byte*>(record.source.address);
+    GPURUN_ASSIGN(ImportCache * imports, link_.open_imports());
+    GPURUN_ASSIGN(const std::byte* from, imports->hold(record.source));
+    target.allocation_id = record.source.allocation_id;
+    return from;
+}
+
+Result<void> Channels::pull(const device::Channel& channel, const std::byte* from, const Operand& operand,
+                            uint64_t bytes, device::Stream stream) {
+    constexpr uintptr_t kAligned = 16;
+    device::Device& device = context_.device;
+    const bool aligned =
+        (reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(operand.address)) % kAligned == 0;
+    if (bytes != 0 && aligned && bytes <= context_.settings.kernel_copy_bytes && !operand.in_host_memory()) {
+        auto* const ticket =
+            reinterpret_cast<uint32_t*>(reinterpret_cast<std::byte*>(channel.turns) + ticket_offset(0));
+        return device.channel_pull(channel, operand.address, from, bytes, ticket, stream);
+    }
+    GPURUN_TRY(device.channel_await_put(channel, stream));
+    if (bytes != 0)
+        GPURUN_TRY(device.copy(operand.address, from, bytes, stream));
+    return device.channel_tell_taken(channel, stream);
+}
+
+// ---------------------------------------------------------------------------------------------------- ends
+
+Result<std::shared_ptr<Channels::GraphEnd>> Channels::watch(device::Stream captured) {
+    auto end = std::make_shared<GraphEnd>();
+    end->ends = ends_;
+    const auto comes = [](void* argument) {
+        const std::unique_ptr<std::shared_ptr<GraphEnd>> held(static_cast<std::shared_ptr<GraphEnd>*>(argument));
+        (*held)->come.store(true, std::memory_order_release);
+        (*held)->ends->count.fetch_add(1, std::memory_order_release); // pairs with quiet()
+    };
+    GPURUN_TRY(context_.device.at_graph_end(captured, comes, new std::shared_ptr<GraphEnd>(end)));
+    return end;
+}
+
+void Channels::ended_at_target(uint64_t id) {
+    const auto found = sources_.find(id);
+    if (found == sources_.end())
+        return;
+    found->second.ended_at_target = true;
+    --ends_seen_; // there may be something to clear: not quiet() until the next sweep
+}
+
+Result<bool> Channels::sweep() {
+    if (quiet())
+        return false;
+    ends_seen_ = ends_->count.load(std::memory_order_acquire);
+    for (size_t i = 0; i < targets_.size();) {
+        if (!targets_[i].graph->come.load(std::memory_order_acquire)) {
+            ++i;
+            continue;
+        }
+        if (targets_[i].allocation_id != 0)
+            link_.imports->release(targets_[i].allocation_id);
+        Record record{};
+        record.kind = RecordKind::kChannelEnded;
+        record.serial = targets_[i].id;
+        link_.tell(record);
+        targets_[i] = std::move(targets_.back());
+        targets_.pop_back();
+    }
+    GPURUN_TRY(clear_ended());
+    bool freed = false;
+    for (size_t i = 0; i < clearing_.size();) {
+        Clearing& each = clearing_[i];
+        GPURUN_ASSIGN(const bool done, context_.device.query(each.done));
+        if (!done) {
+            ++i;
+            continue;
+        }
+        context_.events.give_back(each.done);
+        free(each.source);
+        each = std::move(clearing_.back());
+        clearing_.pop_back();
+        freed = true;
+    }
+    return freed;
+}
+
+Result<void> Channels::clear_ended() {
+    for (auto each = sources_.begin(); each != sources_.end();) {
+        Source& source = each->second;
+        if (!source.ended_at_target || !source.graph->come.load(std::memory_order_acquire)) {
+            ++each;
+            continue;
+        }
+        Source ended = std::move(source);
+        each = sources_.erase(each);
+        GPURUN_TRY(clear(std::move(ended)));
+    }
+    return {};
+}
+
+// A channel's memory reads 0 before its first run.
+Result<void> Channels::clear(Source source) {
+    GPURUN_ASSIGN(const device::Stream stream, context_.streams.take());
+    std::byte* const there = link_.peers_channels() + source.at_target;
+    std::byte* const here = context_.workspace.channel_counts(link_.peer) + source.at_source;
+    auto filled = context_.device.fill(there, 0, target_bytes(source.bytes), stream);
+    if (filled)
+        filled = context_.device.fill(here, 0, source_bytes(source.bytes), stream);
+    auto done = context_.events.mark(stream);
+    context_.streams.take_back(stream, Streams::State::kBusy);
+    GPURUN_TRY(std::move(filled));
+    if (!done)
+        return std::move(done).error();
+    clearing_.push_back(Clearing{std::move(source), *done});
+    return {};
+}
+
+Result<void> Channels::close() {
+    for (auto& [id, source] : sources_)
+        if (source.slab)
+            idle_slabs_.push_back(*source.slab);
+    for (const Clearing& each : clearing_)
+        if (each.source.slab)
+            idle_slabs_.push_back(*each.source.slab);
+    sources_.clear();
+    clearing_.clear();
+    Result<void> result;
+    for (const Slab& slab : idle_slabs_)
+        if (auto freed = context_.device.free(slab.memory); !freed && result)
+            result = std::move(freed);
+    idle_slabs_.clear();
+    return result;
+}
+
+} // namespace gpurun::transfer
