@@ -7,6 +7,7 @@
 #include "comm/engine.hpp"
 
 #include "base/log.hpp"
+#include "platform/clock.hpp"
 #include "platform/wake.hpp"
 
 #include <algorithm>
@@ -18,6 +19,7 @@ using transfer::Outgoing;
 namespace presence = platform::presence;
 
 Engine::Attendance::Attendance(Engine& engine) : engine_(engine), announced_(engine.background_on_duty_) {
+    engine_.enqueue_put_off();
     if (announced_)
         engine_.context_.job.rank(engine_.rank()).presence.fetch_add(presence::kAttendant, std::memory_order_acq_rel);
 }
@@ -38,6 +40,35 @@ void Engine::leave_to_background() {
     (void)progress(); // what was published while a call looked by itself rang no bell
     if (needs_hand())
         context_.job.ring_doorbell(rank(), platform::News::kUrgent);
+}
+
+void Engine::put_off() {
+    if (put_off_until_ns_ != 0)
+        return;
+    put_off_until_ns_ = platform::now_ns() + kLongestDelayNs;
+    if (background_on_duty_ && !background_minds_) {
+        background_minds_ = true;
+        context_.job.ring_doorbell(rank(), platform::News::kUrgent);
+    }
+}
+
+void Engine::enqueue_put_off() {
+    starts_in_a_row_ = 0;
+    if (put_off_until_ns_ == 0)
+        return;
+    put_off_until_ns_ = 0;
+    for (auto& each : links_)
+        if (!each->unposted.empty())
+            post_waiting(*each);
+    launch_mails();
+}
+
+// Whoever waits for a mail that could not be launched is told by its edge.
+void Engine::launch_mails() {
+    if (context_.mails.empty())
+        return;
+    if (auto launched = context_.mails.launch(context_); !launched)
+        base::log(base::LogLevel::kWarn, "small messages could not be enqueued: {}", launched.error().detail);
 }
 
 void Engine::start_background() {
@@ -72,6 +103,20 @@ void Engine::work_in_background() {
             background_called_.wait(lock, [this] { return background_stops_ || background_on_duty_; });
             continue;
         }
+        if (put_off_until_ns_ != 0) {
+            const int64_t left_ns = put_off_until_ns_ - platform::now_ns();
+            if (left_ns <= 0) {
+                enqueue_put_off();
+                continue;
+            }
+            background_minds_ = true;
+            const uint32_t rung = self.background_bell.load(std::memory_order_acquire);
+            lock.unlock();
+            platform::sleep_while(self.background_bell, rung, left_ns);
+            lock.lock();
+            continue;
+        }
+        background_minds_ = false;
         // Announced with a read-modify-write before the look; pairs with JobSegment::ring_doorbell().
         const uint64_t there = self.presence.fetch_add(presence::kBackground, std::memory_order_acq_rel);
         const uint32_t seen = self.background_bell.load(std::memory_order_acquire);

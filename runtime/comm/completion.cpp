@@ -49,6 +49,7 @@ Result<bool> Engine::complete(Completion& several, const Order& order, Need need
     Lock lock(mutex_);
     GPURUN_TRY(look_up(several));
     GPURUN_TRY(check_same_capture(several.requests, order));
+    enqueue_put_off();
     const std::span<Request* const> requests(several.requests);
     size_t first_open = 0; // with kAll
     std::optional<uint64_t> seen;

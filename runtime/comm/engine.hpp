@@ -132,6 +132,7 @@ class Engine {
     bool can_complete(const Request& request, const Order& order) const;
     base::Result<void> finish(Request& request, const Order& order, Outcome& outcome);
     void begin(Request& request);
+    void begin_send(Request& request);
     void deactivate(Request& request);
     void reap_abandoned();
     base::Result<void> arm(std::span<Request* const> requests);
@@ -140,6 +141,13 @@ class Engine {
     base::Result<void> complete_each(Completion& several, const Order& order, Need need);
     // gpurun_finalize(): what can no longer be matched ends.
     void end_unmatched();
+
+    // ---- sharing kernels (background.cpp) ----------------------------------------------------------------------
+    bool may_put_off() const { return starts_in_a_row_ != 0 && background_wanted_; }
+    void put_off();
+    // What was put off is enqueued now. First in every call that waits, or completes.
+    void enqueue_put_off();
+    void launch_mails();
 
     // ---- progress.cpp ---------------------------------------------------------------------------------------
     // Moves what can be moved. True if anything has changed.
@@ -216,6 +224,13 @@ class Engine {
     bool background_wanted_ = false; // GPURUN_PROGRESS
     bool background_on_duty_ = false;
     bool background_stops_ = false;
+
+    // Requests that are started one after the other share kernels: from the second on, what they enqueue is put off
+    // until some other call is made, or kLongestDelayNs have passed, which the background thread sees to.
+    static constexpr int64_t kLongestDelayNs = 30'000;
+    uint32_t starts_in_a_row_ = 0;
+    int64_t put_off_until_ns_ = 0;  // 0: nothing is put off
+    bool background_minds_ = false; // it will look when that has passed
 
     // A stream that waits for what a sleeping thread waits for, then rings. To be used again once it has rung.
     struct Alarm {

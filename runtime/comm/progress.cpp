@@ -29,6 +29,7 @@ bool Engine::progress() {
             moved = true;
         }
     }
+    launch_mails();
     moved |= advance_moving();
     if (!moved)
         return false;

@@ -42,7 +42,8 @@ void Engine::begin(Request& request) {
         if (send_at_once(request.peer, request.operand, envelope, mode))
             return;
         ++active_requests_;
-        begin(request.send.emplace(context_, link(request.peer), request.operand, envelope, mode));
+        request.send.emplace(context_, link(request.peer), request.operand, envelope, mode);
+        begin_send(request);
     } else {
         ++active_requests_;
         request.receive.emplace(context_, request.operand, Pattern{request.context, request.peer, request.tag}, false,
@@ -52,8 +53,27 @@ void Engine::begin(Request& request) {
         else
             begin_taken(request.taken, *request.receive);
     }
-    if (!background_on_duty_ || request.needs_hand())
+    const bool puts_off = may_put_off();
+    ++starts_in_a_row_;
+    if (!puts_off)
+        launch_mails();
+    else if (!context_.mails.empty() || put_off_until_ns_ != 0)
+        put_off();
+    if (!background_on_duty_ || (request.needs_hand() && put_off_until_ns_ == 0))
         leave_to_background();
+}
+
+void Engine::begin_send(Request& request) {
+    transfer::Link& to = link(request.peer);
+    if (!may_put_off() || !request.send->may_share_kernel() || context_.job.is_gone(to.peer)) {
+        begin(*request.send);
+        return;
+    }
+    to.unposted.push_back(*request.send);
+    if (to.unposted.size() >= device::kMostMails)
+        post_waiting(to);
+    if (!to.unposted.empty())
+        put_off();
 }
 
 void Engine::cancel(Request& request) {

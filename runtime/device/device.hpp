@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace gpurun::device {
@@ -57,7 +58,7 @@ struct Info {
     std::string uuid;       // for people: GPU-... or EMU-...
     std::string pci_bus_id; // empty on emulated devices
     // How much may wait on the device at a time, in take_mail() and so on, and leave room for what it waits for. A
-    // copy_fenced() counts kCopyWait, everything else 1.
+    // copy_fenced() counts kCopyWait, take_mails() kMailsWait, everything else 1.
     uint32_t waiting_room = 16;
     bool counters = true; // streams can write and await counters; else only events order them
     // release_peer() ends waits on a dead process's events. Where it cannot, such a stream stays blocked for ever:
@@ -101,6 +102,20 @@ struct Mail {
     uint32_t* ticket = nullptr; // device memory of this process for one operation at a time: 0 before and after
 };
 constexpr size_t mail_words_bytes(size_t bytes) { return (bytes + 7) / 8 * 16; }
+
+// Several mails in one operation; each has its own edges, and needs no ticket.
+struct OutgoingMail {
+    Mail mail;
+    const void* source = nullptr;
+};
+struct IncomingMail {
+    Mail mail;
+    void* destination = nullptr;
+    size_t bytes = 0; // that are taken
+};
+constexpr size_t kMostMails = 32;        // in one operation
+constexpr size_t kSmallMailBytes = 4096; // the largest of them
+constexpr uint32_t kMailsWait = 4;
 
 // A copy between two edges, in one operation of the stream where the device can do that.
 struct FencedCopy {
@@ -213,6 +228,9 @@ class Device {
     // it ends without them. `seen`: `destination` is written, for everybody, before `taken` reads its value.
     virtual base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen,
                                          Stream stream) = 0;
+    // All of them, up to kMostMails. Those that are taken are seen, and taken as they come: none waits for another.
+    virtual base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) = 0;
+    virtual base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) = 0;
     // await_counter(), by something that looks at the counter all the time: what follows starts sooner.
     virtual base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) = 0;
     // Both buffers are device, managed or imported memory.

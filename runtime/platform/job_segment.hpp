@@ -27,7 +27,7 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 3;
+constexpr uint32_t kLayout = 4;
 constexpr uint32_t kMaxRanks = 256;
 
 // Set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
@@ -37,7 +37,7 @@ constexpr uint64_t kPoison = (uint64_t{1} << 62) | 1;
 constexpr bool is_poisoned(uint64_t value) { return (value & kPoison) != 0; }
 constexpr uint64_t reached_value(uint64_t value) { return value & ~kPoison; }
 
-constexpr size_t kFenceSlots = 128;
+constexpr size_t kFenceSlots = 256;
 constexpr size_t kRingBytes = 144 * 1024;
 constexpr size_t kRingEntryBytes = 16 * 1024; // its first part
 constexpr size_t kEagerBuffers = 32;

@@ -30,6 +30,13 @@ struct Awaited {
             return device.query(event);
         return reached_alive(*fence, edge, slot, value);
     }
+    // An edge that has come already: no stream need wait for it.
+    base::Result<bool> is_over(device::Device&) const {
+        if (on_event)
+            return false;
+        GPURUN_ASSIGN(const bool cut_short, fence->cut_short(edge, slot, value));
+        return cut_short ? base::Result<bool>(false) : fence->reached(edge, slot, value);
+    }
     // Enqueue: `stream` goes on once it has come. REQUIRES: its signal is known to be enqueued.
     base::Result<void> await(device::Device& device, device::Stream stream) const {
         if (on_event)

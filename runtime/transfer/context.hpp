@@ -9,6 +9,7 @@
 #include "device/device.hpp"
 #include "platform/job_segment.hpp"
 #include "transfer/export_cache.hpp"
+#include "transfer/mail_batches.hpp"
 #include "transfer/turns.hpp"
 
 #include <deque>
@@ -219,6 +220,7 @@ struct Context {
     Joints joints;
     CaptureStreams capture_streams;
     CutMarks cut_marks;
+    MailBatches mails;
 };
 
 } // namespace gpurun::transfer

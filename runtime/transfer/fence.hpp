@@ -34,7 +34,9 @@ constexpr uint32_t kLateSlot = kRelaySlot + static_cast<uint32_t>(platform::kRel
 constexpr uint32_t kLateSlots = 24;
 constexpr uint32_t kMailSlot = kLateSlot + kLateSlots;
 constexpr uint32_t kMailSlots = 32;
-constexpr uint32_t kSlotsUsed = kMailSlot + kMailSlots;
+constexpr uint32_t kSmallMailSlot = kMailSlot + kMailSlots; // of up to device::kSmallMailBytes
+constexpr uint32_t kSmallMailSlots = 96;
+constexpr uint32_t kSlotsUsed = kSmallMailSlot + kSmallMailSlots;
 static_assert(kSlotsUsed <= platform::kFenceSlots);
 
 constexpr uint64_t kStep = 2; // values are even: bit 0 belongs to poison

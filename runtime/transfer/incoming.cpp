@@ -26,6 +26,8 @@ void Incoming::fail(base::Error error) {
     if (!failed_before)
         error_ = std::move(error);
     leave_link();
+    if (shares_kernel_ && state_ == State::kDraining && !failed_before)
+        return; // its kernel is told as well, and ends
     if (borrowed_ && !failed_before && context_.releases_streams()) {
         if (join_) {
             (void)context_.joints.order(*borrowed_, *join_);
@@ -106,7 +108,9 @@ Result<void> Incoming::join(device::Stream stream) {
         return join_branch(stream);
     if (done())
         return {};
-    GPURUN_TRY(awaited_->await(context_.device, stream));
+    GPURUN_ASSIGN(const bool over, awaited_->is_over(context_.device));
+    if (!over)
+        GPURUN_TRY(awaited_->await(context_.device, stream));
     // What the message still needs of its source, `stream` needs now.
     if (!link_->lost && slot_.valid != 0 && link_->awaiting_forward[slot_.slot].value == slot_.value)
         link_->awaiting_forward[slot_.slot].stream = stream;
@@ -210,10 +214,33 @@ bool Incoming::kernel_may_wait(Fence& fence, uint32_t size) const {
            context_.waits.admits(operand_.stream, size, fence.counter(Edge::kBackward, slot_.slot), slot_.value);
 }
 
+// Whether nothing in a stream of the user's has to come before the message any more.
+Result<bool> Incoming::place_is_over() const {
+    if (!operand_.on_stream)
+        return true;
+    return kept_place_ ? context_.device.query(*kept_place_) : Result<bool>(false);
+}
+
+// Of a request, in a kernel with others: soon, by whoever has matched it.
+Result<void> Incoming::share_kernel(Fence& fence, const device::Mail& mail) {
+    GPURUN_TRY(note_source(fence, device::Stream{this})); // of no stream, until it is joined
+    give_back(kept_place_, context_);
+    shares_kernel_ = true;
+    GPURUN_TRY(context_.mails.take(context_, {mail, operand_.address, bytes_}));
+    drain(Awaited::edge_of(&fence, Edge::kBackward, slot_.slot, slot_.value));
+    return {};
+}
+
 Result<void> Incoming::take_mail(uint64_t mail_bytes) {
-    GPURUN_TRY(take_stream());
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
-    GPURUN_TRY(note_source(*fence));
+    if (ending_ == Ending::kJoined && bytes_ != 0 && mail_bytes <= device::kSmallMailBytes &&
+        operand_.where.placement != device::Placement::kPageable) {
+        GPURUN_ASSIGN(const bool at_once, place_is_over());
+        if (at_once)
+            return share_kernel(*fence, context_.workspace.incoming(link_->peer, *fence, slot_, mail_bytes));
+    }
+    GPURUN_TRY(take_stream());
+    GPURUN_TRY(note_source(*fence, operand_.stream));
     if (bytes_ == 0 || !kernel_may_wait(*fence, 1))
         GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
     if (bytes_ == 0) {
@@ -387,13 +414,13 @@ Result<void> Incoming::copy_now() {
     return {};
 }
 
-Result<void> Incoming::note_source(Fence& fence) {
+Result<void> Incoming::note_source(Fence& fence, device::Stream stream) {
     if (link_->lost) {
         GPURUN_ASSIGN(const bool cut_short, fence.cut_short(Edge::kForward, slot_.slot, slot_.value));
         if (cut_short)
             return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
     }
-    link_->awaiting_forward[slot_.slot] = InFlight{operand_.stream, slot_.value};
+    link_->awaiting_forward[slot_.slot] = InFlight{stream, slot_.value};
     return {};
 }
 
@@ -421,7 +448,7 @@ bool Incoming::copies_by_kernel() const {
 Result<void> Incoming::copy_on_stream() {
     GPURUN_TRY(take_stream());
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
-    GPURUN_TRY(note_source(*fence));
+    GPURUN_TRY(note_source(*fence, operand_.stream));
     GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_.slot, slot_.value));
     if (!ready && copies_by_kernel() && kernel_may_wait(*fence, device::kCopyWait)) {
         device::FencedCopy copy;

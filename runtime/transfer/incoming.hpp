@@ -103,9 +103,11 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> copy_behind_edge(bool source_awaits);
     base::Result<void> copy_now();
     base::Result<void> take_mail(uint64_t mail_bytes);
+    base::Result<bool> place_is_over() const;
+    base::Result<void> share_kernel(Fence& fence, const device::Mail& mail);
     base::Result<void> copy_on_stream();
-    // operand_.stream will wait for the forward edge.
-    base::Result<void> note_source(Fence& fence);
+    // `stream` will wait for the forward edge.
+    base::Result<void> note_source(Fence& fence, device::Stream stream);
     // Everything is enqueued, and signals the backward edge at its end.
     base::Result<void> leave_to_stream(Fence& fence);
     bool kernel_may_wait(Fence& fence, uint32_t size) const;
@@ -131,6 +133,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
+    bool shares_kernel_ = false;              // which ends in the edge that awaited_ names
     bool drained_ = false;                    // what awaited_ named has come: nothing is left in borrowed_
     std::optional<device::Event> kept_place_; // in the operand's stream
     std::optional<device::Event> end_;        // of its copies, when no edge says it

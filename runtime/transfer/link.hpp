@@ -115,6 +115,7 @@ class Link {
     void settle(const SlotValue& slot, Edge last); // of a request
     Slots<kEagerSlot, static_cast<uint32_t>(platform::kEagerBuffers)> eager_slots;
     Slots<kMailSlot, kMailSlots> mail_slots;
+    Slots<kSmallMailSlot, kSmallMailSlots> small_mail_slots;
     Outbox outbox;
     uint64_t next_serial = 1;
     uint64_t eager_sent = 0;                 // bytes, against PairControl::eager_matched

@@ -10,7 +10,13 @@ using base::Result;
 namespace {
 
 constexpr size_t kPlaceBytes = device::mail_words_bytes(kMailBytes);
-constexpr size_t kMailboxBytes = kMailSlots * kPlaceBytes;
+constexpr size_t kSmallPlaceBytes = device::mail_words_bytes(device::kSmallMailBytes);
+constexpr size_t kMailboxBytes = kMailSlots * kPlaceBytes + kSmallMailSlots * kSmallPlaceBytes;
+
+constexpr size_t place_of(uint32_t slot) {
+    return slot < kSmallMailSlot ? (slot - kMailSlot) * kPlaceBytes
+                                 : kMailSlots * kPlaceBytes + (slot - kSmallMailSlot) * kSmallPlaceBytes;
+}
 constexpr size_t kPage = 4096;
 
 // What a rank's kernels for one peer agree by.
@@ -36,7 +42,7 @@ Words* words_of(std::byte* workspace, uint32_t peer) { return reinterpret_cast<W
 device::Mail mail_at(std::byte* workspace, uint32_t ranks, uint32_t source, Fence& fence, const SlotValue& slot,
                      size_t bytes) {
     device::Mail mail;
-    mail.words = workspace + words_bytes(ranks) + source * kMailboxBytes + (slot.slot - kMailSlot) * kPlaceBytes;
+    mail.words = workspace + words_bytes(ranks) + source * kMailboxBytes + place_of(slot.slot);
     mail.bytes = bytes;
     mail.mark = static_cast<uint32_t>(slot.value / kStep % UINT32_MAX) + 1;
     mail.sent = &fence.counter(Edge::kForward, slot.slot);

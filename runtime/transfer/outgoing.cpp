@@ -19,6 +19,8 @@ void Outgoing::fail(base::Error error) {
     if (!failed_before)
         error_ = std::move(error);
     leave_link();
+    if (shares_kernel_ && state_ == State::kDraining && !failed_before)
+        return; // it ends, whatever becomes of its target
     if (borrowed_ && !failed_before && context_.releases_streams()) {
         if (auto end = context_.events.mark(*borrowed_)) {
             give_back(end_, context_);
@@ -83,8 +85,10 @@ Result<void> Outgoing::join(device::Stream stream) {
         return context_.device.channel_await_taken(*std::exchange(taken_, std::nullopt), stream);
     if (done())
         return {};
-    GPURUN_TRY(awaited_->await(context_.device, stream));
-    if (!awaited_->on_event && awaited_->edge == Edge::kBackward && !link_.lost)
+    GPURUN_ASSIGN(const bool over, awaited_->is_over(context_.device));
+    if (!over)
+        GPURUN_TRY(awaited_->await(context_.device, stream));
+    if (!over && !awaited_->on_event && awaited_->edge == Edge::kBackward && !link_.lost)
         link_.awaiting_backward[awaited_->slot] = InFlight{stream, awaited_->value};
     if (borrowed_ && !link_.lost)
         hand_over(link_.awaiting_backward, *borrowed_, stream);
@@ -179,6 +183,15 @@ bool Outgoing::mail_fits() const {
            settings.path == base::PathChoice::kAuto && link_.open_outbox();
 }
 
+Result<std::optional<SlotValue>> Outgoing::take_mail_slot(Fence& fence) {
+    if (is_small_mail()) {
+        GPURUN_ASSIGN(const std::optional<SlotValue> small, link_.small_mail_slots.take(fence));
+        if (small)
+            return small;
+    }
+    return link_.mail_slots.take(fence);
+}
+
 bool Outgoing::slot_fits() const {
     if (operand_.by_cpu())
         return false;
@@ -205,7 +218,7 @@ Result<bool> Outgoing::post() {
     }
     if (mail_fits()) {
         GPURUN_ASSIGN(Fence * fence, link_.out.fence());
-        GPURUN_ASSIGN(const std::optional<SlotValue> slot, link_.mail_slots.take(*fence));
+        GPURUN_ASSIGN(const std::optional<SlotValue> slot, take_mail_slot(*fence));
         if (slot)
             return post_mail(*slot);
     }
@@ -279,6 +292,14 @@ Result<bool> Outgoing::post_mail(const SlotValue& slot) {
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     device::Mail mail = link_.outbox.outgoing(*fence, slot_, envelope_.bytes);
     mail.ticket = context_.workspace.ticket(link_.peer, Role::kSource, slot_.slot);
+    if (shares_kernels()) {
+        if (!push_slot({Path::kMailbox, Reason::kSmall}))
+            return false;
+        shares_kernel_ = true;
+        GPURUN_TRY(context_.mails.put(context_, {mail, operand_.address}));
+        leave_to_stream(*fence);
+        return true;
+    }
     GPURUN_TRY(take_stream());
     if (!push_slot({Path::kMailbox, Reason::kSmall}))
         return false;

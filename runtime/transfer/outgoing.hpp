@@ -49,6 +49,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     static bool fits_inline(const Context& context, const Operand& operand, SendMode mode) {
         return !mode.synchronous && operand.by_cpu() && operand.bytes <= context.settings.eager_bytes;
     }
+    // Whether it may be posted a little later, to share a kernel with others.
+    bool may_share_kernel() const { return shares_kernels() && mail_fits(); }
     // False if there is no room yet: to be tried again, before any later message to the peer.
     base::Result<bool> post();
     // After a post() that found no room, once: the stream goes on, and the message remembers its place in it.
@@ -98,6 +100,11 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     void drain(const Awaited& awaited);
 
     bool mail_fits() const;
+    bool shares_kernels() const {
+        return mode_.ending == Ending::kJoined && !mode_.synchronous && !operand_.on_stream && is_small_mail();
+    }
+    bool is_small_mail() const { return envelope_.bytes <= device::kSmallMailBytes; }
+    base::Result<std::optional<SlotValue>> take_mail_slot(Fence& fence);
     bool slot_fits() const;
     base::Result<bool> post_slot(const SlotValue& slot);
     base::Result<bool> post_mail(const SlotValue& slot);
@@ -128,6 +135,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     uint64_t shared_address_ = 0; // in the target's process
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
+    bool shares_kernel_ = false;              // which ends in the edge that awaited_ names
     bool drained_ = false;                    // what awaited_ named has come: nothing is left in borrowed_
     std::optional<device::Channel> taken_;    // of a graph's message, whose end is still to be awaited
     std::optional<device::Event> kept_place_; // in the operand's stream

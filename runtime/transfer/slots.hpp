@@ -25,7 +25,7 @@ class Slots {
             const uint32_t slot = kFirst + next_;
             next_ = (next_ + 1) % kCount;
             GPURUN_ASSIGN(bool free, fence.reached(use.last, slot, use.value));
-            if (free && kFirst == kMailSlot) {
+            if (free && kFirst >= kMailSlot) {
                 GPURUN_ASSIGN(free, fence.reached(Edge::kForward, slot, use.value));
             }
             if (free) {

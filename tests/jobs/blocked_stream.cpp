@@ -113,3 +113,30 @@ TEST_CASE("a message passes another stream's message from the same rank that is 
 }
 
 TEST_SUITE_END();
+
+TEST_CASE("a small message that is held up at its sender holds up none that is received with it") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    const Stream held;
+    Memory buffer(Kind::kDevice, 5 * 8);
+    gpurun_request requests[5];
+    if (rank() < partner()) {
+        buffer.write(pattern(5 * 8, 6));
+        Gate gate(held);
+        REQUIRE_OK(gpurun_isend(buffer.at(0), 8, GPURUN_BYTE, partner(), kHeld, kWorld, held, &requests[0]));
+        for (size_t i = 1; i < 5; i++)
+            REQUIRE_OK(
+                gpurun_isend(buffer.at(i * 8), 8, GPURUN_BYTE, partner(), kFree, kWorld, GPURUN_HOST, &requests[i]));
+        REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+        gate.open();
+        REQUIRE_OK(gpurun_waitall(5, requests, GPURUN_HOST, nullptr));
+        return;
+    }
+    REQUIRE_OK(gpurun_irecv(buffer.at(0), 8, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST, &requests[0]));
+    for (size_t i = 1; i < 5; i++)
+        REQUIRE_OK(gpurun_irecv(buffer.at(i * 8), 8, GPURUN_BYTE, partner(), kFree, kWorld, GPURUN_HOST, &requests[i]));
+    REQUIRE_OK(gpurun_waitall(4, &requests[1], GPURUN_HOST, nullptr)); // would hang here
+    REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
+    REQUIRE_OK(gpurun_wait(&requests[0], GPURUN_HOST, nullptr));
+    CHECK(first_difference(buffer.read(), pattern(5 * 8, 6)) == -1);
+}

@@ -75,6 +75,8 @@ class CudaDevice final : public Device {
 
     base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
     base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
+    base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) override;
+    base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) override;
     base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) override;
 

@@ -31,6 +31,15 @@ struct TakeMailArguments {
     uint32_t seen; // 1: whoever sees `taken` sees the destination too
 };
 
+// A block puts, or takes, one of them.
+constexpr unsigned kMailsOfLaunch = 32;
+struct PutMailsArguments {
+    PutMailArguments mails[kMailsOfLaunch];
+};
+struct TakeMailsArguments {
+    TakeMailArguments mails[kMailsOfLaunch];
+};
+
 struct WatchCounterArguments {
     const uint64_t* counter;
     uint64_t value;

@@ -65,6 +65,15 @@ __device__ bool is_last(uint32_t* ticket, bool fence) {
     return true;
 }
 
+// The same for what this block has written, whatever the others do.
+__device__ bool is_last_of_block() {
+    __syncthreads();
+    if (threadIdx.x != 0)
+        return false;
+    __threadfence_system();
+    return true;
+}
+
 __device__ uint64_t load_bytes(const unsigned char* from, uint64_t left) {
     if (left >= 8 && reinterpret_cast<uintptr_t>(from) % 8 == 0)
         return *reinterpret_cast<const uint64_t*>(from);

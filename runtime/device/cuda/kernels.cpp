@@ -24,6 +24,8 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     };
     GPURUN_TRY(find(kernels.put_mail, "gpurun_put_mail"));
     GPURUN_TRY(find(kernels.take_mail, "gpurun_take_mail"));
+    GPURUN_TRY(find(kernels.put_mails, "gpurun_put_mails"));
+    GPURUN_TRY(find(kernels.take_mails, "gpurun_take_mails"));
     GPURUN_TRY(find(kernels.watch_counter, "gpurun_watch_counter"));
     GPURUN_TRY(find(kernels.copy_fenced, "gpurun_copy_fenced"));
     GPURUN_TRY(find(kernels.put_in_channel, "gpurun_put_in_channel"));
@@ -63,6 +65,50 @@ base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, si
                                       mail.mark,
                                       seen ? 1U : 0U};
     return launch_kernel(driver_, kernels_.take_mail, mail_blocks(bytes), mail_threads(bytes), arguments, stream);
+}
+
+base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, Stream stream) {
+    static_assert(kMailsOfLaunch == kMostMails && kSmallMailBytes <= kMailBytesPerBlock);
+    const auto current = enter();
+    PutMailsArguments batch; // what is not used is not read
+    size_t largest = 0;
+    for (size_t i = 0; i < mails.size(); ++i) {
+        const auto& [mail, source] = mails[i];
+        GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
+        batch.mails[i] = {static_cast<const unsigned char*>(source),
+                          mail.words,
+                          mail.bytes,
+                          address(sent),
+                          mail.value,
+                          nullptr,
+                          mail.mark};
+        largest = std::max(largest, mail.bytes);
+    }
+    return launch_kernel(driver_, kernels_.put_mails, static_cast<unsigned>(mails.size()), mail_threads(largest), batch,
+                         stream);
+}
+
+base::Result<void> CudaDevice::take_mails(std::span<const IncomingMail> mails, Stream stream) {
+    const auto current = enter();
+    TakeMailsArguments batch;
+    size_t largest = 0;
+    for (size_t i = 0; i < mails.size(); ++i) {
+        const auto& [mail, destination, bytes] = mails[i];
+        GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
+        GPURUN_ASSIGN(const CUdeviceptr taken, device_address(mail.taken));
+        batch.mails[i] = {static_cast<unsigned char*>(destination),
+                          mail.words,
+                          bytes,
+                          address(sent),
+                          address(taken),
+                          mail.value,
+                          nullptr,
+                          mail.mark,
+                          1};
+        largest = std::max(largest, bytes);
+    }
+    return launch_kernel(driver_, kernels_.take_mails, static_cast<unsigned>(mails.size()), mail_threads(largest),
+                         batch, stream);
 }
 
 base::Result<void> CudaDevice::watch_counter(Stream stream, Counter* counter, uint64_t value) {

@@ -49,6 +49,30 @@ extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_take_mail(cons
         store_counter(mail.taken, mail.value);
 }
 
+extern "C" __global__ void __launch_bounds__(kMailThreads)
+    gpurun_put_mails(const __grid_constant__ PutMailsArguments batch) {
+    const PutMailArguments& mail = batch.mails[blockIdx.x];
+    const uint64_t from = uint64_t{8} * threadIdx.x;
+    if (from < mail.bytes) {
+        const uint64_t bytes = load_bytes(mail.source + from, mail.bytes - from);
+        store_word(mail.words, threadIdx.x,
+                   {static_cast<uint32_t>(bytes), mail.mark, static_cast<uint32_t>(bytes >> 32), mail.mark});
+    }
+    if (is_last_of_block())
+        store_counter(mail.sent, mail.value);
+}
+
+extern "C" __global__ void __launch_bounds__(kMailThreads)
+    gpurun_take_mails(const __grid_constant__ TakeMailsArguments batch) {
+    const TakeMailArguments& mail = batch.mails[blockIdx.x];
+    const uint64_t to = uint64_t{8} * threadIdx.x;
+    Word word;
+    if (to < mail.bytes && await_word(mail, threadIdx.x, word))
+        store_bytes(mail.destination + to, mail.bytes - to, word.low | static_cast<uint64_t>(word.high) << 32);
+    if (is_last_of_block())
+        store_counter(mail.taken, mail.value);
+}
+
 extern "C" __global__ void gpurun_watch_counter(const WatchCounterArguments watch) {
     while (load_counter(watch.counter) < watch.value) {
     }

@@ -8,6 +8,8 @@ namespace gpurun::device::cuda {
 struct Kernels {
     CUfunction put_mail = nullptr;
     CUfunction take_mail = nullptr;
+    CUfunction put_mails = nullptr;
+    CUfunction take_mails = nullptr;
     CUfunction watch_counter = nullptr;
     CUfunction copy_fenced = nullptr;
     CUfunction put_in_channel = nullptr;

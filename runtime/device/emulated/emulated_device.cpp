@@ -228,6 +228,40 @@ base::Result<void> EmulatedDevice::take_mail(const Mail& mail, void* destination
     return queue->enqueue(WriteWord{mail.taken, mail.value});
 }
 
+base::Result<void> EmulatedDevice::check_small(const Mail& mail, size_t bytes, bool own_words) {
+    if (mail.bytes > kSmallMailBytes || bytes == 0 || bytes > mail.bytes || mail.mark == 0)
+        return base::error(Status::kArgument, "one of several mails has 1 to {} bytes and a mark", kSmallMailBytes);
+    GPURUN_TRY(check_device_memory("mail", mail.words, mail_words_bytes(mail.bytes), 16, own_words));
+    return check_counter(mail.sent);
+}
+
+base::Result<void> EmulatedDevice::put_mails(std::span<const OutgoingMail> mails, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    for (const auto& [mail, source] : mails) {
+        GPURUN_TRY(check_small(mail, mail.bytes, false));
+        GPURUN_TRY(stream_side(source, mail.bytes));
+    }
+    for (const auto& [mail, source] : mails) {
+        GPURUN_TRY(queue->enqueue(Copy{mail.words, static_cast<const std::byte*>(source), mail.bytes}));
+        GPURUN_TRY(queue->enqueue(WriteWord{mail.sent, mail.value}));
+    }
+    return {};
+}
+
+base::Result<void> EmulatedDevice::take_mails(std::span<const IncomingMail> mails, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    TakeMails all;
+    for (const auto& [mail, destination, bytes] : mails) {
+        GPURUN_TRY(check_small(mail, bytes, true));
+        GPURUN_TRY(check_counter(mail.taken));
+        GPURUN_TRY(stream_side(destination, bytes));
+        all.mails->push_back(
+            {CopyIfCame{{static_cast<std::byte*>(destination), mail.words, bytes}, mail.sent, mail.value},
+             WriteWord{mail.taken, mail.value}});
+    }
+    return queue->enqueue(all);
+}
+
 base::Result<void> EmulatedDevice::copy_fenced(const FencedCopy& fenced, Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     if (fenced.bytes == 0)

@@ -67,6 +67,8 @@ class EmulatedDevice final : public Device {
 
     base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
     base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
+    base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) override;
+    base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) override;
     base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) override {
         return await_counter(stream, counter, value);
     }
@@ -104,6 +106,7 @@ class EmulatedDevice final : public Device {
     // Device memory, aligned to `alignment`; of this process, where `own`.
     base::Result<void> check_device_memory(const char* what, const void* pointer, size_t bytes, size_t alignment,
                                            bool own);
+    base::Result<void> check_small(const Mail& mail, size_t bytes, bool own_words);
     base::Result<void> check_mail(const Mail& mail, size_t bytes, bool own_words);
     enum class ChannelEnd { kSource, kTarget };
     base::Result<void> check_channel(const Channel& channel, ChannelEnd end);

@@ -197,6 +197,8 @@ bool StreamQueue::execute(Operation& operation) {
         platform::store_and_wake(*write->word, write->value);
     else if (auto* wait = std::get_if<AwaitWord>(&operation))
         return await(*wait->word, wait->value);
+    else if (auto* mails = std::get_if<TakeMails>(&operation))
+        return take_mails(*mails);
     else if (auto* reclaim = std::get_if<Reclaim>(&operation))
         reclaim->memory->reclaim_ordered(reclaim->retired);
     else if (auto* put_run = std::get_if<ChannelPut>(&operation))
@@ -215,6 +217,33 @@ bool StreamQueue::execute(Operation& operation) {
 void StreamQueue::copy_if_came(const CopyIfCame& operation) {
     if (platform::reached_value(platform::load_published(*operation.word)) >= operation.value)
         pace_.copy(operation.copy.destination, operation.copy.source, operation.copy.bytes);
+}
+
+// One word at a time can be slept on, so the others are looked at now and then.
+bool StreamQueue::take_mails(TakeMails& operation) {
+    constexpr int64_t kLookAgainNs = 200'000;
+    std::vector<TakeMails::One>& left = *operation.mails;
+    while (!left.empty() && !abandoned_) {
+        const size_t before = left.size();
+        for (size_t i = 0; i < left.size();) {
+            const TakeMails::One& one = left[i];
+            if (platform::load_published(*one.copy.word) < one.copy.value) {
+                ++i;
+                continue;
+            }
+            copy_if_came(one.copy);
+            platform::store_and_wake(*one.end.word, one.end.value);
+            left.erase(left.begin() + static_cast<ptrdiff_t>(i));
+        }
+        if (left.size() != before || left.empty())
+            continue;
+        const CopyIfCame& first = left.front().copy;
+        awaited_.store(first.word, std::memory_order_release);
+        if (const uint64_t seen = platform::load_published(*first.word); seen < first.value && !abandoned_)
+            platform::sleep_while(*first.word, seen, kLookAgainNs);
+        awaited_.store(nullptr, std::memory_order_release);
+    }
+    return left.empty();
 }
 
 bool StreamQueue::await(std::atomic<uint64_t>& word, uint64_t value) {

@@ -55,6 +55,14 @@ struct AwaitWord {
     std::atomic<uint64_t>* word;
     uint64_t value;
 };
+// In any order, as they come.
+struct TakeMails {
+    struct One {
+        CopyIfCame copy;
+        WriteWord end;
+    };
+    std::shared_ptr<std::vector<One>> mails = std::make_shared<std::vector<One>>();
+};
 struct Reclaim {
     Memory* memory;
     Arena::Block retired;
@@ -84,7 +92,7 @@ struct RunEdge { // between branches of a graph, in which alone it is found
 struct EndRun { // of a graph, which lives at least as long
     std::shared_ptr<GraphBody> graph;
 };
-using Operation = std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, Reclaim, ChannelPut,
+using Operation = std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, TakeMails, Reclaim, ChannelPut,
                                ChannelAwaitTaken, ChannelTake, ChannelTellTaken, RunEdge, EndRun>;
 
 class StreamQueue {
@@ -127,6 +135,7 @@ class StreamQueue {
     // False if it was cut short because the queue is abandoned: what follows must not run.
     bool execute(Operation& operation);
     void copy_if_came(const CopyIfCame& operation);
+    bool take_mails(TakeMails& operation);
     bool await(std::atomic<uint64_t>& word, uint64_t value);
 
     // channel_operations.cpp
