@@ -42,7 +42,7 @@ typedef enum gpurun_status {
     GPURUN_ERR_TAG = 7,                 /* negative, or a wildcard where none is allowed */
     GPURUN_ERR_COUNT = 8,               /* count times element size overflows */
     GPURUN_ERR_TYPE = 9,                /* not a datatype */
-    GPURUN_ERR_BUFFER = 10,             /* NULL, freed or foreign memory, or too short */
+    GPURUN_ERR_BUFFER = 10,             /* NULL, freed, unmapped or read-only memory, or too short */
     GPURUN_ERR_STREAM = 11,             /* not a stream of this rank's device */
     GPURUN_ERR_EVENT = 12,              /* not an event of this rank's device */
     GPURUN_ERR_TRUNCATED = 13,          /* the message is longer than the receive's buffer */
@@ -409,11 +409,11 @@ typedef struct gpurun_message_status {
  * not while there is room). On GPURUN_HOST: the buffer may be reused on return. Messages from one rank match in
  * the order in which they were sent.
  *
- * @param buffer  host or device memory of this process; NULL only if @p count is 0
+ * @param buffer  memory of any kind, on the host or on a device, see gpurun(7); NULL only if @p count is 0
  * @param dest    a rank of @p comm, also this one, or GPURUN_PROC_NULL
  * @param tag     0 to GPURUN_TAG_MAX
  * @retval GPURUN_OK             sent, or enqueued
- * @retval GPURUN_ERR_BUFFER     NULL, freed or foreign memory, or shorter than the message; nothing was sent
+ * @retval GPURUN_ERR_BUFFER     NULL, freed or unmapped memory, or shorter than the message; nothing was sent
  * @retval GPURUN_ERR_COUNT, GPURUN_ERR_TYPE, GPURUN_ERR_RANK, GPURUN_ERR_TAG, GPURUN_ERR_COMM,
  *         GPURUN_ERR_STREAM     that argument cannot be used; nothing was sent
  * @retval GPURUN_ERR_PEER_LOST  @p dest has died
@@ -439,7 +439,8 @@ GPURUN_API gpurun_status gpurun_send(const void *buffer, size_t count, gpurun_da
  *                               dropped, and ret_status->bytes is its true length
  * @retval GPURUN_ERR_PEER_LOST  @p source has died (with GPURUN_ANY_SOURCE: every other rank has)
  *
- * The other errors are those of gpurun_send(). Threads: any. Since 0.1. See gpurun_recv(3).
+ * The other errors are those of gpurun_send(), GPURUN_ERR_BUFFER also for memory that is mapped read-only. Threads:
+ * any. Since 0.1. See gpurun_recv(3).
  */
 GPURUN_API gpurun_status gpurun_recv(void *buffer, size_t count, gpurun_datatype type, int source, int tag,
                                      gpurun_comm comm, gpurun_stream stream, gpurun_message_status *ret_status);

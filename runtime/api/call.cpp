@@ -17,26 +17,40 @@ thread_local std::string detail;
 
 constexpr uintptr_t kPageBytes = 4096;
 
-// A host page that was once found readable is remembered by the thread, so that a buffer which is used again costs no
-// system call. Memory that is unmapped later is the caller's bug.
-bool is_readable_page(uintptr_t page) {
-    static thread_local std::array<uintptr_t, 256> seen{};
+// A host page that was once found usable is remembered by the thread, so that a buffer which is used again costs no
+// system call. Memory that is unmapped or protected later is the caller's bug.
+bool is_usable_page(uintptr_t page, Access access) {
+    static thread_local std::array<std::array<uintptr_t, 256>, 2> seen{};
     // Fibonacci hashing to 2 to the 8: buffers whose pages lie a power of two apart are common.
-    uintptr_t& place = seen[(page * 0x9e3779b97f4a7c15) >> 56];
+    uintptr_t& place = seen[access == Access::kWrite ? 1 : 0][(page * 0x9e3779b97f4a7c15) >> 56];
     if (place == page && page != 0)
         return true;
-    if (!platform::readable(reinterpret_cast<const void*>(page * kPageBytes)))
+    const auto* const address = reinterpret_cast<const void*>(page * kPageBytes);
+    if (!(access == Access::kWrite ? platform::writable(address) : platform::readable(address)))
         return false;
     place = page;
     return true;
 }
 
-// A wild pointer becomes an error instead of a crash: its first and last page are looked at.
-Result<void> check_host_memory(const void* buffer, size_t bytes) {
+// The first and the last page are looked at.
+bool is_usable(const void* buffer, size_t bytes, Access access) {
     const auto first = reinterpret_cast<uintptr_t>(buffer);
     const uintptr_t last = first + (bytes - 1);
-    if (last >= first && is_readable_page(first / kPageBytes) && is_readable_page(last / kPageBytes))
+    return last >= first && is_usable_page(first / kPageBytes, access) && is_usable_page(last / kPageBytes, access);
+}
+
+base::Error read_only(const void* buffer, size_t bytes) {
+    return base::error(Status::kBuffer,
+                       "{} to {} bytes on is mapped read-only: it can be sent, but not received into or written",
+                       buffer, bytes);
+}
+
+// A wild pointer becomes an error instead of a crash.
+Result<void> check_host_memory(const void* buffer, size_t bytes, Access access) {
+    if (is_usable(buffer, bytes, access))
         return {};
+    if (access == Access::kWrite && is_usable(buffer, bytes, Access::kRead))
+        return read_only(buffer, bytes);
     return base::error(Status::kBuffer,
                        "{} to {} bytes on is not memory of this process: it was freed, or the pointer "
                        "or the count is wrong",
@@ -110,7 +124,7 @@ Result<void> check_output(const void* output, const char* what) {
     return base::error(Status::kArgument, "{} is NULL: pass the address of a variable for the result", what);
 }
 
-Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const void* buffer, size_t bytes,
+Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access access, const void* buffer, size_t bytes,
                           gpurun_stream stream) {
     operand.address = const_cast<std::byte*>(static_cast<const std::byte*>(buffer));
     operand.bytes = bytes;
@@ -128,15 +142,21 @@ Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const vo
     if (!where)
         return where.error();
     if (where.value().placement == device::Placement::kPageable) // of which nothing else is known
-        return check_host_memory(buffer, bytes);
+        return check_host_memory(buffer, bytes, access);
+    if (access == Access::kWrite) {
+        if (where.value().read_only)
+            return read_only(buffer, bytes);
+        if (where.value().placement == device::Placement::kPinned)
+            GPURUN_TRY(check_host_memory(buffer, bytes, access));
+    }
     operand.where = where.value();
     return {};
 }
 
-Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const void* buffer, size_t count,
+Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access access, const void* buffer, size_t count,
                           gpurun_datatype type, gpurun_stream stream) {
     GPURUN_ASSIGN(const size_t bytes, comm::message_bytes(count, static_cast<int>(type)));
-    return fill_operand(operand, runtime, buffer, bytes, stream);
+    return fill_operand(operand, runtime, access, buffer, bytes, stream);
 }
 
 Result<CheckedStream> any_stream(Runtime& runtime, gpurun_stream stream) {

@@ -48,13 +48,16 @@ base::Result<void> check_rank(const comm::Communicator& comm, int rank, const ch
 base::Result<void> check_tag(int tag, bool wildcard);
 base::Result<void> check_output(const void* output, const char* what);
 
+// What a call does with a buffer.
+enum class Access { kRead, kWrite };
+
 // A buffer of `bytes` in the order domain `stream`, both checked. Filled where the caller has it: small messages are
 // short enough for copies of it to be seen.
-base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const void* buffer, size_t bytes,
-                                gpurun_stream stream);
+base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access access, const void* buffer,
+                                size_t bytes, gpurun_stream stream);
 // The same for `count` elements of `type`.
-base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, const void* buffer, size_t count,
-                                gpurun_datatype type, gpurun_stream stream);
+base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access access, const void* buffer,
+                                size_t count, gpurun_datatype type, gpurun_stream stream);
 // A stream of the device; GPURUN_HOST is none.
 struct CheckedStream {
     device::Stream stream;

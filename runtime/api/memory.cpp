@@ -26,14 +26,12 @@ Result<void> in_order(Runtime& runtime, const Operand& operand, Work work) {
     return result ? std::move(destroyed) : std::move(result);
 }
 
-bool is_pageable(const Operand& operand) { return operand.where.placement == Placement::kPageable; }
-
 Result<void> copy(void* destination, const void* source, size_t size, gpurun_stream stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     Operand to;
-    GPURUN_TRY(fill_operand(to, *found, destination, size, stream));
+    GPURUN_TRY(fill_operand(to, *found, Access::kWrite, destination, size, stream));
     Operand from;
-    GPURUN_TRY(fill_operand(from, *found, source, size, stream));
+    GPURUN_TRY(fill_operand(from, *found, Access::kRead, source, size, stream));
     if (size == 0)
         return {};
     if (to.by_cpu() && from.by_cpu()) {
@@ -41,7 +39,7 @@ Result<void> copy(void* destination, const void* source, size_t size, gpurun_str
         return {};
     }
     const bool both_in_host_memory = to.in_host_memory() && from.in_host_memory();
-    if (both_in_host_memory || is_pageable(to) || is_pageable(from))
+    if (both_in_host_memory || !to.by_device() || !from.by_device())
         return comm::copy(found->engine(), to, from);
     return in_order(*found, to, [&](device::Stream in) { return found->device().copy(destination, source, size, in); });
 }
@@ -55,13 +53,16 @@ struct HostFill {
 Result<void> fill(void* pointer, int value, size_t size, gpurun_stream stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     Operand to;
-    GPURUN_TRY(fill_operand(to, *found, pointer, size, stream));
+    GPURUN_TRY(fill_operand(to, *found, Access::kWrite, pointer, size, stream));
     if (size == 0)
         return {};
     if (to.by_cpu()) {
         std::memset(pointer, value, size);
         return {};
     }
+    if (to.elsewhere())
+        return in_order(*found, to,
+                        [&](device::Stream in) { return found->device().fill_elsewhere(pointer, value, size, in); });
     if (!to.in_host_memory())
         return in_order(*found, to, [&](device::Stream in) { return found->device().fill(pointer, value, size, in); });
     GPURUN_TRY(refuse_captured(to, "gpurun_memset() of host memory"));

@@ -21,7 +21,7 @@ Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int de
     GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
     GPURUN_TRY(check_tag(tag, false));
     Operand from;
-    GPURUN_TRY(fill_operand(from, *call.runtime, buffer, count, type, stream));
+    GPURUN_TRY(fill_operand(from, *call.runtime, Access::kRead, buffer, count, type, stream));
     if (dest == GPURUN_PROC_NULL)
         return {};
     return comm::send(call.runtime->engine(), *call.comm, from, dest, tag, synchronous);
@@ -34,7 +34,7 @@ Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, 
     GPURUN_TRY(check_rank(*call.comm, source, "source", true));
     GPURUN_TRY(check_tag(tag, true));
     Operand into;
-    GPURUN_TRY(fill_operand(into, *call.runtime, buffer, count, type, stream));
+    GPURUN_TRY(fill_operand(into, *call.runtime, Access::kWrite, buffer, count, type, stream));
     GPURUN_TRY(check_captured(into, source, tag));
     Arrived arrived;
     if (source != GPURUN_PROC_NULL) {
@@ -50,7 +50,8 @@ Result<void> bcast(void* buffer, size_t count, gpurun_datatype type, int root, g
         return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
                            call.comm->size - 1);
     Operand both;
-    GPURUN_TRY(fill_operand(both, *call.runtime, buffer, count, type, stream));
+    const Access access = root == call.comm->rank ? Access::kRead : Access::kWrite;
+    GPURUN_TRY(fill_operand(both, *call.runtime, access, buffer, count, type, stream));
     GPURUN_ASSIGN(const size_t bytes, comm::bcast(call.runtime->engine(), *call.comm, both, root));
     return check_truncation(bytes, both.bytes);
 }
@@ -59,7 +60,7 @@ Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
     Call call;
     GPURUN_TRY(enter(call, comm));
     Operand order;
-    GPURUN_TRY(fill_operand(order, *call.runtime, nullptr, 0, stream));
+    GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
     return comm::barrier(call.runtime->engine(), *call.comm, order);
 }
 
@@ -75,9 +76,9 @@ static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_
     GPURUN_TRY(check_tag(send_tag, false));
     GPURUN_TRY(check_tag(recv_tag, true));
     Operand from;
-    GPURUN_TRY(fill_operand(from, *call.runtime, send_buffer, send_count, send_type, stream));
+    GPURUN_TRY(fill_operand(from, *call.runtime, Access::kRead, send_buffer, send_count, send_type, stream));
     Operand into;
-    GPURUN_TRY(fill_operand(into, *call.runtime, recv_buffer, recv_count, recv_type, stream));
+    GPURUN_TRY(fill_operand(into, *call.runtime, Access::kWrite, recv_buffer, recv_count, recv_type, stream));
     GPURUN_TRY(check_captured(into, source, recv_tag));
     if (from.bytes != 0 && into.bytes != 0 && from.address < into.address + into.bytes &&
         into.address < from.address + from.bytes)
@@ -97,7 +98,7 @@ static Result<void> sendrecv_replace(void* buffer, size_t count, gpurun_datatype
     GPURUN_TRY(check_tag(send_tag, false));
     GPURUN_TRY(check_tag(recv_tag, true));
     Operand both;
-    GPURUN_TRY(fill_operand(both, *call.runtime, buffer, count, type, stream));
+    GPURUN_TRY(fill_operand(both, *call.runtime, Access::kWrite, buffer, count, type, stream));
     GPURUN_ASSIGN(const Arrived arrived, comm::sendrecv_replace(call.runtime->engine(), *call.comm,
                                                                 {both, dest, send_tag}, {both, source, recv_tag}));
     return deliver(arrived, both.bytes, type, ret_status);

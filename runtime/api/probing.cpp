@@ -63,7 +63,7 @@ Result<void> receive_taken(void* buffer, size_t count, gpurun_datatype type, gpu
                            gpurun_stream stream, gpurun_message_status* ret_status) {
     GPURUN_ASSIGN(const Taken taken, find_taken(message));
     transfer::Operand into;
-    GPURUN_TRY(fill_operand(into, *taken.runtime, buffer, count, type, stream));
+    GPURUN_TRY(fill_operand(into, *taken.runtime, Access::kWrite, buffer, count, type, stream));
     GPURUN_TRY(refuse_captured(into, "receiving a probed message"));
     comm::Arrived arrived;
     const bool from_nobody = taken.number == GPURUN_MESSAGE_NO_PROC.id;

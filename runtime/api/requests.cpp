@@ -32,7 +32,8 @@ Result<void> prepare(Task& task, Runtime& runtime, const comm::Communicator& com
     const bool receives = what.kind == Task::Kind::kReceive;
     GPURUN_TRY(check_rank(comm, what.peer, receives ? "source" : "destination", receives));
     GPURUN_TRY(check_tag(what.tag, receives));
-    GPURUN_TRY(fill_operand(task.operand, runtime, what.buffer, what.count, what.type, what.stream));
+    GPURUN_TRY(fill_operand(task.operand, runtime, receives ? Access::kWrite : Access::kRead, what.buffer, what.count,
+                            what.type, what.stream));
     if (receives)
         GPURUN_TRY(check_captured(task.operand, what.peer, what.tag));
     task.kind = what.kind;
@@ -85,7 +86,8 @@ Result<void> start_again(gpurun_request* request) {
     const gpurun_stream stream =
         again->operand.on_stream ? static_cast<gpurun_stream>(again->operand.stream.native) : GPURUN_HOST;
     transfer::Operand operand;
-    GPURUN_TRY(fill_operand(operand, *found, again->operand.address, again->operand.bytes, stream));
+    const Access access = again->kind == Task::Kind::kReceive ? Access::kWrite : Access::kRead;
+    GPURUN_TRY(fill_operand(operand, *found, access, again->operand.address, again->operand.bytes, stream));
     if (again->kind == Task::Kind::kReceive)
         GPURUN_TRY(check_captured(operand, again->peer, again->tag));
     again->operand = operand;
@@ -270,7 +272,7 @@ static Result<void> start_taken(void* buffer, size_t count, gpurun_datatype type
     const int source = taken.number == GPURUN_MESSAGE_NO_PROC.id ? GPURUN_PROC_NULL : GPURUN_ANY_SOURCE;
     Task task;
     transfer::Operand into;
-    GPURUN_TRY(fill_operand(into, *taken.runtime, buffer, count, type, stream));
+    GPURUN_TRY(fill_operand(into, *taken.runtime, Access::kWrite, buffer, count, type, stream));
     GPURUN_TRY(refuse_captured(into, "receiving a probed message"));
     GPURUN_TRY(prepare(task, *taken.runtime, taken.runtime->world(),
                        {Task::Kind::kReceive, buffer, count, type, source, GPURUN_ANY_TAG, {}, stream}));

@@ -28,6 +28,15 @@ size_t emulated_part(const base::Settings& settings) {
     return part & ~(platform::page_size() - 1);
 }
 
+device::Placement placement_of(base::OrderedMemory ordered) {
+    switch (ordered) {
+    case base::OrderedMemory::kOwn: return device::Placement::kDevice;
+    case base::OrderedMemory::kOther: return device::Placement::kElsewhere;
+    case base::OrderedMemory::kManaged: return device::Placement::kManaged;
+    }
+    return device::Placement::kDevice;
+}
+
 Result<std::unique_ptr<device::Device>> open_device(const base::Settings& settings) {
     device::Options options;
     options.selector = settings.device;
@@ -36,6 +45,7 @@ Result<std::unique_ptr<device::Device>> open_device(const base::Settings& settin
     options.emulated_seed = settings.emulated_seed;
     options.emulated_delay_us = settings.emulated_delay_us;
     options.emulated_lose = settings.emulated_lose;
+    options.emulated_ordered = placement_of(settings.emulated_ordered);
     return device::open_device(options);
 }
 

@@ -70,6 +70,8 @@ constexpr Choice<bool> kSwitch[] = {{"on", true}, {"off", false}};
 constexpr Choice<bool> kProgress[] = {{"thread", true}, {"calls", false}};
 constexpr Choice<FenceKind> kFences[] = {
     {"auto", FenceKind::kAuto}, {"counter", FenceKind::kCounter}, {"event", FenceKind::kEvent}};
+constexpr Choice<OrderedMemory> kOrderedMemory[] = {
+    {"own", OrderedMemory::kOwn}, {"other", OrderedMemory::kOther}, {"managed", OrderedMemory::kManaged}};
 constexpr Choice<PathChoice> kPaths[] = {{"auto", PathChoice::kAuto},
                                          {"direct", PathChoice::kDirect},
                                          {"bounce", PathChoice::kBounce},
@@ -152,6 +154,8 @@ constexpr SettingInfo kTable[] = {
          s.emulated_lose = t;
          return {};
      }},
+    {"GPURUN_EMULATED_ORDERED", "own", "whose memory gpurun_malloc_async() gives, for tests: own, other, managed",
+     false, [](Settings& s, const std::string& t) { return read_choice(t, kOrderedMemory, s.emulated_ordered); }},
 };
 
 } // namespace

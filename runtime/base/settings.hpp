@@ -16,6 +16,7 @@
 namespace gpurun::base {
 
 enum class FenceKind { kAuto, kCounter, kEvent };
+enum class OrderedMemory { kOwn, kOther, kManaged };
 enum class PathChoice { kAuto, kDirect, kBounce, kStaged };
 
 struct Settings {
@@ -50,6 +51,7 @@ struct Settings {
     uint64_t emulated_seed = 0;               // 0: no delays
     int64_t emulated_delay_us = 50;           // the longest delay, with a seed
     std::string emulated_lose;                // a device ordinal that is not there, to test a vanished GPU
+    OrderedMemory emulated_ordered = OrderedMemory::kOwn;
 };
 
 struct SettingInfo {

@@ -71,13 +71,17 @@ enum class Placement : uint32_t {
     kPinned,   // host memory that streams copy from and to
     kDevice,   // memory of this device
     kManaged,  // migrates; streams and CPU reach it; cannot be exported
+    // Memory of another device that this process uses: streams reach it only through copy_elsewhere() and
+    // fill_elsewhere(), the CPU not at all; cannot be exported.
+    kElsewhere,
 };
 
 // What an address is. `id` never names two allocations in the life of a process.
 struct Buffer {
     Placement placement = Placement::kPageable;
     bool exportable = false;
-    void* base = nullptr; // of the whole allocation; unknown (null) for pageable memory
+    bool read_only = false; // device memory that is mapped so
+    void* base = nullptr;   // of the whole allocation; unknown (null) for pageable memory
     size_t size = 0;
     uint64_t id = 0;
 };
@@ -187,8 +191,9 @@ class Device {
     virtual base::Result<void> register_host(void* memory, size_t bytes) = 0;
     virtual base::Result<void> unregister_host(void* memory) = 0;
 
-    // What [pointer, pointer + bytes) is. kBuffer, with what to do, if it lies in device memory that was freed or
-    // reaches past its allocation, or in another device's memory.
+    // What [pointer, pointer + bytes) is. kBuffer, with what to do, if it lies in device memory that was freed, reaches
+    // past its allocation or into what is not mapped, or that no device of this process has access to. Host memory that
+    // is pinned only in part is pageable.
     virtual base::Result<Buffer> describe(const void* pointer, size_t bytes) = 0;
 
     // REQUIRES buffer.exportable. A handle stays valid until the allocation is freed.
@@ -213,6 +218,9 @@ class Device {
     // Both buffers are pinned, device, managed or imported memory; at least one is not host memory.
     virtual base::Result<void> copy(void* destination, const void* source, size_t bytes, Stream stream) = 0;
     virtual base::Result<void> fill(void* destination, int value, size_t bytes, Stream stream) = 0;
+    // One of the two is kElsewhere, the other pinned.
+    virtual base::Result<void> copy_elsewhere(void* destination, const void* source, size_t bytes, Stream stream) = 0;
+    virtual base::Result<void> fill_elsewhere(void* destination, int value, size_t bytes, Stream stream) = 0;
     // `function` runs on some host thread, in stream order. It must not call the device.
     virtual base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) = 0;
     // The counter reads `value` after everything before in the stream is visible to whoever reads it.
@@ -289,6 +297,8 @@ struct Options {
     uint64_t emulated_seed = 0;
     int64_t emulated_delay_us = 0;
     std::string emulated_lose;
+    // What allocate_ordered() gives: kDevice, or kManaged or kElsewhere as a program may get it from CUDA.
+    Placement emulated_ordered = Placement::kDevice;
 };
 base::Result<std::unique_ptr<Device>> open_device(const Options& options);
 

@@ -3,7 +3,9 @@
 #include "platform/unique_fd.hpp"
 
 #include <cerrno>
+#include <cstdint>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,6 +20,16 @@ bool readable(const void* address) {
     const UniqueFd in(ends[1]);
     // Not write(): to sanitizers that is a read of the address, in this thread.
     return syscall(SYS_write, in.get(), address, 1) == 1 || errno != EFAULT;
+}
+
+// Of all that the kernel does to a word of the caller's, only this leaves it as it is: an atomic "or" with nothing.
+bool writable(const void* address) {
+    uint32_t unused = 0;
+    const uintptr_t word = reinterpret_cast<uintptr_t>(address) & ~uintptr_t{3};
+    constexpr unsigned kOrNothing = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0);
+    constexpr long kWakeNobody = 0;
+    return syscall(SYS_futex, &unused, FUTEX_WAKE_OP_PRIVATE, kWakeNobody, kWakeNobody, word, kOrNothing) >= 0 ||
+           errno != EFAULT;
 }
 
 } // namespace gpurun::platform

@@ -79,6 +79,9 @@ Result<void> Channels::check(const Operand& operand) {
             base::format("messages of graphs need mailboxes, and rank {} has none that could be used from here: "
                          "there is no peer access, too little memory, or GPURUN_MAIL_BYTES=0",
                          link_.peer));
+    if (operand.elsewhere())
+        return not_in_graphs("memory of another device than the rank's cannot be used by a graph's message: copy it to "
+                             "the rank's device in the graph, or give that device access to it");
     if (operand.bytes != 0 && operand.where.placement == Placement::kPageable)
         return not_in_graphs("pageable host memory cannot be used by a graph's message: use gpurun_malloc_host() or "
                              "cudaMallocHost()");
@@ -175,9 +178,12 @@ Result<std::optional<Channels::Sent>> Channels::send(const Operand& operand, con
         Operand copied = operand;
         copied.where = slab;
         copied.address = kept.slab->memory;
-        GPURUN_TRY(link_.describe_source(copied, record.source));
+        link_.describe_source(copied, record.source);
     } else if (way == Way::kInPlace) {
-        GPURUN_TRY(link_.describe_source(operand, record.source));
+        link_.describe_source(operand, record.source);
+        if (!link_.to_self && record.source.exportable == 0)
+            return not_in_graphs("the device refuses to export the message's memory, which a graph's peer has to map: "
+                                 "use memory of cudaMalloc() or gpurun_malloc() that is this process's own");
     }
     kept.ended_at_target = false;
     link_.tell(record);

@@ -19,11 +19,12 @@ Choice between_devices(Context& context, Link& link, const SourceBuffer& source,
     if (forced == base::PathChoice::kBounce)
         return {Path::kBounce, Reason::kForced};
     if (source.exportable != 0) {
-        if (forced == base::PathChoice::kDirect)
-            return {Path::kDirect, Reason::kForced};
-        if (reach.reason == Reason::kPeerAccess && !link.worth_mapping(source, bytes))
+        const bool is_forced = forced == base::PathChoice::kDirect;
+        if (!is_forced && reach.reason == Reason::kPeerAccess && !link.worth_mapping(source, bytes))
             return {Path::kBounce, Reason::kNotYetMapped};
-        return reach;
+        if (!link.maps(source))
+            return {Path::kBounce, Reason::kNotMapped};
+        return is_forced ? Choice{Path::kDirect, Reason::kForced} : reach;
     }
     return {Path::kBounce,
             forced == base::PathChoice::kDirect ? Reason::kForcedButNotExportable : Reason::kNotExportable};
@@ -45,6 +46,8 @@ Choice choose_path(Context& context, Link& link, const Record& request, const Op
         return {Path::kSelf, Reason::kSameProcess};
     if (request.envelope.bytes == 0)
         return {Path::kStaged, Reason::kSmall};
+    if (source.placement == static_cast<uint32_t>(device::Placement::kElsewhere) || target.elsewhere())
+        return {Path::kStaged, Reason::kElsewhere};
     if (from_host && to_host)
         return between_hosts(context, link, source, target);
     if (from_host || to_host)

@@ -1,11 +1,14 @@
-// The handles of this process's own allocations, and which peers have been given them.
+// The handles of this process's own allocations, and which peers have been given them. What a device refuses to export,
+// though it looks as if it could be (memory that this process has itself imported), goes without a handle.
 //
 // At most kLimit; beyond that the cache starts afresh (a forgotten allocation is exported again, and its peers learn
 // of its end when they meet its successor). Used under the engine lock.
 #pragma once
 
+#include "base/log.hpp"
 #include "device/device.hpp"
 
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -17,16 +20,22 @@ class ExportCache {
 
     ExportCache(device::Device& device, size_t peers) : device_(device), peers_(peers) {}
 
-    // REQUIRES buffer.exportable. Notes that `peer` has it from now on.
-    base::Result<device::MemoryHandle> handle(const device::Buffer& buffer, size_t peer) {
+    // REQUIRES buffer.exportable. Notes that `peer` has it from now on. Nothing if the device refuses.
+    std::optional<device::MemoryHandle> handle(const device::Buffer& buffer, size_t peer) {
         auto found = exports_.find(buffer.id);
         if (found == exports_.end()) {
-            GPURUN_ASSIGN(const device::MemoryHandle exported, device_.export_memory(buffer));
+            auto exported = device_.export_memory(buffer);
+            if (!exported)
+                base::log(base::LogLevel::kWarn, "memory cannot be exported ({}): its messages bounce",
+                          exported.error().detail);
             if (exports_.size() == kLimit)
                 exports_.clear();
-            found = exports_.emplace(buffer.id, Export{exported, std::vector<bool>(peers_)}).first;
+            found = exports_.emplace(buffer.id, Export{}).first;
+            if (exported)
+                found->second = Export{*exported, std::vector<bool>(peers_)};
         }
-        found->second.given[peer] = true;
+        if (found->second.handle)
+            found->second.given[peer] = true;
         return found->second.handle;
     }
 
@@ -43,7 +52,7 @@ class ExportCache {
 
   private:
     struct Export {
-        device::MemoryHandle handle;
+        std::optional<device::MemoryHandle> handle;
         std::vector<bool> given;
     };
 

@@ -27,6 +27,11 @@ Result<ImportCache::Iterator> ImportCache::find(const SourceBuffer& source) {
     return found->second;
 }
 
+Result<void> ImportCache::open(const SourceBuffer& source) {
+    auto found = find(source);
+    return found ? Result<void>() : Result<void>(std::move(found).error());
+}
+
 Result<const std::byte*> ImportCache::address(const SourceBuffer& source, uint32_t slot, uint64_t value) {
     GPURUN_ASSIGN(const Iterator mapping, find(source));
     mapping->last_slot = slot;

@@ -25,6 +25,8 @@ class ImportCache {
     ImportCache(device::Device& device, Fence& fence, int peer) : device_(device), fence_(fence), peer_(peer) {}
     ~ImportCache();
 
+    // Maps the allocation of `source`'s message, unless it is. REQUIRES source.exportable.
+    base::Result<void> open(const SourceBuffer& source);
     // Where `source`'s message lies here; the copy from it will signal backward edge `slot` with `value`.
     // REQUIRES source.exportable.
     base::Result<const std::byte*> address(const SourceBuffer& source, uint32_t slot, uint64_t value);

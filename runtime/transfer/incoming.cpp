@@ -249,13 +249,17 @@ Result<void> Incoming::take_mail(uint64_t mail_bytes) {
     }
     device::Mail mail = context_.workspace.incoming(link_->peer, *fence, slot_, mail_bytes);
     mail.ticket = context_.workspace.ticket(link_->peer, Role::kTarget, slot_.slot);
-    if (operand_.where.placement != device::Placement::kPageable) {
+    if (operand_.by_device()) {
         GPURUN_TRY(context_.device.take_mail(mail, operand_.address, bytes_, !ends_in_stream(), operand_.stream));
         return leave_to_stream(*fence);
     }
     GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take());
     GPURUN_TRY(context_.device.take_mail(mail, landing->data, bytes_, true, operand_.stream));
-    GPURUN_TRY(context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address, landing->data, bytes_));
+    if (operand_.elsewhere())
+        GPURUN_TRY(context_.device.copy_elsewhere(operand_.address, landing->data, bytes_, operand_.stream));
+    else
+        GPURUN_TRY(
+            context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address, landing->data, bytes_));
     GPURUN_TRY(context_.device.record(landing->copied, operand_.stream));
     if (ends_in_stream())
         finish();
@@ -295,6 +299,8 @@ bool Incoming::can_pull(Choice choice, const Record& record) const {
     if (choice.path != Path::kSelf)
         return false;
     const auto placement = static_cast<device::Placement>(record.source.placement);
+    if (placement == device::Placement::kElsewhere || operand_.elsewhere())
+        return false; // no engine is known to reach both buffers
     const bool pageable =
         placement == device::Placement::kPageable || operand_.where.placement == device::Placement::kPageable;
     const bool from_host = placement == device::Placement::kPageable || placement == device::Placement::kPinned;

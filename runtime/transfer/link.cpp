@@ -124,19 +124,21 @@ bool Link::flush() {
     return backlog_.empty();
 }
 
-Result<void> Link::describe_source(const Operand& operand, SourceBuffer& source) {
+void Link::describe_source(const Operand& operand, SourceBuffer& source) {
     source.placement = static_cast<uint32_t>(operand.where.placement);
     source.address = reinterpret_cast<uint64_t>(operand.address);
     source.ready = operand.by_cpu() ? 1 : 0;
     if (operand.in_host_memory() || to_self || !operand.where.exportable)
-        return {};
-    GPURUN_ASSIGN(source.handle, context_.exports.handle(operand.where, peer));
+        return;
+    const auto handle = context_.exports.handle(operand.where, peer);
+    if (!handle)
+        return;
+    source.handle = *handle;
     source.exportable = 1;
     source.allocation_id = operand.where.id;
     source.allocation_base = reinterpret_cast<uint64_t>(operand.where.base);
     source.allocation_bytes = operand.where.size;
     source.offset = source.address - source.allocation_base;
-    return {};
 }
 
 bool Link::open_channels() { return to_self ? context_.workspace.has_mailboxes() : open_outbox(); }
@@ -192,6 +194,19 @@ bool Link::worth_mapping(const SourceBuffer& source, uint64_t bytes) {
         return true;
     used_once_[next_used_once_] = source.allocation_id;
     next_used_once_ = (next_used_once_ + 1) % used_once_.size();
+    return false;
+}
+
+bool Link::maps(const SourceBuffer& source) {
+    if (std::find(unmappable_.begin(), unmappable_.end(), source.allocation_id) != unmappable_.end())
+        return false;
+    auto opened = open_imports();
+    const Result<void> mapped = opened ? (*opened)->open(source) : Result<void>(std::move(opened).error());
+    if (mapped)
+        return true;
+    base::log(base::LogLevel::kWarn, "memory of rank {} is not mapped, and bounces: {}", peer, mapped.error().detail);
+    unmappable_[next_unmappable_] = source.allocation_id;
+    next_unmappable_ = (next_unmappable_ + 1) % unmappable_.size();
     return false;
 }
 

@@ -128,7 +128,7 @@ class Link {
     // Whether mails can go to the peer. The first call finds out.
     bool open_outbox();
     // What the target needs to know of a source's buffer.
-    base::Result<void> describe_source(const Operand& operand, SourceBuffer& source);
+    void describe_source(const Operand& operand, SourceBuffer& source);
     // Messages of graphs, as source and as target.
     Channels channels;
     bool open_channels();              // whether there can be any
@@ -143,6 +143,8 @@ class Link {
     // Whether a message of `bytes` from the allocation is to map it. Large ones take longer to map than their first
     // message takes on another path, and many are used once.
     bool worth_mapping(const SourceBuffer& source, uint64_t bytes);
+    // Whether the allocation is mapped, now or already. What cannot be is remembered, and not tried again.
+    bool maps(const SourceBuffer& source);
     base::List<Incoming, Placed> edgeless_in; // matched, but their edges have not come
     bool shares_copy = false;                 // some message of the peer's is copied by both
     base::List<Incoming, Placed> relay_in;    // granted, in grant order
@@ -177,6 +179,8 @@ class Link {
     void* peer_slab_ = nullptr;
     std::array<uint64_t, 16> used_once_{}; // large allocations, in turn
     size_t next_used_once_ = 0;
+    std::array<uint64_t, 16> unmappable_{}; // allocations, in turn
+    size_t next_unmappable_ = 0;
     std::optional<Choice> reach_;
     std::optional<bool> can_read_;
 };

@@ -18,6 +18,11 @@ struct Operand {
     bool in_host_memory() const {
         return where.placement == device::Placement::kPageable || where.placement == device::Placement::kPinned;
     }
+    // Streams and kernels of the rank's device reach it.
+    bool by_device() const {
+        return where.placement != device::Placement::kPageable && where.placement != device::Placement::kElsewhere;
+    }
+    bool elsewhere() const { return where.placement == device::Placement::kElsewhere; }
     // The CPU itself copies, inside the call: host memory in the host's order.
     bool by_cpu() const { return !on_stream && in_host_memory(); }
 };
@@ -38,6 +43,8 @@ inline base::Result<void> copy_through_host(Context& context, const Operand& ope
         std::memcpy(destination, source, bytes);
         return {};
     }
+    if (operand.elsewhere())
+        return context.device.copy_elsewhere(destination, source, bytes, operand.stream);
     if (operand.in_host_memory())
         return context.host_copies.enqueue(context.device, operand.stream, destination, source, bytes);
     return context.device.copy(destination, source, bytes, operand.stream);

@@ -178,9 +178,8 @@ bool Outgoing::mail_fits() const {
     const base::Settings& settings = context_.settings;
     const size_t largest =
         operand_.on_stream ? settings.mail_bytes : std::min(settings.mail_bytes, settings.device_eager_bytes);
-    return envelope_.bytes != 0 && envelope_.bytes <= largest && !operand_.by_cpu() &&
-           operand_.where.placement != device::Placement::kPageable && !link_.to_self &&
-           settings.path == base::PathChoice::kAuto && link_.open_outbox();
+    return envelope_.bytes != 0 && envelope_.bytes <= largest && !operand_.by_cpu() && operand_.by_device() &&
+           !link_.to_self && settings.path == base::PathChoice::kAuto && link_.open_outbox();
 }
 
 Result<std::optional<SlotValue>> Outgoing::take_mail_slot(Fence& fence) {
@@ -316,7 +315,7 @@ Result<bool> Outgoing::post_request() {
     Record record{};
     record.kind = RecordKind::kRequest;
     record.envelope = envelope_;
-    GPURUN_TRY(link_.describe_source(operand_, record.source));
+    link_.describe_source(operand_, record.source);
     // A message that the target might pull needs an edge that says when its bytes are ready.
     // So does one that is nothing but its place in a stream, and one whose stream goes on.
     const bool needs_edge = record.source.exportable != 0 || link_.to_self || envelope_.bytes == 0 || is_joined();

@@ -26,8 +26,10 @@ enum class Reason : uint32_t {
     kSingleCopyRefused,
     kNotYetMapped,
     kCaptured,
+    kElsewhere,
+    kNotMapped,
 };
-constexpr size_t kReasons = 15;
+constexpr size_t kReasons = 17;
 
 constexpr std::array<const char*, kPaths> kPathNames = {"self", "shm", "direct", "bounce", "staged", "mailbox"};
 constexpr std::array<const char*, kReasons> kReasonTexts = {
@@ -46,6 +48,8 @@ constexpr std::array<const char*, kReasons> kReasonTexts = {
     "host memory; the system refuses to read the sender's",
     "the first message of a large allocation",
     "captured into a graph, and counted once",
+    "memory of another device than the rank's",
+    "memory that the receiver's device refuses to map",
 };
 
 struct Choice {

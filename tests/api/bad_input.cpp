@@ -3,6 +3,8 @@
 #include "api/misuse.hpp"
 
 #include <string>
+#include <sys/mman.h>
+#include <unistd.h>
 
 using namespace gpurun::test;
 
@@ -62,6 +64,48 @@ TEST_CASE("gpurun_bcast refuses what it cannot use") {
     int number = rank() == 0 ? 5 : 0;
     REQUIRE_OK(gpurun_bcast(&number, 1, GPURUN_INT32, 0, kWorld, GPURUN_HOST));
     CHECK(number == 5);
+}
+
+TEST_CASE("memory that is mapped read-only can be sent, but nothing is received into it") {
+    constexpr size_t kPage = 4096;
+    constexpr size_t kBytes = 5 * kPage;
+    const int file = memfd_create("read-only", 0);
+    const Bytes content = pattern(kBytes, 3);
+    REQUIRE(write(file, content.data(), kBytes) == static_cast<ssize_t>(kBytes));
+    auto* const mapped = static_cast<uint8_t*>(mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, file, 0));
+    REQUIRE(mapped != MAP_FAILED);
+    // A buffer may also begin where it is writable, and end where it is not.
+    auto* const half =
+        static_cast<uint8_t*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(mprotect(half + kPage, kBytes - kPage, PROT_READ) == 0);
+
+    const Stream stream;
+    const Memory device(Kind::kDevice, kBytes);
+    const int self = rank();
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)})
+        for (uint8_t* const buffer : {mapped, half}) {
+            const auto refused = [](gpurun_status status) {
+                check_refused(status, GPURUN_ERR_BUFFER);
+                CHECK(std::string(gpurun_error_detail()).find("read-only") != std::string::npos);
+            };
+            refused(gpurun_recv(buffer, kBytes, GPURUN_BYTE, self, 5, kWorld, domain, nullptr));
+            refused(gpurun_irecv(buffer, kBytes, GPURUN_BYTE, self, 5, kWorld, domain, &request));
+            if (size() > 1)
+                refused(gpurun_bcast(buffer, kBytes, GPURUN_BYTE, (self + 1) % size(), kWorld, domain));
+            refused(gpurun_memset(buffer, 0, kBytes, domain));
+            refused(gpurun_memcpy(buffer, device.get(), kBytes, domain));
+        }
+    for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)}) {
+        Bytes got(kBytes);
+        REQUIRE_OK(gpurun_sendrecv(mapped, kBytes, GPURUN_BYTE, self, 5, got.data(), kBytes, GPURUN_BYTE, self, 5,
+                                   kWorld, domain, nullptr));
+        synchronize(domain);
+        CHECK(got == content);
+    }
+    munmap(mapped, kBytes);
+    munmap(half, kBytes);
+    close(file);
 }
 
 TEST_CASE("gpurun_barrier refuses what it cannot use") {

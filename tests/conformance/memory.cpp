@@ -155,6 +155,24 @@ TEST_CASE("registered host memory is pinned until it is unregistered") {
     CHECK(must(subject().describe(host, kBytes)).placement == device::Placement::kPageable);
 }
 
+TEST_CASE("host memory is pinned only where one registration has all of it") {
+    constexpr size_t kPage = 4096;
+    alignas(kPage) static std::byte host[4 * kPage];
+    const auto placement = [](size_t offset, size_t bytes) {
+        return must(subject().describe(host + offset, bytes)).placement;
+    };
+    REQUIRE_OK(subject().register_host(host + kPage, kPage));
+    CHECK(placement(kPage, kPage) == device::Placement::kPinned);
+    CHECK(placement(kPage, kPage + 1) == device::Placement::kPageable); // ends where nothing is registered
+    CHECK(placement(kPage - 1, kPage) == device::Placement::kPageable); // begins there
+    CHECK(placement(0, 4 * kPage) == device::Placement::kPageable);     // has some in its middle
+    REQUIRE_OK(subject().register_host(host + 2 * kPage, kPage));
+    CHECK(placement(kPage + 9, kPage) == device::Placement::kPageable); // in two
+    CHECK(placement(2 * kPage, kPage) == device::Placement::kPinned);
+    REQUIRE_OK(subject().unregister_host(host + 2 * kPage));
+    REQUIRE_OK(subject().unregister_host(host + kPage));
+}
+
 TEST_CASE("ordinary host memory is pageable") {
     const Bytes heap(100);
     int local = 0;

@@ -1,6 +1,6 @@
 #include "subject.hpp"
 
-#include "managed.hpp"
+#include "cuda_memory.hpp"
 #include "platform/shared_memory.hpp"
 
 #include <atomic>

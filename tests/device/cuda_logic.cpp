@@ -1,15 +1,11 @@
 // What the CUDA device decides by itself, above a driver that is not there. That CUDA behaves as assumed here is for
 // the conformance suite on a GPU to show.
-#include "fake_driver.hpp"
-#include "support/unit.hpp"
+#include "cuda_bench.hpp"
 
 #include "device/cuda/address_record.hpp"
-#include "device/cuda/cuda_device.hpp"
 #include "device/cuda/kernel_arguments.hpp"
 #include "device/cuda/selection.hpp"
 #include "device/cuda/uuid.hpp"
-
-#include <sys/mman.h>
 
 namespace gpurun::test {
 
@@ -18,70 +14,6 @@ using device::Placement;
 using namespace device::cuda;
 
 namespace {
-
-constexpr size_t kPage = 4096;
-const CUcontext kContext = reinterpret_cast<CUcontext>(0x10000);
-const CUcontext kOther = reinterpret_cast<CUcontext>(0x20000);
-
-const CUfunction kPutMail = reinterpret_cast<CUfunction>(0x100);
-const CUfunction kTakeMail = reinterpret_cast<CUfunction>(0x200);
-const CUfunction kWatchCounter = reinterpret_cast<CUfunction>(0x400);
-const CUfunction kCopyFenced = reinterpret_cast<CUfunction>(0x300);
-const device::Stream kStream{reinterpret_cast<void*>(0x10008)};
-
-// Addresses that the CPU cannot read, as device memory is, until host() gives them memory.
-class Addresses {
-  public:
-    Addresses() { data_ = map(PROT_NONE, nullptr, 0); }
-    ~Addresses() { munmap(data_, kPage); }
-    void host() { map(PROT_READ | PROT_WRITE, data_, MAP_FIXED); }
-    char* data() const { return static_cast<char*>(data_); }
-
-  private:
-    static void* map(int access, void* where, int flags) {
-        return mmap(where, kPage, access, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-    }
-    void* data_;
-};
-
-struct Bench {
-    explicit Bench(bool host_pointers = true) : device(make(host_pointers)) {}
-    static CudaDevice make(bool host_pointers) {
-        fake() = FakeState{};
-        Facts facts;
-        facts.host_pointers = host_pointers;
-        facts.context = kContext;
-        facts.info.uuid = "GPU-test";
-        facts.info.identity = {device::Kind::kCuda, 0, {}};
-        facts.info.identity.uuid.fill(0x10);
-        return CudaDevice(
-            fake_driver(), facts,
-            {.put_mail = kPutMail, .take_mail = kTakeMail, .watch_counter = kWatchCounter, .copy_fenced = kCopyFenced});
-    }
-    char* allocate(size_t bytes) {
-        fake().next_address = reinterpret_cast<uintptr_t>(addresses.data());
-        return static_cast<char*>(must(device.allocate(bytes)));
-    }
-    // What one call launches, with the arguments that its kernel is given.
-    template <typename Arguments, typename Call>
-    std::pair<FakeLaunch, Arguments> launched(Call call) {
-        fake().launches.clear();
-        fake().argument_bytes = sizeof(Arguments);
-        REQUIRE_OK(call(device));
-        REQUIRE(fake().launches.size() == 1);
-        const FakeLaunch& launch = fake().launches.front();
-        CHECK(launch.other_sides == 1);
-        CHECK(launch.shared_bytes == 0);
-        CHECK(launch.stream == kStream.native);
-        Arguments arguments;
-        std::memcpy(&arguments, launch.arguments.data(), sizeof arguments);
-        return {launch, arguments};
-    }
-    FakeMemory& memory() { return fake().memory.begin()->second; }
-
-    Addresses addresses;
-    CudaDevice device;
-};
 
 constexpr size_t kMailSizes[] = {1, 2, 7, 8, 9, 64, 255, 256, 257, 4095, 4096, 4097, 32768, 65528, 65529, 65535, 65536};
 
@@ -195,15 +127,6 @@ TEST_CASE("only ordinary device memory can be exported") {
     bench.memory() = FakeMemory{.size = 64, .type = CU_MEMORYTYPE_HOST, .id = 8};
     CHECK(must(bench.device.describe(memory, 1)).placement == Placement::kPinned);
     CHECK(!must(bench.device.describe(memory, 1)).exportable);
-}
-
-TEST_CASE("memory of another device is refused") {
-    Bench bench;
-    char* memory = bench.allocate(64);
-    bench.memory().ordinal = 1;
-    const auto buffer = bench.device.describe(memory, 1);
-    CHECK_STATUS(buffer, Status::kBuffer);
-    CHECK(detail_of(buffer).find("device 1") != std::string::npos);
 }
 
 TEST_CASE("freed device memory is told from host memory, also where host memory takes its place") {

@@ -5,9 +5,12 @@
 #include "device/cuda/driver.hpp"
 
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,6 +24,11 @@ struct FakeMemory {
     bool exportable = true;
     bool pool = false;
     uint64_t id = 0;
+    // Memory of cuMemMap(): a piece of a reserved range, and who has which access to it.
+    uintptr_t range_start = 0;
+    size_t range_size = 0;
+    std::map<int, unsigned> granted;
+    bool device_reaches = true; // kernels of the rank's device, by the same address
 };
 
 struct FakeLaunch {
@@ -46,8 +54,12 @@ struct FakeState {
     uintptr_t next_address = 0;
     std::vector<FakeLaunch> launches;
     CUresult next_launch = CUDA_SUCCESS;
-    uintptr_t host_distance = 0; // from a host address to the device's for the same memory
-    size_t argument_bytes = 0;   // of the kernel that is launched next
+    uintptr_t host_distance = 0;    // from a host address to the device's for the same memory
+    size_t argument_bytes = 0;      // of the kernel that is launched next
+    std::vector<std::string> calls; // that enqueue something: "name context stream"
+    std::set<uintptr_t> busy_events;
+    uintptr_t next_handle = 0x50000;
+    unsigned context_flags = 0;
 };
 
 inline FakeState& fake() {
@@ -60,11 +72,27 @@ void answer(void* place, T value) {
     std::memcpy(place, &value, sizeof(value));
 }
 
-inline void answer_attribute(CUpointer_attribute question, void* place, uintptr_t start, const FakeMemory& memory) {
+// The fake contexts of devices 0 and 1.
+inline CUcontext context_of(CUdevice device) { return reinterpret_cast<CUcontext>(uintptr_t{0x10000} << device); }
+
+inline unsigned access_of(const FakeMemory& memory) {
+    if (!memory.granted.empty())
+        return memory.granted.count(0) != 0 ? memory.granted.at(0) : 0;
+    return memory.device_reaches ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE : 0;
+}
+
+inline void answer_attribute(CUpointer_attribute question, void* place, uintptr_t start, const FakeMemory& memory,
+                             CUdeviceptr asked) {
     switch (question) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return answer(place, memory.type);
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return answer(place, start);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return answer(place, memory.size);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return answer(place, memory.range_size ? memory.range_start : start);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return answer(place, memory.range_size ? memory.range_size : memory.size);
+    case CU_POINTER_ATTRIBUTE_MAPPED: return answer(place, 1);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return answer(place, start);
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return answer(place, memory.size);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return answer(place, access_of(memory));
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        return answer(place, memory.device_reaches ? static_cast<uintptr_t>(asked) : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return answer(place, memory.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return answer(place, memory.managed);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return answer(place, memory.exportable);
@@ -78,8 +106,66 @@ inline CUresult get_attributes(unsigned count, CUpointer_attribute* questions, v
     for (const auto& [start, memory] : fake().memory)
         if (pointer >= start && pointer < start + memory.size)
             for (unsigned i = 0; i < count; ++i)
-                answer_attribute(questions[i], places[i], start, memory);
+                answer_attribute(questions[i], places[i], start, memory, pointer);
     return CUDA_SUCCESS;
+}
+
+inline CUresult get_access(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr pointer) {
+    for (const auto& [start, memory] : fake().memory)
+        if (pointer >= start && pointer < start + memory.size && !memory.granted.empty()) {
+            const auto found = memory.granted.find(location->id);
+            return *flags = found == memory.granted.end() ? 0 : found->second, CUDA_SUCCESS;
+        }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+inline void note_call(const char* name, const void* stream) {
+    char text[96];
+    std::snprintf(text, sizeof text, "%s %p %p", name, static_cast<void*>(fake().current), stream);
+    fake().calls.emplace_back(text);
+}
+
+template <typename Handle>
+CUresult make_handle(Handle* handle) {
+    *handle = reinterpret_cast<Handle>(fake().next_handle += 0x10);
+    return CUDA_SUCCESS;
+}
+
+// What copies on other devices take.
+inline void add_streams(device::cuda::Driver& driver) {
+    driver.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice device) {
+        return *context = context_of(device), CUDA_SUCCESS;
+    };
+    driver.cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
+    driver.cuDevicePrimaryCtxGetState = [](CUdevice, unsigned* flags, int* active) {
+        *flags = 0;
+        *active = 1;
+        return CUDA_SUCCESS;
+    };
+    driver.cuCtxGetFlags = [](unsigned* flags) { return *flags = fake().context_flags, CUDA_SUCCESS; };
+    driver.cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; };
+    driver.cuCtxSetFlags = [](unsigned flags) { return fake().context_flags = flags, CUDA_SUCCESS; };
+    driver.cuStreamCreate = [](CUstream* stream, unsigned) { return make_handle(stream); };
+    driver.cuStreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
+    driver.cuEventCreate = [](CUevent* event, unsigned) { return make_handle(event); };
+    driver.cuEventDestroy = [](CUevent) { return CUDA_SUCCESS; };
+    driver.cuEventQuery = [](CUevent event) {
+        const bool busy = fake().busy_events.count(reinterpret_cast<uintptr_t>(event)) != 0;
+        return busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    };
+    driver.cuEventRecord = [](CUevent event, CUstream stream) {
+        fake().busy_events.insert(reinterpret_cast<uintptr_t>(event));
+        return note_call("record", stream), CUDA_SUCCESS;
+    };
+    driver.cuStreamWaitEvent = [](CUstream stream, CUevent, unsigned) {
+        return note_call("wait", stream), CUDA_SUCCESS;
+    };
+    driver.cuMemcpyAsync = [](CUdeviceptr, CUdeviceptr, size_t, CUstream stream) {
+        return note_call("copy", stream), CUDA_SUCCESS;
+    };
+    driver.cuMemsetD8Async = [](CUdeviceptr, unsigned char, size_t, CUstream stream) {
+        return note_call("fill", stream), CUDA_SUCCESS;
+    };
 }
 
 inline CUresult allocate(CUdeviceptr* pointer, size_t bytes) {
@@ -127,6 +213,8 @@ inline device::cuda::Driver fake_driver() {
     driver.cuDeviceCanAccessPeer = [](int* reachable, CUdevice, CUdevice) { return *reachable = 0, CUDA_SUCCESS; };
     driver.cuMemGetInfo = [](size_t* left, size_t* total) { return *left = 100, *total = 1000, CUDA_SUCCESS; };
     driver.cuPointerGetAttributes = get_attributes;
+    driver.cuPointerSetAttribute = [](const void*, CUpointer_attribute, CUdeviceptr) { return CUDA_SUCCESS; };
+    driver.cuMemGetAccess = get_access;
     driver.cuMemAlloc = allocate;
     driver.cuMemFree = [](CUdeviceptr pointer) {
         return fake().memory.erase(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -146,6 +234,7 @@ inline device::cuda::Driver fake_driver() {
         std::swap(*mode, fake().capture_mode);
         return CUDA_SUCCESS;
     };
+    add_streams(driver);
     return driver;
 }
 

@@ -5,10 +5,10 @@
 
 namespace gpurun::device::cuda {
 
-void AddressRecord::note(uint64_t id, uintptr_t start, size_t size) {
+bool AddressRecord::note(uint64_t id, uintptr_t start, size_t size) {
     std::atomic<uint64_t>& recent = recent_ids_[id % kRecentIds];
     if (recent.load(std::memory_order_relaxed) == id || size == 0)
-        return;
+        return false;
     std::lock_guard lock(mutex_);
     const uintptr_t end = start + size;
     auto next = ranges_.lower_bound(start);
@@ -22,6 +22,7 @@ void AddressRecord::note(uint64_t id, uintptr_t start, size_t size) {
     lowest_.store(std::min(lowest_.load(std::memory_order_relaxed), start), std::memory_order_relaxed);
     highest_.store(std::max(highest_.load(std::memory_order_relaxed), end), std::memory_order_relaxed);
     recent.store(id, std::memory_order_relaxed);
+    return true;
 }
 
 bool AddressRecord::contains(uintptr_t address) {

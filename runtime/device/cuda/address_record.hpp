@@ -17,8 +17,8 @@ namespace gpurun::device::cuda {
 
 class AddressRecord {
   public:
-    // `id` never names two allocations.
-    void note(uint64_t id, uintptr_t start, size_t size);
+    // `id` never names two allocations. Whether it may be new.
+    bool note(uint64_t id, uintptr_t start, size_t size);
     bool contains(uintptr_t address);
     void forget(uintptr_t address);
 

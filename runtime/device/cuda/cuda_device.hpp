@@ -11,6 +11,7 @@
 #include "device/cuda/address_record.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
+#include "device/cuda/elsewhere.hpp"
 #include "device/cuda/handle_set.hpp"
 #include "device/cuda/kernel_arguments.hpp"
 #include "device/cuda/kernels.hpp"
@@ -18,6 +19,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 namespace gpurun::device::cuda {
 
@@ -35,7 +37,7 @@ struct Facts {
 class CudaDevice final : public Device {
   public:
     CudaDevice(const Driver& driver, Facts facts, Kernels kernels)
-        : driver_(driver), facts_(std::move(facts)), kernels_(kernels) {}
+        : driver_(driver), facts_(std::move(facts)), kernels_(kernels), elsewhere_(driver_, facts_.context) {}
 
     const Info& info() const override { return facts_.info; }
     base::Result<void> make_current() override;
@@ -69,6 +71,8 @@ class CudaDevice final : public Device {
 
     base::Result<void> copy(void* destination, const void* source, size_t bytes, Stream stream) override;
     base::Result<void> fill(void* destination, int value, size_t bytes, Stream stream) override;
+    base::Result<void> copy_elsewhere(void* destination, const void* source, size_t bytes, Stream stream) override;
+    base::Result<void> fill_elsewhere(void* destination, int value, size_t bytes, Stream stream) override;
     base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) override;
     base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) override;
@@ -104,6 +108,9 @@ class CudaDevice final : public Device {
     base::Result<EventHandle> export_event(Event event) override;
     base::Result<Event> import_event(int peer, const EventHandle& handle) override;
 
+    struct Attributes; // of an address: describe.cpp
+    struct Mapping;
+
   private:
     ScopedContext enter() const { return ScopedContext(driver_, facts_.context); }
     struct Entered {
@@ -117,6 +124,15 @@ class CudaDevice final : public Device {
     template <typename Arguments>
     base::Result<void> launch_in_graph(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
                                        Stream stream);
+    base::Result<Buffer> describe_unknown(const void* pointer);
+    base::Result<Buffer> describe_host(const Attributes& found, const void* pointer, size_t bytes);
+    base::Result<Buffer> describe_allocation(const Attributes& found, const void* pointer, size_t bytes);
+    base::Result<Buffer> describe_mapped(const Attributes& found, const void* pointer, size_t bytes);
+    base::Result<void> walk(Mapping& whole, const void* pointer, size_t bytes) const;
+    std::optional<unsigned> granted(CUdevice device, const void* pointer) const;
+    base::Result<CUdevice> device_of(const void* first, const void* second) const;
+    void complete_copies_to(const void* pointer) const;
+    void complete_all_copies();
     base::Result<Event> make_event(unsigned flags);
     base::Result<std::string> peer_name(int peer);
 
@@ -131,7 +147,9 @@ class CudaDevice final : public Device {
     HandleSet streams_;
     HandleSet events_;
     HandleSet graphs_;
+    std::once_flag copies_complete_;
     AddressRecord seen_;
+    Elsewhere elsewhere_;
 
     std::mutex peers_mutex_;
     std::map<int, Identity> peers_;

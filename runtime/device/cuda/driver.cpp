@@ -1,6 +1,7 @@
 #include "device/cuda/driver.hpp"
 
 #include "base/format.hpp"
+#include "base/log.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -11,14 +12,16 @@ namespace gpurun::device::cuda {
 namespace {
 
 // The interfaces that this code is written for: those of CUDA 12.0, which every driver since 525 has.
-[[maybe_unused]] constexpr unsigned kDriverInterface = 12000;
+constexpr unsigned kDriverInterface = 12000;
+// The interface with cuCtxSetFlags(), which a driver may lack.
+constexpr unsigned kFlagsInterface = 12010;
 
 #if CUDART_VERSION >= 12050
-cudaError_t look_up(const char* name, void** function, cudaDriverEntryPointQueryResult* found) {
-    return cudaGetDriverEntryPointByVersion(name, function, kDriverInterface, cudaEnableLegacyStream, found);
+cudaError_t look_up(const char* name, void** function, cudaDriverEntryPointQueryResult* found, unsigned interface) {
+    return cudaGetDriverEntryPointByVersion(name, function, interface, cudaEnableLegacyStream, found);
 }
 #else
-cudaError_t look_up(const char* name, void** function, cudaDriverEntryPointQueryResult* found) {
+cudaError_t look_up(const char* name, void** function, cudaDriverEntryPointQueryResult* found, unsigned) {
     return cudaGetDriverEntryPoint(name, function, cudaEnableLegacyStream, found);
 }
 #endif
@@ -27,7 +30,7 @@ template <typename Function>
 base::Result<void> find(const char* name, Function& function) {
     void* address = nullptr;
     cudaDriverEntryPointQueryResult found{};
-    cudaError_t result = look_up(name, &address, &found);
+    cudaError_t result = look_up(name, &address, &found, kDriverInterface);
     if (result != cudaSuccess) {
         (void)cudaGetLastError();
         return base::error(base::Status::kDevice, "the CUDA driver cannot be used ({}: {})", cudaGetErrorName(result),
@@ -39,6 +42,16 @@ base::Result<void> find(const char* name, Function& function) {
                            name);
     function = reinterpret_cast<Function>(address);
     return {};
+}
+
+template <typename Function>
+void find_if_there(const char* name, Function& function) {
+    void* address = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    if (look_up(name, &address, &found, kFlagsInterface) != cudaSuccess)
+        (void)cudaGetLastError();
+    else if (found == cudaDriverEntryPointSuccess)
+        function = reinterpret_cast<Function>(address);
 }
 
 // Errors after which every CUDA call of the process fails.
@@ -68,6 +81,8 @@ base::Result<Driver> Driver::load() {
     GPURUN_CUDA_DRIVER_FUNCTIONS(GPURUN_CUDA_FIND)
 #undef GPURUN_CUDA_FIND
     GPURUN_TRY(find("cuStreamGetCaptureInfo", driver.cuStreamGetCaptureInfo));
+    find_if_there("cuCtxGetFlags", driver.cuCtxGetFlags);
+    find_if_there("cuCtxSetFlags", driver.cuCtxSetFlags);
     return driver;
 }
 
@@ -91,6 +106,15 @@ base::Error Driver::error(CUresult result, const char* call) const {
     const std::string_view advice =
         is_final(result) ? "; an earlier kernel or the device failed, and this process can use the device no more" : "";
     return base::error(status, "{}: {}: {}{}", call, name, text, advice);
+}
+
+void complete_copies(const Driver& driver) {
+    constexpr unsigned kSyncMemops = 0x80; // CU_CTX_SYNC_MEMOPS, which headers before CUDA 12.1 lack
+    unsigned flags = 0;
+    if (driver.cuCtxGetFlags == nullptr || driver.cuCtxSetFlags == nullptr ||
+        driver.cuCtxGetFlags(&flags) != CUDA_SUCCESS || driver.cuCtxSetFlags(flags | kSyncMemops) != CUDA_SUCCESS)
+        base::log(base::LogLevel::kWarn, "synchronous copies to memory that cannot be exported may end late: this "
+                                         "needs driver 530 or newer");
 }
 
 } // namespace gpurun::device::cuda

@@ -27,6 +27,9 @@
     X(cuDeviceCanAccessPeer)                                                                                           \
     X(cuCtxGetCurrent)                                                                                                 \
     X(cuCtxSetCurrent)                                                                                                 \
+    X(cuDevicePrimaryCtxGetState)                                                                                      \
+    X(cuDevicePrimaryCtxRetain)                                                                                        \
+    X(cuDevicePrimaryCtxRelease)                                                                                       \
     X(cuCtxSynchronize)                                                                                                \
     X(cuMemAlloc)                                                                                                      \
     X(cuMemFree)                                                                                                       \
@@ -38,6 +41,7 @@
     X(cuMemHostRegister)                                                                                               \
     X(cuMemHostUnregister)                                                                                             \
     X(cuMemHostGetDevicePointer)                                                                                       \
+    X(cuMemGetAccess)                                                                                                  \
     X(cuPointerGetAttributes)                                                                                          \
     X(cuPointerSetAttribute)                                                                                           \
     X(cuIpcGetMemHandle)                                                                                               \
@@ -86,6 +90,8 @@ struct Driver {
     // Of the interface that is looked up; later ones of this name have another argument.
     CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**,
                                        size_t*) = nullptr;
+    CUresult (*cuCtxGetFlags)(unsigned* flags) = nullptr;
+    CUresult (*cuCtxSetFlags)(unsigned flags) = nullptr; // since CUDA 12.1: null before
 
     // kDevice if there is no driver, or one that lacks a function.
     static base::Result<Driver> load();
@@ -100,5 +106,9 @@ struct Driver {
     base::Result<void> check(CUresult result, const char* call, base::Status invalid_handle) const;
     base::Error error(CUresult result, const char* call) const;
 };
+
+// From now on, what CUDA calls a synchronous copy or fill in the current context is over when its call returns; without
+// it, another stream may read what was there before. Where the driver is too old, only exported memory has that.
+void complete_copies(const Driver& driver);
 
 } // namespace gpurun::device::cuda

@@ -26,6 +26,33 @@ base::Error not_a_stream(Stream stream) {
                        stream.native);
 }
 
+base::Error stream_of_another(Stream stream, CUdevice its, CUdevice own) {
+    return base::error(base::Status::kStream,
+                       "{} is a stream of CUDA device {}, but this rank's is {}: pass a stream of the rank's device, "
+                       "and order the two by cudaEventRecord() and cudaStreamWaitEvent()",
+                       stream.native, its, own);
+}
+
+// The device whose primary context this is. What is no context at all is never followed.
+std::optional<CUdevice> device_with(const Driver& driver, CUcontext context) {
+    int count = 0;
+    (void)driver.cuDeviceGetCount(&count);
+    for (int ordinal = 0; ordinal < count; ++ordinal) {
+        CUdevice device = 0;
+        unsigned flags = 0;
+        int active = 0;
+        CUcontext primary = nullptr;
+        if (driver.cuDeviceGet(&device, ordinal) != CUDA_SUCCESS ||
+            driver.cuDevicePrimaryCtxGetState(device, &flags, &active) != CUDA_SUCCESS || active == 0 ||
+            driver.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+            continue;
+        (void)driver.cuDevicePrimaryCtxRelease(device);
+        if (primary == context)
+            return device;
+    }
+    return std::nullopt;
+}
+
 } // namespace
 
 base::Result<void> CudaDevice::make_current() {
@@ -63,8 +90,12 @@ base::Result<bool> CudaDevice::is_captured(Stream stream) {
             return not_a_stream(stream);
         CUcontext context = nullptr;
         const CUresult result = driver_.cuStreamGetCtx(native(stream), &context);
-        if (result != CUDA_SUCCESS || context != facts_.context)
+        if (result != CUDA_SUCCESS)
             return not_a_stream(stream);
+        if (context != facts_.context) {
+            const auto its = device_with(driver_, context);
+            return its && *its != facts_.device ? stream_of_another(stream, *its, facts_.device) : not_a_stream(stream);
+        }
     }
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     GPURUN_TRY(driver_.check(driver_.cuStreamIsCapturing(native(stream), &capturing), "cuStreamIsCapturing",
@@ -111,6 +142,39 @@ base::Result<void> CudaDevice::fill(void* destination, int value, size_t bytes, 
     return driver_.check(
         driver_.cuMemsetD8Async(device_pointer(destination), static_cast<unsigned char>(value), bytes, native(stream)),
         "cuMemsetD8Async", base::Status::kStream);
+}
+
+base::Result<CUdevice> CudaDevice::device_of(const void* first, const void* second) const {
+    for (const void* each : {first, second}) {
+        uint32_t type = 0;
+        int ordinal = 0;
+        CUpointer_attribute questions[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+        void* answers[] = {&type, &ordinal};
+        const auto current = enter();
+        GPURUN_TRY(driver_.check(driver_.cuPointerGetAttributes(2, questions, answers, device_pointer(each)),
+                                 "cuPointerGetAttributes"));
+        if (type == CU_MEMORYTYPE_DEVICE)
+            return ordinal;
+    }
+    return base::error(base::Status::kBuffer, "{} is not memory of a device", first);
+}
+
+base::Result<void> CudaDevice::copy_elsewhere(void* destination, const void* source, size_t bytes, Stream stream) {
+    if (bytes == 0)
+        return {};
+    GPURUN_ASSIGN(const CUdevice there, device_of(destination, source));
+    return elsewhere_.enqueue(there, native(stream), [&](CUstream branch) {
+        return driver_.cuMemcpyAsync(device_pointer(destination), device_pointer(source), bytes, branch);
+    });
+}
+
+base::Result<void> CudaDevice::fill_elsewhere(void* destination, int value, size_t bytes, Stream stream) {
+    if (bytes == 0)
+        return {};
+    GPURUN_ASSIGN(const CUdevice there, device_of(destination, destination));
+    return elsewhere_.enqueue(there, native(stream), [&](CUstream branch) {
+        return driver_.cuMemsetD8Async(device_pointer(destination), static_cast<unsigned char>(value), bytes, branch);
+    });
 }
 
 base::Result<void> CudaDevice::call_host(Stream stream, void (*function)(void*), void* argument) {

@@ -130,6 +130,9 @@ base::Result<EmulatedDevice::Side> EmulatedDevice::stream_side(const void* point
     GPURUN_ASSIGN(const Buffer buffer, memory_->describe(pointer, bytes));
     if (buffer.placement == Placement::kPinned)
         return Side::kHost;
+    if (buffer.placement == Placement::kElsewhere)
+        return base::error(Status::kBuffer, "the {} bytes at {} are another device's: a stream may not reach them",
+                           bytes, fmt::ptr(pointer));
     if (buffer.placement != Placement::kPageable)
         return Side::kDevice;
     GPURUN_ASSIGN(const bool imported, peers_.check_import(pointer, bytes));
@@ -157,6 +160,33 @@ base::Result<void> EmulatedDevice::fill(void* destination, int value, size_t byt
     if (bytes == 0)
         return {};
     GPURUN_TRY(stream_side(destination, bytes));
+    return queue->enqueue(Fill{static_cast<std::byte*>(destination), value, bytes});
+}
+
+base::Result<void> EmulatedDevice::check_placement(const void* pointer, size_t bytes, Placement placement,
+                                                   const char* what) {
+    GPURUN_ASSIGN(const Buffer buffer, memory_->describe(pointer, bytes));
+    if (buffer.placement == placement)
+        return {};
+    return base::error(Status::kBuffer, "the {} bytes at {} are not {}", bytes, fmt::ptr(pointer), what);
+}
+
+base::Result<void> EmulatedDevice::copy_elsewhere(void* destination, const void* source, size_t bytes, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    if (bytes == 0)
+        return {};
+    GPURUN_ASSIGN(const Buffer to, memory_->describe(destination, bytes));
+    const bool outward = to.placement == Placement::kElsewhere;
+    GPURUN_TRY(check_placement(outward ? destination : source, bytes, Placement::kElsewhere, "another device's"));
+    GPURUN_TRY(check_placement(outward ? source : destination, bytes, Placement::kPinned, "pinned memory"));
+    return queue->enqueue(Copy{static_cast<std::byte*>(destination), static_cast<const std::byte*>(source), bytes});
+}
+
+base::Result<void> EmulatedDevice::fill_elsewhere(void* destination, int value, size_t bytes, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    if (bytes == 0)
+        return {};
+    GPURUN_TRY(check_placement(destination, bytes, Placement::kElsewhere, "another device's"));
     return queue->enqueue(Fill{static_cast<std::byte*>(destination), value, bytes});
 }
 

@@ -61,6 +61,8 @@ class EmulatedDevice final : public Device {
 
     base::Result<void> copy(void* destination, const void* source, size_t bytes, Stream stream) override;
     base::Result<void> fill(void* destination, int value, size_t bytes, Stream stream) override;
+    base::Result<void> copy_elsewhere(void* destination, const void* source, size_t bytes, Stream stream) override;
+    base::Result<void> fill_elsewhere(void* destination, int value, size_t bytes, Stream stream) override;
     base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) override;
     base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) override;
@@ -102,6 +104,7 @@ class EmulatedDevice final : public Device {
     enum class Side { kHost, kDevice };
     // Which side a stream would touch at [pointer, pointer + bytes); kBuffer or kDevice if it cannot.
     base::Result<Side> stream_side(const void* pointer, size_t bytes);
+    base::Result<void> check_placement(const void* pointer, size_t bytes, Placement placement, const char* what);
     base::Result<void> check_counter(const Counter* counter);
     // Device memory, aligned to `alignment`; of this process, where `own`.
     base::Result<void> check_device_memory(const char* what, const void* pointer, size_t bytes, size_t alignment,

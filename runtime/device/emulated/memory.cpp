@@ -19,7 +19,7 @@ uint64_t random_token() {
 
 } // namespace
 
-base::Result<std::unique_ptr<Memory>> Memory::create(size_t capacity) {
+base::Result<std::unique_ptr<Memory>> Memory::create(size_t capacity, Placement ordered_placement) {
     const size_t page = platform::page_size();
     const size_t whole = (capacity + page - 1) / page * page;
     if (capacity == 0 || whole < capacity)
@@ -30,7 +30,8 @@ base::Result<std::unique_ptr<Memory>> Memory::create(size_t capacity) {
     GPURUN_ASSIGN(Arena shareable, Arena::create("gpurun-device", Control::bytes(), whole));
     GPURUN_ASSIGN(Arena ordered, Arena::create("gpurun-ordered", 0, whole));
     GPURUN_ASSIGN(Control control, Control::create(shareable.fd(), random_token()));
-    return std::unique_ptr<Memory>(new Memory(std::move(shareable), std::move(ordered), std::move(control), whole));
+    return std::unique_ptr<Memory>(
+        new Memory(std::move(shareable), std::move(ordered), ordered_placement, std::move(control), whole));
 }
 
 base::Result<void*> Memory::allocate_in(Arena& arena, size_t bytes) {
@@ -125,15 +126,16 @@ base::Result<void> Memory::unregister_host(void* memory) {
 base::Result<Buffer> Memory::describe(const void* pointer, size_t bytes) const {
     const std::shared_lock lock(mutex_);
     if (shareable_.contains(pointer))
-        return describe_in(shareable_, true, pointer, bytes);
+        return describe_in(shareable_, Placement::kDevice, pointer, bytes);
     if (ordered_.contains(pointer))
-        return describe_in(ordered_, false, pointer, bytes);
+        return describe_in(ordered_, ordered_placement_, pointer, bytes);
     if (const auto range = host_.find(pointer, bytes))
-        return Buffer{Placement::kPinned, false, range->base, range->bytes, range->id};
+        return Buffer{Placement::kPinned, false, false, range->base, range->bytes, range->id};
     return Buffer{};
 }
 
-base::Result<Buffer> Memory::describe_in(const Arena& arena, bool exportable, const void* pointer, size_t bytes) const {
+base::Result<Buffer> Memory::describe_in(const Arena& arena, Placement placement, const void* pointer,
+                                         size_t bytes) const {
     const auto block = arena.find(pointer);
     if (!block)
         return base::error(Status::kBuffer,
@@ -145,7 +147,7 @@ base::Result<Buffer> Memory::describe_in(const Arena& arena, bool exportable, co
                            "{} bytes at {} reach past the end of their allocation, which has {} left there: check "
                            "the count and the type",
                            bytes, fmt::ptr(pointer), left);
-    return Buffer{Placement::kDevice, exportable, block->base, block->bytes, block->id};
+    return Buffer{placement, &arena == &shareable_, false, block->base, block->bytes, block->id};
 }
 
 base::Result<MemoryHandle> Memory::export_memory(const Buffer& buffer) {

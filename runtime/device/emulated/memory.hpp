@@ -1,7 +1,8 @@
 // All memory that this process has on its emulated device, and the host memory that its streams may touch.
 //
 //   shareable arena   allocate(): the segment that peers map, behind its control area
-//   ordered arena     allocate_ordered(): a segment whose descriptor never leaves the process
+//   ordered arena     allocate_ordered(): a segment whose descriptor never leaves the process; it passes for memory
+//                     of another device, or for managed memory, where the options say so
 //   host ranges       pinned and registered memory
 //
 // Both arenas together stay within the device's size. Any thread; describe() takes one shared lock and neither
@@ -21,8 +22,8 @@ namespace gpurun::device::emulated {
 
 class Memory {
   public:
-    // `capacity` is rounded up to whole pages.
-    static base::Result<std::unique_ptr<Memory>> create(size_t capacity);
+    // `capacity` is rounded up to whole pages. `ordered`: what allocate_ordered() gives.
+    static base::Result<std::unique_ptr<Memory>> create(size_t capacity, Placement ordered = Placement::kDevice);
 
     int fd() const { return shareable_.fd(); }
     size_t capacity() const { return capacity_; }
@@ -43,16 +44,17 @@ class Memory {
     base::Result<MemoryHandle> export_memory(const Buffer& buffer);
 
   private:
-    Memory(Arena shareable, Arena ordered, Control control, size_t capacity)
-        : shareable_(std::move(shareable)), ordered_(std::move(ordered)), control_(std::move(control)),
-          capacity_(capacity) {}
+    Memory(Arena shareable, Arena ordered, Placement ordered_placement, Control control, size_t capacity)
+        : shareable_(std::move(shareable)), ordered_(std::move(ordered)), ordered_placement_(ordered_placement),
+          control_(std::move(control)), capacity_(capacity) {}
     base::Result<void*> allocate_in(Arena& arena, size_t bytes);
-    base::Result<Buffer> describe_in(const Arena& arena, bool exportable, const void* pointer, size_t bytes) const;
+    base::Result<Buffer> describe_in(const Arena& arena, Placement placement, const void* pointer, size_t bytes) const;
     void give_back(Arena& arena, const Arena::Block& retired);
 
     mutable std::shared_mutex mutex_; // guards everything below but the arenas' descriptors and control_
     Arena shareable_;
     Arena ordered_;
+    const Placement ordered_placement_;
     HostRanges host_;
     Control control_;
     Slots export_slots_{kExports};

@@ -38,7 +38,8 @@ base::Result<std::unique_ptr<Device>> open_emulated(const Options& options, uint
         return base::error(Status::kDevice, "emulated device {} is not there: GPURUN_EMULATED_LOSE={} took it away",
                            ordinal, options.emulated_lose);
     GPURUN_ASSIGN(Reach reach, Reach::parse(options.emulated_peer_access, count));
-    GPURUN_ASSIGN(std::unique_ptr<Memory> memory, Memory::create(options.emulated_memory_bytes));
+    GPURUN_ASSIGN(std::unique_ptr<Memory> memory,
+                  Memory::create(options.emulated_memory_bytes, options.emulated_ordered));
     Info info;
     info.identity = Identity{Kind::kEmulated, ordinal, make_uuid(ordinal)};
     info.memory_bytes = memory->capacity();

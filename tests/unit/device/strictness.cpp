@@ -36,6 +36,25 @@ TEST_CASE("a stream copy past the end of memory, or of memory that was freed, is
     CHECK_STATUS(device->copy(more, pinned, 8193, {}), Status::kBuffer);
 }
 
+TEST_CASE("memory of another device is reached by its own operations only, from and to pinned memory") {
+    device::Options options = gpurun::test::emulated_options();
+    options.emulated_ordered = device::Placement::kElsewhere;
+    const auto device = open_emulated(options);
+    void* elsewhere = must(device->allocate_ordered(4096, {}));
+    void* own = must(device->allocate(4096));
+    void* pinned = must(device->allocate_pinned(8192));
+    CHECK(must(device->describe(elsewhere, 4096)).placement == device::Placement::kElsewhere);
+    CHECK_STATUS(device->copy(own, elsewhere, 1, {}), Status::kBuffer);
+    CHECK_STATUS(device->copy(elsewhere, pinned, 1, {}), Status::kBuffer);
+    CHECK_STATUS(device->fill(elsewhere, 0, 1, {}), Status::kBuffer);
+    CHECK_STATUS(device->copy_elsewhere(elsewhere, own, 1, {}), Status::kBuffer);
+    CHECK_STATUS(device->copy_elsewhere(own, pinned, 1, {}), Status::kBuffer);
+    CHECK_STATUS(device->copy_elsewhere(elsewhere, pinned, 4097, {}), Status::kBuffer);
+    CHECK_STATUS(device->fill_elsewhere(own, 0, 1, {}), Status::kBuffer);
+    REQUIRE_OK(device->copy_elsewhere(pinned, elsewhere, 4096, {}));
+    REQUIRE_OK(device->copy_elsewhere(elsewhere, pinned, 4096, {}));
+}
+
 TEST_CASE("a counter outside of registered memory is refused") {
     const auto device = open_emulated();
     device::Counter counter{0};

@@ -1,0 +1,77 @@
+// A CUDA device above a fake driver, and addresses to give to it.
+#pragma once
+
+#include "fake_driver.hpp"
+#include "support/unit.hpp"
+
+#include "device/cuda/cuda_device.hpp"
+
+#include <sys/mman.h>
+
+namespace gpurun::test {
+
+constexpr size_t kPage = 4096;
+inline const CUcontext kContext = reinterpret_cast<CUcontext>(0x10000);
+inline const CUcontext kOther = reinterpret_cast<CUcontext>(0x20000);
+
+inline const CUfunction kPutMail = reinterpret_cast<CUfunction>(0x100);
+inline const CUfunction kTakeMail = reinterpret_cast<CUfunction>(0x200);
+inline const CUfunction kWatchCounter = reinterpret_cast<CUfunction>(0x400);
+inline const CUfunction kCopyFenced = reinterpret_cast<CUfunction>(0x300);
+inline const device::Stream kStream{reinterpret_cast<void*>(0x10008)};
+
+// Addresses that the CPU cannot read, as device memory is, until host() gives them memory.
+class Addresses {
+  public:
+    Addresses() { data_ = map(PROT_NONE, nullptr, 0); }
+    ~Addresses() { munmap(data_, kPage); }
+    void host() { map(PROT_READ | PROT_WRITE, data_, MAP_FIXED); }
+    char* data() const { return static_cast<char*>(data_); }
+
+  private:
+    static void* map(int access, void* where, int flags) {
+        return mmap(where, kPage, access, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    }
+    void* data_;
+};
+
+struct Bench {
+    explicit Bench(bool host_pointers = true) : device(make(host_pointers)) {}
+    static device::cuda::CudaDevice make(bool host_pointers) {
+        fake() = FakeState{};
+        device::cuda::Facts facts;
+        facts.host_pointers = host_pointers;
+        facts.context = kContext;
+        facts.info.uuid = "GPU-test";
+        facts.info.identity = {device::Kind::kCuda, 0, {}};
+        facts.info.identity.uuid.fill(0x10);
+        return device::cuda::CudaDevice(
+            fake_driver(), facts,
+            {.put_mail = kPutMail, .take_mail = kTakeMail, .watch_counter = kWatchCounter, .copy_fenced = kCopyFenced});
+    }
+    char* allocate(size_t bytes) {
+        fake().next_address = reinterpret_cast<uintptr_t>(addresses.data());
+        return static_cast<char*>(must(device.allocate(bytes)));
+    }
+    // What one call launches, with the arguments that its kernel is given.
+    template <typename Arguments, typename Call>
+    std::pair<FakeLaunch, Arguments> launched(Call call) {
+        fake().launches.clear();
+        fake().argument_bytes = sizeof(Arguments);
+        REQUIRE_OK(call(device));
+        REQUIRE(fake().launches.size() == 1);
+        const FakeLaunch& launch = fake().launches.front();
+        CHECK(launch.other_sides == 1);
+        CHECK(launch.shared_bytes == 0);
+        CHECK(launch.stream == kStream.native);
+        Arguments arguments;
+        std::memcpy(&arguments, launch.arguments.data(), sizeof arguments);
+        return {launch, arguments};
+    }
+    FakeMemory& memory() { return fake().memory.begin()->second; }
+
+    Addresses addresses;
+    device::cuda::CudaDevice device;
+};
+
+} // namespace gpurun::test

@@ -1,0 +1,264 @@
+// What the CUDA device makes of the driver's answers about an address, for every kind of memory that a program can
+// have.
+#include "cuda_bench.hpp"
+
+#include <algorithm>
+
+namespace gpurun::test {
+
+using base::Status;
+using device::Buffer;
+using device::Placement;
+using namespace device::cuda;
+
+namespace {
+
+constexpr uintptr_t kBase = 0x7000'0000'0000;
+constexpr size_t kPiece = 2 << 20;
+constexpr unsigned kRead = CU_MEM_ACCESS_FLAGS_PROT_READ;
+constexpr unsigned kReadWrite = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+
+void* at(uintptr_t offset) { return reinterpret_cast<void*>(kBase + offset); }
+
+// Memory at kBase + offset.
+FakeMemory& have(uintptr_t offset, const FakeMemory& memory) {
+    FakeMemory& placed = fake().memory[kBase + offset] = memory;
+    placed.id = 500 + offset;
+    return placed;
+}
+
+// A piece of a reserved range of four.
+FakeMemory& map_piece(size_t number, int ordinal, const std::map<int, unsigned>& granted) {
+    FakeMemory piece{.size = kPiece, .ordinal = ordinal, .exportable = false};
+    piece.range_start = kBase;
+    piece.range_size = 4 * kPiece;
+    piece.granted = granted;
+    return have(number * kPiece, piece);
+}
+
+Buffer described(Bench& bench, uintptr_t offset, size_t bytes) {
+    return must(bench.device.describe(at(offset), bytes));
+}
+
+} // namespace
+
+TEST_CASE("memory of another device is elsewhere, whether of cudaMalloc or of a pool, and its end is known") {
+    Bench bench;
+    for (const bool pool : {false, true}) {
+        have(0, {.size = 64, .ordinal = 1, .exportable = !pool, .pool = pool}).device_reaches = false;
+        const Buffer buffer = described(bench, 8, 56);
+        CHECK(buffer.placement == Placement::kElsewhere);
+        CHECK(!buffer.exportable);
+        CHECK(buffer.base == at(0));
+        CHECK_STATUS(bench.device.describe(at(8), 57), Status::kBuffer);
+    }
+}
+
+TEST_CASE("memory of another device that the rank's device reaches is like its own, but not exported") {
+    Bench bench;
+    have(0, {.size = 64, .ordinal = 1});
+    CHECK(described(bench, 0, 64).placement == Placement::kDevice);
+    CHECK(!described(bench, 0, 64).exportable);
+}
+
+TEST_CASE("managed memory is managed, whichever device was current when it was made") {
+    Bench bench;
+    have(0, {.size = 64, .ordinal = 1, .managed = true, .exportable = false});
+    CHECK(described(bench, 0, 64).placement == Placement::kManaged);
+}
+
+TEST_CASE("synchronous copies are completed once memory is seen that has no attribute for it, not before") {
+    Bench bench;
+    fake().context_flags = 0;
+    have(0, {.size = 64});
+    REQUIRE_OK(bench.device.describe(at(0), 64));
+    CHECK(fake().context_flags == 0);
+    have(4096, {.size = 64, .pool = true});
+    REQUIRE_OK(bench.device.describe(at(4096), 64));
+    CHECK((fake().context_flags & 0x80) != 0);
+}
+
+TEST_CASE("a buffer in several pieces of mapped memory is one buffer") {
+    Bench bench;
+    for (size_t i = 0; i < 3; ++i)
+        map_piece(i, 0, {{0, kReadWrite}});
+    const Buffer buffer = described(bench, 100, 3 * kPiece - 100);
+    CHECK(buffer.placement == Placement::kDevice);
+    CHECK(!buffer.exportable);
+    CHECK(!buffer.read_only);
+}
+
+TEST_CASE("a buffer that reaches into what is not mapped is refused, also where the range goes on") {
+    Bench bench;
+    for (const size_t piece : {0, 1, 3})
+        map_piece(piece, 0, {{0, kReadWrite}});
+    CHECK_STATUS(bench.device.describe(at(0), 2 * kPiece), Status::kOk);
+    for (const size_t bytes : {2 * kPiece + 1, 4 * kPiece, SIZE_MAX}) {
+        const auto refused = bench.device.describe(at(0), bytes);
+        CHECK_STATUS(refused, Status::kBuffer);
+        CHECK(detail_of(refused).find(std::to_string(2 * kPiece) + " bytes") != std::string::npos);
+    }
+    CHECK_STATUS(bench.device.describe(at(3 * kPiece), kPiece + 1), Status::kBuffer);
+}
+
+TEST_CASE("a buffer on two devices is refused, and told where the second begins") {
+    Bench bench;
+    map_piece(0, 0, {{0, kReadWrite}});
+    map_piece(1, 1, {{0, kReadWrite}});
+    const auto refused = bench.device.describe(at(0), 2 * kPiece);
+    CHECK_STATUS(refused, Status::kBuffer);
+    CHECK(detail_of(refused).find("device 1") != std::string::npos);
+    CHECK(described(bench, 0, kPiece).placement == Placement::kDevice);
+    CHECK(described(bench, kPiece, kPiece).placement == Placement::kDevice);
+}
+
+TEST_CASE("mapped memory is reached by the rank's device, or else by its own, or by nobody") {
+    struct Case {
+        int ordinal;
+        std::map<int, unsigned> granted;
+        Placement placement;
+        bool read_only;
+    };
+    const Case cases[] = {
+        {0, {{0, kReadWrite}}, Placement::kDevice, false},
+        {0, {{0, kRead}}, Placement::kDevice, true},
+        {1, {{0, kReadWrite}}, Placement::kDevice, false},
+        {1, {{0, kRead}}, Placement::kDevice, true},
+        {1, {{1, kReadWrite}}, Placement::kElsewhere, false},
+        {1, {{1, kRead}}, Placement::kElsewhere, true},
+        {1, {{0, kReadWrite}, {1, kReadWrite}}, Placement::kDevice, false},
+    };
+    for (const Case& each : cases) {
+        Bench bench;
+        map_piece(0, each.ordinal, each.granted);
+        const Buffer buffer = described(bench, 0, kPiece);
+        CHECK(buffer.placement == each.placement);
+        CHECK(buffer.read_only == each.read_only);
+    }
+    for (const int ordinal : {0, 1}) {
+        Bench bench;
+        map_piece(0, ordinal, {{2, kReadWrite}});
+        const auto refused = bench.device.describe(at(0), 1);
+        CHECK_STATUS(refused, Status::kBuffer);
+        CHECK(detail_of(refused).find("cuMemSetAccess") != std::string::npos);
+    }
+}
+
+TEST_CASE("a buffer is read-only if one of its pieces is") {
+    Bench bench;
+    map_piece(0, 0, {{0, kReadWrite}});
+    map_piece(1, 0, {{0, kRead}});
+    CHECK(!described(bench, 0, kPiece).read_only);
+    CHECK(described(bench, 0, kPiece + 1).read_only);
+}
+
+TEST_CASE("device memory that is of no allocator, such as a kernel's variable, is the device's or elsewhere") {
+    Bench bench;
+    FakeMemory& variable = have(0, {.size = 64, .exportable = false});
+    CHECK(described(bench, 0, 64).placement == Placement::kDevice);
+    variable.ordinal = 1;
+    variable.device_reaches = false;
+    CHECK(described(bench, 0, 64).placement == Placement::kElsewhere);
+}
+
+TEST_CASE("host memory is pinned as far as one registration reaches, and else pageable") {
+    Bench bench;
+    have(0, {.size = 4096, .type = CU_MEMORYTYPE_HOST, .exportable = false});
+    have(4096, {.size = 4096, .type = CU_MEMORYTYPE_HOST, .exportable = false});
+    CHECK(described(bench, 100, 3996).placement == Placement::kPinned);
+    CHECK(described(bench, 100, 3997).placement == Placement::kPageable);  // into the next registration
+    CHECK(described(bench, 4196, 4096).placement == Placement::kPageable); // into what is not registered
+    CHECK(described(bench, 4196, 3996).placement == Placement::kPinned);
+}
+
+TEST_CASE("host memory of which the driver gives no range is pinned if both its ends are the same memory") {
+    Bench bench;
+    FakeMemory& memory = have(0, {.size = 4096, .type = CU_MEMORYTYPE_HOST, .exportable = false});
+    memory.range_start = kBase + 0x100000; // none that contains it
+    memory.range_size = 1;
+    CHECK(described(bench, 100, 3996).placement == Placement::kPinned);
+    CHECK(described(bench, 100, 3997).placement == Placement::kPageable);
+}
+
+TEST_CASE("host memory that kernels do not reach by its address is left to the CPU") {
+    Bench bench;
+    have(0, {.size = 4096, .type = CU_MEMORYTYPE_HOST, .exportable = false}).device_reaches = false;
+    CHECK(described(bench, 0, 64).placement == Placement::kPageable);
+}
+
+namespace {
+
+// The calls of one copy, without their streams.
+std::vector<std::string> verbs() {
+    std::vector<std::string> all;
+    for (const std::string& call : fake().calls)
+        all.push_back(call.substr(0, call.rfind(' ')));
+    return all;
+}
+
+std::string stream_of(size_t call) { return fake().calls.at(call).substr(fake().calls.at(call).rfind(' ') + 1); }
+
+std::string in(const char* name, CUcontext context) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%s %p", name, static_cast<void*>(context));
+    return text;
+}
+
+} // namespace
+
+TEST_CASE("what touches memory elsewhere runs on its device, behind the stream and before what follows there") {
+    Bench bench;
+    have(0, {.size = 64, .ordinal = 1});
+    int host = 0;
+    const std::vector<std::string> around = {in("record", kContext), in("wait", kOther), in("record", kOther),
+                                             in("wait", kContext)};
+    for (const char* what : {"out", "in", "fill"}) {
+        fake().calls.clear();
+        fake().current = kOther;
+        if (*what == 'f')
+            REQUIRE_OK(bench.device.fill_elsewhere(at(0), 1, 8, kStream));
+        else if (*what == 'o')
+            REQUIRE_OK(bench.device.copy_elsewhere(&host, at(0), 4, kStream));
+        else
+            REQUIRE_OK(bench.device.copy_elsewhere(at(0), &host, 4, kStream));
+        std::vector<std::string> expected = around;
+        expected.insert(expected.begin() + 2, in(*what == 'f' ? "fill" : "copy", kOther));
+        CHECK(verbs() == expected);
+        CHECK(stream_of(0) == stream_of(4));
+        CHECK(stream_of(1) == stream_of(2));
+        CHECK(stream_of(2) == stream_of(3));
+        CHECK(stream_of(1) != stream_of(0));
+        CHECK(fake().current == kOther); // the caller's
+    }
+    CHECK((fake().context_flags & 0x80) != 0);
+}
+
+TEST_CASE("a stream's work elsewhere does not wait for another stream's, unless there are very many") {
+    Bench bench;
+    have(0, {.size = 64, .ordinal = 1});
+    std::set<std::string> branches;
+    for (uintptr_t i = 0; i < 64; ++i) {
+        const device::Stream stream{reinterpret_cast<void*>(0x10008 + 0x1000 * i)};
+        for (const int again : {0, 1}) {
+            fake().calls.clear();
+            REQUIRE_OK(bench.device.fill_elsewhere(at(0), 1, 8, stream));
+            const bool fresh = branches.insert(stream_of(2)).second;
+            CHECK(fresh == (again == 0 && i < 32));
+        }
+    }
+    CHECK(branches.size() == 32);
+    fake().busy_events.clear(); // all is done
+    fake().calls.clear();
+    REQUIRE_OK(bench.device.fill_elsewhere(at(0), 1, 8, device::Stream{reinterpret_cast<void*>(0x99990008)}));
+    CHECK(branches.count(stream_of(2)) == 1);
+}
+
+TEST_CASE("a stream of another device is refused with what to do instead") {
+    Bench bench;
+    const auto refused = bench.device.is_captured(device::Stream{reinterpret_cast<void*>(0x20008)});
+    CHECK_STATUS(refused, Status::kStream);
+    CHECK(detail_of(refused).find("device 1") != std::string::npos);
+    CHECK(detail_of(refused).find("cudaStreamWaitEvent") != std::string::npos);
+}
+
+} // namespace gpurun::test
