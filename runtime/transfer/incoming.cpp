@@ -233,8 +233,7 @@ Result<void> Incoming::share_kernel(Fence& fence, const device::Mail& mail) {
 
 Result<void> Incoming::take_mail(uint64_t mail_bytes) {
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
-    if (ending_ == Ending::kJoined && bytes_ != 0 && mail_bytes <= device::kSmallMailBytes &&
-        operand_.where.placement != device::Placement::kPageable) {
+    if (ending_ == Ending::kJoined && bytes_ != 0 && mail_bytes <= device::kSmallMailBytes && operand_.by_device()) {
         GPURUN_ASSIGN(const bool at_once, place_is_over());
         if (at_once)
             return share_kernel(*fence, context_.workspace.incoming(link_->peer, *fence, slot_, mail_bytes));
