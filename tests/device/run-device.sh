@@ -166,6 +166,7 @@ step_bench() {
     measure host -- --memory host --sizes 8..16M
     measure pinned -- --memory pinned --sizes 8..16M
     measure 'every test, every byte' -- all --validate --sizes 8,64K,4M --iterations 50
+    ((gpus > 1)) && against=nccl measure 'graphs, NCCL' -- --order graph --sizes 8..4M
     ((gpus > 1)) && against=copy,nccl measure 'every test, NCCL' -- all --sizes 8..64M
 }
 
