@@ -24,7 +24,7 @@ out=${OUT:-device-logs}
 budget_s=${BUDGET_S:-540}
 launcher=$build/launcher/gpurun
 bench=$build/tests/bench/gpurun-perf
-examples=(ring ping_pong broadcast fence graph heat)
+examples=(ring ping_pong broadcast fence graph overlap heat)
 steps=(machine conformance suite examples bench mps sanitizer)
 (($#)) && steps=("$@")
 
