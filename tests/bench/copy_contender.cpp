@@ -1,5 +1,5 @@
 // The raw copy's turn. One way, the partner copies from the leader and takes the time. Both ways, each copies from the
-// other at once, and the slower counts.
+// other at once, and the slower counts. In graph order a sample's copies are in a graph of their own.
 
 #include "raw_copy.hpp"
 
@@ -17,15 +17,18 @@ class CopyContender final : public Contender {
 
     void turn(const Task& task, int samples, Samples& into) override {
         // A round trip of the ping-pong is two messages one way: a batch of rounds is a copy for each round.
-        const int count = task.test == Test::kLatency ? samples * task.batch : samples;
-        for (int i = 0; i < count; ++i) {
+        const bool latency = task.test == Test::kLatency;
+        const bool captured = task.order == Order::kGraph;
+        const int batch = latency ? task.batch : 1;
+        const Copies copies{task.bytes, captured && latency ? batch : task.window, task.slots(), captured};
+        for (int i = 0; i < (captured ? samples : samples * batch); ++i) {
             if (both_ways(task.test)) {
                 pair_.meet();
-                const double us = pair_.larger(copy_->copy_us(task.bytes, task.window));
+                const double us = pair_.larger(copy_->copy_us(copies));
                 if (pair_.leads())
                     into[0].push_back(us);
             } else if (!pair_.leads()) {
-                into[0].push_back(copy_->copy_us(task.bytes, task.window));
+                into[0].push_back(copy_->copy_us(copies) / (captured ? batch : 1));
             }
         }
         pair_.meet(); // the leader waits without using its device

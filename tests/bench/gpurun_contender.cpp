@@ -64,11 +64,14 @@ void GpurunContender::prepare(const Task& task) {
     const size_t all = task.bytes * static_cast<size_t>(task.slots());
     CALL(gpurun_memset(in_.slot(0, task.bytes), kStale, all, GPURUN_HOST));
     pair_.meet();
+    if (task.order == Order::kGraph)
+        captured_ = std::make_unique<Captured>(stream_, [&] { enqueue(task); });
     if (task.test == Test::kOverlap)
         compute_us_ = pair_.larger(transfer_us(task));
 }
 
 void GpurunContender::finish(const Task& task) {
+    captured_.reset();
     if (!task.validate) // else all were checked, the last ones too
         check_all(task);
 }
@@ -91,6 +94,20 @@ void GpurunContender::turn(const Task& task, int samples, Samples& into) {
 
 // ---- pieces of tests
 
+void GpurunContender::enqueue(const Task& task) {
+    if (task.test == Test::kLatency)
+        rounds(task);
+    else
+        messages(task);
+}
+
+void GpurunContender::run(const Task& task) {
+    if (captured_ == nullptr)
+        return enqueue(task);
+    for (int i = 0; i < task.runs; ++i)
+        captured_->launch(stream_);
+}
+
 void GpurunContender::start_sends(const Task& task, gpurun_request* requests) {
     for (int i = 0; i < task.window; ++i)
         CALL(gpurun_isend(out_.slot(i, task.bytes), task.bytes, GPURUN_BYTE, pair_.partner(), kMessageTag,
@@ -108,7 +125,7 @@ void GpurunContender::complete(const Task& task, size_t count, gpurun_request* r
 }
 
 void GpurunContender::wait(const Task& task) {
-    if (task.order == Order::kStream)
+    if (task.order != Order::kHost)
         CALL(gpurun_stream_synchronize(stream_));
 }
 

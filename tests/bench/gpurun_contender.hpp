@@ -6,6 +6,7 @@
 #pragma once
 
 #include "buffer.hpp"
+#include "captured.hpp"
 #include "contender.hpp"
 #include "contents.hpp"
 
@@ -32,6 +33,12 @@ class GpurunContender final : public Contender {
     void calls(const Task& task, Samples& into);
     void first(const Task& task, Samples& into);
 
+    // The batch of a latency sample, or a window's messages and their answer: enqueued; or runs of a graph of them.
+    void run(const Task& task);
+    void enqueue(const Task& task);
+    void rounds(const Task& task);
+    void messages(const Task& task);
+
     void round(const Task& task, int slot, gpurun_stream stream);
     void transfer(const Task& task, bool computing);
     double transfer_us(const Task& task);
@@ -53,7 +60,7 @@ class GpurunContender final : public Contender {
     void send_answer(const Task& task);
     void receive_answer(const Task& task);
 
-    gpurun_stream domain(const Task& task) const { return task.order == Order::kStream ? stream_ : GPURUN_HOST; }
+    gpurun_stream domain(const Task& task) const { return task.order == Order::kHost ? GPURUN_HOST : stream_; }
     // What this rank receives in `test` was made by this rank; -1: it receives nothing.
     int maker(Test test) const;
     bool makes(Test test) const { return pair_.leads() || both_ways(test); }
@@ -69,6 +76,7 @@ class GpurunContender final : public Contender {
     double compute_us_ = 0;
     uint64_t number_ = 0; // of the message in slot 0 of the sample
     gpurun_stream stream_ = nullptr;
+    std::unique_ptr<Captured> captured_; // of the task in graph order
 };
 
 } // namespace gpurun::bench

@@ -1,8 +1,7 @@
 // A true ping-pong: rank 1 returns the bytes that it received, from where they arrived, so that bytes lost anywhere are
 // seen by both ranks.
 //
-// In stream order a batch is enqueued and waited for once; a mode that captures the batch and replays it would be
-// another way to start the rounds of latency(), and change nothing else.
+// In stream order a batch is enqueued and waited for once; in graphs it is captured once, and some runs of it are.
 
 #include "gpurun_contender.hpp"
 
@@ -23,16 +22,20 @@ void GpurunContender::round(const Task& task, int slot, gpurun_stream stream) {
     }
 }
 
-void GpurunContender::latency(const Task& task, Samples& into) {
+void GpurunContender::rounds(const Task& task) {
     const gpurun_stream stream = domain(task);
     const int slots = task.slots();
-    before(task);
-    const double start = gpurun_wtime();
     for (int i = 0; i < task.batch; ++i)
         round(task, i % slots, stream);
+}
+
+void GpurunContender::latency(const Task& task, Samples& into) {
+    before(task);
+    const double start = gpurun_wtime();
+    run(task);
     wait(task);
     if (pair_.leads())
-        into[0].push_back((gpurun_wtime() - start) * 1e6 / (2.0 * task.batch));
+        into[0].push_back((gpurun_wtime() - start) * 1e6 / (2.0 * task.batch * task.runs));
     after(task);
 }
 

@@ -1,6 +1,7 @@
 // gpurun-perf: how fast messages are between two ranks, next to what the hardware gives without the runtime. See
 // gpurun-perf(1). An ordinary program of the public API.
 #include "call.hpp"
+#include "captured.hpp"
 #include "options.hpp"
 #include "session.hpp"
 
@@ -33,6 +34,22 @@ int refuse(const Refusal& refusal) {
     return refusal.exit_status;
 }
 
+// Before anything is measured; 0 if the job can be asked for what the options want.
+int refuse_job(const Options& options, const Pair& pair) {
+    if (pair.size() < 2) {
+        std::fprintf(stderr, "gpurun-perf: messages need two ranks, and this job has one; start it with "
+                             "gpurun -n 2 gpurun-perf (and --oversubscribe where there is one GPU)\n");
+        return 2;
+    }
+    if (options.orders[0] != Order::kGraph)
+        return 0;
+    const std::string reason = why_not_captured(pair);
+    if (!reason.empty() && pair.rank() == 0)
+        std::fprintf(stderr, "gpurun-perf: --order=graph cannot be measured here, --order=stream can: %s\n",
+                     reason.c_str());
+    return reason.empty() ? 0 : 2;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -40,18 +57,12 @@ int main(int argc, char** argv) {
     if (const auto* refusal = std::get_if<Refusal>(&outcome))
         return refuse(*refusal);
     CALL(gpurun_init());
-    int size = 0;
-    CALL(gpurun_comm_size(GPURUN_COMM_WORLD, &size));
-    if (size < 2) {
-        std::fprintf(stderr, "gpurun-perf: messages need two ranks, and this job has one; start it with "
-                             "gpurun -n 2 gpurun-perf (and --oversubscribe where there is one GPU)\n");
-        CALL(gpurun_finalize());
-        return 2;
-    }
-    {
-        Session session(std::get<Options>(outcome));
+    const auto& options = std::get<Options>(outcome);
+    const int refused = refuse_job(options, Pair::of_this_rank());
+    if (refused == 0) {
+        Session session(options);
         session.run();
     } // its memory and streams go before the job is left
     CALL(gpurun_finalize());
-    return 0;
+    return refused;
 }

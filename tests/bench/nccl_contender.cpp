@@ -1,6 +1,8 @@
 // NCCL's turn: ncclSend and ncclRecv between the same two ranks, on a stream. All pairs are in one communicator, whose
 // id gpurun broadcasts. In host order each operation is waited for, as a program must that uses the bytes at once.
 //
+// In graph order they are captured, and run again and again.
+//
 // Windows are groups, NCCL's own way of having several messages under way. Transfers that overlap with a computation
 // have a stream beside it, since NCCL's operations are kernels in the order of their stream.
 
@@ -49,6 +51,7 @@ class NcclContender final : public Contender {
         MUST_NCCL(nccl().comm_init_rank(&comm_, pair_.size() / 2 * 2, id, pair_.rank()));
     }
     ~NcclContender() override {
+        destroy_graph();
         nccl().comm_destroy(comm_);
         cudaStreamDestroy(beside_);
         cudaStreamDestroy(stream_);
@@ -63,6 +66,8 @@ class NcclContender final : public Contender {
     }
 
     void prepare(const Task& task) override {
+        if (task.order == Order::kGraph)
+            capture(task);
         if (task.test != Test::kOverlap)
             return;
         std::vector<double> samples;
@@ -73,6 +78,8 @@ class NcclContender final : public Contender {
         }
         compute_us_ = pair_.larger(median(samples));
     }
+
+    void finish(const Task&) override { destroy_graph(); }
 
     void turn(const Task& task, int samples, Samples& into) override {
         if (task.test == Test::kOverlap)
@@ -111,8 +118,39 @@ class NcclContender final : public Contender {
         return (gpurun_wtime() - start) * 1e6;
     }
 
-    void latency(const Task& task, Samples& into) {
-        const double start = gpurun_wtime();
+    // Connections are opened before, as they are when the test runs in a stream.
+    void capture(const Task& task) {
+        enqueue(task);
+        wait();
+        cudaGraph_t graph = nullptr;
+        MUST(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+        enqueue(task);
+        MUST(cudaStreamEndCapture(stream_, &graph));
+        MUST(cudaGraphInstantiate(&graph_, graph, 0));
+        MUST(cudaGraphDestroy(graph));
+    }
+
+    void destroy_graph() {
+        if (graph_ != nullptr)
+            MUST(cudaGraphExecDestroy(graph_));
+        graph_ = nullptr;
+    }
+
+    void enqueue(const Task& task) {
+        if (task.test == Test::kLatency)
+            rounds(task);
+        else
+            messages(task);
+    }
+
+    void run(const Task& task) {
+        if (graph_ == nullptr)
+            return enqueue(task);
+        for (int i = 0; i < task.runs; ++i)
+            MUST(cudaGraphLaunch(graph_, stream_));
+    }
+
+    void rounds(const Task& task) {
         for (int i = 0; i < task.batch; ++i) {
             if (pair_.leads())
                 send(out_.slot(0, 0), task.bytes);
@@ -125,9 +163,14 @@ class NcclContender final : public Contender {
                 send(in_.slot(0, 0), task.bytes);
             end_operation(task);
         }
+    }
+
+    void latency(const Task& task, Samples& into) {
+        const double start = gpurun_wtime();
+        run(task);
         wait();
         if (pair_.leads())
-            into[0].push_back((gpurun_wtime() - start) * 1e6 / (2.0 * task.batch));
+            into[0].push_back((gpurun_wtime() - start) * 1e6 / (2.0 * task.batch * task.runs));
     }
 
     void group(const Task& task) {
@@ -142,14 +185,18 @@ class NcclContender final : public Contender {
         MUST_NCCL(nccl().group_end());
     }
 
-    void window(const Task& task, Samples& into) {
-        const double start = gpurun_wtime();
+    void messages(const Task& task) {
         group(task);
         end_operation(task);
         if (pair_.leads())
             receive(answer_.slot(0, 0), kAnswerBytes);
         else
             send(answer_.slot(0, 0), kAnswerBytes);
+    }
+
+    void window(const Task& task, Samples& into) {
+        const double start = gpurun_wtime();
+        run(task);
         wait();
         if (pair_.leads())
             into[0].push_back((gpurun_wtime() - start) * 1e6);
@@ -199,6 +246,7 @@ class NcclContender final : public Contender {
     double compute_us_ = 0;
     cudaStream_t stream_ = nullptr;
     cudaStream_t beside_ = nullptr;
+    cudaGraphExec_t graph_ = nullptr; // of the task in graph order
     NcclComm comm_ = nullptr;
 };
 

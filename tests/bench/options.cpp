@@ -32,7 +32,7 @@ constexpr Named<Memory> kMemories[] = {{"device", Memory::kDevice},
                                        {"device-async", Memory::kDeviceAsync},
                                        {"pinned", Memory::kPinned},
                                        {"host", Memory::kHost}};
-constexpr Named<Order> kOrders[] = {{"stream", Order::kStream}, {"host", Order::kHost}};
+constexpr Named<Order> kOrders[] = {{"stream", Order::kStream}, {"host", Order::kHost}, {"graph", Order::kGraph}};
 constexpr Named<Reference> kReferences[] = {{"copy", Reference::kCopy}, {"nccl", Reference::kNccl}};
 
 template <typename Table, typename T>
@@ -103,6 +103,23 @@ std::optional<Refusal> take_memory(const std::string& text, std::array<Memory, 2
     return std::nullopt;
 }
 
+// Of the one order domain that was asked for, and the tests: by name, or all that there are in it.
+std::optional<Refusal> check_order(const Options& options, bool all_tests) {
+    const Order order = options.orders[0];
+    for (Test test : options.tests)
+        if (!all_tests && !measured_in(order, test))
+            return order == Order::kHost
+                       ? Refusal{2, "call measures calls on a stream; leave --order=host out, or name other tests"}
+                       : Refusal{2, fmt::format("{} is not measured in graphs: latency, bandwidth, bidirectional and "
+                                                "rate are; leave --order=graph out, or name one of these",
+                                                name(test))};
+    const auto& memory = options.memory;
+    if (order == Order::kGraph && std::find(memory.begin(), memory.end(), Memory::kHost) != memory.end())
+        return Refusal{2, "a graph's message cannot use pageable host memory; leave --order=graph out, or use "
+                          "--memory=pinned in place of host"};
+    return std::nullopt;
+}
+
 // What the command line says in words, before it is understood.
 struct Words {
     std::vector<std::string> tests;
@@ -133,9 +150,9 @@ std::optional<Refusal> understand(const Words& words, Options& options) {
         if (auto refusal = take(values(kReferences, split(words.against, ','), "--against"), options.against))
             return refusal;
 
-    const bool calls = std::find(options.tests.begin(), options.tests.end(), Test::kCall) != options.tests.end();
-    if (calls && words.order == "host" && words.tests != std::vector<std::string>{"all"})
-        return Refusal{2, "call measures calls on a stream; leave --order=host out, or name other tests"};
+    if (words.order != "both")
+        if (auto refusal = check_order(options, words.tests == std::vector<std::string>{"all"}))
+            return refusal;
     if (!options.plot.empty() && !options.plot.ends_with(".svg"))
         return Refusal{2,
                        fmt::format("--plot: '{}' does not end in .svg; an SVG is all that can be drawn", options.plot)};
@@ -149,7 +166,9 @@ void declare(CLI::App& app, Words& words, Options& options) {
     app.add_option("--memory", words.memory,
                    "one of " + choices(kMemories) + "; or two, of the even and the odd rank: device:host")
         ->capture_default_str();
-    app.add_option("--order", words.order, "order domain: stream, host or both")->capture_default_str();
+    app.add_option("--order", words.order,
+                   "order domain: stream, host or both; or graph, streams that are captured and run again")
+        ->capture_default_str();
     app.add_option("--against", words.against, "also measure, in turns, and print ratios: " + choices(kReferences));
     app.add_option("--window", options.window, "messages in flight")->check(CLI::Range(1, 1024))->capture_default_str();
     app.add_option("--iterations", options.iterations, "samples of a small size; large sizes take fewer")
@@ -169,6 +188,19 @@ const char* name(Test test) { return name_in(kTests, test); }
 const char* name(Memory memory) { return name_in(kMemories, memory); }
 const char* name(Order order) { return name_in(kOrders, order); }
 const char* name(Reference reference) { return name_in(kReferences, reference); }
+
+bool measured_in(Order order, Test test) {
+    switch (test) {
+    case Test::kLatency:
+    case Test::kBandwidth:
+    case Test::kBidirectional:
+    case Test::kRate: return true;
+    case Test::kOverlap:
+    case Test::kFirst: return order != Order::kGraph;
+    case Test::kCall: return order == Order::kStream;
+    }
+    return false;
+}
 
 Or<Options> parse_options(int argc, const char* const* argv) {
     Options options;

@@ -12,8 +12,8 @@ namespace gpurun::bench {
 
 enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kOverlap, kCall, kFirst };
 enum class Memory { kDevice, kDeviceAsync, kPinned, kHost };
-enum class Order { kStream, kHost };
-enum class Reference { kCopy, kNccl }; // what gpurun is held against
+enum class Order { kStream, kHost, kGraph }; // kGraph: in stream order, captured once and run again and again
+enum class Reference { kCopy, kNccl };       // what gpurun is held against
 
 struct Options {
     std::vector<Test> tests{Test::kLatency, Test::kBandwidth};
@@ -34,6 +34,9 @@ const char* name(Test test);
 const char* name(Memory memory);
 const char* name(Order order);
 const char* name(Reference reference);
+
+// Whether there is such a measurement: some tests are of one order domain only.
+bool measured_in(Order order, Test test);
 
 Or<Options> parse_options(int argc, const char* const* argv);
 

@@ -108,6 +108,45 @@ class Memory(Case):
         self.measured("latency", "bidirectional", "--sizes=9000001", "--iterations=2", "--window=2", "--validate")
 
 
+class Graphs(Case):
+    MEASURED = ["latency", "bandwidth", "bidirectional", "rate"]
+
+    def test_runs_of_graphs_are_measured_and_checked_in_every_kind_of_memory_they_can_use(self):
+        for memory in ("device", "device-async:pinned"):
+            with self.subTest(memory):
+                document = self.document("all", *QUICK, "--order=graph", "--against=copy", f"--memory={memory}")
+                self.assertEqual([(row["test"], row["order"], row["bytes"]) for row in document["rows"]],
+                                 [(test, "graph", size) for test in self.MEASURED for size in (8, 5000, 65536)])
+                for row in document["rows"]:
+                    for figure in FIGURES[row["test"]]:
+                        self.assertGreater(row[figure], 0, (figure, row))
+                    self.assertGreater(row["against"][0]["ratio"], 0)
+                    self.assertEqual(row["runs"], 1, "what is validated is looked at after every run")
+
+    def test_a_sample_of_latency_is_some_runs_of_a_captured_batch(self):
+        rows = self.document("latency", "--order=graph", "--sizes=8,64K,1M", "--iterations=300")["rows"]
+        self.assertEqual([(row["batch"], row["runs"]) for row in rows], [(20, 3), (3, 17), (20, 3)])
+
+    def test_pairs_measure_graphs_at_once_and_a_rank_without_partner_waits(self):
+        said = self.measured("all", *QUICK, "--order=graph", ranks=5, devices="emulated:5").stdout
+        self.assertIn("# 2 pairs at once", said)
+        self.assertIn("# rate, order domain: graph\n", said)
+
+    def test_what_cannot_be_captured_is_said_once_with_what_to_do(self):
+        self.refused(2, "--order=graph cannot be measured here, --order=stream can: messages of graphs need counters",
+                     "--order=graph", environment={"GPURUN_FENCE": "event"})
+        self.refused(2, "there is no MPS (start with gpurun --mps=on)", "--order=graph", devices="emulated:1")
+        self.refused(2, "cannot use pageable host memory", "--order=graph", "--memory=device:host")
+        for test in ("overlap", "call", "first"):
+            self.refused(2, f"{test} is not measured in graphs: latency, bandwidth", test, "--order=graph")
+
+    def test_the_drawing_names_the_order(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "perf.svg"
+            self.measured("bandwidth", "--sizes=8,4K", "--iterations=2", "--order=graph", f"--plot={path}")
+            self.assertIn(">gpurun, graph order<", path.read_text(encoding="utf-8"))
+
+
 class Ranks(Case):
     def test_pairs_measure_at_once_and_a_rank_without_partner_waits(self):
         said = self.measured("all", *QUICK, "--against=copy", ranks=5).stdout
@@ -157,7 +196,7 @@ class Refusing(Case):
         for word, *options in [
                 ("cannot read '8:4M'", "--sizes=8:4M"), ("cannot read '4M..8'", "--sizes=4M..8"),
                 ("--sizes: cannot read '0'", "--sizes=0"), ("there is no 'speed'; there are latency", "speed"),
-                ("there is no 'gpu'; there are device", "--memory=gpu"), ("there are stream, host", "--order=both,host"),
+                ("there is no 'gpu'; there are device", "--memory=gpu"), ("there are stream, host, graph", "--order=both,host"),
                 ("there are copy, nccl", "--against=mpi"), ("--window", "--window=0"),
                 ("--iterations", "--iterations=many"), ("does not end in .svg", "--plot=perf.png"),
                 ("call measures calls on a stream", "call", "--order=host"), ("--frobnicate", "--frobnicate")]:
@@ -192,6 +231,11 @@ class Validating(Case):
                 self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
                 self.assertRegex(done.stderr, r"gpurun-perf: rank [01]: message \d+ from rank [01], 1000 bytes: "
                                               r"byte 500 is 0x[0-9a-f]{2}, expected 0x[0-9a-f]{2}")
+
+    def test_a_wrong_byte_that_a_graph_moves_is_found(self):
+        for test in ("latency", "bandwidth", "bidirectional", "rate"):
+            with self.subTest(test):
+                self.assertEqual(self.spoiled(13, test, "--order=graph", "--validate").returncode, 1)
 
     def test_without_validation_a_wrong_byte_that_came_last_is_found(self):
         self.assertEqual(self.spoiled(1, "bandwidth").returncode, 1)

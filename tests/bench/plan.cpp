@@ -10,12 +10,22 @@ namespace {
 
 constexpr int kTurns = 5;
 constexpr int kBatch = 50;           // long enough that waiting for the last one does not count
+constexpr int kGraphRounds = 20;     // in a graph: long enough that what a run costs besides does not count
 constexpr int kFewestRounds = 32;    // of a large size, for the same reason
 constexpr int kMostFirsts = 10;      // of a turn: memory is made for each
 constexpr int kLargestOverlaps = 20; // of a turn: each calibrated computation may be long
 // Of calls, unless asked otherwise. A receive behind more large messages than that has to ask its sender, and waits for
 // the answer: it would not be the cost of a call.
 constexpr int kCalls = 32;
+// Messages of graphs up to that size have room between two ranks for so much, all graphs together, in whole pages
+// (gpurun_capture_begin(3)). Others need none.
+constexpr size_t kLargestInRoom = size_t{64} << 10;
+constexpr size_t kGraphRoom = size_t{192} << 10;
+constexpr size_t kGraphPage = size_t{4} << 10;
+// What a graph receives is waited for by kernels, all of a window's side by side. They must leave room on a GPU, which
+// may be the sender's too.
+constexpr size_t kGraphWindowBytes = size_t{1} << 20;
+constexpr int kGraphWindow = 4;                  // of messages that are larger: these have no more threads each
 constexpr size_t kTurnBytes = size_t{512} << 20; // about as many go each way in a turn
 constexpr size_t kGpuArena = size_t{1} << 30;
 constexpr size_t kHostArena = size_t{128} << 20;
@@ -37,9 +47,36 @@ std::vector<size_t> sizes_of(Test test, const Options& options, bool on_gpus) {
 
 bool has_window(Test test) { return test != Test::kLatency && test != Test::kOverlap && test != Test::kFirst; }
 
+// Whether messages between the two can be read where they are.
+bool maps_all(const Options& options) {
+    return options.memory[0] == Memory::kDevice && options.memory[1] == Memory::kDevice;
+}
+
 // How many times `bytes` fit, at least once and at most `most` times.
 int fitting(size_t total, size_t bytes, int most) {
     return static_cast<int>(std::clamp<size_t>(total / bytes, 1, static_cast<size_t>(most)));
+}
+
+// How many messages a graph may have.
+int fitting_in_graph(size_t bytes, int most) {
+    if (bytes > kLargestInRoom)
+        return most;
+    const size_t pages = (bytes + kGraphPage - 1) / kGraphPage;
+    return fitting(kGraphRoom, bytes < kGraphPage ? bytes : pages * kGraphPage, most);
+}
+
+int portions(int total, int portion) { return (total + portion - 1) / portion; }
+
+// Round trips: in which portions. What is validated, or copied aside, needs a buffer of its own for each round.
+void divide(Task& task, int rounds, int buffers) {
+    if (task.order == Order::kStream)
+        task.batch = std::min({rounds, kBatch, buffers});
+    if (task.order == Order::kGraph) {
+        task.batch = std::min({rounds, fitting_in_graph(task.bytes, kGraphRounds), buffers});
+        if (!task.validate) // the next run would write over what is to be checked
+            task.runs = portions(std::min(rounds, kBatch), task.batch);
+    }
+    task.samples = portions(rounds, task.batch * task.runs);
 }
 
 Task task_of(Test test, Order order, size_t bytes, const Options& options, size_t arena) {
@@ -47,13 +84,16 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
     task.turns = std::min(kTurns, options.iterations);
     const int most = options.iterations / task.turns;
     const bool few = test == Test::kCall && !options.window_asked;
-    const int slots = fitting(arena, bytes, few ? kCalls : options.window);
+    int slots = fitting(arena, bytes, few ? kCalls : options.window);
+    const bool aside = order == Order::kGraph && !maps_all(options); // else what has no room stays in its buffer
+    if (aside)
+        slots = fitting_in_graph(bytes, slots);
     task.window = has_window(test) ? slots : 1;
+    if (order == Order::kGraph)
+        task.window = std::min(task.window, std::max(kGraphWindow, fitting(kGraphWindowBytes, bytes, slots)));
     if (test == Test::kLatency) {
         const int rounds = std::min(most, std::max(kFewestRounds, fitting(kTurnBytes, bytes, most)));
-        if (order == Order::kStream) // what is validated needs a buffer of its own for each round
-            task.batch = std::min({rounds, kBatch, options.validate ? slots : kBatch});
-        task.samples = (rounds + task.batch - 1) / task.batch;
+        divide(task, rounds, options.validate || aside ? slots : rounds);
     } else if (test == Test::kFirst) {
         task.samples = std::min(most, kMostFirsts);
     } else if (test == Test::kOverlap) {
@@ -79,7 +119,7 @@ std::vector<Task> plan(const Options& options, bool on_gpus) {
     std::vector<Task> tasks;
     for (Test test : options.tests)
         for (Order order : options.orders)
-            if (test != Test::kCall || order == Order::kStream)
+            if (measured_in(order, test))
                 for (size_t bytes : sizes_of(test, options, on_gpus))
                     tasks.push_back(task_of(test, order, bytes, options, arena));
     return tasks;

@@ -4,8 +4,8 @@
 // of samples, so that drifts of the machine meet all of them. What a sample is depends on the test:
 //
 //   latency                        a batch of round trips: one in host order, several that are enqueued together and
-//                                  waited for once in stream order
-//   bandwidth, bidirectional, rate a window of messages, and the answer that all have arrived
+//                                  waited for once in stream order; in graphs, some runs of a captured batch
+//   bandwidth, bidirectional, rate a window of messages, and the answer that all have arrived; in graphs, a run of both
 //   overlap                        a transfer, a computation, and both together
 //   call                           a window of sends, and one of receives
 #pragma once
@@ -22,7 +22,8 @@ struct Task {
     Order order = Order::kStream;
     size_t bytes = 8;
     int window = 1; // messages in flight
-    int batch = 1;  // latency: round trips of a sample
+    int batch = 1;  // latency: round trips of a sample; in graphs, of a run
+    int runs = 1;   // in graphs: of a sample
     int turns = 1;
     int samples = 1; // of a turn
     int warmup = 0;  // samples

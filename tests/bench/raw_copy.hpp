@@ -12,6 +12,13 @@
 
 namespace gpurun::bench {
 
+struct Copies {
+    size_t bytes = 0; // of each
+    int count = 1;
+    int slots = 1;         // one after the other, copies are of these
+    bool captured = false; // in one graph, where the device has graphs
+};
+
 class RawCopy {
   public:
     virtual ~RawCopy() = default;
@@ -21,8 +28,8 @@ class RawCopy {
 
     virtual std::string how() const = 0;
 
-    // Microseconds of `copies` that are started together, each of another slot, and waited for.
-    virtual double copy_us(size_t bytes, int copies) = 0;
+    // Microseconds of all, which are started together, and waited for.
+    virtual double copy_us(const Copies& copies) = 0;
 };
 
 // One processor copying out of memory that the partner shares: what host memory, and emulated devices, can do at best.

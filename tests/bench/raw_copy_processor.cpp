@@ -76,13 +76,15 @@ class ProcessorCopy final : public RawCopy {
 
     std::string how() const override { return "memcpy by one processor, out of shared memory"; }
 
-    double copy_us(size_t bytes, int copies) override {
+    double copy_us(const Copies& copies) override {
+        const size_t bytes = copies.bytes;
         // Often enough that it is the copies that are timed, and not the clock.
-        const size_t often = std::max<size_t>(1, kFewestBytes / (bytes * static_cast<size_t>(copies)));
+        const size_t often = std::max<size_t>(1, kFewestBytes / (bytes * static_cast<size_t>(copies.count)));
         const double start = gpurun_wtime();
         for (size_t turn = 0; turn < often; ++turn)
-            for (size_t i = 0; i < static_cast<size_t>(copies); ++i) {
-                std::memcpy(&destination_[i * bytes], source_.theirs() + i * bytes, bytes);
+            for (int i = 0; i < copies.count; ++i) {
+                const size_t offset = static_cast<size_t>(i % copies.slots) * bytes;
+                std::memcpy(&destination_[offset], source_.theirs() + offset, bytes);
                 asm volatile("" : : "r"(destination_.data()) : "memory"); // it is not optimized away
             }
         return (gpurun_wtime() - start) * 1e6 / static_cast<double>(often);

@@ -52,9 +52,13 @@ void add_figures(Json& into, Test test, const std::vector<double>& figures) {
 }
 
 Json row_json(const Row& row) {
-    Json made{{"test", name(row.task.test)}, {"order", name(row.task.order)},
-              {"bytes", row.task.bytes},     {"window", row.task.window},
-              {"batch", row.task.batch},     {"samples", row.task.samples * row.task.turns}};
+    Json made{{"test", name(row.task.test)},
+              {"order", name(row.task.order)},
+              {"bytes", row.task.bytes},
+              {"window", row.task.window},
+              {"batch", row.task.batch},
+              {"runs", row.task.runs},
+              {"samples", row.task.samples * row.task.turns}};
     add_figures(made, row.task.test, row.figures[0]);
     Json references = Json::array();
     for (size_t i = 0; i < row.against.size(); ++i) {

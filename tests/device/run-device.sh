@@ -24,7 +24,7 @@ out=${OUT:-device-logs}
 budget_s=${BUDGET_S:-540}
 launcher=$build/launcher/gpurun
 bench=$build/tests/bench/gpurun-perf
-examples=(ring ping_pong broadcast fence heat)
+examples=(ring ping_pong broadcast fence graph overlap heat)
 steps=(machine conformance suite examples bench mps sanitizer)
 (($#)) && steps=("$@")
 
@@ -166,6 +166,7 @@ step_bench() {
     measure host -- --memory host --sizes 8..16M
     measure pinned -- --memory pinned --sizes 8..16M
     measure 'every test, every byte' -- all --validate --sizes 8,64K,4M --iterations 50
+    ((gpus > 1)) && against=nccl measure 'graphs, NCCL' -- --order graph --sizes 8..4M
     ((gpus > 1)) && against=copy,nccl measure 'every test, NCCL' -- all --sizes 8..64M
 }
 

@@ -71,7 +71,7 @@ TEST_CASE("references are a list") {
 TEST_CASE("what cannot be measured is refused with what can") {
     CHECK(says(refused({"speed"}), "there is no 'speed'; there are latency"));
     CHECK(says(refused({"all", "rate"}), "there is no 'all'"));
-    CHECK(says(refused({"--order=gpu"}), "there are stream, host"));
+    CHECK(says(refused({"--order=gpu"}), "there are stream, host, graph"));
     CHECK(says(refused({"--sizes=8,y"}), "cannot read 'y'"));
     CHECK(says(refused({"--window=0"}), "--window"));
     CHECK(says(refused({"--iterations=0"}), "--iterations"));
@@ -80,6 +80,16 @@ TEST_CASE("what cannot be measured is refused with what can") {
     CHECK(says(refused({"--frequency"}), "--frequency"));
     CHECK(says(refused({"call", "--order=host"}), "call measures calls on a stream"));
     CHECK(options({"all", "--order=host"}).tests.size() == 7); // without calls: they are left out
+}
+
+TEST_CASE("graphs are asked for, and have the tests and the memory that can be captured") {
+    CHECK(options({"--order=graph"}).orders == std::vector{Order::kGraph});
+    CHECK(options({"--order=both"}).orders == std::vector{Order::kStream, Order::kHost});
+    CHECK(options({"all", "--order=graph"}).tests.size() == 7); // those that cannot are left out of the plan
+    for (const char* test : {"overlap", "call", "first"})
+        CHECK(says(refused({"rate", test, "--order=graph"}), "is not measured in graphs: latency, bandwidth"));
+    CHECK(says(refused({"--memory=device:host", "--order=graph"}), "use --memory=pinned in place of host"));
+    CHECK(options({"--memory=pinned:device-async", "--order=graph"}).memory[0] == Memory::kPinned);
 }
 
 TEST_CASE("help and the version are no mistakes") {

@@ -68,6 +68,52 @@ TEST_CASE("what is validated has a buffer for each message in flight, within the
     CHECK(tasks[1].slots() * tasks[1].bytes <= arena_limit(options, false));
 }
 
+TEST_CASE("a captured batch runs several times a sample, unless each run is checked") {
+    auto options = options_of(Test::kLatency, {8}, Order::kGraph);
+    const Task task = only(options);
+    CHECK(task.batch == 20);
+    CHECK(task.batch * task.runs >= 50);
+    CHECK(task.turns * task.samples * task.batch * task.runs >= 500);
+    options.validate = true;
+    CHECK(only(options).runs == 1);
+    CHECK(only(options).slots() == 20);
+}
+
+TEST_CASE("a graph has no more messages than there is room for, where they cannot stay in their buffers") {
+    CHECK(only(options_of(Test::kLatency, {64 * 1024}, Order::kGraph)).batch == 3);
+    CHECK(only(options_of(Test::kLatency, {kMiB}, Order::kGraph)).batch == 20);
+    auto window = options_of(Test::kBandwidth, {64 * 1024}, Order::kGraph);
+    CHECK(only(window).window == 16);
+    window.memory[1] = Memory::kDeviceAsync;
+    CHECK(only(window).window == 3);
+    window.sizes = {64};
+    CHECK(only(window).window == 64);
+    auto batch = options_of(Test::kLatency, {64 * kMiB}, Order::kGraph);
+    batch.memory[0] = Memory::kPinned;
+    CHECK(only(batch).batch == 2); // each is copied aside
+}
+
+TEST_CASE("a graph's window leaves room on a GPU for what its kernels wait for") {
+    for (size_t bytes : {size_t{8}, size_t{16} << 10})
+        CHECK(only(options_of(Test::kRate, {bytes}, Order::kGraph)).window == 64);
+    for (size_t bytes : {kMiB, 64 * kMiB})
+        CHECK(only(options_of(Test::kBidirectional, {bytes}, Order::kGraph), true).window == 4);
+    auto few = options_of(Test::kRate, {kMiB}, Order::kGraph);
+    few.window = 2;
+    CHECK(only(few).window == 2);
+}
+
+TEST_CASE("graphs are measured where their messages are") {
+    Options options;
+    options.tests = {Test::kLatency, Test::kOverlap, Test::kCall, Test::kFirst, Test::kRate};
+    options.orders = {Order::kGraph};
+    options.sizes = {8};
+    const auto tasks = plan(options, false);
+    REQUIRE(tasks.size() == 2);
+    CHECK(tasks[0].test == Test::kLatency);
+    CHECK(tasks[1].test == Test::kRate);
+}
+
 TEST_CASE("a window is as large as asked for while there is room, and never empty") {
     CHECK(only(options_of(Test::kRate, {8}, Order::kHost)).window == 64);
     CHECK(only(options_of(Test::kBandwidth, {16 * kMiB}, Order::kHost)).window == 8);
@@ -97,6 +143,12 @@ TEST_CASE("few iterations are few, and large messages take fewer than small ones
         options.iterations = 1;
         const Task one = only(options);
         CHECK(one.turns * one.samples * one.batch == 1);
+        if (measured_in(Order::kGraph, test)) {
+            options.orders = {Order::kGraph};
+            const Task run = only(options);
+            CHECK(run.turns * run.samples * run.batch * run.runs == 1);
+            options.orders = {Order::kStream};
+        }
         options.iterations = 500;
         const int small = only(options).samples;
         options.sizes = {256 * kMiB};

@@ -62,6 +62,7 @@ TEST_CASE("the document has a row for each task, and null for a ratio that canno
     const auto read = nlohmann::json::parse(json(report));
     REQUIRE(read["rows"].size() == 2);
     CHECK(read["rows"][0]["bytes"] == 8);
+    CHECK(read["rows"][0]["runs"] == 1);
     CHECK(read["rows"][0]["median_us"] == 10.0);
     CHECK(read["rows"][0]["against"][0]["name"] == "copy");
     CHECK(read["rows"][0]["against"][0]["ratio"] == 0.5);

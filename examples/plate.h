@@ -1,0 +1,108 @@
+// A plate whose rows are divided among the ranks: what heat.c and overlap.c solve by Jacobi's method, and the serial
+// solution that both are compared with. A plate is as many rows as columns; its outermost cells never change.
+#ifndef EXAMPLES_PLATE_H
+#define EXAMPLES_PLATE_H
+
+#include "check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { kTagUp = 1, kTagDown = 2, kTagRows = 3 };
+
+// The part of the plate that one rank has: rows first to first + rows - 1 of the inner ones, and a halo row on each
+// side (at the plate's edges, the edge itself).
+struct part {
+    int rank, size;
+    int above, below; // neighbours; GPURUN_PROC_NULL at the plate's edges, where messages do nothing
+    size_t columns, first, rows;
+    float *now, *next, *change; // device memory
+    gpurun_stream stream;
+};
+
+// Row 0 is the halo above, rows + 1 the one below.
+static inline float *row_of(const struct part *part, size_t row) { return part->now + row * part->columns; }
+
+static inline size_t first_row(size_t inner_rows, int rank, int size) {
+    return 1 + inner_rows * (size_t)rank / (size_t)size;
+}
+
+static inline float *make_plate(size_t size) {
+    float *plate = calloc(size * size, sizeof *plate);
+    EXPECT(plate != NULL, "no memory for %zu cells", size * size);
+    return plate;
+}
+
+// This rank's part of `plate`, which is the same on all ranks.
+static inline void create_part(struct part *part, const float *plate, size_t plate_size) {
+    size_t inner = plate_size - 2;
+    part->above = part->rank > 0 ? part->rank - 1 : GPURUN_PROC_NULL;
+    part->below = part->rank + 1 < part->size ? part->rank + 1 : GPURUN_PROC_NULL;
+    part->columns = plate_size;
+    part->first = first_row(inner, part->rank, part->size);
+    part->rows = first_row(inner, part->rank + 1, part->size) - part->first;
+    size_t bytes = (part->rows + 2) * part->columns * sizeof(float);
+    void *memory[3];
+    for (int i = 0; i < 3; i++)
+        CHECK(gpurun_malloc(&memory[i], i < 2 ? bytes : sizeof(float)));
+    part->now = memory[0];
+    part->next = memory[1];
+    part->change = memory[2];
+    CHECK(gpurun_memcpy(part->now, plate + (part->first - 1) * part->columns, bytes, GPURUN_HOST));
+    CHECK(gpurun_memcpy(part->next, part->now, bytes, GPURUN_HOST));
+    CHECK(gpurun_memset(part->change, 0, sizeof(float), GPURUN_HOST));
+    CHECK(gpurun_stream_create(&part->stream));
+}
+
+static inline void destroy_part(struct part *part) {
+    CHECK(gpurun_stream_destroy(part->stream));
+    CHECK(gpurun_free(part->change));
+    CHECK(gpurun_free(part->next));
+    CHECK(gpurun_free(part->now));
+}
+
+// What was computed is the field now.
+static inline void take_step(struct part *part) {
+    float *stepped = part->next;
+    part->next = part->now;
+    part->now = stepped;
+}
+
+// All inner rows into rank 0's `plate`: they leave each rank's device in the order of its stream and arrive in the
+// order of rank 0's thread.
+static inline void gather(const struct part *part, float *plate) {
+    size_t cells = part->rows * part->columns;
+    if (part->rank != 0)
+        CHECK(gpurun_send(row_of(part, 1), cells, GPURUN_FLOAT, 0, kTagRows, GPURUN_COMM_WORLD, part->stream));
+    else
+        CHECK(gpurun_memcpy(plate + part->columns, row_of(part, 1), cells * sizeof(float), part->stream));
+    CHECK(gpurun_stream_synchronize(part->stream));
+    for (int rank = 1; part->rank == 0 && rank < part->size; rank++) {
+        size_t first = first_row(part->columns - 2, rank, part->size);
+        size_t rows = first_row(part->columns - 2, rank + 1, part->size) - first;
+        CHECK(gpurun_recv(plate + first * part->columns, rows * part->columns, GPURUN_FLOAT, rank, kTagRows,
+                          GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+    }
+}
+
+// Makes as many steps by one thread, from `now` on, and expects to be where the ranks are.
+static inline void compare_with_serial(const float *plate, float *now, size_t size, int steps) {
+    float *next = make_plate(size);
+    memcpy(next, now, size * size * sizeof *next);
+    for (int step = 0; step < steps; step++) {
+        for (size_t row = 1; row + 1 < size; row++)
+            for (size_t cell = row * size + 1; cell + 1 < (row + 1) * size; cell++)
+                next[cell] = 0.25f * ((now[cell - 1] + now[cell + 1]) + (now[cell - size] + now[cell + size]));
+        float *stepped = next;
+        next = now;
+        now = stepped;
+    }
+    for (size_t cell = 0; cell < size * size; cell++)
+        EXPECT(fabsf(plate[cell] - now[cell]) <= 1e-5f, "cell %zu is at %g degrees, %g in the serial solution", cell,
+               plate[cell], now[cell]);
+    free(next);
+    free(now);
+}
+
+#endif
