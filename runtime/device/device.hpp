@@ -263,7 +263,8 @@ class Device {
     virtual base::Result<void> channel_await_taken(const Channel& channel, Stream stream) = 0;
     // Target: its next run. Waits for the source's, takes the first `bytes`.
     virtual base::Result<void> channel_take(const Channel& channel, void* destination, size_t bytes, Stream stream) = 0;
-    // Target, of a channel without bytes: the next run in two parts, with whatever is enqueued between them.
+    // Target: until the source's next run has begun, by one thread; take it behind that, or, of a channel without
+    // bytes, tell that it is taken, with whatever is enqueued between them.
     virtual base::Result<void> channel_await_put(const Channel& channel, Stream stream) = 0;
     virtual base::Result<void> channel_tell_taken(const Channel& channel, Stream stream) = 0;
     // The same with a copy between them, in one. `ticket` is as in Mail; `source` may be imported memory.

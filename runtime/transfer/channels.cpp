@@ -232,7 +232,8 @@ Result<device::Channel> Channels::target_end(const Record& record, size_t bytes)
     return channel;
 }
 
-Result<void> Channels::receive(const Record& record, const Operand& operand, uint64_t bytes, device::Stream stream) {
+Result<void> Channels::receive(const Record& record, const Operand& operand, uint64_t bytes, device::Stream stream,
+                               bool one_of_many) {
     const bool pulls = record.slot.valid != 0;
     GPURUN_ASSIGN(const device::Channel channel, target_end(record, pulls ? 0 : record.envelope.bytes));
     Target target{nullptr, record.serial, 0};
@@ -250,6 +251,8 @@ Result<void> Channels::receive(const Record& record, const Operand& operand, uin
     link_.received.count({pulls ? Path::kDirect : Path::kMailbox, Reason::kCaptured}, record.envelope.bytes);
     if (pulls)
         return pull(channel, from, operand, bytes, stream);
+    if (one_of_many && bytes > device::kLaneBytes)
+        GPURUN_TRY(context_.device.channel_await_put(channel, stream));
     return context_.device.channel_take(channel, operand.address, bytes, stream);
 }
 

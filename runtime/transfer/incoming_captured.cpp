@@ -7,12 +7,12 @@ using base::Result;
 
 Result<void> Incoming::start_captured(const Record& record) {
     if (ends_in_stream()) {
-        GPURUN_TRY(link_->channels.receive(record, operand_, bytes_, operand_.stream));
+        GPURUN_TRY(link_->channels.receive(record, operand_, bytes_, operand_.stream, false));
         finish();
         return {};
     }
     GPURUN_TRY(take_branch());
-    GPURUN_TRY(link_->channels.receive(record, operand_, bytes_, *branch_));
+    GPURUN_TRY(link_->channels.receive(record, operand_, bytes_, *branch_, true));
     state_ = State::kCaptured;
     return {};
 }
