@@ -108,13 +108,12 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
     const uint32_t lane = blockIdx.x;
     const uint64_t turn = load_turn(channel.turns + lane);
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
-    if (first < take.bytes || first == 0) { // of no bytes, too, the first word is waited for
-        Word word;
-        if (await_channel_word(channel, place_of(channel, turn, lane), threadIdx.x, mark_of(turn), word) &&
-            first < take.bytes)
-            store_bytes(take.destination + first, take.bytes - first,
-                        word.low | static_cast<uint64_t>(word.high) << 32);
-    }
+    Word word;
+    const bool came = (first < take.bytes || first == 0) && // of no bytes, too, the first word is waited for
+                      await_channel_word(channel, place_of(channel, turn, lane), threadIdx.x, mark_of(turn), word);
+    await_predecessors();
+    if (came && first < take.bytes)
+        store_bytes(take.destination + first, take.bytes - first, word.low | static_cast<uint64_t>(word.high) << 32);
     __syncthreads();
     if (threadIdx.x == 0)
         tell_taken(channel, lane, turn);
