@@ -143,6 +143,7 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
         turn = load_turn(channel.turns);
         Word word;
         there = await_channel_word(channel, place_of(channel, turn, 0), 0, mark_of(turn), word);
+        __threadfence_system(); // what the source wrote before its signal is read after it, by the whole block
     }
     __syncthreads();
     let_next_start();
