@@ -79,7 +79,8 @@ struct ChannelTake {
     Channel channel;
     std::byte* destination;
     size_t bytes;
-    bool ends; // else the run goes on: the target is not done with it
+    bool ends;               // else the run goes on: the target is not done with it
+    const std::byte* source; // of the message, if it is not in the channel
 };
 struct ChannelTellTaken {
     Channel channel;
