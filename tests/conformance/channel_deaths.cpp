@@ -1,6 +1,8 @@
 // What becomes of channels whose other side has died: waits end, and say so; what had come is taken.
 #include "line.hpp"
 
+#include <chrono>
+
 using namespace gpurun;
 using namespace gpurun::conformance;
 
@@ -27,6 +29,26 @@ TEST_CASE("a take whose source dies ends without the message, as do those after 
         CHECK(line.cut_at_target() == 1);
         CHECK(line.cut_at_source() == 0);
         CHECK(untouched(destination.get(), kLargestInChannel));
+    }
+}
+
+TEST_CASE("a take that begins while its source dies ends, at whatever moment that is") {
+    constexpr unsigned kDeaths = 2000;
+    Line line(8);
+    const Pinned destination(8);
+    const Stream receiver;
+    const Graph take(receiver, [&](device::Stream in) { line.take(destination.get(), 8, in); });
+    for (unsigned death = 0; death < kDeaths; ++death) {
+        CAPTURE(death);
+        take.launch(receiver);
+        const auto moment = std::chrono::steady_clock::now() + std::chrono::nanoseconds(death % 100 * 200);
+        while (std::chrono::steady_clock::now() < moment) {
+        }
+        line.lose_source();
+        receiver.finish();
+        REQUIRE(line.cut_at_target() == 1);
+        line.clear(8);
+        line.find_source();
     }
 }
 

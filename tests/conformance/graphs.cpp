@@ -266,6 +266,7 @@ TEST_CASE("a branch that is not joined back fails the capture, and its streams g
         for (const device::Stream stream : {device::Stream(main), device::Stream(branch)}) {
             CHECK_FALSE(must(subject().is_captured(stream)));
             REQUIRE_OK(subject().fill(memory.get(), 3, kBytes, stream));
+            REQUIRE_OK(subject().synchronize(stream));
         }
         main.finish();
         branch.finish();

@@ -54,6 +54,12 @@ class Line {
     uint64_t cut_at_source() const { return counter(source_cut_).load(); }
     uint64_t cut_at_target() const { return counter(target_cut_).load(); }
 
+    // As if it had not: for another channel.
+    void find_source() const {
+        store(target_alive_, 0);
+        store(target_cut_, 0);
+    }
+
     // REQUIRES: nothing waits.
     void check_runs(uint64_t put, uint64_t taken) const {
         const Bytes all = read(memory_.get(), kTicket + 256);

@@ -152,7 +152,7 @@ void StreamQueue::leave_capture(const std::shared_ptr<GraphBody>& body) {
         captured_ = nullptr;
 }
 
-// Poison in the word is what ends the wait: a wake alone could come before the worker sleeps. Nobody uses the word any
+// A mark in the word is what ends the wait: a wake alone could come before the worker sleeps. Nobody uses the word any
 // more, since whoever would write it is dead.
 void StreamQueue::release_dead() {
     const std::lock_guard lock(mutex_);
