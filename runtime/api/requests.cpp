@@ -255,10 +255,7 @@ Result<void> cancel(gpurun_request* request) {
 Result<void> free_request(gpurun_request* request) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * freed, find(*found, request));
-    if (freed->active && freed->operand.captured)
-        return base::error(Status::kUnsupported, "the request was started under capture: it becomes part of the graph "
-                                                 "when it is waited for, and cannot be freed before");
-    found->engine().abandon(*freed);
+    GPURUN_TRY(found->engine().abandon(*freed));
     *request = GPURUN_REQUEST_NULL;
     return {};
 }

@@ -28,16 +28,28 @@ Result<void> Engine::look_up(Completion& several) {
     return {};
 }
 
+// Whether the request is still to become part of a graph. If its capture has ended without it, it ends in an error.
+bool Engine::in_capture(Request& request) {
+    if (!request.active || !request.under_way() || !request.operand.captured)
+        return false;
+    auto captured = context_.device.is_captured(request.operand.stream);
+    if (captured && *captured)
+        return true;
+    if (request.receive)
+        request.receive->incoming.miss_capture();
+    return false;
+}
+
 // A request belongs to a graph, or it does not, from its start to its end.
 Result<void> Engine::check_same_capture(std::span<Request* const> requests, const Order& order) {
-    for (const Request* request : requests) {
-        if (request == nullptr || !request->active || !request->under_way() ||
-            request->operand.captured == order.captured)
+    for (Request* request : requests) {
+        if (request == nullptr || !request->active || !request->under_way() || in_capture(*request) == order.captured)
             continue;
         return order.captured
-                   ? base::error(base::Status::kUnsupported,
-                                 "the request was not started under capture, and cannot be completed into a graph: "
-                                 "wait for it before the capture begins, or on another stream")
+                   ? base::error(
+                         base::Status::kUnsupported,
+                         "the request was not started under this capture, and cannot be completed into a graph: "
+                         "wait for it before the capture begins, or on another stream")
                    : base::error(base::Status::kUnsupported,
                                  "the request was started under capture: it is complete once it has been waited for "
                                  "on a stream of the same capture");

@@ -84,7 +84,7 @@ class Engine {
     // Takes a receive back unless it is matched.
     void cancel(Request& request);
     // Nobody will complete it: it goes back to the table by itself.
-    void abandon(Request& request);
+    base::Result<void> abandon(Request& request);
 
     // ---- probes (probing.cpp)
     // Waits (if it may) for a message that fits; none is an answer if it may not.
@@ -137,7 +137,8 @@ class Engine {
     void reap_abandoned();
     base::Result<void> arm(std::span<Request* const> requests);
     base::Result<void> look_up(Completion& several);
-    static base::Result<void> check_same_capture(std::span<Request* const> requests, const Order& order);
+    bool in_capture(Request& request);
+    base::Result<void> check_same_capture(std::span<Request* const> requests, const Order& order);
     base::Result<void> complete_each(Completion& several, const Order& order, Need need);
     // gpurun_finalize(): what can no longer be matched ends.
     void end_unmatched();

@@ -1,6 +1,8 @@
 // Requests of the engine: starting, cancelling, giving up.
 #include "comm/engine.hpp"
 
+#include "base/format.hpp"
+
 namespace gpurun::comm {
 
 using base::Status;
@@ -87,14 +89,19 @@ void Engine::cancel(Request& request) {
     changed();
 }
 
-void Engine::abandon(Request& request) {
+base::Result<void> Engine::abandon(Request& request) {
     const Lock lock(mutex_);
     if (!request.active) {
         requests_.release(request);
-        return;
+        return {};
     }
+    if (in_capture(request))
+        return base::error(base::Status::kUnsupported,
+                           "the request was started under capture: it becomes part of the graph when it is waited for, "
+                           "and cannot be freed before");
     abandoned_.push_back(request);
     reap_abandoned();
+    return {};
 }
 
 void Engine::reap_abandoned() {

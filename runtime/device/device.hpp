@@ -144,7 +144,7 @@ struct Channel {
     uint64_t* taken = nullptr;      // the source's memory: for each lane, how many runs the target has taken
     uint64_t* turns = nullptr;      // memory of this process: for each lane, how many runs this side has made
     size_t bytes = 0;               // of the message, up to kLargestInChannel; 0 is a signal
-    const Counter* alive = nullptr; // poisoned once the other side has died: waits end, and nothing is taken
+    const Counter* alive = nullptr; // poisoned before release_peer() of the other side: waits end, nothing is taken
     Counter* cut = nullptr;         // reads 1 once something ended so
 };
 constexpr size_t kChannelPlaces = 2; // runs that the source can be ahead of the target
@@ -255,8 +255,9 @@ class Device {
     // device.
     virtual base::Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) = 0;
 
-    // Enqueue, made to be captured. REQUIRES the memory of the channel to be device memory. As with mails, what waits
-    // keeps a part of the device busy. `source` and `destination` are pinned, device or managed memory.
+    // Enqueue, made to be captured: one run of each side in a graph, since operations may start before what precedes
+    // them has ended. REQUIRES the memory of the channel to be device memory. As with mails, what waits keeps a part of
+    // the device busy. `source` and `destination` are pinned, device or managed memory.
     // Source: its next run. Waits until the target has taken all but kChannelPlaces - 1 of the runs before.
     virtual base::Result<void> channel_put(const Channel& channel, const void* source, Stream stream) = 0;
     // Source: until the target has taken the latest run.

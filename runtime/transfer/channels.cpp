@@ -234,20 +234,18 @@ Result<device::Channel> Channels::target_end(const Record& record, size_t bytes)
 
 Result<void> Channels::receive(const Record& record, const Operand& operand, uint64_t bytes, device::Stream stream,
                                bool one_of_many) {
+    auto watched = watch(stream);
+    if (!watched) {
+        tell_ended(record.serial); // it has never begun
+        return std::move(watched).error();
+    }
+    targets_.push_back(Target{std::move(*watched), record.serial, 0});
     const bool pulls = record.slot.valid != 0;
     GPURUN_ASSIGN(const device::Channel channel, target_end(record, pulls ? 0 : record.envelope.bytes));
-    Target target{nullptr, record.serial, 0};
     const std::byte* from = nullptr;
     if (pulls && bytes != 0) {
-        GPURUN_ASSIGN(from, find_source(record, target));
+        GPURUN_ASSIGN(from, find_source(record, targets_.back()));
     }
-    auto watched = watch(stream);
-    if (watched)
-        target.graph = std::move(*watched);
-    else if (target.allocation_id != 0)
-        link_.imports->release(target.allocation_id);
-    GPURUN_TRY(std::move(watched));
-    targets_.push_back(std::move(target));
     link_.received.count({pulls ? Path::kDirect : Path::kMailbox, Reason::kCaptured}, record.envelope.bytes);
     if (pulls)
         return pull(channel, from, operand, bytes, stream);
@@ -296,6 +294,13 @@ Result<std::shared_ptr<Channels::GraphEnd>> Channels::watch(device::Stream captu
     return end;
 }
 
+void Channels::tell_ended(uint64_t id) {
+    Record record{};
+    record.kind = RecordKind::kChannelEnded;
+    record.serial = id;
+    link_.tell(record);
+}
+
 void Channels::ended_at_target(uint64_t id) {
     const auto found = sources_.find(id);
     if (found == sources_.end())
@@ -315,10 +320,7 @@ Result<bool> Channels::sweep() {
         }
         if (targets_[i].allocation_id != 0)
             link_.imports->release(targets_[i].allocation_id);
-        Record record{};
-        record.kind = RecordKind::kChannelEnded;
-        record.serial = targets_[i].id;
-        link_.tell(record);
+        tell_ended(targets_[i].id);
         targets_[i] = std::move(targets_.back());
         targets_.pop_back();
     }

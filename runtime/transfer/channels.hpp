@@ -117,7 +117,7 @@ class Channels {
     base::Result<const std::byte*> find_source(const Record& record, Target& target);
     base::Result<void> pull(const device::Channel& channel, const std::byte* from, const Operand& operand,
                             uint64_t bytes, device::Stream stream);
-    void tell(const Record& record, uint64_t bytes);
+    void tell_ended(uint64_t id);
     base::Result<Slab> take_slab(size_t bytes);
     base::Result<void> clear(Source source);
     base::Result<void> clear_ended();

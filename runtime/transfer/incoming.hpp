@@ -49,6 +49,8 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
         return state_ == State::kBeforeCopy || state_ == State::kReading || state_ == State::kInDoubt ||
                state_ == State::kRelay;
     }
+    // The capture that it is for has ended without it.
+    void miss_capture();
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
     base::Result<void> join(device::Stream stream);
     const Link* link() const { return link_; } // after start()

@@ -33,4 +33,10 @@ Result<void> Incoming::join_branch(device::Stream stream) {
     return {};
 }
 
+void Incoming::miss_capture() {
+    if (state_ == State::kCaptured)
+        fail(base::Error{base::Status::kStream, "the capture in which the receive was started has ended, and it was "
+                                                "not waited for: it is part of no graph"});
+}
+
 } // namespace gpurun::transfer

@@ -68,12 +68,6 @@ void OtherProcess::kill_it() {
     pid_ = -1;
 }
 
-Request OtherProcess::about_mail(Command command, const MailOrder& order) {
-    Request request{command};
-    std::memcpy(request.bytes.data(), &order, sizeof order);
-    return request;
-}
-
 Request OtherProcess::about_pattern(Command command, uint32_t memory, size_t offset, size_t bytes, unsigned variant) {
     Request request{command, memory, offset, bytes};
     std::memcpy(request.bytes.data(), &variant, sizeof variant);

@@ -10,6 +10,7 @@
 #include "platform/message_socket.hpp"
 
 #include <array>
+#include <cstring>
 #include <sys/types.h>
 
 namespace gpurun::conformance {
@@ -37,6 +38,10 @@ enum class Command : uint32_t {
     kSynchronize,
     kPutMail,
     kTakeMail,
+    kPutInChannel,
+    kTakeFromChannel,
+    kPullThroughChannel,
+    kLaunch,
 };
 
 // A mail, in objects of the other process and counters that both have.
@@ -52,14 +57,28 @@ struct MailOrder {
     uint64_t bytes = 0;  // that are put or taken
 };
 
+// One side of a channel, likewise.
+struct ChannelOrder {
+    uint32_t places = 0;
+    uint32_t taken = 0;
+    uint32_t turns = 0; // and a ticket behind them
+    uint32_t buffer = 0;
+    uint32_t alive = 0;
+    uint32_t cut = 0;
+    uint32_t from = 0;      // what is pulled
+    uint32_t bytes = 0;     // of the channel
+    uint64_t offset = 0;    // in the buffer
+    uint64_t bytes_got = 0; // that are taken, or pulled
+};
+
 struct Request {
     Command command{};
     uint32_t object = 0;
     uint64_t a = 0;
     uint64_t b = 0;
-    std::array<std::byte, 64> bytes{}; // a handle, an Identity, or a MailOrder
+    std::array<std::byte, 64> bytes{}; // a handle, an Identity, or an order
 };
-static_assert(sizeof(MailOrder) <= 64);
+static_assert(sizeof(MailOrder) <= 64 && sizeof(ChannelOrder) <= 64);
 
 struct Reply {
     int32_t status = 0;
@@ -122,8 +141,19 @@ class OtherProcess {
     void await_event(uint32_t event) { call({Command::kAwaitEvent, event}); }
     void write_counter(size_t index, uint64_t value) { call({Command::kWriteCounter, 0, index, value}); }
     void await_counter(size_t index, uint64_t value) { call({Command::kAwaitCounter, 0, index, value}); }
-    void put_mail(const MailOrder& order) { call(about_mail(Command::kPutMail, order)); }
-    void take_mail(const MailOrder& order) { call(about_mail(Command::kTakeMail, order)); }
+    void put_mail(const MailOrder& order) { call(about_order(Command::kPutMail, order)); }
+    void take_mail(const MailOrder& order) { call(about_order(Command::kTakeMail, order)); }
+    void launch(uint32_t graph) { call({Command::kLaunch, graph}); }
+    // Graphs of one operation.
+    uint32_t put_in_channel(const ChannelOrder& order) {
+        return call(about_order(Command::kPutInChannel, order)).object;
+    }
+    uint32_t take_from_channel(const ChannelOrder& order) {
+        return call(about_order(Command::kTakeFromChannel, order)).object;
+    }
+    uint32_t pull_through_channel(const ChannelOrder& order) {
+        return call(about_order(Command::kPullThroughChannel, order)).object;
+    }
     // By its CPU, at once.
     void store_counter(size_t index, uint64_t value) { call({Command::kStoreCounter, 0, index, value}); }
     void synchronize() { call({Command::kSynchronize}); }
@@ -131,7 +161,12 @@ class OtherProcess {
     Reply call(const Request& request, int fd = -1);
 
   private:
-    static Request about_mail(Command command, const MailOrder& order);
+    template <typename Order>
+    static Request about_order(Command command, const Order& order) {
+        Request request{command};
+        std::memcpy(request.bytes.data(), &order, sizeof order);
+        return request;
+    }
     static Request about_pattern(Command command, uint32_t memory, size_t offset, size_t bytes, unsigned variant);
     void start(const std::string& selector);
     void meet();

@@ -44,6 +44,8 @@ class Server {
     base::Result<void> count_bytes(const Request& request);
     base::Result<void> act_on_pattern(const Request& request);
     base::Result<void> act_on_mail(const Request& request);
+    base::Result<void> act_on_channel(const Request& request);
+    base::Result<void> enqueue(Command command, const ChannelOrder& order);
     device::Counter* counter_at(uint64_t index) { return reinterpret_cast<device::Counter*>(counters_.data()) + index; }
     uint32_t keep(void* memory) {
         memory_.push_back(memory);
@@ -60,6 +62,7 @@ class Server {
     device::Stream stream_;
     std::vector<void*> memory_;
     std::vector<device::Event> events_;
+    std::vector<device::Graph> graphs_; // kept until it ends
     Reply reply_;
     int reply_fd_ = -1;
 };
@@ -77,6 +80,10 @@ base::Result<void> Server::act(const Request& request, platform::UniqueFd fd) {
     case Command::kAwaitEvent: return act_on_events(request);
     case Command::kPutMail:
     case Command::kTakeMail: return act_on_mail(request);
+    case Command::kPutInChannel:
+    case Command::kTakeFromChannel:
+    case Command::kPullThroughChannel: return act_on_channel(request);
+    case Command::kLaunch: return device_->launch(graphs_[request.object], stream_);
     default: return act_on_memory(request);
     }
 }
@@ -165,6 +172,37 @@ base::Result<void> Server::act_on_mail(const Request& request) {
     auto* const buffer = static_cast<std::byte*>(memory_[order.buffer]) + order.offset;
     return request.command == Command::kPutMail ? device_->put_mail(mail, buffer, stream_)
                                                 : device_->take_mail(mail, buffer, order.bytes, true, stream_);
+}
+
+base::Result<void> Server::act_on_channel(const Request& request) {
+    ChannelOrder order;
+    std::memcpy(&order, request.bytes.data(), sizeof order);
+    GPURUN_TRY(device_->begin_capture(stream_));
+    auto enqueued = enqueue(request.command, order);
+    auto graph = device_->end_capture(stream_);
+    GPURUN_TRY(std::move(enqueued));
+    if (!graph)
+        return std::move(graph).error();
+    graphs_.push_back(*graph);
+    reply_.object = static_cast<uint32_t>(graphs_.size() - 1);
+    return {};
+}
+
+base::Result<void> Server::enqueue(Command command, const ChannelOrder& order) {
+    device::Channel channel;
+    channel.places = static_cast<std::byte*>(memory_[order.places]);
+    channel.taken = static_cast<uint64_t*>(memory_[order.taken]);
+    channel.turns = static_cast<uint64_t*>(memory_[order.turns]);
+    channel.bytes = order.bytes;
+    channel.alive = counter_at(order.alive);
+    channel.cut = counter_at(order.cut);
+    auto* const buffer = static_cast<std::byte*>(memory_[order.buffer]) + order.offset;
+    if (command == Command::kPutInChannel)
+        return device_->channel_put(channel, buffer, stream_);
+    if (command == Command::kTakeFromChannel)
+        return device_->channel_take(channel, buffer, order.bytes_got, stream_);
+    auto* const ticket = reinterpret_cast<uint32_t*>(channel.turns + device::kMostLanes);
+    return device_->channel_pull(channel, buffer, memory_[order.from], order.bytes_got, ticket, stream_);
 }
 
 base::Result<void> Server::act_on_events(const Request& request) {

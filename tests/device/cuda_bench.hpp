@@ -18,6 +18,12 @@ inline const CUfunction kPutMail = reinterpret_cast<CUfunction>(0x100);
 inline const CUfunction kTakeMail = reinterpret_cast<CUfunction>(0x200);
 inline const CUfunction kWatchCounter = reinterpret_cast<CUfunction>(0x400);
 inline const CUfunction kCopyFenced = reinterpret_cast<CUfunction>(0x300);
+inline const CUfunction kPutInChannel = reinterpret_cast<CUfunction>(0x500);
+inline const CUfunction kAwaitChannelTaken = reinterpret_cast<CUfunction>(0x600);
+inline const CUfunction kTakeFromChannel = reinterpret_cast<CUfunction>(0x700);
+inline const CUfunction kAwaitChannelPut = reinterpret_cast<CUfunction>(0x800);
+inline const CUfunction kTellChannelTaken = reinterpret_cast<CUfunction>(0x900);
+inline const CUfunction kPullThroughChannel = reinterpret_cast<CUfunction>(0xa00);
 inline const device::Stream kStream{reinterpret_cast<void*>(0x10008)};
 
 // Addresses that the CPU cannot read, as device memory is, until host() gives them memory.
@@ -36,18 +42,29 @@ class Addresses {
 };
 
 struct Bench {
-    explicit Bench(bool host_pointers = true) : device(make(host_pointers)) {}
-    static device::cuda::CudaDevice make(bool host_pointers) {
+    explicit Bench(bool host_pointers = true, bool early_kernels = false)
+        : device(make(host_pointers, early_kernels)) {}
+    static device::cuda::CudaDevice make(bool host_pointers, bool early_kernels) {
         fake() = FakeState{};
         device::cuda::Facts facts;
         facts.host_pointers = host_pointers;
+        facts.early_kernels = early_kernels;
         facts.context = kContext;
         facts.info.uuid = "GPU-test";
         facts.info.identity = {device::Kind::kCuda, 0, {}};
         facts.info.identity.uuid.fill(0x10);
-        return device::cuda::CudaDevice(
-            fake_driver(), facts,
-            {.put_mail = kPutMail, .take_mail = kTakeMail, .watch_counter = kWatchCounter, .copy_fenced = kCopyFenced});
+        device::cuda::Kernels kernels;
+        kernels.put_mail = kPutMail;
+        kernels.take_mail = kTakeMail;
+        kernels.watch_counter = kWatchCounter;
+        kernels.copy_fenced = kCopyFenced;
+        kernels.put_in_channel = kPutInChannel;
+        kernels.await_channel_taken = kAwaitChannelTaken;
+        kernels.take_from_channel = kTakeFromChannel;
+        kernels.await_channel_put = kAwaitChannelPut;
+        kernels.tell_channel_taken = kTellChannelTaken;
+        kernels.pull_through_channel = kPullThroughChannel;
+        return device::cuda::CudaDevice(fake_driver(), facts, kernels);
     }
     char* allocate(size_t bytes) {
         fake().next_address = reinterpret_cast<uintptr_t>(addresses.data());

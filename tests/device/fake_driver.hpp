@@ -39,6 +39,21 @@ struct FakeLaunch {
     unsigned shared_bytes = 0;
     CUstream stream = nullptr;
     std::vector<unsigned char> arguments;
+    bool early = false; // it may start before what is before it has ended
+};
+
+// Graphs, as far as whoever waits for their end can tell.
+struct FakeGraphs {
+    CUgraph captured = nullptr; // what a captured stream is captured into
+    CUresult end = CUDA_SUCCESS;
+    CUresult instantiate = CUDA_SUCCESS;
+    CUresult retain = CUDA_SUCCESS;
+    int graphs_destroyed = 0;
+    int executables_destroyed = 0;
+    int retained = 0;
+    CUhostFn ends = nullptr; // of the user object
+    void* argument = nullptr;
+    std::optional<CUstreamCaptureMode> mode_of_begin;
 };
 
 // What the fake driver's functions see; one test at a time.
@@ -60,6 +75,7 @@ struct FakeState {
     std::set<uintptr_t> busy_events;
     uintptr_t next_handle = 0x50000;
     unsigned context_flags = 0;
+    FakeGraphs graphs;
 };
 
 inline FakeState& fake() {
@@ -190,8 +206,61 @@ inline CUresult launch(CUfunction kernel, unsigned grid_x, unsigned grid_y, unsi
                                grid_y * grid_z * block_y * block_z,
                                shared_bytes,
                                stream,
-                               {first, first + fake().argument_bytes}});
+                               {first, first + fake().argument_bytes},
+                               false});
     return CUDA_SUCCESS;
+}
+
+inline CUresult launch_with_attributes(const CUlaunchConfig* config, CUfunction kernel, void** arguments,
+                                       void** extra) {
+    const CUresult launched =
+        launch(kernel, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
+               config->blockDimZ, config->sharedMemBytes, config->hStream, arguments, extra);
+    if (launched == CUDA_SUCCESS)
+        fake().launches.back().early = config->numAttrs == 1 &&
+                                       config->attrs[0].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                                       config->attrs[0].value.programmaticStreamSerializationAllowed != 0;
+    return launched;
+}
+
+inline void add_graphs(device::cuda::Driver& driver) {
+    driver.cuStreamBeginCapture = [](CUstream, CUstreamCaptureMode mode) {
+        fake().graphs.mode_of_begin = mode;
+        fake().capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+        return CUDA_SUCCESS;
+    };
+    driver.cuStreamEndCapture = [](CUstream, CUgraph* graph) {
+        fake().capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+        *graph = fake().graphs.end == CUDA_SUCCESS ? fake().graphs.captured : nullptr;
+        return fake().graphs.end;
+    };
+    driver.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph* graph,
+                                       const CUgraphNode**, size_t*) {
+        *status = fake().capturing;
+        *graph = fake().graphs.captured;
+        return CUDA_SUCCESS;
+    };
+    driver.cuGraphInstantiateWithFlags = [](CUgraphExec* executable, CUgraph graph, unsigned long long) {
+        *executable = reinterpret_cast<CUgraphExec>(reinterpret_cast<uintptr_t>(graph) + 1);
+        return fake().graphs.instantiate;
+    };
+    driver.cuGraphDestroy = [](CUgraph) { return ++fake().graphs.graphs_destroyed, CUDA_SUCCESS; };
+    driver.cuGraphExecDestroy = [](CUgraphExec) { return ++fake().graphs.executables_destroyed, CUDA_SUCCESS; };
+    driver.cuUserObjectCreate = [](CUuserObject* object, void* argument, CUhostFn ends, unsigned, unsigned) {
+        *object = reinterpret_cast<CUuserObject>(0x900);
+        fake().graphs.ends = ends;
+        fake().graphs.argument = argument;
+        return CUDA_SUCCESS;
+    };
+    driver.cuUserObjectRelease = [](CUuserObject, unsigned) { // the last one
+        fake().graphs.ends(fake().graphs.argument);
+        return CUDA_SUCCESS;
+    };
+    driver.cuGraphRetainUserObject = [](CUgraph, CUuserObject, unsigned, unsigned flags) {
+        if (fake().graphs.retain == CUDA_SUCCESS && flags == CU_GRAPH_USER_OBJECT_MOVE)
+            ++fake().graphs.retained;
+        return fake().graphs.retain;
+    };
 }
 
 inline device::cuda::Driver fake_driver() {
@@ -220,6 +289,8 @@ inline device::cuda::Driver fake_driver() {
         return fake().memory.erase(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     };
     driver.cuLaunchKernel = launch;
+    driver.cuLaunchKernelEx = launch_with_attributes;
+    add_graphs(driver);
     driver.cuMemHostGetDevicePointer = [](CUdeviceptr* device, void* host, unsigned) {
         *device = reinterpret_cast<uintptr_t>(host) + fake().host_distance;
         return CUDA_SUCCESS;

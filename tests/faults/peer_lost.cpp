@@ -3,7 +3,7 @@
 // without the dead.
 //
 // The victim announces when it will die, so that survivors can tell an answer from a guess.
-#include <gpurun/gpurun.h>
+#include "peer_lost.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -15,49 +15,17 @@
 #include <unistd.h>
 #include <vector>
 
+using namespace faults;
+
 namespace {
 
-constexpr double kBoundMs = 10000; // of the test; the runtime is much faster
-constexpr double kDiesAfter = 0.4; // seconds, enough for everybody to be waiting
-constexpr size_t kLarge = 4u << 20;
-constexpr size_t kSmall = 1000;
-constexpr int kTag = 1, kDeathTag = 2, kLifeTag = 3;
+constexpr double kBoundMs = 10000;        // of the test; the runtime is much faster
+constexpr int kRunsAhead = 5;             // more than a source can be ahead
+constexpr size_t kMedium = 256u << 10;    // pulled by one kernel, where larger ones are by the copy engine
 constexpr int kMany = 80, kManyTag = 100; // messages, more than a pair has fence slots for; their tags from there on
-
-struct Job {
-    int rank = 0, size = 0;
-    gpurun_stream stream = nullptr;
-    void* device = nullptr; // kLarge bytes
-    void* other = nullptr;  // and as many again
-    int victim() const { return size - 1; }
-};
-
-[[noreturn]] void give_up(const char* what) {
-    std::fprintf(stderr, "%s (the last message: %s)\n", what, gpurun_error_detail());
-    gpurun_abort(1);
-}
-
-void must(gpurun_status status, const char* what) {
-    if (status != GPURUN_OK) {
-        std::fprintf(stderr, "%s: %s\n", what, gpurun_status_string(status));
-        give_up(what);
-    }
-}
-#define MUST(call) must((call), #call)
-
-void sleep_seconds(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
 // ---- what survivors wait in, each until the victim dies
 
-gpurun_status receive(const Job& job, gpurun_stream domain, int source, size_t bytes) {
-    return gpurun_recv(job.device, bytes, GPURUN_BYTE, source, kTag, GPURUN_COMM_WORLD, domain, nullptr);
-}
-gpurun_status send(const Job& job, gpurun_stream domain, size_t bytes) {
-    return gpurun_send(job.device, bytes, GPURUN_BYTE, job.victim(), kTag, GPURUN_COMM_WORLD, domain);
-}
-gpurun_status broadcast(const Job& job, gpurun_stream domain, int root) {
-    return gpurun_bcast(job.device, kLarge, GPURUN_BYTE, root, GPURUN_COMM_WORLD, domain);
-}
 // The call may end because the peer died, or the stream, or only the stream if the call was done before.
 gpurun_status in_stream(const Job& job, gpurun_status called) {
     const gpurun_status synchronized = gpurun_stream_synchronize(job.stream);
@@ -73,11 +41,6 @@ gpurun_status receive_from_survivor(const Job& job) {
 }
 
 // Requests of messages that the victim would have to send or receive. Each status names its own error.
-gpurun_request start_receive(const Job& job, gpurun_stream domain, int source, size_t bytes) {
-    gpurun_request request = GPURUN_REQUEST_NULL;
-    MUST(gpurun_irecv(job.device, bytes, GPURUN_BYTE, source, kTag, GPURUN_COMM_WORLD, domain, &request));
-    return request;
-}
 gpurun_request start_send(const Job& job, gpurun_stream domain, size_t bytes) {
     gpurun_request request = GPURUN_REQUEST_NULL;
     MUST(gpurun_isend(job.other, bytes, GPURUN_BYTE, job.victim(), kTag, GPURUN_COMM_WORLD, domain, &request));
@@ -355,6 +318,24 @@ constexpr Scenario kScenarios[] = {
     {"broadcast-of-victim", [](const Job& job) { return broadcast(job, GPURUN_HOST, job.victim()); }, nullptr},
     {"broadcast-of-victim-in-stream",
      [](const Job& job) { return in_stream(job, broadcast(job, job.stream, job.victim())); }, nullptr},
+    {"graph-with-small-receive", [](const Job& job) { return receive_in_graph(job, kSmall); },
+     [](const Job& job) { victim_sends_in_graph(job, kSmall, 0); }},
+    {"graph-with-medium-receive", [](const Job& job) { return receive_in_graph(job, kMedium); },
+     [](const Job& job) { victim_sends_in_graph(job, kMedium, 0); }},
+    {"graph-with-large-receive", [](const Job& job) { return receive_in_graph(job, kLarge); },
+     [](const Job& job) { victim_sends_in_graph(job, kLarge, 0); }},
+    {"graph-with-started-receive", [](const Job& job) { return started_receive_in_graph(job, kMedium); },
+     [](const Job& job) { victim_sends_in_graph(job, kMedium, 0); }},
+    {"graph-with-large-send", [](const Job& job) { return send_in_graph(job, kLarge, 1); },
+     [](const Job& job) { victim_receives_in_graph(job, kLarge); }},
+    {"graph-with-small-sends-ahead", [](const Job& job) { return send_in_graph(job, kSmall, kRunsAhead); },
+     [](const Job& job) { victim_receives_in_graph(job, kSmall); }},
+    {"graph-with-barrier", barrier_in_graph, victim_captures_barrier},
+    {"graph-with-broadcast-of-victim", broadcast_in_graph, victim_captures_broadcast},
+    {"graph-that-the-victim-ran", receive_from_dead_graph,
+     [](const Job& job) { victim_sends_in_graph(job, kSmall, 2); }, GPURUN_OK},
+    {"capture-of-receive", unmatched_receive_in_graph, nullptr},
+    {"capture-of-barrier", unmatched_barrier_in_graph, nullptr},
 };
 
 const Scenario& find_scenario(const char* name) {

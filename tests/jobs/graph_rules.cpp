@@ -269,3 +269,71 @@ TEST_CASE("a captured request is completed in its capture only") {
     graph.launch(stream);
     synchronize(stream);
 }
+
+// The other half of each message is captured all the same: its channel has to be used again.
+TEST_CASE("a request whose capture ends without it ends in an error, and takes nothing with it") {
+    if (!can_capture(partner()))
+        return;
+    constexpr size_t kBytes = 65536; // in pinned memory: only few of them have room at a time
+    constexpr int kRounds = 8;
+    const Stream stream;
+    Memory buffer(Kind::kPinned, kBytes);
+    const auto tell = [](int to) { REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, to, kEager, kWorld, GPURUN_HOST)); };
+    const auto hear = [](int from) {
+        REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, from, kEager, kWorld, GPURUN_HOST, nullptr));
+    };
+    for (int round = 0; round < kRounds; round++) {
+        CAPTURE(round);
+        const bool sent_before = round % 2 == 0; // the receive is matched before its capture ends, or after
+        if (rank() < partner()) {
+            if (!sent_before)
+                hear(partner());
+            const Graph graph(stream, [&] {
+                REQUIRE_OK(gpurun_send(buffer.get(), kBytes, GPURUN_BYTE, partner(), kData, kWorld, stream));
+            });
+            if (sent_before)
+                tell(partner());
+            hear(partner());
+            continue;
+        }
+        gpurun_request request = GPURUN_REQUEST_NULL;
+        gpurun_graph graph = nullptr;
+        if (sent_before)
+            hear(partner());
+        REQUIRE_OK(gpurun_capture_begin(stream));
+        REQUIRE_OK(gpurun_irecv(buffer.get(), kBytes, GPURUN_BYTE, partner(), kData, kWorld, stream, &request));
+        if (gpurun_capture_end(stream, &graph) == GPURUN_OK) // where nothing was enqueued yet
+            REQUIRE_OK(gpurun_graph_destroy(graph));
+        if (!sent_before)
+            tell(partner());
+        CHECK(gpurun_wait(&request, round % 4 < 2 ? GPURUN_HOST : stream, nullptr) == GPURUN_ERR_STREAM);
+        CHECK(request.id == 0);
+        tell(partner());
+    }
+}
+
+// Each waits in a branch of its own.
+TEST_CASE("many started receives of a graph leave room for the sends that their partners wait for") {
+    if (!can_capture(partner()))
+        return;
+    constexpr int kMany = 48;
+    constexpr size_t kBytes = 4096;
+    const Stream stream;
+    Memory from(Kind::kDevice, kMany * kBytes), into(Kind::kDevice, kMany * kBytes);
+    const Graph graph(stream, [&] {
+        gpurun_request requests[2 * kMany];
+        for (int i = 0; i < kMany; i++)
+            REQUIRE_OK(gpurun_irecv(into.at(static_cast<size_t>(i) * kBytes), kBytes, GPURUN_BYTE, partner(), i, kWorld,
+                                    stream, &requests[i]));
+        for (int i = 0; i < kMany; i++)
+            REQUIRE_OK(gpurun_isend(from.at(static_cast<size_t>(kMany - 1 - i) * kBytes), kBytes, GPURUN_BYTE,
+                                    partner(), kMany - 1 - i, kWorld, stream, &requests[kMany + i]));
+        REQUIRE_OK(gpurun_waitall(2 * kMany, requests, stream, nullptr));
+    });
+    for (int run = 0; run < 3; run++) {
+        from.write(pattern(kMany * kBytes, seed_of(rank(), run, kBytes)));
+        graph.launch(stream);
+        synchronize(stream);
+        CHECK(into.read() == pattern(kMany * kBytes, seed_of(partner(), run, kBytes)));
+    }
+}

@@ -108,13 +108,13 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
     const uint32_t lane = blockIdx.x;
     const uint64_t turn = load_turn(channel.turns + lane);
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
-    if (first < take.bytes || first == 0) { // of no bytes, too, the first word is waited for
-        Word word;
-        if (await_channel_word(channel, place_of(channel, turn, lane), threadIdx.x, mark_of(turn), word) &&
-            first < take.bytes)
-            store_bytes(take.destination + first, take.bytes - first,
-                        word.low | static_cast<uint64_t>(word.high) << 32);
-    }
+    Word word;
+    const bool came = (first < take.bytes || first == 0) && // of no bytes, too, the first word is waited for
+                      await_channel_word(channel, place_of(channel, turn, lane), threadIdx.x, mark_of(turn), word);
+    let_next_start();
+    await_predecessors();
+    if (came && first < take.bytes)
+        store_bytes(take.destination + first, take.bytes - first, word.low | static_cast<uint64_t>(word.high) << 32);
     __syncthreads();
     if (threadIdx.x == 0)
         tell_taken(channel, lane, turn);
@@ -146,6 +146,7 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
     if (threadIdx.x == 0) {
         turn = load_turn(channel.turns);
         there = load_word(place_of(channel, turn, 0), 0).low_mark == mark_of(turn);
+        __threadfence_system(); // what the source wrote before its signal is read after it, by the whole block
     }
     __syncthreads();
     if (there)

@@ -95,6 +95,26 @@ base::Result<void> Driver::check(CUresult result, const char* call, base::Status
     return failed;
 }
 
+namespace {
+
+base::Status status_of(CUresult result) {
+    switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY: return base::Status::kMemory;
+    case CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED:
+    case CUDA_ERROR_STREAM_CAPTURE_INVALIDATED:
+    case CUDA_ERROR_STREAM_CAPTURE_MERGE:
+    case CUDA_ERROR_STREAM_CAPTURE_UNMATCHED:
+    case CUDA_ERROR_STREAM_CAPTURE_UNJOINED:
+    case CUDA_ERROR_STREAM_CAPTURE_ISOLATION:
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
+    case CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD: return base::Status::kStream;
+    case CUDA_ERROR_CAPTURED_EVENT: return base::Status::kEvent;
+    default: return base::Status::kDevice;
+    }
+}
+
+} // namespace
+
 base::Error Driver::error(CUresult result, const char* call) const {
     const char* name = nullptr;
     const char* text = nullptr;
@@ -102,10 +122,9 @@ base::Error Driver::error(CUresult result, const char* call) const {
         name = "an error that the driver does not name";
     if (cuGetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr)
         text = "?";
-    const auto status = result == CUDA_ERROR_OUT_OF_MEMORY ? base::Status::kMemory : base::Status::kDevice;
     const std::string_view advice =
         is_final(result) ? "; an earlier kernel or the device failed, and this process can use the device no more" : "";
-    return base::error(status, "{}: {}: {}{}", call, name, text, advice);
+    return base::error(status_of(result), "{}: {}: {}{}", call, name, text, advice);
 }
 
 void complete_copies(const Driver& driver) {

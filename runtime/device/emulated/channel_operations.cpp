@@ -64,7 +64,8 @@ bool StreamQueue::take(const ChannelTake& operation) {
     if (put == Wait::kAbandoned)
         return false;
     if (put == Wait::kCame && operation.bytes != 0)
-        pace_.copy(operation.destination, place + sizeof(uint64_t), operation.bytes);
+        pace_.copy(operation.destination, operation.source != nullptr ? operation.source : place + sizeof(uint64_t),
+                   operation.bytes);
     if (operation.ends)
         tell_taken(channel);
     return true;

@@ -16,8 +16,11 @@ void GraphBody::add(size_t branch, const Operation& operation) {
     branches_[branch].joined = false;
 }
 
-size_t GraphBody::add_branch(StreamQueue& queue) {
+base::Result<size_t> GraphBody::add_branch(StreamQueue& queue) {
     const std::lock_guard lock(mutex_);
+    if (closed_)
+        return base::Error{base::Status::kEvent, "the event was recorded in a capture that has ended: record it again "
+                                                 "outside of the capture"};
     branches_.push_back({&queue});
     return branches_.size() - 1;
 }
@@ -31,16 +34,23 @@ size_t GraphBody::add_edge(size_t branch) {
     return edges_.size() - 1;
 }
 
+bool GraphBody::is_signal(const Step& step) {
+    const auto* edge = std::get_if<RunEdge>(&step.operation);
+    return edge != nullptr && edge->signals;
+}
+
 // A branch is joined while another waits for an edge behind its latest operation.
 void GraphBody::await_edge(size_t branch, size_t edge) {
     const std::lock_guard lock(mutex_);
+    Edge& awaited = edges_[edge];
+    if (awaited.branch == branch)
+        return; // it does as it is
+    awaited.awaited = true;
     steps_.push_back({branch, RunEdge{edge, false}});
     branches_[branch].joined = false;
-    const Edge& awaited = edges_[edge];
-    if (awaited.branch == branch)
-        return;
-    const bool latest = std::none_of(steps_.begin() + static_cast<ptrdiff_t>(awaited.end), steps_.end(),
-                                     [&](const Step& step) { return step.branch == awaited.branch; });
+    const bool latest =
+        std::none_of(steps_.begin() + static_cast<ptrdiff_t>(awaited.end), steps_.end(),
+                     [&](const Step& step) { return step.branch == awaited.branch && !is_signal(step); });
     branches_[awaited.branch].joined |= latest;
 }
 
@@ -54,6 +64,7 @@ base::Result<void> GraphBody::close(const std::shared_ptr<GraphBody>& self) {
     {
         const std::lock_guard lock(mutex_);
         branches = branches_;
+        closed_ = true;
     }
     for (const Branch& branch : branches)
         branch.queue->leave_capture(self);
@@ -75,9 +86,12 @@ Operation GraphBody::in_run(const Operation& operation, uint64_t run) {
 
 base::Result<void> GraphBody::launch(const std::shared_ptr<GraphBody>& self, StreamQueue& queue) {
     const std::lock_guard lock(launch_mutex_);
-    const uint64_t run = ++launched_;
+    const uint64_t run = launched_ + 1;
     GPURUN_TRY(queue.enqueue(AwaitWord{&ended_, run - 1}));
+    launched_ = run;
     for (const Step& step : steps_) {
+        if (is_signal(step) && !edges_[std::get<RunEdge>(step.operation).edge].awaited)
+            continue;
         StreamQueue& in = step.branch == 0 ? queue : *streams_[step.branch - 1];
         GPURUN_TRY(in.enqueue(in_run(step.operation, run)));
     }

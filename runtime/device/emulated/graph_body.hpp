@@ -26,9 +26,9 @@ class GraphBody {
 
     // ---- while it is captured
     void add(size_t branch, const Operation& operation);
-    size_t add_branch(StreamQueue& queue);
-    size_t add_edge(size_t branch);              // what `branch` has recorded so far
-    void await_edge(size_t branch, size_t edge); // what follows in `branch` comes after it
+    base::Result<size_t> add_branch(StreamQueue& queue); // kEvent after close()
+    size_t add_edge(size_t branch);                      // what `branch` has recorded so far
+    void await_edge(size_t branch, size_t edge);         // what follows in `branch` comes after it
     void at_end(const CallHost& call);
     // Nothing is added any more; the streams that took part are let go. kStream unless branch 0 waits, by whatever way,
     // for all others.
@@ -47,18 +47,21 @@ class GraphBody {
     struct Edge {
         std::atomic<uint64_t> runs{0}; // that have come here
         size_t branch = 0;
-        size_t end = 0; // of the operations before it
+        size_t end = 0;       // of the operations before it
+        bool awaited = false; // by another branch: else no run comes here, which might be over by then
     };
     struct Step {
         size_t branch;
         Operation operation;
     };
+    static bool is_signal(const Step& step);
     Operation in_run(const Operation& operation, uint64_t run);
 
     std::mutex mutex_; // while it is captured; nothing changes afterwards but what runs count
     std::vector<Step> steps_;
     std::deque<Edge> edges_;
     std::vector<Branch> branches_;
+    bool closed_ = false;
     std::vector<CallHost> at_end_;
     std::vector<std::shared_ptr<StreamQueue>> streams_;
     std::mutex launch_mutex_;

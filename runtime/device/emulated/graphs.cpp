@@ -104,13 +104,13 @@ base::Result<void> EmulatedDevice::channel_take(const Channel& channel, void* de
         return base::error(Status::kArgument, "{} bytes cannot be taken of a message of {}", bytes, channel.bytes);
     if (bytes != 0)
         GPURUN_TRY(stream_side(destination, bytes));
-    return queue->enqueue(ChannelTake{channel, static_cast<std::byte*>(destination), bytes, true});
+    return queue->enqueue(ChannelTake{channel, static_cast<std::byte*>(destination), bytes, true, nullptr});
 }
 
 base::Result<void> EmulatedDevice::channel_await_put(const Channel& channel, Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     GPURUN_TRY(check_channel(channel, ChannelEnd::kTarget));
-    return queue->enqueue(ChannelTake{channel, nullptr, 0, false});
+    return queue->enqueue(ChannelTake{channel, nullptr, 0, false, nullptr});
 }
 
 base::Result<void> EmulatedDevice::channel_tell_taken(const Channel& channel, Stream stream) {
@@ -121,10 +121,15 @@ base::Result<void> EmulatedDevice::channel_tell_taken(const Channel& channel, St
 
 base::Result<void> EmulatedDevice::channel_pull(const Channel& channel, void* destination, const void* source,
                                                 size_t bytes, uint32_t* ticket, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_channel(channel, ChannelEnd::kTarget));
     GPURUN_TRY(check_device_memory("ticket", ticket, sizeof *ticket, alignof(uint32_t), true));
-    GPURUN_TRY(channel_await_put(channel, stream));
-    GPURUN_TRY(copy(destination, source, bytes, stream));
-    return channel_tell_taken(channel, stream);
+    if (bytes != 0) {
+        GPURUN_TRY(stream_side(destination, bytes));
+        GPURUN_TRY(stream_side(source, bytes));
+    }
+    return queue->enqueue(
+        ChannelTake{channel, static_cast<std::byte*>(destination), bytes, true, static_cast<const std::byte*>(source)});
 }
 
 } // namespace gpurun::device::emulated

@@ -104,8 +104,9 @@ base::Result<void> StreamQueue::begin_capture() {
     const std::lock_guard lock(mutex_);
     if (captured_)
         return base::error(base::Status::kStream, "the stream is being captured already");
-    captured_ = std::make_shared<GraphBody>();
-    branch_ = captured_->add_branch(*this);
+    auto body = std::make_shared<GraphBody>();
+    GPURUN_ASSIGN(branch_, body->add_branch(*this));
+    captured_ = std::move(body);
     return {};
 }
 
@@ -138,8 +139,8 @@ base::Result<void> StreamQueue::join_capture(const std::shared_ptr<GraphBody>& b
     if (captured_ && captured_ != body)
         return base::error(base::Status::kStream, "the stream and the event belong to two captures");
     if (!captured_) {
+        GPURUN_ASSIGN(branch_, body->add_branch(*this));
         captured_ = body;
-        branch_ = body->add_branch(*this);
     }
     body->await_edge(branch_, edge);
     return {};
@@ -151,7 +152,7 @@ void StreamQueue::leave_capture(const std::shared_ptr<GraphBody>& body) {
         captured_ = nullptr;
 }
 
-// Poison in the word is what ends the wait: a wake alone could come before the worker sleeps. Nobody uses the word any
+// A mark in the word is what ends the wait: a wake alone could come before the worker sleeps. Nobody uses the word any
 // more, since whoever would write it is dead.
 void StreamQueue::release_dead() {
     const std::lock_guard lock(mutex_);

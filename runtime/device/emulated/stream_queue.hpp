@@ -79,7 +79,8 @@ struct ChannelTake {
     Channel channel;
     std::byte* destination;
     size_t bytes;
-    bool ends; // else the run goes on: the target is not done with it
+    bool ends;               // else the run goes on: the target is not done with it
+    const std::byte* source; // of the message, if it is not in the channel
 };
 struct ChannelTellTaken {
     Channel channel;
@@ -139,7 +140,8 @@ class StreamQueue {
     bool await(std::atomic<uint64_t>& word, uint64_t value);
 
     // channel_operations.cpp
-    static constexpr uint64_t kMortalGone = uint64_t{1} << 62; // in a word whose writer has died
+    // In a word whose writer has died; runs stay far below. Sleepers notice by the low half (platform/wake.hpp).
+    static constexpr uint64_t kMortalGone = uint64_t{1} << 62 | uint64_t{1} << 31;
     enum class Wait { kCame, kDead, kAbandoned };
     Wait await_run(const Channel& channel, std::atomic<uint64_t>& word, uint64_t value);
     bool put(const ChannelPut& operation);

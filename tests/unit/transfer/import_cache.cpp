@@ -1,86 +1,167 @@
-// Mappings of a peer's memory, between two emulated devices of one process.
+// Mappings of a peer's memory: found again, closed when nobody reads them, held for graphs. Two emulated devices.
 #include "transfer/import_cache.hpp"
+#include "cpu_fence.hpp"
 #include "support/unit.hpp"
 
 #include <unistd.h>
 
 using namespace gpurun;
-using base::Status;
+using namespace gpurun::transfer;
+using gpurun::test::CpuFence;
 using gpurun::test::must;
 
 namespace {
 
-constexpr int kPeer = 7;
+constexpr int kPeer = 1;
+constexpr size_t kBytes = 4096;
 
 std::unique_ptr<device::Device> open_emulated(const char* selector) {
     device::Options options;
     options.selector = selector;
-    options.emulated_memory_bytes = size_t{1} << 20;
+    options.emulated_memory_bytes = size_t{16} << 20;
     return must(device::open_device(options));
 }
 
-// All edges have been reached.
-class DoneFence final : public transfer::Fence {
-  public:
-    DoneFence() : Fence(nullptr) {}
-    base::Result<void> signal(transfer::Edge, uint32_t, uint64_t, device::Stream) override { return {}; }
-    base::Result<void> await(transfer::Edge, uint32_t, uint64_t, device::Stream) override { return {}; }
-    base::Result<bool> reached(transfer::Edge, uint32_t, uint64_t) override { return true; }
-    base::Result<bool> cut_short(transfer::Edge, uint32_t, uint64_t) override { return false; }
-};
+struct Bench {
+    Bench() {
+        const int fd = ::dup(exporter->shareable_fd());
+        REQUIRE(fd >= 0);
+        REQUIRE_OK(importer->add_peer(kPeer, exporter->info().identity, fd));
+    }
+    // What a source says of a message at `offset` of a new allocation.
+    SourceBuffer allocate(uint64_t offset = 0) const {
+        void* const memory = must(exporter->allocate(kBytes));
+        const device::Buffer buffer = must(exporter->describe(memory, kBytes));
+        SourceBuffer source{};
+        source.exportable = 1;
+        source.handle = must(exporter->export_memory(buffer));
+        source.allocation_id = buffer.id;
+        source.allocation_base = reinterpret_cast<uint64_t>(buffer.base);
+        source.allocation_bytes = buffer.size;
+        source.offset = offset;
+        return source;
+    }
+    bool readable(const std::byte* address) const {
+        const device::Stream stream = must(importer->create_stream());
+        void* const pinned = must(importer->allocate_pinned(kBytes));
+        const bool copied = static_cast<bool>(importer->copy(pinned, address, 1, stream));
+        REQUIRE_OK(importer->destroy_stream(stream));
+        REQUIRE_OK(importer->free_pinned(pinned));
+        return copied;
+    }
 
-struct Pair {
     std::unique_ptr<device::Device> exporter = open_emulated("emulated:0/2");
     std::unique_ptr<device::Device> importer = open_emulated("emulated:1/2");
-    DoneFence fence;
-
-    Pair() { REQUIRE_OK(importer->add_peer(kPeer, exporter->info().identity, dup(exporter->shareable_fd()))); }
-
-    // A message at `offset` of a new allocation.
-    transfer::SourceBuffer source(size_t bytes, size_t offset) const {
-        const device::Buffer buffer = must(exporter->describe(must(exporter->allocate(bytes)), bytes));
-        transfer::SourceBuffer made{};
-        made.exportable = 1;
-        made.handle = must(exporter->export_memory(buffer));
-        made.allocation_id = buffer.id;
-        made.allocation_base = reinterpret_cast<uint64_t>(buffer.base);
-        made.allocation_bytes = buffer.size;
-        made.offset = offset;
-        return made;
-    }
+    CpuFence fence;
+    ImportCache cache{*importer, fence, kPeer};
 };
 
 } // namespace
 
 TEST_SUITE_BEGIN("import cache");
 
-TEST_CASE("an allocation is mapped once, and its messages lie at their offsets") {
-    Pair pair;
-    transfer::ImportCache cache(*pair.importer, pair.fence, kPeer);
-    transfer::SourceBuffer source = pair.source(10'000, 0);
-    REQUIRE_OK(cache.open(source));
-    CHECK(cache.has(source.allocation_id));
-    REQUIRE_OK(cache.open(source));
-    const std::byte* const base = must(cache.address(source, 0, 2));
-    source.offset = 77;
-    CHECK(must(cache.address(source, 0, 4)) == base + 77);
-    CHECK(cache.size() == 1);
+TEST_CASE("an allocation is mapped once, whoever asks for it") {
+    Bench bench;
+    SourceBuffer source = bench.allocate(100);
+    REQUIRE_OK(bench.cache.open(source));
+    CHECK(bench.cache.has(source.allocation_id));
+    REQUIRE_OK(bench.cache.open(source));
+    const std::byte* const first = must(bench.cache.address(source, 0, 0));
+    CHECK(must(bench.cache.hold(source)) == first);
+    source.offset = 107;
+    CHECK(must(bench.cache.hold(source)) == first + 7);
+    CHECK(bench.cache.size() == 1);
+    bench.cache.release(source.allocation_id);
+    bench.cache.release(source.allocation_id);
+    CHECK(bench.cache.has(source.allocation_id)); // for the next
+    CHECK(bench.readable(first));
 }
 
 TEST_CASE("what cannot be mapped leaves no mapping behind, and harms none") {
-    Pair pair;
-    transfer::ImportCache cache(*pair.importer, pair.fence, kPeer);
-    const transfer::SourceBuffer good = pair.source(10'000, 0);
-    transfer::SourceBuffer bad = pair.source(10'000, 0);
+    Bench bench;
+    const SourceBuffer good = bench.allocate();
+    SourceBuffer bad = bench.allocate();
     bad.handle = {};
-    REQUIRE_OK(cache.open(good));
-    CHECK_STATUS(cache.open(bad), Status::kBuffer);
-    CHECK_STATUS(cache.address(bad, 0, 2), Status::kBuffer);
-    CHECK_FALSE(cache.has(bad.allocation_id));
-    CHECK(cache.has(good.allocation_id));
-    cache.revoke(good.allocation_id);
-    REQUIRE_OK(cache.sweep());
-    CHECK(cache.size() == 0);
+    REQUIRE_OK(bench.cache.open(good));
+    CHECK_STATUS(bench.cache.open(bad), base::Status::kBuffer);
+    CHECK_STATUS(bench.cache.address(bad, 0, 2), base::Status::kBuffer);
+    CHECK_STATUS(bench.cache.hold(bad), base::Status::kBuffer);
+    CHECK_FALSE(bench.cache.has(bad.allocation_id));
+    CHECK(bench.cache.has(good.allocation_id));
 }
 
-TEST_SUITE_END();
+TEST_CASE("a revoked mapping is closed when the copies from it are done") {
+    Bench bench;
+    const SourceBuffer source = bench.allocate();
+    const std::byte* const address = must(bench.cache.address(source, 3, kStep));
+    bench.cache.revoke(source.allocation_id);
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK(bench.readable(address));
+    bench.fence.signal_now(Edge::kBackward, 3, kStep);
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK_FALSE(bench.cache.has(source.allocation_id));
+    CHECK_FALSE(bench.readable(address));
+}
+
+TEST_CASE("a revoked mapping stays while a graph holds it, or two") {
+    Bench bench;
+    const SourceBuffer source = bench.allocate();
+    const std::byte* const address = must(bench.cache.hold(source));
+    (void)must(bench.cache.hold(source));
+    bench.cache.revoke(source.allocation_id);
+    bench.cache.revoke(source.allocation_id);
+    for (int holders = 2; holders > 0; --holders) {
+        REQUIRE_OK(bench.cache.sweep());
+        CHECK(bench.readable(address));
+        bench.cache.release(source.allocation_id);
+    }
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK_FALSE(bench.cache.has(source.allocation_id));
+    CHECK_FALSE(bench.readable(address));
+}
+
+TEST_CASE("the least recently used mapping makes room, but none that a graph holds") {
+    Bench bench;
+    const SourceBuffer held = bench.allocate();
+    const SourceBuffer oldest = bench.allocate();
+    const std::byte* const address = must(bench.cache.hold(held));
+    (void)must(bench.cache.address(oldest, 0, 0));
+    while (bench.cache.size() < ImportCache::kLimit)
+        (void)must(bench.cache.address(bench.allocate(), 0, 0));
+    CHECK(bench.cache.has(oldest.allocation_id));
+    (void)must(bench.cache.address(bench.allocate(), 0, 0));
+    CHECK(bench.cache.size() == ImportCache::kLimit);
+    CHECK_FALSE(bench.cache.has(oldest.allocation_id));
+    CHECK(bench.cache.has(held.allocation_id));
+    CHECK(bench.readable(address));
+}
+
+TEST_CASE("graphs hold more mappings than are kept otherwise, which go when they can") {
+    Bench bench;
+    std::vector<SourceBuffer> sources;
+    for (size_t i = 0; i < ImportCache::kLimit + 5; ++i) {
+        sources.push_back(bench.allocate());
+        (void)must(bench.cache.hold(sources.back()));
+    }
+    CHECK(bench.cache.size() == ImportCache::kLimit + 5);
+    for (const SourceBuffer& source : sources)
+        bench.cache.release(source.allocation_id);
+    (void)must(bench.cache.address(bench.allocate(), 0, 0));
+    CHECK_FALSE(bench.cache.has(sources.front().allocation_id));
+    REQUIRE_OK(bench.cache.close_all());
+    CHECK(bench.cache.size() == 0);
+}
+
+TEST_CASE("an allocation where another was ends that one's mapping, held or not, and its release means nothing") {
+    Bench bench;
+    const SourceBuffer source = bench.allocate();
+    (void)must(bench.cache.hold(source));
+    REQUIRE_OK(bench.exporter->free(reinterpret_cast<void*>(source.allocation_base)));
+    SourceBuffer next = bench.allocate();
+    next.allocation_base = source.allocation_base; // wherever the emulated device has put it
+    (void)must(bench.cache.address(next, 0, 0));
+    CHECK_FALSE(bench.cache.has(source.allocation_id));
+    bench.cache.release(source.allocation_id);
+    CHECK(bench.cache.has(next.allocation_id));
+    CHECK(bench.cache.size() == 1);
+}

@@ -1,27 +1,14 @@
 // When a slot of a fence may be used again.
 #include "transfer/slots.hpp"
+#include "cpu_fence.hpp"
 #include "support/unit.hpp"
 
 using namespace gpurun;
 using namespace gpurun::transfer;
+using gpurun::test::CpuFence;
 using gpurun::test::must;
 
 namespace {
-
-// A counter fence that only CPUs use.
-class CpuFence final : public Fence {
-  public:
-    CpuFence() : Fence(slots_.data()) {}
-    base::Result<void> signal(Edge, uint32_t, uint64_t, device::Stream) override { return {}; }
-    base::Result<void> await(Edge, uint32_t, uint64_t, device::Stream) override { return {}; }
-    base::Result<bool> reached(Edge edge, uint32_t slot, uint64_t value) override {
-        return counter(edge, slot).load() >= value;
-    }
-    base::Result<bool> cut_short(Edge, uint32_t, uint64_t) override { return false; }
-
-  private:
-    std::array<platform::FenceSlot, platform::kFenceSlots> slots_{};
-};
 
 template <typename Slots>
 std::vector<SlotValue> take_all(Slots& slots, Fence& fence) {

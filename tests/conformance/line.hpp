@@ -1,0 +1,116 @@
+// Both sides of a channel in one process.
+#pragma once
+
+#include "graph.hpp"
+
+#include "platform/job_segment.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gpurun::conformance {
+
+using device::kChannelPlaces;
+using device::kLaneBytes;
+using device::kLargestInChannel;
+
+inline constexpr size_t kChannelSizes[] = {0,    1,    2,    3,    7,     8,     9,     15,    16,   17,
+                                           31,   63,   64,   65,   100,   1000,  4088,  4095,  4096, 4097,
+                                           4103, 8191, 8192, 8193, 12293, 16384, 32767, 65535, 65536};
+inline constexpr size_t kSkews = 16; // distances from an aligned address
+inline constexpr std::byte kUntouched{0xee};
+
+// Both sides of one channel after another, in memory of this process.
+class Line {
+  public:
+    explicit Line(size_t bytes) : memory_(kTicket + 256) { clear(bytes); }
+
+    // Another channel, of `bytes`. REQUIRES: nothing of the one before is under way.
+    void clear(size_t bytes) {
+        bytes_ = bytes;
+        write(memory_.get(), Bytes(kTicket + 256));
+    }
+    size_t bytes() const { return bytes_; }
+    device::Channel source() const { return side(kSourceTurns, source_alive_, source_cut_); }
+    device::Channel target() const { return side(kTargetTurns, target_alive_, target_cut_); }
+    uint32_t* ticket() const { return reinterpret_cast<uint32_t*>(memory_.get() + kTicket); }
+
+    void put(const std::byte* from, device::Stream stream) const {
+        REQUIRE_OK(subject().channel_put(source(), from, stream));
+    }
+    void await_taken(device::Stream stream) const { REQUIRE_OK(subject().channel_await_taken(source(), stream)); }
+    void take(std::byte* into, size_t bytes, device::Stream stream) const {
+        REQUIRE_OK(subject().channel_take(target(), into, bytes, stream));
+    }
+    void await_put(device::Stream stream) const { REQUIRE_OK(subject().channel_await_put(target(), stream)); }
+    void tell_taken(device::Stream stream) const { REQUIRE_OK(subject().channel_tell_taken(target(), stream)); }
+    void pull(std::byte* into, const std::byte* from, size_t bytes, device::Stream stream) const {
+        REQUIRE_OK(subject().channel_pull(target(), into, from, bytes, ticket(), stream));
+    }
+
+    // The other side of each has died.
+    void lose_target() const { lose(source_alive_); }
+    void lose_source() const { lose(target_alive_); }
+    uint64_t cut_at_source() const { return counter(source_cut_).load(); }
+    uint64_t cut_at_target() const { return counter(target_cut_).load(); }
+
+    // As if it had not: for another channel.
+    void find_source() const {
+        store(target_alive_, 0);
+        store(target_cut_, 0);
+    }
+
+    // REQUIRES: nothing waits.
+    void check_runs(uint64_t put, uint64_t taken) const {
+        const Bytes all = read(memory_.get(), kTicket + 256);
+        const auto count = [&](size_t offset, size_t lane) {
+            uint64_t value = 0;
+            std::memcpy(&value, &all[offset + lane * sizeof value], sizeof value);
+            return value;
+        };
+        // The emulated device moves a message in one piece.
+        const size_t lanes = is_emulated() ? 1 : device::channel_lanes(bytes_);
+        for (size_t lane = 0; lane < lanes; ++lane) {
+            CAPTURE(lane);
+            CHECK(count(kSourceTurns, lane) == put);
+            CHECK(count(kTargetTurns, lane) == taken);
+            CHECK(count(kTaken, lane) == taken);
+        }
+        CHECK(std::count(all.begin() + kTicket, all.end(), std::byte{0}) == 256);
+    }
+
+  private:
+    static constexpr size_t kCounts = device::kMostLanes * sizeof(uint64_t);
+    static constexpr size_t kSourceTurns = kChannelPlaces * device::channel_place_bytes(kLargestInChannel);
+    static constexpr size_t kTargetTurns = kSourceTurns + kCounts;
+    static constexpr size_t kTaken = kTargetTurns + kCounts;
+    static constexpr size_t kTicket = kTaken + kCounts;
+
+    device::Channel side(size_t turns, size_t alive, size_t cut) const {
+        device::Channel channel;
+        channel.places = memory_.get();
+        channel.taken = reinterpret_cast<uint64_t*>(memory_.get() + kTaken);
+        channel.turns = reinterpret_cast<uint64_t*>(memory_.get() + turns);
+        channel.bytes = bytes_;
+        channel.alive = &counter(alive);
+        channel.cut = &counter(cut);
+        return channel;
+    }
+    static void lose(size_t alive) {
+        store(alive, counter(alive).load() | platform::kPoison);
+        subject().release_peer(0);
+    }
+
+    const Memory memory_;
+    size_t bytes_ = 0;
+    const size_t source_alive_ = new_counter();
+    const size_t target_alive_ = new_counter();
+    const size_t source_cut_ = new_counter();
+    const size_t target_cut_ = new_counter();
+};
+
+inline bool untouched(const std::byte* memory, size_t bytes) {
+    return std::count(memory, memory + bytes, kUntouched) == static_cast<ptrdiff_t>(bytes);
+}
+
+} // namespace gpurun::conformance
