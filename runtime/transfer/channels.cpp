@@ -247,10 +247,10 @@ Result<void> Channels::receive(const Record& record, const Operand& operand, uin
         GPURUN_ASSIGN(from, find_source(record, targets_.back()));
     }
     link_.received.count({pulls ? Path::kDirect : Path::kMailbox, Reason::kCaptured}, record.envelope.bytes);
-    if (pulls)
-        return pull(channel, from, operand, bytes, stream);
     if (one_of_many && bytes > device::kLaneBytes)
         GPURUN_TRY(context_.device.channel_await_put(channel, stream));
+    if (pulls)
+        return pull(channel, from, operand, bytes, stream);
     return context_.device.channel_take(channel, operand.address, bytes, stream);
 }
 

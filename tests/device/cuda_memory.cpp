@@ -67,14 +67,16 @@ TEST_CASE("managed memory is managed, whichever device was current when it was m
     CHECK(described(bench, 0, 64).placement == Placement::kManaged);
 }
 
-TEST_CASE("synchronous copies are completed once memory is seen that has no attribute for it, not before") {
+TEST_CASE("memory that has no attribute for it says that synchronous copies to it may be late, until they are not") {
     Bench bench;
-    fake().context_flags = 0;
     have(0, {.size = 64});
-    REQUIRE_OK(bench.device.describe(at(0), 64));
-    CHECK(fake().context_flags == 0);
+    CHECK_FALSE(must(bench.device.describe(at(0), 64)).late_copies);
     have(4096, {.size = 64, .pool = true});
-    REQUIRE_OK(bench.device.describe(at(4096), 64));
+    have(8192, {.size = 64, .managed = true});
+    for (const uintptr_t late : {4096, 8192})
+        CHECK(must(bench.device.describe(at(late), 64)).late_copies);
+    fake().context_flags = 0;
+    bench.device.complete_copies();
     CHECK((fake().context_flags & 0x80) != 0);
 }
 

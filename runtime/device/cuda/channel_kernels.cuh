@@ -135,20 +135,20 @@ extern "C" __global__ void gpurun_tell_channel_taken(const ChannelArguments chan
     tell_taken(channel, 0, load_turn(channel.turns));
 }
 
-// Behind gpurun_await_channel_put, which waits with one thread: as many as copy would keep out what they wait for.
 extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
     gpurun_pull_through_channel(const gpurun::device::cuda::PullThroughChannelArguments pull) {
     const ChannelArguments& channel = pull.channel;
     __shared__ bool there; // else the source has died
     uint64_t turn = 0;
-    await_predecessors();
-    let_next_start();
     if (threadIdx.x == 0) {
         turn = load_turn(channel.turns);
-        there = load_word(place_of(channel, turn, 0), 0).low_mark == mark_of(turn);
+        Word word;
+        there = await_channel_word(channel, place_of(channel, turn, 0), 0, mark_of(turn), word);
         __threadfence_system(); // what the source wrote before its signal is read after it, by the whole block
     }
     __syncthreads();
+    let_next_start();
+    await_predecessors();
     if (there)
         copy_bytes(pull.destination, pull.source, pull.bytes, first_index(), all_threads());
     if (is_last(pull.ticket, true)) // every block has seen the run's number by now

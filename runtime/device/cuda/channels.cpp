@@ -74,7 +74,6 @@ base::Result<void> CudaDevice::channel_pull(const Channel& channel, void* destin
                                             uint32_t* ticket, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    GPURUN_TRY(launch_in_graph(kernels_.await_channel_put, 1, 1, common, stream));
     return launch_in_graph(kernels_.pull_through_channel, copy_blocks(bytes), kCopyThreads,
                            PullThroughChannelArguments{common, destination, source, bytes, ticket}, stream);
 }

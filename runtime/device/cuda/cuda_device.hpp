@@ -58,6 +58,7 @@ class CudaDevice final : public Device {
     base::Result<void> register_host(void* memory, size_t bytes) override;
     base::Result<void> unregister_host(void* memory) override;
     base::Result<Buffer> describe(const void* pointer, size_t bytes) override;
+    void complete_copies() override;
     base::Result<MemoryHandle> export_memory(const Buffer& buffer) override;
     base::Result<void*> import_memory(int peer, const MemoryHandle& handle) override;
     base::Result<void> close_memory(void* imported) override;
@@ -132,7 +133,6 @@ class CudaDevice final : public Device {
     std::optional<unsigned> granted(CUdevice device, const void* pointer) const;
     base::Result<CUdevice> device_of(const void* first, const void* second) const;
     void complete_copies_to(const void* pointer) const;
-    void complete_all_copies();
     base::Result<Event> make_event(unsigned flags);
     base::Result<std::string> peer_name(int peer);
 

@@ -138,8 +138,7 @@ Result<Buffer> CudaDevice::describe_allocation(const Attributes& found, const vo
         return base::error(Status::kBuffer, "{} bytes at {} reach past the end of their allocation of {} bytes", bytes,
                            pointer, found.size);
     const bool is_new = seen_.note(found.id, found.start, found.size);
-    if (is_new && (found.managed != 0 || found.pool != 0))
-        complete_all_copies();
+    buffer.late_copies = found.managed != 0 || found.pool != 0;
     if (found.managed != 0)
         return buffer;
     if (found.device() == facts_.device) {
@@ -165,8 +164,8 @@ Result<Buffer> CudaDevice::describe_mapped(const Attributes& found, const void* 
     const bool elsewhere = found.device() != facts_.device;
     Mapping whole;
     GPURUN_TRY(walk(whole, pointer, bytes));
-    if (seen_.note(found.id, found.start, found.size))
-        complete_all_copies();
+    buffer.late_copies = true;
+    seen_.note(found.id, found.start, found.size);
     if (whole.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return buffer;
     if (!granted(facts_.device, pointer)) { // no memory of cuMemMap()

@@ -75,12 +75,12 @@ void CudaDevice::complete_copies_to(const void* pointer) const {
 }
 
 // The same where single allocations have no such attribute: of pools, of cuMemMap(), managed. It makes the program's
-// fills wait, too, so it is left until such memory is seen. What has returned before is in the default stream.
-void CudaDevice::complete_all_copies() {
+// fills wait, too, so it is left until such memory is used. What has returned before is in the default stream.
+void CudaDevice::complete_copies() {
     constexpr int64_t kLongestNs = 200'000'000;
     std::call_once(copies_complete_, [this] {
         const auto current = enter_beside_capture();
-        complete_copies(driver_);
+        cuda::complete_copies(driver_);
         const int64_t begin_ns = platform::now_ns();
         while (driver_.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY)
             if (platform::now_ns() - begin_ns > kLongestNs) {
