@@ -10,9 +10,10 @@
 namespace gpurun::platform {
 
 struct Gpu {
-    std::string uuid;   // "GPU-..."
+    std::string uuid;   // "GPU-...", or "MIG-..." of a MIG instance
     std::string bus_id; // as normal_bus_id() spells it
     std::string name;
+    std::string parent; // of a MIG instance, the UUID of its GPU, which nobody can use as a whole then
 };
 
 struct GpuInventory {
