@@ -1,151 +1,155 @@
-#include "placement.hpp"
+#include "binding.hpp"
+
+#include "base/format.hpp"
+#include "core_shares.hpp"
 
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <tuple>
+#include <set>
 
 namespace gpurun::launcher {
 
 namespace {
 
-using Cores = std::vector<size_t>; // indices into Machine::cores, ascending
-constexpr size_t kNobody = SIZE_MAX;
-
-// Ranks whose devices have the same nearest cores.
-struct Group {
-    Cores near;
-    std::vector<size_t> ranks;
-    Cores cores; // what they get
-
-    bool lacks() const { return cores.size() < ranks.size(); }
-    bool can_give() const { return cores.size() > ranks.size(); }
-};
-
-std::vector<Group> group_ranks(const platform::Machine& machine, const std::vector<RankDevice>& devices) {
+// What is near each rank's device; where nothing is known, everything.
+std::vector<Cores> near_cores(const platform::Machine& machine, const std::vector<Device>& devices) {
     Cores everywhere(machine.cores.size());
     std::iota(everywhere.begin(), everywhere.end(), size_t{0});
-    std::map<Cores, std::vector<size_t>> by_cores;
-    for (size_t rank = 0; rank < devices.size(); ++rank) {
-        const auto found = machine.near.find(devices[rank].bus_id);
-        const bool known = found != machine.near.end() && !found->second.empty();
-        by_cores[known ? found->second : everywhere].push_back(rank);
+    std::vector<Cores> near;
+    for (const Device& device : devices) {
+        const auto found = machine.near.find(device.bus_id);
+        near.push_back(found != machine.near.end() && !found->second.empty() ? found->second : everywhere);
     }
-    std::vector<Group> groups;
-    for (auto& [near, ranks] : by_cores)
-        groups.push_back(Group{near, std::move(ranks), {}});
-    // A neighbourhood inside another one takes its cores first: the wider one has others.
-    std::stable_sort(groups.begin(), groups.end(),
-                     [](const Group& a, const Group& b) { return a.near.size() < b.near.size(); });
-    return groups;
+    return near;
 }
 
-// The core that `needy` should get next: a near one rather than a far one, a free one rather than another group's.
-// There is one while there are as many cores as ranks.
-size_t choose_core(const std::vector<Group>& groups, const std::vector<size_t>& owner, size_t needy) {
-    const Cores& near = groups[needy].near;
-    const size_t home = near[near.size() / 2];
-    std::tuple<bool, bool, size_t> best_cost{true, true, SIZE_MAX};
-    size_t best = kNobody;
-    for (size_t core = 0; core < owner.size(); ++core) {
-        if (owner[core] == needy || (owner[core] != kNobody && !groups[owner[core]].can_give()))
-            continue;
-        const std::tuple cost{!std::binary_search(near.begin(), near.end(), core), owner[core] != kNobody,
-                              core > home ? core - home : home - core};
-        if (best == kNobody || cost < best_cost) {
-            best = core;
-            best_cost = cost;
-        }
-    }
-    return best;
-}
-
-void divide_machine(std::vector<Group>& groups, size_t core_count) {
-    std::vector<size_t> owner(core_count, kNobody);
-    for (size_t i = 0; i < groups.size(); ++i)
-        for (const size_t core : groups[i].near)
-            if (owner[core] == kNobody) {
-                owner[core] = i;
-                groups[i].cores.push_back(core);
-            }
-    for (size_t i = 0; i < groups.size(); ++i)
-        while (groups[i].lacks()) {
-            const size_t core = choose_core(groups, owner, i);
-            CHECK(core != kNobody);
-            if (owner[core] != kNobody)
-                std::erase(groups[owner[core]].cores, core);
-            owner[core] = i;
-            Cores& cores = groups[i].cores;
-            cores.insert(std::upper_bound(cores.begin(), cores.end(), core), core);
-        }
-}
-
-// The `index`-th of `shares` equal parts of `items`, neighbours together.
-template <typename T>
-std::vector<T> share_of(const std::vector<T>& items, size_t index, size_t shares) {
-    const auto at = [&](size_t i) { return items.begin() + static_cast<std::ptrdiff_t>(i * items.size() / shares); };
-    return std::vector<T>(at(index), at(index + 1));
-}
-
-std::vector<int> cpus_of(const platform::Machine& machine, const Cores& cores) {
-    std::vector<int> cpus;
+std::set<int> nodes_of(const platform::Machine& machine, const Cores& cores) {
+    std::set<int> nodes;
     for (const size_t core : cores)
-        cpus.insert(cpus.end(), machine.cores[core].cpus.begin(), machine.cores[core].cpus.end());
-    return cpus;
+        nodes.insert(machine.cores[core].node);
+    return nodes;
 }
 
-// Whole cores while they last, then hardware threads; where these do not suffice either, everybody gets all.
-std::vector<int> cpus_of_member(const platform::Machine& machine, const Group& group, size_t index) {
-    const size_t ranks = group.ranks.size();
-    if (ranks <= group.cores.size())
-        return cpus_of(machine, share_of(group.cores, index, ranks));
-    const std::vector<int> threads = cpus_of(machine, group.cores);
-    return ranks <= threads.size() ? share_of(threads, index, ranks) : threads;
+// -1 if there are several.
+int only_node(const platform::Machine& machine, const Cores& cores) {
+    const std::set<int> nodes = nodes_of(machine, cores);
+    return nodes.size() == 1 ? *nodes.begin() : -1;
 }
 
-// -1 if the cores belong to several nodes: memory then follows the thread that first touches it.
-int common_node(const platform::Machine& machine, const Cores& cores) {
-    int node = -1;
-    for (const size_t core : cores) {
-        if (node >= 0 && machine.cores[core].node != node)
-            return -1;
-        node = machine.cores[core].node;
-    }
-    return node;
-}
-
-int memory_node(const platform::Machine& machine, const Group& group, const std::vector<int>& cpus) {
-    if (machine.nodes < 2)
-        return -1;
-    if (const int near = common_node(machine, group.near); near >= 0)
-        return near;
-    Cores own;
+Cores cores_of_node(const platform::Machine& machine, int node) {
+    Cores cores;
     for (size_t core = 0; core < machine.cores.size(); ++core)
-        if (std::find(cpus.begin(), cpus.end(), machine.cores[core].cpus[0]) != cpus.end())
-            own.push_back(core);
-    return common_node(machine, own);
+        if (machine.cores[core].node == node)
+            cores.push_back(core);
+    return cores;
+}
+
+// One NUMA node for each rank, of those that are near: the one with the most cores left for each of its ranks.
+std::vector<Cores> narrow_to_nodes(const platform::Machine& machine, const std::vector<Cores>& near) {
+    std::vector<Cores> result(near.size());
+    std::map<int, size_t> ranks;
+    // Those that have a choice choose last.
+    for (const bool choice : {false, true})
+        for (size_t rank = 0; rank < near.size(); ++rank) {
+            const std::set<int> nodes = nodes_of(machine, near[rank]);
+            if ((nodes.size() > 1) != choice)
+                continue;
+            int best = -1;
+            size_t most = 0;
+            for (const int node : nodes)
+                if (const size_t left = 1000 * cores_of_node(machine, node).size() / (ranks[node] + 1); left > most) {
+                    best = node;
+                    most = left;
+                }
+            ++ranks[best];
+            result[rank] = cores_of_node(machine, best);
+        }
+    return result;
+}
+
+void bind_memory(Binding& binding, Membind membind, const std::set<int>& fallback) {
+    binding.strict_memory = membind == Membind::kBind;
+    if (membind == Membind::kNone)
+        return;
+    if (binding.node >= 0)
+        binding.memory = {binding.node};
+    else if (membind == Membind::kBind) // several nodes can be demanded, but only one preferred
+        for (const int node : fallback)
+            if (node >= 0)
+                binding.memory.push_back(node);
+}
+
+base::Result<Binding> bind_entry(const platform::Machine& machine, const MapEntry& entry, Membind membind) {
+    Binding binding;
+    Cores cores;
+    std::set<int> known;
+    for (size_t core = 0; core < machine.cores.size(); ++core)
+        for (const int cpu : machine.cores[core].cpus) {
+            known.insert(cpu);
+            if (std::binary_search(entry.cpus.begin(), entry.cpus.end(), cpu) &&
+                (cores.empty() || cores.back() != core))
+                cores.push_back(core);
+        }
+    for (const int cpu : entry.cpus)
+        if (!known.contains(cpu))
+            return base::error(base::Status::kArgument,
+                               "--map: there is no CPU {} that ranks may use (gpurun --topo lists those that they may)",
+                               cpu);
+    binding.cpus = entry.cpus;
+    binding.threads = cores.size();
+    binding.node = entry.node.value_or(only_node(machine, cores));
+    if (entry.node && !machine.memory_nodes.contains(*entry.node))
+        return base::error(base::Status::kArgument, "--map: there is no NUMA node {} here (gpurun --topo lists them)",
+                           *entry.node);
+    bind_memory(binding, membind, nodes_of(machine, cores));
+    return binding;
 }
 
 } // namespace
 
-std::vector<RankPlacement> place_ranks(const platform::Machine& machine, const std::vector<RankDevice>& devices,
-                                       BindTo bind_to) {
-    std::vector<RankPlacement> placements(devices.size());
-    if (bind_to == BindTo::kNone || machine.cores.empty())
-        return placements;
-    std::vector<Group> groups = group_ranks(machine, devices);
-    if (devices.size() <= machine.cores.size())
-        divide_machine(groups, machine.cores.size());
-    else
-        for (Group& group : groups)
-            group.cores = group.near;
-    for (const Group& group : groups)
-        for (size_t i = 0; i < group.ranks.size(); ++i) {
-            RankPlacement& placement = placements[group.ranks[i]];
-            placement.cpus = cpus_of_member(machine, group, i);
-            placement.memory_node = memory_node(machine, group, placement.cpus);
+std::vector<Binding> bind_ranks(const platform::Machine& machine, const std::vector<Device>& devices, BindTo bind_to,
+                                std::optional<Membind> membind) {
+    std::vector<Binding> bindings(devices.size());
+    if (machine.cores.empty() || devices.empty())
+        return bindings;
+    std::vector<Cores> near = near_cores(machine, devices);
+    if (bind_to == BindTo::kNuma)
+        near = narrow_to_nodes(machine, near);
+    const std::vector<Share> shares = bind_to == BindTo::kNone ? std::vector<Share>() : share_cores(machine, near);
+    for (size_t rank = 0; rank < devices.size(); ++rank) {
+        Binding& binding = bindings[rank];
+        binding.node = only_node(machine, near[rank]);
+        std::set<int> nodes = nodes_of(machine, near[rank]);
+        if (bind_to == BindTo::kNone) {
+            binding.threads = std::max<size_t>(machine.cores.size() / devices.size(), 1);
+        } else {
+            binding.cpus = shares[rank].cpus;
+            binding.threads = devices.size() <= machine.cores.size() ? shares[rank].cores.size() : 1;
+            if (binding.node < 0) {
+                binding.node = only_node(machine, shares[rank].cores);
+                nodes = nodes_of(machine, shares[rank].cores);
+            }
         }
-    return placements;
+        bind_memory(binding, membind.value_or(bind_to == BindTo::kNone ? Membind::kNone : Membind::kPrefer), nodes);
+    }
+    return bindings;
+}
+
+base::Result<std::vector<Binding>> bind_as_mapped(const platform::Machine& machine, const PlacementOptions& options) {
+    std::vector<Binding> bindings;
+    std::map<int, size_t> owner;
+    for (size_t rank = 0; rank < options.map.size(); ++rank) {
+        GPURUN_ASSIGN(Binding binding,
+                      bind_entry(machine, options.map[rank], options.membind.value_or(Membind::kPrefer)));
+        for (const int cpu : binding.cpus)
+            if (const auto [at, fresh] = owner.emplace(cpu, rank); !fresh && !options.oversubscribe)
+                return base::error(base::Status::kArgument,
+                                   "--map: ranks {} and {} would share CPU {}; --oversubscribe allows that", at->second,
+                                   rank, cpu);
+        bindings.push_back(std::move(binding));
+    }
+    return bindings;
 }
 
 } // namespace gpurun::launcher

@@ -78,11 +78,11 @@ std::string describe(const platform::ProcessEnd& end) {
 
 } // namespace
 
-base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<RankDevice>& ranks) {
+base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& ranks) {
     MpsPlan plan;
     plan.required = choice == MpsChoice::kOn;
     bool shared = false;
-    for (const RankDevice& rank : ranks) {
+    for (const Device& rank : ranks) {
         if (rank.uuid.empty())
             continue;
         const bool seen = std::find(plan.gpus.begin(), plan.gpus.end(), rank.uuid) != plan.gpus.end();

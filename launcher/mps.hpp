@@ -29,7 +29,7 @@ struct MpsPlan {
 
 // A pure function: a daemon is wanted where ranks share a GPU, or if it is asked for. kArgument if it is asked for
 // where there are no GPUs.
-base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<RankDevice>& ranks);
+base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& ranks);
 
 class Mps {
   public:

@@ -1,7 +1,7 @@
-// What holds for every placement, whatever the machine.
+// What holds for every binding, whatever the machine.
 #pragma once
 
-#include "placement.hpp"
+#include "binding.hpp"
 #include "support/unit.hpp"
 
 #include <algorithm>
@@ -12,18 +12,18 @@ namespace gpurun::test {
 
 // Each rank has CPUs of the machine, whole cores and disjoint from the others' while there are enough; equal shares
 // for ranks with equal devices.
-inline void check_placement(const platform::Machine& machine, const std::vector<launcher::RankDevice>& devices,
-                            const std::vector<launcher::RankPlacement>& placements) {
-    REQUIRE(placements.size() == devices.size());
+inline void check_binding(const platform::Machine& machine, const std::vector<launcher::Device>& devices,
+                          const std::vector<launcher::Binding>& bindings) {
+    REQUIRE(bindings.size() == devices.size());
     std::map<int, size_t> core_of;
     for (size_t core = 0; core < machine.cores.size(); ++core)
         for (const int cpu : machine.cores[core].cpus)
             core_of[cpu] = core;
     const bool enough = devices.size() <= machine.cores.size();
     std::set<int> taken;
-    for (size_t rank = 0; rank < placements.size(); ++rank) {
+    for (size_t rank = 0; rank < bindings.size(); ++rank) {
         CAPTURE(rank);
-        const std::vector<int>& cpus = placements[rank].cpus;
+        const std::vector<int>& cpus = bindings[rank].cpus;
         REQUIRE_FALSE(cpus.empty());
         std::set<size_t> cores;
         for (const int cpu : cpus) {
@@ -42,14 +42,14 @@ inline void check_placement(const platform::Machine& machine, const std::vector<
 }
 
 // Whether all CPUs of the rank are among those near its device.
-inline bool is_near(const platform::Machine& machine, const launcher::RankDevice& device,
-                    const launcher::RankPlacement& placement) {
+inline bool is_near(const platform::Machine& machine, const launcher::Device& device,
+                    const launcher::Binding& binding) {
     const auto found = machine.near.find(device.bus_id);
     REQUIRE(found != machine.near.end());
     std::set<int> near;
     for (const size_t core : found->second)
         near.insert(machine.cores[core].cpus.begin(), machine.cores[core].cpus.end());
-    return std::all_of(placement.cpus.begin(), placement.cpus.end(), [&](int cpu) { return near.count(cpu) == 1; });
+    return std::all_of(binding.cpus.begin(), binding.cpus.end(), [&](int cpu) { return near.count(cpu) == 1; });
 }
 
 } // namespace gpurun::test

@@ -12,11 +12,11 @@ namespace {
 using Words = std::vector<std::string>;
 
 // A rank on each of these GPUs; "" is an emulated device.
-std::vector<RankDevice> ranks_on(const Words& uuids) {
-    std::vector<RankDevice> ranks;
+std::vector<Device> ranks_on(const Words& uuids) {
+    std::vector<Device> ranks;
     for (const std::string& uuid : uuids)
-        ranks.push_back(uuid.empty() ? RankDevice{"emulated:0/1", "", ""}
-                                     : RankDevice{"cuda:" + uuid, "0000:01:00.0", uuid});
+        ranks.push_back(uuid.empty() ? Device{"emulated:0/1", "", "", 0, ""}
+                                     : Device{"cuda:" + uuid, "0000:01:00.0", uuid, 0, ""});
     return ranks;
 }
 

@@ -1,4 +1,4 @@
-// Placement on recorded machines with GPUs; skipped where the records are not there.
+// Binding on recorded machines with GPUs; skipped where the records are not there.
 #include "invariants.hpp"
 #include "platform/topology.hpp"
 
@@ -7,7 +7,7 @@
 using namespace gpurun::launcher;
 using gpurun::platform::Machine;
 using gpurun::platform::read_machine;
-using gpurun::test::check_placement;
+using gpurun::test::check_binding;
 using gpurun::test::is_near;
 using gpurun::test::must;
 
@@ -32,8 +32,8 @@ const Recorded kRecorded[] = {
      {0, 0, 0, 0, 1, 1, 1, 1}},
 };
 
-std::vector<RankDevice> ranks_on(const Recorded& recorded, size_t ranks) {
-    std::vector<RankDevice> devices;
+std::vector<Device> ranks_on(const Recorded& recorded, size_t ranks) {
+    std::vector<Device> devices;
     for (size_t rank = 0; rank < ranks; ++rank)
         devices.push_back({"cuda:GPU", recorded.gpus[rank % recorded.gpus.size()]});
     return devices;
@@ -54,11 +54,11 @@ TEST_CASE("ranks are bound near their GPUs on recorded machines") {
         const Machine machine = must(read_machine(path));
         for (const size_t a_gpu : {1, 2, 3}) {
             const auto devices = ranks_on(recorded, a_gpu * recorded.gpus.size());
-            const auto placements = place_ranks(machine, devices, BindTo::kCore);
-            check_placement(machine, devices, placements);
+            const auto bindings = bind_ranks(machine, devices, BindTo::kCore, {});
+            check_binding(machine, devices, bindings);
             for (size_t rank = 0; rank < devices.size(); ++rank) {
-                CHECK(is_near(machine, devices[rank], placements[rank]));
-                CHECK(placements[rank].memory_node == recorded.nodes[rank % recorded.nodes.size()]);
+                CHECK(is_near(machine, devices[rank], bindings[rank]));
+                CHECK(bindings[rank].node == recorded.nodes[rank % recorded.nodes.size()]);
             }
         }
     }
@@ -71,8 +71,8 @@ TEST_CASE("ranks without a GPU fill recorded machines evenly") {
             continue;
         const Machine machine = must(read_machine(path));
         for (const size_t ranks : {size_t{1}, size_t{3}, machine.cores.size(), machine.cores.size() + 1, size_t{256}}) {
-            const std::vector<RankDevice> devices(ranks);
-            check_placement(machine, devices, place_ranks(machine, devices, BindTo::kCore));
+            const std::vector<Device> devices(ranks);
+            check_binding(machine, devices, bind_ranks(machine, devices, BindTo::kCore, {}));
         }
     }
 }

@@ -1,0 +1,113 @@
+#include "placement.hpp"
+
+#include "base/format.hpp"
+#include "mapping.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace gpurun::launcher {
+
+namespace {
+
+using Indices = std::vector<size_t>;
+
+// As CUDA_VISIBLE_DEVICES takes it. Records of machines may lack UUIDs.
+std::string name_for_cuda(const Device& device) {
+    return device.uuid.empty() ? std::to_string(device.number) : device.uuid;
+}
+
+// CUDA shows a process at most one MIG instance.
+bool has_instances(const std::vector<Device>& devices) {
+    return std::any_of(devices.begin(), devices.end(), [](const Device& device) { return !device.parent.empty(); });
+}
+
+// What CUDA_VISIBLE_DEVICES must be so that CUDA numbers the GPUs of the job as its ranks do; "" if it need not be
+// set. The GPUs that the job may use stay visible; those that no rank has, only where they do not disturb the numbers.
+std::string visible_to_all(const Mapping& mapping, const std::vector<Device>& devices) {
+    Indices used;
+    for (const size_t device : mapping.devices)
+        if (std::find(used.begin(), used.end(), device) == used.end())
+            used.push_back(device);
+    const Indices& chosen = mapping.chosen;
+    const bool shared = mapping.devices.size() > used.size();
+    const bool in_order = used.size() <= chosen.size() && std::equal(used.begin(), used.end(), chosen.begin());
+    const Indices& visible = in_order && (!shared || used.size() == chosen.size()) ? chosen : used;
+    bool everything = visible.size() == devices.size();
+    std::string names;
+    for (size_t i = 0; i < visible.size(); ++i) {
+        everything = everything && visible[i] == i;
+        names += i == 0 ? "" : ",";
+        names += name_for_cuda(devices[visible[i]]);
+    }
+    return everything ? "" : names;
+}
+
+// How many devices are emulated if --device does not say.
+size_t emulated_devices(const PlacementOptions& options, std::optional<size_t> ranks) {
+    const size_t each = options.ranks_per_gpu.value_or(1);
+    return (ranks.value_or(1) + each - 1) / each;
+}
+
+std::vector<size_t> program_of_ranks(const std::vector<Program>& programs, size_t ranks) {
+    std::vector<size_t> result;
+    for (size_t i = 0; i < programs.size(); ++i)
+        result.insert(result.end(), programs.size() == 1 ? ranks : *programs[i].ranks, i);
+    return result;
+}
+
+std::string notice_of_cores(const platform::Machine& machine, const PlacementOptions& options, size_t ranks) {
+    if (ranks <= machine.cores.size() || machine.cores.empty() || !options.map.empty() ||
+        options.bind_to == BindTo::kNone)
+        return "";
+    return base::format(
+        "{} ranks, but gpurun may use {} core{} only, so they share them: start fewer with -n, or allow "
+        "the job more CPUs",
+        ranks, machine.cores.size(), machine.cores.size() == 1 ? "" : "s");
+}
+
+base::Result<std::vector<Binding>> bind(const PlacementOptions& options, const platform::Machine& machine,
+                                        const std::vector<Device>& devices) {
+    if (!options.map.empty())
+        return bind_as_mapped(machine, options);
+    return bind_ranks(machine, devices, options.bind_to, options.membind);
+}
+
+} // namespace
+
+base::Result<Placement> place_job(const Options& options, const Surroundings& there) {
+    const PlacementOptions& where = options.placement;
+    GPURUN_ASSIGN(const std::optional<size_t> asked, ranks_asked_for(options.programs, where));
+    GPURUN_ASSIGN(const DeviceList list,
+                  list_devices(where.device, emulated_devices(where, asked), there.gpus, there.absence));
+    GPURUN_ASSIGN(const Mapping mapping, map_ranks(where, asked, list.devices, there.machine));
+    Placement placement;
+    placement.device_notice = list.notice;
+    placement.on_gpus = !list.devices[0].bus_id.empty();
+    std::vector<Device> devices;
+    for (const size_t device : mapping.devices)
+        devices.push_back(list.devices[device]);
+    GPURUN_ASSIGN(const std::vector<Binding> bindings, bind(where, there.machine, devices));
+    const size_t size = devices.size();
+    placement.core_notice = notice_of_cores(there.machine, where, size);
+
+    const bool own = placement.on_gpus && (where.gpu_visible == GpuVisible::kOwn || has_instances(list.devices));
+    const std::string visible = placement.on_gpus ? visible_to_all(mapping, list.devices) : "";
+    const std::vector<size_t> programs = program_of_ranks(options.programs, size);
+    for (size_t rank = 0; rank < size; ++rank) {
+        RankPlan plan{programs[rank], devices[rank], bindings[rank], own, {}};
+        const RankFacts facts{static_cast<uint32_t>(rank),
+                              static_cast<uint32_t>(size),
+                              plan.device.setting,
+                              own ? name_for_cuda(plan.device) : visible,
+                              plan.binding.threads,
+                              options.compat_environment,
+                              there.port};
+        GPURUN_ASSIGN(plan.variables,
+                      rank_variables(there.environment, facts, options.programs[plan.program].settings));
+        placement.ranks.push_back(std::move(plan));
+    }
+    return placement;
+}
+
+} // namespace gpurun::launcher
