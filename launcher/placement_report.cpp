@@ -28,13 +28,18 @@ std::string or_dash(const std::string& text) { return text.empty() ? "-" : text;
 
 bool is_near_known(const platform::Machine& machine, const Device& device) {
     const auto found = machine.near.find(device.bus_id);
-    return found != machine.near.end() && found->second.size() < machine.cores.size();
+    return found != machine.near.end() && !found->second.empty() && found->second.size() < machine.cores.size();
+}
+
+bool has_one_node(const platform::Machine& machine) {
+    return std::all_of(machine.cores.begin(), machine.cores.end(),
+                       [&](const platform::Core& core) { return core.node == machine.cores[0].node; });
 }
 
 // GPUs of which the machine does not tell where they are.
 std::string notice_of_places(const Placement& placement, const platform::Machine& machine) {
     std::vector<int> unknown;
-    if (!placement.on_gpus || machine.memory_nodes.size() < 2)
+    if (!placement.on_gpus || has_one_node(machine))
         return "";
     for (const RankPlan& rank : placement.ranks)
         if (!is_near_known(machine, rank.device))

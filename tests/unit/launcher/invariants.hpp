@@ -10,15 +10,20 @@
 
 namespace gpurun::test {
 
-// Each rank has CPUs of the machine, whole cores and disjoint from the others' while there are enough; equal shares
-// for ranks with equal devices.
-inline void check_binding(const platform::Machine& machine, const std::vector<launcher::Device>& devices,
-                          const std::vector<launcher::Binding>& bindings) {
-    REQUIRE(bindings.size() == devices.size());
+inline std::map<int, size_t> cores_by_cpu(const platform::Machine& machine) {
     std::map<int, size_t> core_of;
     for (size_t core = 0; core < machine.cores.size(); ++core)
         for (const int cpu : machine.cores[core].cpus)
             core_of[cpu] = core;
+    return core_of;
+}
+
+// Each rank has CPUs of the machine, whole cores and disjoint from the others' while there are enough, and as many
+// threads as cores.
+inline void check_binding(const platform::Machine& machine, const std::vector<launcher::Device>& devices,
+                          const std::vector<launcher::Binding>& bindings) {
+    REQUIRE(bindings.size() == devices.size());
+    const std::map<int, size_t> core_of = cores_by_cpu(machine);
     const bool enough = devices.size() <= machine.cores.size();
     std::set<int> taken;
     for (size_t rank = 0; rank < bindings.size(); ++rank) {
@@ -28,7 +33,7 @@ inline void check_binding(const platform::Machine& machine, const std::vector<la
         std::set<size_t> cores;
         for (const int cpu : cpus) {
             REQUIRE(core_of.count(cpu) == 1);
-            cores.insert(core_of[cpu]);
+            cores.insert(core_of.at(cpu));
             const bool fresh = taken.insert(cpu).second;
             if (enough)
                 CHECK(fresh);
@@ -38,6 +43,7 @@ inline void check_binding(const platform::Machine& machine, const std::vector<la
             threads += machine.cores[core].cpus.size();
         if (enough)
             CHECK(threads == cpus.size());
+        CHECK(bindings[rank].threads == (enough ? cores.size() : 1));
     }
 }
 
