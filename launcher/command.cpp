@@ -105,7 +105,8 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
         say(placement->device_notice);
     // Emulated devices stand for others, so nobody minds what they are slowed down by; and who lets ranks share
     // devices knows.
-    if (placement->on_gpus && !options.placement.oversubscribe && !placement->core_notice.empty())
+    const bool table_says_it = options.report.bindings && !options.report.json;
+    if (placement->on_gpus && !options.placement.oversubscribe && !placement->core_notice.empty() && !table_says_it)
         say(placement->core_notice);
     if (options.report.bindings)
         report(options, *placement, there->machine);

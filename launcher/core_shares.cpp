@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kNobody = SIZE_MAX;
 
-// Ranks that would rather have the same cores.
+// Ranks that would rather have the same cores. Below, "core" stands for hardware threads too, where these are divided.
 struct Group {
     Cores near;
     std::vector<size_t> ranks;
@@ -119,33 +119,39 @@ class Division {
 };
 
 // The `index`-th of `shares` equal parts of `items`, neighbours together.
-template <typename T>
-std::vector<T> part_of(const std::vector<T>& items, size_t index, size_t shares) {
+Cores part_of(const Cores& items, size_t index, size_t shares) {
     const auto at = [&](size_t i) { return items.begin() + static_cast<std::ptrdiff_t>(i * items.size() / shares); };
-    return std::vector<T>(at(index), at(index + 1));
+    return Cores(at(index), at(index + 1));
 }
 
-// Hardware threads with the index of their cores.
-std::vector<std::pair<size_t, int>> threads_of(const platform::Machine& machine, const Cores& cores) {
-    std::vector<std::pair<size_t, int>> threads;
-    for (const size_t core : cores)
-        for (const int cpu : machine.cores[core].cpus)
-            threads.emplace_back(core, cpu);
-    return threads;
+// What is divided: cores while there are as many as ranks, then hardware threads. Neighbours stand together.
+std::vector<Share> units_of(const platform::Machine& machine, size_t ranks) {
+    std::vector<Share> units;
+    for (size_t core = 0; core < machine.cores.size(); ++core) {
+        const std::vector<int>& cpus = machine.cores[core].cpus;
+        if (ranks <= machine.cores.size())
+            units.push_back({{core}, cpus});
+        else
+            for (const int cpu : cpus)
+                units.push_back({{core}, {cpu}});
+    }
+    return units;
 }
 
-Share share_of_member(const platform::Machine& machine, const Group& group, size_t index) {
-    const size_t ranks = group.ranks.size();
-    auto threads = threads_of(machine, group.cores);
-    if (ranks <= group.cores.size())
-        threads = threads_of(machine, part_of(group.cores, index, ranks));
-    else if (ranks <= threads.size())
-        threads = part_of(threads, index, ranks);
+Cores units_near(const std::vector<Share>& units, const Cores& near) {
+    Cores result;
+    for (size_t unit = 0; unit < units.size(); ++unit)
+        if (std::binary_search(near.begin(), near.end(), units[unit].cores[0]))
+            result.push_back(unit);
+    return result;
+}
+
+Share joined(const std::vector<Share>& units, const Cores& which) {
     Share share;
-    for (const auto& [core, cpu] : threads) {
-        if (share.cores.empty() || share.cores.back() != core)
-            share.cores.push_back(core);
-        share.cpus.push_back(cpu);
+    for (const size_t unit : which) {
+        if (share.cores.empty() || share.cores.back() != units[unit].cores[0])
+            share.cores.push_back(units[unit].cores[0]);
+        share.cpus.insert(share.cpus.end(), units[unit].cpus.begin(), units[unit].cpus.end());
     }
     return share;
 }
@@ -153,18 +159,21 @@ Share share_of_member(const platform::Machine& machine, const Group& group, size
 } // namespace
 
 std::vector<Share> share_cores(const platform::Machine& machine, const std::vector<Cores>& near) {
-    std::vector<Group> groups = group_ranks(near);
-    if (near.size() <= machine.cores.size()) {
-        Division division(groups, machine.cores.size());
+    const std::vector<Share> units = units_of(machine, near.size());
+    std::vector<Cores> near_units;
+    for (const Cores& cores : near)
+        near_units.push_back(units_near(units, cores));
+    std::vector<Group> groups = group_ranks(near_units);
+    const bool enough = near.size() <= units.size();
+    if (enough) {
+        Division division(groups, units.size());
         division.be_fair();
         division.leave_nobody_without();
-    } else
-        for (Group& group : groups)
-            group.cores = group.near;
+    }
     std::vector<Share> shares(near.size());
     for (const Group& group : groups)
         for (size_t i = 0; i < group.ranks.size(); ++i)
-            shares[group.ranks[i]] = share_of_member(machine, group, i);
+            shares[group.ranks[i]] = joined(units, enough ? part_of(group.cores, i, group.ranks.size()) : group.near);
     return shares;
 }
 

@@ -11,11 +11,12 @@ using Cores = std::vector<size_t>; // indices into Machine::cores, ascending
 
 struct Share {
     Cores cores;           // that it has, alone or with others
-    std::vector<int> cpus; // of these cores, all or one by one
+    std::vector<int> cpus; // of these cores, all or some
 };
 
 // `near` has the cores that each rank would rather have, which are never none. Ranks with the same ones get equal
-// shares. Whole cores while they last, then hardware threads; where these do not suffice either, ranks share.
+// shares. Whole cores while there are as many as ranks, else hardware threads; where these do not suffice either,
+// everybody gets all that is near.
 std::vector<Share> share_cores(const platform::Machine& machine, const std::vector<Cores>& near);
 
 } // namespace gpurun::launcher

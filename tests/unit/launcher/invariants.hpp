@@ -18,13 +18,14 @@ inline std::map<int, size_t> cores_by_cpu(const platform::Machine& machine) {
     return core_of;
 }
 
-// Each rank has CPUs of the machine, whole cores and disjoint from the others' while there are enough, and as many
-// threads as cores.
+// Each rank has CPUs of the machine, whole cores while there are enough, and disjoint from the others' while there are
+// as many CPUs as ranks. It is to start as many threads as it has cores.
 inline void check_binding(const platform::Machine& machine, const std::vector<launcher::Device>& devices,
                           const std::vector<launcher::Binding>& bindings) {
     REQUIRE(bindings.size() == devices.size());
     const std::map<int, size_t> core_of = cores_by_cpu(machine);
     const bool enough = devices.size() <= machine.cores.size();
+    const bool enough_threads = devices.size() <= machine.cpus();
     std::set<int> taken;
     for (size_t rank = 0; rank < bindings.size(); ++rank) {
         CAPTURE(rank);
@@ -35,7 +36,7 @@ inline void check_binding(const platform::Machine& machine, const std::vector<la
             REQUIRE(core_of.count(cpu) == 1);
             cores.insert(core_of.at(cpu));
             const bool fresh = taken.insert(cpu).second;
-            if (enough)
+            if (enough_threads)
                 CHECK(fresh);
         }
         size_t threads = 0;
