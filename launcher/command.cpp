@@ -116,11 +116,11 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
     return exit_status ? *exit_status : complain(1, exit_status.error().detail);
 }
 
-int print_machine(const Options& options) {
-    auto text = describe_machine(options);
-    if (!text)
-        return complain(kUsage, text.error().detail);
-    platform::write_all(kOut, *text);
+int print_machine(const Options& options, const char* const* environment) {
+    auto facts = gather_facts(options, environment);
+    if (!facts)
+        return complain(kUsage, facts.error().detail);
+    platform::write_all(kOut, options.report.json ? machine_as_json(*facts) : machine_as_text(*facts));
     return 0;
 }
 
@@ -138,7 +138,7 @@ int run(int argc, const char* const* argv, const char* const* environment) {
     }
     const Options& options = parsed->options;
     if (options.report.topology)
-        return print_machine(options);
+        return print_machine(options, environment);
     std::vector<ProgramPlan> programs;
     for (const Program& program : options.programs)
         if (!options.report.dry_run) {

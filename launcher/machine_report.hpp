@@ -1,12 +1,15 @@
-// What --topo prints: the machine as gpurun sees it.
+// What --topo prints. Pure functions.
 #pragma once
 
-#include "options.hpp"
+#include "machine_facts.hpp"
 
 #include <string>
 
 namespace gpurun::launcher {
 
-base::Result<std::string> describe_machine(const Options& options);
+std::string machine_as_text(const MachineFacts& facts);
+
+// An object; what is not known is null.
+std::string machine_as_json(const MachineFacts& facts);
 
 } // namespace gpurun::launcher

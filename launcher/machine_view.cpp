@@ -35,12 +35,15 @@ base::Result<MachineView> view_machine(const Options& options) {
     if (options.report.record) {
         GPURUN_ASSIGN(view.machine, platform::read_machine(*options.report.record));
         inventory = recorded_gpus(view.machine);
-    } else if (!emulated) {
+    } else if (emulated) {
+        inventory.absence = "--device=emulated leaves them out";
+    } else {
         inventory = platform::find_gpus();
     }
     GPURUN_TRY(hide_invisible(inventory));
     view.gpus = std::move(inventory.gpus);
     view.absence = std::move(inventory.absence);
+    view.unusable = std::move(inventory.unusable);
     if (!options.report.record) {
         GPURUN_ASSIGN(view.machine, platform::discover_machine(!view.gpus.empty()));
     }

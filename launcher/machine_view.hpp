@@ -11,8 +11,9 @@
 namespace gpurun::launcher {
 
 struct MachineView {
-    std::vector<platform::Gpu> gpus; // that CUDA_VISIBLE_DEVICES leaves, in its order
-    std::string absence;             // why there are none
+    std::vector<platform::Gpu> gpus;   // that CUDA_VISIBLE_DEVICES leaves, in its order
+    std::string absence;               // why there are none
+    std::vector<std::string> unusable; // UUIDs of GPUs in MIG mode without instances
     platform::Machine machine;
 };
 

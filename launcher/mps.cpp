@@ -98,6 +98,26 @@ base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& rank
     return plan;
 }
 
+base::Result<MpsState> look_for_mps(const char* const* environment) {
+    MpsState state;
+    auto program = find_control();
+    if (!program) {
+        state.reason = program.error().detail;
+        return state;
+    }
+    state.program = *program;
+    GPURUN_ASSIGN(const platform::OrphanGuard guard, platform::OrphanGuard::create());
+    GPURUN_ASSIGN(const auto loop, platform::EventLoop::create());
+    GPURUN_ASSIGN(platform::Timer limit, platform::Timer::create());
+    GPURUN_ASSIGN(platform::Timer pause, platform::Timer::create());
+    Mps mps({*loop, guard, environment, {}, 0, [] { return false; }, [](const std::string&) {}}, state.program,
+            {std::move(limit), std::move(pause)});
+    GPURUN_ASSIGN(const bool there, mps.user_has_one());
+    if (there)
+        state.pipes = user_pipes();
+    return state;
+}
+
 base::Result<std::unique_ptr<Mps>> Mps::start(const MpsPlan& plan, const Host& host) {
     GPURUN_ASSIGN(std::string program, find_control());
     GPURUN_ASSIGN(platform::Timer limit, platform::Timer::create());

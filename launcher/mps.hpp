@@ -31,6 +31,14 @@ struct MpsPlan {
 // where there are no GPUs.
 base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& ranks);
 
+// What there is of MPS before any job.
+struct MpsState {
+    std::string program; // "" if it is not found
+    std::string reason;  // why not
+    std::string pipes;   // where a daemon of the user's answers, else ""
+};
+base::Result<MpsState> look_for_mps(const char* const* environment);
+
 class Mps {
   public:
     // What it needs of the job, which outlives it.
@@ -55,6 +63,7 @@ class Mps {
     base::Result<void> finish();
 
   private:
+    friend base::Result<MpsState> look_for_mps(const char* const* environment);
     struct Timers {
         platform::Timer limit;
         platform::Timer pause;

@@ -8,7 +8,10 @@ namespace gpurun::launcher {
 
 namespace {
 
-bool is_number(const std::string& word) { return word.find_first_not_of("0123456789-") == std::string::npos; }
+// Or the dash that stands for none.
+bool is_number(const std::string& word) {
+    return word == "-" || word.find_first_not_of("0123456789") == std::string::npos;
+}
 
 } // namespace
 

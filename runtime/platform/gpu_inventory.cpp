@@ -13,17 +13,20 @@ namespace gpurun::platform {
 namespace {
 
 // A GPU in MIG mode is used by its instances only.
-void add_gpu(const Nvml& nvml, NvmlDevice device, std::vector<Gpu>& gpus) {
+void add_gpu(const Nvml& nvml, NvmlDevice device, GpuInventory& inventory) {
     const Gpu gpu{nvml.uuid(device), nvml.bus_id(device), nvml.name(device), ""};
     if (gpu.uuid.empty() || gpu.bus_id.empty())
         return;
     if (!nvml.in_mig_mode(device)) {
-        gpus.push_back(gpu);
+        inventory.gpus.push_back(gpu);
         return;
     }
+    const size_t before = inventory.gpus.size();
     for (unsigned i = 0; i < nvml.most_instances(device); ++i)
         if (NvmlDevice instance = nvml.instance(device, i); instance != nullptr)
-            gpus.push_back(Gpu{nvml.uuid(instance), gpu.bus_id, nvml.name(instance), gpu.uuid});
+            inventory.gpus.push_back(Gpu{nvml.uuid(instance), gpu.bus_id, nvml.name(instance), gpu.uuid});
+    if (inventory.gpus.size() == before)
+        inventory.unusable.push_back(gpu.uuid);
 }
 
 using Found = std::vector<const Gpu*>;
@@ -78,7 +81,7 @@ GpuInventory find_gpus() {
     const unsigned count = nvml->count();
     for (unsigned i = 0; i < count; ++i)
         if (NvmlDevice device = nvml->device(i); device != nullptr)
-            add_gpu(*nvml, device, inventory.gpus);
+            add_gpu(*nvml, device, inventory);
     std::stable_sort(inventory.gpus.begin(), inventory.gpus.end(),
                      [](const Gpu& a, const Gpu& b) { return a.bus_id < b.bus_id; });
     if (inventory.gpus.empty())

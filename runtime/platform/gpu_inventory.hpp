@@ -17,8 +17,9 @@ struct Gpu {
 };
 
 struct GpuInventory {
-    std::vector<Gpu> gpus; // by bus id, which is CUDA's order with CUDA_DEVICE_ORDER=PCI_BUS_ID
-    std::string absence;   // why there are none, for people
+    std::vector<Gpu> gpus;             // by bus id, which is CUDA's order with CUDA_DEVICE_ORDER=PCI_BUS_ID
+    std::string absence;               // why there are none, for people
+    std::vector<std::string> unusable; // GPUs that are in MIG mode without instances
 };
 
 GpuInventory find_gpus();

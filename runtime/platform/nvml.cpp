@@ -13,6 +13,7 @@ constexpr unsigned kTextBytes = 96;
 // Constants of nvml.h.
 constexpr unsigned kEnabled = 1;
 constexpr unsigned kSwitch = 2;
+constexpr unsigned kUnknownKind = 255;
 constexpr unsigned kPeerRead = 0;
 
 const char* describe_peer_status(unsigned status) {
@@ -131,7 +132,8 @@ std::string Nvml::far_end_of_link(NvmlDevice device, unsigned link) const {
 
 bool Nvml::link_leads_to_switch(NvmlDevice device, unsigned link) const {
     unsigned type = 0;
-    return link_far_type_ != nullptr && link_far_type_(device, link, &type) == 0 && type == kSwitch;
+    return link_far_type_ != nullptr && link_far_type_(device, link, &type) == 0 &&
+           (type == kSwitch || type == kUnknownKind);
 }
 
 bool Nvml::can_read(NvmlDevice from, NvmlDevice to, std::string& reason) const {

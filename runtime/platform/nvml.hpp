@@ -50,7 +50,7 @@ class Nvml {
     static constexpr unsigned kMostLinks = 36;
     bool link_is_up(NvmlDevice device, unsigned link) const;
     std::string far_end_of_link(NvmlDevice device, unsigned link) const; // bus id of a GPU or a switch; "" if unknown
-    bool link_leads_to_switch(NvmlDevice device, unsigned link) const;
+    bool link_leads_to_switch(NvmlDevice device, unsigned link) const;   // as NVML says, or to no known kind of thing
     // Whether `from` can read the memory of `to`; the words say why not.
     bool can_read(NvmlDevice from, NvmlDevice to, std::string& reason) const;
 

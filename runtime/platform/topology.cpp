@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstring>
 #include <hwloc.h>
+#include <hwloc/distances.h>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -96,7 +97,52 @@ PciGpu describe_gpu(hwloc_obj_t device, const std::string& bus_id) {
     return gpu;
 }
 
+PciPath path_between(hwloc_topology_t topology, hwloc_obj_t a, hwloc_obj_t b) {
+    hwloc_obj_t common = a->parent;
+    for (; common != nullptr; common = common->parent) {
+        hwloc_obj_t above = b->parent;
+        while (above != nullptr && above != common)
+            above = above->parent;
+        if (above == common)
+            break;
+    }
+    if (common != nullptr && common->type == HWLOC_OBJ_BRIDGE)
+        return common->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI ? PciPath::kSwitch : PciPath::kHostBridge;
+    hwloc_obj_t node = nullptr;
+    size_t nodes = 0;
+    while (common != nullptr && (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr)
+        nodes += is_main_memory(node) && hwloc_bitmap_isset(common->nodeset, node->os_index) ? 1 : 0;
+    return nodes == 1 ? PciPath::kNode : PciPath::kSystem;
+}
+
+using BusIds = std::map<hwloc_obj_t, std::string>; // of GPUs
+
+void read_paths(hwloc_topology_t topology, const BusIds& gpus, Machine& machine) {
+    for (const auto& [a, id_of_a] : gpus)
+        for (const auto& [b, id_of_b] : gpus)
+            if (id_of_a < id_of_b)
+                machine.paths[{id_of_a, id_of_b}] = path_between(topology, a, b);
+}
+
+// hwloc with NVML's plugin has recorded how fast they are; here it counts that there are some.
+void read_nvlinks(hwloc_topology_t topology, const BusIds& gpus, Machine& machine) {
+    unsigned count = 1;
+    hwloc_distances_s* distances = nullptr;
+    if (hwloc_distances_get_by_name(topology, "NVLinkBandwidth", &count, &distances, 0) != 0 || count == 0)
+        return;
+    for (unsigned i = 0; i < distances->nbobjs; ++i)
+        for (unsigned j = 0; j < distances->nbobjs; ++j) {
+            const auto a = gpus.find(distances->objs[i] != nullptr ? distances->objs[i]->parent : nullptr);
+            const auto b = gpus.find(distances->objs[j] != nullptr ? distances->objs[j]->parent : nullptr);
+            if (a != gpus.end() && b != gpus.end() && a->second < b->second &&
+                distances->values[i * distances->nbobjs + j] > 0)
+                machine.nvlinks.insert({a->second, b->second});
+        }
+    hwloc_distances_release(topology, distances);
+}
+
 void read_devices(hwloc_topology_t topology, Machine& machine) {
+    BusIds gpus;
     hwloc_obj_t device = nullptr;
     while ((device = hwloc_get_next_pcidev(topology, device)) != nullptr) {
         if (!computes(device))
@@ -105,9 +151,13 @@ void read_devices(hwloc_topology_t topology, Machine& machine) {
         const std::string bus_id = base::format("{:04x}:{:02x}:{:02x}.{:x}", static_cast<unsigned>(pci.domain),
                                                 unsigned{pci.bus}, unsigned{pci.dev}, unsigned{pci.func});
         machine.near[bus_id] = cores_near(topology, device, machine);
-        if (pci.vendor_id == kNvidia)
+        if (pci.vendor_id == kNvidia) {
             machine.gpus.push_back(describe_gpu(device, bus_id));
+            gpus[device] = bus_id;
+        }
     }
+    read_paths(topology, gpus, machine);
+    read_nvlinks(topology, gpus, machine);
     std::sort(machine.gpus.begin(), machine.gpus.end(),
               [](const PciGpu& a, const PciGpu& b) { return a.bus_id < b.bus_id; });
 }
@@ -133,7 +183,8 @@ base::Result<Topology> new_topology() {
 
 base::Result<Machine> load(Topology topology, bool with_pci) {
     if (with_pci)
-        hwloc_topology_set_type_filter(topology.get(), HWLOC_OBJ_PCI_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);
+        for (const hwloc_obj_type_t type : {HWLOC_OBJ_PCI_DEVICE, HWLOC_OBJ_BRIDGE})
+            hwloc_topology_set_type_filter(topology.get(), type, HWLOC_TYPE_FILTER_KEEP_ALL);
     if (hwloc_topology_load(topology.get()) != 0)
         return system_error("reading the machine's topology");
     Bitmap allowed(hwloc_bitmap_alloc());

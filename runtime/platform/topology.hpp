@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpurun::platform {
@@ -24,10 +25,18 @@ struct PciGpu {
     std::string name;
 };
 
+// What of PCI Express lies between two GPUs; the shortest comes first.
+enum class PciPath { kSwitch, kHostBridge, kNode, kSystem };
+
+// Between two GPUs, by their bus ids; the first is the smaller.
+using GpuPair = std::pair<std::string, std::string>;
+
 struct Machine {
     std::vector<Core> cores;    // neighbours share caches
     std::set<int> memory_nodes; // NUMA nodes whose memory this process may use
     std::vector<PciGpu> gpus;   // by bus id
+    std::map<GpuPair, PciPath> paths;
+    std::set<GpuPair> nvlinks; // known only of a recorded machine
     // PCI devices that compute (display and accelerator classes): bus id as in "0000:1b:00.0", to the indices of
     // the nearest cores. Empty: nothing is known.
     std::map<std::string, std::vector<size_t>> near;
