@@ -102,6 +102,8 @@ std::string pairs_as_text(const MachineFacts& facts) {
         text += base::format("mailbox: up to {} bytes, between streams; direct: CUDA IPC\n", facts.settings.mail_bytes);
     if (any_takes(facts, "staged"))
         text += "staged: through pinned host memory\n";
+    if (!facts.mps && facts.view.machine.nvlinks.empty())
+        text += "whether there is NVLink is not recorded\n";
     return text;
 }
 
