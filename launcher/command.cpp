@@ -14,6 +14,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 namespace gpurun::launcher {
 
@@ -78,13 +79,24 @@ base::Result<MpsPlan> mps_for(const Options& options, const Placement& placement
     return plan_mps(options.mps, devices);
 }
 
+// How many CPUs the ranks have together.
+uint32_t shared_cpus(const std::vector<RankPlan>& ranks, const platform::Machine& machine) {
+    std::set<int> cpus;
+    for (const RankPlan& rank : ranks) {
+        if (rank.binding.cpus.empty())
+            return static_cast<uint32_t>(machine.cpus());
+        cpus.insert(rank.binding.cpus.begin(), rank.binding.cpus.end());
+    }
+    return static_cast<uint32_t>(cpus.size());
+}
+
 base::Result<int> run_job(const Options& options, Placement placement, MpsPlan mps, std::vector<ProgramPlan> programs,
                           const Surroundings& there) {
     JobPlan plan;
     plan.programs = std::move(programs);
     plan.ranks = std::move(placement.ranks);
     plan.environment = there.environment;
-    plan.cores = static_cast<uint32_t>(there.machine.cpus());
+    plan.cores = shared_cpus(plan.ranks, there.machine);
     plan.keep_going = options.keep_going;
     plan.mps = std::move(mps);
     GPURUN_ASSIGN(std::unique_ptr<Job> job, Job::create(std::move(plan)));
@@ -101,8 +113,9 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
     auto mps = mps_for(options, *placement);
     if (!mps)
         return complain(kUsage, mps.error().detail);
-    if (!placement->device_notice.empty())
-        say(placement->device_notice);
+    for (const std::string& notice : {placement->device_notice, mps->notice})
+        if (!notice.empty())
+            say(notice);
     // Emulated devices stand for others, so nobody minds what they are slowed down by; and who lets ranks share
     // devices knows.
     const bool table_says_it = options.report.bindings && !options.report.json;

@@ -82,7 +82,9 @@ base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& rank
     MpsPlan plan;
     plan.required = choice == MpsChoice::kOn;
     bool shared = false;
+    bool instances = false;
     for (const Device& rank : ranks) {
+        instances = instances || !rank.parent.empty();
         if (rank.uuid.empty())
             continue;
         const bool seen = std::find(plan.gpus.begin(), plan.gpus.end(), rank.uuid) != plan.gpus.end();
@@ -95,6 +97,16 @@ base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& rank
                                                     "--mps out, or ask for GPUs with --device=cuda");
     if (choice == MpsChoice::kOff || (choice == MpsChoice::kAuto && !shared))
         plan.gpus.clear();
+    if (instances && plan.gpus.size() > 1) {
+        if (plan.required)
+            return base::error(base::Status::kArgument,
+                               "--mps=on: an MPS daemon serves one MIG instance only, but the "
+                               "ranks have {}: choose one with --gpus, or leave --mps out",
+                               plan.gpus.size());
+        plan.notice = "no MPS, so ranks that share a MIG instance take turns, about 150 us a message: a daemon serves "
+                      "one instance only (--mps=off accepts that)";
+        plan.gpus.clear();
+    }
     return plan;
 }
 

@@ -25,10 +25,11 @@ namespace gpurun::launcher {
 struct MpsPlan {
     std::vector<std::string> gpus; // that a daemon is to serve, by UUID; none: no daemon is wanted
     bool required = false;         // without one there is no job
+    std::string notice;            // what the user should know, or ""
 };
 
 // A pure function: a daemon is wanted where ranks share a GPU, or if it is asked for. kArgument if it is asked for
-// where there are no GPUs.
+// where there are no GPUs, or several MIG instances, of which a daemon serves one only.
 base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& ranks);
 
 // What there is of MPS before any job.

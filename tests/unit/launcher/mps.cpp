@@ -42,6 +42,18 @@ TEST_CASE("it is there whenever it is asked for, and never where it is refused")
     CHECK(gpus(MpsChoice::kOff, {""}).empty());
 }
 
+TEST_CASE("a daemon serves one MIG instance, and of several none, which is said") {
+    const std::vector<Device> instances = {{"cuda:MIG-1", "0000:01:00.0", "MIG-1", 0, "GPU-a"},
+                                           {"cuda:MIG-2", "0000:01:00.0", "MIG-2", 1, "GPU-a"}};
+    const std::vector<Device> one = {instances[0], instances[0]};
+    CHECK(must(plan_mps(MpsChoice::kAuto, one)).gpus == Words{"MIG-1"});
+    const MpsPlan plan = must(plan_mps(MpsChoice::kAuto, {instances[0], instances[1], instances[1]}));
+    CHECK(plan.gpus.empty());
+    CHECK(plan.notice.find("one instance only") != std::string::npos);
+    CHECK(must(plan_mps(MpsChoice::kAuto, instances)).notice.empty()); // they share nothing
+    CHECK_STATUS(plan_mps(MpsChoice::kOn, instances), Status::kArgument);
+}
+
 TEST_CASE("asked for on emulated devices, it is an error that says what to do") {
     const auto plan = plan_mps(MpsChoice::kOn, ranks_on({"", ""}));
     CHECK_STATUS(plan, Status::kArgument);
