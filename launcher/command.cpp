@@ -73,6 +73,8 @@ void report(const Options& options, const Placement& placement, const platform::
 }
 
 base::Result<MpsPlan> mps_for(const Options& options, const Placement& placement) {
+    if (options.report.record) // which may lack UUIDs, and nothing is started
+        return MpsPlan();
     std::vector<Device> devices;
     for (const RankPlan& rank : placement.ranks)
         devices.push_back(rank.device);

@@ -29,8 +29,12 @@ base::Result<DeviceList> list_devices(const DeviceChoice& choice, size_t emulate
     }
     if (gpus.empty())
         return base::error(base::Status::kArgument, "no GPU for --device=cuda: {}", absence);
-    for (const platform::Gpu& gpu : gpus)
-        list.devices.push_back({"cuda:" + gpu.uuid, gpu.bus_id, gpu.uuid, list.devices.size(), gpu.parent});
+    for (const platform::Gpu& gpu : gpus) {
+        const size_t number = list.devices.size();
+        // Records of machines may lack UUIDs.
+        const std::string setting = base::format("cuda:{}", gpu.uuid.empty() ? std::to_string(number) : gpu.uuid);
+        list.devices.push_back({setting, gpu.bus_id, gpu.uuid, number, gpu.parent});
+    }
     return list;
 }
 

@@ -4,6 +4,7 @@
 #include "platform/system_error.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <hwloc.h>
@@ -220,11 +221,16 @@ base::Result<Machine> discover_machine(bool with_pci) {
 
 base::Result<Machine> read_machine(const std::string& xml_path) {
     GPURUN_ASSIGN(Topology topology, new_topology());
+    const auto no_record = [&] {
+        return base::error(base::Status::kArgument,
+                           "{} is no machine in hwloc's XML format, as \"lstopo FILE.xml\" records it", xml_path);
+    };
     if (hwloc_topology_set_xml(topology.get(), xml_path.c_str()) != 0)
-        return system_error(xml_path);
+        return errno == EINVAL ? no_record() : system_error(xml_path);
     // They know names and UUIDs.
     hwloc_topology_set_type_filter(topology.get(), HWLOC_OBJ_OS_DEVICE, HWLOC_TYPE_FILTER_KEEP_ALL);
-    return load(std::move(topology), true);
+    auto machine = load(std::move(topology), true);
+    return machine ? std::move(machine) : no_record();
 }
 
 base::Result<Machine> synthetic_machine(const std::string& description) {

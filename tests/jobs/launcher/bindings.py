@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from launched import EMULATED, GPURUN, LaunchedTest, main
@@ -108,14 +109,25 @@ class Bindings(LaunchedTest):
             self.assertEqual(cpus, [cpu for part in listed for cpu in part])
         self.assertEqual(len(out.splitlines()), 2)
 
+    def test_only_cpus_that_gpurun_may_use_are_given_to_ranks(self):
+        mine = max(os.sched_getaffinity(0))
+        status, out, _ = self.run_gpurun("-n", "1", EMULATED, "grep", "Cpus_allowed_list", "/proc/self/status",
+                                         preexec_fn=lambda: os.sched_setaffinity(0, {mine}))
+        self.assertEqual((status, out.split()[-1]), (0, b"%d" % mine))
+
     def test_a_dry_run_starts_nothing(self):
         status, out, error = self.run_gpurun("-n", "2", EMULATED, "--dry-run", "sh", "-c", "echo ran >&2")
         self.assertEqual((status, error, len(out.splitlines())), (0, "", 3))
 
     def test_a_record_that_cannot_be_read_is_an_error(self):
-        status, out, error = self.run_gpurun("--topology", "/nowhere/machine.xml")
-        self.assertEqual((status, out), (2, b""))
-        self.check_own_line(error, "/nowhere/machine.xml")
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("cut.xml", "<topology"), ("other.xml", "<page></page>\n"), ("empty.xml", "")):
+                (Path(folder) / name).write_text(text)
+            for path in ("/nowhere/machine.xml", folder, *(f"{folder}/{name}" for name in os.listdir(folder))):
+                with self.subTest(path):
+                    status, out, error = self.run_gpurun("--topology", path)
+                    self.assertEqual((status, out), (2, b""))
+                    self.check_own_line(error, path)
 
 
 if "--write" in sys.argv:

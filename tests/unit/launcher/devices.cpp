@@ -34,6 +34,11 @@ TEST_CASE("GPUs are listed in their order, with their numbers") {
     CHECK(list.notice.empty());
 }
 
+TEST_CASE("a GPU of a record without UUIDs goes by its number") {
+    CHECK(settings(must(list_devices({}, 1, {kTwoGpus[0], {"", "0000:02:00.0", "B", ""}}, ""))) ==
+          "cuda:GPU-a cuda:1 ");
+}
+
 TEST_CASE("MIG instances are devices of their own, which know their GPU") {
     const DeviceList list = must(
         list_devices({}, 1, {{"MIG-1", "0000:01:00.0", "1g", "GPU-a"}, {"MIG-2", "0000:01:00.0", "1g", "GPU-a"}}, ""));
