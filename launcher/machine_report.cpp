@@ -21,12 +21,12 @@ std::vector<int> cpus_of_node(const platform::Machine& machine, int node) {
 }
 
 // Where a GPU is. Nothing known: no CPUs.
-struct Surroundings {
+struct Place {
     std::vector<int> cpus;
     std::vector<int> nodes;
 };
-Surroundings near(const platform::Machine& machine, const platform::Gpu& gpu) {
-    Surroundings found;
+Place near(const platform::Machine& machine, const platform::Gpu& gpu) {
+    Place found;
     const auto near = machine.near.find(gpu.bus_id);
     if (near == machine.near.end())
         return found;
@@ -50,7 +50,7 @@ std::string gpus_as_text(const MachineView& view) {
         std::vector<std::vector<std::string>> rows{{"gpu", "pci", "numa", "cpus near it", "mig", "name", "uuid"}};
         for (size_t i = 0; i < view.gpus.size(); ++i) {
             const platform::Gpu& gpu = view.gpus[i];
-            const Surroundings around = near(view.machine, gpu);
+            const Place around = near(view.machine, gpu);
             rows.push_back({std::to_string(i), gpu.bus_id, or_dash(format_cpus(around.nodes)),
                             or_dash(format_cpus(around.cpus)), gpu.parent.empty() ? "-" : "instance", or_dash(gpu.name),
                             or_dash(gpu.uuid)});
@@ -123,7 +123,7 @@ Json gpus_as_json(const MachineView& view) {
     Json array = Json::array();
     for (size_t i = 0; i < view.gpus.size(); ++i) {
         const platform::Gpu& gpu = view.gpus[i];
-        const Surroundings around = near(view.machine, gpu);
+        const Place around = near(view.machine, gpu);
         Json& object = array.emplace_back();
         object["gpu"] = i;
         object["uuid"] = or_null(gpu.uuid);

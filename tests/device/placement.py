@@ -147,6 +147,10 @@ class Placement(unittest.TestCase):
         if FACTS["pairs"][0]["peer_access"]:
             self.assertNotIn("staged (no peer access)", done.stderr + done.stdout)
 
+    @unittest.skipUnless(FACTS["mps"]["program"], "there is no nvidia-cuda-mps-control")
+    def test_ranks_that_share_gpus_with_mps_and_see_their_own_only_still_reach_the_others(self):
+        output(GPURUN, "--ranks-per-gpu=2", "--gpu-visible=own", "--mps=on", RING)
+
     def test_memory_that_must_be_near_is(self):
         done = subprocess.run([GPURUN, "-n", "1", "--membind", WHICH_GPU], capture_output=True, text=True, timeout=120,
                               check=False)
