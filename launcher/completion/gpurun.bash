@@ -1,8 +1,8 @@
 # Completion of gpurun's command line for bash.
 #
 # Options and the words that they take are read from "gpurun --help", so that nothing has to be kept up here: an option
-# there is "  -n, --ranks N", "  --bind-to core|numa|none" or "  --membind[=bind|prefer|none]". Behind the program,
-# words are completed as for that program.
+# there is "  -n, --ranks N", "  --bind-to core|numa|none" or "  --membind[=bind|prefer|none]". In capitals is what only
+# the user knows, but for files and folders. Behind the program, words are completed as for that program.
 
 # Prints what an option of gpurun's help takes: nothing, "N", "core|numa|none", "[=bind|prefer|none]".
 _gpurun_takes() { # HELP OPTION
@@ -25,20 +25,23 @@ _gpurun_offer() { # as compgen
 
 _gpurun_values() { # OPTION, WHAT IT TAKES, CURRENT WORD
     local word=$3
-    case $1 in
-    --device) _gpurun_offer -W 'auto cuda emulated' -- "$word" ;;
-    --chdir) _gpurun_offer -d -- "$word" ;;
-    --topology)
+    case $1,$2 in
+    --device,*) _gpurun_offer -W 'auto cuda emulated' -- "$word" ;;
+    --topology,*)
         _gpurun_offer -f -X '!*.xml' -- "$word"
         _gpurun_offer -d -- "$word"
         ;;
-    --env) _gpurun_offer -v -- "$word" ;;
+    --env,*) _gpurun_offer -v -- "$word" ;;
+    *,FOLDER | *,DIR) _gpurun_offer -d -- "$word" ;;
+    *,FILE) _gpurun_offer -f -- "$word" ;;
     *)
-        local choices=${2#\[=}
-        choices=${choices%\]}
-        [[ $choices != *'|'* ]] || _gpurun_offer -W "${choices//|/ }" -- "$word"
-        # What a word such as list:LIST is to be, only the user knows.
-        COMPREPLY=("${COMPREPLY[@]%LIST}")
+        local choices=${2#\[=} choice words=()
+        for choice in ${choices//|/ }; do
+            choice=${choice%%[A-Z]*}
+            choice=${choice%\]}
+            [[ -z $choice || $choices != *'|'* ]] || words+=("$choice")
+        done
+        _gpurun_offer -W "${words[*]}" -- "$word"
         ;;
     esac
 }
