@@ -19,6 +19,19 @@ gpurun::base::Result<ParsedOptions> parse(std::initializer_list<const char*> wor
 
 using Words = std::vector<std::string>;
 
+// Each of these command lines is refused in one line.
+void check_refused(std::initializer_list<std::initializer_list<const char*>> all_of_them) {
+    for (const auto& words : all_of_them) {
+        std::string all;
+        for (const char* word : words)
+            all += std::string(word) + " ";
+        CAPTURE(all);
+        const auto parsed = parse(words);
+        CHECK_STATUS(parsed, Status::kArgument);
+        CHECK(detail_of(parsed).find('\n') == std::string::npos);
+    }
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("options");
@@ -179,6 +192,13 @@ TEST_CASE("a command line that cannot be followed is an error in one line") {
         {"--mps=", "app"},
         {"--mps"},
         {"--oversubscribe=maybe", "app"},
+    };
+    check_refused(bad);
+    CHECK(static_cast<bool>(parse({"--", "--"}))); // a program of that name is odd, but a name
+}
+
+TEST_CASE("a placement, a setting or a report that cannot be followed is an error in one line") {
+    check_refused({
         {"--map-by=core", "app"},
         {"--map-by=list:", "app"},
         {"--map-by=list:0", "--ranks-per-gpu=2", "app"},
@@ -206,17 +226,7 @@ TEST_CASE("a command line that cannot be followed is an error in one line") {
         {"--env"},
         {"--json", "app"},
         {"--topo", "--report-bindings"},
-    };
-    for (const auto& words : bad) {
-        std::string all;
-        for (const char* word : words)
-            all += std::string(word) + " ";
-        CAPTURE(all);
-        const auto parsed = parse(words);
-        CHECK_STATUS(parsed, Status::kArgument);
-        CHECK(detail_of(parsed).find('\n') == std::string::npos);
-    }
-    CHECK(static_cast<bool>(parse({"--", "--"}))); // a program of that name is odd, but a name
+    });
 }
 
 TEST_CASE("an error names what was written") {
