@@ -4,10 +4,10 @@
 #include "base/format.hpp"
 #include "cpu_list.hpp"
 #include "environment.hpp"
-#include "platform/system_error.hpp"
 
 #include <array>
 #include <cerrno>
+#include <system_error>
 
 namespace gpurun::launcher {
 
@@ -39,11 +39,11 @@ std::vector<Variable> start_variables(const RankPlan& plan, const ProgramPlan& p
 }
 
 std::string describe(const platform::StartFailure& failure, const RankPlan& plan, const ProgramPlan& program) {
-    const std::string why = platform::system_error("exec", failure.error_number).detail;
+    const std::string why = std::generic_category().message(failure.error_number);
     switch (failure.step) {
     case platform::StartFailure::Step::kFolder: return base::format("--chdir {}: {}", program.folder, why);
     case platform::StartFailure::Step::kMemory:
-        return base::format("--membind: memory cannot be bound to NUMA node {} here; leave --membind out: {}",
+        return base::format("--membind: memory cannot be bound to NUMA node {} here ({}); leave --membind out",
                             format_cpus(plan.binding.memory), why);
     default: return base::format("{} cannot be executed: {}", program.path, why);
     }

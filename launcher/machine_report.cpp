@@ -144,7 +144,7 @@ Json pairs_as_json(const std::vector<PairFacts>& pairs) {
         object["link"] = pair.link;
         object["nvlinks"] = pair.nvlinks;
         object["peer_access"] = pair.peer_access ? Json(*pair.peer_access) : Json();
-        object["paths"] = pair.paths;
+        object["paths"] = pair.paths.empty() ? Json() : Json(pair.paths);
     }
     return array;
 }

@@ -115,6 +115,17 @@ class Bindings(LaunchedTest):
                                          preexec_fn=lambda: os.sched_setaffinity(0, {mine}))
         self.assertEqual((status, out.split()[-1]), (0, b"%d" % mine))
 
+    def test_memory_comes_from_where_it_must(self):
+        status, out, error = self.run_gpurun("-n", "1", EMULATED, "--bind-to=numa", "--membind", "cat",
+                                             "/proc/self/numa_maps")
+        if status == 1 and "cannot be bound" in error:
+            self.check_own_line(error, "--membind")
+            self.skipTest(error)
+        if not out:
+            self.skipTest("this kernel has no numa_maps")
+        self.assertEqual((status, error), (0, ""))
+        self.assertEqual({line.split()[1].split(b":")[0] for line in out.splitlines()} - {b"default"}, {b"bind"})
+
     def test_a_dry_run_starts_nothing(self):
         status, out, error = self.run_gpurun("-n", "2", EMULATED, "--dry-run", "sh", "-c", "echo ran >&2")
         self.assertEqual((status, error, len(out.splitlines())), (0, "", 3))

@@ -165,6 +165,9 @@ class Mps(LaunchedTest):
             self.assertEqual((status, error), (0, ""))
             self.assertEqual(set(out.decode().splitlines()), {f"1 {pipes} {pipes} 0,1"})
             self.assertEqual(self.record(), [])  # none was started; the user's own does not know of the record
+            status, out, error = self.run_gpurun("--topo", more=mine)
+            self.assertEqual((status, error), (0, ""))
+            self.assertIn(f"MPS: the daemon that answers in {pipes} serves", out.decode())
             self.assertIsNone(daemon.poll())
         finally:
             subprocess.run([self.control], input=b"quit\n", env={**os.environ, **mine}, check=False)
