@@ -19,7 +19,7 @@ constexpr Choice<Membind> kMembind[] = {
 constexpr Choice<GpuVisible> kGpuVisible[] = {{"job", GpuVisible::kJob}, {"own", GpuVisible::kOwn}};
 
 constexpr std::string_view kList = "list:";
-// CPUs of one rank are joined by this, since commas separate ranks.
+// Ranges of one rank are joined by this, since commas separate ranks; or by commas, where that is clear.
 constexpr char kJoin = '+';
 
 base::Result<void> understand_map_by(const std::string& text, PlacementOptions& options) {
@@ -72,6 +72,13 @@ base::Result<MapEntry> parse_entry(std::string_view text) {
         return bad_entry(text);
     entry.node = node->first;
     return entry;
+}
+
+// Whether this goes on with the CPUs of the rank before it: it is a number, or begins with a range, which is no GPU.
+bool continues_cpus(std::string_view piece) {
+    const size_t colon = piece.find(':');
+    const auto range = parse_range(piece.substr(0, colon));
+    return range && (colon == std::string_view::npos || range->first != range->last);
 }
 
 // --map says which GPU, CPUs and memory each rank gets: nothing is left for the others to say.
@@ -153,13 +160,21 @@ base::Result<DeviceChoice> parse_device(const std::string& text) {
 }
 
 base::Result<std::vector<MapEntry>> parse_map(const std::string& text) {
-    std::vector<MapEntry> entries;
+    std::vector<std::string> words;
     const std::string_view all = text;
     for (size_t begin = 0; begin <= all.size();) {
         const size_t end = std::min(all.find(',', begin), all.size());
-        GPURUN_ASSIGN(MapEntry entry, parse_entry(all.substr(begin, end - begin)));
-        entries.push_back(std::move(entry));
+        const std::string_view piece = all.substr(begin, end - begin);
+        if (!words.empty() && continues_cpus(piece))
+            words.back().append(1, kJoin).append(piece);
+        else
+            words.emplace_back(piece);
         begin = end + 1;
+    }
+    std::vector<MapEntry> entries;
+    for (const std::string& word : words) {
+        GPURUN_ASSIGN(MapEntry entry, parse_entry(word));
+        entries.push_back(std::move(entry));
     }
     return entries;
 }

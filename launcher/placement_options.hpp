@@ -66,7 +66,7 @@ base::Result<PlacementOptions> understand(const PlacementWords& words);
 
 // auto, cuda, emulated or emulated:COUNT
 base::Result<DeviceChoice> parse_device(const std::string& text);
-// 'GPU:CPUS[:NODE]',...: one rank each. CPUS is as "0-7+16-23".
+// 'GPU:CPUS[:NODE]',...: one rank each. CPUS is as "0-7+16-23", or "0-7,16-23" where it cannot be a GPU that follows.
 base::Result<std::vector<MapEntry>> parse_map(const std::string& text);
 
 } // namespace gpurun::launcher

@@ -124,6 +124,16 @@ TEST_CASE("a map names GPU, CPUs and perhaps a node for each rank, and a PCI add
     CHECK(map[4].gpu == "MIG-1/2/3");
 }
 
+TEST_CASE("commas in a map separate ranks, unless what follows can only be CPUs") {
+    const auto map = must(parse_map("0:0-3,8-11:1,1:4,6,12-13,2:5,7:9"));
+    REQUIRE(map.size() == 4);
+    CHECK(map[0].cpus == std::vector<int>{0, 1, 2, 3, 8, 9, 10, 11});
+    CHECK(map[0].node == 1);
+    CHECK(map[1].cpus == std::vector<int>{4, 6, 12, 13});
+    CHECK(map[2].cpus == std::vector<int>{5});
+    CHECK(map[3].gpu == "7");
+}
+
 TEST_CASE("several programs are cut at colons, each with its own ranks, settings and folder") {
     const Options options =
         must(parse({"--keep-going", "-n",    "1",    "--env", "A=1", "--env=B", "./a", "x",  ":", "-n3", "--chdir",
@@ -214,7 +224,9 @@ TEST_CASE("a placement, a setting or a report that cannot be followed is an erro
         {"--map=0:3-1", "app"},
         {"--map=0:0:0:0", "app"},
         {"--map=0:0:0-1", "app"},
-        {"--map=0:0,8", "app"},
+        {"--map=8,0:0", "app"},
+        {"--map=0:0:1,8", "app"},
+        {"--map=0:0:1,8-9:1", "app"},
         {"--map=0:99999", "app"},
         {"--map=1b:00.0", "app"},
         {"--map=0:0", "--gpus=0", "app"},
