@@ -7,7 +7,6 @@
 #pragma once
 
 #include "assembly.hpp"
-#include "devices.hpp"
 #include "input.hpp"
 #include "mps.hpp"
 #include "output.hpp"
@@ -24,12 +23,17 @@
 
 namespace gpurun::launcher {
 
-struct JobPlan {
-    std::string program_path;
+// A program that ranks run, ready to be started.
+struct ProgramPlan {
+    std::string path;
     std::vector<std::string> arguments; // the first is the program's name
+    std::string folder;                 // where it runs; "": where gpurun does
+};
+
+struct JobPlan {
+    std::vector<ProgramPlan> programs;
+    std::vector<RankPlan> ranks;
     const char* const* environment = nullptr;
-    std::vector<RankDevice> devices; // one for each rank
-    std::vector<RankPlacement> placements;
     uint32_t cores = 1; // processors that the ranks share
     bool keep_going = false;
     MpsPlan mps;
@@ -68,9 +72,10 @@ class Job : private Assembly::Observer {
     };
     Job(JobPlan plan, Resources resources);
 
-    uint32_t size() const { return static_cast<uint32_t>(plan_.devices.size()); }
+    uint32_t size() const { return static_cast<uint32_t>(plan_.ranks.size()); }
     base::Result<void> start_mps();
     base::Result<void> start_rank(uint32_t rank);
+    platform::SpawnRequest describe_start(uint32_t rank, int control_fd) const;
     base::Result<platform::UniqueFd> input_for(uint32_t rank);
     std::optional<int> failed_program();
 

@@ -2,11 +2,12 @@
 #include "job.hpp"
 
 #include "base/format.hpp"
+#include "cpu_list.hpp"
 #include "environment.hpp"
-#include "platform/system_error.hpp"
 
 #include <array>
 #include <cerrno>
+#include <system_error>
 
 namespace gpurun::launcher {
 
@@ -16,6 +17,38 @@ constexpr int kOut = 1;
 constexpr int kError = 2;
 constexpr int kCannotExecute = 126;
 constexpr int kNotFound = 127;
+constexpr int kOwnFailure = 1;
+
+// What a rank is told only when it starts, in addition to what was planned.
+std::vector<Variable> start_variables(const RankPlan& plan, const ProgramPlan& program, int control_fd,
+                                      const Mps* mps) {
+    std::vector<Variable> variables = plan.variables;
+    if (mps != nullptr) {
+        set_variables(variables, mps->variables());
+        if (plan.sees_only_its_own) // of the GPUs that the daemon serves
+            for (const Variable& planned : plan.variables)
+                if (planned.name == "CUDA_VISIBLE_DEVICES")
+                    set_variables(variables, std::span(&planned, 1));
+    }
+    const Variable own[] = {{"GPURUN_CONTROL_FD", std::to_string(control_fd)},
+                            {"GPURUN_MPS", mps != nullptr ? "1" : "0"}};
+    set_variables(variables, own);
+    if (const Variable here[] = {{"PWD", program.folder}}; !program.folder.empty())
+        set_variables(variables, here);
+    return variables;
+}
+
+std::string describe(const platform::StartFailure& failure, const RankPlan& plan, const ProgramPlan& program) {
+    const std::string why = std::generic_category().message(failure.error_number);
+    switch (failure.step) {
+    case platform::StartFailure::Step::kFolder: return base::format("--chdir {}: {}", program.folder, why);
+    case platform::StartFailure::Step::kMemory:
+        return base::format("--membind: memory cannot be bound to NUMA node {} here ({}); leave --membind out",
+                            format_cpus(plan.binding.memory), why);
+    default: return base::format("{} cannot be executed: {}", program.path, why);
+    }
+}
+
 } // namespace
 
 base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
@@ -25,7 +58,7 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened));
     GPURUN_ASSIGN(auto loop, platform::EventLoop::create());
     GPURUN_ASSIGN(platform::JobSegment segment,
-                  platform::JobSegment::create(static_cast<uint32_t>(plan.devices.size()), plan.cores));
+                  platform::JobSegment::create(static_cast<uint32_t>(plan.ranks.size()), plan.cores));
     GPURUN_ASSIGN(platform::Timer grace, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
     std::unique_ptr<Job> job(
@@ -87,25 +120,32 @@ base::Result<void> Job::start_mps() {
     return {};
 }
 
+platform::SpawnRequest Job::describe_start(uint32_t rank, int control_fd) const {
+    const RankPlan& plan = plan_.ranks[rank];
+    const ProgramPlan& program = plan_.programs[plan.program];
+    platform::SpawnRequest request;
+    request.path = program.path;
+    request.arguments = program.arguments;
+    request.folder = program.folder;
+    request.environment = environment_with(plan_.environment, start_variables(plan, program, control_fd, mps_.get()));
+    request.inherited = control_fd;
+    request.cpus = plan.binding.cpus;
+    request.memory = plan.binding.memory;
+    request.strict_memory = plan.binding.strict_memory;
+    request.signal_mask = has_.signals.original_mask();
+    request.descriptor_limit = plan_.descriptor_limit;
+    return request;
+}
+
 base::Result<void> Job::start_rank(uint32_t rank) {
     GPURUN_ASSIGN(auto sockets, platform::MessageSocket::pair());
     GPURUN_ASSIGN(platform::Pipe out, platform::create_pipe());
     GPURUN_ASSIGN(platform::Pipe error, platform::create_pipe());
     GPURUN_ASSIGN(const platform::UniqueFd in, input_for(rank));
-    platform::SpawnRequest request;
-    request.path = plan_.program_path;
-    request.arguments = plan_.arguments;
-    request.environment = rank_environment(
-        plan_.environment, {rank, size(), sockets[1].fd(), plan_.devices[rank].setting, mps_ != nullptr},
-        mps_ != nullptr ? mps_->variables() : std::vector<Variable>());
+    platform::SpawnRequest request = describe_start(rank, sockets[1].fd());
     request.standard_in = in ? in.get() : kIn;
     request.standard_out = out.write_end.get();
     request.standard_error = error.write_end.get();
-    request.inherited = sockets[1].fd();
-    request.cpus = plan_.placements[rank].cpus;
-    request.memory_node = plan_.placements[rank].memory_node;
-    request.signal_mask = has_.signals.original_mask();
-    request.descriptor_limit = plan_.descriptor_limit;
     GPURUN_ASSIGN(platform::ChildProcess process, platform::ChildProcess::start(request));
     has_.guard.watch(process.pid());
 
@@ -131,13 +171,17 @@ base::Result<platform::UniqueFd> Job::input_for(uint32_t rank) {
     return std::move(pipe.read_end);
 }
 
-// All programs are the same file: the first that cannot be executed stands for all.
+// The first rank whose program cannot be started stands for all.
 std::optional<int> Job::failed_program() {
-    for (const auto& rank : ranks_)
-        if (const int failed = rank->process.wait_for_exec(); failed != 0) {
-            platform::write_all(kError, base::format("gpurun: {} cannot be executed: {}\n", plan_.program_path,
-                                                     platform::system_error("exec", failed).detail));
-            return failed == ENOENT ? kNotFound : kCannotExecute;
+    for (uint32_t rank = 0; rank < size(); ++rank)
+        if (const platform::StartFailure failed = ranks_[rank]->process.wait_for_exec();
+            failed.step != platform::StartFailure::Step::kNone) {
+            const RankPlan& plan = plan_.ranks[rank];
+            platform::write_all(kError,
+                                base::format("gpurun: {}\n", describe(failed, plan, plan_.programs[plan.program])));
+            if (failed.step != platform::StartFailure::Step::kExec)
+                return kOwnFailure;
+            return failed.error_number == ENOENT ? kNotFound : kCannotExecute;
         }
     return std::nullopt;
 }

@@ -58,16 +58,22 @@ struct ChildPlan {
 };
 
 // Async-signal-safe. Binding is an advantage, not a condition: where the system forbids it, the program runs unbound.
-void bind_child(const ChildPlan& plan) {
+// Except for memory that must not come from elsewhere. Returns errno.
+int bind_child(const ChildPlan& plan) {
     if (!plan.cpus.empty())
         ::syscall(SYS_sched_setaffinity, 0, plan.cpus.size() * sizeof(unsigned long), plan.cpus.data());
-    if (!plan.nodes.empty())
-        // The kernel reads one bit less than it is told.
-        ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, plan.nodes.data(), plan.nodes.size() * kWordBits + 1);
+    if (plan.nodes.empty())
+        return 0;
+    const int policy = plan.request.strict_memory ? MPOL_BIND : MPOL_PREFERRED;
+    // The kernel reads one bit less than it is told.
+    const long set = ::syscall(SYS_set_mempolicy, policy, plan.nodes.data(), plan.nodes.size() * kWordBits + 1);
+    return set != 0 && plan.request.strict_memory ? errno : 0;
 }
 
-// Async-signal-safe. Returns errno of what failed.
-int prepare_child(const ChildPlan& plan) {
+// Async-signal-safe. Returns errno of what failed; `step` says what it was.
+int prepare_child(const ChildPlan& plan, StartFailure::Step& step) {
+    using Step = StartFailure::Step;
+    step = Step::kPreparing;
     ::setpgid(0, 0);
     if (plan.request.guard != nullptr) // told by the child itself: there is no moment at which nobody knows of it
         plan.request.guard->watch_tree(::getpid());
@@ -75,7 +81,13 @@ int prepare_child(const ChildPlan& plan) {
         return errno;
     if (::getppid() != plan.parent) // it died before the line above
         ::_exit(1);
-    bind_child(plan);
+    step = Step::kMemory;
+    if (const int failed = bind_child(plan); failed != 0)
+        return failed;
+    step = Step::kFolder;
+    if (!plan.request.folder.empty() && ::chdir(plan.request.folder.c_str()) != 0)
+        return errno;
+    step = Step::kPreparing;
     if (::dup2(plan.request.standard_in, 0) < 0 || ::dup2(plan.request.standard_out, 1) < 0 ||
         ::dup2(plan.request.standard_error, 2) < 0)
         return errno;
@@ -91,13 +103,15 @@ int prepare_child(const ChildPlan& plan) {
 }
 
 [[noreturn]] void run_child(const ChildPlan& plan) {
-    int failed = prepare_child(plan);
-    if (failed == 0) {
+    StartFailure failed;
+    failed.error_number = prepare_child(plan, failed.step);
+    if (failed.error_number == 0) {
+        failed.step = StartFailure::Step::kExec;
         ::execve(plan.request.path.c_str(), plan.arguments.data(), plan.environment.data());
-        failed = errno;
-        if (failed == ENOEXEC) {
+        failed.error_number = errno;
+        if (failed.error_number == ENOEXEC) {
             ::execve("/bin/sh", plan.shell_arguments.data(), plan.environment.data());
-            failed = errno;
+            failed.error_number = errno;
         }
     }
     [[maybe_unused]] const ssize_t told = ::write(plan.result_fd, &failed, sizeof failed);
@@ -111,8 +125,7 @@ ChildPlan plan_child(const SpawnRequest& request, int result_fd) {
     plan.shell_arguments.insert(plan.shell_arguments.end(), plan.arguments.begin() + 1, plan.arguments.end());
     plan.environment = pointers(request.environment);
     plan.cpus = bitmap(request.cpus);
-    if (request.memory_node >= 0)
-        plan.nodes = bitmap({request.memory_node});
+    plan.nodes = bitmap(request.memory);
     plan.parent = ::getpid();
     plan.result_fd = result_fd;
     return plan;
@@ -178,14 +191,14 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
 
 ChildProcess::~ChildProcess() { reap(); }
 
-int ChildProcess::wait_for_exec() {
-    int failed = 0;
+StartFailure ChildProcess::wait_for_exec() {
+    StartFailure failed;
     ssize_t got = 0;
     do
         got = ::read(exec_result_.get(), &failed, sizeof failed);
     while (got < 0 && errno == EINTR);
     exec_result_.reset();
-    return got == static_cast<ssize_t>(sizeof failed) ? failed : 0;
+    return got == static_cast<ssize_t>(sizeof failed) ? failed : StartFailure();
 }
 
 std::optional<ProcessEnd> ChildProcess::end() const {

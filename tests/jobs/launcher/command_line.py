@@ -1,8 +1,10 @@
 """What gpurun makes of its command line: exit statuses 2, 126, 127 and 0, and what it says."""
 import os
+import re
 import resource
 import subprocess
 import tempfile
+from pathlib import Path
 
 from launched import EMULATED, GPURUN, LaunchedTest, main
 
@@ -49,6 +51,12 @@ class CommandLine(LaunchedTest):
         status, out, error = self.run_gpurun("--version")
         self.assertEqual((status, error), (0, ""))
         self.assertRegex(out, rb"^gpurun \d+\.\d+\.\d+\n$")
+
+    def test_every_option_of_the_help_is_in_the_manual(self):
+        page = (Path(__file__).resolve().parents[3] / "man/gpurun.1").read_text(encoding="utf-8")
+        _, out, _ = self.run_gpurun("--help")
+        for option in re.findall(r"^  (?:-\w, )?-(-[a-z-]+)", out.decode(), re.M):
+            self.assertRegex(page, rf"(?m)^\.It (Fl \w.* , )?Fl {option}\b", option)
 
     def test_success_is_silent(self):
         self.assertEqual(self.run_gpurun("-n", "4", EMULATED, "true"), (0, b"", ""))
