@@ -49,7 +49,8 @@ base::Result<int> run_job(const Options& options, const DevicePlan& devices, Mps
     plan.devices = devices.ranks;
     plan.placements = place_ranks(machine, devices.ranks, options.bind_to);
     plan.cores = static_cast<uint32_t>(machine.cpus());
-    plan.keep_going = options.keep_going;
+    plan.output = options.output;
+    plan.ending = options.ending;
     plan.mps = std::move(mps);
     GPURUN_ASSIGN(std::unique_ptr<Job> job, Job::create(std::move(plan)));
     return job->run();
@@ -74,6 +75,8 @@ int run(int argc, const char* const* argv, const char* const* environment) {
     auto devices = find_devices(options);
     if (!devices)
         return complain(kUsage, devices.error().detail);
+    if (auto checked = check_ranks(options.output, static_cast<uint32_t>(devices->ranks.size())); !checked)
+        return complain(kUsage, checked.error().detail);
     auto mps = plan_mps(options.mps, devices->ranks);
     if (!mps)
         return complain(kUsage, mps.error().detail);

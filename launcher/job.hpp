@@ -8,9 +8,10 @@
 
 #include "assembly.hpp"
 #include "devices.hpp"
+#include "ending_options.hpp"
 #include "input.hpp"
 #include "mps.hpp"
-#include "output.hpp"
+#include "outputs.hpp"
 #include "placement.hpp"
 #include "platform/orphan_guard.hpp"
 #include "platform/process.hpp"
@@ -31,7 +32,8 @@ struct JobPlan {
     std::vector<RankDevice> devices; // one for each rank
     std::vector<RankPlacement> placements;
     uint32_t cores = 1; // processors that the ranks share
-    bool keep_going = false;
+    OutputOptions output;
+    EndingOptions ending;
     MpsPlan mps;
     size_t descriptor_limit = 0; // set by Job::create()
 };
@@ -48,8 +50,6 @@ class Job : private Assembly::Observer {
         explicit Rank(platform::ChildProcess started) : process(std::move(started)) {}
 
         platform::ChildProcess process;
-        std::unique_ptr<OutputPump> out;
-        std::unique_ptr<OutputPump> error;
         platform::Watch ended;
         bool live = true;
         bool left_early = false; // closed its socket in gpurun_init()
@@ -65,6 +65,8 @@ class Job : private Assembly::Observer {
         platform::OrphanGuard guard;
         platform::Timer grace;
         platform::Timer departure;
+        platform::Timer timeout;
+        std::unique_ptr<Outputs> outputs;
     };
     Job(JobPlan plan, Resources resources);
 
@@ -76,8 +78,11 @@ class Job : private Assembly::Observer {
 
     void on_rank_end(uint32_t rank);
     void on_signal(int signal);
+    void on_end_request(int signal);
     void on_grace_over();
     void on_departure();
+    void on_timeout();
+    void hurry();
     void rank_said_hello(uint32_t rank) override;
     void rank_misbehaved(uint32_t rank, const std::string& what) override;
     void versions_differ(uint32_t rank, const std::string& what) override;
@@ -90,23 +95,21 @@ class Job : private Assembly::Observer {
     void finish_output();
     void signal_ranks(int signal);
     bool is_finalized(uint32_t rank) const;
-    void say(const std::string& line);
-    bool output_passed() const;
+    void say(const std::string& line) { has_.outputs->say(line); }
 
     JobPlan plan_;
     Resources has_;
-    OutputSink out_;
-    std::unique_ptr<OutputSink> own_error_; // null where both go to the same place, so that they do not mix there
-    OutputSink& error_;
     Assembly assembly_;
-    std::unique_ptr<InputForwarder> input_; // null unless gpurun's input is a terminal
+    std::unique_ptr<InputForwarder> input_; // null where a rank reads it itself, or none does
     std::unique_ptr<Mps> mps_;              // outlives the ranks, its clients; null where there is none
     std::vector<std::unique_ptr<Rank>> ranks_;
     platform::Watch signal_watch_;
     platform::Watch grace_watch_;
     platform::Watch departure_watch_;
+    platform::Watch timeout_watch_;
 
-    bool hurried_ = false; // asked to end again, or with nothing left but to tidy up
+    bool timed_out_ = false; // so not even its output may take longer than the grace
+    bool hurried_ = false;   // asked to end again, or with nothing left but to tidy up
     uint32_t live_ = 0;
     Ending ending_ = Ending::kNone;
     std::optional<int> exit_status_; // of the first failure

@@ -12,7 +12,6 @@ namespace gpurun::launcher {
 
 namespace {
 constexpr int kIn = 0;
-constexpr int kOut = 1;
 constexpr int kError = 2;
 constexpr int kCannotExecute = 126;
 constexpr int kNotFound = 127;
@@ -28,31 +27,35 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
                   platform::JobSegment::create(static_cast<uint32_t>(plan.devices.size()), plan.cores));
     GPURUN_ASSIGN(platform::Timer grace, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
-    std::unique_ptr<Job> job(
-        new Job(std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(guard),
-                                           std::move(grace), std::move(departure)}));
+    GPURUN_ASSIGN(platform::Timer timeout, platform::Timer::create());
+    GPURUN_ASSIGN(auto outputs, Outputs::create(*loop, plan.output, static_cast<uint32_t>(plan.devices.size())));
+    std::unique_ptr<Job> job(new Job(
+        std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(guard),
+                                   std::move(grace), std::move(departure), std::move(timeout), std::move(outputs)}));
     return job;
 }
 
 Job::Job(JobPlan plan, Resources resources)
-    : plan_(std::move(plan)), has_(std::move(resources)), out_(*has_.loop, kOut),
-      own_error_(platform::same_file(kOut, kError) ? nullptr : std::make_unique<OutputSink>(*has_.loop, kError)),
-      error_(own_error_ != nullptr ? *own_error_ : out_), assembly_(*has_.loop, has_.segment, *this),
+    : plan_(std::move(plan)), has_(std::move(resources)), assembly_(*has_.loop, has_.segment, *this),
       signal_watch_(*has_.loop, has_.signals.fd(),
                     [this] {
                         while (const std::optional<int> signal = has_.signals.next())
                             on_signal(*signal);
                     }),
       grace_watch_(*has_.loop, has_.grace.fd(), [this] { on_grace_over(); }),
-      departure_watch_(*has_.loop, has_.departure.fd(), [this] { on_departure(); }) {
+      departure_watch_(*has_.loop, has_.departure.fd(), [this] { on_departure(); }),
+      timeout_watch_(*has_.loop, has_.timeout.fd(), [this] { on_timeout(); }) {
     signal_watch_.wait_for(platform::Ready::kReadable);
     grace_watch_.wait_for(platform::Ready::kReadable);
     departure_watch_.wait_for(platform::Ready::kReadable);
+    timeout_watch_.wait_for(platform::Ready::kReadable);
 }
 
 base::Result<int> Job::run() {
+    if (plan_.ending.timeout_ms)
+        has_.timeout.start(*plan_.ending.timeout_ms);
     GPURUN_TRY(start_mps());
-    if (exit_status_) // by a signal, meanwhile
+    if (exit_status_) // by a signal or the timeout, meanwhile
         return *exit_status_;
     for (uint32_t rank = 0; rank < size(); ++rank)
         GPURUN_TRY(start_rank(rank));
@@ -63,7 +66,7 @@ base::Result<int> Job::run() {
     finish_output();
     if (mps_ != nullptr) // what does not end when it is asked is killed with this job
         static_cast<void>(mps_->finish());
-    while (!output_passed())
+    while (!has_.outputs->passed())
         GPURUN_TRY(has_.loop->run_once());
     return exit_status_.value_or(0);
 }
@@ -110,9 +113,7 @@ base::Result<void> Job::start_rank(uint32_t rank) {
     has_.guard.watch(process.pid());
 
     auto& started = *ranks_.emplace_back(std::make_unique<Rank>(std::move(process)));
-    const bool by_lines = size() > 1; // alone, it may show half a line: a prompt, a progress bar
-    started.out = std::make_unique<OutputPump>(*has_.loop, std::move(out.read_end), out_, by_lines);
-    started.error = std::make_unique<OutputPump>(*has_.loop, std::move(error.read_end), error_, by_lines);
+    has_.outputs->connect(rank, std::move(out.read_end), std::move(error.read_end));
     started.ended = platform::Watch(*has_.loop, started.process.pidfd(), [this, rank] { on_rank_end(rank); });
     started.ended.wait_for(platform::Ready::kReadable);
     assembly_.connect(rank, std::move(sockets[0]));
@@ -120,14 +121,19 @@ base::Result<void> Job::start_rank(uint32_t rank) {
     return {};
 }
 
-// Rank 0 reads gpurun's own input, which may not be closed to it (none: an invalid descriptor); the others nothing.
+// A rank that alone reads gpurun's input has it itself, where it may (none: an invalid descriptor).
 base::Result<platform::UniqueFd> Job::input_for(uint32_t rank) {
-    if (rank > 0)
+    const RankSet& readers = plan_.output.readers;
+    if (!readers.has(rank))
         return platform::open_null();
-    if (!platform::is_terminal(kIn))
+    const bool for_all = size() > 1 && readers.has(0) && readers.has(1);
+    if (!for_all && !platform::is_terminal(kIn))
         return platform::UniqueFd();
     GPURUN_ASSIGN(platform::Pipe pipe, platform::create_pipe());
-    GPURUN_ASSIGN(input_, InputForwarder::create(*has_.loop, kIn, std::move(pipe.write_end)));
+    if (input_ == nullptr) {
+        GPURUN_ASSIGN(input_, InputForwarder::create(*has_.loop, kIn));
+    }
+    input_->connect(rank, std::move(pipe.write_end));
     return std::move(pipe.read_end);
 }
 

@@ -24,9 +24,20 @@ Start PROGRAM as the ranks of one job, one for each GPU.
   --oversubscribe        let ranks share devices
   --bind-to core|none    bind each rank to the cores near its device (default), or to none
   --mps auto|on|off      a private MPS daemon for the ranks' GPUs: where ranks share one (default), always, never
-  --keep-going           when a rank fails, leave the others running
   -h, --help             print this
   --version              print the version
+
+Output and input (RANKS: 0,2-5, all or none):
+  --tag-output           print [rank] before each line
+  --timestamp            print the time before each line
+  --output-dir DIR       write DIR/rank-N.out and DIR/rank-N.err too, for each rank N
+  --filter RANKS         print only what these ranks print (default: all)
+  --stdin RANK|all|none  who reads gpurun's input (default: 0)
+
+The end of a job:
+  --keep-going           when a rank fails, leave the others running
+  --timeout SECONDS      end the job after this time, with status 124
+  --grace SECONDS        from asking ranks to end to killing them (default: 2)
 
 Examples:
   gpurun ./app                            one rank for each GPU
@@ -72,6 +83,8 @@ struct Words {
     std::optional<std::string> device;
     std::optional<std::string> bind_to;
     std::optional<std::string> mps;
+    OutputWords output;
+    EndingWords ending;
 };
 
 base::Result<ParsedOptions> understand(const Words& words, ParsedOptions parsed) {
@@ -88,6 +101,8 @@ base::Result<ParsedOptions> understand(const Words& words, ParsedOptions parsed)
     if (words.mps) {
         GPURUN_ASSIGN(options.mps, parse_mps(*words.mps));
     }
+    GPURUN_ASSIGN(options.output, launcher::understand(words.output));
+    GPURUN_ASSIGN(options.ending, launcher::understand(words.ending));
     if (options.command.empty())
         return base::error(base::Status::kArgument, "which program is to be started?{}", kSeeHelp);
     return parsed;
@@ -126,7 +141,8 @@ base::Result<ParsedOptions> parse_options(int argc, const char* const* argv) {
     app.add_option("--bind-to", words.bind_to);
     app.add_option("--mps", words.mps);
     app.add_flag("--oversubscribe", parsed.options.oversubscribe);
-    app.add_flag("--keep-going", parsed.options.keep_going);
+    add_output_options(app, words.output);
+    add_ending_options(app, words.ending);
     app.add_flag("--version", version);
     try {
         app.parse(argc, argv);

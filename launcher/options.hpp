@@ -2,6 +2,8 @@
 #pragma once
 
 #include "base/status.hpp"
+#include "ending_options.hpp"
+#include "output_options.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -26,7 +28,8 @@ struct Options {
     BindTo bind_to = BindTo::kCore;
     MpsChoice mps = MpsChoice::kAuto;
     bool oversubscribe = false;
-    bool keep_going = false;
+    OutputOptions output;
+    EndingOptions ending;
     std::vector<std::string> command; // PROGRAM and its arguments
 };
 

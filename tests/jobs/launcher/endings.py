@@ -4,11 +4,7 @@ import signal
 import subprocess
 import time
 
-from launched import EMULATED, LaunchedTest, cpu_seconds, main, marked, wait_until
-
-
-def on_rank(rank, script, others="exec sleep 100"):
-    return ("sh", "-c", f"if [ $GPURUN_RANK = {rank} ]; then {script}; else {others}; fi")
+from launched import EMULATED, LaunchedTest, cpu_seconds, main, marked, on_rank, wait_until
 
 
 class Endings(LaunchedTest):
@@ -50,6 +46,35 @@ class Endings(LaunchedTest):
         self.assertEqual(status, 5)
         self.assertGreater(time.monotonic() - before, 2)
         self.assertLess(time.monotonic() - before, 10)
+
+    def test_the_grace_can_be_chosen(self):
+        ignores = "trap '' TERM; while :; do sleep 100; done"
+        for grace, least, most in (("0", 0, 1.5), ("0.5", 0.5, 2)):
+            before = time.monotonic()
+            status, _, _ = self.run_gpurun("-n", "2", f"--grace={grace}", EMULATED, *on_rank(0, "exit 5", ignores))
+            self.assertEqual(status, 5)
+            self.assertGreater(time.monotonic() - before, least)
+            self.assertLess(time.monotonic() - before, most)
+
+    def test_a_timeout_ends_the_job_with_124_and_says_so(self):
+        process = self.start_ready(2, "trap 'echo caught; exit 0' TERM; sleep 100 & wait", ("--timeout=0.7",))
+        out, error = process.communicate(timeout=20)
+        self.assertEqual((process.returncode, out), (124, b"caught\n" * 2))
+        self.check_own_line(error.decode(), "--timeout=0.7", "ended")
+
+    def test_a_job_that_ends_in_time_does_not_feel_its_timeout(self):
+        self.assertEqual(self.run_gpurun("-n", "2", "--timeout=50", EMULATED, "echo", "x"), (0, b"x\n" * 2, ""))
+
+    def test_a_timeout_ends_a_job_whose_output_nobody_reads_too(self):
+        process = self.start("-n", "2", "--timeout=0.7", EMULATED, "head", "-c", "200000", "/dev/zero")
+        self.assertEqual(process.wait(timeout=20), 124)
+
+    def test_a_summary_names_the_device_and_the_last_line_of_stderr(self):
+        status, out, error = self.run_gpurun("-n", "2", EMULATED, *on_rank(
+            1, "echo first >&2; echo out; printf 'no memory left' >&2; exit 3"))
+        self.assertEqual((status, out), (3, b"out\n"))
+        self.assertRegex(error, r"^first\nno memory left\ngpurun: rank 1 \(pid \d+, emulated device 1\) exited with status "
+                                r"3; the other ranks were ended; the last line of its stderr: no memory left\n$")
 
     def test_keep_going_leaves_the_others_running(self):
         status, out, error = self.run_gpurun("-n", "3", "--keep-going", EMULATED, *on_rank(

@@ -30,6 +30,11 @@ def marked(mark):
     return found
 
 
+def on_rank(rank, script, others="exec sleep 100"):
+    """A program that is `script` on one rank."""
+    return ("sh", "-c", f"if [ $GPURUN_RANK = {rank} ]; then {script}; else {others}; fi")
+
+
 def wait_until(condition, seconds=SOON_S):
     end = time.monotonic() + seconds
     while not condition():

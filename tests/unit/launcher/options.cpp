@@ -31,7 +31,7 @@ TEST_CASE("a program alone leaves every default") {
     CHECK(options.bind_to == BindTo::kCore);
     CHECK(options.mps == MpsChoice::kAuto);
     CHECK_FALSE(options.oversubscribe);
-    CHECK_FALSE(options.keep_going);
+    CHECK_FALSE(options.ending.keep_going);
     CHECK(options.command == Words{"./app"});
 }
 
@@ -55,13 +55,46 @@ TEST_CASE("all options, in each of their spellings") {
     CHECK(options.device.given);
     CHECK(options.bind_to == BindTo::kNone);
     CHECK(options.oversubscribe);
-    CHECK(options.keep_going);
+    CHECK(options.ending.keep_going);
     CHECK(options.mps == MpsChoice::kOff);
     CHECK(must(parse({"--mps", "on", "app"})).options.mps == MpsChoice::kOn);
     CHECK(must(parse({"--mps=auto", "app"})).options.mps == MpsChoice::kAuto);
     CHECK(must(parse({"-n256", "app"})).options.ranks == 256u);
     CHECK(must(parse({"--device", "cuda", "app"})).options.device.kind == DeviceKind::kCuda);
     CHECK(must(parse({"--device", "emulated", "app"})).options.device.count == std::nullopt);
+}
+
+TEST_CASE("options of output and input") {
+    const OutputOptions none = must(parse({"app"})).options.output;
+    CHECK_FALSE(none.tag);
+    CHECK_FALSE(none.timestamp);
+    CHECK(none.folder.empty());
+    CHECK(none.shown.has(255));
+    CHECK(none.readers.has(0));
+    CHECK_FALSE(none.readers.has(1));
+    const OutputOptions some =
+        must(parse({"--tag-output", "--timestamp", "--output-dir=logs", "--filter=0,2-3", "--stdin=all", "app"}))
+            .options.output;
+    CHECK(some.tag);
+    CHECK(some.timestamp);
+    CHECK(some.folder == "logs");
+    CHECK_FALSE(some.shown.has(1));
+    CHECK(some.shown.has(2));
+    CHECK(some.readers.has(7));
+    const RankSet third = must(parse({"--stdin", "3", "app"})).options.output.readers;
+    CHECK(third.has(3));
+    CHECK_FALSE(third.has(0));
+    CHECK_FALSE(must(parse({"--stdin=none", "app"})).options.output.readers.has(0));
+}
+
+TEST_CASE("options of the end") {
+    const EndingOptions none = must(parse({"app"})).options.ending;
+    CHECK(none.grace_ms == 2000);
+    CHECK_FALSE(none.timeout_ms.has_value());
+    const EndingOptions some = must(parse({"--grace=0.25", "--timeout", "90", "app"})).options.ending;
+    CHECK(some.grace_ms == 250);
+    CHECK(some.timeout_ms == 90'000);
+    CHECK(must(parse({"--grace=0", "app"})).options.ending.grace_ms == 0);
 }
 
 TEST_CASE("a command line that cannot be followed is an error in one line") {
@@ -91,6 +124,22 @@ TEST_CASE("a command line that cannot be followed is an error in one line") {
         {"--mps=", "app"},
         {"--mps"},
         {"--oversubscribe=maybe", "app"},
+        {"--filter=", "app"},
+        {"--filter=3-1", "app"},
+        {"--filter=some", "app"},
+        {"--stdin=0,1", "app"},
+        {"--stdin=0-1", "app"},
+        {"--stdin=", "app"},
+        {"--stdin=256", "app"},
+        {"--output-dir=", "app"},
+        {"--timeout=0", "app"},
+        {"--timeout=soon", "app"},
+        {"--timeout=", "app"},
+        {"--timeout=1e9999", "app"},
+        {"--timeout=nan", "app"},
+        {"--grace=-1", "app"},
+        {"--grace=inf", "app"},
+        {"--grace=2s", "app"},
         {"--", "--"},
     };
     for (const auto& words : bad) {
