@@ -43,6 +43,7 @@ std::vector<std::string> rank_environment(const char* const* inherited, const Ra
         {"GPURUN_CONTROL_FD", std::to_string(identity.control_fd)},
         {"GPURUN_DEVICE", identity.device},
         {"GPURUN_MPS", identity.mps ? "1" : "0"},
+        {"GPURUN_JOB", identity.job},
     };
     own.insert(own.end(), more.begin(), more.end());
     // What a rank gets unless the user has set it.

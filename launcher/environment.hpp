@@ -19,6 +19,7 @@ struct RankIdentity {
     int control_fd = -1;
     std::string device; // for GPURUN_DEVICE
     bool mps = false;   // an MPS daemon serves the ranks' GPUs
+    std::string job;    // its name
 };
 
 // `inherited`, which ends with a null pointer as environ does, with `own` in place of what had the same names.

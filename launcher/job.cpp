@@ -57,14 +57,13 @@ void Job::end_ranks(int signal) {
     if (ending_ >= Ending::kTerminated)
         return;
     enter(Ending::kTerminated);
-    signal_ranks(signal);
-    signal_ranks(SIGCONT); // a stopped process would sleep through it
+    signal_ranks({signal, SIGCONT}); // a stopped process would sleep through the first
 }
 
 void Job::enter(Ending ending) {
     ending_ = ending;
     if (ending == Ending::kKilled)
-        signal_ranks(SIGKILL);
+        signal_ranks({SIGKILL});
     else
         has_.grace.start(plan_.ending.grace_ms);
 }
@@ -120,21 +119,9 @@ void Job::rank_aborted(uint32_t rank, int code) {
     fail(rank, Failure{exit_status, base::format("called gpurun_abort({})", code)}, true);
 }
 
-void Job::signal_ranks(int signal) {
-    // A rank that has ended is not reaped yet: its group is still its own, and may have members.
-    for (const auto& rank : ranks_)
-        rank->process.signal_group(signal);
-}
-
 bool Job::is_finalized(uint32_t rank) const {
     return has_.segment.rank(rank).state.load(std::memory_order_acquire) ==
            static_cast<uint32_t>(platform::RankState::kFinalized);
-}
-
-// Every rank has ended. What they wrote is in the pipes; what they left running is not waited for.
-void Job::finish_output() {
-    signal_ranks(SIGKILL);
-    has_.outputs->finish();
 }
 
 } // namespace gpurun::launcher

@@ -3,7 +3,7 @@
 // Owns the ranks' processes, the job's segment and everything between. One thread, one event loop: rank ends
 // (pidfds), their output, the wire, signals to gpurun and the grace timer are all handlers on it. A rank that fails
 // is marked dead in the segment before anything else, so that whoever waits for it goes on at once; then the job is
-// ended unless it is to keep going. Destroying a Job kills what is left of it.
+// ended unless it is to keep going. Destroying a Job kills what is left of it, whatever that has done to get away.
 #pragma once
 
 #include "assembly.hpp"
@@ -13,11 +13,13 @@
 #include "mps.hpp"
 #include "outputs.hpp"
 #include "placement.hpp"
+#include "platform/cgroup.hpp"
 #include "platform/orphan_guard.hpp"
 #include "platform/process.hpp"
 #include "platform/signals.hpp"
 #include "verdict.hpp"
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,6 +43,7 @@ struct JobPlan {
 class Job : private Assembly::Observer {
   public:
     static base::Result<std::unique_ptr<Job>> create(JobPlan plan);
+    ~Job() override;
 
     // Returns gpurun's exit status once every rank has ended and all output has been passed on.
     base::Result<int> run();
@@ -62,7 +65,9 @@ class Job : private Assembly::Observer {
         std::unique_ptr<platform::EventLoop> loop;
         platform::SignalSource signals;
         platform::JobSegment segment;
+        std::string name;
         platform::OrphanGuard guard;
+        std::optional<platform::Cgroup> cgroup; // of the ranks; none where the system does not allow it
         platform::Timer grace;
         platform::Timer departure;
         platform::Timer timeout;
@@ -79,6 +84,7 @@ class Job : private Assembly::Observer {
     void on_rank_end(uint32_t rank);
     void on_signal(int signal);
     void on_end_request(int signal);
+    void suspend();
     void on_grace_over();
     void on_departure();
     void on_timeout();
@@ -92,8 +98,9 @@ class Job : private Assembly::Observer {
     void fail(uint32_t rank, const Failure& failure, bool whole_job);
     void end_ranks(int signal);
     void enter(Ending ending);
-    void finish_output();
-    void signal_ranks(int signal);
+    void signal_ranks(std::initializer_list<int> signals);
+    bool is_own_child(int pid) const;
+    void end_left_over();
     bool is_finalized(uint32_t rank) const;
     void say(const std::string& line) { has_.outputs->say(line); }
 

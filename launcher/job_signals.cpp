@@ -1,10 +1,11 @@
 // What a job is told from outside: signals to gpurun, and that its time is over.
 //
-// Each signal means one thing for the whole job: a request to end, or (SIGCONT) that gpurun goes on. What is to be
-// asked of gpurun by another signal gets its own case in Job::on_signal(), and its number in kListened.
+// Each signal means one thing for the whole job. What else is to be asked of gpurun by a signal gets a case of its own
+// in Job::on_signal(), and its number in kListened (job_start.cpp).
 #include "job.hpp"
 
 #include "base/format.hpp"
+#include "platform/adoption.hpp"
 
 namespace gpurun::launcher {
 
@@ -14,12 +15,31 @@ constexpr int kTimedOut = 124; // as timeout(1) has it
 
 void Job::on_signal(int signal) {
     switch (signal) {
+    case SIGCHLD:
+        if (!ranks_.empty()) // before them, MPS alone has children
+            platform::bury_adopted([this](int pid) { return is_own_child(pid); });
+        break;
+    case SIGUSR1:
+    case SIGUSR2: // to the ranks alone: what they have started need not know what it means
+        for (const auto& rank : ranks_)
+            rank->process.signal(signal);
+        break;
+    case SIGTSTP: suspend(); break;
     case SIGCONT:
+        signal_ranks({SIGCONT});
         if (input_ != nullptr)
             input_->look_again();
         break;
     default: on_end_request(signal); break;
     }
+}
+
+// Ranks are in groups of their own, to which ^Z of the terminal does not go. They are stopped by what none can ignore:
+// a job that the user believes to be suspended must not compute.
+void Job::suspend() {
+    signal_ranks({SIGSTOP});
+    has_.signals.take_default(SIGTSTP); // does nothing where no shell could make gpurun go on
+    signal_ranks({SIGCONT});
 }
 
 void Job::on_end_request(int signal) {

@@ -3,10 +3,13 @@
 
 #include "base/format.hpp"
 #include "environment.hpp"
+#include "platform/adoption.hpp"
+#include "platform/job_name.hpp"
 #include "platform/system_error.hpp"
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 
 namespace gpurun::launcher {
 
@@ -19,8 +22,14 @@ constexpr int kNotFound = 127;
 
 base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     plan.descriptor_limit = platform::raise_descriptor_limit();
-    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGCONT};
+    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    GPURUN_TRY(platform::adopt_orphans());
     GPURUN_ASSIGN(platform::OrphanGuard guard, platform::OrphanGuard::create());
+    std::string name = platform::new_job_name();
+    guard.watch_job(name);
+    std::optional<platform::Cgroup> cgroup = platform::Cgroup::create("gpurun-" + name);
+    if (cgroup)
+        GPURUN_TRY(guard.watch_cgroup(cgroup->path()));
     GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened));
     GPURUN_ASSIGN(auto loop, platform::EventLoop::create());
     GPURUN_ASSIGN(platform::JobSegment segment,
@@ -29,9 +38,10 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer timeout, platform::Timer::create());
     GPURUN_ASSIGN(auto outputs, Outputs::create(*loop, plan.output, static_cast<uint32_t>(plan.devices.size())));
-    std::unique_ptr<Job> job(new Job(
-        std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(guard),
-                                   std::move(grace), std::move(departure), std::move(timeout), std::move(outputs)}));
+    std::unique_ptr<Job> job(
+        new Job(std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(name),
+                                           std::move(guard), std::move(cgroup), std::move(grace), std::move(departure),
+                                           std::move(timeout), std::move(outputs)}));
     return job;
 }
 
@@ -63,7 +73,8 @@ base::Result<int> Job::run() {
         return *exit_status;
     while (live_ > 0)
         GPURUN_TRY(has_.loop->run_once());
-    finish_output();
+    end_left_over();
+    has_.outputs->finish();
     if (mps_ != nullptr) // what does not end when it is asked is killed with this job
         static_cast<void>(mps_->finish());
     while (!has_.outputs->passed())
@@ -98,14 +109,16 @@ base::Result<void> Job::start_rank(uint32_t rank) {
     platform::SpawnRequest request;
     request.path = plan_.program_path;
     request.arguments = plan_.arguments;
-    request.environment = rank_environment(
-        plan_.environment, {rank, size(), sockets[1].fd(), plan_.devices[rank].setting, mps_ != nullptr},
-        mps_ != nullptr ? mps_->variables() : std::vector<Variable>());
+    request.environment = rank_environment(plan_.environment,
+                                           {rank, size(), sockets[1].fd(), plan_.devices[rank].setting, mps_ != nullptr,
+                                            platform::nested_job_name(std::getenv("GPURUN_JOB"), has_.name)},
+                                           mps_ != nullptr ? mps_->variables() : std::vector<Variable>());
     request.standard_in = in ? in.get() : kIn;
     request.standard_out = out.write_end.get();
     request.standard_error = error.write_end.get();
     request.inherited = sockets[1].fd();
     request.cpus = plan_.placements[rank].cpus;
+    request.cgroup = has_.cgroup ? has_.cgroup->fd() : -1;
     request.memory_node = plan_.placements[rank].memory_node;
     request.signal_mask = has_.signals.original_mask();
     request.descriptor_limit = plan_.descriptor_limit;

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <dirent.h>
+#include <fstream>
 #include <memory>
 #include <poll.h>
 #include <string>
@@ -48,20 +49,43 @@ int parent_of(int pid) {
 
 std::unordered_multimap<int, int> children_of_all() {
     std::unordered_multimap<int, int> children;
+    for (const int pid : all_processes())
+        children.emplace(parent_of(pid), pid);
+    return children;
+}
+
+} // namespace
+
+std::vector<int> all_processes() {
+    std::vector<int> pids;
     const std::unique_ptr<DIR, CloseFolder> folder(::opendir("/proc"));
     if (folder == nullptr)
-        return children;
+        return pids;
     while (const dirent* entry = ::readdir(folder.get())) {
         const std::string_view name = entry->d_name;
         int pid = 0;
         const auto [stop, failed] = std::from_chars(name.data(), name.data() + name.size(), pid);
         if (failed == std::errc{} && stop == name.data() + name.size())
-            children.emplace(parent_of(pid), pid);
+            pids.push_back(pid);
     }
-    return children;
+    return pids;
 }
 
-} // namespace
+std::vector<int> children_of_this() {
+    std::vector<int> pids;
+    const std::string self = std::to_string(::getpid());
+    std::ifstream list("/proc/self/task/" + self + "/children");
+    if (list) {
+        for (int pid = 0; list >> pid;)
+            pids.push_back(pid);
+        return pids;
+    }
+    const auto children = children_of_all(); // a kernel without CONFIG_PROC_CHILDREN
+    const auto [begin, end] = children.equal_range(::getpid());
+    for (auto child = begin; child != end; ++child)
+        pids.push_back(child->second);
+    return pids;
+}
 
 std::vector<int> descendants(int pid) {
     const std::unordered_multimap<int, int> children = children_of_all();

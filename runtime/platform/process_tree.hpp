@@ -1,13 +1,18 @@
 // Ending a process with all that it has started, whichever process groups that has made for itself.
 //
 // What a daemon starts need not stay in its group, so its parents say who belongs to it (/proc). Used where the
-// launcher, or the guard of a launcher that was killed, ends a program that is not a rank.
+// launcher, or the guard of a launcher that was killed, ends what is not in a rank's group.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 namespace gpurun::platform {
+
+std::vector<int> all_processes();
+
+// Children of the calling process's first thread, which is also the one that adopts; also those that have ended.
+std::vector<int> children_of_this();
 
 // Children of `pid`, their children, and so on.
 std::vector<int> descendants(int pid);

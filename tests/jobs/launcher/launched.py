@@ -3,8 +3,10 @@
 A script's arguments are the paths of gpurun and, if it needs it, of wire_rank.
 """
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import uuid
@@ -44,6 +46,43 @@ def wait_until(condition, seconds=SOON_S):
     return True
 
 
+def state_of(pid):
+    """As /proc has it: S sleeps, R runs, T is stopped, Z has ended; "" if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def own_cgroup():
+    """The folder of this process's cgroup, if there is version 2."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:
+        mounts = [line.split()[4] for line in file if " - cgroup2 " in line]
+    with open("/proc/self/cgroup", encoding="utf-8") as file:
+        paths = [line[3:].strip() for line in file if line.startswith("0::/")]
+    return mounts[0] + paths[0].rstrip("/") if mounts and paths else None
+
+
+def abandoned_cgroups():
+    """Of jobs, with nobody in them."""
+    found = set()
+    folder = own_cgroup()
+    for name in os.listdir(folder) if folder and os.path.isdir(folder) else []:
+        try:
+            with open(f"{folder}/{name}/cgroup.events", encoding="ascii") as file:
+                if name.startswith("gpurun-") and "populated 0" in file.read():
+                    found.add(name)
+        except OSError:
+            pass  # removed meanwhile, or no folder
+    return found
+
+
 def cpu_seconds(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii") as file:
         fields = file.read().rsplit(")", 1)[1].split()
@@ -55,21 +94,30 @@ class LaunchedTest(unittest.TestCase):
 
     def setUp(self):
         self.mark = uuid.uuid4().hex
+        self.temporary_files = tempfile.mkdtemp(prefix="gpurun-test-")
+        self.shared_before = set(os.listdir("/dev/shm"))
         self.addCleanup(self.check_nothing_left)
 
     def check_nothing_left(self):
-        if not wait_until(lambda: not marked(self.mark)):
-            left = {pid: subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True,
-                                        check=False).stdout.strip() for pid in marked(self.mark)}
-            for pid in left:
-                os.kill(pid, 9)
-            self.fail(f"left behind: {left}")
+        """No process, no temporary file, no shared memory, no cgroup."""
+        processes_gone = wait_until(lambda: not marked(self.mark))
+        left = {pid: subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True,
+                                    check=False).stdout.strip() for pid in marked(self.mark)}
+        for pid in left:
+            os.kill(pid, 9)
+        files = os.listdir(self.temporary_files)
+        shutil.rmtree(self.temporary_files)
+        self.assertTrue(processes_gone, f"left behind: {left}")
+        self.assertEqual(files, [])
+        self.assertTrue(wait_until(lambda: set(os.listdir("/dev/shm")) <= self.shared_before), os.listdir("/dev/shm"))
+        cgroups = abandoned_cgroups()  # those of tests beside this one are about to be removed
+        self.assertTrue(wait_until(lambda: not cgroups & abandoned_cgroups()), cgroups)
 
     def start(self, *arguments, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
-        environment = {**os.environ, **options.pop("extra_env", {}), MARK: self.mark}
+        environment = {**os.environ, "TMPDIR": self.temporary_files, **options.pop("extra_env", {}), MARK: self.mark}
         process = subprocess.Popen([GPURUN, *arguments], env=environment, **options)
         self.addCleanup(self.end, process)
         return process

@@ -12,7 +12,7 @@ using Words = std::vector<std::string>;
 
 Words environment(std::vector<const char*> inherited, std::vector<Variable> more = {}) {
     inherited.push_back(nullptr);
-    return rank_environment(inherited.data(), {2, 4, 17, "emulated:2/4", !more.empty()}, more);
+    return rank_environment(inherited.data(), {2, 4, 17, "emulated:2/4", !more.empty(), "0123"}, more);
 }
 
 bool has(const Words& words, const std::string& word) { return std::count(words.begin(), words.end(), word) == 1; }
@@ -30,11 +30,11 @@ TEST_CASE("a rank is told who it is") {
     const Words words = environment({});
     for (const char* word :
          {"GPURUN_RANK=2", "GPURUN_SIZE=4", "GPURUN_LOCAL_RANK=2", "GPURUN_LOCAL_SIZE=4", "GPURUN_CONTROL_FD=17",
-          "GPURUN_DEVICE=emulated:2/4", "GPURUN_MPS=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}) {
+          "GPURUN_DEVICE=emulated:2/4", "GPURUN_MPS=0", "GPURUN_JOB=0123", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}) {
         CAPTURE(word);
         CHECK(has(words, word));
     }
-    CHECK(own_variables(words) == 7);
+    CHECK(own_variables(words) == 8);
 }
 
 TEST_CASE("the rest of the environment passes, also what has no value") {
@@ -47,7 +47,7 @@ TEST_CASE("a gpurun inside a rank replaces what the outer one said") {
     const Words words = environment({"GPURUN_RANK=7", "GPURUN_CONTROL_FD=3"});
     CHECK(has(words, "GPURUN_RANK=2"));
     CHECK_FALSE(has(words, "GPURUN_RANK=7"));
-    CHECK(own_variables(words) == 7);
+    CHECK(own_variables(words) == 8);
 }
 
 TEST_CASE("an order of devices that the user chose stays") {

@@ -1,0 +1,33 @@
+// What a job's programs leave behind by leaving them: daemons, and whatever else has lost its parent.
+//
+// This process adopts them (PR_SET_CHILD_SUBREAPER), whatever sessions and groups they have made, so that it can find
+// them, bury them when they end, and end them with the job. Callers say which children are their own, by pid: those
+// are watched and reaped elsewhere.
+#pragma once
+
+#include "base/status.hpp"
+
+#include <functional>
+#include <initializer_list>
+#include <vector>
+
+namespace gpurun::platform {
+
+using IsOwnChild = std::function<bool(int pid)>;
+
+// From now on orphans among the descendants become children of this process. Also asks the system to leave ended
+// children to it, if it was started with SIGCHLD ignored.
+base::Result<void> adopt_orphans();
+
+// Reaps adopted children that have ended.
+void bury_adopted(const IsOwnChild& is_own);
+
+// Kills adopted children with all that they have started, and waits for their ends. Own children are spared, with
+// their descendants.
+void end_adopted(const IsOwnChild& is_own);
+
+// Sends each of `signals` to the descendants of this process that are in none of the groups that `leaders` lead, nor
+// are or descend from `spared`.
+void signal_strays(const std::vector<int>& leaders, const std::vector<int>& spared, std::initializer_list<int> signals);
+
+} // namespace gpurun::platform

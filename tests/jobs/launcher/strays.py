@@ -1,0 +1,171 @@
+"""Whatever ranks start goes with the job, also daemons: what has left their groups, their sessions, their parents.
+
+gpurun finds these as their adoptive parent, the guard of a gpurun that is killed by the job's name in their environment;
+where there are cgroups, both by the cgroup too. So everything here is tried without a cgroup, and with one if this
+system has it.
+"""
+import os
+import signal
+import subprocess
+
+from launched import EMULATED, GPURUN, LaunchedTest, children_of, main, marked, own_cgroup, state_of, wait_until
+
+# In a session of its own, as the child of a process that has ended.
+DAEMON = "(setsid sh -c 'sleep 100 & echo up; exec sleep 100' &)"
+
+
+class Strays(LaunchedTest):
+    """Without a cgroup: where none may be made."""
+    cgroup = None
+
+    def setUp(self):
+        super().setUp()
+        parent = own_cgroup()
+        if parent is None or not os.access(parent, os.W_OK):
+            return
+        self.cgroup = f"{parent}/test-{self.mark}"
+        os.mkdir(self.cgroup)
+        self.addCleanup(lambda: self.assertTrue(wait_until(self.remove_cgroup)))  # before nothing is left
+        with open(f"{self.cgroup}/cgroup.max.descendants", "w", encoding="ascii") as file:
+            file.write("0")
+
+    def remove_cgroup(self):
+        try:
+            os.rmdir(self.cgroup)
+            return True
+        except OSError:
+            return False
+
+    def enter_cgroup(self):
+        if self.cgroup:
+            with open(f"{self.cgroup}/cgroup.procs", "w", encoding="ascii") as file:
+                file.write("0")
+
+    def check_cgroup(self, pid):
+        """Of this rank: it is that of gpurun."""
+        with open(f"/proc/{pid}/cgroup", encoding="ascii") as rank, open("/proc/self/cgroup", encoding="ascii") as own:
+            self.assertEqual("/gpurun-" in rank.read(), "/gpurun-" in own.read())
+
+    def start_ready(self, script, lines, options=(), **more):
+        """Two ranks. Returns once so many lines have come, each of them "up"."""
+        process = self.start("-n", "2", *options, EMULATED, "sh", "-c", script, preexec_fn=self.enter_cgroup, **more)
+        for _ in range(lines):
+            self.assertEqual(process.stdout.readline(), b"up\n")
+        self.check_cgroup(max(marked(self.mark)))
+        return process
+
+    def test_what_left_its_session_goes_when_the_job_has_ended_well(self):
+        process = self.start_ready(f"{DAEMON}; read line", 2, ("--stdin=all",), stdin=subprocess.PIPE)
+        # gpurun, its guard, two ranks, two daemons with a child each
+        self.assertTrue(wait_until(lambda: len(marked(self.mark)) == 8))
+        _, error = process.communicate(b"go on\n", timeout=20)
+        self.assertEqual((process.returncode, error), (0, b""))
+        self.assertEqual(marked(self.mark), [])  # when gpurun has ended, not a while later
+
+    def test_it_goes_when_a_rank_fails(self):
+        process = self.start_ready(f"{DAEMON}; [ $GPURUN_RANK = 0 ] || exit 3; sleep 100", 1)
+        process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 3)
+        self.assertEqual(marked(self.mark), [])
+
+    def test_it_goes_when_gpurun_is_told_to_end(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            process = self.start_ready(f"{DAEMON}; sleep 100", 2)
+            process.send_signal(number)
+            process.communicate(timeout=20)
+            self.assertEqual(process.returncode, 128 + number)
+            self.assertEqual(marked(self.mark), [])
+
+    def test_it_goes_when_gpurun_is_killed(self):
+        process = self.start_ready(f"{DAEMON}; sleep 100", 2)
+        process.kill()
+        process.communicate()
+        self.assertTrue(wait_until(lambda: not marked(self.mark)), marked(self.mark))
+
+    def test_it_goes_even_if_it_hides_its_environment(self):
+        mark = self.mark
+        hidden = f"(setsid env -i sh -c 'echo up; exec sleep 100.{int(mark[:6], 16)}' &)"
+        process = self.start_ready(f"{hidden}; sleep 100", 2)
+        process.terminate()
+        process.communicate(timeout=20)
+        self.assertEqual(subprocess.run(["pgrep", "-f", f"100.{int(mark[:6], 16)}"], stdout=subprocess.PIPE,
+                                        check=False).stdout, b"")
+
+    def test_it_is_asked_to_end_before_it_is_killed(self):
+        script = "trap : TERM; setsid sh -c 'trap \"echo caught; exit 0\" TERM; echo up; sleep 100 & wait' & wait; wait"
+        process = self.start_ready(script, 2)
+        process.terminate()
+        out, _ = process.communicate(timeout=20)
+        self.assertEqual((process.returncode, out), (143, b"caught\n" * 2))
+
+    def test_it_is_killed_after_the_grace_if_it_does_not_end(self):
+        script = "trap : TERM; setsid sh -c 'trap \"\" TERM; echo up; while :; do sleep 100; done' & wait; wait"
+        process = self.start_ready(script, 2, ("--grace=0.3",))
+        process.terminate()
+        process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 143)
+
+    def test_a_job_inside_a_job_goes_with_it(self):
+        inner = f"exec '{GPURUN}' -n 2 {EMULATED} sh -c \"{DAEMON}; sleep 100\""
+        for kill in (False, True):
+            process = self.start_ready(inner, 4)
+            if kill:
+                process.kill()
+            else:
+                process.terminate()
+            process.communicate(timeout=20)
+            self.assertTrue(wait_until(lambda: not marked(self.mark)), marked(self.mark))
+
+    def test_a_neighbouring_job_is_spared(self):
+        other = self.start_ready(f"{DAEMON}; sleep 100", 2)
+        self.assertTrue(wait_until(lambda: len(marked(self.mark)) == 8))
+        there = set(marked(self.mark))
+        process = self.start_ready(f"{DAEMON}; sleep 100", 2)
+        process.kill()
+        process.communicate()
+        self.assertTrue(wait_until(lambda: set(marked(self.mark)) <= there))
+        self.assertEqual(set(marked(self.mark)), there)
+        other.terminate()
+        other.communicate(timeout=20)
+
+    def test_those_that_end_while_the_job_runs_are_buried(self):
+        process = self.start_ready("i=0; while [ $i -lt 20 ]; do (true &) ; i=$((i+1)); done; echo up; sleep 100", 2)
+        self.assertTrue(wait_until(lambda: not any(state_of(pid) == "Z" for pid in children_of(process.pid))))
+        self.assertLessEqual(len(children_of(process.pid)), 3)  # two ranks and the guard
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+class InCgroup(Strays):
+    """With a cgroup, if this system lets us make one."""
+
+    def setUp(self):
+        parent = own_cgroup()
+        if parent is None or not os.access(parent, os.W_OK) or not os.path.exists(f"{parent}/cgroup.procs"):
+            self.skipTest("this user cannot make cgroups of version 2 here")
+        LaunchedTest.setUp(self)
+
+    def check_cgroup(self, pid):
+        with open(f"/proc/{pid}/cgroup", encoding="ascii") as file:
+            self.assertRegex(file.read(), r"(?m)^0::.*/gpurun-[0-9a-f]{16}$")
+
+    def test_it_goes_when_gpurun_is_killed_even_if_it_hides_its_environment(self):
+        number = int(self.mark[:6], 16)
+        process = self.start_ready(f"(setsid env -i sh -c 'echo up; exec sleep 100.{number}' &); sleep 100", 2)
+        process.kill()
+        process.communicate()
+        self.assertTrue(wait_until(lambda: subprocess.run(["pgrep", "-f", f"100.{number}"], stdout=subprocess.DEVNULL,
+                                                          check=False).returncode == 1))
+
+    def test_cgroups_that_ranks_make_go_too(self):
+        make = "mkdir $(sed -n 's,^0::,'$0',p' /proc/self/cgroup)/inner; echo up; sleep 100"
+        folder = own_cgroup()
+        with open("/proc/self/cgroup", encoding="ascii") as file:
+            path = [line[3:].strip().rstrip("/") for line in file if line.startswith("0::/")][0]
+        process = self.start("-n", "1", EMULATED, "sh", "-c", make, folder[:len(folder) - len(path)])
+        self.assertEqual(process.stdout.readline(), b"up\n")
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+main()
