@@ -24,8 +24,6 @@ std::vector<int> adopted(const IsOwnChild& is_own) {
     return pids;
 }
 
-bool contains(const std::vector<int>& sorted, int pid) { return std::binary_search(sorted.begin(), sorted.end(), pid); }
-
 } // namespace
 
 base::Result<void> adopt_orphans() {
@@ -54,16 +52,8 @@ void end_adopted(const IsOwnChild& is_own) {
 
 void signal_strays(const std::vector<int>& leaders, const std::vector<int>& spared,
                    std::initializer_list<int> signals) {
-    std::vector<int> excluded = spared;
-    for (const int pid : spared) {
-        const std::vector<int> below = descendants(pid);
-        excluded.insert(excluded.end(), below.begin(), below.end());
-    }
-    std::vector<int> groups = leaders;
-    std::sort(groups.begin(), groups.end());
-    std::sort(excluded.begin(), excluded.end());
-    for (const int pid : descendants(::getpid()))
-        if (!contains(excluded, pid) && !contains(groups, ::getpgid(pid)))
+    for (const int pid : descendants(::getpid(), spared))
+        if (std::find(leaders.begin(), leaders.end(), ::getpgid(pid)) == leaders.end())
             for (const int signal : signals)
                 ::kill(pid, signal);
 }

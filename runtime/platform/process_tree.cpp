@@ -87,13 +87,14 @@ std::vector<int> children_of_this() {
     return pids;
 }
 
-std::vector<int> descendants(int pid) {
+std::vector<int> descendants(int pid, const std::vector<int>& spared) {
     const std::unordered_multimap<int, int> children = children_of_all();
     std::vector<int> found{pid};
     for (size_t i = 0; i < found.size(); ++i) {
         const auto [begin, end] = children.equal_range(found[i]);
         for (auto child = begin; child != end; ++child)
-            found.push_back(child->second);
+            if (std::find(spared.begin(), spared.end(), child->second) == spared.end())
+                found.push_back(child->second);
     }
     found.erase(found.begin());
     return found;

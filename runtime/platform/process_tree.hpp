@@ -14,8 +14,8 @@ std::vector<int> all_processes();
 // Children of the calling process's first thread, which is also the one that adopts; also those that have ended.
 std::vector<int> children_of_this();
 
-// Children of `pid`, their children, and so on.
-std::vector<int> descendants(int pid);
+// Children of `pid`, their children, and so on; without `spared`, and those below them.
+std::vector<int> descendants(int pid, const std::vector<int>& spared = {});
 
 // Kills `pid`, its group and its descendants. Returns whom it has killed.
 // REQUIRES: `pid` has not been reaped, so that the number still is its own.
