@@ -41,17 +41,30 @@ class Strays(LaunchedTest):
             with open(f"{self.cgroup}/cgroup.procs", "w", encoding="ascii") as file:
                 file.write("0")
 
-    def check_cgroup(self, pid):
-        """Of this rank: it is that of gpurun."""
-        with open(f"/proc/{pid}/cgroup", encoding="ascii") as rank, open("/proc/self/cgroup", encoding="ascii") as own:
-            self.assertEqual("/gpurun-" in rank.read(), "/gpurun-" in own.read())
+    def cgroups_of_ranks(self):
+        found = set()
+        for pid in marked(self.mark):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as environment, \
+                        open(f"/proc/{pid}/cgroup", encoding="ascii") as cgroup:
+                    if b"GPURUN_RANK=" in environment.read():
+                        found |= {line[3:].strip() for line in cgroup if line.startswith("0::")}
+            except OSError:
+                pass  # it ended meanwhile
+        return found
+
+    def check_cgroup(self):
+        with open("/proc/self/cgroup", encoding="ascii") as file:
+            own = "/gpurun-" in file.read()  # this test may itself be a rank
+        for path in self.cgroups_of_ranks():
+            self.assertEqual("/gpurun-" in path, own)
 
     def start_ready(self, script, lines, options=(), **more):
         """Two ranks. Returns once so many lines have come, each of them "up"."""
         process = self.start("-n", "2", *options, EMULATED, "sh", "-c", script, preexec_fn=self.enter_cgroup, **more)
         for _ in range(lines):
             self.assertEqual(process.stdout.readline(), b"up\n")
-        self.check_cgroup(max(marked(self.mark)))
+        self.check_cgroup()
         return process
 
     def test_what_left_its_session_goes_when_the_job_has_ended_well(self):
@@ -63,21 +76,22 @@ class Strays(LaunchedTest):
         self.assertEqual(marked(self.mark), [])  # when gpurun has ended, not a while later
 
     def test_it_goes_when_a_rank_fails(self):
-        process = self.start_ready(f"{DAEMON}; [ $GPURUN_RANK = 0 ] || exit 3; sleep 100", 1)
-        process.communicate(timeout=20)
+        process = self.start_ready(f"{DAEMON}; [ $GPURUN_RANK = 0 ] && exec sleep 100; read line; exit 3", 2,
+                                   ("--stdin=1",), stdin=subprocess.PIPE)
+        process.communicate(b"go on\n", timeout=20)
         self.assertEqual(process.returncode, 3)
         self.assertEqual(marked(self.mark), [])
 
     def test_it_goes_when_gpurun_is_told_to_end(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            process = self.start_ready(f"{DAEMON}; sleep 100", 2)
+            process = self.start_ready(f"{DAEMON}; exec sleep 100", 2)
             process.send_signal(number)
             process.communicate(timeout=20)
             self.assertEqual(process.returncode, 128 + number)
             self.assertEqual(marked(self.mark), [])
 
     def test_it_goes_when_gpurun_is_killed(self):
-        process = self.start_ready(f"{DAEMON}; sleep 100", 2)
+        process = self.start_ready(f"{DAEMON}; exec sleep 100", 2)
         process.kill()
         process.communicate()
         self.assertTrue(wait_until(lambda: not marked(self.mark)), marked(self.mark))
@@ -117,10 +131,10 @@ class Strays(LaunchedTest):
             self.assertTrue(wait_until(lambda: not marked(self.mark)), marked(self.mark))
 
     def test_a_neighbouring_job_is_spared(self):
-        other = self.start_ready(f"{DAEMON}; sleep 100", 2)
+        other = self.start_ready(f"{DAEMON}; exec sleep 100", 2)
         self.assertTrue(wait_until(lambda: len(marked(self.mark)) == 8))
         there = set(marked(self.mark))
-        process = self.start_ready(f"{DAEMON}; sleep 100", 2)
+        process = self.start_ready(f"{DAEMON}; exec sleep 100", 2)
         process.kill()
         process.communicate()
         self.assertTrue(wait_until(lambda: set(marked(self.mark)) <= there))
@@ -145,9 +159,10 @@ class InCgroup(Strays):
             self.skipTest("this user cannot make cgroups of version 2 here")
         LaunchedTest.setUp(self)
 
-    def check_cgroup(self, pid):
-        with open(f"/proc/{pid}/cgroup", encoding="ascii") as file:
-            self.assertRegex(file.read(), r"(?m)^0::.*/gpurun-[0-9a-f]{16}$")
+    def check_cgroup(self):
+        self.assertTrue(self.cgroups_of_ranks())
+        for path in self.cgroups_of_ranks():
+            self.assertRegex(path, r"/gpurun-[0-9a-f]{16}$")
 
     def test_it_goes_when_gpurun_is_killed_even_if_it_hides_its_environment(self):
         number = int(self.mark[:6], 16)
