@@ -98,7 +98,9 @@ class Job : private Assembly::Observer {
     void fail(uint32_t rank, const Failure& failure, bool whole_job);
     void end_ranks(int signal);
     void enter(Ending ending);
+    std::vector<int> rank_pids() const;
     void signal_ranks(std::initializer_list<int> signals);
+    void signal_everything(int signal);
     bool is_own_child(int pid) const;
     void end_left_over();
     bool is_finalized(uint32_t rank) const;

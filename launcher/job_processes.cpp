@@ -12,17 +12,29 @@ Job::~Job() {
     end_left_over();
 }
 
-// A rank that has ended is not reaped yet: its group is still its own, and may have members.
+std::vector<int> Job::rank_pids() const {
+    std::vector<int> pids;
+    for (const auto& rank : ranks_)
+        pids.push_back(rank->process.pid());
+    return pids;
+}
+
+// A rank that has ended is not reaped yet: its group is still its own, and may have members. Daemons get it too; who
+// has a parent in a session of its own does not: if that passes signals on, they would arrive twice.
 void Job::signal_ranks(std::initializer_list<int> signals) {
-    std::vector<int> leaders;
-    std::vector<int> spared = mps_ != nullptr ? mps_->processes() : std::vector<int>();
-    spared.push_back(has_.guard.pid());
-    for (const auto& rank : ranks_) {
-        leaders.push_back(rank->process.pid());
+    for (const auto& rank : ranks_)
         for (const int signal : signals)
             rank->process.signal_group(signal);
-    }
-    platform::signal_strays(leaders, spared, signals);
+    platform::signal_adopted([this](int pid) { return is_own_child(pid); }, rank_pids(), signals);
+}
+
+// What stops and goes on is all that ranks have started, twice or not.
+void Job::signal_everything(int signal) {
+    for (const auto& rank : ranks_)
+        rank->process.signal_group(signal);
+    std::vector<int> spared = mps_ != nullptr ? mps_->processes() : std::vector<int>();
+    spared.push_back(has_.guard.pid());
+    platform::signal_strays(rank_pids(), spared, {signal});
 }
 
 bool Job::is_own_child(int pid) const {

@@ -26,7 +26,7 @@ void Job::on_signal(int signal) {
         break;
     case SIGTSTP: suspend(); break;
     case SIGCONT:
-        signal_ranks({SIGCONT});
+        signal_everything(SIGCONT);
         if (input_ != nullptr)
             input_->look_again();
         break;
@@ -37,9 +37,9 @@ void Job::on_signal(int signal) {
 // Ranks are in groups of their own, to which ^Z of the terminal does not go. They are stopped by what none can ignore:
 // a job that the user believes to be suspended must not compute.
 void Job::suspend() {
-    signal_ranks({SIGSTOP});
+    signal_everything(SIGSTOP);
     has_.signals.take_default(SIGTSTP); // does nothing where no shell could make gpurun go on
-    signal_ranks({SIGCONT});
+    signal_everything(SIGCONT);
 }
 
 void Job::on_end_request(int signal) {
@@ -60,13 +60,12 @@ void Job::on_timeout() {
     timed_out_ = true;
     if (!exit_status_)
         exit_status_ = kTimedOut;
-    if (live_ == 0) { // only somebody who does not read its output keeps it
-        hurry();
-        return;
-    }
-    say(base::format("the time of --timeout={} is over; all ranks were ended",
+    say(base::format("the time of --timeout={} is over; the job was ended",
                      static_cast<double>(*plan_.ending.timeout_ms) / 1000));
-    end_ranks(SIGTERM);
+    if (live_ > 0)
+        end_ranks(SIGTERM);
+    else // MPS has not started yet, or nobody reads what ranks have printed
+        hurry();
 }
 
 // Does not wait for anything any more.

@@ -25,8 +25,9 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
     GPURUN_TRY(platform::adopt_orphans());
     GPURUN_ASSIGN(platform::OrphanGuard guard, platform::OrphanGuard::create());
-    std::string name = platform::new_job_name();
-    guard.watch_job(name);
+    const std::string own_name = platform::new_job_name();
+    guard.watch_job(own_name);
+    std::string name = platform::nested_job_name(std::getenv("GPURUN_JOB"), own_name);
     std::optional<platform::Cgroup> cgroup = platform::Cgroup::create("gpurun-" + name);
     if (cgroup)
         GPURUN_TRY(guard.watch_cgroup(cgroup->path()));
@@ -109,10 +110,9 @@ base::Result<void> Job::start_rank(uint32_t rank) {
     platform::SpawnRequest request;
     request.path = plan_.program_path;
     request.arguments = plan_.arguments;
-    request.environment = rank_environment(plan_.environment,
-                                           {rank, size(), sockets[1].fd(), plan_.devices[rank].setting, mps_ != nullptr,
-                                            platform::nested_job_name(std::getenv("GPURUN_JOB"), has_.name)},
-                                           mps_ != nullptr ? mps_->variables() : std::vector<Variable>());
+    request.environment = rank_environment(
+        plan_.environment, {rank, size(), sockets[1].fd(), plan_.devices[rank].setting, mps_ != nullptr, has_.name},
+        mps_ != nullptr ? mps_->variables() : std::vector<Variable>());
     request.standard_in = in ? in.get() : kIn;
     request.standard_out = out.write_end.get();
     request.standard_error = error.write_end.get();

@@ -1,10 +1,12 @@
 #include "platform/adoption.hpp"
 
+#include "platform/clock.hpp"
 #include "platform/process_tree.hpp"
 #include "platform/system_error.hpp"
 
 #include <algorithm>
 #include <csignal>
+#include <set>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,8 +15,6 @@ namespace gpurun::platform {
 
 namespace {
 
-// Whoever is killed may leave orphans in turn. More generations than this are made faster than they can be killed.
-constexpr int kMostRounds = 16;
 // How long what was killed may take to end; more means that the kernel itself waits for something.
 constexpr int64_t kEndMs = 5000;
 
@@ -38,15 +38,27 @@ void bury_adopted(const IsOwnChild& is_own) {
         ::waitpid(pid, nullptr, WNOHANG);
 }
 
+void signal_adopted(const IsOwnChild& is_own, const std::vector<int>& leaders, std::initializer_list<int> signals) {
+    std::set<int> groups;
+    for (const int pid : adopted(is_own))
+        groups.insert(::getpgid(pid));
+    for (const int group : groups)
+        if (group > 0 && group != ::getpgrp() && std::find(leaders.begin(), leaders.end(), group) == leaders.end())
+            for (const int signal : signals)
+                ::kill(-group, signal);
+}
+
 void end_adopted(const IsOwnChild& is_own) {
-    for (int round = 0; round < kMostRounds; ++round) {
+    const int64_t deadline_ns = now_ns() + kEndMs * 1'000'000;
+    while (true) {
         bury_adopted(is_own);
         const std::vector<int> left = adopted(is_own);
-        if (left.empty())
+        const int64_t left_ms = (deadline_ns - now_ns()) / 1'000'000;
+        if (left.empty() || left_ms <= 0)
             return;
         for (const int pid : left)
-            if (!wait_for_ends(kill_tree(pid), kEndMs))
-                return;
+            ::kill(pid, SIGKILL);
+        wait_for_ends(left, left_ms);
     }
 }
 

@@ -22,11 +22,14 @@ base::Result<void> adopt_orphans();
 // Reaps adopted children that have ended.
 void bury_adopted(const IsOwnChild& is_own);
 
-// Kills adopted children with all that they have started, and waits for their ends. Own children are spared, with
-// their descendants.
+// Sends each of `signals` to the groups of adopted children, except for those that `leaders` lead. What has a parent
+// that lives is left to that.
+void signal_adopted(const IsOwnChild& is_own, const std::vector<int>& leaders, std::initializer_list<int> signals);
+
+// Kills adopted children, those that are adopted as a consequence, and so on, and waits for their ends.
 void end_adopted(const IsOwnChild& is_own);
 
-// Sends each of `signals` to the descendants of this process that are in none of the groups that `leaders` lead, nor
+// Sends each of `signals` to all descendants of this process that are in none of the groups that `leaders` lead, nor
 // are or descend from `spared`.
 void signal_strays(const std::vector<int>& leaders, const std::vector<int>& spared, std::initializer_list<int> signals);
 

@@ -5,7 +5,7 @@ import shlex
 import signal
 import time
 
-from launched import EMULATED, GPURUN, LaunchedTest, main, marked, state_of
+from launched import EMULATED, GPURUN, LaunchedTest, main, marked, state_of, wait_until
 
 
 class JobControl(LaunchedTest):
@@ -20,8 +20,7 @@ class JobControl(LaunchedTest):
     def start_program(self, command):
         pid, self.terminal = pty.fork()
         if pid == 0:
-            os.environ.update({"GPURUN_TEST_MARK": self.mark, "TMPDIR": self.temporary_files})
-            os.execv(command[0], command)
+            os.execve(command[0], command, self.environment())
         self.seen = b""
         self.addCleanup(os.close, self.terminal)
         return pid
@@ -43,6 +42,9 @@ class JobControl(LaunchedTest):
                 self.seen += os.read(self.terminal, 4096)
         except OSError:  # closed by its last user
             return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def awake(self, shell):
+        return [pid for pid in marked(self.mark) if pid != shell and state_of(pid) not in ("T", "Z", "")]
 
     def test_control_c_reaches_the_ranks_once(self):
         script = "trap 'echo caught; exit 0' INT; echo up; sleep 100 & wait"
@@ -75,8 +77,7 @@ class JobControl(LaunchedTest):
         self.assertGreaterEqual(len(processes), 5)  # gpurun, its guard, two ranks, a sleep
         self.type(b"\x1a")
         self.read_until(lambda seen: b"stopped 148\r\n" in seen)  # 128 + SIGTSTP
-        awake = [other for other in marked(self.mark) if other != pid and state_of(other) not in "TZ"]
-        self.assertEqual(len(awake), 1, awake)  # the guard
+        self.assertTrue(wait_until(lambda: len(self.awake(pid)) == 1), self.awake(pid))  # the guard
         with open(f"{self.temporary_files}/end", "w", encoding="ascii"):
             pass
         self.type(b"go on\n")

@@ -69,18 +69,11 @@ def own_cgroup():
     return mounts[0] + paths[0].rstrip("/") if mounts and paths else None
 
 
-def abandoned_cgroups():
-    """Of jobs, with nobody in them."""
-    found = set()
+def cgroups_of(mark):
+    """Of jobs that were started inside a job of this name."""
     folder = own_cgroup()
-    for name in os.listdir(folder) if folder and os.path.isdir(folder) else []:
-        try:
-            with open(f"{folder}/{name}/cgroup.events", encoding="ascii") as file:
-                if name.startswith("gpurun-") and "populated 0" in file.read():
-                    found.add(name)
-        except OSError:
-            pass  # removed meanwhile, or no folder
-    return found
+    names = os.listdir(folder) if folder and os.path.isdir(folder) else []
+    return [name for name in names if name.startswith(f"gpurun-{mark}")]
 
 
 def cpu_seconds(pid):
@@ -110,14 +103,17 @@ class LaunchedTest(unittest.TestCase):
         self.assertTrue(processes_gone, f"left behind: {left}")
         self.assertEqual(files, [])
         self.assertTrue(wait_until(lambda: set(os.listdir("/dev/shm")) <= self.shared_before), os.listdir("/dev/shm"))
-        cgroups = abandoned_cgroups()  # those of tests beside this one are about to be removed
-        self.assertTrue(wait_until(lambda: not cgroups & abandoned_cgroups()), cgroups)
+        self.assertTrue(wait_until(lambda: not cgroups_of(self.mark)), cgroups_of(self.mark))
+
+    def environment(self):
+        """By which what is started is known as this test's."""
+        return {**os.environ, "TMPDIR": self.temporary_files, "GPURUN_JOB": self.mark, MARK: self.mark}
 
     def start(self, *arguments, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
-        environment = {**os.environ, "TMPDIR": self.temporary_files, **options.pop("extra_env", {}), MARK: self.mark}
+        environment = {**self.environment(), **options.pop("extra_env", {})}
         process = subprocess.Popen([GPURUN, *arguments], env=environment, **options)
         self.addCleanup(self.end, process)
         return process

@@ -80,8 +80,8 @@ class Tags(LaunchedTest):
         """What a terminal gets from two ranks that print a line each."""
         pid, terminal = pty.fork()
         if pid == 0:
-            os.environ.update({"TERM": "xterm", "GPURUN_TEST_MARK": self.mark, **variables})
-            os.execv(GPURUN, [GPURUN, "-n", "2", "--tag-output", EMULATED, "sh", "-c", "echo line"])
+            os.execve(GPURUN, [GPURUN, "-n", "2", "--tag-output", EMULATED, "sh", "-c", "echo line"],
+                      {**self.environment(), "TERM": "xterm", **variables})
         out = b""
         try:
             while True:
@@ -239,9 +239,9 @@ class Input(LaunchedTest):
         for chosen, ranks in (("1", [1]), ("all", [0, 1])):
             pid, terminal = pty.fork()
             if pid == 0:
-                os.environ["GPURUN_TEST_MARK"] = self.mark
-                os.execv(GPURUN, [GPURUN, "-n", "2", f"--stdin={chosen}", EMULATED, "sh", "-c",
-                                  "while read line; do echo \"rank $GPURUN_RANK got $line\"; done"])
+                os.execve(GPURUN, [GPURUN, "-n", "2", f"--stdin={chosen}", EMULATED, "sh", "-c",
+                                   "while read line; do echo \"rank $GPURUN_RANK got $line\"; done"],
+                          self.environment())
             os.write(terminal, b"hello\n")
             seen = b""
             while seen.count(b"got hello") < len(ranks):

@@ -105,9 +105,12 @@ class Strays(LaunchedTest):
         self.assertEqual(subprocess.run(["pgrep", "-f", f"100.{int(mark[:6], 16)}"], stdout=subprocess.PIPE,
                                         check=False).stdout, b"")
 
-    def test_it_is_asked_to_end_before_it_is_killed(self):
-        script = "trap : TERM; setsid sh -c 'trap \"echo caught; exit 0\" TERM; echo up; sleep 100 & wait' & wait; wait"
-        process = self.start_ready(script, 2)
+    def test_a_daemon_is_asked_to_end_before_it_is_killed(self):
+        asked = "$TMPDIR/asked-$GPURUN_RANK"
+        script = f"trap 'while [ ! -e {asked} ]; do sleep 0.02; done; rm {asked}; exit 0' TERM; " \
+                 f"(setsid sh -c 'trap \"echo caught; touch {asked}; exit 0\" TERM; echo up; sleep 100 & wait' &); " \
+                 "sleep 100 & wait"
+        process = self.start_ready(script, 2, ("--grace=20",))
         process.terminate()
         out, _ = process.communicate(timeout=20)
         self.assertEqual((process.returncode, out), (143, b"caught\n" * 2))
@@ -118,6 +121,15 @@ class Strays(LaunchedTest):
         process.terminate()
         process.communicate(timeout=20)
         self.assertEqual(process.returncode, 143)
+
+    def test_what_has_a_parent_in_the_job_is_left_to_it_so_that_no_signal_comes_twice(self):
+        # As under another launcher: in a group of its own, with a parent that passes signals on.
+        script = "trap 'kill -TERM $child; wait $child' TERM; setsid sh -c " \
+                 "'trap \"echo caught\" TERM; echo up; sleep 1 & wait; wait' & child=$!; wait"
+        process = self.start_ready(script, 2)
+        process.terminate()
+        out, _ = process.communicate(timeout=20)
+        self.assertEqual((process.returncode, out), (143, b"caught\n" * 2))
 
     def test_a_job_inside_a_job_goes_with_it(self):
         inner = f"exec '{GPURUN}' -n 2 {EMULATED} sh -c \"{DAEMON}; sleep 100\""
@@ -162,7 +174,7 @@ class InCgroup(Strays):
     def check_cgroup(self):
         self.assertTrue(self.cgroups_of_ranks())
         for path in self.cgroups_of_ranks():
-            self.assertRegex(path, r"/gpurun-[0-9a-f]{16}$")
+            self.assertRegex(path, r"/gpurun-[0-9a-f.]+$")
 
     def test_it_goes_when_gpurun_is_killed_even_if_it_hides_its_environment(self):
         number = int(self.mark[:6], 16)

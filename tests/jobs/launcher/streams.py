@@ -118,8 +118,7 @@ class Terminal(LaunchedTest):
         """gpurun as the foreground job of a terminal of its own. Returns its pid and the terminal's other end."""
         pid, terminal = pty.fork()
         if pid == 0:
-            os.environ["GPURUN_TEST_MARK"] = self.mark
-            os.execv(GPURUN, [GPURUN, *options, EMULATED, "sh", "-c", script])
+            os.execve(GPURUN, [GPURUN, *options, EMULATED, "sh", "-c", script], self.environment())
         self.addCleanup(os.close, terminal)
         return pid, terminal
 
@@ -145,9 +144,8 @@ class Terminal(LaunchedTest):
     def test_in_the_background_gpurun_leaves_the_terminal_to_the_one_in_front(self):
         pid, terminal = pty.fork()
         if pid == 0:
-            os.environ["GPURUN_TEST_MARK"] = self.mark
             script = f"set -m; {GPURUN} {EMULATED} sleep 1 </dev/tty & read line; echo \"front got $line\"; wait"
-            os.execv("/bin/sh", ["sh", "-c", script])
+            os.execve("/bin/sh", ["sh", "-c", script], self.environment())
         self.addCleanup(os.close, terminal)
         time.sleep(0.3)
         os.write(terminal, b"typed\n")
