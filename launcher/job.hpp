@@ -65,6 +65,7 @@ class Job : private Assembly::Observer {
         std::unique_ptr<platform::EventLoop> loop;
         platform::SignalSource signals;
         platform::JobSegment segment;
+        std::vector<int> older_children; // of whoever has become gpurun by exec, such as a shell: none of its business
         std::string name;
         platform::OrphanGuard guard;
         std::optional<platform::Cgroup> cgroup; // of the ranks; none where the system does not allow it
@@ -99,6 +100,7 @@ class Job : private Assembly::Observer {
     void end_ranks(int signal);
     void enter(Ending ending);
     std::vector<int> rank_pids() const;
+    std::vector<int> other_children() const;
     void signal_ranks(std::initializer_list<int> signals);
     void signal_everything(int signal);
     bool is_own_child(int pid) const;

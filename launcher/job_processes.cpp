@@ -19,6 +19,16 @@ std::vector<int> Job::rank_pids() const {
     return pids;
 }
 
+// Children of gpurun that neither are ranks nor were adopted.
+std::vector<int> Job::other_children() const {
+    std::vector<int> pids = has_.older_children;
+    pids.push_back(has_.guard.pid());
+    if (mps_ != nullptr)
+        for (const int pid : mps_->processes())
+            pids.push_back(pid);
+    return pids;
+}
+
 // A rank that has ended is not reaped yet: its group is still its own, and may have members. Daemons get it too; who
 // has a parent in a session of its own does not: if that passes signals on, they would arrive twice.
 void Job::signal_ranks(std::initializer_list<int> signals) {
@@ -32,14 +42,12 @@ void Job::signal_ranks(std::initializer_list<int> signals) {
 void Job::signal_everything(int signal) {
     for (const auto& rank : ranks_)
         rank->process.signal_group(signal);
-    std::vector<int> spared = mps_ != nullptr ? mps_->processes() : std::vector<int>();
-    spared.push_back(has_.guard.pid());
-    platform::signal_strays(rank_pids(), spared, {signal});
+    platform::signal_strays(rank_pids(), other_children(), {signal});
 }
 
 bool Job::is_own_child(int pid) const {
-    const std::vector<int> of_mps = mps_ != nullptr ? mps_->processes() : std::vector<int>();
-    return pid == has_.guard.pid() || std::find(of_mps.begin(), of_mps.end(), pid) != of_mps.end() ||
+    const std::vector<int> others = other_children();
+    return std::find(others.begin(), others.end(), pid) != others.end() ||
            std::any_of(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->process.pid() == pid; });
 }
 

@@ -5,6 +5,7 @@
 #include "environment.hpp"
 #include "platform/adoption.hpp"
 #include "platform/job_name.hpp"
+#include "platform/process_tree.hpp"
 #include "platform/system_error.hpp"
 
 #include <array>
@@ -23,6 +24,7 @@ constexpr int kNotFound = 127;
 base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     plan.descriptor_limit = platform::raise_descriptor_limit();
     constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    std::vector<int> older_children = platform::children_of_this();
     GPURUN_TRY(platform::adopt_orphans());
     GPURUN_ASSIGN(platform::OrphanGuard guard, platform::OrphanGuard::create());
     const std::string own_name = platform::new_job_name();
@@ -39,10 +41,10 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer timeout, platform::Timer::create());
     GPURUN_ASSIGN(auto outputs, Outputs::create(*loop, plan.output, static_cast<uint32_t>(plan.devices.size())));
-    std::unique_ptr<Job> job(
-        new Job(std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(name),
-                                           std::move(guard), std::move(cgroup), std::move(grace), std::move(departure),
-                                           std::move(timeout), std::move(outputs)}));
+    std::unique_ptr<Job> job(new Job(
+        std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(older_children),
+                                   std::move(name), std::move(guard), std::move(cgroup), std::move(grace),
+                                   std::move(departure), std::move(timeout), std::move(outputs)}));
     return job;
 }
 

@@ -154,6 +154,15 @@ class Strays(LaunchedTest):
         other.terminate()
         other.communicate(timeout=20)
 
+    def test_what_was_there_before_gpurun_is_spared(self):
+        # As with `exec gpurun > >(tee log)`: a child of gpurun that it has not started.
+        script = f"setsid sleep 100 >/dev/null 2>&1 & echo $!; exec '{GPURUN}' -n 2 {EMULATED} true"
+        process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE, env=self.environment())
+        out, _ = process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(state_of(int(out)), "S")
+        os.kill(int(out), signal.SIGKILL)
+
     def test_those_that_end_while_the_job_runs_are_buried(self):
         process = self.start_ready("i=0; while [ $i -lt 20 ]; do (true &) ; i=$((i+1)); done; echo up; sleep 100", 2)
         self.assertTrue(wait_until(lambda: not any(state_of(pid) == "Z" for pid in children_of(process.pid))))
