@@ -19,6 +19,15 @@ constexpr int kIn = 0;
 constexpr int kError = 2;
 constexpr int kCannotExecute = 126;
 constexpr int kNotFound = 127;
+
+// The guard knows of it first, so that there is no moment at which it could stay behind.
+std::optional<platform::Cgroup> make_cgroup(const platform::OrphanGuard& guard, const std::string& job) {
+    const std::optional<std::string> path = platform::Cgroup::path_of("gpurun-" + job);
+    if (!path || !guard.watch_cgroup(*path))
+        return std::nullopt;
+    return platform::Cgroup::create(*path);
+}
+
 } // namespace
 
 base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
@@ -30,9 +39,7 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     const std::string own_name = platform::new_job_name();
     guard.watch_job(own_name);
     std::string name = platform::nested_job_name(std::getenv("GPURUN_JOB"), own_name);
-    std::optional<platform::Cgroup> cgroup = platform::Cgroup::create("gpurun-" + name);
-    if (cgroup)
-        GPURUN_TRY(guard.watch_cgroup(cgroup->path()));
+    std::optional<platform::Cgroup> cgroup = make_cgroup(guard, name);
     GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened));
     GPURUN_ASSIGN(auto loop, platform::EventLoop::create());
     GPURUN_ASSIGN(platform::JobSegment segment,

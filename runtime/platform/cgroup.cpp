@@ -72,12 +72,15 @@ void wait_for_change(int events, int64_t limit_ms) {
 
 } // namespace
 
-std::optional<Cgroup> Cgroup::create(const std::string& name) {
+std::optional<std::string> Cgroup::path_of(const std::string& name) {
     const std::string mount = mount_point();
     const std::string own = own_path();
     if (mount.empty() || own.empty())
         return std::nullopt;
-    std::string path = mount + own + (own.back() == '/' ? "" : "/") + name;
+    return mount + own + (own.back() == '/' ? "" : "/") + name;
+}
+
+std::optional<Cgroup> Cgroup::create(const std::string& path) {
     if (::mkdir(path.c_str(), 0755) != 0)
         return std::nullopt;
     Cgroup made(path, UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));

@@ -14,8 +14,11 @@ namespace gpurun::platform {
 
 class Cgroup {
   public:
-    // Below this process's own. Nothing if the system has no version 2 with cgroup.kill (Linux 5.14), or refuses.
-    static std::optional<Cgroup> create(const std::string& name);
+    // Where one of this name would be, below this process's own: whoever is to end it can be told before it is there.
+    // Nothing where the system has no version 2.
+    static std::optional<std::string> path_of(const std::string& name);
+    // Nothing if the system refuses, or has no cgroup.kill (Linux 5.14).
+    static std::optional<Cgroup> create(const std::string& path);
 
     Cgroup(Cgroup&& other) noexcept = default;
     Cgroup& operator=(Cgroup&& other) = delete;

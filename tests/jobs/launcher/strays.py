@@ -7,6 +7,7 @@ system has it.
 import os
 import signal
 import subprocess
+import time
 
 from launched import EMULATED, GPURUN, LaunchedTest, children_of, main, marked, own_cgroup, state_of, wait_until
 
@@ -94,6 +95,14 @@ class Strays(LaunchedTest):
         process = self.start_ready(f"{DAEMON}; exec sleep 100", 2)
         process.kill()
         process.communicate()
+        self.assertTrue(wait_until(lambda: not marked(self.mark)), marked(self.mark))
+
+    def test_a_gpurun_that_is_killed_at_any_moment_of_its_start_leaves_nothing(self):
+        for moment in range(30):
+            process = self.start("-n", "3", EMULATED, "sh", "-c", f"{DAEMON}; sleep 100", preexec_fn=self.enter_cgroup)
+            time.sleep(moment * 0.0004)  # all of it takes a few milliseconds
+            process.kill()
+            process.communicate()
         self.assertTrue(wait_until(lambda: not marked(self.mark)), marked(self.mark))
 
     def test_it_goes_even_if_it_hides_its_environment(self):
