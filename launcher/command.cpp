@@ -99,7 +99,8 @@ base::Result<int> run_job(const Options& options, Placement placement, MpsPlan m
     plan.ranks = std::move(placement.ranks);
     plan.environment = there.environment;
     plan.cores = shared_cpus(plan.ranks, there.machine);
-    plan.keep_going = options.keep_going;
+    plan.output = options.output;
+    plan.ending = options.ending;
     plan.mps = std::move(mps);
     GPURUN_ASSIGN(std::unique_ptr<Job> job, Job::create(std::move(plan)));
     return job->run();
@@ -112,6 +113,8 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
     auto placement = place_job(options, *there);
     if (!placement)
         return complain(kUsage, placement.error().detail);
+    if (auto checked = check_ranks(options.output, static_cast<uint32_t>(placement->ranks.size())); !checked)
+        return complain(kUsage, checked.error().detail);
     auto mps = mps_for(options, *placement);
     if (!mps)
         return complain(kUsage, mps.error().detail);

@@ -4,16 +4,19 @@
 #include "base/format.hpp"
 #include "cpu_list.hpp"
 #include "environment.hpp"
+#include "platform/adoption.hpp"
+#include "platform/job_name.hpp"
+#include "platform/process_tree.hpp"
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <system_error>
 
 namespace gpurun::launcher {
 
 namespace {
 constexpr int kIn = 0;
-constexpr int kOut = 1;
 constexpr int kError = 2;
 constexpr int kCannotExecute = 126;
 constexpr int kNotFound = 127;
@@ -21,7 +24,7 @@ constexpr int kOwnFailure = 1;
 
 // What a rank is told only when it starts, in addition to what was planned.
 std::vector<Variable> start_variables(const RankPlan& plan, const ProgramPlan& program, int control_fd,
-                                      const Mps* mps) {
+                                      const std::string& job, const Mps* mps) {
     std::vector<Variable> variables = plan.variables;
     if (mps != nullptr) {
         set_variables(variables, mps->variables());
@@ -31,7 +34,8 @@ std::vector<Variable> start_variables(const RankPlan& plan, const ProgramPlan& p
                     set_variables(variables, std::span(&planned, 1));
     }
     const Variable own[] = {{"GPURUN_CONTROL_FD", std::to_string(control_fd)},
-                            {"GPURUN_MPS", mps != nullptr ? "1" : "0"}};
+                            {"GPURUN_MPS", mps != nullptr ? "1" : "0"},
+                            {"GPURUN_JOB", job}};
     set_variables(variables, own);
     if (const Variable here[] = {{"PWD", program.folder}}; !program.folder.empty())
         set_variables(variables, here);
@@ -49,43 +53,62 @@ std::string describe(const platform::StartFailure& failure, const RankPlan& plan
     }
 }
 
+// The guard knows of it first, so that there is no moment at which it could stay behind.
+std::optional<platform::Cgroup> make_cgroup(const platform::OrphanGuard& guard, const std::string& job) {
+    const std::optional<std::string> path = platform::Cgroup::path_of("gpurun-" + job);
+    if (!path || !guard.watch_cgroup(*path))
+        return std::nullopt;
+    return platform::Cgroup::create(*path);
+}
+
 } // namespace
 
 base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     plan.descriptor_limit = platform::raise_descriptor_limit();
-    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGCONT};
+    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    std::vector<int> older_children = platform::children_of_this();
+    GPURUN_TRY(platform::adopt_orphans());
     GPURUN_ASSIGN(platform::OrphanGuard guard, platform::OrphanGuard::create());
+    const std::string own_name = platform::new_job_name();
+    guard.watch_job(own_name);
+    std::string name = platform::nested_job_name(std::getenv("GPURUN_JOB"), own_name);
+    std::optional<platform::Cgroup> cgroup = make_cgroup(guard, name);
     GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened));
     GPURUN_ASSIGN(auto loop, platform::EventLoop::create());
     GPURUN_ASSIGN(platform::JobSegment segment,
                   platform::JobSegment::create(static_cast<uint32_t>(plan.ranks.size()), plan.cores));
     GPURUN_ASSIGN(platform::Timer grace, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
-    std::unique_ptr<Job> job(
-        new Job(std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(guard),
-                                           std::move(grace), std::move(departure)}));
+    GPURUN_ASSIGN(platform::Timer timeout, platform::Timer::create());
+    GPURUN_ASSIGN(auto outputs, Outputs::create(*loop, plan.output, static_cast<uint32_t>(plan.ranks.size())));
+    std::unique_ptr<Job> job(new Job(
+        std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(older_children),
+                                   std::move(name), std::move(guard), std::move(cgroup), std::move(grace),
+                                   std::move(departure), std::move(timeout), std::move(outputs)}));
     return job;
 }
 
 Job::Job(JobPlan plan, Resources resources)
-    : plan_(std::move(plan)), has_(std::move(resources)), out_(*has_.loop, kOut),
-      own_error_(platform::same_file(kOut, kError) ? nullptr : std::make_unique<OutputSink>(*has_.loop, kError)),
-      error_(own_error_ != nullptr ? *own_error_ : out_), assembly_(*has_.loop, has_.segment, *this),
+    : plan_(std::move(plan)), has_(std::move(resources)), assembly_(*has_.loop, has_.segment, *this),
       signal_watch_(*has_.loop, has_.signals.fd(),
                     [this] {
                         while (const std::optional<int> signal = has_.signals.next())
                             on_signal(*signal);
                     }),
       grace_watch_(*has_.loop, has_.grace.fd(), [this] { on_grace_over(); }),
-      departure_watch_(*has_.loop, has_.departure.fd(), [this] { on_departure(); }) {
+      departure_watch_(*has_.loop, has_.departure.fd(), [this] { on_departure(); }),
+      timeout_watch_(*has_.loop, has_.timeout.fd(), [this] { on_timeout(); }) {
     signal_watch_.wait_for(platform::Ready::kReadable);
     grace_watch_.wait_for(platform::Ready::kReadable);
     departure_watch_.wait_for(platform::Ready::kReadable);
+    timeout_watch_.wait_for(platform::Ready::kReadable);
 }
 
 base::Result<int> Job::run() {
+    if (plan_.ending.timeout_ms)
+        has_.timeout.start(*plan_.ending.timeout_ms);
     GPURUN_TRY(start_mps());
-    if (exit_status_) // by a signal, meanwhile
+    if (exit_status_) // by a signal or the timeout, meanwhile
         return *exit_status_;
     for (uint32_t rank = 0; rank < size(); ++rank)
         GPURUN_TRY(start_rank(rank));
@@ -93,10 +116,11 @@ base::Result<int> Job::run() {
         return *exit_status;
     while (live_ > 0)
         GPURUN_TRY(has_.loop->run_once());
-    finish_output();
+    end_left_over();
+    has_.outputs->finish();
     if (mps_ != nullptr) // what does not end when it is asked is killed with this job
         static_cast<void>(mps_->finish());
-    while (!output_passed())
+    while (!has_.outputs->passed())
         GPURUN_TRY(has_.loop->run_once());
     return exit_status_.value_or(0);
 }
@@ -127,9 +151,11 @@ platform::SpawnRequest Job::describe_start(uint32_t rank, int control_fd) const 
     request.path = program.path;
     request.arguments = program.arguments;
     request.folder = program.folder;
-    request.environment = environment_with(plan_.environment, start_variables(plan, program, control_fd, mps_.get()));
+    request.environment =
+        environment_with(plan_.environment, start_variables(plan, program, control_fd, has_.name, mps_.get()));
     request.inherited = control_fd;
     request.cpus = plan.binding.cpus;
+    request.cgroup = has_.cgroup ? has_.cgroup->fd() : -1;
     request.memory = plan.binding.memory;
     request.strict_memory = plan.binding.strict_memory;
     request.signal_mask = has_.signals.original_mask();
@@ -150,9 +176,7 @@ base::Result<void> Job::start_rank(uint32_t rank) {
     has_.guard.watch(process.pid());
 
     auto& started = *ranks_.emplace_back(std::make_unique<Rank>(std::move(process)));
-    const bool by_lines = size() > 1; // alone, it may show half a line: a prompt, a progress bar
-    started.out = std::make_unique<OutputPump>(*has_.loop, std::move(out.read_end), out_, by_lines);
-    started.error = std::make_unique<OutputPump>(*has_.loop, std::move(error.read_end), error_, by_lines);
+    has_.outputs->connect(rank, std::move(out.read_end), std::move(error.read_end));
     started.ended = platform::Watch(*has_.loop, started.process.pidfd(), [this, rank] { on_rank_end(rank); });
     started.ended.wait_for(platform::Ready::kReadable);
     assembly_.connect(rank, std::move(sockets[0]));
@@ -160,14 +184,19 @@ base::Result<void> Job::start_rank(uint32_t rank) {
     return {};
 }
 
-// Rank 0 reads gpurun's own input, which may not be closed to it (none: an invalid descriptor); the others nothing.
+// A rank that alone reads gpurun's input has it itself, where it may (none: an invalid descriptor).
 base::Result<platform::UniqueFd> Job::input_for(uint32_t rank) {
-    if (rank > 0)
+    const RankSet& readers = plan_.output.readers;
+    if (!readers.has(rank))
         return platform::open_null();
-    if (!platform::is_terminal(kIn))
+    const bool for_all = size() > 1 && readers.has(0) && readers.has(1);
+    if (!for_all && !platform::is_terminal(kIn))
         return platform::UniqueFd();
     GPURUN_ASSIGN(platform::Pipe pipe, platform::create_pipe());
-    GPURUN_ASSIGN(input_, InputForwarder::create(*has_.loop, kIn, std::move(pipe.write_end)));
+    if (input_ == nullptr) {
+        GPURUN_ASSIGN(input_, InputForwarder::create(*has_.loop, kIn));
+    }
+    input_->connect(rank, std::move(pipe.write_end));
     return std::move(pipe.read_end);
 }
 

@@ -238,6 +238,14 @@ base::Result<void> Mps::finish() {
     return {};
 }
 
+std::vector<int> Mps::processes() const {
+    std::vector<int> pids;
+    for (const auto* child : {&daemon_, &client_})
+        if (child->has_value())
+            pids.push_back((*child)->pid());
+    return pids;
+}
+
 base::Result<platform::ChildProcess> Mps::spawn(const char* argument, int in, int out,
                                                 const platform::OrphanGuard* guard) {
     platform::SpawnRequest request;

@@ -60,6 +60,8 @@ class Mps {
 
     // What ranks need to find it.
     const std::vector<Variable>& variables() const { return variables_; }
+    // Its children of this process.
+    std::vector<int> processes() const;
     // Asks the daemon to end and waits a while. REQUIRES: every rank has ended.
     base::Result<void> finish();
 

@@ -53,8 +53,19 @@ What is printed:
   -h, --help             print this
   --version              print the version
 
-The job:
+Output and input (RANKS: 0,2-5, all or none):
+  --tag-output           print [rank] before each line
+  --timestamp            print the time before each line
+  --output-dir DIR       write DIR/rank-N.out and DIR/rank-N.err too, for each rank N
+  --filter RANKS         print only what these ranks print (default: all)
+  --stdin RANK|all|none  who reads gpurun's input (default: 0)
+
+The end of a job:
   --keep-going           when a rank fails, leave the others running
+  --timeout SECONDS      end the job after this time, with status 124
+  --grace SECONDS        from asking ranks to end to killing them (default: 2)
+
+Other:
   --no-compat-env        do not set the variables of other launchers (RANK, OMPI_COMM_WORLD_RANK, ...)
 
 Examples:
@@ -75,7 +86,8 @@ struct Words {
     ReportOptions report;
     bool no_compat_environment = false;
     std::optional<std::string> mps;
-    bool keep_going = false;
+    OutputWords output;
+    EndingWords ending;
     bool version = false;
 
     void add_to(CLI::App& app) {
@@ -88,7 +100,8 @@ struct Words {
         app.add_option("--topology", report.record);
         app.add_flag("--no-compat-env", no_compat_environment);
         app.add_option("--mps", mps);
-        app.add_flag("--keep-going", keep_going);
+        add_output_options(app, output);
+        add_ending_options(app, ending);
         app.add_flag("--version", version);
     }
 };
@@ -178,7 +191,8 @@ base::Result<ParsedOptions> parse_options(int argc, const char* const* argv) {
     if (words.mps) {
         GPURUN_ASSIGN(options.mps, parse_choice(*words.mps, "--mps", kMps));
     }
-    options.keep_going = words.keep_going;
+    GPURUN_ASSIGN(options.output, understand(words.output));
+    GPURUN_ASSIGN(options.ending, understand(words.ending));
     options.compat_environment = !words.no_compat_environment;
     GPURUN_ASSIGN(options.report, understand(words.report));
     GPURUN_TRY(check_programs(options.programs, options.report.dry_run || options.report.topology));

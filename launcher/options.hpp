@@ -5,6 +5,8 @@
 #pragma once
 
 #include "base/status.hpp"
+#include "ending_options.hpp"
+#include "output_options.hpp"
 #include "placement_options.hpp"
 #include "program_options.hpp"
 
@@ -31,7 +33,8 @@ struct Options {
     ReportOptions report;
     bool compat_environment = true; // the names of other launchers, too
     MpsChoice mps = MpsChoice::kAuto;
-    bool keep_going = false;
+    OutputOptions output;
+    EndingOptions ending;
 };
 
 struct ParsedOptions {

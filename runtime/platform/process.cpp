@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <linux/sched.h> // clone_args
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -118,6 +119,20 @@ int prepare_child(const ChildPlan& plan, StartFailure::Step& step) {
     ::_exit(127);
 }
 
+// Moving a process into a cgroup later takes the kernel milliseconds.
+pid_t fork_into(int cgroup) {
+    if (cgroup >= 0) {
+        clone_args arguments{};
+        arguments.flags = CLONE_INTO_CGROUP;
+        arguments.exit_signal = SIGCHLD;
+        arguments.cgroup = static_cast<uint64_t>(cgroup);
+        const auto pid = static_cast<pid_t>(::syscall(SYS_clone3, &arguments, sizeof arguments));
+        if (pid >= 0)
+            return pid; // else it is refused, such as by a container's filter of system calls
+    }
+    return ::fork();
+}
+
 ChildPlan plan_child(const SpawnRequest& request, int result_fd) {
     ChildPlan plan{request};
     plan.arguments = pointers(request.arguments);
@@ -171,7 +186,7 @@ Program find_program(const std::string& name, const char* search_path) {
 base::Result<ChildProcess> ChildProcess::start(const SpawnRequest& request) {
     GPURUN_ASSIGN(Pipe result, create_pipe());
     const ChildPlan plan = plan_child(request, result.write_end.get());
-    const pid_t pid = ::fork();
+    const pid_t pid = fork_into(request.cgroup);
     if (pid < 0)
         return system_error("starting a process");
     if (pid == 0)
@@ -207,6 +222,11 @@ std::optional<ProcessEnd> ChildProcess::end() const {
         info.si_pid == 0)
         return std::nullopt;
     return ProcessEnd{info.si_code != CLD_EXITED, info.si_status};
+}
+
+void ChildProcess::signal(int signal) const {
+    if (pid_ > 0)
+        ::kill(pid_, signal);
 }
 
 void ChildProcess::signal_group(int signal) const {

@@ -37,6 +37,7 @@ struct SpawnRequest {
     std::vector<int> cpus;       // empty: wherever this process may run
     std::vector<int> memory;     // NUMA nodes that memory comes from; empty: any
     bool strict_memory = false;  // never from others; where the system forbids that, the program does not start
+    int cgroup = -1;             // a cgroup's folder; -1, or where the system cannot do it: this process's own
     sigset_t signal_mask{};      // what the program starts with
     size_t descriptor_limit = 0; // the program's soft limit of open descriptors; 0: this process's
     // If this process is killed, the kernel kills the program; or, with a guard, that ends it with its descendants.
@@ -71,6 +72,7 @@ class ChildProcess {
     int pidfd() const { return pidfd_.get(); } // readable once the child has ended
     // How it ended, if it has. It stays a zombie until reap(), so that its group's number stays its own.
     std::optional<ProcessEnd> end() const;
+    void signal(int signal) const;
     void signal_group(int signal) const;
     // Kills it with all that it has started, whatever groups that has made, and waits for their ends.
     void end_tree() const;

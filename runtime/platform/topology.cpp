@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <hwloc.h>
 #include <hwloc/distances.h>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace gpurun::platform {
@@ -170,14 +172,36 @@ Machine describe(hwloc_topology_t topology) {
     return machine;
 }
 
+// hwloc loads all its plug-ins, and with them the libraries of graphics stacks and XML, before it can be told which to
+// use. This machine needs none of them, and would wait longer for them than for all the rest; recorded ones need XML.
+class WithoutPlugins {
+  public:
+    WithoutPlugins() {
+        if (const char* path = std::getenv(kVariable); path != nullptr)
+            chosen_ = path;
+        ::setenv(kVariable, "", 1);
+    }
+    WithoutPlugins(const WithoutPlugins&) = delete;
+    ~WithoutPlugins() {
+        if (chosen_)
+            ::setenv(kVariable, chosen_->c_str(), 1);
+        else
+            ::unsetenv(kVariable);
+    }
+
+  private:
+    static constexpr const char* kVariable = "HWLOC_PLUGINS_PATH";
+    std::optional<std::string> chosen_;
+};
+
 base::Result<Topology> new_topology() {
     hwloc_topology_t raw = nullptr;
     if (hwloc_topology_init(&raw) != 0)
         return system_error("starting hwloc");
     Topology topology(raw);
-    // Libraries of graphics stacks are slow to load, and GPUs are matched by their bus id here; what PCI devices
-    // there are, Linux says itself.
-    for (const char* component : {"pci", "gl", "opencl", "cuda", "nvml", "rsmi", "levelzero"})
+    // GPUs are matched by their bus id here, whoever built hwloc without plug-ins; what PCI devices and processors
+    // there are, Linux says itself, and need not be asked of each processor on itself (x86).
+    for (const char* component : {"x86", "pci", "gl", "opencl", "cuda", "nvml", "rsmi", "levelzero"})
         hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
     return topology;
 }
@@ -215,6 +239,7 @@ size_t Machine::cpus() const {
 }
 
 base::Result<Machine> discover_machine(bool with_pci) {
+    const WithoutPlugins quick;
     GPURUN_ASSIGN(Topology topology, new_topology());
     return load(std::move(topology), with_pci);
 }

@@ -53,7 +53,7 @@ TEST_CASE("a program alone leaves every default") {
     CHECK(options.compat_environment);
     CHECK_FALSE(options.report.bindings);
     CHECK_FALSE(options.report.dry_run);
-    CHECK_FALSE(options.keep_going);
+    CHECK_FALSE(options.ending.keep_going);
 }
 
 TEST_CASE("options end at the program, whose own are its own") {
@@ -78,7 +78,7 @@ TEST_CASE("all options, in each of their spellings") {
     CHECK(options.placement.device.given);
     CHECK(options.placement.bind_to == BindTo::kNone);
     CHECK(options.placement.oversubscribe);
-    CHECK(options.keep_going);
+    CHECK(options.ending.keep_going);
     CHECK(options.mps == MpsChoice::kOff);
     CHECK_FALSE(options.compat_environment);
     CHECK(options.report.bindings);
@@ -140,7 +140,7 @@ TEST_CASE("several programs are cut at colons, each with its own ranks, settings
                     "/tmp",         "--env", "C=:=", "./b",   "-n",  "7",       ":",   "-n", "2", "--",  "-c"}))
             .options;
     REQUIRE(options.programs.size() == 3);
-    CHECK(options.keep_going);
+    CHECK(options.ending.keep_going);
     CHECK(options.programs[0].ranks == 1u);
     CHECK(options.programs[0].command == Words{"./a", "x"});
     REQUIRE(options.programs[0].settings.size() == 2);
@@ -175,6 +175,39 @@ TEST_CASE("a dry run needs no program, and a recorded machine makes one") {
     CHECK(must(parse({"--topo", "--topology=there.xml"})).options.report.record == "there.xml");
 }
 
+TEST_CASE("options of output and input") {
+    const OutputOptions none = must(parse({"app"})).options.output;
+    CHECK_FALSE(none.tag);
+    CHECK_FALSE(none.timestamp);
+    CHECK(none.folder.empty());
+    CHECK(none.shown.has(255));
+    CHECK(none.readers.has(0));
+    CHECK_FALSE(none.readers.has(1));
+    const OutputOptions some =
+        must(parse({"--tag-output", "--timestamp", "--output-dir=logs", "--filter=0,2-3", "--stdin=all", "app"}))
+            .options.output;
+    CHECK(some.tag);
+    CHECK(some.timestamp);
+    CHECK(some.folder == "logs");
+    CHECK_FALSE(some.shown.has(1));
+    CHECK(some.shown.has(2));
+    CHECK(some.readers.has(7));
+    const RankSet third = must(parse({"--stdin", "3", "app"})).options.output.readers;
+    CHECK(third.has(3));
+    CHECK_FALSE(third.has(0));
+    CHECK_FALSE(must(parse({"--stdin=none", "app"})).options.output.readers.has(0));
+}
+
+TEST_CASE("options of the end") {
+    const EndingOptions none = must(parse({"app"})).options.ending;
+    CHECK(none.grace_ms == 2000);
+    CHECK_FALSE(none.timeout_ms.has_value());
+    const EndingOptions some = must(parse({"--grace=0.25", "--timeout", "90", "app"})).options.ending;
+    CHECK(some.grace_ms == 250);
+    CHECK(some.timeout_ms == 90'000);
+    CHECK(must(parse({"--grace=0", "app"})).options.ending.grace_ms == 0);
+}
+
 TEST_CASE("a command line that cannot be followed is an error in one line") {
     const std::initializer_list<std::initializer_list<const char*>> bad = {
         {},
@@ -202,6 +235,22 @@ TEST_CASE("a command line that cannot be followed is an error in one line") {
         {"--mps=", "app"},
         {"--mps"},
         {"--oversubscribe=maybe", "app"},
+        {"--filter=", "app"},
+        {"--filter=3-1", "app"},
+        {"--filter=some", "app"},
+        {"--stdin=0,1", "app"},
+        {"--stdin=0-1", "app"},
+        {"--stdin=", "app"},
+        {"--stdin=256", "app"},
+        {"--output-dir=", "app"},
+        {"--timeout=0", "app"},
+        {"--timeout=soon", "app"},
+        {"--timeout=", "app"},
+        {"--timeout=1e9999", "app"},
+        {"--timeout=nan", "app"},
+        {"--grace=-1", "app"},
+        {"--grace=inf", "app"},
+        {"--grace=2s", "app"},
     };
     check_refused(bad);
     CHECK(static_cast<bool>(parse({"--", "--"}))); // a program of that name is odd, but a name
