@@ -11,7 +11,8 @@ import time
 import unittest
 import uuid
 
-GPURUN, WIRE_RANK = (sys.argv + ["", ""])[1:3]
+# Absolute, as some tests run them in other folders.
+GPURUN, WIRE_RANK = ([os.path.abspath(path) for path in sys.argv[1:3]] + ["", ""])[:2]
 LONG_S = 60  # nothing here takes so long, unless it hangs
 SOON_S = 5   # what is killed is gone by then
 
