@@ -79,6 +79,14 @@ class CommandLine(LaunchedTest):
         self.assertEqual(sorted(out.decode().splitlines()),
                          ["0 3 0 3 emulated:0/2", "1 3 1 3 emulated:1/2", "2 3 2 3 emulated:0/2"])
 
+    def test_ranks_are_told_the_name_of_their_job_after_those_of_the_jobs_around_it(self):
+        show = ("-n", "1", EMULATED, "sh", "-c", "echo $GPURUN_JOB")
+        around = ("-n", "1", EMULATED, GPURUN)
+        for depth in range(3):
+            status, out, error = self.run_gpurun(*around * depth, *show)
+            self.assertEqual((status, error), (0, ""))
+            self.assertRegex(out.decode(), rf"^{self.mark}(\.[0-9a-f]{{16}}){{{depth + 1}}}\n$")
+
     def test_ranks_inherit_nothing_of_gpuruns_but_their_socket(self):
         script = "ls -l /proc/self/fd | wc -l; test -S /proc/self/fd/$GPURUN_CONTROL_FD || echo no socket"
         status, out, _ = self.run_gpurun("-n", "4", EMULATED, "sh", "-c", script)
