@@ -36,6 +36,8 @@ class Completion(unittest.TestCase):
         wanted = set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", text, re.M))
         self.assertGreater(len(wanted), 20)
         self.assertEqual(set(offered("--")), wanted)
+        self.assertLessEqual({"--tag-output", "--timestamp", "--output-dir", "--filter", "--stdin", "--timeout", "--grace"},
+                             wanted)
         self.assertEqual(offered("--gpu"), ["--gpu-visible", "--gpus"])
         self.assertEqual(offered("-n 2 --gpus 0,1 --keep"), ["--keep-going"])
 
@@ -45,6 +47,7 @@ class Completion(unittest.TestCase):
             self.assertEqual(offered(f"--mps{between}o"), ["off", "on"])
             self.assertEqual(offered(f"--device{between}e"), ["emulated"])
             self.assertEqual(offered(f"--map-by{between}l"), ["list:"])
+            self.assertEqual(offered(f"--stdin{between}"), ["all", "none"])
         self.assertEqual(offered("--bind-to="), ["core", "none", "numa"])
         self.assertEqual(offered("--membind=p"), ["prefer"])
         self.assertEqual(offered("-n "), [])
@@ -55,6 +58,7 @@ class Completion(unittest.TestCase):
                 (Path(folder) / name).touch()
             (Path(folder) / "one_folder").mkdir()
             self.assertEqual(offered("--chdir one", folder), ["one_folder"])
+            self.assertEqual(offered("--output-dir one", folder), ["one_folder"])
             self.assertEqual(offered("--topology one", folder), ["one.xml", "one_folder"])
             self.assertEqual(offered("./one", folder), ["./one.txt", "./one.xml", "./one_folder"])
 
