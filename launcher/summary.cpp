@@ -5,6 +5,8 @@
 namespace gpurun::launcher {
 
 std::string describe_device(const Device& device) {
+    if (!device.parent.empty())
+        return base::format("{} of GPU {}", device.uuid, device.bus_id);
     if (!device.bus_id.empty())
         return "GPU " + device.bus_id;
     const size_t begin = device.setting.find(':') + 1; // emulated:3/4

@@ -8,7 +8,7 @@
 
 namespace gpurun::launcher {
 
-// For people: "GPU 0000:41:00.0", "emulated device 3".
+// For people: "GPU 0000:41:00.0", "MIG-1234 of GPU 0000:41:00.0", "emulated device 3".
 std::string describe_device(const Device& device);
 
 struct FailedRank {

@@ -8,6 +8,7 @@ TEST_SUITE_BEGIN("summary");
 
 TEST_CASE("a device has a name for people") {
     CHECK(describe_device({"cuda:GPU-1234", "0000:41:00.0", "GPU-1234"}) == "GPU 0000:41:00.0");
+    CHECK(describe_device({"cuda:MIG-12", "0000:41:00.0", "MIG-12", 3, "GPU-1234"}) == "MIG-12 of GPU 0000:41:00.0");
     CHECK(describe_device({"emulated:3/16", "", ""}) == "emulated device 3");
 }
 
