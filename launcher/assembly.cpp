@@ -13,6 +13,8 @@ namespace wire = platform::wire;
 namespace {
 
 constexpr uint32_t kVersion = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
+// Of one rank at once: more than a socket holds unless somebody fills it all the while, whom nothing else waits for.
+constexpr int kMostMessages = 1024;
 // Magic, kind, protocol and version: what every protocol's hello begins with.
 constexpr size_t kHelloFixedBytes = offsetof(wire::Hello, layout);
 
@@ -48,7 +50,7 @@ bool Assembly::anyone_waits() const {
 
 void Assembly::hear(uint32_t rank) {
     alignas(8) std::array<std::byte, platform::MessageSocket::kLargestMessage> buffer;
-    while (peers_[rank].socket) {
+    for (int i = 0; i < kMostMessages && peers_[rank].socket; ++i) {
         auto received = peers_[rank].socket.try_receive(buffer);
         if (!received) {
             misbehaved(rank, received.error().detail);

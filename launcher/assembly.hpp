@@ -36,7 +36,8 @@ class Assembly {
     Assembly(const Assembly&) = delete;
 
     void connect(uint32_t rank, platform::MessageSocket socket);
-    // Handles what the rank has sent so far. It may have said its last words just before it ended.
+    // Handles what the rank has sent so far, as far as it has not sent without end. It may have said its last words
+    // just before it ended.
     void hear(uint32_t rank);
     bool said_hello(uint32_t rank) const { return peers_[rank].stage != Stage::kSilent; }
     bool anyone_waits() const; // for ranks that have not come yet

@@ -1,58 +1,145 @@
 #include "command.hpp"
 
 #include "base/format.hpp"
-#include "devices.hpp"
 #include "job.hpp"
+#include "machine_report.hpp"
+#include "machine_view.hpp"
 #include "mps.hpp"
 #include "options.hpp"
 #include "placement.hpp"
+#include "placement_report.hpp"
 #include "platform/byte_stream.hpp"
-#include "platform/gpu_inventory.hpp"
+#include "platform/free_port.hpp"
 #include "platform/process.hpp"
-#include "platform/topology.hpp"
 
 #include <cstdlib>
+#include <filesystem>
+#include <set>
 
 namespace gpurun::launcher {
 
 namespace {
 
 constexpr int kUsage = 2;
+constexpr int kOut = 1;
+constexpr int kError = 2;
+
+void say(const std::string& line) { platform::write_all(kError, base::format("gpurun: {}\n", line)); }
 
 int complain(int exit_status, const std::string& detail) {
-    platform::write_all(2, base::format("gpurun: {}\n", detail));
+    say(detail);
     return exit_status;
 }
 
-base::Result<DevicePlan> find_devices(const Options& options) {
-    if (options.device.kind == DeviceKind::kEmulated) // asking NVML takes longer than a short program
-        return plan_devices(options, {}, "");
-    platform::GpuInventory inventory = platform::find_gpus();
-    const bool found = !inventory.gpus.empty();
-    GPURUN_ASSIGN(inventory.gpus,
-                  platform::visible_gpus(inventory.gpus, found ? std::getenv("CUDA_VISIBLE_DEVICES") : nullptr));
-    if (found && inventory.gpus.empty())
-        inventory.absence = "CUDA_VISIBLE_DEVICES hides every GPU";
-    return plan_devices(options, inventory.gpus, inventory.absence);
+// Where the program and its folder are. Both are looked for from where gpurun is.
+struct Located {
+    ProgramPlan plan;
+    int exit_status = 0; // not 0: `reason` says why it cannot be started
+    std::string reason;
+};
+Located locate(const Program& program) {
+    platform::Program found = platform::find_program(program.command[0], std::getenv("PATH"));
+    if (found.exit_status != 0)
+        return {{}, found.exit_status, std::move(found.reason)};
+    Located located{{std::move(found.path), program.command, ""}, 0, ""};
+    if (!program.folder)
+        return located;
+    std::error_code failed;
+    const std::filesystem::path folder = std::filesystem::absolute(*program.folder, failed).lexically_normal();
+    if (!std::filesystem::is_directory(folder, failed))
+        return {{}, kUsage, base::format("--chdir {}: {}", *program.folder, failed ? failed.message() : "no folder")};
+    located.plan.folder = folder;
+    located.plan.path = std::filesystem::absolute(located.plan.path, failed);
+    return located;
 }
 
-base::Result<int> run_job(const Options& options, const DevicePlan& devices, MpsPlan mps, std::string program_path,
-                          const char* const* environment) {
-    bool on_gpus = false;
-    for (const RankDevice& device : devices.ranks)
-        on_gpus = on_gpus || !device.bus_id.empty();
-    GPURUN_ASSIGN(const platform::Machine machine, platform::discover_machine(on_gpus));
+base::Result<Surroundings> look_around(const Options& options, const char* const* environment) {
+    Surroundings there;
+    there.environment = environment;
+    GPURUN_ASSIGN(MachineView view, view_machine(options));
+    there.gpus = std::move(view.gpus);
+    there.absence = std::move(view.absence);
+    there.machine = std::move(view.machine);
+    if (options.compat_environment)
+        there.port = platform::free_port();
+    return there;
+}
+
+void report(const Options& options, const Placement& placement, const platform::Machine& machine) {
+    // What is printed beside a job's output must not mix with it.
+    platform::write_all(options.report.dry_run ? kOut : kError, options.report.json
+                                                                    ? bindings_as_json(placement, machine)
+                                                                    : bindings_as_table(options, placement, machine));
+}
+
+base::Result<MpsPlan> mps_for(const Options& options, const Placement& placement) {
+    if (options.report.record) // which may lack UUIDs, and nothing is started
+        return MpsPlan();
+    std::vector<Device> devices;
+    for (const RankPlan& rank : placement.ranks)
+        devices.push_back(rank.device);
+    return plan_mps(options.mps, devices);
+}
+
+// How many CPUs the ranks have together.
+uint32_t shared_cpus(const std::vector<RankPlan>& ranks, const platform::Machine& machine) {
+    std::set<int> cpus;
+    for (const RankPlan& rank : ranks) {
+        if (rank.binding.cpus.empty())
+            return static_cast<uint32_t>(machine.cpus());
+        cpus.insert(rank.binding.cpus.begin(), rank.binding.cpus.end());
+    }
+    return static_cast<uint32_t>(cpus.size());
+}
+
+base::Result<int> run_job(const Options& options, Placement placement, MpsPlan mps, std::vector<ProgramPlan> programs,
+                          const Surroundings& there) {
     JobPlan plan;
-    plan.program_path = std::move(program_path);
-    plan.arguments = options.command;
-    plan.environment = environment;
-    plan.devices = devices.ranks;
-    plan.placements = place_ranks(machine, devices.ranks, options.bind_to);
-    plan.cores = static_cast<uint32_t>(machine.cpus());
-    plan.keep_going = options.keep_going;
+    plan.programs = std::move(programs);
+    plan.ranks = std::move(placement.ranks);
+    plan.environment = there.environment;
+    plan.cores = shared_cpus(plan.ranks, there.machine);
+    plan.output = options.output;
+    plan.ending = options.ending;
     plan.mps = std::move(mps);
     GPURUN_ASSIGN(std::unique_ptr<Job> job, Job::create(std::move(plan)));
     return job->run();
+}
+
+int place_and_run(const Options& options, std::vector<ProgramPlan> programs, const char* const* environment) {
+    auto there = look_around(options, environment);
+    if (!there)
+        return complain(kUsage, there.error().detail);
+    auto placement = place_job(options, *there);
+    if (!placement)
+        return complain(kUsage, placement.error().detail);
+    if (auto checked = check_ranks(options.output, static_cast<uint32_t>(placement->ranks.size())); !checked)
+        return complain(kUsage, checked.error().detail);
+    auto mps = mps_for(options, *placement);
+    if (!mps)
+        return complain(kUsage, mps.error().detail);
+    for (const std::string& notice : {placement->device_notice, mps->notice})
+        if (!notice.empty())
+            say(notice);
+    // Emulated devices stand for others, so nobody minds what they are slowed down by; and who lets ranks share
+    // devices knows.
+    const bool table_says_it = options.report.bindings && !options.report.json;
+    if (placement->on_gpus && !options.placement.oversubscribe && !placement->core_notice.empty() && !table_says_it)
+        say(placement->core_notice);
+    if (options.report.bindings)
+        report(options, *placement, there->machine);
+    if (options.report.dry_run)
+        return 0;
+    auto exit_status = run_job(options, std::move(*placement), std::move(*mps), std::move(programs), *there);
+    return exit_status ? *exit_status : complain(1, exit_status.error().detail);
+}
+
+int print_machine(const Options& options, const char* const* environment) {
+    auto facts = gather_facts(options, environment);
+    if (!facts)
+        return complain(kUsage, facts.error().detail);
+    platform::write_all(kOut, options.report.json ? machine_as_json(*facts) : machine_as_text(*facts));
+    return 0;
 }
 
 } // namespace
@@ -64,23 +151,21 @@ int run(int argc, const char* const* argv, const char* const* environment) {
     if (!parsed)
         return complain(kUsage, parsed.error().detail);
     if (!parsed->to_print.empty()) {
-        platform::write_all(1, parsed->to_print);
+        platform::write_all(kOut, parsed->to_print);
         return 0;
     }
     const Options& options = parsed->options;
-    platform::Program program = platform::find_program(options.command[0], std::getenv("PATH"));
-    if (program.exit_status != 0)
-        return complain(program.exit_status, program.reason);
-    auto devices = find_devices(options);
-    if (!devices)
-        return complain(kUsage, devices.error().detail);
-    auto mps = plan_mps(options.mps, devices->ranks);
-    if (!mps)
-        return complain(kUsage, mps.error().detail);
-    if (!devices->notice.empty())
-        platform::write_all(2, base::format("gpurun: {}\n", devices->notice));
-    auto exit_status = run_job(options, *devices, std::move(*mps), std::move(program.path), environment);
-    return exit_status ? *exit_status : complain(1, exit_status.error().detail);
+    if (options.report.topology)
+        return print_machine(options, environment);
+    std::vector<ProgramPlan> programs;
+    for (const Program& program : options.programs)
+        if (!options.report.dry_run) {
+            Located located = locate(program);
+            if (located.exit_status != 0)
+                return complain(located.exit_status, located.reason);
+            programs.push_back(std::move(located.plan));
+        }
+    return place_and_run(options, std::move(programs), environment);
 }
 
 } // namespace gpurun::launcher

@@ -6,52 +6,41 @@ namespace gpurun::launcher {
 
 namespace {
 
-std::string counted(size_t number, const char* what) {
-    return base::format("{} {}{}", number, what, number == 1 ? "" : "s");
-}
-
-base::Result<void> check_sharing(const Options& options, size_t ranks, size_t devices, const char* what) {
-    if (ranks <= devices || options.oversubscribe)
-        return {};
-    return base::error(base::Status::kArgument,
-                       "{}, but {}: start at most {} with -n {}, or let ranks share with --oversubscribe",
-                       counted(ranks, "rank"), counted(devices, what), devices, devices);
-}
-
-base::Result<DevicePlan> plan_emulated(const Options& options) {
-    const uint32_t ranks = options.ranks.value_or(options.device.count.value_or(1));
-    const uint32_t devices = options.device.count.value_or(ranks);
-    GPURUN_TRY(check_sharing(options, ranks, devices, "emulated device"));
-    DevicePlan plan;
-    for (uint32_t rank = 0; rank < ranks; ++rank)
-        plan.ranks.push_back({base::format("emulated:{}/{}", rank % devices, devices), "", ""});
-    return plan;
+std::vector<Device> emulate(size_t count) {
+    std::vector<Device> devices;
+    for (size_t i = 0; i < count; ++i)
+        devices.push_back({base::format("emulated:{}/{}", i, count), "", "", i, ""});
+    return devices;
 }
 
 } // namespace
 
-base::Result<DevicePlan> plan_devices(const Options& options, const std::vector<platform::Gpu>& gpus,
-                                      const std::string& absence) {
-    if (options.device.kind == DeviceKind::kEmulated)
-        return plan_emulated(options);
-    if (gpus.empty()) {
-        if (options.device.kind == DeviceKind::kCuda)
-            return base::error(base::Status::kArgument, "no GPU for --device=cuda: {}", absence);
-        GPURUN_ASSIGN(DevicePlan plan, plan_emulated(options));
-        if (!options.device.given)
-            plan.notice =
+base::Result<DeviceList> list_devices(const DeviceChoice& choice, size_t emulated,
+                                      const std::vector<platform::Gpu>& gpus, const std::string& absence) {
+    DeviceList list;
+    if (choice.kind == DeviceKind::kEmulated || (gpus.empty() && choice.kind == DeviceKind::kAuto)) {
+        list.devices = emulate(choice.count.value_or(emulated));
+        if (!choice.given)
+            list.notice =
                 base::format("no GPU, so {} {} emulated (--device=emulated asks for that): {}",
-                             counted(plan.ranks.size(), "device"), plan.ranks.size() == 1 ? "is" : "are", absence);
-        return plan;
+                             list.devices.size() == 1 ? "1 device" : base::format("{} devices", list.devices.size()),
+                             list.devices.size() == 1 ? "is" : "are", absence);
+        return list;
     }
-    const size_t ranks = options.ranks.value_or(gpus.size());
-    GPURUN_TRY(check_sharing(options, ranks, gpus.size(), "GPU"));
-    DevicePlan plan;
-    for (size_t rank = 0; rank < ranks; ++rank) {
-        const platform::Gpu& gpu = gpus[rank % gpus.size()];
-        plan.ranks.push_back({"cuda:" + gpu.uuid, gpu.bus_id, gpu.uuid});
+    if (gpus.empty())
+        return base::error(base::Status::kArgument, "no GPU for --device=cuda: {}", absence);
+    for (const platform::Gpu& gpu : gpus) {
+        const size_t number = list.devices.size();
+        // Records of machines may lack UUIDs.
+        const std::string setting = base::format("cuda:{}", gpu.uuid.empty() ? std::to_string(number) : gpu.uuid);
+        list.devices.push_back({setting, gpu.bus_id, gpu.uuid, number, gpu.parent});
     }
-    return plan;
+    return list;
+}
+
+std::string count_devices(const std::vector<Device>& devices, size_t number) {
+    const bool emulated = !devices.empty() && devices[0].bus_id.empty();
+    return base::format("{} {}{}", number, emulated ? "emulated device" : "GPU", number == 1 ? "" : "s");
 }
 
 } // namespace gpurun::launcher

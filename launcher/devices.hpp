@@ -1,7 +1,7 @@
-// Which device each rank gets. A pure function: what is asked for and what is there, to a list.
+// The devices that a job may use, in the order in which CUDA numbers them. Pure functions.
 #pragma once
 
-#include "options.hpp"
+#include "placement_options.hpp"
 #include "platform/gpu_inventory.hpp"
 
 #include <string>
@@ -9,19 +9,25 @@
 
 namespace gpurun::launcher {
 
-struct RankDevice {
+struct Device {
     std::string setting; // for GPURUN_DEVICE
     std::string bus_id;  // "" where it is not a GPU
     std::string uuid;    // likewise
+    size_t number = 0;   // as CUDA and --gpus count
+    std::string parent;  // UUID of the GPU that this is a MIG instance of, else ""
 };
 
-struct DevicePlan {
-    std::vector<RankDevice> ranks;
+struct DeviceList {
+    std::vector<Device> devices;
     std::string notice; // what the user should know, or ""
 };
 
-// `absence` says why `gpus` is empty. The error names the numbers and the remedy.
-base::Result<DevicePlan> plan_devices(const Options& options, const std::vector<platform::Gpu>& gpus,
-                                      const std::string& absence);
+// `emulated` is how many emulated devices there are if their number is not asked for. `absence` says why `gpus` is
+// empty.
+base::Result<DeviceList> list_devices(const DeviceChoice& choice, size_t emulated,
+                                      const std::vector<platform::Gpu>& gpus, const std::string& absence);
+
+// "1 GPU", "2 emulated devices"
+std::string count_devices(const std::vector<Device>& devices, size_t number);
 
 } // namespace gpurun::launcher

@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 namespace gpurun::launcher {
@@ -11,14 +12,96 @@ namespace {
 
 std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
 
-bool has(const char* const* environment, std::string_view name) {
+// The value of what has one.
+std::optional<std::string> find(const char* const* environment, std::string_view name) {
     for (; *environment != nullptr; ++environment)
-        if (name_of(*environment) == name)
-            return true;
-    return false;
+        if (const std::string_view entry = *environment; name_of(entry) == name && entry.size() > name.size())
+            return std::string(entry.substr(name.size() + 1));
+    return std::nullopt;
+}
+
+// What a rank gets unless the user has set it.
+std::vector<Variable> defaults(const RankFacts& facts) {
+    return {
+        // Ordinals then mean the same to gpurun and to every program.
+        {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
+        // The most hardware queues that CUDA offers: streams that share one hold each other up, and a stream that
+        // waits for another rank must not hold up a stranger.
+        {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+        // Without it each rank starts a thread for every core of the machine.
+        {"OMP_NUM_THREADS", std::to_string(facts.threads)},
+    };
+}
+
+// How torch.distributed finds its first process; unless the user has set it, but a gpurun around this one is no user.
+std::vector<Variable> rendezvous(const RankFacts& facts) {
+    return {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(facts.port)}};
+}
+
+// By these, programs written for torchrun, Open MPI, Intel MPI, MPICH and MVAPICH know their rank. All ranks are on
+// this machine, so local numbers are global ones.
+std::vector<Variable> other_names(const RankFacts& facts) {
+    const std::string rank = std::to_string(facts.rank);
+    const std::string size = std::to_string(facts.size);
+    return {
+        {"RANK", rank},
+        {"WORLD_SIZE", size},
+        {"LOCAL_RANK", rank},
+        {"LOCAL_WORLD_SIZE", size},
+        {"OMPI_COMM_WORLD_RANK", rank},
+        {"OMPI_COMM_WORLD_SIZE", size},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", rank},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", size},
+        {"MPI_LOCALRANKID", rank},
+        {"MPI_LOCALNRANKS", size},
+        {"MV2_COMM_WORLD_LOCAL_RANK", rank},
+    };
 }
 
 } // namespace
+
+base::Result<std::vector<Variable>> rank_variables(const char* const* inherited, const RankFacts& facts,
+                                                   std::span<const Setting> settings) {
+    const std::string rank = std::to_string(facts.rank);
+    const std::string size = std::to_string(facts.size);
+    std::vector<Variable> variables = {
+        {"GPURUN_RANK", rank},       {"GPURUN_SIZE", size},           {"GPURUN_LOCAL_RANK", rank},
+        {"GPURUN_LOCAL_SIZE", size}, {"GPURUN_DEVICE", facts.device},
+    };
+    for (const Variable& fallback : defaults(facts))
+        if (!find(inherited, fallback.name))
+            variables.push_back(fallback);
+    if (facts.compat) {
+        set_variables(variables, other_names(facts));
+        const bool nested = find(inherited, "GPURUN_CONTROL_FD").has_value();
+        for (const Variable& fallback : rendezvous(facts))
+            if (facts.port != 0 && (nested || !find(inherited, fallback.name)))
+                variables.push_back(fallback);
+    }
+    if (!facts.visible.empty())
+        variables.push_back({"CUDA_VISIBLE_DEVICES", facts.visible});
+    for (const Setting& setting : settings) {
+        const std::optional<std::string> value = setting.value ? setting.value : find(inherited, setting.name);
+        if (!value)
+            return base::error(base::Status::kArgument,
+                               "--env {}: it is not set here, so ranks cannot get it: write --env {}=VALUE",
+                               setting.name, setting.name);
+        const Variable wanted[] = {{setting.name, *value}};
+        set_variables(variables, wanted);
+    }
+    return variables;
+}
+
+void set_variables(std::vector<Variable>& variables, std::span<const Variable> more) {
+    for (const Variable& wanted : more) {
+        const auto same = std::find_if(variables.begin(), variables.end(),
+                                       [&](const Variable& known) { return known.name == wanted.name; });
+        if (same == variables.end())
+            variables.push_back(wanted);
+        else
+            same->value = wanted.value;
+    }
+}
 
 std::vector<std::string> environment_with(const char* const* inherited, std::span<const Variable> own) {
     std::vector<std::string> result;
@@ -30,33 +113,6 @@ std::vector<std::string> environment_with(const char* const* inherited, std::spa
     for (const Variable& mine : own)
         result.push_back(base::format("{}={}", mine.name, mine.value));
     return result;
-}
-
-std::vector<std::string> rank_environment(const char* const* inherited, const RankIdentity& identity,
-                                          std::span<const Variable> more) {
-    // All ranks are on this machine, so local numbers are global ones.
-    std::vector<Variable> own = {
-        {"GPURUN_RANK", std::to_string(identity.rank)},
-        {"GPURUN_SIZE", std::to_string(identity.size)},
-        {"GPURUN_LOCAL_RANK", std::to_string(identity.rank)},
-        {"GPURUN_LOCAL_SIZE", std::to_string(identity.size)},
-        {"GPURUN_CONTROL_FD", std::to_string(identity.control_fd)},
-        {"GPURUN_DEVICE", identity.device},
-        {"GPURUN_MPS", identity.mps ? "1" : "0"},
-    };
-    own.insert(own.end(), more.begin(), more.end());
-    // What a rank gets unless the user has set it.
-    const Variable defaults[] = {
-        // Ordinals then mean the same to gpurun and to every program.
-        {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
-        // The most hardware queues that CUDA offers: streams that share one hold each other up, and a stream that
-        // waits for another rank must not hold up a stranger.
-        {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
-    };
-    for (const Variable& fallback : defaults)
-        if (!has(inherited, fallback.name))
-            own.push_back(fallback);
-    return environment_with(inherited, own);
 }
 
 } // namespace gpurun::launcher

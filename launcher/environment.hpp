@@ -1,5 +1,8 @@
-// The environment that a rank starts with: gpurun's own, and what tells the runtime who it is.
+// The environment that a rank starts with: gpurun's own, what tells the runtime who it is, and what tells programs
+// that were written for other launchers. Pure functions.
 #pragma once
+
+#include "program_options.hpp"
 
 #include <cstdint>
 #include <span>
@@ -13,19 +16,25 @@ struct Variable {
     std::string value;
 };
 
-struct RankIdentity {
+struct RankFacts {
     uint32_t rank = 0;
     uint32_t size = 1;
-    int control_fd = -1;
-    std::string device; // for GPURUN_DEVICE
-    bool mps = false;   // an MPS daemon serves the ranks' GPUs
+    std::string device;  // for GPURUN_DEVICE
+    std::string visible; // for CUDA_VISIBLE_DEVICES; "": it stays as it is
+    size_t threads = 1;
+    bool compat = true; // names of other launchers, too
+    uint16_t port = 0;  // for MASTER_PORT; 0: none is to be had
 };
+
+// What is set for a rank, as far as it is known before the rank starts. Each name once; what `settings` has is the
+// user's word. kArgument if a setting is to take a value that `inherited` lacks.
+base::Result<std::vector<Variable>> rank_variables(const char* const* inherited, const RankFacts& facts,
+                                                   std::span<const Setting> settings);
+
+// Sets `more` in `variables`, in place of what had the same names.
+void set_variables(std::vector<Variable>& variables, std::span<const Variable> more);
 
 // `inherited`, which ends with a null pointer as environ does, with `own` in place of what had the same names.
 std::vector<std::string> environment_with(const char* const* inherited, std::span<const Variable> own);
-
-// `more` is set as well.
-std::vector<std::string> rank_environment(const char* const* inherited, const RankIdentity& identity,
-                                          std::span<const Variable> more = {});
 
 } // namespace gpurun::launcher

@@ -1,5 +1,6 @@
 #include "input.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace gpurun::launcher {
@@ -7,64 +8,101 @@ namespace gpurun::launcher {
 namespace {
 // How soon input that came while gpurun was in the background is looked at again.
 constexpr int64_t kLookAgainMs = 500;
+// No more than any pipe takes at once.
+constexpr size_t kChunkBytes = 4096;
 } // namespace
 
-base::Result<std::unique_ptr<InputForwarder>> InputForwarder::create(platform::EventLoop& loop, int terminal,
-                                                                     platform::UniqueFd target) {
+base::Result<std::unique_ptr<InputForwarder>> InputForwarder::create(platform::EventLoop& loop, int source) {
     GPURUN_ASSIGN(platform::Timer timer, platform::Timer::create());
-    return std::unique_ptr<InputForwarder>(new InputForwarder(loop, terminal, std::move(target), std::move(timer)));
+    return std::unique_ptr<InputForwarder>(new InputForwarder(loop, source, std::move(timer)));
 }
 
-InputForwarder::InputForwarder(platform::EventLoop& loop, int terminal, platform::UniqueFd target,
-                               platform::Timer timer)
-    : terminal_(terminal), target_(std::move(target)), timer_(std::move(timer)),
-      typed_(loop, terminal, [this] { read_terminal(); }), room_(loop, target_.get(), [this] { write_target(); }),
-      later_(loop, timer_.fd(), [this] { look_again(); }) {
-    typed_.wait_for(platform::Ready::kReadable);
+InputForwarder::InputForwarder(platform::EventLoop& loop, int source, platform::Timer timer)
+    : loop_(loop), source_(source), terminal_(platform::is_terminal(source)), timer_(std::move(timer)),
+      readable_(loop, source, [this] { read_source(); }), later_(loop, timer_.fd(), [this] {
+          timer_.acknowledge();
+          look_again();
+      }) {
+    later_.wait_for(platform::Ready::kReadable);
 }
 
-void InputForwarder::look_again() {
-    later_.wait_for(platform::Ready::kNothing);
-    if (target_ && pending_.empty())
-        typed_.wait_for(platform::Ready::kReadable);
+void InputForwarder::connect(uint32_t rank, platform::UniqueFd target) {
+    Reader& reader = readers_.emplace_back();
+    reader.rank = rank;
+    reader.fd = std::move(target);
+    reader.taken = pending_.size();
+    reader.room = platform::Watch(loop_, reader.fd.get(), [this, &reader] { on_room(reader); });
+    advance();
 }
 
-void InputForwarder::stop() {
-    typed_.stop();
-    room_.stop();
-    later_.stop();
-    target_.reset();
+void InputForwarder::look_again() { advance(); }
+
+void InputForwarder::disconnect(uint32_t rank) {
+    for (Reader& reader : readers_)
+        reader.gone = reader.gone || reader.rank == rank;
+    advance();
 }
 
-void InputForwarder::read_terminal() {
-    if (!platform::in_foreground(terminal_)) {
-        typed_.wait_for(platform::Ready::kNothing);
+void InputForwarder::read_source() {
+    readable_.wait_for(platform::Ready::kNothing);
+    if (terminal_ && !platform::in_foreground(source_)) {
         timer_.start(kLookAgainMs);
-        later_.wait_for(platform::Ready::kReadable);
         return;
     }
-    std::array<char, 4096> typed;
-    const platform::Transfer got = platform::read_now(terminal_, typed);
-    if (got.state == platform::StreamState::kWouldWait)
-        return;
+    std::array<char, kChunkBytes> chunk;
+    const platform::Transfer got = platform::read_now(source_, chunk);
     if (got.state == platform::StreamState::kClosed) {
-        stop(); // rank 0 sees the end of its input
+        stop(); // those that read see the end of their input
         return;
     }
-    pending_.assign(typed.data(), got.bytes);
-    write_target();
+    pending_.assign(chunk.data(), got.bytes);
+    for (Reader& reader : readers_) {
+        reader.taken = 0;
+        write(reader);
+    }
+    advance();
 }
 
-void InputForwarder::write_target() {
-    const platform::Transfer written = platform::write_now(target_.get(), pending_);
-    if (written.state == platform::StreamState::kClosed) {
+void InputForwarder::on_room(Reader& reader) {
+    if (pending_.empty()) {
+        reader.room.wait_for(platform::Ready::kNothing);
+        read_source();
+        return;
+    }
+    write(reader);
+    advance();
+}
+
+void InputForwarder::write(Reader& reader) {
+    const platform::Transfer written =
+        platform::write_now(reader.fd.get(), std::string_view(pending_).substr(reader.taken));
+    reader.taken += written.bytes;
+    reader.gone = written.state == platform::StreamState::kClosed;
+    reader.room.wait_for(written.state == platform::StreamState::kWouldWait ? platform::Ready::kWritable
+                                                                            : platform::Ready::kNothing);
+}
+
+// Waits for the next piece once every reader has taken this one.
+void InputForwarder::advance() {
+    readers_.remove_if([](const Reader& reader) { return reader.gone; });
+    if (readers_.empty()) {
         stop();
         return;
     }
-    pending_.erase(0, written.bytes);
-    const bool all = pending_.empty();
-    typed_.wait_for(all ? platform::Ready::kReadable : platform::Ready::kNothing);
-    room_.wait_for(all ? platform::Ready::kNothing : platform::Ready::kWritable);
+    if (std::any_of(readers_.begin(), readers_.end(),
+                    [this](const Reader& reader) { return reader.taken < pending_.size(); }))
+        return;
+    pending_.clear();
+    for (Reader& reader : readers_)
+        reader.taken = 0;
+    // Files have no readiness: they are read when there is room for what is in them.
+    if (!readable_.wait_for(platform::Ready::kReadable))
+        readers_.front().room.wait_for(platform::Ready::kWritable);
+}
+
+void InputForwarder::stop() {
+    readable_.stop();
+    readers_.clear();
 }
 
 } // namespace gpurun::launcher

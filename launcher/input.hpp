@@ -1,12 +1,14 @@
-// Brings what is typed at gpurun's terminal to rank 0, as fast as rank 0 reads it.
+// Brings gpurun's own input to the ranks that are to read it, as fast as the slowest of them reads.
 //
-// Only for terminals: ranks are in process groups of their own, which may not read from one. While gpurun is in the
-// background it leaves what is typed to whoever is in front. Runs on the event loop's thread.
+// Needed where they cannot read it themselves: from a terminal, because ranks are in process groups of their own,
+// which may not; and where all are to read the same. While gpurun is in the background it leaves what is typed to
+// whoever is in front. Runs on the event loop's thread.
 #pragma once
 
 #include "platform/byte_stream.hpp"
 #include "platform/event_loop.hpp"
 
+#include <list>
 #include <memory>
 #include <string>
 
@@ -14,26 +16,39 @@ namespace gpurun::launcher {
 
 class InputForwarder {
   public:
-    static base::Result<std::unique_ptr<InputForwarder>> create(platform::EventLoop& loop, int terminal,
-                                                                platform::UniqueFd target);
+    static base::Result<std::unique_ptr<InputForwarder>> create(platform::EventLoop& loop, int source);
     InputForwarder(const InputForwarder&) = delete;
 
+    // From now on `rank` is brought everything that has not been read yet.
+    void connect(uint32_t rank, platform::UniqueFd target);
     // gpurun may be in front now.
     void look_again();
-    // Rank 0 has ended.
-    void stop();
+    // A rank has ended. Without ranks nothing is read any more.
+    void disconnect(uint32_t rank);
 
   private:
-    InputForwarder(platform::EventLoop& loop, int terminal, platform::UniqueFd target, platform::Timer timer);
-    void read_terminal();
-    void write_target();
+    struct Reader {
+        uint32_t rank = 0;
+        platform::UniqueFd fd;
+        size_t taken = 0; // of pending_
+        platform::Watch room;
+        bool gone = false;
+    };
 
-    int terminal_;
-    platform::UniqueFd target_;
+    InputForwarder(platform::EventLoop& loop, int source, platform::Timer timer);
+    void read_source();
+    void on_room(Reader& reader);
+    void write(Reader& reader);
+    void advance();
+    void stop();
+
+    platform::EventLoop& loop_;
+    int source_;
+    bool terminal_;
     platform::Timer timer_;
     std::string pending_;
-    platform::Watch typed_;
-    platform::Watch room_;
+    std::list<Reader> readers_; // their watches' handlers refer to them
+    platform::Watch readable_;
     platform::Watch later_;
 };
 

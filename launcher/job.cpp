@@ -2,12 +2,11 @@
 #include "job.hpp"
 
 #include "base/format.hpp"
+#include "summary.hpp"
 
 namespace gpurun::launcher {
 
 namespace {
-// Between the stages of ending a job.
-constexpr int64_t kGraceMs = 2000;
 // How long a rank that has left gpurun_init() may take to end before the job is ended for it.
 constexpr int64_t kDepartureMs = 1000;
 } // namespace
@@ -20,8 +19,8 @@ void Job::on_rank_end(uint32_t index) {
     rank.ended.stop();
     rank.live = false;
     --live_;
-    if (index == 0 && input_ != nullptr)
-        input_->stop();
+    if (input_ != nullptr)
+        input_->disconnect(index);
     assembly_.hear(index);
     const auto failure =
         judge({*process_end, assembly_.said_hello(index), is_finalized(index), assembly_.anyone_waits()});
@@ -38,16 +37,15 @@ void Job::fail(uint32_t index, const Failure& failure, bool whole_job) {
     // Before anything else, so that whoever waits for this rank goes on. If it cannot be done, the others are ended
     // below anyway.
     static_cast<void>(has_.segment.mark_dead(index));
-    const bool ends_job = whole_job || !plan_.keep_going;
+    const bool ends_job = whole_job || !plan_.ending.keep_going;
     if (!exit_status_)
         exit_status_ = failure.exit_status;
     // What it printed last comes before what we say.
-    rank.out->pump();
-    rank.error->pump();
-    std::string line = base::format("rank {} (pid {}) {}", index, rank.process.pid(), failure.what);
-    if (live_ > (rank.live ? 1u : 0u))
-        line += ends_job ? "; the other ranks were ended" : "; the other ranks go on";
-    say(line);
+    has_.outputs->pump(index);
+    const Others others = live_ == (rank.live ? 1u : 0u) ? Others::kNone : ends_job ? Others::kEnded : Others::kGoOn;
+    say(summarize({index, rank.process.pid(), describe_device(plan_.ranks[index].device), failure.what,
+                   has_.outputs->last_error_line(index)},
+                  others));
     if (ends_job)
         end_ranks(SIGTERM);
     else // without this one, those that wait in gpurun_init() would wait for ever
@@ -55,45 +53,27 @@ void Job::fail(uint32_t index, const Failure& failure, bool whole_job) {
                          base::format("rank {} {} before every rank had joined", index, failure.what));
 }
 
-void Job::on_signal(int signal) {
-    if (signal == SIGCONT) {
-        if (input_ != nullptr)
-            input_->look_again();
-        return;
-    }
-    if (!exit_status_)
-        exit_status_ = 128 + signal;
-    if (ending_ >= Ending::kTerminated || live_ == 0) { // asked twice: do not wait for anything any more
-        hurried_ = true;
-        enter(Ending::kKilled);
-        out_.close();
-        error_.close();
-        return;
-    }
-    say(base::format("got signal {} ({}); all ranks were ended", signal, platform::describe_signal(signal)));
-    end_ranks(signal);
-}
-
 void Job::end_ranks(int signal) {
     if (ending_ >= Ending::kTerminated)
         return;
     enter(Ending::kTerminated);
-    signal_ranks(signal);
-    signal_ranks(SIGCONT); // a stopped process would sleep through it
+    signal_ranks({signal, SIGCONT}); // a stopped process would sleep through the first
 }
 
 void Job::enter(Ending ending) {
     ending_ = ending;
     if (ending == Ending::kKilled)
-        signal_ranks(SIGKILL);
+        signal_ranks({SIGKILL});
     else
-        has_.grace.start(kGraceMs);
+        has_.grace.start(plan_.ending.grace_ms);
 }
 
 void Job::on_grace_over() {
     has_.grace.acknowledge();
     if (ending_ == Ending::kRefused)
         end_ranks(SIGTERM);
+    else if (timed_out_)
+        hurry();
     else if (ending_ == Ending::kTerminated)
         enter(Ending::kKilled);
 }
@@ -139,33 +119,9 @@ void Job::rank_aborted(uint32_t rank, int code) {
     fail(rank, Failure{exit_status, base::format("called gpurun_abort({})", code)}, true);
 }
 
-void Job::signal_ranks(int signal) {
-    // A rank that has ended is not reaped yet: its group is still its own, and may have members.
-    for (const auto& rank : ranks_)
-        rank->process.signal_group(signal);
-}
-
 bool Job::is_finalized(uint32_t rank) const {
     return has_.segment.rank(rank).state.load(std::memory_order_acquire) ==
            static_cast<uint32_t>(platform::RankState::kFinalized);
-}
-
-void Job::say(const std::string& line) { error_.write(base::format("gpurun: {}\n", line)); }
-
-// Every rank has ended. What they wrote is in the pipes; what they left running is not waited for.
-void Job::finish_output() {
-    signal_ranks(SIGKILL);
-    for (const auto& rank : ranks_) {
-        rank->out->finish();
-        rank->error->finish();
-    }
-}
-
-bool Job::output_passed() const {
-    for (const auto& rank : ranks_)
-        if (!rank->out->done() || !rank->error->done())
-            return false;
-    return out_.ready() && error_.ready();
 }
 
 } // namespace gpurun::launcher

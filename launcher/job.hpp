@@ -3,20 +3,22 @@
 // Owns the ranks' processes, the job's segment and everything between. One thread, one event loop: rank ends
 // (pidfds), their output, the wire, signals to gpurun and the grace timer are all handlers on it. A rank that fails
 // is marked dead in the segment before anything else, so that whoever waits for it goes on at once; then the job is
-// ended unless it is to keep going. Destroying a Job kills what is left of it.
+// ended unless it is to keep going. Destroying a Job kills what is left of it, whatever that has done to get away.
 #pragma once
 
 #include "assembly.hpp"
-#include "devices.hpp"
+#include "ending_options.hpp"
 #include "input.hpp"
 #include "mps.hpp"
-#include "output.hpp"
+#include "outputs.hpp"
 #include "placement.hpp"
+#include "platform/cgroup.hpp"
 #include "platform/orphan_guard.hpp"
 #include "platform/process.hpp"
 #include "platform/signals.hpp"
 #include "verdict.hpp"
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,14 +26,20 @@
 
 namespace gpurun::launcher {
 
-struct JobPlan {
-    std::string program_path;
+// A program that ranks run, ready to be started.
+struct ProgramPlan {
+    std::string path;
     std::vector<std::string> arguments; // the first is the program's name
+    std::string folder;                 // where it runs; "": where gpurun does
+};
+
+struct JobPlan {
+    std::vector<ProgramPlan> programs;
+    std::vector<RankPlan> ranks;
     const char* const* environment = nullptr;
-    std::vector<RankDevice> devices; // one for each rank
-    std::vector<RankPlacement> placements;
     uint32_t cores = 1; // processors that the ranks share
-    bool keep_going = false;
+    OutputOptions output;
+    EndingOptions ending;
     MpsPlan mps;
     size_t descriptor_limit = 0; // set by Job::create()
 };
@@ -39,6 +47,7 @@ struct JobPlan {
 class Job : private Assembly::Observer {
   public:
     static base::Result<std::unique_ptr<Job>> create(JobPlan plan);
+    ~Job() override;
 
     // Returns gpurun's exit status once every rank has ended and all output has been passed on.
     base::Result<int> run();
@@ -48,8 +57,6 @@ class Job : private Assembly::Observer {
         explicit Rank(platform::ChildProcess started) : process(std::move(started)) {}
 
         platform::ChildProcess process;
-        std::unique_ptr<OutputPump> out;
-        std::unique_ptr<OutputPump> error;
         platform::Watch ended;
         bool live = true;
         bool left_early = false; // closed its socket in gpurun_init()
@@ -62,22 +69,32 @@ class Job : private Assembly::Observer {
         std::unique_ptr<platform::EventLoop> loop;
         platform::SignalSource signals;
         platform::JobSegment segment;
+        std::vector<int> older_children; // of whoever has become gpurun by exec, such as a shell: none of its business
+        std::string name;
         platform::OrphanGuard guard;
+        std::optional<platform::Cgroup> cgroup; // of the ranks; none where the system does not allow it
         platform::Timer grace;
         platform::Timer departure;
+        platform::Timer timeout;
+        std::unique_ptr<Outputs> outputs;
     };
     Job(JobPlan plan, Resources resources);
 
-    uint32_t size() const { return static_cast<uint32_t>(plan_.devices.size()); }
+    uint32_t size() const { return static_cast<uint32_t>(plan_.ranks.size()); }
     base::Result<void> start_mps();
     base::Result<void> start_rank(uint32_t rank);
+    platform::SpawnRequest describe_start(uint32_t rank, int control_fd) const;
     base::Result<platform::UniqueFd> input_for(uint32_t rank);
     std::optional<int> failed_program();
 
     void on_rank_end(uint32_t rank);
     void on_signal(int signal);
+    void on_end_request(int signal);
+    void suspend();
     void on_grace_over();
     void on_departure();
+    void on_timeout();
+    void hurry();
     void rank_said_hello(uint32_t rank) override;
     void rank_misbehaved(uint32_t rank, const std::string& what) override;
     void versions_differ(uint32_t rank, const std::string& what) override;
@@ -87,26 +104,28 @@ class Job : private Assembly::Observer {
     void fail(uint32_t rank, const Failure& failure, bool whole_job);
     void end_ranks(int signal);
     void enter(Ending ending);
-    void finish_output();
-    void signal_ranks(int signal);
+    std::vector<int> rank_pids() const;
+    std::vector<int> other_children() const;
+    void signal_ranks(std::initializer_list<int> signals);
+    void signal_everything(int signal);
+    bool is_own_child(int pid) const;
+    void end_left_over();
     bool is_finalized(uint32_t rank) const;
-    void say(const std::string& line);
-    bool output_passed() const;
+    void say(const std::string& line) { has_.outputs->say(line); }
 
     JobPlan plan_;
     Resources has_;
-    OutputSink out_;
-    std::unique_ptr<OutputSink> own_error_; // null where both go to the same place, so that they do not mix there
-    OutputSink& error_;
     Assembly assembly_;
-    std::unique_ptr<InputForwarder> input_; // null unless gpurun's input is a terminal
+    std::unique_ptr<InputForwarder> input_; // null where a rank reads it itself, or none does
     std::unique_ptr<Mps> mps_;              // outlives the ranks, its clients; null where there is none
     std::vector<std::unique_ptr<Rank>> ranks_;
     platform::Watch signal_watch_;
     platform::Watch grace_watch_;
     platform::Watch departure_watch_;
+    platform::Watch timeout_watch_;
 
-    bool hurried_ = false; // asked to end again, or with nothing left but to tidy up
+    bool timed_out_ = false; // so not even its output may take longer than the grace
+    bool hurried_ = false;   // asked to end again, or with nothing left but to tidy up
     uint32_t live_ = 0;
     Ending ending_ = Ending::kNone;
     std::optional<int> exit_status_; // of the first failure

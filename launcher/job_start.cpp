@@ -2,57 +2,113 @@
 #include "job.hpp"
 
 #include "base/format.hpp"
+#include "cpu_list.hpp"
 #include "environment.hpp"
-#include "platform/system_error.hpp"
+#include "platform/adoption.hpp"
+#include "platform/job_name.hpp"
+#include "platform/process_tree.hpp"
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
+#include <system_error>
 
 namespace gpurun::launcher {
 
 namespace {
 constexpr int kIn = 0;
-constexpr int kOut = 1;
 constexpr int kError = 2;
 constexpr int kCannotExecute = 126;
 constexpr int kNotFound = 127;
+constexpr int kOwnFailure = 1;
+
+// What a rank is told only when it starts, in addition to what was planned.
+std::vector<Variable> start_variables(const RankPlan& plan, const ProgramPlan& program, int control_fd,
+                                      const std::string& job, const Mps* mps) {
+    std::vector<Variable> variables = plan.variables;
+    if (mps != nullptr) {
+        set_variables(variables, mps->variables());
+        if (plan.sees_only_its_own) // of the GPUs that the daemon serves
+            for (const Variable& planned : plan.variables)
+                if (planned.name == "CUDA_VISIBLE_DEVICES")
+                    set_variables(variables, std::span(&planned, 1));
+    }
+    const Variable own[] = {{"GPURUN_CONTROL_FD", std::to_string(control_fd)},
+                            {"GPURUN_MPS", mps != nullptr ? "1" : "0"},
+                            {"GPURUN_JOB", job}};
+    set_variables(variables, own);
+    if (const Variable here[] = {{"PWD", program.folder}}; !program.folder.empty())
+        set_variables(variables, here);
+    return variables;
+}
+
+std::string describe(const platform::StartFailure& failure, const RankPlan& plan, const ProgramPlan& program) {
+    const std::string why = std::generic_category().message(failure.error_number);
+    switch (failure.step) {
+    case platform::StartFailure::Step::kFolder: return base::format("--chdir {}: {}", program.folder, why);
+    case platform::StartFailure::Step::kMemory:
+        return base::format("--membind: memory cannot be bound to NUMA node {} here ({}); leave --membind out",
+                            format_cpus(plan.binding.memory), why);
+    default: return base::format("{} cannot be executed: {}", program.path, why);
+    }
+}
+
+// The guard knows of it first, so that there is no moment at which it could stay behind.
+std::optional<platform::Cgroup> make_cgroup(const platform::OrphanGuard& guard, const std::string& job) {
+    const std::optional<std::string> path = platform::Cgroup::path_of("gpurun-" + job);
+    if (!path || !guard.watch_cgroup(*path))
+        return std::nullopt;
+    return platform::Cgroup::create(*path);
+}
+
 } // namespace
 
 base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     plan.descriptor_limit = platform::raise_descriptor_limit();
-    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGCONT};
+    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    std::vector<int> older_children = platform::children_of_this();
+    GPURUN_TRY(platform::adopt_orphans());
     GPURUN_ASSIGN(platform::OrphanGuard guard, platform::OrphanGuard::create());
+    const std::string own_name = platform::new_job_name();
+    guard.watch_job(own_name);
+    std::string name = platform::nested_job_name(std::getenv("GPURUN_JOB"), own_name);
+    std::optional<platform::Cgroup> cgroup = make_cgroup(guard, name);
     GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened));
     GPURUN_ASSIGN(auto loop, platform::EventLoop::create());
     GPURUN_ASSIGN(platform::JobSegment segment,
-                  platform::JobSegment::create(static_cast<uint32_t>(plan.devices.size()), plan.cores));
+                  platform::JobSegment::create(static_cast<uint32_t>(plan.ranks.size()), plan.cores));
     GPURUN_ASSIGN(platform::Timer grace, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
-    std::unique_ptr<Job> job(
-        new Job(std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(guard),
-                                           std::move(grace), std::move(departure)}));
+    GPURUN_ASSIGN(platform::Timer timeout, platform::Timer::create());
+    GPURUN_ASSIGN(auto outputs, Outputs::create(*loop, plan.output, static_cast<uint32_t>(plan.ranks.size())));
+    std::unique_ptr<Job> job(new Job(
+        std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(older_children),
+                                   std::move(name), std::move(guard), std::move(cgroup), std::move(grace),
+                                   std::move(departure), std::move(timeout), std::move(outputs)}));
     return job;
 }
 
 Job::Job(JobPlan plan, Resources resources)
-    : plan_(std::move(plan)), has_(std::move(resources)), out_(*has_.loop, kOut),
-      own_error_(platform::same_file(kOut, kError) ? nullptr : std::make_unique<OutputSink>(*has_.loop, kError)),
-      error_(own_error_ != nullptr ? *own_error_ : out_), assembly_(*has_.loop, has_.segment, *this),
+    : plan_(std::move(plan)), has_(std::move(resources)), assembly_(*has_.loop, has_.segment, *this),
       signal_watch_(*has_.loop, has_.signals.fd(),
                     [this] {
                         while (const std::optional<int> signal = has_.signals.next())
                             on_signal(*signal);
                     }),
       grace_watch_(*has_.loop, has_.grace.fd(), [this] { on_grace_over(); }),
-      departure_watch_(*has_.loop, has_.departure.fd(), [this] { on_departure(); }) {
+      departure_watch_(*has_.loop, has_.departure.fd(), [this] { on_departure(); }),
+      timeout_watch_(*has_.loop, has_.timeout.fd(), [this] { on_timeout(); }) {
     signal_watch_.wait_for(platform::Ready::kReadable);
     grace_watch_.wait_for(platform::Ready::kReadable);
     departure_watch_.wait_for(platform::Ready::kReadable);
+    timeout_watch_.wait_for(platform::Ready::kReadable);
 }
 
 base::Result<int> Job::run() {
+    if (plan_.ending.timeout_ms)
+        has_.timeout.start(*plan_.ending.timeout_ms);
     GPURUN_TRY(start_mps());
-    if (exit_status_) // by a signal, meanwhile
+    if (exit_status_) // by a signal or the timeout, meanwhile
         return *exit_status_;
     for (uint32_t rank = 0; rank < size(); ++rank)
         GPURUN_TRY(start_rank(rank));
@@ -60,10 +116,11 @@ base::Result<int> Job::run() {
         return *exit_status;
     while (live_ > 0)
         GPURUN_TRY(has_.loop->run_once());
-    finish_output();
+    end_left_over();
+    has_.outputs->finish();
     if (mps_ != nullptr) // what does not end when it is asked is killed with this job
         static_cast<void>(mps_->finish());
-    while (!output_passed())
+    while (!has_.outputs->passed())
         GPURUN_TRY(has_.loop->run_once());
     return exit_status_.value_or(0);
 }
@@ -87,32 +144,39 @@ base::Result<void> Job::start_mps() {
     return {};
 }
 
+platform::SpawnRequest Job::describe_start(uint32_t rank, int control_fd) const {
+    const RankPlan& plan = plan_.ranks[rank];
+    const ProgramPlan& program = plan_.programs[plan.program];
+    platform::SpawnRequest request;
+    request.path = program.path;
+    request.arguments = program.arguments;
+    request.folder = program.folder;
+    request.environment =
+        environment_with(plan_.environment, start_variables(plan, program, control_fd, has_.name, mps_.get()));
+    request.inherited = control_fd;
+    request.cpus = plan.binding.cpus;
+    request.cgroup = has_.cgroup ? has_.cgroup->fd() : -1;
+    request.memory = plan.binding.memory;
+    request.strict_memory = plan.binding.strict_memory;
+    request.signal_mask = has_.signals.original_mask();
+    request.descriptor_limit = plan_.descriptor_limit;
+    return request;
+}
+
 base::Result<void> Job::start_rank(uint32_t rank) {
     GPURUN_ASSIGN(auto sockets, platform::MessageSocket::pair());
     GPURUN_ASSIGN(platform::Pipe out, platform::create_pipe());
     GPURUN_ASSIGN(platform::Pipe error, platform::create_pipe());
     GPURUN_ASSIGN(const platform::UniqueFd in, input_for(rank));
-    platform::SpawnRequest request;
-    request.path = plan_.program_path;
-    request.arguments = plan_.arguments;
-    request.environment = rank_environment(
-        plan_.environment, {rank, size(), sockets[1].fd(), plan_.devices[rank].setting, mps_ != nullptr},
-        mps_ != nullptr ? mps_->variables() : std::vector<Variable>());
+    platform::SpawnRequest request = describe_start(rank, sockets[1].fd());
     request.standard_in = in ? in.get() : kIn;
     request.standard_out = out.write_end.get();
     request.standard_error = error.write_end.get();
-    request.inherited = sockets[1].fd();
-    request.cpus = plan_.placements[rank].cpus;
-    request.memory_node = plan_.placements[rank].memory_node;
-    request.signal_mask = has_.signals.original_mask();
-    request.descriptor_limit = plan_.descriptor_limit;
     GPURUN_ASSIGN(platform::ChildProcess process, platform::ChildProcess::start(request));
     has_.guard.watch(process.pid());
 
     auto& started = *ranks_.emplace_back(std::make_unique<Rank>(std::move(process)));
-    const bool by_lines = size() > 1; // alone, it may show half a line: a prompt, a progress bar
-    started.out = std::make_unique<OutputPump>(*has_.loop, std::move(out.read_end), out_, by_lines);
-    started.error = std::make_unique<OutputPump>(*has_.loop, std::move(error.read_end), error_, by_lines);
+    has_.outputs->connect(rank, std::move(out.read_end), std::move(error.read_end));
     started.ended = platform::Watch(*has_.loop, started.process.pidfd(), [this, rank] { on_rank_end(rank); });
     started.ended.wait_for(platform::Ready::kReadable);
     assembly_.connect(rank, std::move(sockets[0]));
@@ -120,24 +184,33 @@ base::Result<void> Job::start_rank(uint32_t rank) {
     return {};
 }
 
-// Rank 0 reads gpurun's own input, which may not be closed to it (none: an invalid descriptor); the others nothing.
+// A rank that alone reads gpurun's input has it itself, where it may (none: an invalid descriptor).
 base::Result<platform::UniqueFd> Job::input_for(uint32_t rank) {
-    if (rank > 0)
+    const RankSet& readers = plan_.output.readers;
+    if (!readers.has(rank))
         return platform::open_null();
-    if (!platform::is_terminal(kIn))
+    const bool for_all = size() > 1 && readers.has(0) && readers.has(1);
+    if (!for_all && !platform::is_terminal(kIn))
         return platform::UniqueFd();
     GPURUN_ASSIGN(platform::Pipe pipe, platform::create_pipe());
-    GPURUN_ASSIGN(input_, InputForwarder::create(*has_.loop, kIn, std::move(pipe.write_end)));
+    if (input_ == nullptr) {
+        GPURUN_ASSIGN(input_, InputForwarder::create(*has_.loop, kIn));
+    }
+    input_->connect(rank, std::move(pipe.write_end));
     return std::move(pipe.read_end);
 }
 
-// All programs are the same file: the first that cannot be executed stands for all.
+// The first rank whose program cannot be started stands for all.
 std::optional<int> Job::failed_program() {
-    for (const auto& rank : ranks_)
-        if (const int failed = rank->process.wait_for_exec(); failed != 0) {
-            platform::write_all(kError, base::format("gpurun: {} cannot be executed: {}\n", plan_.program_path,
-                                                     platform::system_error("exec", failed).detail));
-            return failed == ENOENT ? kNotFound : kCannotExecute;
+    for (uint32_t rank = 0; rank < size(); ++rank)
+        if (const platform::StartFailure failed = ranks_[rank]->process.wait_for_exec();
+            failed.step != platform::StartFailure::Step::kNone) {
+            const RankPlan& plan = plan_.ranks[rank];
+            platform::write_all(kError,
+                                base::format("gpurun: {}\n", describe(failed, plan, plan_.programs[plan.program])));
+            if (failed.step != platform::StartFailure::Step::kExec)
+                return kOwnFailure;
+            return failed.error_number == ENOENT ? kNotFound : kCannotExecute;
         }
     return std::nullopt;
 }

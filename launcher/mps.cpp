@@ -78,11 +78,13 @@ std::string describe(const platform::ProcessEnd& end) {
 
 } // namespace
 
-base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<RankDevice>& ranks) {
+base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& ranks) {
     MpsPlan plan;
     plan.required = choice == MpsChoice::kOn;
     bool shared = false;
-    for (const RankDevice& rank : ranks) {
+    bool instances = false;
+    for (const Device& rank : ranks) {
+        instances = instances || !rank.parent.empty();
         if (rank.uuid.empty())
             continue;
         const bool seen = std::find(plan.gpus.begin(), plan.gpus.end(), rank.uuid) != plan.gpus.end();
@@ -95,7 +97,37 @@ base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<RankDevice>& 
                                                     "--mps out, or ask for GPUs with --device=cuda");
     if (choice == MpsChoice::kOff || (choice == MpsChoice::kAuto && !shared))
         plan.gpus.clear();
+    if (instances && plan.gpus.size() > 1) {
+        if (plan.required)
+            return base::error(base::Status::kArgument,
+                               "--mps=on: an MPS daemon serves one MIG instance only, but the "
+                               "ranks have {}: choose one with --gpus, or leave --mps out",
+                               plan.gpus.size());
+        plan.notice = "no MPS, so ranks that share a MIG instance take turns, about 150 us a message: a daemon serves "
+                      "one instance only (--mps=off accepts that)";
+        plan.gpus.clear();
+    }
     return plan;
+}
+
+base::Result<MpsState> look_for_mps(const char* const* environment) {
+    MpsState state;
+    auto program = find_control();
+    if (!program) {
+        state.reason = program.error().detail;
+        return state;
+    }
+    state.program = *program;
+    GPURUN_ASSIGN(const platform::OrphanGuard guard, platform::OrphanGuard::create());
+    GPURUN_ASSIGN(const auto loop, platform::EventLoop::create());
+    GPURUN_ASSIGN(platform::Timer limit, platform::Timer::create());
+    GPURUN_ASSIGN(platform::Timer pause, platform::Timer::create());
+    Mps mps({*loop, guard, environment, {}, 0, [] { return false; }, [](const std::string&) {}}, state.program,
+            {std::move(limit), std::move(pause)});
+    GPURUN_ASSIGN(const bool there, mps.user_has_one());
+    if (there)
+        state.pipes = user_pipes();
+    return state;
 }
 
 base::Result<std::unique_ptr<Mps>> Mps::start(const MpsPlan& plan, const Host& host) {
@@ -204,6 +236,14 @@ base::Result<void> Mps::finish() {
     while (!daemon_->end() && may_wait())
         GPURUN_TRY(host_.loop.run_once());
     return {};
+}
+
+std::vector<int> Mps::processes() const {
+    std::vector<int> pids;
+    for (const auto* child : {&daemon_, &client_})
+        if (child->has_value())
+            pids.push_back((*child)->pid());
+    return pids;
 }
 
 base::Result<platform::ChildProcess> Mps::spawn(const char* argument, int in, int out,

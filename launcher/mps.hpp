@@ -25,11 +25,20 @@ namespace gpurun::launcher {
 struct MpsPlan {
     std::vector<std::string> gpus; // that a daemon is to serve, by UUID; none: no daemon is wanted
     bool required = false;         // without one there is no job
+    std::string notice;            // what the user should know, or ""
 };
 
 // A pure function: a daemon is wanted where ranks share a GPU, or if it is asked for. kArgument if it is asked for
-// where there are no GPUs.
-base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<RankDevice>& ranks);
+// where there are no GPUs, or several MIG instances, of which a daemon serves one only.
+base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& ranks);
+
+// What there is of MPS before any job.
+struct MpsState {
+    std::string program; // "" if it is not found
+    std::string reason;  // why not
+    std::string pipes;   // where a daemon of the user's answers, else ""
+};
+base::Result<MpsState> look_for_mps(const char* const* environment);
 
 class Mps {
   public:
@@ -51,10 +60,13 @@ class Mps {
 
     // What ranks need to find it.
     const std::vector<Variable>& variables() const { return variables_; }
+    // Its children of this process.
+    std::vector<int> processes() const;
     // Asks the daemon to end and waits a while. REQUIRES: every rank has ended.
     base::Result<void> finish();
 
   private:
+    friend base::Result<MpsState> look_for_mps(const char* const* environment);
     struct Timers {
         platform::Timer limit;
         platform::Timer pause;

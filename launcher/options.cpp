@@ -1,152 +1,202 @@
 #include "options.hpp"
 
 #include "base/format.hpp"
-#include "platform/job_segment.hpp"
+#include "option_values.hpp"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <charconv>
 #include <gpurun/version.h>
+#include <optional>
 
 namespace gpurun::launcher {
 
 namespace {
 
 constexpr const char* kHelp = R"(Usage: gpurun [OPTION...] PROGRAM [ARGUMENT...]
+       gpurun [OPTION...] -n N PROGRAM [ARGUMENT...] : -n N PROGRAM [ARGUMENT...] ...
+       gpurun --topo
 
 Start PROGRAM as the ranks of one job, one for each GPU.
 
+Of each program:
   -n, --ranks N          number of ranks (default: one for each device)
+  --env NAME[=VALUE]     set a variable of its environment; may be given more than once
+  --chdir FOLDER         run it there
+
+Devices:
   --device DEVICE        auto: GPUs, or emulated devices where there is none (default)
                          cuda: GPUs only
                          emulated[:COUNT]: emulated devices only, as many as ranks or COUNT
-  --oversubscribe        let ranks share devices
-  --bind-to core|none    bind each rank to the cores near its device (default), or to none
+  --gpus LIST            use these: numbers (0,2-3), UUIDs (GPU-..., MIG-...), PCI addresses
+  --map-by gpu|numa|list:LIST
+                         rank by rank: the GPUs in turn (default), those of different NUMA nodes first, those of LIST
+  --ranks-per-gpu K      K ranks on each GPU
+  --oversubscribe        let more ranks share devices, and CPUs
+  --gpu-visible job|own  which GPUs a rank sees: those of the job (default), its own
   --mps auto|on|off      a private MPS daemon for the ranks' GPUs: where ranks share one (default), always, never
-  --keep-going           when a rank fails, leave the others running
+
+CPUs and memory:
+  --bind-to core|numa|none
+                         bind each rank to cores near its device (default), those of one NUMA node, or to none
+  --membind[=bind|prefer|none]
+                         take memory from the near NUMA node only, or if it has some left (default), or from anywhere
+  --map 'GPU:CPUS[:NODE]',...
+                         all this rank by rank, for example 0:0-7,1:16-23+48:1
+
+What is printed:
+  --report-bindings      a table of where each rank runs, on standard error
+  --dry-run              the same on standard output, and start nothing
+  --topology FILE        the same for a machine that lstopo has recorded
+  --topo                 the machine: GPUs, links, NUMA nodes, MPS, MIG, and the paths of messages
+  --json                 any of these as JSON
   -h, --help             print this
   --version              print the version
+
+Output and input (RANKS: 0,2-5, all or none):
+  --tag-output           print [rank] before each line
+  --timestamp            print the time before each line
+  --output-dir DIR       write DIR/rank-N.out and DIR/rank-N.err too, for each rank N
+  --filter RANKS         print only what these ranks print (default: all)
+  --stdin RANK|all|none  who reads gpurun's input (default: 0)
+
+The end of a job:
+  --keep-going           when a rank fails, leave the others running
+  --timeout SECONDS      end the job after this time, with status 124
+  --grace SECONDS        from asking ranks to end to killing them (default: 2)
+
+Other:
+  --no-compat-env        do not set the variables of other launchers (RANK, OMPI_COMM_WORLD_RANK, ...)
 
 Examples:
   gpurun ./app                            one rank for each GPU
   gpurun -n 4 --device=emulated ./app     four ranks on emulated devices
   gpurun -n 8 --oversubscribe ./app       eight ranks on the GPUs that there are
+  gpurun --gpus 2,3 --dry-run ./app       where two ranks on these would run
 
 See gpurun(1).
 )";
 
-constexpr const char* kSeeHelp = " (gpurun --help lists the options)";
-
-base::Result<uint32_t> parse_count(const std::string& text, const std::string& what) {
-    int64_t parsed = 0;
-    const char* end = text.data() + text.size();
-    const auto [stop, failed] = std::from_chars(text.data(), end, parsed);
-    if (failed != std::errc{} || stop != end || parsed < 1 || parsed > platform::kMaxRanks)
-        return base::error(base::Status::kArgument, "{} must be a whole number from 1 to {}, not '{}'", what,
-                           platform::kMaxRanks, text);
-    return static_cast<uint32_t>(parsed);
-}
-
-base::Result<BindTo> parse_bind_to(const std::string& text) {
-    if (text == "core")
-        return BindTo::kCore;
-    if (text == "none")
-        return BindTo::kNone;
-    return base::error(base::Status::kArgument, "--bind-to must be core or none, not '{}'", text);
-}
-
-base::Result<MpsChoice> parse_mps(const std::string& text) {
-    if (text == "auto")
-        return MpsChoice::kAuto;
-    if (text == "on")
-        return MpsChoice::kOn;
-    if (text == "off")
-        return MpsChoice::kOff;
-    return base::error(base::Status::kArgument, "--mps must be auto, on or off, not '{}'", text);
-}
+constexpr Choice<MpsChoice> kMps[] = {{"auto", MpsChoice::kAuto}, {"on", MpsChoice::kOn}, {"off", MpsChoice::kOff}};
 
 // The words as written, before any of them is understood.
 struct Words {
-    std::optional<std::string> ranks;
-    std::optional<std::string> device;
-    std::optional<std::string> bind_to;
+    ProgramWords program;
+    PlacementWords placement;
+    ReportOptions report;
+    bool no_compat_environment = false;
     std::optional<std::string> mps;
+    OutputWords output;
+    EndingWords ending;
+    bool version = false;
+
+    void add_to(CLI::App& app) {
+        program.add_to(app);
+        placement.add_to(app);
+        app.add_flag("--report-bindings", report.bindings);
+        app.add_flag("--topo", report.topology);
+        app.add_flag("--json", report.json);
+        app.add_flag("--dry-run", report.dry_run);
+        app.add_option("--topology", report.record);
+        app.add_flag("--no-compat-env", no_compat_environment);
+        app.add_option("--mps", mps);
+        add_output_options(app, output);
+        add_ending_options(app, ending);
+        app.add_flag("--version", version);
+    }
 };
 
-base::Result<ParsedOptions> understand(const Words& words, ParsedOptions parsed) {
-    Options& options = parsed.options;
-    if (words.ranks) {
-        GPURUN_ASSIGN(options.ranks, parse_count(*words.ranks, "the number of ranks (-n)"));
+// Takes the options off the front of `words`. What stays starts with PROGRAM.
+base::Result<void> take_options(CLI::App& app, std::vector<std::string>& words) {
+    std::vector<const char*> argv{"gpurun"};
+    for (const std::string& word : words)
+        argv.push_back(word.c_str());
+    app.prefix_command();
+    try {
+        app.parse(static_cast<int>(argv.size()), argv.data());
+    } catch (const CLI::ParseError& error) {
+        return base::error(base::Status::kArgument, "{}{}", error.what(), kSeeHelp);
     }
-    if (words.device) {
-        GPURUN_ASSIGN(options.device, parse_device(*words.device));
+    words = app.remaining();
+    if (!words.empty() && words[0] == "--")
+        words.erase(words.begin());
+    else if (!words.empty() && words[0].starts_with('-')) // CLI11 leaves unknown options before PROGRAM
+        return base::error(base::Status::kArgument, "unknown option {}{}", words[0], kSeeHelp);
+    return {};
+}
+
+// What stands behind a ":".
+base::Result<Program> parse_further_program(std::vector<std::string> words) {
+    ProgramWords program;
+    CLI::App app("", "gpurun");
+    app.set_help_flag();
+    program.add_to(app);
+    if (auto taken = take_options(app, words); !taken)
+        return base::error(base::Status::kArgument,
+                           "behind ':' there are only -n, --env and --chdir, for one program; other options hold for "
+                           "the whole job and stand before the first program: {}",
+                           taken.error().detail);
+    return understand(program, std::move(words));
+}
+
+base::Result<ReportOptions> understand(ReportOptions report) {
+    report.dry_run = report.dry_run || report.record.has_value();
+    report.bindings = report.bindings || (report.dry_run && !report.topology);
+    if (report.json && !report.bindings && !report.topology)
+        return base::error(base::Status::kArgument,
+                           "--json is for what --report-bindings, --dry-run or --topo prints: add one of them");
+    if (report.topology && report.bindings)
+        return base::error(base::Status::kArgument, "--topo prints the machine and starts nothing: leave out "
+                                                    "--report-bindings and --dry-run, or --topo");
+    return report;
+}
+
+// A dry run needs no programs, and neither does the machine alone.
+base::Result<void> check_programs(const std::vector<Program>& programs, bool may_be_missing) {
+    for (const Program& program : programs) {
+        if (program.command.empty() && !may_be_missing)
+            return base::error(base::Status::kArgument, "which program is to be started{}?{}",
+                               programs.size() > 1 ? " (before and behind each ':' is one)" : "", kSeeHelp);
+        if (programs.size() > 1 && !program.ranks)
+            return base::error(base::Status::kArgument, "how many ranks run {}? Each of several programs needs a -n",
+                               program.command.empty() ? "each program" : program.command[0]);
     }
-    if (words.bind_to) {
-        GPURUN_ASSIGN(options.bind_to, parse_bind_to(*words.bind_to));
-    }
-    if (words.mps) {
-        GPURUN_ASSIGN(options.mps, parse_mps(*words.mps));
-    }
-    if (options.command.empty())
-        return base::error(base::Status::kArgument, "which program is to be started?{}", kSeeHelp);
-    return parsed;
+    return {};
 }
 
 } // namespace
 
-base::Result<DeviceChoice> parse_device(const std::string& text) {
-    const size_t colon = text.find(':');
-    const std::string kind = text.substr(0, colon);
-    DeviceChoice choice;
-    choice.given = true;
-    if (kind == "emulated") {
-        choice.kind = DeviceKind::kEmulated;
-        if (colon != std::string::npos) {
-            GPURUN_ASSIGN(choice.count, parse_count(text.substr(colon + 1), "the number of emulated devices"));
-        }
-        return choice;
-    }
-    if (text == "cuda")
-        choice.kind = DeviceKind::kCuda;
-    else if (text != "auto")
-        return base::error(base::Status::kArgument, "--device must be auto, cuda, emulated or emulated:COUNT, not '{}'",
-                           text);
-    return choice;
-}
-
 base::Result<ParsedOptions> parse_options(int argc, const char* const* argv) {
-    Words words;
     ParsedOptions parsed;
-    bool version = false;
+    std::vector<std::vector<std::string>> parts = split_programs(argc, argv);
+    Words words;
     CLI::App app("", "gpurun");
-    app.prefix_command();
-    app.add_option("-n,--ranks", words.ranks);
-    app.add_option("--device", words.device);
-    app.add_option("--bind-to", words.bind_to);
-    app.add_option("--mps", words.mps);
-    app.add_flag("--oversubscribe", parsed.options.oversubscribe);
-    app.add_flag("--keep-going", parsed.options.keep_going);
-    app.add_flag("--version", version);
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::CallForHelp&) {
-        parsed.to_print = kHelp;
-        return parsed;
-    } catch (const CLI::ParseError& error) {
-        return base::error(base::Status::kArgument, "{}{}", error.what(), kSeeHelp);
-    }
-    if (version) {
-        parsed.to_print = "gpurun " GPURUN_VERSION "\n";
+    bool help = false;
+    app.set_help_flag();
+    app.add_flag("-h,--help", help);
+    words.add_to(app);
+    GPURUN_TRY(take_options(app, parts[0]));
+    if (help || words.version) {
+        parsed.to_print = help ? kHelp : "gpurun " GPURUN_VERSION "\n";
         return parsed;
     }
-    std::vector<std::string>& command = parsed.options.command;
-    command = app.remaining();
-    if (!command.empty() && command[0] == "--")
-        command.erase(command.begin());
-    else if (!command.empty() && command[0].starts_with('-')) // CLI11 leaves unknown options before PROGRAM
-        return base::error(base::Status::kArgument, "unknown option {}{}", command[0], kSeeHelp);
-    return understand(words, std::move(parsed));
+    Options& options = parsed.options;
+    GPURUN_ASSIGN(Program first, understand(words.program, std::move(parts[0])));
+    options.programs.push_back(std::move(first));
+    for (size_t i = 1; i < parts.size(); ++i) {
+        GPURUN_ASSIGN(Program program, parse_further_program(std::move(parts[i])));
+        options.programs.push_back(std::move(program));
+    }
+    GPURUN_ASSIGN(options.placement, understand(words.placement));
+    if (words.mps) {
+        GPURUN_ASSIGN(options.mps, parse_choice(*words.mps, "--mps", kMps));
+    }
+    GPURUN_ASSIGN(options.output, understand(words.output));
+    GPURUN_ASSIGN(options.ending, understand(words.ending));
+    options.compat_environment = !words.no_compat_environment;
+    GPURUN_ASSIGN(options.report, understand(words.report));
+    GPURUN_TRY(check_programs(options.programs, options.report.dry_run || options.report.topology));
+    return parsed;
 }
 
 } // namespace gpurun::launcher

@@ -1,33 +1,40 @@
 // gpurun's command line. Options end at the first word that is none: PROGRAM, whose own options are its own.
+//
+// The groups of options that belong together have files of their own: what is said of each program
+// (program_options), and where ranks run (placement_options).
 #pragma once
 
 #include "base/status.hpp"
+#include "ending_options.hpp"
+#include "output_options.hpp"
+#include "placement_options.hpp"
+#include "program_options.hpp"
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace gpurun::launcher {
 
-enum class DeviceKind { kAuto, kCuda, kEmulated };
-enum class BindTo { kCore, kNone };
 enum class MpsChoice { kAuto, kOn, kOff };
 
-struct DeviceChoice {
-    DeviceKind kind = DeviceKind::kAuto;
-    std::optional<uint32_t> count; // of emulated devices
-    bool given = false;            // asked for by --device, so its outcome is no news
+// What is printed of the plan and the machine.
+struct ReportOptions {
+    bool bindings = false;
+    bool topology = false; // --topo
+    bool json = false;
+    bool dry_run = false;              // print, and start nothing
+    std::optional<std::string> record; // --topology: a machine that hwloc has recorded, in place of this one
 };
 
 struct Options {
-    std::optional<uint32_t> ranks;
-    DeviceChoice device;
-    BindTo bind_to = BindTo::kCore;
+    std::vector<Program> programs; // at least one; of a dry run its command may be empty
+    PlacementOptions placement;
+    ReportOptions report;
+    bool compat_environment = true; // the names of other launchers, too
     MpsChoice mps = MpsChoice::kAuto;
-    bool oversubscribe = false;
-    bool keep_going = false;
-    std::vector<std::string> command; // PROGRAM and its arguments
+    OutputOptions output;
+    EndingOptions ending;
 };
 
 struct ParsedOptions {
@@ -36,7 +43,5 @@ struct ParsedOptions {
 };
 
 base::Result<ParsedOptions> parse_options(int argc, const char* const* argv);
-// auto, cuda, emulated or emulated:COUNT
-base::Result<DeviceChoice> parse_device(const std::string& text);
 
 } // namespace gpurun::launcher

@@ -17,17 +17,34 @@ constexpr size_t kRoundBytes = 4 * kChunkBytes;
 constexpr size_t kLargestPipeBytes = size_t{1} << 20;
 } // namespace
 
-OutputSink::OutputSink(platform::EventLoop& loop, int fd) : fd_(fd), room_(loop, fd, [this] { flush(); }) {}
+OutputSink::OutputSink(platform::EventLoop& loop, int fd, std::string name)
+    : fd_(fd), name_(std::move(name)), room_(loop, fd, [this] { flush(); }) {}
 
 void OutputSink::write(std::string_view text) {
-    if (closed_)
+    if (closed_ || text.empty())
         return;
+    at_line_start_ = text.back() == '\n';
+    last_tagged_ = nullptr;
+    put(text);
+}
+
+void OutputSink::write_tagged(const void* writer, const LineTag& tag, std::string_view text) {
+    const bool continues = !at_line_start_ && last_tagged_ == writer;
+    std::string marked = at_line_start_ || continues ? "" : "\n";
+    tag.mark(text, !continues, marked);
+    write(marked);
+    last_tagged_ = writer;
+}
+
+void OutputSink::write_line(std::string_view line) { write(base::format("{}{}\n", at_line_start_ ? "" : "\n", line)); }
+
+void OutputSink::put(std::string_view text) {
     if (pending_.empty()) {
         const platform::Transfer written = platform::write_now(fd_, text);
         text.remove_prefix(written.bytes);
         if (written.state == platform::StreamState::kClosed) {
             if (written.error_number != 0 && fd_ != 2)
-                platform::write_all(2, base::format("gpurun: writing the ranks' output: {}\n",
+                platform::write_all(2, base::format("gpurun: writing {}: {}\n", name_,
                                                     std::generic_category().message(written.error_number)));
             close();
             return;
@@ -40,7 +57,7 @@ void OutputSink::write(std::string_view text) {
 
 void OutputSink::flush() {
     const std::string text = std::exchange(pending_, {});
-    write(text);
+    put(text);
     if (!ready())
         return;
     room_.wait_for(platform::Ready::kNothing);
@@ -57,8 +74,8 @@ void OutputSink::close() {
         resume();
 }
 
-OutputPump::OutputPump(platform::EventLoop& loop, platform::UniqueFd source, OutputSink& sink, bool by_lines)
-    : sink_(sink), source_(std::move(source)), by_lines_(by_lines), left_to_read_(kRoundBytes),
+OutputPump::OutputPump(platform::EventLoop& loop, platform::UniqueFd source, OutputRoute route)
+    : route_(std::move(route)), source_(std::move(source)), left_to_read_(kRoundBytes),
       readable_(loop, source_.get(), [this] { pump(); }) {
     readable_.wait_for(platform::Ready::kReadable);
 }
@@ -70,12 +87,12 @@ void OutputPump::pump() {
     if (!finishing_)
         left_to_read_ = kRoundBytes;
     while (left_to_read_ > 0) {
-        if (sink_.closed()) {
+        if (closed()) {
             end();
             return;
         }
-        if (!sink_.ready()) {
-            pause();
+        if (OutputSink* const sink = full(); sink != nullptr) {
+            wait_for(*sink);
             return;
         }
         const platform::Transfer got =
@@ -87,14 +104,29 @@ void OutputPump::pump() {
             return;
         }
         left_to_read_ -= got.bytes;
-        const std::string_view text(chunk.data(), got.bytes);
-        if (by_lines_)
-            lines_.feed(text, [this](std::string_view line) { pass(line); });
-        else
-            pass(text);
+        take({chunk.data(), got.bytes});
     }
     if (finishing_)
         end();
+}
+
+void OutputPump::take(std::string_view text) {
+    last_.feed(text);
+    if (route_.file != nullptr)
+        route_.file->write(text);
+    if (route_.shown == nullptr)
+        return;
+    if (route_.by_lines)
+        lines_.feed(text, [this](std::string_view lines) { show(lines); });
+    else
+        show(text);
+}
+
+void OutputPump::show(std::string_view text) {
+    if (route_.tag)
+        route_.shown->write_tagged(this, route_.tag, text);
+    else
+        route_.shown->write(text);
 }
 
 void OutputPump::finish() {
@@ -105,19 +137,30 @@ void OutputPump::finish() {
     pump();
 }
 
-void OutputPump::pause() {
+OutputSink* OutputPump::full() const {
+    for (OutputSink* const sink : {route_.shown, route_.file})
+        if (sink != nullptr && !sink->ready())
+            return sink;
+    return nullptr;
+}
+
+bool OutputPump::closed() const {
+    return (route_.shown != nullptr && route_.shown->closed()) || (route_.file != nullptr && route_.file->closed());
+}
+
+void OutputPump::wait_for(OutputSink& sink) {
     paused_ = true;
     readable_.wait_for(platform::Ready::kNothing);
-    sink_.call_when_ready([this] {
+    sink.call_when_ready([this] {
         paused_ = false;
         readable_.wait_for(platform::Ready::kReadable);
-        if (finishing_ || sink_.closed())
+        if (finishing_ || closed())
             pump();
     });
 }
 
 void OutputPump::end() {
-    lines_.finish([this](std::string_view rest) { pass(rest); });
+    lines_.finish([this](std::string_view rest) { show(rest); });
     readable_.stop();
     source_.reset(); // a rank that still writes gets what it would get from a closed pipe without gpurun
 }

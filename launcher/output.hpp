@@ -1,11 +1,13 @@
-// What ranks print, on its way to gpurun's own output.
+// What ranks print, on its way to where it goes.
 //
 // An OutputSink is one place that output goes to; an OutputPump brings one stream of one rank there, by whole lines.
 // A sink that cannot take more stops its pumps, their pipes fill, and the ranks wait: nothing grows. Everything runs
 // on the event loop's thread; a sink outlives its pumps.
 #pragma once
 
+#include "last_line.hpp"
 #include "line_buffer.hpp"
+#include "line_tag.hpp"
 #include "platform/byte_stream.hpp"
 #include "platform/event_loop.hpp"
 
@@ -18,11 +20,16 @@ namespace gpurun::launcher {
 
 class OutputSink {
   public:
-    OutputSink(platform::EventLoop& loop, int fd);
+    // `name` is for the line that says that it cannot be written.
+    OutputSink(platform::EventLoop& loop, int fd, std::string name);
     OutputSink(const OutputSink&) = delete;
 
     // Takes all of `text`, even where it has to keep some for later. Callers that have a choice ask ready() first.
     void write(std::string_view text);
+    // The same, with `tag` before each line. Where another writer has left a line unfinished, that is ended first.
+    void write_tagged(const void* writer, const LineTag& tag, std::string_view text);
+    // A line of gpurun's own, which does not continue anybody's.
+    void write_line(std::string_view line);
     bool ready() const { return pending_.empty(); }
     // Nobody reads it any more, or it cannot be written.
     bool closed() const { return closed_; }
@@ -32,18 +39,30 @@ class OutputSink {
     void call_when_ready(std::function<void()> resume) { waiting_.push_back(std::move(resume)); }
 
   private:
+    void put(std::string_view text);
     void flush();
 
     int fd_;
+    std::string name_;
     bool closed_ = false;
+    bool at_line_start_ = true;
+    const void* last_tagged_ = nullptr; // who wrote last, if it was tagged
     std::string pending_;
     std::vector<std::function<void()>> waiting_;
     platform::Watch room_;
 };
 
+// Where one stream of one rank goes: to either place, both or none.
+struct OutputRoute {
+    OutputSink* shown = nullptr;
+    OutputSink* file = nullptr; // byte for byte, without tags
+    LineTag tag;                // for `shown`
+    bool by_lines = true;       // for `shown`
+};
+
 class OutputPump {
   public:
-    OutputPump(platform::EventLoop& loop, platform::UniqueFd source, OutputSink& sink, bool by_lines);
+    OutputPump(platform::EventLoop& loop, platform::UniqueFd source, OutputRoute route);
     OutputPump(const OutputPump&) = delete;
 
     // Brings over what is there now.
@@ -51,19 +70,23 @@ class OutputPump {
     // The rank has ended: what is in the pipe now is the end of the stream, even if somebody keeps it open.
     void finish();
     bool done() const { return !source_; }
+    std::string last_line() const { return last_.text(); }
 
   private:
-    void pass(std::string_view text) { sink_.write(text); }
-    void pause();
+    void take(std::string_view text);
+    void show(std::string_view text);
+    OutputSink* full() const;
+    bool closed() const;
+    void wait_for(OutputSink& sink);
     void end();
 
-    OutputSink& sink_;
+    OutputRoute route_;
     platform::UniqueFd source_;
-    bool by_lines_;
     bool paused_ = false;
     size_t left_to_read_;
     bool finishing_ = false;
     LineBuffer lines_;
+    LastLine last_;
     platform::Watch readable_;
 };
 

@@ -1,23 +1,43 @@
-// Which cores and which memory each rank gets. A pure function of the machine and the ranks' devices.
+// The plan of a job: what each rank runs, on which device, on which CPUs, with which environment.
 //
-// Each rank gets whole cores near its device, ranks with the same neighbourhood equal shares of it. The cores of
-// two ranks are disjoint as long as there are as many cores as ranks, even if some must then be further away.
+// A pure function of the command line and of what is there, so that it can be printed without starting anything and
+// tested on machines that nobody has. The parts are elsewhere: devices and gpu_selection say which devices there
+// are, mapping which rank gets which, binding and core_shares its CPUs and memory, environment its variables.
 #pragma once
 
+#include "binding.hpp"
 #include "devices.hpp"
+#include "environment.hpp"
 #include "options.hpp"
-#include "platform/topology.hpp"
 
+#include <string>
 #include <vector>
 
 namespace gpurun::launcher {
 
-struct RankPlacement {
-    std::vector<int> cpus; // empty: not bound
-    int memory_node = -1;  // preferred NUMA node; -1: none
+struct Surroundings {
+    std::vector<platform::Gpu> gpus; // that are visible to gpurun, as CUDA numbers them
+    std::string absence;             // why there are none
+    platform::Machine machine;
+    const char* const* environment = nullptr; // gpurun's own
+    uint16_t port = 0;                        // for MASTER_PORT
 };
 
-std::vector<RankPlacement> place_ranks(const platform::Machine& machine, const std::vector<RankDevice>& devices,
-                                       BindTo bind_to);
+struct RankPlan {
+    size_t program = 0; // an index into Options::programs
+    Device device;
+    Binding binding;
+    bool sees_only_its_own = false; // of the GPUs
+    std::vector<Variable> variables;
+};
+
+struct Placement {
+    std::vector<RankPlan> ranks;
+    std::string device_notice; // what the user should know, or ""
+    std::string core_notice;   // likewise
+    bool on_gpus = false;
+};
+
+base::Result<Placement> place_job(const Options& options, const Surroundings& there);
 
 } // namespace gpurun::launcher

@@ -103,6 +103,11 @@ constexpr SettingInfo kTable[] = {
      }},
     {"GPURUN_MPS", "0", "1: an MPS daemon serves the ranks' GPUs", true,
      [](Settings& s, const std::string& t) { return read_choice(t, kSwitches, s.mps); }},
+    {"GPURUN_JOB", "", "the job's name", true,
+     [](Settings& s, const std::string& t) {
+         s.job = t;
+         return Result<void>{};
+     }},
     {"GPURUN_LOG", "error", "what the runtime says on stderr: off, error, warn, info, debug", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kLogLevels, s.log_level); }},
     {"GPURUN_REPORT", "none", "paths: print each peer's path, reason, messages and bytes at finalize", false,

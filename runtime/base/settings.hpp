@@ -28,6 +28,7 @@ struct Settings {
     int control_fd = -1;         // -1: not started by gpurun, a job of one rank
     std::string device = "auto"; // auto, cuda:UUID, cuda:ORDINAL, emulated:ORDINAL/COUNT
     bool mps = false;            // processes that share a GPU run on it at the same time, not by turns
+    std::string job;             // the job's name; empty: not started by gpurun
 
     // For users.
     int log_level = 1;

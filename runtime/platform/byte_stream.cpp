@@ -95,6 +95,13 @@ base::Result<UniqueFd> open_null() {
     return fd;
 }
 
+base::Result<UniqueFd> create_file(const std::string& path) {
+    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+    if (!fd)
+        return system_error(path);
+    return fd;
+}
+
 bool is_terminal(int fd) { return ::isatty(fd) == 1; }
 
 bool in_foreground(int fd) { return ::tcgetpgrp(fd) == ::getpgrp(); }

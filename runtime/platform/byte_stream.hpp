@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace gpurun::platform {
@@ -37,6 +38,8 @@ void write_all(int fd, std::string_view data);
 // Opens /dev/null on each of the descriptors 0 to 2 that is closed, so that no pipe of ours gets their numbers.
 base::Result<void> open_standard_streams();
 base::Result<UniqueFd> open_null();
+// A file to be written, empty even if it was there before.
+base::Result<UniqueFd> create_file(const std::string& path);
 
 bool is_terminal(int fd);
 // Whether this process may read from the terminal `fd` without being stopped.

@@ -85,7 +85,7 @@ base::Result<Timer> Timer::create() {
 void Timer::start(int64_t delay_ms) {
     itimerspec when{};
     when.it_value.tv_sec = delay_ms / 1000;
-    when.it_value.tv_nsec = delay_ms % 1000 * 1'000'000;
+    when.it_value.tv_nsec = delay_ms > 0 ? delay_ms % 1000 * 1'000'000 : 1; // 0 would stop it
     ::timerfd_settime(fd_.get(), 0, &when, nullptr);
 }
 

@@ -62,7 +62,7 @@ class Timer {
   public:
     static base::Result<Timer> create();
 
-    void start(int64_t delay_ms);
+    void start(int64_t delay_ms); // 0: it passes at once
     // REQUIRES: it has passed. Makes it unreadable until the next start().
     void acknowledge();
     int fd() const { return fd_.get(); }

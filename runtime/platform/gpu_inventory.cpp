@@ -1,11 +1,10 @@
 #include "platform/gpu_inventory.hpp"
 
 #include "base/format.hpp"
-#include "platform/topology.hpp"
+#include "platform/nvml.hpp"
 
 #include <algorithm>
 #include <charconv>
-#include <dlfcn.h>
 #include <memory>
 #include <string_view>
 
@@ -13,126 +12,63 @@ namespace gpurun::platform {
 
 namespace {
 
-// What we use of NVML's stable binary interface (nvml.h is not needed to build).
-using NvmlDevice = struct nvmlDevice_st*;
-struct NvmlPciInfo { // nvmlPciInfo_t, version 3
-    char bus_id_legacy[16];
-    unsigned domain;
-    unsigned bus;
-    unsigned device;
-    unsigned pci_device_id;
-    unsigned pci_subsystem_id;
-    char bus_id[32];
-};
-static_assert(sizeof(NvmlPciInfo) == 68);
-constexpr unsigned kTextBytes = 96;
-
-struct CloseLibrary {
-    void operator()(void* library) const { ::dlclose(library); }
-};
-
-class Nvml {
-  public:
-    // On failure `absence` says why.
-    static std::unique_ptr<Nvml> open(std::string& absence);
-    ~Nvml() {
-        if (shutdown_ != nullptr)
-            shutdown_();
+// A GPU in MIG mode is used by its instances only.
+void add_gpu(const Nvml& nvml, NvmlDevice device, GpuInventory& inventory) {
+    const Gpu gpu{nvml.uuid(device), nvml.bus_id(device), nvml.name(device), ""};
+    if (gpu.uuid.empty() || gpu.bus_id.empty())
+        return;
+    if (!nvml.in_mig_mode(device)) {
+        inventory.gpus.push_back(gpu);
+        return;
     }
-
-    unsigned count() const;
-    bool describe(unsigned index, Gpu& gpu) const;
-
-  private:
-    explicit Nvml(void* library) : library_(library) {}
-    template <typename Function>
-    bool look_up(const char* name, Function& function) {
-        function = reinterpret_cast<Function>(::dlsym(library_.get(), name));
-        return function != nullptr;
-    }
-    bool look_up_all();
-
-    std::unique_ptr<void, CloseLibrary> library_;
-    int (*init_)() = nullptr;
-    int (*shutdown_)() = nullptr; // until init has succeeded
-    const char* (*error_string_)(int) = nullptr;
-    int (*count_)(unsigned*) = nullptr;
-    int (*handle_)(unsigned, NvmlDevice*) = nullptr;
-    int (*uuid_)(NvmlDevice, char*, unsigned) = nullptr;
-    int (*name_)(NvmlDevice, char*, unsigned) = nullptr;
-    int (*pci_)(NvmlDevice, NvmlPciInfo*) = nullptr;
-};
-
-bool Nvml::look_up_all() {
-    return look_up("nvmlInit_v2", init_) && look_up("nvmlErrorString", error_string_) &&
-           look_up("nvmlDeviceGetCount_v2", count_) && look_up("nvmlDeviceGetHandleByIndex_v2", handle_) &&
-           look_up("nvmlDeviceGetUUID", uuid_) && look_up("nvmlDeviceGetName", name_) &&
-           look_up("nvmlDeviceGetPciInfo_v3", pci_);
+    const size_t before = inventory.gpus.size();
+    for (unsigned i = 0; i < nvml.most_instances(device); ++i)
+        if (NvmlDevice instance = nvml.instance(device, i); instance != nullptr)
+            inventory.gpus.push_back(Gpu{nvml.uuid(instance), gpu.bus_id, nvml.name(instance), gpu.uuid});
+    if (inventory.gpus.size() == before)
+        inventory.unusable.push_back(gpu.uuid);
 }
 
-std::unique_ptr<Nvml> Nvml::open(std::string& absence) {
-    void* library = ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-        absence = "there is no NVIDIA driver (libnvidia-ml.so.1 cannot be loaded)";
-        return nullptr;
-    }
-    std::unique_ptr<Nvml> nvml(new Nvml(library));
-    if (!nvml->look_up_all()) {
-        absence = "the NVIDIA driver's libnvidia-ml.so.1 is too old";
-        return nullptr;
-    }
-    if (const int failed = nvml->init_(); failed != 0) {
-        absence = base::format("the NVIDIA driver does not work: {}", nvml->error_string_(failed));
-        return nullptr;
-    }
-    nvml->look_up("nvmlShutdown", nvml->shutdown_);
-    return nvml;
-}
+using Found = std::vector<const Gpu*>;
 
-unsigned Nvml::count() const {
-    unsigned count = 0;
-    return count_(&count) == 0 ? count : 0;
-}
-
-bool Nvml::describe(unsigned index, Gpu& gpu) const {
-    NvmlDevice device = nullptr;
-    char uuid[kTextBytes] = {};
-    char name[kTextBytes] = {};
-    NvmlPciInfo pci{};
-    if (handle_(index, &device) != 0 || uuid_(device, uuid, kTextBytes) != 0 || name_(device, name, kTextBytes) != 0 ||
-        pci_(device, &pci) != 0)
-        return false;
-    gpu = Gpu{uuid, normal_bus_id(pci.bus_id), name};
-    return true;
-}
-
-base::Result<const Gpu*> find_visible(const std::vector<Gpu>& gpus, std::string_view word) {
-    size_t ordinal = 0;
-    const char* end = word.data() + word.size();
-    if (const auto [stop, failed] = std::from_chars(word.data(), end, ordinal); failed == std::errc{} && stop == end) {
-        if (ordinal < gpus.size())
-            return &gpus[ordinal];
-    } else if (word.starts_with("GPU-")) { // may be shortened as long as it is clear
-        const Gpu* found = nullptr;
-        for (const Gpu& gpu : gpus) {
-            if (!gpu.uuid.starts_with(word))
-                continue;
-            if (found != nullptr)
-                return base::error(base::Status::kSetting, "CUDA_VISIBLE_DEVICES: {} fits more than one GPU", word);
-            found = &gpu;
-        }
-        if (found != nullptr)
-            return found;
-    } else if (word.starts_with("MIG-")) {
-        return base::error(base::Status::kSetting,
-                           "CUDA_VISIBLE_DEVICES: {} is a MIG instance, which gpurun cannot "
-                           "use yet; name whole GPUs",
-                           word);
-    }
+base::Error not_there(const std::vector<Gpu>& gpus, std::string_view word) {
     return base::error(base::Status::kSetting,
                        "CUDA_VISIBLE_DEVICES names GPU '{}', but this machine has {} GPUs and that is none of them "
                        "(nvidia-smi -L lists them)",
                        word, gpus.size());
+}
+
+// The GPUs as CUDA numbers them: instances have the number of their GPU.
+Found find_number(const std::vector<Gpu>& gpus, size_t number) {
+    Found found;
+    std::string last;
+    size_t next = 0;
+    for (const Gpu& gpu : gpus) {
+        next += gpu.bus_id != last ? 1 : 0;
+        last = gpu.bus_id;
+        if (next == number + 1)
+            found.push_back(&gpu);
+    }
+    return found;
+}
+
+base::Result<Found> find_visible(const std::vector<Gpu>& gpus, std::string_view word) {
+    Found found;
+    size_t ordinal = 0;
+    const char* end = word.data() + word.size();
+    if (const auto [stop, failed] = std::from_chars(word.data(), end, ordinal); failed == std::errc{} && stop == end) {
+        found = find_number(gpus, ordinal);
+    } else if (word.starts_with("GPU-") || word.starts_with("MIG-")) { // may be shortened as long as it is clear
+        for (const Gpu& gpu : gpus)
+            if (gpu.uuid.starts_with(word) || gpu.parent.starts_with(word))
+                found.push_back(&gpu);
+        for (const Gpu* gpu : found)
+            if (gpu->bus_id != found[0]->bus_id || (word[0] == 'M' && found.size() > 1))
+                return base::error(base::Status::kSetting, "CUDA_VISIBLE_DEVICES: {} fits more than one GPU", word);
+    }
+    if (found.empty())
+        return not_there(gpus, word);
+    return found;
 }
 
 } // namespace
@@ -142,13 +78,15 @@ GpuInventory find_gpus() {
     const std::unique_ptr<Nvml> nvml = Nvml::open(inventory.absence);
     if (nvml == nullptr)
         return inventory;
-    for (unsigned i = 0; i < nvml->count(); ++i)
-        if (Gpu gpu; nvml->describe(i, gpu))
-            inventory.gpus.push_back(std::move(gpu));
-    std::sort(inventory.gpus.begin(), inventory.gpus.end(),
-              [](const Gpu& a, const Gpu& b) { return a.bus_id < b.bus_id; });
+    const unsigned count = nvml->count();
+    for (unsigned i = 0; i < count; ++i)
+        if (NvmlDevice device = nvml->device(i); device != nullptr)
+            add_gpu(*nvml, device, inventory);
+    std::stable_sort(inventory.gpus.begin(), inventory.gpus.end(),
+                     [](const Gpu& a, const Gpu& b) { return a.bus_id < b.bus_id; });
     if (inventory.gpus.empty())
-        inventory.absence = "the NVIDIA driver has no GPU";
+        inventory.absence = count == 0 ? "the NVIDIA driver has no GPU"
+                                       : "the GPUs are in MIG mode and have no instances (nvidia-smi mig makes some)";
     return inventory;
 }
 
@@ -156,6 +94,7 @@ base::Result<std::vector<Gpu>> visible_gpus(const std::vector<Gpu>& gpus, const 
     if (list == nullptr)
         return gpus;
     std::vector<Gpu> visible;
+    Found taken;
     std::string_view rest = list;
     while (!rest.empty()) {
         const size_t comma = std::min(rest.find(','), rest.size());
@@ -167,10 +106,13 @@ base::Result<std::vector<Gpu>> visible_gpus(const std::vector<Gpu>& gpus, const 
             word.remove_suffix(1);
         if (word.empty() || word == "-1" || word == "NoDevFiles" || word == "none" || word == "void")
             break;
-        GPURUN_ASSIGN(const Gpu* gpu, find_visible(gpus, word));
-        if (std::any_of(visible.begin(), visible.end(), [&](const Gpu& seen) { return seen.uuid == gpu->uuid; }))
-            return base::error(base::Status::kSetting, "CUDA_VISIBLE_DEVICES names GPU '{}' twice", word);
-        visible.push_back(*gpu);
+        GPURUN_ASSIGN(const Found found, find_visible(gpus, word));
+        for (const Gpu* gpu : found) {
+            if (std::find(taken.begin(), taken.end(), gpu) != taken.end())
+                return base::error(base::Status::kSetting, "CUDA_VISIBLE_DEVICES names GPU '{}' twice", word);
+            taken.push_back(gpu);
+            visible.push_back(*gpu);
+        }
     }
     return visible;
 }

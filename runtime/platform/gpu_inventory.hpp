@@ -10,14 +10,16 @@
 namespace gpurun::platform {
 
 struct Gpu {
-    std::string uuid;   // "GPU-..."
+    std::string uuid;   // "GPU-...", or "MIG-..." of a MIG instance
     std::string bus_id; // as normal_bus_id() spells it
     std::string name;
+    std::string parent; // of a MIG instance, the UUID of its GPU, which nobody can use as a whole then
 };
 
 struct GpuInventory {
-    std::vector<Gpu> gpus; // by bus id, which is CUDA's order with CUDA_DEVICE_ORDER=PCI_BUS_ID
-    std::string absence;   // why there are none, for people
+    std::vector<Gpu> gpus;             // by bus id, which is CUDA's order with CUDA_DEVICE_ORDER=PCI_BUS_ID
+    std::string absence;               // why there are none, for people
+    std::vector<std::string> unusable; // GPUs that are in MIG mode without instances
 };
 
 GpuInventory find_gpus();

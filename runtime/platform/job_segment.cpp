@@ -47,7 +47,7 @@ base::Result<JobSegment> JobSegment::create(uint32_t size, uint32_t cores) {
     GPURUN_ASSIGN(UniqueFd fd, create_segment("gpurun-job", front_bytes(size) + size_t{size} * size * kPairBytes));
     GPURUN_ASSIGN(Mapping front, Mapping::map(fd.get(), 0, front_bytes(size)));
     *reinterpret_cast<JobHeader*>(front.data()) = JobHeader{wire::kMagic, kLayout, size, cores};
-    return JobSegment(std::move(fd), std::move(front));
+    return JobSegment(std::move(fd), std::move(front), size);
 }
 
 base::Result<JobSegment> JobSegment::attach(UniqueFd fd) {
@@ -67,7 +67,7 @@ base::Result<JobSegment> JobSegment::attach(UniqueFd fd) {
     if (bytes != front_bytes(header.size) + size_t{header.size} * header.size * kPairBytes)
         return base::error(base::Status::kLauncher, "the job's shared segment has {} bytes; start again", bytes);
     GPURUN_ASSIGN(Mapping front, Mapping::map(fd.get(), 0, front_bytes(header.size)));
-    return JobSegment(std::move(fd), std::move(front));
+    return JobSegment(std::move(fd), std::move(front), header.size);
 }
 
 PairControl& JobSegment::control(uint32_t source, uint32_t target) const {

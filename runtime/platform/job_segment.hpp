@@ -130,7 +130,7 @@ class JobSegment {
     static base::Result<JobSegment> attach(UniqueFd fd);
 
     int fd() const { return fd_.get(); }
-    uint32_t size() const { return header().size; }
+    uint32_t size() const { return size_; }
     const JobHeader& header() const { return *reinterpret_cast<const JobHeader*>(front_.data()); }
     RankRecord& rank(uint32_t rank) const {
         CHECK(rank < size());
@@ -164,9 +164,10 @@ class JobSegment {
     }
 
   private:
-    JobSegment(UniqueFd fd, Mapping front) : fd_(std::move(fd)), front_(std::move(front)) {}
+    JobSegment(UniqueFd fd, Mapping front, uint32_t size) : fd_(std::move(fd)), size_(size), front_(std::move(front)) {}
 
     UniqueFd fd_;
+    uint32_t size_; // as it was: a rank that writes where it should not must not make gpurun look beyond the end
     bool light_bells_ = false;
     Mapping front_; // header, rank records and pair controls
 };

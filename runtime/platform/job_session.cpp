@@ -121,6 +121,7 @@ Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable) {
         Heard heard;
         GPURUN_TRY(hear(socket_, heard));
         if (heard.kind == wire::Kind::kGo) {
+            GPURUN_TRY(as<wire::Go>(heard, wire::Kind::kGo));
             segment_.choose_bells();
             return peers;
         }

@@ -2,6 +2,8 @@
 
 #include "base/format.hpp"
 #include "platform/byte_stream.hpp"
+#include "platform/cgroup.hpp"
+#include "platform/job_name.hpp"
 #include "platform/private_folder.hpp"
 #include "platform/process_tree.hpp"
 #include "platform/system_error.hpp"
@@ -20,13 +22,13 @@ namespace gpurun::platform {
 
 namespace {
 
-enum class What : int { kGroup, kTree, kForgetTree, kFolder };
+enum class What : int { kGroup, kTree, kForgetTree, kJob, kCgroup, kFolder };
 
 // What the guard is told, in one write each.
 struct Charge {
     What what = What::kGroup;
     int pid = -1;
-    char path[1024] = {};
+    char path[1024] = {}; // or a name
 };
 static_assert(sizeof(Charge) <= PIPE_BUF, "a pipe takes it whole, or not at all");
 
@@ -34,6 +36,8 @@ static_assert(sizeof(Charge) <= PIPE_BUF, "a pipe takes it whole, or not at all"
 constexpr size_t kMostCharges = 1024;
 // How long killed processes may take to end before their folders are removed all the same.
 constexpr int64_t kEndMs = 5000;
+// A job that still grows after so many rounds grows faster than it can be killed.
+constexpr int kMostRounds = 16;
 
 // Keeps only `fd`, as number 0: an inherited pipe would otherwise stay open for as long as the guard lives.
 void keep_only(int fd) {
@@ -42,6 +46,17 @@ void keep_only(int fd) {
         return;
     for (int other = 1; other < ::sysconf(_SC_OPEN_MAX); ++other) // before Linux 5.9
         ::close(other);
+}
+
+// Those that are about to start others are found in the next round.
+void end_job(const std::string& name) {
+    for (int round = 0; round < kMostRounds; ++round) {
+        const std::vector<int> found = processes_of_job(name);
+        for (const int pid : found)
+            ::kill(pid, SIGKILL);
+        if (found.empty() || !wait_for_ends(found, kEndMs))
+            return;
+    }
 }
 
 void end_all(const std::vector<Charge>& charges) {
@@ -54,6 +69,11 @@ void end_all(const std::vector<Charge>& charges) {
     for (const Charge& charge : charges)
         if (charge.what == What::kGroup)
             ::kill(-charge.pid, SIGKILL);
+    for (const Charge& charge : charges)
+        if (charge.what == What::kCgroup)
+            end_cgroup(charge.path);
+        else if (charge.what == What::kJob)
+            end_job(charge.path);
     wait_for_ends(killed, kEndMs);
     for (const Charge& charge : charges)
         if (charge.what == What::kFolder)
@@ -86,6 +106,15 @@ void end_all(const std::vector<Charge>& charges) {
 
 // Without a guard the job still runs.
 void tell(int fd, const Charge& charge) { [[maybe_unused]] const ssize_t told = ::write(fd, &charge, sizeof charge); }
+
+base::Result<void> tell_path(int fd, What what, const std::string& path) {
+    Charge charge{what};
+    if (path.size() >= sizeof charge.path)
+        return base::error(base::Status::kSystem, "{} is longer than {} bytes", path, sizeof charge.path - 1);
+    std::memcpy(charge.path, path.data(), path.size());
+    tell(fd, charge);
+    return {};
+}
 
 } // namespace
 
@@ -127,13 +156,16 @@ void OrphanGuard::watch_tree(int pid) const { tell(told_.get(), {What::kTree, pi
 
 void OrphanGuard::forget_tree(int pid) const { tell(told_.get(), {What::kForgetTree, pid}); }
 
+void OrphanGuard::watch_job(const std::string& name) const {
+    static_cast<void>(tell_path(told_.get(), What::kJob, name));
+}
+
+base::Result<void> OrphanGuard::watch_cgroup(const std::string& path) const {
+    return tell_path(told_.get(), What::kCgroup, path);
+}
+
 base::Result<void> OrphanGuard::watch_folder(const std::string& path) const {
-    Charge charge{What::kFolder};
-    if (path.size() >= sizeof charge.path)
-        return base::error(base::Status::kSystem, "{} is longer than {} bytes", path, sizeof charge.path - 1);
-    std::memcpy(charge.path, path.data(), path.size());
-    tell(told_.get(), charge);
-    return {};
+    return tell_path(told_.get(), What::kFolder, path);
 }
 
 } // namespace gpurun::platform

@@ -1,8 +1,9 @@
 // Ends the processes of a job whose launcher was killed before it could: a small process that outlives it.
 //
 // The kernel already kills ranks with their parent (process.hpp); the guard kills their process groups, so that
-// nothing that they started stays behind either. A program that the kernel does not kill (SpawnRequest::guard) the
-// guard ends itself, with all its descendants: it has to find them while their parent still lives. Folders go last.
+// nothing that they started stays behind either, and what has left the groups is found by the job's cgroup, where
+// there is one, and by the job's name in its environment. A program that the kernel does not kill (SpawnRequest::guard)
+// the guard ends itself, with all its descendants: it has to find them while their parent still lives. Folders go last.
 #pragma once
 
 #include "base/status.hpp"
@@ -26,8 +27,14 @@ class OrphanGuard {
     // the process `pid` is killed with its group and its descendants (async-signal-safe);
     void watch_tree(int pid) const;
     void forget_tree(int pid) const; // its number is about to become another's
+    // all processes of the job are killed (job_name.hpp);
+    void watch_job(const std::string& name) const;
+    // the cgroup is ended;
+    base::Result<void> watch_cgroup(const std::string& path) const;
     // the folder is removed, after all of the above have ended. kSystem if its path is too long to be told.
     base::Result<void> watch_folder(const std::string& path) const;
+
+    int pid() const { return pid_; }
 
   private:
     OrphanGuard(int pid, UniqueFd told) : pid_(pid), told_(std::move(told)) {}

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <fcntl.h>
 #include <linux/mempolicy.h>
+#include <linux/sched.h> // clone_args
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -58,16 +59,22 @@ struct ChildPlan {
 };
 
 // Async-signal-safe. Binding is an advantage, not a condition: where the system forbids it, the program runs unbound.
-void bind_child(const ChildPlan& plan) {
+// Except for memory that must not come from elsewhere. Returns errno.
+int bind_child(const ChildPlan& plan) {
     if (!plan.cpus.empty())
         ::syscall(SYS_sched_setaffinity, 0, plan.cpus.size() * sizeof(unsigned long), plan.cpus.data());
-    if (!plan.nodes.empty())
-        // The kernel reads one bit less than it is told.
-        ::syscall(SYS_set_mempolicy, MPOL_PREFERRED, plan.nodes.data(), plan.nodes.size() * kWordBits + 1);
+    if (plan.nodes.empty())
+        return 0;
+    const int policy = plan.request.strict_memory ? MPOL_BIND : MPOL_PREFERRED;
+    // The kernel reads one bit less than it is told.
+    const long set = ::syscall(SYS_set_mempolicy, policy, plan.nodes.data(), plan.nodes.size() * kWordBits + 1);
+    return set != 0 && plan.request.strict_memory ? errno : 0;
 }
 
-// Async-signal-safe. Returns errno of what failed.
-int prepare_child(const ChildPlan& plan) {
+// Async-signal-safe. Returns errno of what failed; `step` says what it was.
+int prepare_child(const ChildPlan& plan, StartFailure::Step& step) {
+    using Step = StartFailure::Step;
+    step = Step::kPreparing;
     ::setpgid(0, 0);
     if (plan.request.guard != nullptr) // told by the child itself: there is no moment at which nobody knows of it
         plan.request.guard->watch_tree(::getpid());
@@ -75,7 +82,13 @@ int prepare_child(const ChildPlan& plan) {
         return errno;
     if (::getppid() != plan.parent) // it died before the line above
         ::_exit(1);
-    bind_child(plan);
+    step = Step::kMemory;
+    if (const int failed = bind_child(plan); failed != 0)
+        return failed;
+    step = Step::kFolder;
+    if (!plan.request.folder.empty() && ::chdir(plan.request.folder.c_str()) != 0)
+        return errno;
+    step = Step::kPreparing;
     if (::dup2(plan.request.standard_in, 0) < 0 || ::dup2(plan.request.standard_out, 1) < 0 ||
         ::dup2(plan.request.standard_error, 2) < 0)
         return errno;
@@ -91,17 +104,33 @@ int prepare_child(const ChildPlan& plan) {
 }
 
 [[noreturn]] void run_child(const ChildPlan& plan) {
-    int failed = prepare_child(plan);
-    if (failed == 0) {
+    StartFailure failed;
+    failed.error_number = prepare_child(plan, failed.step);
+    if (failed.error_number == 0) {
+        failed.step = StartFailure::Step::kExec;
         ::execve(plan.request.path.c_str(), plan.arguments.data(), plan.environment.data());
-        failed = errno;
-        if (failed == ENOEXEC) {
+        failed.error_number = errno;
+        if (failed.error_number == ENOEXEC) {
             ::execve("/bin/sh", plan.shell_arguments.data(), plan.environment.data());
-            failed = errno;
+            failed.error_number = errno;
         }
     }
     [[maybe_unused]] const ssize_t told = ::write(plan.result_fd, &failed, sizeof failed);
     ::_exit(127);
+}
+
+// Moving a process into a cgroup later takes the kernel milliseconds.
+pid_t fork_into(int cgroup) {
+    if (cgroup >= 0) {
+        clone_args arguments{};
+        arguments.flags = CLONE_INTO_CGROUP;
+        arguments.exit_signal = SIGCHLD;
+        arguments.cgroup = static_cast<uint64_t>(cgroup);
+        const auto pid = static_cast<pid_t>(::syscall(SYS_clone3, &arguments, sizeof arguments));
+        if (pid >= 0)
+            return pid; // else it is refused, such as by a container's filter of system calls
+    }
+    return ::fork();
 }
 
 ChildPlan plan_child(const SpawnRequest& request, int result_fd) {
@@ -111,8 +140,7 @@ ChildPlan plan_child(const SpawnRequest& request, int result_fd) {
     plan.shell_arguments.insert(plan.shell_arguments.end(), plan.arguments.begin() + 1, plan.arguments.end());
     plan.environment = pointers(request.environment);
     plan.cpus = bitmap(request.cpus);
-    if (request.memory_node >= 0)
-        plan.nodes = bitmap({request.memory_node});
+    plan.nodes = bitmap(request.memory);
     plan.parent = ::getpid();
     plan.result_fd = result_fd;
     return plan;
@@ -158,7 +186,7 @@ Program find_program(const std::string& name, const char* search_path) {
 base::Result<ChildProcess> ChildProcess::start(const SpawnRequest& request) {
     GPURUN_ASSIGN(Pipe result, create_pipe());
     const ChildPlan plan = plan_child(request, result.write_end.get());
-    const pid_t pid = ::fork();
+    const pid_t pid = fork_into(request.cgroup);
     if (pid < 0)
         return system_error("starting a process");
     if (pid == 0)
@@ -178,14 +206,14 @@ ChildProcess::ChildProcess(ChildProcess&& other) noexcept
 
 ChildProcess::~ChildProcess() { reap(); }
 
-int ChildProcess::wait_for_exec() {
-    int failed = 0;
+StartFailure ChildProcess::wait_for_exec() {
+    StartFailure failed;
     ssize_t got = 0;
     do
         got = ::read(exec_result_.get(), &failed, sizeof failed);
     while (got < 0 && errno == EINTR);
     exec_result_.reset();
-    return got == static_cast<ssize_t>(sizeof failed) ? failed : 0;
+    return got == static_cast<ssize_t>(sizeof failed) ? failed : StartFailure();
 }
 
 std::optional<ProcessEnd> ChildProcess::end() const {
@@ -194,6 +222,11 @@ std::optional<ProcessEnd> ChildProcess::end() const {
         info.si_pid == 0)
         return std::nullopt;
     return ProcessEnd{info.si_code != CLD_EXITED, info.si_status};
+}
+
+void ChildProcess::signal(int signal) const {
+    if (pid_ > 0)
+        ::kill(pid_, signal);
 }
 
 void ChildProcess::signal_group(int signal) const {

@@ -33,8 +33,11 @@ struct SpawnRequest {
     int standard_out = 1;
     int standard_error = 2;
     int inherited = -1;          // stays open in the program under the same number
+    std::string folder;          // where the program runs; "": where this process does
     std::vector<int> cpus;       // empty: wherever this process may run
-    int memory_node = -1;        // preferred NUMA node
+    std::vector<int> memory;     // NUMA nodes that memory comes from; empty: any
+    bool strict_memory = false;  // never from others; where the system forbids that, the program does not start
+    int cgroup = -1;             // a cgroup's folder; -1, or where the system cannot do it: this process's own
     sigset_t signal_mask{};      // what the program starts with
     size_t descriptor_limit = 0; // the program's soft limit of open descriptors; 0: this process's
     // If this process is killed, the kernel kills the program; or, with a guard, that ends it with its descendants.
@@ -47,6 +50,13 @@ struct ProcessEnd {
     int value = 0; // exit status or signal
 };
 
+// What a program's start failed at.
+struct StartFailure {
+    enum class Step : int { kNone, kPreparing, kFolder, kMemory, kExec };
+    Step step = Step::kNone;
+    int error_number = 0;
+};
+
 class ChildProcess {
   public:
     static base::Result<ChildProcess> start(const SpawnRequest& request);
@@ -55,13 +65,14 @@ class ChildProcess {
     ChildProcess& operator=(ChildProcess&& other) = delete;
     ~ChildProcess(); // kills the group, if the child has not been reaped
 
-    // Waits until the program runs. 0, or errno of the exec that failed.
-    int wait_for_exec();
+    // Waits until the program runs, or its start has failed.
+    StartFailure wait_for_exec();
 
     int pid() const { return pid_; }
     int pidfd() const { return pidfd_.get(); } // readable once the child has ended
     // How it ended, if it has. It stays a zombie until reap(), so that its group's number stays its own.
     std::optional<ProcessEnd> end() const;
+    void signal(int signal) const;
     void signal_group(int signal) const;
     // Kills it with all that it has started, whatever groups that has made, and waits for their ends.
     void end_tree() const;

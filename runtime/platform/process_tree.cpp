@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <dirent.h>
+#include <fstream>
 #include <memory>
 #include <poll.h>
 #include <string>
@@ -48,28 +49,52 @@ int parent_of(int pid) {
 
 std::unordered_multimap<int, int> children_of_all() {
     std::unordered_multimap<int, int> children;
-    const std::unique_ptr<DIR, CloseFolder> folder(::opendir("/proc"));
-    if (folder == nullptr)
-        return children;
-    while (const dirent* entry = ::readdir(folder.get())) {
-        const std::string_view name = entry->d_name;
-        int pid = 0;
-        const auto [stop, failed] = std::from_chars(name.data(), name.data() + name.size(), pid);
-        if (failed == std::errc{} && stop == name.data() + name.size())
-            children.emplace(parent_of(pid), pid);
-    }
+    for (const int pid : all_processes())
+        children.emplace(parent_of(pid), pid);
     return children;
 }
 
 } // namespace
 
-std::vector<int> descendants(int pid) {
+std::vector<int> all_processes() {
+    std::vector<int> pids;
+    const std::unique_ptr<DIR, CloseFolder> folder(::opendir("/proc"));
+    if (folder == nullptr)
+        return pids;
+    while (const dirent* entry = ::readdir(folder.get())) {
+        const std::string_view name = entry->d_name;
+        int pid = 0;
+        const auto [stop, failed] = std::from_chars(name.data(), name.data() + name.size(), pid);
+        if (failed == std::errc{} && stop == name.data() + name.size())
+            pids.push_back(pid);
+    }
+    return pids;
+}
+
+std::vector<int> children_of_this() {
+    std::vector<int> pids;
+    const std::string self = std::to_string(::getpid());
+    std::ifstream list("/proc/self/task/" + self + "/children");
+    if (list) {
+        for (int pid = 0; list >> pid;)
+            pids.push_back(pid);
+        return pids;
+    }
+    const auto children = children_of_all(); // a kernel without CONFIG_PROC_CHILDREN
+    const auto [begin, end] = children.equal_range(::getpid());
+    for (auto child = begin; child != end; ++child)
+        pids.push_back(child->second);
+    return pids;
+}
+
+std::vector<int> descendants(int pid, const std::vector<int>& spared) {
     const std::unordered_multimap<int, int> children = children_of_all();
     std::vector<int> found{pid};
     for (size_t i = 0; i < found.size(); ++i) {
         const auto [begin, end] = children.equal_range(found[i]);
         for (auto child = begin; child != end; ++child)
-            found.push_back(child->second);
+            if (std::find(spared.begin(), spared.end(), child->second) == spared.end())
+                found.push_back(child->second);
     }
     found.erase(found.begin());
     return found;

@@ -35,6 +35,15 @@ std::optional<int> SignalSource::next() {
     return static_cast<int>(info.ssi_signo);
 }
 
+void SignalSource::take_default(int signal) const {
+    sigset_t only;
+    ::sigemptyset(&only);
+    ::sigaddset(&only, signal);
+    ::kill(::getpid(), signal);
+    ::sigprocmask(SIG_UNBLOCK, &only, nullptr); // here it arrives
+    ::sigprocmask(SIG_BLOCK, &only, nullptr);
+}
+
 std::string describe_signal(int signal) {
     const char* text = ::strsignal(signal);
     return text != nullptr ? text : "unknown signal";

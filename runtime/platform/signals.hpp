@@ -19,6 +19,8 @@ class SignalSource {
 
     // The next signal that has arrived, if any.
     std::optional<int> next();
+    // Lets `signal`, which is listened for, do to this process what it does by default; returns if that goes on then.
+    void take_default(int signal) const;
     int fd() const { return fd_.get(); }
     // The mask from before: what a child starts with.
     const sigset_t& original_mask() const { return original_; }

@@ -6,6 +6,7 @@
 # Steps, in this order (default: all):
 #   machine      what is here; libraries that the binaries miss
 #   conformance  the device contract on CUDA
+#   placement    where ranks run, and what --topo says, next to what the system says
 #   suite        the other tests of Meson's suite `device`
 #   examples     each on 2 ranks and on 4, several a GPU
 #   bench        gpurun-perf, with the raw copy next to it, and NCCL where there are two GPUs
@@ -25,7 +26,7 @@ budget_s=${BUDGET_S:-540}
 launcher=$build/launcher/gpurun
 bench=$build/tests/bench/gpurun-perf
 examples=(ring ping_pong broadcast fence graph overlap heat)
-steps=(machine conformance suite examples bench mps sanitizer)
+steps=(machine conformance placement suite examples bench mps sanitizer)
 (($#)) && steps=("$@")
 
 mkdir -p "$out"
@@ -123,6 +124,14 @@ step_conformance() {
     ((gpus > 1)) && export GPURUN_TEST_OTHER_DEVICE=cuda:1
     listed tests/conformance/
 }
+
+step_placement() {
+    job 'gpurun --topo' 30 "$launcher" --topo
+    job 'gpurun --dry-run' 30 "$launcher" --dry-run
+    job 'placement on GPUs' 240 \
+        python3 "$here/placement.py" "$launcher" "$build/tests/device/which_gpu" "$build/examples/ring"
+}
+
 step_suite() { listed not tests/conformance/ examples/; }
 
 example() { # RANKS NAME [WRAPPER...]
@@ -217,7 +226,7 @@ for log in "${failed[@]:0:8}"; do
     printf '\n==> %s\n' "$log"
     tail -n 15 "$log" | cut -c 1-200
 done
-for name in 'bench device' 'what CUDA does when a process dies' 'what CUDA does when a process dies, MPS'; do
+for name in 'gpurun --topo' 'gpurun --dry-run' 'bench device' 'what CUDA does when a process dies' 'what CUDA does when a process dies, MPS'; do
     log=$(log_of "$name")
     [[ -e $log ]] && printf '\n==> %s\n' "$log" && cut -c 1-140 "$log"
 done

@@ -38,7 +38,7 @@ class Installed(unittest.TestCase):
 
     @classmethod
     def the_file(cls, name):
-        found = [path for path in cls.files if path.name == name]
+        found = [path for path in cls.files if path.name == name and "completions" not in path.parts]
         if len(found) != 1:
             raise AssertionError(f"{name} is installed {len(found)} times: {found}")
         return found[0]
@@ -94,8 +94,13 @@ class Installed(unittest.TestCase):
             "gpurun.1", "gpurun-perf.1", "gpurun.7", "gpurun_environment.7"}
         self.assertEqual(pages, wanted)
 
+    def test_completion_is_where_bash_looks_for_it(self):
+        completions = [path for path in self.files if "completions" in path.parts]
+        self.assertEqual([path.parts[-3:] for path in completions], [("bash-completion", "completions", "gpurun")])
+        output("bash", "--norc", "-n", completions[0])
+
     def test_nothing_else_is_installed(self):
-        names = {path.name for path in self.files if "man" not in path.parts}
+        names = {path.name for path in self.files if "man" not in path.parts and "completions" not in path.parts}
         names = {re.sub(r"\.so\.[\d.]+$", ".so", name) for name in names}
         self.assertEqual(names, {"gpurun", "gpurun-perf", "gpurun.h", "version.h", "libgpurun.so", "gpurun.pc"})
 

@@ -1,8 +1,10 @@
 """What gpurun makes of its command line: exit statuses 2, 126, 127 and 0, and what it says."""
 import os
+import re
 import resource
 import subprocess
 import tempfile
+from pathlib import Path
 
 from launched import EMULATED, GPURUN, LaunchedTest, main
 
@@ -50,6 +52,12 @@ class CommandLine(LaunchedTest):
         self.assertEqual((status, error), (0, ""))
         self.assertRegex(out, rb"^gpurun \d+\.\d+\.\d+\n$")
 
+    def test_every_option_of_the_help_is_in_the_manual(self):
+        page = (Path(__file__).resolve().parents[3] / "man/gpurun.1").read_text(encoding="utf-8")
+        _, out, _ = self.run_gpurun("--help")
+        for option in re.findall(r"^  (?:-\w, )?-(-[a-z-]+)", out.decode(), re.M):
+            self.assertRegex(page, rf"(?m)^\.It (Fl \w.* , )?Fl {option}\b", option)
+
     def test_success_is_silent(self):
         self.assertEqual(self.run_gpurun("-n", "4", EMULATED, "true"), (0, b"", ""))
 
@@ -70,6 +78,14 @@ class CommandLine(LaunchedTest):
         self.assertEqual(status, 0)
         self.assertEqual(sorted(out.decode().splitlines()),
                          ["0 3 0 3 emulated:0/2", "1 3 1 3 emulated:1/2", "2 3 2 3 emulated:0/2"])
+
+    def test_ranks_are_told_the_name_of_their_job_after_those_of_the_jobs_around_it(self):
+        show = ("-n", "1", EMULATED, "sh", "-c", "echo $GPURUN_JOB")
+        around = ("-n", "1", EMULATED, GPURUN)
+        for depth in range(3):
+            status, out, error = self.run_gpurun(*around * depth, *show)
+            self.assertEqual((status, error), (0, ""))
+            self.assertRegex(out.decode(), rf"^{self.mark}(\.[0-9a-f]{{16}}){{{depth + 1}}}\n$")
 
     def test_ranks_inherit_nothing_of_gpuruns_but_their_socket(self):
         script = "ls -l /proc/self/fd | wc -l; test -S /proc/self/fd/$GPURUN_CONTROL_FD || echo no socket"

@@ -4,17 +4,13 @@ import signal
 import subprocess
 import time
 
-from launched import EMULATED, LaunchedTest, cpu_seconds, main, marked, wait_until
-
-
-def on_rank(rank, script, others="exec sleep 100"):
-    return ("sh", "-c", f"if [ $GPURUN_RANK = {rank} ]; then {script}; else {others}; fi")
+from launched import EMULATED, LaunchedTest, cpu_seconds, main, marked, on_rank, wait_until
 
 
 class Endings(LaunchedTest):
-    def start_ready(self, ranks, script, options=()):
+    def start_ready(self, ranks, script, options=(), **more):
         """Returns once every rank has printed its line."""
-        process = self.start("-n", str(ranks), EMULATED, *options, "sh", "-c", f"echo up; {script}")
+        process = self.start("-n", str(ranks), EMULATED, *options, "sh", "-c", f"echo up; {script}", **more)
         for _ in range(ranks):
             self.assertEqual(process.stdout.readline(), b"up\n")
         return process
@@ -51,6 +47,38 @@ class Endings(LaunchedTest):
         self.assertGreater(time.monotonic() - before, 2)
         self.assertLess(time.monotonic() - before, 10)
 
+    def test_the_grace_can_be_chosen(self):
+        for grace, least, most in (("0", 0, 1.5), ("0.5", 0.5, 2)):
+            process = self.start_ready(2, "if [ $GPURUN_RANK = 0 ]; then read line; exit 5; fi; trap '' TERM; echo up; "
+                                          "while :; do sleep 100; done", (f"--grace={grace}",), stdin=subprocess.PIPE)
+            self.assertEqual(process.stdout.readline(), b"up\n")
+            before = time.monotonic()
+            process.stdin.write(b"go\n")
+            process.stdin.flush()
+            self.assertEqual(process.wait(timeout=20), 5)
+            self.assertGreater(time.monotonic() - before, least)
+            self.assertLess(time.monotonic() - before, most)
+
+    def test_a_timeout_ends_the_job_with_124_and_says_so(self):
+        process = self.start_ready(2, "trap 'echo caught; exit 0' TERM; sleep 100 & wait", ("--timeout=0.7",))
+        out, error = process.communicate(timeout=20)
+        self.assertEqual((process.returncode, out), (124, b"caught\n" * 2))
+        self.check_own_line(error.decode(), "--timeout=0.7", "ended")
+
+    def test_a_job_that_ends_in_time_does_not_feel_its_timeout(self):
+        self.assertEqual(self.run_gpurun("-n", "2", "--timeout=50", EMULATED, "echo", "x"), (0, b"x\n" * 2, ""))
+
+    def test_a_timeout_ends_a_job_whose_output_nobody_reads_too(self):
+        process = self.start("-n", "2", "--timeout=0.7", EMULATED, "head", "-c", "200000", "/dev/zero")
+        self.assertEqual(process.wait(timeout=20), 124)
+
+    def test_a_summary_names_the_device_and_the_last_line_of_stderr(self):
+        status, out, error = self.run_gpurun("-n", "2", EMULATED, *on_rank(
+            1, "echo first >&2; echo out; printf 'no memory left' >&2; exit 3"))
+        self.assertEqual((status, out), (3, b"out\n"))
+        self.assertRegex(error, r"^first\nno memory left\ngpurun: rank 1 \(pid \d+, emulated device 1\) exited with status "
+                                r"3; the other ranks were ended; the last line of its stderr: no memory left\n$")
+
     def test_keep_going_leaves_the_others_running(self):
         status, out, error = self.run_gpurun("-n", "3", "--keep-going", EMULATED, *on_rank(
             1, "exit 6", "sleep 0.5; echo done"))
@@ -79,6 +107,35 @@ class Endings(LaunchedTest):
         process.communicate(timeout=20)
         self.assertEqual(process.returncode, 130)
         self.assertLess(time.monotonic() - before, 1.5)
+
+    def test_user_signals_reach_the_ranks_and_not_their_children_and_the_job_goes_on(self):
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            with self.subTest(number.name):
+                process = self.start_ready(3, f"trap 'echo caught; got=1' {number.name[3:]}; "
+                                              "exec 3<&0; sh -c 'read line; echo child lives' <&3 & echo up; "
+                                              "while [ -z \"$got\" ]; do sleep 0.02; done; wait", ("--stdin=all",),
+                                           stdin=subprocess.PIPE)
+                for _ in range(3):
+                    self.assertEqual(process.stdout.readline(), b"up\n")
+                process.send_signal(number)
+                for _ in range(3):
+                    self.assertEqual(process.stdout.readline(), b"caught\n")
+                out, error = process.communicate(b"go\n", timeout=20)
+                self.assertEqual((process.returncode, error), (0, b""))
+                self.assertEqual(sorted(out.splitlines()), [b"child lives"] * 3)
+
+    def test_a_user_signal_that_a_rank_does_not_expect_is_its_end(self):
+        process = self.start_ready(2, "exec sleep 100")
+        process.send_signal(signal.SIGUSR1)
+        _, error = process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 128 + signal.SIGUSR1)
+        self.check_own_line(error.decode(), "killed by signal 10 (")
+
+    def test_children_that_the_system_was_to_reap_unseen_are_seen(self):
+        status, _, error = self.run_gpurun("-n", "2", EMULATED, *on_rank(1, "exit 42"),
+                                           preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual(status, 42)
+        self.check_own_line(error, "rank 1 ", "status 42")
 
     def test_an_ignored_hangup_stays_ignored(self):
         process = self.start("-n", "2", EMULATED, "sh", "-c", "echo up; sleep 1; echo done",

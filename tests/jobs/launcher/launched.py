@@ -3,13 +3,16 @@
 A script's arguments are the paths of gpurun and, if it needs it, of wire_rank.
 """
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 import uuid
 
-GPURUN, WIRE_RANK = (sys.argv + ["", ""])[1:3]
+# Absolute, as some tests run them in other folders.
+GPURUN, WIRE_RANK = ([os.path.abspath(path) for path in sys.argv[1:3]] + ["", ""])[:2]
 LONG_S = 60  # nothing here takes so long, unless it hangs
 SOON_S = 5   # what is killed is gone by then
 
@@ -30,6 +33,11 @@ def marked(mark):
     return found
 
 
+def on_rank(rank, script, others="exec sleep 100"):
+    """A program that is `script` on one rank."""
+    return ("sh", "-c", f"if [ $GPURUN_RANK = {rank} ]; then {script}; else {others}; fi")
+
+
 def wait_until(condition, seconds=SOON_S):
     end = time.monotonic() + seconds
     while not condition():
@@ -37,6 +45,36 @@ def wait_until(condition, seconds=SOON_S):
             return False
         time.sleep(0.01)
     return True
+
+
+def state_of(pid):
+    """As /proc has it: S sleeps, R runs, T is stopped, Z has ended; "" if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def own_cgroup():
+    """The folder of this process's cgroup, if there is version 2."""
+    with open("/proc/self/mountinfo", encoding="utf-8") as file:
+        mounts = [line.split()[4] for line in file if " - cgroup2 " in line]
+    with open("/proc/self/cgroup", encoding="utf-8") as file:
+        paths = [line[3:].strip() for line in file if line.startswith("0::/")]
+    return mounts[0] + paths[0].rstrip("/") if mounts and paths else None
+
+
+def cgroups_of(mark):
+    """Of jobs that were started inside a job of this name."""
+    folder = own_cgroup()
+    names = os.listdir(folder) if folder and os.path.isdir(folder) else []
+    return [name for name in names if name.startswith(f"gpurun-{mark}")]
 
 
 def cpu_seconds(pid):
@@ -50,21 +88,34 @@ class LaunchedTest(unittest.TestCase):
 
     def setUp(self):
         self.mark = uuid.uuid4().hex
+        self.temporary_files = tempfile.mkdtemp(prefix="gpurun-test-")
+        self.shared_before = set(os.listdir("/dev/shm"))
         self.addCleanup(self.check_nothing_left)
 
     def check_nothing_left(self):
-        if not wait_until(lambda: not marked(self.mark)):
-            left = {pid: subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True,
-                                        check=False).stdout.strip() for pid in marked(self.mark)}
-            for pid in left:
-                os.kill(pid, 9)
-            self.fail(f"left behind: {left}")
+        """No process, no temporary file, no shared memory, no cgroup."""
+        processes_gone = wait_until(lambda: not marked(self.mark))
+        left = {pid: subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True,
+                                    check=False).stdout.strip() for pid in marked(self.mark)}
+        for pid in left:
+            os.kill(pid, 9)
+        # TSan leaves such a file where a program is killed while it starts.
+        files = [name for name in os.listdir(self.temporary_files) if not name.startswith("tsan.rodata.")]
+        shutil.rmtree(self.temporary_files)
+        self.assertTrue(processes_gone, f"left behind: {left}")
+        self.assertEqual(files, [])
+        self.assertTrue(wait_until(lambda: set(os.listdir("/dev/shm")) <= self.shared_before), os.listdir("/dev/shm"))
+        self.assertTrue(wait_until(lambda: not cgroups_of(self.mark)), cgroups_of(self.mark))
+
+    def environment(self):
+        """By which what is started is known as this test's."""
+        return {**os.environ, "TMPDIR": self.temporary_files, "GPURUN_JOB": self.mark, MARK: self.mark}
 
     def start(self, *arguments, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
-        environment = {**os.environ, **options.pop("extra_env", {}), MARK: self.mark}
+        environment = {**self.environment(), **options.pop("extra_env", {})}
         process = subprocess.Popen([GPURUN, *arguments], env=environment, **options)
         self.addCleanup(self.end, process)
         return process

@@ -103,6 +103,35 @@ class Mps(LaunchedTest):
         self.assertEqual({line.split()[-1] for line in out.splitlines()}, {b"GPU-d,GPU-b"})
         self.assertEqual(self.record()[0].split()[1], "GPU-d,GPU-b")
 
+    def test_ranks_that_see_their_own_gpu_only_do_so_with_mps_too(self):
+        status, out, error = self.run_gpurun("--device=cuda", "--ranks-per-gpu=2", "--gpu-visible=own", "--bind-to=none",
+                                             *SHOW)
+        self.assertEqual((status, error), (0, ""))
+        self.assertEqual(sorted(line.split()[-1] for line in out.splitlines()), [b"GPU-a"] * 2 + [b"GPU-b"] * 2)
+        self.assertEqual(self.record()[0].split()[1], "GPU-a,GPU-b")
+        self.check_ended_well()
+
+    def test_gpus_that_are_chosen_are_served_in_their_order(self):
+        status, out, _ = self.run_gpurun("--device=cuda", "--ranks-per-gpu=2", "--gpus=3,1", *SHOW,
+                                         more={"FAKE_GPUS": "4", "CUDA_VISIBLE_DEVICES": "0,1,2,3"})
+        self.assertEqual((status, {line.split()[-1] for line in out.splitlines()}), (0, {b"GPU-d,GPU-b"}))
+        self.assertEqual(self.record()[0].split()[1], "GPU-d,GPU-b")
+
+    def test_ranks_that_share_one_mig_instance_get_a_daemon_and_those_of_several_are_told_that_there_is_none(self):
+        mig = {"FAKE_GPUS": "1", "FAKE_MIG": "0:2", "CUDA_VISIBLE_DEVICES": "0"}
+        share = ("--device=cuda", "--ranks-per-gpu=2", "--bind-to=none")
+        status, out, error = self.run_gpurun(*share, "--gpus=MIG-a2", *SHOW, more=mig)
+        self.assertEqual((status, error, {line.split()[-1] for line in out.splitlines()}), (0, "", {b"MIG-a2"}))
+        self.assertEqual(self.record()[0].split()[1], "MIG-a2")
+        os.remove(f"{self.folder}/record")
+        self.check_no_daemon("--device=cuda", more=mig)
+        status, out, error = self.run_gpurun(*share, "sh", "-c", "echo $GPURUN_MPS", more=mig)
+        self.assertEqual((status, out, self.record()), (0, b"0\n" * 4, []))
+        self.check_own_line(error, "one instance only", "--mps=off")
+        status, _, error = self.run_gpurun(*share, "--mps=on", "true", more=mig)
+        self.assertEqual(status, 2)
+        self.check_own_line(error, "--mps=on", "--gpus")
+
     def test_ranks_with_gpus_of_their_own_get_none(self):
         self.check_no_daemon("--device=cuda")
         self.check_no_daemon("--device=cuda", "-n", "2", "--mps=auto")
@@ -136,6 +165,9 @@ class Mps(LaunchedTest):
             self.assertEqual((status, error), (0, ""))
             self.assertEqual(set(out.decode().splitlines()), {f"1 {pipes} {pipes} 0,1"})
             self.assertEqual(self.record(), [])  # none was started; the user's own does not know of the record
+            status, out, error = self.run_gpurun("--topo", more=mine)
+            self.assertEqual((status, error), (0, ""))
+            self.assertIn(f"MPS: the daemon that answers in {pipes} serves", out.decode())
             self.assertIsNone(daemon.poll())
         finally:
             subprocess.run([self.control], input=b"quit\n", env={**os.environ, **mine}, check=False)

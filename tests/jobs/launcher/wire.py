@@ -76,5 +76,22 @@ class Wire(LaunchedTest):
                 self.assertEqual(status, 1)
                 self.check_own_line(error, "rank 1 ", "does not understand")
 
+    def test_a_rank_that_aborts_without_end_does_not_keep_gpurun_busy(self):
+        status, _, error = self.ranks(3, "stay", "1=abort-flood", options=["--grace=0.3"])
+        self.assertEqual(status, 5)
+        self.check_own_line(error, "rank 1 ", "gpurun_abort(5)")
+
+    def test_nonsense_of_any_kind_ends_the_job_cleanly(self):
+        for seed in range(150):
+            others = ("finalize", "stay", "hello-and-sleep", "absent")[seed % 4]
+            # Those that stay would wait for ever if the one that speaks nonsense happened to end well.
+            options = ["--grace=0.1", *(["--keep-going"] if seed % 5 == 0 and others in ("finalize", "absent") else [])]
+            with self.subTest(seed=seed):
+                status, _, error = self.ranks(3, others, f"1=fuzz-{seed}",
+                                              *([f"2=fuzz-{seed + 1000}"] if seed % 3 else []), options=options)
+                self.assertIn(status, range(256), "gpurun was killed by a signal")
+                for line in error.splitlines():
+                    self.assertRegex(line, r"^gpurun: rank \d \(pid \d+")
+
 
 main()

@@ -1,8 +1,10 @@
-// wire_rank BEHAVIOUR [RANK=BEHAVIOUR]...: a rank that speaks the wire itself, well or badly. See kBehaviours.
+// wire_rank BEHAVIOUR [RANK=BEHAVIOUR]...: a rank that speaks the wire itself, well or badly. See kBehaviours;
+// fuzz-SEED is wire_nonsense.
 #include "base/settings.hpp"
 #include "platform/job_session.hpp"
 #include "platform/wake.hpp"
 #include "platform/wire.hpp"
+#include "wire_nonsense.hpp"
 
 #include <csignal>
 #include <cstdio>
@@ -147,6 +149,17 @@ int absent_later() {
     return 0;
 }
 
+// Sends aborts for as long as it lives, with three children, faster than they can be read. None ends when asked to.
+int abort_flood() {
+    JobSession session = join();
+    std::signal(SIGTERM, SIG_IGN);
+    for (int child = 0; child < 3; ++child)
+        if (::fork() == 0)
+            break;
+    for (;;)
+        session.abort_job(5);
+}
+
 struct Behaviour {
     const char* name;
     int (*act)();
@@ -164,6 +177,7 @@ constexpr Behaviour kBehaviours[] = {
     {"other-version", other_version},
     {"abort-5", abort_with_5},
     {"abort-0", abort_with_0},
+    {"abort-flood", abort_flood},
     {"garbage", garbage},
     {"truncated", truncated},
     {"oversized", oversized},
@@ -179,6 +193,8 @@ int main(int argc, char** argv) {
     for (int i = 2; i < argc; ++i)
         if (std::strncmp(argv[i], mine.c_str(), mine.size()) == 0)
             name = argv[i] + mine.size();
+    if (name.starts_with("fuzz-"))
+        return speak_nonsense(settings(), static_cast<unsigned>(std::atoi(name.c_str() + 5)));
     for (const Behaviour& behaviour : kBehaviours)
         if (name == behaviour.name)
             return behaviour.act();

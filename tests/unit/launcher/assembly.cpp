@@ -4,6 +4,7 @@
 #include "support/unit.hpp"
 
 #include <cstring>
+#include <functional>
 #include <gpurun/version.h>
 #include <random>
 
@@ -16,15 +17,21 @@ namespace {
 
 constexpr uint32_t kVersion = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
 
+constexpr wire::Abort kAbort{.code = 5};
+
 struct Noted : Assembly::Observer {
     std::string said;
+    std::function<void()> on_abort = [] {};
 
     void note(const char* what, uint32_t rank) { said += std::string(what) + std::to_string(rank); }
     void rank_said_hello(uint32_t rank) override { note("hello", rank); }
     void rank_misbehaved(uint32_t rank, const std::string&) override { note("misbehaved", rank); }
     void versions_differ(uint32_t rank, const std::string&) override { note("differ", rank); }
     void rank_left_early(uint32_t rank) override { note("left", rank); }
-    void rank_aborted(uint32_t rank, int code) override { note(code == 5 ? "abort5-" : "abort", rank); }
+    void rank_aborted(uint32_t rank, int code) override {
+        note(code == 5 ? "abort5-" : "abort", rank);
+        on_abort();
+    }
 };
 
 struct Job {
@@ -181,11 +188,30 @@ TEST_CASE("random messages never do more than misbehave") {
     }
 }
 
+TEST_CASE("a rank that sends without end is not listened to without end") {
+    Job job(1);
+    job.noted.on_abort = [&] { REQUIRE_OK(job.ranks[0].send(std::as_bytes(std::span(&kAbort, 1)))); };
+    job.say(0, kAbort);
+    CHECK(job.noted.said.starts_with("abort5-0abort5-0"));
+}
+
+TEST_CASE("descriptors that nobody asked for are closed, whatever they came with") {
+    Pipe pipe = must(create_pipe());
+    {
+        Job job(2);
+        job.say(0, kAbort, pipe.write_end.get());
+        job.say_hello(0);
+        job.say(0, wire::Ready{}, pipe.write_end.get());
+        job.say(1, 'x', pipe.write_end.get());
+    }
+    pipe.write_end.reset();
+    char none = 0;
+    CHECK(read_now(pipe.read_end.get(), std::span(&none, 1)).state == StreamState::kClosed);
+}
+
 TEST_CASE("an abort is heard in any state, also from a rank that is gone") {
     Job job(2);
-    wire::Abort abort;
-    abort.code = 5;
-    REQUIRE_OK(job.ranks[1].send(std::as_bytes(std::span(&abort, 1))));
+    REQUIRE_OK(job.ranks[1].send(std::as_bytes(std::span(&kAbort, 1))));
     job.ranks[1] = MessageSocket();
     job.assembly.hear(1);
     CHECK(job.noted.said == "abort5-1");

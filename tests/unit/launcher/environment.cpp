@@ -5,21 +5,26 @@
 #include <algorithm>
 
 using namespace gpurun::launcher;
+using gpurun::base::Status;
+using gpurun::test::detail_of;
+using gpurun::test::must;
 
 namespace {
 
 using Words = std::vector<std::string>;
 
-Words environment(std::vector<const char*> inherited, std::vector<Variable> more = {}) {
+const RankFacts kFacts{2, 4, "emulated:2/4", "", 6, true, 29511};
+
+// What the rank sees.
+Words environment(std::vector<const char*> inherited, RankFacts facts = kFacts, std::vector<Setting> settings = {}) {
     inherited.push_back(nullptr);
-    return rank_environment(inherited.data(), {2, 4, 17, "emulated:2/4", !more.empty()}, more);
+    return environment_with(inherited.data(), must(rank_variables(inherited.data(), facts, settings)));
 }
 
 bool has(const Words& words, const std::string& word) { return std::count(words.begin(), words.end(), word) == 1; }
 
-size_t own_variables(const Words& words) {
-    return static_cast<size_t>(
-        std::count_if(words.begin(), words.end(), [](const std::string& word) { return word.starts_with("GPURUN_"); }));
+bool names(const Words& words, const std::string& name) {
+    return std::any_of(words.begin(), words.end(), [&](const auto& word) { return word.starts_with(name + "="); });
 }
 
 } // namespace
@@ -28,13 +33,53 @@ TEST_SUITE_BEGIN("environment");
 
 TEST_CASE("a rank is told who it is") {
     const Words words = environment({});
-    for (const char* word :
-         {"GPURUN_RANK=2", "GPURUN_SIZE=4", "GPURUN_LOCAL_RANK=2", "GPURUN_LOCAL_SIZE=4", "GPURUN_CONTROL_FD=17",
-          "GPURUN_DEVICE=emulated:2/4", "GPURUN_MPS=0", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}) {
+    for (const char* word : {"GPURUN_RANK=2", "GPURUN_SIZE=4", "GPURUN_LOCAL_RANK=2", "GPURUN_LOCAL_SIZE=4",
+                             "GPURUN_DEVICE=emulated:2/4", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}) {
         CAPTURE(word);
         CHECK(has(words, word));
     }
-    CHECK(own_variables(words) == 7);
+    CHECK_FALSE(names(words, "CUDA_VISIBLE_DEVICES"));
+}
+
+TEST_CASE("programs written for other launchers are told in their words, unless that is not wanted") {
+    const char* const theirs[] = {"RANK=2",
+                                  "WORLD_SIZE=4",
+                                  "LOCAL_RANK=2",
+                                  "LOCAL_WORLD_SIZE=4",
+                                  "MASTER_ADDR=127.0.0.1",
+                                  "MASTER_PORT=29511",
+                                  "OMPI_COMM_WORLD_RANK=2",
+                                  "OMPI_COMM_WORLD_SIZE=4",
+                                  "OMPI_COMM_WORLD_LOCAL_RANK=2",
+                                  "OMPI_COMM_WORLD_LOCAL_SIZE=4",
+                                  "MPI_LOCALRANKID=2",
+                                  "MPI_LOCALNRANKS=4",
+                                  "MV2_COMM_WORLD_LOCAL_RANK=2"};
+    RankFacts without = kFacts;
+    without.compat = false;
+    for (const char* word : theirs) {
+        CAPTURE(word);
+        CHECK(has(environment({"RANK=7"}), word));
+        CHECK_FALSE(has(environment({}, without), word));
+    }
+    CHECK(has(environment({"RANK=7"}, without), "RANK=7"));
+}
+
+TEST_CASE("a meeting place that the user has set stays, but not that of a gpurun around this one") {
+    const Words set = environment({"MASTER_PORT=1234", "MASTER_ADDR=host"});
+    CHECK(has(set, "MASTER_PORT=1234"));
+    CHECK(has(set, "MASTER_ADDR=host"));
+    const Words nested = environment({"MASTER_PORT=1234", "GPURUN_CONTROL_FD=3"});
+    CHECK(has(nested, "MASTER_PORT=29511"));
+    RankFacts nowhere = kFacts;
+    nowhere.port = 0;
+    CHECK_FALSE(names(environment({}, nowhere), "MASTER_PORT"));
+}
+
+TEST_CASE("threads are as many as the rank's cores, unless the user has set another number") {
+    CHECK(has(environment({}), "OMP_NUM_THREADS=6"));
+    CHECK(has(environment({"OMP_NUM_THREADS=3"}), "OMP_NUM_THREADS=3"));
+    CHECK(has(environment({}, kFacts, {{"OMP_NUM_THREADS", "9"}}), "OMP_NUM_THREADS=9"));
 }
 
 TEST_CASE("the rest of the environment passes, also what has no value") {
@@ -44,10 +89,9 @@ TEST_CASE("the rest of the environment passes, also what has no value") {
 }
 
 TEST_CASE("a gpurun inside a rank replaces what the outer one said") {
-    const Words words = environment({"GPURUN_RANK=7", "GPURUN_CONTROL_FD=3"});
+    const Words words = environment({"GPURUN_RANK=7"});
     CHECK(has(words, "GPURUN_RANK=2"));
     CHECK_FALSE(has(words, "GPURUN_RANK=7"));
-    CHECK(own_variables(words) == 7);
 }
 
 TEST_CASE("an order of devices that the user chose stays") {
@@ -56,13 +100,40 @@ TEST_CASE("an order of devices that the user chose stays") {
     CHECK_FALSE(has(words, "CUDA_DEVICE_ORDER=PCI_BUS_ID"));
 }
 
-TEST_CASE("a rank with MPS is told so, and where, whatever was said before") {
-    const Words words = environment({"CUDA_MPS_PIPE_DIRECTORY=/old", "GPURUN_MPS=0", "CUDA_VISIBLE_DEVICES=1"},
-                                    {{"CUDA_MPS_PIPE_DIRECTORY", "/new"}, {"CUDA_VISIBLE_DEVICES", "GPU-b"}});
-    for (const char* word : {"GPURUN_MPS=1", "CUDA_MPS_PIPE_DIRECTORY=/new", "CUDA_VISIBLE_DEVICES=GPU-b"})
+TEST_CASE("the GPUs that a rank is to see replace those that gpurun saw") {
+    RankFacts facts = kFacts;
+    facts.visible = "GPU-b,GPU-a";
+    const Words words = environment({"CUDA_VISIBLE_DEVICES=1"}, facts);
+    CHECK(has(words, "CUDA_VISIBLE_DEVICES=GPU-b,GPU-a"));
+    CHECK_FALSE(has(words, "CUDA_VISIBLE_DEVICES=1"));
+}
+
+TEST_CASE("a setting is the user's word, its value gpurun's own where none is written") {
+    const Words words =
+        environment({"HOME=/root", "EDITOR=vi"}, kFacts,
+                    {{"A", "1"}, {"A", "2"}, {"HOME", "/tmp"}, {"RANK", "x"}, {"EDITOR", {}}, {"E", ""}});
+    for (const char* word : {"A=2", "HOME=/tmp", "RANK=x", "EDITOR=vi", "E="}) {
+        CAPTURE(word);
         CHECK(has(words, word));
-    for (const char* word : {"GPURUN_MPS=0", "CUDA_MPS_PIPE_DIRECTORY=/old", "CUDA_VISIBLE_DEVICES=1"})
-        CHECK_FALSE(has(words, word));
+    }
+    CHECK_FALSE(has(words, "A=1"));
+}
+
+TEST_CASE("a setting that is to take a value that is not there is an error that says what to write") {
+    const char* const nothing[] = {nullptr};
+    const Setting missing[] = {{"NOT_HERE", {}}};
+    const auto variables = rank_variables(nothing, kFacts, missing);
+    CHECK_STATUS(variables, Status::kArgument);
+    CHECK(detail_of(variables).find("NOT_HERE=VALUE") != std::string::npos);
+}
+
+TEST_CASE("what is set later replaces what was set before, in its place") {
+    std::vector<Variable> variables = {{"A", "1"}, {"B", "2"}};
+    const Variable more[] = {{"B", "3"}, {"C", "4"}};
+    set_variables(variables, more);
+    REQUIRE(variables.size() == 3);
+    CHECK(variables[1].value == "3");
+    CHECK(variables[2].name == "C");
 }
 
 TEST_SUITE_END();

@@ -12,11 +12,11 @@ namespace {
 using Words = std::vector<std::string>;
 
 // A rank on each of these GPUs; "" is an emulated device.
-std::vector<RankDevice> ranks_on(const Words& uuids) {
-    std::vector<RankDevice> ranks;
+std::vector<Device> ranks_on(const Words& uuids) {
+    std::vector<Device> ranks;
     for (const std::string& uuid : uuids)
-        ranks.push_back(uuid.empty() ? RankDevice{"emulated:0/1", "", ""}
-                                     : RankDevice{"cuda:" + uuid, "0000:01:00.0", uuid});
+        ranks.push_back(uuid.empty() ? Device{"emulated:0/1", "", "", 0, ""}
+                                     : Device{"cuda:" + uuid, "0000:01:00.0", uuid, 0, ""});
     return ranks;
 }
 
@@ -40,6 +40,18 @@ TEST_CASE("it is there whenever it is asked for, and never where it is refused")
     CHECK(must(plan_mps(MpsChoice::kOn, ranks_on({"GPU-a"}))).required);
     CHECK(gpus(MpsChoice::kOff, {"GPU-a", "GPU-a"}).empty());
     CHECK(gpus(MpsChoice::kOff, {""}).empty());
+}
+
+TEST_CASE("a daemon serves one MIG instance, and of several none, which is said") {
+    const std::vector<Device> instances = {{"cuda:MIG-1", "0000:01:00.0", "MIG-1", 0, "GPU-a"},
+                                           {"cuda:MIG-2", "0000:01:00.0", "MIG-2", 1, "GPU-a"}};
+    const std::vector<Device> one = {instances[0], instances[0]};
+    CHECK(must(plan_mps(MpsChoice::kAuto, one)).gpus == Words{"MIG-1"});
+    const MpsPlan plan = must(plan_mps(MpsChoice::kAuto, {instances[0], instances[1], instances[1]}));
+    CHECK(plan.gpus.empty());
+    CHECK(plan.notice.find("one instance only") != std::string::npos);
+    CHECK(must(plan_mps(MpsChoice::kAuto, instances)).notice.empty()); // they share nothing
+    CHECK_STATUS(plan_mps(MpsChoice::kOn, instances), Status::kArgument);
 }
 
 TEST_CASE("asked for on emulated devices, it is an error that says what to do") {

@@ -19,49 +19,193 @@ gpurun::base::Result<ParsedOptions> parse(std::initializer_list<const char*> wor
 
 using Words = std::vector<std::string>;
 
+// Each of these command lines is refused in one line.
+void check_refused(std::initializer_list<std::initializer_list<const char*>> all_of_them) {
+    for (const auto& words : all_of_them) {
+        std::string all;
+        for (const char* word : words)
+            all += std::string(word) + " ";
+        CAPTURE(all);
+        const auto parsed = parse(words);
+        CHECK_STATUS(parsed, Status::kArgument);
+        CHECK(detail_of(parsed).find('\n') == std::string::npos);
+    }
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("options");
 
 TEST_CASE("a program alone leaves every default") {
     const Options options = must(parse({"./app"})).options;
-    CHECK_FALSE(options.ranks.has_value());
-    CHECK(options.device.kind == DeviceKind::kAuto);
-    CHECK_FALSE(options.device.given);
-    CHECK(options.bind_to == BindTo::kCore);
+    REQUIRE(options.programs.size() == 1);
+    CHECK_FALSE(options.programs[0].ranks.has_value());
+    CHECK_FALSE(options.programs[0].folder.has_value());
+    CHECK(options.programs[0].command == Words{"./app"});
+    CHECK(options.placement.device.kind == DeviceKind::kAuto);
+    CHECK_FALSE(options.placement.device.given);
+    CHECK(options.placement.map_by == MapBy::kGpu);
+    CHECK(options.placement.bind_to == BindTo::kCore);
+    CHECK_FALSE(options.placement.membind.has_value());
+    CHECK(options.placement.gpu_visible == GpuVisible::kJob);
+    CHECK_FALSE(options.placement.oversubscribe);
     CHECK(options.mps == MpsChoice::kAuto);
-    CHECK_FALSE(options.oversubscribe);
-    CHECK_FALSE(options.keep_going);
-    CHECK(options.command == Words{"./app"});
+    CHECK(options.compat_environment);
+    CHECK_FALSE(options.report.bindings);
+    CHECK_FALSE(options.report.dry_run);
+    CHECK_FALSE(options.ending.keep_going);
 }
 
 TEST_CASE("options end at the program, whose own are its own") {
     const Options options = must(parse({"-n", "2", "./app", "-n", "9", "--help", "--", "-x"})).options;
-    CHECK(options.ranks == 2u);
-    CHECK(options.command == Words{"./app", "-n", "9", "--help", "--", "-x"});
+    CHECK(options.programs[0].ranks == 2u);
+    CHECK(options.programs[0].command == Words{"./app", "-n", "9", "--help", "--", "-x"});
 }
 
 TEST_CASE("two dashes end the options too") {
-    CHECK(must(parse({"--keep-going", "--", "-odd-name", "-n"})).options.command == Words{"-odd-name", "-n"});
+    CHECK(must(parse({"--keep-going", "--", "-odd-name", "-n"})).options.programs[0].command ==
+          Words{"-odd-name", "-n"});
 }
 
 TEST_CASE("all options, in each of their spellings") {
-    const Options options = must(parse({"--ranks=3", "--device=emulated:2", "--oversubscribe", "--bind-to", "none",
-                                        "--keep-going", "--mps=off", "app"}))
-                                .options;
-    CHECK(options.ranks == 3u);
-    CHECK(options.device.kind == DeviceKind::kEmulated);
-    CHECK(options.device.count == 2u);
-    CHECK(options.device.given);
-    CHECK(options.bind_to == BindTo::kNone);
-    CHECK(options.oversubscribe);
-    CHECK(options.keep_going);
+    const Options options =
+        must(parse({"--ranks=3", "--device=emulated:2", "--oversubscribe", "--bind-to", "none", "--keep-going",
+                    "--mps=off", "--no-compat-env", "--report-bindings", "--json", "--dry-run", "app"}))
+            .options;
+    CHECK(options.programs[0].ranks == 3u);
+    CHECK(options.placement.device.kind == DeviceKind::kEmulated);
+    CHECK(options.placement.device.count == 2u);
+    CHECK(options.placement.device.given);
+    CHECK(options.placement.bind_to == BindTo::kNone);
+    CHECK(options.placement.oversubscribe);
+    CHECK(options.ending.keep_going);
     CHECK(options.mps == MpsChoice::kOff);
+    CHECK_FALSE(options.compat_environment);
+    CHECK(options.report.bindings);
+    CHECK(options.report.json);
+    CHECK(options.report.dry_run);
     CHECK(must(parse({"--mps", "on", "app"})).options.mps == MpsChoice::kOn);
     CHECK(must(parse({"--mps=auto", "app"})).options.mps == MpsChoice::kAuto);
-    CHECK(must(parse({"-n256", "app"})).options.ranks == 256u);
-    CHECK(must(parse({"--device", "cuda", "app"})).options.device.kind == DeviceKind::kCuda);
-    CHECK(must(parse({"--device", "emulated", "app"})).options.device.count == std::nullopt);
+    CHECK(must(parse({"-n256", "app"})).options.programs[0].ranks == 256u);
+    CHECK(must(parse({"--device", "cuda", "app"})).options.placement.device.kind == DeviceKind::kCuda);
+    CHECK(must(parse({"--device", "emulated", "app"})).options.placement.device.count == std::nullopt);
+}
+
+TEST_CASE("where ranks run can be said in many ways") {
+    const auto placement = [](std::initializer_list<const char*> words) {
+        return must(parse(words)).options.placement;
+    };
+    CHECK(placement({"--gpus", "0,GPU-a", "app"}).gpus == "0,GPU-a");
+    CHECK(placement({"--map-by=gpu", "app"}).map_by == MapBy::kGpu);
+    CHECK(placement({"--map-by", "numa", "app"}).map_by == MapBy::kNuma);
+    CHECK(placement({"--map-by=list:3,1", "app"}).map_by == MapBy::kList);
+    CHECK(placement({"--map-by=list:3,1", "app"}).list == "3,1");
+    CHECK(placement({"--ranks-per-gpu=4", "app"}).ranks_per_gpu == 4u);
+    CHECK(placement({"--bind-to=numa", "app"}).bind_to == BindTo::kNuma);
+    CHECK(placement({"--membind", "app"}).membind == Membind::kBind);
+    CHECK(placement({"--membind=prefer", "app"}).membind == Membind::kPrefer);
+    CHECK(placement({"--membind=none", "app"}).membind == Membind::kNone);
+    CHECK(placement({"--gpu-visible=own", "app"}).gpu_visible == GpuVisible::kOwn);
+}
+
+TEST_CASE("a map names GPU, CPUs and perhaps a node for each rank, and a PCI address may be the GPU") {
+    const auto map = must(parse_map("0:0-3+8,GPU-a:4:1,0000:1b:00.0:5-6:0,43:00.0:7,MIG-1/2/3:9"));
+    REQUIRE(map.size() == 5);
+    CHECK(map[0].gpu == "0");
+    CHECK(map[0].cpus == std::vector<int>{0, 1, 2, 3, 8});
+    CHECK_FALSE(map[0].node.has_value());
+    CHECK(map[1].gpu == "GPU-a");
+    CHECK(map[1].node == 1);
+    CHECK(map[2].gpu == "0000:1b:00.0");
+    CHECK(map[2].cpus == std::vector<int>{5, 6});
+    CHECK(map[2].node == 0);
+    CHECK(map[3].gpu == "43:00.0");
+    CHECK(map[3].cpus == std::vector<int>{7});
+    CHECK(map[4].gpu == "MIG-1/2/3");
+}
+
+TEST_CASE("commas in a map separate ranks, unless what follows can only be CPUs") {
+    const auto map = must(parse_map("0:0-3,8-11:1,1:4,6,12-13,2:5,7:9"));
+    REQUIRE(map.size() == 4);
+    CHECK(map[0].cpus == std::vector<int>{0, 1, 2, 3, 8, 9, 10, 11});
+    CHECK(map[0].node == 1);
+    CHECK(map[1].cpus == std::vector<int>{4, 6, 12, 13});
+    CHECK(map[2].cpus == std::vector<int>{5});
+    CHECK(map[3].gpu == "7");
+}
+
+TEST_CASE("several programs are cut at colons, each with its own ranks, settings and folder") {
+    const Options options =
+        must(parse({"--keep-going", "-n",    "1",    "--env", "A=1", "--env=B", "./a", "x",  ":", "-n3", "--chdir",
+                    "/tmp",         "--env", "C=:=", "./b",   "-n",  "7",       ":",   "-n", "2", "--",  "-c"}))
+            .options;
+    REQUIRE(options.programs.size() == 3);
+    CHECK(options.ending.keep_going);
+    CHECK(options.programs[0].ranks == 1u);
+    CHECK(options.programs[0].command == Words{"./a", "x"});
+    REQUIRE(options.programs[0].settings.size() == 2);
+    CHECK(options.programs[0].settings[0].name == "A");
+    CHECK(options.programs[0].settings[0].value == "1");
+    CHECK_FALSE(options.programs[0].settings[1].value.has_value());
+    CHECK(options.programs[1].ranks == 3u);
+    CHECK(options.programs[1].folder == "/tmp");
+    CHECK(options.programs[1].settings[0].value == ":=");
+    CHECK(options.programs[1].command == Words{"./b", "-n", "7"});
+    CHECK(options.programs[2].command == Words{"-c"});
+}
+
+TEST_CASE("a program of several that lacks something is an error that says what") {
+    CHECK(detail_of(parse({"-n", "1", "./a", ":", "./b"})).find("how many ranks run ./b?") != std::string::npos);
+    CHECK(detail_of(parse({"./a", ":", "-n", "1", "./b"})).find("how many ranks run ./a?") != std::string::npos);
+    CHECK(detail_of(parse({"-n", "1", "./a", ":"})).find("behind each ':'") != std::string::npos);
+    CHECK(detail_of(parse({":", "-n", "1", "./b"})).find("which program") != std::string::npos);
+    CHECK(detail_of(parse({"-n1", "./a", ":", "-n1", "--gpus=1", "./b"})).find("whole job") != std::string::npos);
+    CHECK(detail_of(parse({"-n1", "./a", ":", "-n1", "--help"})).find("whole job") != std::string::npos);
+}
+
+TEST_CASE("a dry run needs no program, and a recorded machine makes one") {
+    CHECK(must(parse({"--dry-run"})).options.report.bindings);
+    const Options options = must(parse({"--topology", "there.xml", "-n", "2"})).options;
+    CHECK(options.report.record == "there.xml");
+    CHECK(options.report.dry_run);
+    CHECK(options.report.bindings);
+    const ReportOptions topo = must(parse({"--topo", "--json"})).options.report;
+    CHECK(topo.topology);
+    CHECK_FALSE(topo.bindings);
+    CHECK(must(parse({"--topo", "--topology=there.xml"})).options.report.record == "there.xml");
+}
+
+TEST_CASE("options of output and input") {
+    const OutputOptions none = must(parse({"app"})).options.output;
+    CHECK_FALSE(none.tag);
+    CHECK_FALSE(none.timestamp);
+    CHECK(none.folder.empty());
+    CHECK(none.shown.has(255));
+    CHECK(none.readers.has(0));
+    CHECK_FALSE(none.readers.has(1));
+    const OutputOptions some =
+        must(parse({"--tag-output", "--timestamp", "--output-dir=logs", "--filter=0,2-3", "--stdin=all", "app"}))
+            .options.output;
+    CHECK(some.tag);
+    CHECK(some.timestamp);
+    CHECK(some.folder == "logs");
+    CHECK_FALSE(some.shown.has(1));
+    CHECK(some.shown.has(2));
+    CHECK(some.readers.has(7));
+    const RankSet third = must(parse({"--stdin", "3", "app"})).options.output.readers;
+    CHECK(third.has(3));
+    CHECK_FALSE(third.has(0));
+    CHECK_FALSE(must(parse({"--stdin=none", "app"})).options.output.readers.has(0));
+}
+
+TEST_CASE("options of the end") {
+    const EndingOptions none = must(parse({"app"})).options.ending;
+    CHECK(none.grace_ms == 2000);
+    CHECK_FALSE(none.timeout_ms.has_value());
+    const EndingOptions some = must(parse({"--grace=0.25", "--timeout", "90", "app"})).options.ending;
+    CHECK(some.grace_ms == 250);
+    CHECK(some.timeout_ms == 90'000);
+    CHECK(must(parse({"--grace=0", "app"})).options.ending.grace_ms == 0);
 }
 
 TEST_CASE("a command line that cannot be followed is an error in one line") {
@@ -91,21 +235,59 @@ TEST_CASE("a command line that cannot be followed is an error in one line") {
         {"--mps=", "app"},
         {"--mps"},
         {"--oversubscribe=maybe", "app"},
-        {"--", "--"},
+        {"--filter=", "app"},
+        {"--filter=3-1", "app"},
+        {"--filter=some", "app"},
+        {"--stdin=0,1", "app"},
+        {"--stdin=0-1", "app"},
+        {"--stdin=", "app"},
+        {"--stdin=256", "app"},
+        {"--output-dir=", "app"},
+        {"--timeout=0", "app"},
+        {"--timeout=soon", "app"},
+        {"--timeout=", "app"},
+        {"--timeout=1e9999", "app"},
+        {"--timeout=nan", "app"},
+        {"--grace=-1", "app"},
+        {"--grace=inf", "app"},
+        {"--grace=2s", "app"},
     };
-    for (const auto& words : bad) {
-        std::string all;
-        for (const char* word : words)
-            all += std::string(word) + " ";
-        CAPTURE(all);
-        const auto parsed = parse(words);
-        if (all == "-- -- ") { // a program of that name is odd, but a name
-            CHECK(static_cast<bool>(parsed));
-            continue;
-        }
-        CHECK_STATUS(parsed, Status::kArgument);
-        CHECK(detail_of(parsed).find('\n') == std::string::npos);
-    }
+    check_refused(bad);
+    CHECK(static_cast<bool>(parse({"--", "--"}))); // a program of that name is odd, but a name
+}
+
+TEST_CASE("a placement, a setting or a report that cannot be followed is an error in one line") {
+    check_refused({
+        {"--map-by=core", "app"},
+        {"--map-by=list:", "app"},
+        {"--map-by=list:0", "--ranks-per-gpu=2", "app"},
+        {"--ranks-per-gpu=0", "app"},
+        {"--membind=strict", "app"},
+        {"--gpu-visible=none", "app"},
+        {"--map=", "app"},
+        {"--map=0", "app"},
+        {"--map=0:", "app"},
+        {"--map=:0", "app"},
+        {"--map=0:0,", "app"},
+        {"--map=0:x", "app"},
+        {"--map=0:3-1", "app"},
+        {"--map=0:0:0:0", "app"},
+        {"--map=0:0:0-1", "app"},
+        {"--map=8,0:0", "app"},
+        {"--map=0:0:1,8", "app"},
+        {"--map=0:0:1,8-9:1", "app"},
+        {"--map=0:99999", "app"},
+        {"--map=1b:00.0", "app"},
+        {"--map=0:0", "--gpus=0", "app"},
+        {"--map=0:0", "--bind-to=core", "app"},
+        {"--env", "=1", "app"},
+        {"--env", "", "app"},
+        {"--env", "GPURUN_RANK=1", "app"},
+        {"--env=CUDA_VISIBLE_DEVICES=1", "app"},
+        {"--env"},
+        {"--json", "app"},
+        {"--topo", "--report-bindings"},
+    });
 }
 
 TEST_CASE("an error names what was written") {
@@ -113,6 +295,8 @@ TEST_CASE("an error names what was written") {
     CHECK(detail_of(parse({"--bogus", "app"})).find("--bogus") != std::string::npos);
     CHECK(detail_of(parse({"--device=gpu", "app"})).find("'gpu'") != std::string::npos);
     CHECK(detail_of(parse({"--mps=yes", "app"})).find("'yes'") != std::string::npos);
+    CHECK(detail_of(parse({"--bind-to=l3", "app"})) == "--bind-to must be core, numa or none, not 'l3'");
+    CHECK(detail_of(parse({"--map=0:0,7:x", "app"})).find("'7:x'") != std::string::npos);
 }
 
 TEST_CASE("help and version need no program") {

@@ -11,6 +11,8 @@
 using namespace gpurun::platform;
 using gpurun::test::must;
 
+using Step = StartFailure::Step;
+
 namespace {
 
 SpawnRequest shell(const std::string& script) {
@@ -59,7 +61,7 @@ TEST_CASE("a program is found as a shell finds it") {
 
 TEST_CASE("a child's status and signal are told, and it stays until it is reaped") {
     ChildProcess exits = must(ChildProcess::start(shell("exit 7")));
-    CHECK(exits.wait_for_exec() == 0);
+    CHECK(exits.wait_for_exec().step == Step::kNone);
     CHECK(wait_for(exits).value == 7);
     CHECK_FALSE(exits.end()->by_signal);
     CHECK(::kill(exits.pid(), 0) == 0);
@@ -73,7 +75,9 @@ TEST_CASE("a program that cannot be executed is told with its reason") {
     SpawnRequest request = shell("");
     request.path = "/etc/passwd";
     ChildProcess child = must(ChildProcess::start(request));
-    CHECK(child.wait_for_exec() == EACCES);
+    const StartFailure failure = child.wait_for_exec();
+    CHECK(failure.step == Step::kExec);
+    CHECK(failure.error_number == EACCES);
 }
 
 TEST_CASE("a script without an interpreter line is run by the shell") {
@@ -112,11 +116,30 @@ TEST_CASE("a child is bound to the CPUs that it is given") {
     CHECK(output_of(request) == "Cpus_allowed_list:\t0\n");
 }
 
+TEST_CASE("a child runs in the folder that it is given, or says that it cannot") {
+    SpawnRequest request = shell("pwd");
+    request.folder = "/usr/bin/..";
+    CHECK(output_of(request) == "/usr\n");
+    request.folder = "/nowhere";
+    ChildProcess child = must(ChildProcess::start(request));
+    const StartFailure failure = child.wait_for_exec();
+    CHECK(failure.step == Step::kFolder);
+    CHECK(failure.error_number == ENOENT);
+}
+
+TEST_CASE("memory that must come from a node that is not there stops a start, memory that should does not") {
+    SpawnRequest request = shell("exit 0");
+    request.memory = {1000};
+    CHECK(must(ChildProcess::start(request)).wait_for_exec().step == Step::kNone);
+    request.strict_memory = true;
+    CHECK(must(ChildProcess::start(request)).wait_for_exec().step == Step::kMemory);
+}
+
 TEST_CASE("a child that is dropped is killed with its group") {
     int pid = -1;
     {
         ChildProcess child = must(ChildProcess::start(shell("sleep 100 & sleep 100")));
-        REQUIRE(child.wait_for_exec() == 0);
+        REQUIRE(child.wait_for_exec().step == Step::kNone);
         pid = child.pid();
     }
     // Its members may still be on their way out, or wait for init to reap them.

@@ -1,0 +1,24 @@
+// CPUs as people and Linux write them: "0-7,16-23".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace gpurun::launcher {
+
+// Ascending, each once; "" for none.
+std::string format_cpus(const std::vector<int>& cpus);
+
+// Nothing if it is no list of CPUs. `separator` stands between ranges.
+std::optional<std::vector<int>> parse_cpus(std::string_view text, char separator);
+
+// "7", and "3-5" where ranges are allowed; nothing if it is neither. The bounds are inclusive.
+struct Range {
+    int first = 0;
+    int last = 0;
+};
+std::optional<Range> parse_range(std::string_view text);
+
+} // namespace gpurun::launcher

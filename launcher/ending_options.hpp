@@ -1,0 +1,32 @@
+// What the command line says of how a job may end.
+#pragma once
+
+#include "base/status.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace gpurun::launcher {
+
+struct EndingOptions {
+    bool keep_going = false;
+    int64_t grace_ms = 2000;           // between asking ranks to end and killing them
+    std::optional<int64_t> timeout_ms; // of the whole job
+};
+
+// The words as written.
+struct EndingWords {
+    bool keep_going = false;
+    std::optional<std::string> grace;
+    std::optional<std::string> timeout;
+};
+
+void add_ending_options(CLI::App& app, EndingWords& words);
+base::Result<EndingOptions> understand(const EndingWords& words);
+
+} // namespace gpurun::launcher

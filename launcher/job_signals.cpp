@@ -1,0 +1,78 @@
+// What a job is told from outside: signals to gpurun, and that its time is over.
+//
+// Each signal means one thing for the whole job. What else is to be asked of gpurun by a signal gets a case of its own
+// in Job::on_signal(), and its number in kListened (job_start.cpp).
+#include "job.hpp"
+
+#include "base/format.hpp"
+#include "platform/adoption.hpp"
+
+namespace gpurun::launcher {
+
+namespace {
+constexpr int kTimedOut = 124; // as timeout(1) has it
+} // namespace
+
+void Job::on_signal(int signal) {
+    switch (signal) {
+    case SIGCHLD:
+        if (!ranks_.empty()) // before them, MPS alone has children
+            platform::bury_adopted([this](int pid) { return is_own_child(pid); });
+        break;
+    case SIGUSR1:
+    case SIGUSR2: // to the ranks alone: what they have started need not know what it means
+        for (const auto& rank : ranks_)
+            rank->process.signal(signal);
+        break;
+    case SIGTSTP: suspend(); break;
+    case SIGCONT:
+        signal_everything(SIGCONT);
+        if (input_ != nullptr)
+            input_->look_again();
+        break;
+    default: on_end_request(signal); break;
+    }
+}
+
+// Ranks are in groups of their own, to which ^Z of the terminal does not go. They are stopped by what none can ignore:
+// a job that the user believes to be suspended must not compute.
+void Job::suspend() {
+    signal_everything(SIGSTOP);
+    has_.signals.take_default(SIGTSTP); // does nothing where no shell could make gpurun go on
+    signal_everything(SIGCONT);
+}
+
+void Job::on_end_request(int signal) {
+    if (!exit_status_)
+        exit_status_ = 128 + signal;
+    if (ending_ >= Ending::kTerminated || live_ == 0) { // asked twice
+        hurry();
+        return;
+    }
+    say(base::format("got signal {} ({}); all ranks were ended", signal, platform::describe_signal(signal)));
+    end_ranks(signal);
+}
+
+void Job::on_timeout() {
+    has_.timeout.acknowledge();
+    if (ending_ >= Ending::kTerminated)
+        return;
+    timed_out_ = true;
+    if (!exit_status_)
+        exit_status_ = kTimedOut;
+    say(base::format("the time of --timeout={} is over; the job was ended",
+                     static_cast<double>(*plan_.ending.timeout_ms) / 1000));
+    if (live_ > 0)
+        end_ranks(SIGTERM);
+    else // MPS has not started yet, or nobody reads what ranks have printed
+        hurry();
+}
+
+// Does not wait for anything any more.
+void Job::hurry() {
+    hurried_ = true;
+    enter(Ending::kKilled);
+    has_.outputs->close();
+}
+
+} // namespace gpurun::launcher

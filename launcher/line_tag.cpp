@@ -1,0 +1,37 @@
+#include "line_tag.hpp"
+
+#include "base/format.hpp"
+#include "platform/clock.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace gpurun::launcher {
+
+namespace {
+
+// Neighbours differ, and none is red, which would look like an error.
+constexpr std::array kColours = {36, 33, 35, 32, 34, 96, 93, 95, 92, 94};
+
+} // namespace
+
+LineTag::LineTag(uint32_t rank, const TagStyle& style) : time_(style.time) {
+    if (!style.rank)
+        return;
+    rank_ = style.colour ? base::format("\033[{}m[{}]\033[0m ", kColours[rank % kColours.size()], rank)
+                         : base::format("[{}] ", rank);
+}
+
+void LineTag::mark(std::string_view text, bool begins_line, std::string& target) const {
+    const std::string tag = (time_ ? platform::local_time() + " " : "") + rank_;
+    while (!text.empty()) {
+        if (begins_line)
+            target += tag;
+        const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+        target += text.substr(0, end);
+        text.remove_prefix(end);
+        begins_line = true;
+    }
+}
+
+} // namespace gpurun::launcher

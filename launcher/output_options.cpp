@@ -1,0 +1,52 @@
+#include "output_options.hpp"
+
+#include "base/format.hpp"
+
+#include <CLI/App.hpp>
+
+namespace gpurun::launcher {
+
+namespace {
+
+constexpr const char* kFilter = "--filter";
+constexpr const char* kInput = "--stdin";
+
+base::Result<RankSet> parse_readers(const std::string& text) {
+    auto readers = RankSet::parse(text, kInput);
+    if (!readers || text.find_first_of(",-") != std::string::npos)
+        return base::error(base::Status::kArgument, "--stdin must be a rank, all or none, not '{}'", text);
+    return readers;
+}
+
+} // namespace
+
+void add_output_options(CLI::App& app, OutputWords& words) {
+    app.add_flag("--tag-output", words.tag);
+    app.add_flag("--timestamp", words.timestamp);
+    app.add_option("--output-dir", words.folder);
+    app.add_option(kFilter, words.filter);
+    app.add_option(kInput, words.input);
+}
+
+base::Result<OutputOptions> understand(const OutputWords& words) {
+    OutputOptions options;
+    options.tag = words.tag;
+    options.timestamp = words.timestamp;
+    if (words.folder && words.folder->empty())
+        return base::error(base::Status::kArgument, "--output-dir needs the name of a folder");
+    options.folder = words.folder.value_or("");
+    if (words.filter) {
+        GPURUN_ASSIGN(options.shown, RankSet::parse(*words.filter, kFilter));
+    }
+    if (words.input) {
+        GPURUN_ASSIGN(options.readers, parse_readers(*words.input));
+    }
+    return options;
+}
+
+base::Result<void> check_ranks(const OutputOptions& options, uint32_t ranks) {
+    GPURUN_TRY(options.shown.check(ranks, kFilter));
+    return options.readers.check(ranks, kInput);
+}
+
+} // namespace gpurun::launcher

@@ -1,0 +1,112 @@
+#include "platform/cgroup.hpp"
+
+#include "platform/clock.hpp"
+
+#include <array>
+#include <cerrno>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <poll.h>
+#include <sstream>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace gpurun::platform {
+
+namespace {
+
+// How long what was killed may take to end; more means that the kernel itself waits for something.
+constexpr int64_t kEndMs = 5000;
+
+// Where version 2 is mounted; "" if nowhere. A line: id parent device root target options [tag...] - type source more
+std::string mount_point() {
+    std::ifstream mounts("/proc/self/mountinfo");
+    for (std::string line; std::getline(mounts, line);) {
+        const size_t separator = line.find(" - cgroup2 ");
+        if (separator == std::string::npos)
+            continue;
+        std::istringstream words(line.substr(0, separator));
+        std::string id;
+        std::string parent;
+        std::string device;
+        std::string root;
+        std::string target;
+        words >> id >> parent >> device >> root >> target;
+        if (root == "/") // of the tree, or of this process's cgroup namespace
+            return target;
+    }
+    return "";
+}
+
+// This process's own, below the mount point; "" if it is in none, or in one that cannot be seen.
+std::string own_path() {
+    std::ifstream lines("/proc/self/cgroup");
+    for (std::string line; std::getline(lines, line);)
+        if (line.starts_with("0::/") && line.find("/..") == std::string::npos)
+            return line.substr(3);
+    return "";
+}
+
+void write_one(const std::string& path) {
+    const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    [[maybe_unused]] const ssize_t written = ::write(file.get(), "1", 1);
+}
+
+// Those that ranks have made in it go first. EBUSY while somebody is in one of them.
+bool remove_tree(const std::string& path) {
+    std::error_code failed;
+    for (const auto& entry : std::filesystem::directory_iterator(path, failed))
+        if (entry.is_directory(failed) && !remove_tree(entry.path().string()))
+            return false;
+    return ::rmdir(path.c_str()) == 0 || errno == ENOENT;
+}
+
+// Returns once the number of processes in it may have changed.
+void wait_for_change(int events, int64_t limit_ms) {
+    std::array<char, 256> text;
+    pollfd change{events, POLLPRI, 0};
+    ::poll(&change, 1, static_cast<int>(limit_ms));
+    [[maybe_unused]] const ssize_t got = ::pread(events, text.data(), text.size(), 0);
+}
+
+} // namespace
+
+std::optional<std::string> Cgroup::path_of(const std::string& name) {
+    const std::string mount = mount_point();
+    const std::string own = own_path();
+    if (mount.empty() || own.empty())
+        return std::nullopt;
+    return mount + own + (own.back() == '/' ? "" : "/") + name;
+}
+
+std::optional<Cgroup> Cgroup::create(const std::string& path) {
+    if (::mkdir(path.c_str(), 0755) != 0)
+        return std::nullopt;
+    Cgroup made(path, UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+    if (!made.folder_ || ::faccessat(made.fd(), "cgroup.kill", W_OK, AT_EACCESS) != 0) {
+        ::rmdir(path.c_str());
+        made.folder_.reset();
+        return std::nullopt;
+    }
+    return made;
+}
+
+Cgroup::~Cgroup() {
+    if (folder_)
+        end_cgroup(path_);
+}
+
+void Cgroup::kill() const { write_one(path_ + "/cgroup.kill"); }
+
+void end_cgroup(const std::string& path) {
+    if (::rmdir(path.c_str()) == 0)
+        return;
+    write_one(path + "/cgroup.kill");
+    const UniqueFd events(::open((path + "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
+    const int64_t deadline_ns = now_ns() + kEndMs * 1'000'000;
+    while (!remove_tree(path) && now_ns() < deadline_ns)
+        wait_for_change(events.get(), 100);
+}
+
+} // namespace gpurun::platform

@@ -1,0 +1,41 @@
+// A cgroup of a job's own (version 2): whatever its ranks start is in it, however it has detached itself, and the
+// kernel kills all of it at one word, nobody escaping by a fork.
+//
+// Only where the system lets this user make one: in a container or a service of root's, or where systemd has
+// delegated a part of the tree. Elsewhere adoption.hpp finds what ranks have left behind.
+#pragma once
+
+#include "platform/unique_fd.hpp"
+
+#include <optional>
+#include <string>
+
+namespace gpurun::platform {
+
+class Cgroup {
+  public:
+    // Where one of this name would be, below this process's own: whoever is to end it can be told before it is there.
+    // Nothing where the system has no version 2.
+    static std::optional<std::string> path_of(const std::string& name);
+    // Nothing if the system refuses, or has no cgroup.kill (Linux 5.14).
+    static std::optional<Cgroup> create(const std::string& path);
+
+    Cgroup(Cgroup&& other) noexcept = default;
+    Cgroup& operator=(Cgroup&& other) = delete;
+    ~Cgroup(); // kills all that is in it, and removes it
+
+    int fd() const { return folder_.get(); } // children can be started in it
+    const std::string& path() const { return path_; }
+    void kill() const;
+
+  private:
+    Cgroup(std::string path, UniqueFd folder) : path_(std::move(path)), folder_(std::move(folder)) {}
+
+    std::string path_;
+    UniqueFd folder_; // none: moved from
+};
+
+// Kills all that is in the cgroup, and removes it with those that were made in it. Nothing happens if it is not there.
+void end_cgroup(const std::string& path);
+
+} // namespace gpurun::platform
