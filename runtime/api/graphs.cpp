@@ -50,16 +50,24 @@ namespace api = gpurun::api;
 
 extern "C" {
 
-gpurun_status gpurun_capture_begin(gpurun_stream stream) { return api::report(api::begin_capture(stream)); }
+gpurun_status gpurun_capture_begin(gpurun_stream stream) {
+    const api::CallScope call(__func__);
+    return api::report(api::begin_capture(stream));
+}
 
 gpurun_status gpurun_capture_end(gpurun_stream stream, gpurun_graph* ret_graph) {
+    const api::CallScope call(__func__);
     return api::report(api::end_capture(stream, ret_graph));
 }
 
 gpurun_status gpurun_graph_launch(gpurun_graph graph, gpurun_stream stream) {
+    const api::CallScope call(__func__);
     return api::report(api::launch(graph, stream));
 }
 
-gpurun_status gpurun_graph_destroy(gpurun_graph graph) { return api::report(api::destroy(graph)); }
+gpurun_status gpurun_graph_destroy(gpurun_graph graph) {
+    const api::CallScope call(__func__);
+    return api::report(api::destroy(graph));
+}
 
 } // extern "C"

@@ -85,9 +85,15 @@ using gpurun::api::process;
 
 extern "C" {
 
-gpurun_status gpurun_init(void) { return gpurun::api::init(); }
+gpurun_status gpurun_init(void) {
+    const gpurun::api::CallScope call(__func__);
+    return gpurun::api::init();
+}
 
-gpurun_status gpurun_finalize(void) { return gpurun::api::finalize(); }
+gpurun_status gpurun_finalize(void) {
+    const gpurun::api::CallScope call(__func__);
+    return gpurun::api::finalize();
+}
 
 int gpurun_initialized(void) {
     return process().phase.load(std::memory_order_acquire) == gpurun::api::Phase::kBefore ? 0 : 1;
@@ -97,7 +103,10 @@ int gpurun_finalized(void) {
     return process().phase.load(std::memory_order_acquire) == gpurun::api::Phase::kFinalized ? 1 : 0;
 }
 
-void gpurun_abort(int code) { gpurun::api::abort_job(code); }
+void gpurun_abort(int code) {
+    const gpurun::api::CallScope call(__func__);
+    gpurun::api::abort_job(code);
+}
 
 double gpurun_wtime(void) { return static_cast<double>(gpurun::platform::now_ns()) * 1e-9; }
 

@@ -153,31 +153,40 @@ extern "C" {
 gpurun_status gpurun_device(gpurun_device_info* ret_info) { return api::report(api::describe_device(ret_info)); }
 
 gpurun_status gpurun_malloc(void** ret_pointer, size_t size) {
+    const api::CallScope call(__func__, {.count = size});
     return api::allocate(ret_pointer, size, [&](api::Runtime& found) { return found.device().allocate(size); });
 }
 
 gpurun_status gpurun_malloc_host(void** ret_pointer, size_t size) {
+    const api::CallScope call(__func__, {.count = size});
     return api::allocate(ret_pointer, size, [&](api::Runtime& found) { return found.device().allocate_pinned(size); });
 }
 
 gpurun_status gpurun_malloc_async(void** ret_pointer, size_t size, gpurun_stream stream) {
+    const api::CallScope call(__func__, {.count = size});
     return api::allocate(ret_pointer, size, [&](api::Runtime& found) -> gpurun::base::Result<void*> {
         GPURUN_ASSIGN(const gpurun::device::Stream in, api::device_stream(found, stream));
         return found.device().allocate_ordered(size, in);
     });
 }
 
-gpurun_status gpurun_free(void* pointer) { return api::report(api::free_memory(pointer)); }
+gpurun_status gpurun_free(void* pointer) {
+    const api::CallScope call(__func__);
+    return api::report(api::free_memory(pointer));
+}
 
 gpurun_status gpurun_free_async(void* pointer, gpurun_stream stream) {
+    const api::CallScope call(__func__);
     return api::report(api::free_ordered(pointer, stream));
 }
 
 gpurun_status gpurun_memcpy(void* destination, const void* source, size_t size, gpurun_stream stream) {
+    const api::CallScope call(__func__, {.count = size});
     return api::report(api::copy(destination, source, size, stream));
 }
 
 gpurun_status gpurun_memset(void* pointer, int value, size_t size, gpurun_stream stream) {
+    const api::CallScope call(__func__, {.count = size});
     return api::report(api::fill(pointer, value, size, stream));
 }
 

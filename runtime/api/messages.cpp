@@ -112,22 +112,26 @@ extern "C" {
 
 gpurun_status gpurun_send(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                           gpurun_stream stream) {
+    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
     return api::report(api::send(buffer, count, type, dest, tag, comm, stream, false));
 }
 
 gpurun_status gpurun_ssend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                            gpurun_stream stream) {
+    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
     return api::report(api::send(buffer, count, type, dest, tag, comm, stream, true));
 }
 
 gpurun_status gpurun_recv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                           gpurun_stream stream, gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {source, tag, static_cast<int>(type), count});
     return api::report(api::recv(buffer, count, type, source, tag, comm, stream, ret_status));
 }
 
 gpurun_status gpurun_sendrecv(const void* send_buffer, size_t send_count, gpurun_datatype send_type, int dest,
                               int send_tag, void* recv_buffer, size_t recv_count, gpurun_datatype recv_type, int source,
                               int recv_tag, gpurun_comm comm, gpurun_stream stream, gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {dest, send_tag, static_cast<int>(send_type), send_count});
     return api::report(api::sendrecv(send_buffer, send_count, send_type, dest, send_tag, recv_buffer, recv_count,
                                      recv_type, source, recv_tag, comm, stream, ret_status));
 }
@@ -135,16 +139,21 @@ gpurun_status gpurun_sendrecv(const void* send_buffer, size_t send_count, gpurun
 gpurun_status gpurun_sendrecv_replace(void* buffer, size_t count, gpurun_datatype type, int dest, int send_tag,
                                       int source, int recv_tag, gpurun_comm comm, gpurun_stream stream,
                                       gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {dest, send_tag, static_cast<int>(type), count});
     return api::report(
         api::sendrecv_replace(buffer, count, type, dest, send_tag, source, recv_tag, comm, stream, ret_status));
 }
 
 gpurun_status gpurun_bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
                            gpurun_stream stream) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
     return api::report(api::bcast(buffer, count, type, root, comm, stream));
 }
 
-gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) { return api::report(api::barrier(comm, stream)); }
+gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) {
+    const api::CallScope call(__func__);
+    return api::report(api::barrier(comm, stream));
+}
 
 gpurun_status gpurun_comm_rank(gpurun_comm comm, int* ret_rank) {
     api::Call call;

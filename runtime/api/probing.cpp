@@ -83,10 +83,12 @@ namespace api = gpurun::api;
 extern "C" {
 
 gpurun_status gpurun_probe(int source, int tag, gpurun_comm comm, gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {source, tag});
     return api::report_found(api::probe({source, tag, comm, true}, nullptr, ret_status), nullptr);
 }
 
 gpurun_status gpurun_iprobe(int source, int tag, gpurun_comm comm, int* ret_found, gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {source, tag});
     if (auto checked = api::check_output(ret_found, "ret_found"); !checked)
         return api::report(std::move(checked));
     return api::report_found(api::probe({source, tag, comm, false}, nullptr, ret_status), ret_found);
@@ -94,6 +96,7 @@ gpurun_status gpurun_iprobe(int source, int tag, gpurun_comm comm, int* ret_foun
 
 gpurun_status gpurun_mprobe(int source, int tag, gpurun_comm comm, gpurun_message* ret_message,
                             gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {source, tag});
     if (auto checked = api::check_output(ret_message, "ret_message"); !checked)
         return api::report(std::move(checked));
     return api::report_found(api::probe({source, tag, comm, true}, ret_message, ret_status), nullptr);
@@ -101,6 +104,7 @@ gpurun_status gpurun_mprobe(int source, int tag, gpurun_comm comm, gpurun_messag
 
 gpurun_status gpurun_improbe(int source, int tag, gpurun_comm comm, int* ret_found, gpurun_message* ret_message,
                              gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {source, tag});
     if (auto checked = api::check_output(ret_found, "ret_found"); !checked)
         return api::report(std::move(checked));
     if (auto checked = api::check_output(ret_message, "ret_message"); !checked)
@@ -110,6 +114,7 @@ gpurun_status gpurun_improbe(int source, int tag, gpurun_comm comm, int* ret_fou
 
 gpurun_status gpurun_mrecv(void* buffer, size_t count, gpurun_datatype type, gpurun_message* message,
                            gpurun_stream stream, gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
     return api::report(api::receive_taken(buffer, count, type, message, stream, ret_status));
 }
 

@@ -289,47 +289,58 @@ extern "C" {
 
 gpurun_status gpurun_isend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                            gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
     return api::report(api::start_new({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
 }
 
 gpurun_status gpurun_issend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                             gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
     return api::report(
         api::start_new({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream, true}, ret_request));
 }
 
 gpurun_status gpurun_irecv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                            gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {source, tag, static_cast<int>(type), count});
     return api::report(
         api::start_new({Task::Kind::kReceive, buffer, count, type, source, tag, comm, stream}, ret_request));
 }
 
 gpurun_status gpurun_imrecv(void* buffer, size_t count, gpurun_datatype type, gpurun_message* message,
                             gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
     return api::report(api::start_taken(buffer, count, type, message, stream, ret_request));
 }
 
 gpurun_status gpurun_send_init(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
     return api::report(
         api::make_persistent({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
 }
 
 gpurun_status gpurun_ssend_init(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                 gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
     return api::report(
         api::make_persistent({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream, true}, ret_request));
 }
 
 gpurun_status gpurun_recv_init(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                                gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {source, tag, static_cast<int>(type), count});
     return api::report(
         api::make_persistent({Task::Kind::kReceive, buffer, count, type, source, tag, comm, stream}, ret_request));
 }
 
-gpurun_status gpurun_start(gpurun_request* request) { return api::report(api::start_again(request)); }
+gpurun_status gpurun_start(gpurun_request* request) {
+    const api::CallScope call(__func__, {.count = 1});
+    return api::report(api::start_again(request));
+}
 
 gpurun_status gpurun_startall(size_t count, gpurun_request* requests) {
+    const api::CallScope call(__func__, {.count = count});
     if (count != 0)
         if (auto checked = api::check_output(requests, "requests"); !checked)
             return api::report(std::move(checked));
@@ -340,31 +351,37 @@ gpurun_status gpurun_startall(size_t count, gpurun_request* requests) {
 }
 
 gpurun_status gpurun_wait(gpurun_request* request, gpurun_stream stream, gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {.count = 1});
     return api::report(api::ignore_value(api::complete_all(1, request, stream, true, ret_status)));
 }
 
 gpurun_status gpurun_waitall(size_t count, gpurun_request* requests, gpurun_stream stream,
                              gpurun_message_status* ret_statuses) {
+    const api::CallScope call(__func__, {.count = count});
     return api::report(api::ignore_value(api::complete_all(count, requests, stream, true, ret_statuses)));
 }
 
 gpurun_status gpurun_waitany(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_index,
                              gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {.count = count});
     return api::report(api::ignore_value(api::complete_one(count, requests, stream, true, ret_index, ret_status)));
 }
 
 gpurun_status gpurun_waitsome(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_count,
                               int* ret_indices, gpurun_message_status* ret_statuses) {
+    const api::CallScope call(__func__, {.count = count});
     return api::report(api::complete_some(count, requests, stream, true, ret_count, ret_indices, ret_statuses));
 }
 
 gpurun_status gpurun_test(gpurun_request* request, gpurun_stream stream, int* ret_done,
                           gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {.count = 1});
     return gpurun_testall(1, request, stream, ret_done, ret_status);
 }
 
 gpurun_status gpurun_testall(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_done,
                              gpurun_message_status* ret_statuses) {
+    const api::CallScope call(__func__, {.count = count});
     if (auto checked = api::check_output(ret_done, "ret_done"); !checked)
         return api::report(std::move(checked));
     return api::report_done(api::complete_all(count, requests, stream, false, ret_statuses), ret_done);
@@ -372,6 +389,7 @@ gpurun_status gpurun_testall(size_t count, gpurun_request* requests, gpurun_stre
 
 gpurun_status gpurun_testany(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_index,
                              int* ret_done, gpurun_message_status* ret_status) {
+    const api::CallScope call(__func__, {.count = count});
     if (auto checked = api::check_output(ret_done, "ret_done"); !checked)
         return api::report(std::move(checked));
     return api::report_done(api::complete_one(count, requests, stream, false, ret_index, ret_status), ret_done);
@@ -379,11 +397,18 @@ gpurun_status gpurun_testany(size_t count, gpurun_request* requests, gpurun_stre
 
 gpurun_status gpurun_testsome(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_count,
                               int* ret_indices, gpurun_message_status* ret_statuses) {
+    const api::CallScope call(__func__, {.count = count});
     return api::report(api::complete_some(count, requests, stream, false, ret_count, ret_indices, ret_statuses));
 }
 
-gpurun_status gpurun_cancel(gpurun_request* request) { return api::report(api::cancel(request)); }
+gpurun_status gpurun_cancel(gpurun_request* request) {
+    const api::CallScope call(__func__, {.count = 1});
+    return api::report(api::cancel(request));
+}
 
-gpurun_status gpurun_request_free(gpurun_request* request) { return api::report(api::free_request(request)); }
+gpurun_status gpurun_request_free(gpurun_request* request) {
+    const api::CallScope call(__func__, {.count = 1});
+    return api::report(api::free_request(request));
+}
 
 } // extern "C"

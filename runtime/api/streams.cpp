@@ -105,35 +105,58 @@ namespace api = gpurun::api;
 
 extern "C" {
 
-gpurun_status gpurun_stream_create(gpurun_stream* ret_stream) { return api::report(api::create_stream(ret_stream)); }
+gpurun_status gpurun_stream_create(gpurun_stream* ret_stream) {
+    const api::CallScope call(__func__);
+    return api::report(api::create_stream(ret_stream));
+}
 
-gpurun_status gpurun_stream_destroy(gpurun_stream stream) { return api::report(api::destroy_stream(stream)); }
+gpurun_status gpurun_stream_destroy(gpurun_stream stream) {
+    const api::CallScope call(__func__);
+    return api::report(api::destroy_stream(stream));
+}
 
-gpurun_status gpurun_stream_synchronize(gpurun_stream stream) { return api::report(api::synchronize(stream)); }
+gpurun_status gpurun_stream_synchronize(gpurun_stream stream) {
+    const api::CallScope call(__func__);
+    return api::report(api::synchronize(stream));
+}
 
 gpurun_status gpurun_stream_query(gpurun_stream stream, int* ret_done) {
+    const api::CallScope call(__func__);
     return api::report(api::query(stream, ret_done));
 }
 
 gpurun_status gpurun_stream_wait_event(gpurun_stream stream, gpurun_event event) {
+    const api::CallScope call(__func__);
     return api::report(api::await_event(stream, event));
 }
 
 gpurun_status gpurun_launch_host(gpurun_stream stream, void (*function)(void* argument), void* argument) {
+    const api::CallScope call(__func__);
     return api::report(api::launch_host(stream, function, argument));
 }
 
-gpurun_status gpurun_event_create(gpurun_event* ret_event) { return api::report(api::create_event(ret_event)); }
+gpurun_status gpurun_event_create(gpurun_event* ret_event) {
+    const api::CallScope call(__func__);
+    return api::report(api::create_event(ret_event));
+}
 
-gpurun_status gpurun_event_destroy(gpurun_event event) { return api::report(api::destroy_event(event)); }
+gpurun_status gpurun_event_destroy(gpurun_event event) {
+    const api::CallScope call(__func__);
+    return api::report(api::destroy_event(event));
+}
 
 gpurun_status gpurun_event_record(gpurun_event event, gpurun_stream stream) {
+    const api::CallScope call(__func__);
     return api::report(api::record(event, stream));
 }
 
-gpurun_status gpurun_event_synchronize(gpurun_event event) { return api::report(api::synchronize_event(event)); }
+gpurun_status gpurun_event_synchronize(gpurun_event event) {
+    const api::CallScope call(__func__);
+    return api::report(api::synchronize_event(event));
+}
 
 gpurun_status gpurun_event_query(gpurun_event event, int* ret_done) {
+    const api::CallScope call(__func__);
     return api::report(api::query_event(event, ret_done));
 }
 
