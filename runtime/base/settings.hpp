@@ -40,7 +40,7 @@ struct Settings {
     size_t mail_bytes = 65536;        // device messages up to this size go by mailbox, where there is one
     size_t kernel_copy_bytes =
         16u << 20; // device messages up to this size are copied by a kernel where it waits for them
-    size_t relay_chunk_bytes = 4u << 20;
+    size_t relay_chunk_bytes = 8u << 20;
     bool single_copy = true;        // host messages are read from their sender where the system allows it
     bool progress_thread = true;    // a thread completes requests while the program computes
     std::string mps_control;        // the program that gpurun starts for MPS; empty: it is searched for

@@ -27,7 +27,7 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 4;
+constexpr uint32_t kLayout = 5;
 constexpr uint32_t kMaxRanks = 256;
 
 // Set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
@@ -44,7 +44,7 @@ constexpr size_t kEagerBuffers = 32;
 constexpr size_t kEagerBufferBytes = 32 * 1024;
 constexpr size_t kRelayBuffers = 4; // at least three pieces in flight, one being filled
 constexpr size_t kRelayPools = 2;   // host buffers (below), and buffers on the source's device
-constexpr size_t kRelayBufferBytes = size_t{4} << 20;
+constexpr size_t kRelayBufferBytes = size_t{8} << 20;
 
 struct JobHeader {
     uint32_t magic;

@@ -2,6 +2,7 @@
 //
 // While a take waits, a part of the device is busy: nothing is allocated, freed or waited for then. Streams are
 // declared last, so that they are the first to go, and release what waits in them, when a test fails.
+#include "box.hpp"
 #include "other_process.hpp"
 
 #include "platform/job_segment.hpp"
@@ -17,54 +18,8 @@ TEST_SUITE_BEGIN("mails");
 namespace {
 
 constexpr size_t kSizes[] = {1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 100, 4095, 4096, 4097, 65535, 65536};
-constexpr size_t kLargest = 65536;
 constexpr size_t kSkews = 16; // distances from an aligned address
-constexpr uint64_t kStep = 2; // bit 0 of counters belongs to poison
 constexpr std::byte kUntouched{0xee};
-
-// The place of one mail after another, with what both sides need for it. Words and tickets read 0 at first.
-class Box {
-  public:
-    Box() : words_(device::mail_words_bytes(kLargest)), tickets_(2 * sizeof(uint32_t)) {
-        write(words_.get(), Bytes(device::mail_words_bytes(kLargest)));
-        write(tickets_.get(), Bytes(2 * sizeof(uint32_t)));
-    }
-    // REQUIRES: the mail before was put and taken.
-    void begin() { value_ += kStep; }
-    uint64_t value() const { return value_; }
-    size_t sent() const { return sent_; }
-    size_t taken() const { return taken_; }
-    bool is_sent() const { return counter(sent_).load(std::memory_order_acquire) >= value_; }
-    bool is_taken() const { return counter(taken_).load(std::memory_order_acquire) >= value_; }
-
-    void put(const std::byte* source, size_t bytes, device::Stream stream) const {
-        device::Mail mail = common(0);
-        mail.bytes = bytes;
-        REQUIRE_OK(subject().put_mail(mail, source, stream));
-    }
-    void take(std::byte* destination, size_t bytes, bool seen, device::Stream stream) const {
-        REQUIRE_OK(subject().take_mail(common(1), destination, bytes, seen, stream));
-    }
-    void check_tickets() const { CHECK(read(tickets_.get(), 2 * sizeof(uint32_t)) == Bytes(2 * sizeof(uint32_t))); }
-
-  private:
-    device::Mail common(size_t side) const {
-        device::Mail mail;
-        mail.words = words_.get();
-        mail.mark = static_cast<uint32_t>(value_ / kStep);
-        mail.sent = &counter(sent_);
-        mail.taken = &counter(taken_);
-        mail.value = value_;
-        mail.ticket = reinterpret_cast<uint32_t*>(tickets_.get()) + side;
-        return mail;
-    }
-
-    const Memory words_;
-    const Memory tickets_; // the source's, the target's
-    const size_t sent_ = new_counter();
-    const size_t taken_ = new_counter();
-    uint64_t value_ = 0;
-};
 
 // What `memory` reads after `bytes` of `content` went to its `offset`.
 Bytes expected(size_t size, size_t offset, const std::byte* content, size_t bytes) {
@@ -82,7 +37,7 @@ std::vector<Kind> all_kinds() {
 } // namespace
 
 TEST_CASE("a mail arrives whole, whatever its size, the alignment of both buffers, and where they are") {
-    constexpr size_t kRoom = kLargest + 2 * kSkews;
+    constexpr size_t kRoom = kLargestMail + 2 * kSkews;
     const Bytes content = pattern(kRoom, 11);
     const Bytes fresh(kRoom, kUntouched);
     for (const Kind from : all_kinds())
@@ -126,7 +81,7 @@ TEST_CASE("a mail arrives whole, whatever its size, the alignment of both buffer
 }
 
 TEST_CASE("a take waits for its mail, and holds up what follows it") {
-    for (const size_t bytes : {size_t{8}, kLargest}) {
+    for (const size_t bytes : {size_t{8}, kLargestMail}) {
         CAPTURE(bytes);
         Box box;
         const Bytes content = pattern(bytes, 21);
@@ -154,10 +109,10 @@ TEST_CASE("a take waits for its mail, and holds up what follows it") {
 
 TEST_CASE("a mail waits for a take that comes later") {
     Box box;
-    const Bytes content = pattern(kLargest, 22);
-    const Memory source(kLargest);
+    const Bytes content = pattern(kLargestMail, 22);
+    const Memory source(kLargestMail);
     write(source.get(), content);
-    const Pinned destination(kLargest);
+    const Pinned destination(kLargestMail);
     const Stream sender;
     const Stream receiver;
     for (const size_t bytes : kSizes) {
@@ -179,21 +134,31 @@ TEST_CASE("a take of fewer bytes than were put gets the first ones and writes no
     struct Lengths {
         size_t put, taken;
     };
-    constexpr Lengths kLengths[] = {{2, 1},           {8, 7},           {9, 8},           {16, 9},       {100, 1},
-                                    {4096, 4095},     {4097, 4096},     {4097, 1},        {kLargest, 1}, {kLargest, 8},
-                                    {kLargest, 4095}, {kLargest, 4097}, {kLargest, 65535}};
+    constexpr Lengths kLengths[] = {{2, 1},
+                                    {8, 7},
+                                    {9, 8},
+                                    {16, 9},
+                                    {100, 1},
+                                    {4096, 4095},
+                                    {4097, 4096},
+                                    {4097, 1},
+                                    {kLargestMail, 1},
+                                    {kLargestMail, 8},
+                                    {kLargestMail, 4095},
+                                    {kLargestMail, 4097},
+                                    {kLargestMail, 65535}};
     Box box;
-    const Bytes content = pattern(kLargest, 23);
-    const Memory source(kLargest);
+    const Bytes content = pattern(kLargestMail, 23);
+    const Memory source(kLargestMail);
     write(source.get(), content);
-    const Pinned destination(kLargest);
+    const Pinned destination(kLargestMail);
     const Stream sender;
     const Stream receiver;
     for (const bool take_first : {false, true})
         for (const Lengths& lengths : kLengths) {
             CAPTURE(lengths.put);
             CAPTURE(lengths.taken);
-            std::memset(destination.get(), static_cast<int>(kUntouched), kLargest);
+            std::memset(destination.get(), static_cast<int>(kUntouched), kLargestMail);
             box.begin();
             if (take_first)
                 box.take(destination.get(), lengths.taken, true, receiver);
@@ -202,8 +167,8 @@ TEST_CASE("a take of fewer bytes than were put gets the first ones and writes no
                 box.take(destination.get(), lengths.taken, true, receiver);
             REQUIRE(reads(box.taken(), box.value()));
             REQUIRE(reads(box.sent(), box.value())); // both: now the words are free for the next
-            const Bytes got(destination.get(), destination.get() + kLargest);
-            CHECK(got == expected(kLargest, 0, content.data(), lengths.taken));
+            const Bytes got(destination.get(), destination.get() + kLargestMail);
+            CHECK(got == expected(kLargestMail, 0, content.data(), lengths.taken));
         }
     receiver.finish();
     sender.finish();
@@ -246,12 +211,12 @@ TEST_CASE("words are used again by mails of all lengths, and no word of an earli
 
 TEST_CASE("once a mail is sent, its source may be overwritten") {
     Box box;
-    const Pinned source(kLargest);
-    const Pinned destination(kLargest);
+    const Pinned source(kLargestMail);
+    const Pinned destination(kLargestMail);
     const Stream sender;
     const Stream receiver;
     for (unsigned round = 0; round < 20; ++round)
-        for (const size_t bytes : {size_t{1}, size_t{100}, size_t{4097}, kLargest}) {
+        for (const size_t bytes : {size_t{1}, size_t{100}, size_t{4097}, kLargestMail}) {
             CAPTURE(round);
             CAPTURE(bytes);
             const Bytes content = pattern(bytes, round);
@@ -296,17 +261,17 @@ TEST_CASE("a mail is not sent before its stream gets there, and reads its source
 
 TEST_CASE("once a mail is taken, whoever sees that sees its bytes") {
     Box box;
-    const Bytes content = pattern(kLargest + 200, 25);
+    const Bytes content = pattern(kLargestMail + 200, 25);
     const Memory source(content.size());
     write(source.get(), content);
-    const Pinned in_host(kLargest);
-    const Memory on_device(kLargest);
-    const Pinned copied(kLargest);
+    const Pinned in_host(kLargestMail);
+    const Memory on_device(kLargestMail);
+    const Pinned copied(kLargestMail);
     const Stream sender;
     const Stream receiver;
     const Stream third;
     for (size_t round = 0; round < 50; ++round)
-        for (const size_t bytes : {size_t{5}, size_t{4096}, kLargest}) {
+        for (const size_t bytes : {size_t{5}, size_t{4096}, kLargestMail}) {
             CAPTURE(round);
             CAPTURE(bytes);
             box.begin(); // seen by the CPU
@@ -329,31 +294,31 @@ TEST_CASE("once a mail is taken, whoever sees that sees its bytes") {
 }
 
 TEST_CASE("a take ends without its mail when that is poisoned, and writes nothing") {
-    for (const size_t bytes : {size_t{1}, size_t{4097}, kLargest}) {
+    for (const size_t bytes : {size_t{1}, size_t{4097}, kLargestMail}) {
         CAPTURE(bytes);
         Box box;
-        const Memory source(kLargest);
-        write(source.get(), pattern(kLargest, 26));
-        const Pinned destination(kLargest);
+        const Memory source(kLargestMail);
+        write(source.get(), pattern(kLargestMail, 26));
+        const Pinned destination(kLargestMail);
         const Stream sender;
         const Stream receiver;
         box.begin(); // one that comes: its words stay
-        box.put(source.get(), kLargest, sender);
-        box.take(destination.get(), kLargest, true, receiver);
+        box.put(source.get(), kLargestMail, sender);
+        box.take(destination.get(), kLargestMail, true, receiver);
         receiver.finish();
         sender.finish();
-        std::memset(destination.get(), static_cast<int>(kUntouched), kLargest);
+        std::memset(destination.get(), static_cast<int>(kUntouched), kLargestMail);
         box.begin();
         box.take(destination.get(), bytes, true, receiver);
         watch();
         CHECK_FALSE(receiver.done());
         store(box.sent(), counter(box.sent()).load() | platform::kPoison);
         receiver.finish();
-        CHECK(std::count(destination.get(), destination.get() + kLargest, kUntouched) == kLargest);
+        CHECK(std::count(destination.get(), destination.get() + kLargestMail, kUntouched) == kLargestMail);
         box.begin(); // and at once when it was poisoned before
         box.take(destination.get(), bytes, true, receiver);
         receiver.finish();
-        CHECK(std::count(destination.get(), destination.get() + kLargest, kUntouched) == kLargest);
+        CHECK(std::count(destination.get(), destination.get() + kLargestMail, kUntouched) == kLargestMail);
         box.check_tickets();
     }
 }
@@ -415,7 +380,7 @@ struct Far {
         return made;
     }
     explicit Far(OtherProcess& process)
-        : other(process), memory(process.allocate(kLargest + kSkews)), ticket(cleared(sizeof(uint32_t))) {}
+        : other(process), memory(process.allocate(kLargestMail + kSkews)), ticket(cleared(sizeof(uint32_t))) {}
 
     MailOrder order(uint32_t words, const device::Mail& mail, size_t skew, size_t bytes) const {
         MailOrder order;
@@ -459,10 +424,10 @@ TEST_CASE("mails are put into another process's memory") {
         CAPTURE(selector);
         OtherProcess other(selector);
         const Far far(other);
-        const uint32_t words = far.cleared(device::mail_words_bytes(kLargest));
+        const uint32_t words = far.cleared(device::mail_words_bytes(kLargestMail));
         const Import import(other.peer(), other.export_memory(words));
         Near near(import.get());
-        const Memory source(kLargest + kSkews);
+        const Memory source(kLargestMail + kSkews);
         const Stream stream;
         unsigned round = 0;
         for (const size_t bytes : kSizes) {
@@ -490,11 +455,11 @@ TEST_CASE("mails come from another process") {
         CAPTURE(selector);
         OtherProcess other(selector);
         const Far far(other);
-        const Memory words(device::mail_words_bytes(kLargest));
-        write(words.get(), Bytes(device::mail_words_bytes(kLargest)));
+        const Memory words(device::mail_words_bytes(kLargestMail));
+        write(words.get(), Bytes(device::mail_words_bytes(kLargestMail)));
         const uint32_t far_words = other.import_memory(must(subject().export_memory(words.describe())));
         Near near(words.get());
-        const Pinned destination(kLargest);
+        const Pinned destination(kLargestMail);
         const Stream stream;
         unsigned round = 0;
         for (const size_t bytes : kSizes) {
@@ -557,18 +522,18 @@ TEST_CASE("a mail goes to another process and comes back, many times") {
 TEST_CASE("a take that waits for a dead process's mail ends by a survivor's poison") {
     OtherProcess other(reachable_selectors().front());
     const Far far(other);
-    const Memory words(device::mail_words_bytes(kLargest));
-    write(words.get(), Bytes(device::mail_words_bytes(kLargest)));
+    const Memory words(device::mail_words_bytes(kLargestMail));
+    write(words.get(), Bytes(device::mail_words_bytes(kLargestMail)));
     const uint32_t far_words = other.import_memory(must(subject().export_memory(words.describe())));
     Near near(words.get());
     const size_t gate = new_counter();
-    const Pinned destination(kLargest);
-    std::memset(destination.get(), static_cast<int>(kUntouched), kLargest);
+    const Pinned destination(kLargestMail);
+    std::memset(destination.get(), static_cast<int>(kUntouched), kLargestMail);
     const Stream stream;
-    near.begin(kLargest);
+    near.begin(kLargestMail);
     other.await_counter(gate, 1); // it never gets to its mail
-    other.put_mail(far.order(far_words, near.mail, 0, kLargest));
-    REQUIRE_OK(subject().take_mail(near.mail, destination.get(), kLargest, true, stream));
+    other.put_mail(far.order(far_words, near.mail, 0, kLargestMail));
+    REQUIRE_OK(subject().take_mail(near.mail, destination.get(), kLargestMail, true, stream));
     watch();
     CHECK_FALSE(stream.done());
     other.kill_it();
@@ -577,6 +542,6 @@ TEST_CASE("a take that waits for a dead process's mail ends by a survivor's pois
     store(near.index_of(near.mail.sent), near.mail.sent->load() | platform::kPoison);
     stream.finish();
     subject().release_peer(other.peer());
-    CHECK(std::count(destination.get(), destination.get() + kLargest, kUntouched) == kLargest);
+    CHECK(std::count(destination.get(), destination.get() + kLargestMail, kUntouched) == kLargestMail);
     near.check_ticket();
 }

@@ -128,7 +128,8 @@ class Event {
 constexpr size_t kCounterBytes = 65536;
 constexpr uint64_t kReleaseAll = uint64_t{1} << 62;
 int counter_segment();
-size_t new_counter(); // its index
+constexpr uint64_t kStep = 2; // between values: bit 0 belongs to poison
+size_t new_counter();         // its index
 device::Counter& counter(size_t index);
 void store(size_t index, uint64_t value);
 void release_all_counters();

@@ -305,6 +305,38 @@ TEST_CASE("a fenced copy has threads for every odd byte, blocks for every word, 
         }
 }
 
+TEST_CASE("every kernel starts early where the device allows it, and none elsewhere") {
+    for (const bool early : {false, true}) {
+        Bench bench(true, early);
+        const device::Mail mail = mail_of(8);
+        auto* const memory = reinterpret_cast<std::byte*>(0x4000);
+        device::FencedCopy copy;
+        copy.destination = memory;
+        copy.source = memory + 64;
+        copy.bytes = 8;
+        copy.after = mail.taken;
+        const auto is_early = [&]<typename Arguments>(Arguments, auto call) {
+            return bench.launched<Arguments>(call).first.early;
+        };
+        const device::OutgoingMail outgoing{mail, memory};
+        const device::IncomingMail incoming{mail, memory, 8};
+        CHECK(is_early(PutMailArguments{}, [&](auto& device) { return device.put_mail(mail, memory, kStream); }) ==
+              early);
+        CHECK(is_early(TakeMailArguments{},
+                       [&](auto& device) { return device.take_mail(mail, memory, 8, false, kStream); }) == early);
+        CHECK(is_early(PutMailsArguments{}, [&](auto& device) {
+                  return device.put_mails({&outgoing, 1}, kStream);
+              }) == early);
+        CHECK(is_early(TakeMailsArguments{}, [&](auto& device) {
+                  return device.take_mails({&incoming, 1}, kStream);
+              }) == early);
+        CHECK(is_early(FencedCopyArguments{}, [&](auto& device) { return device.copy_fenced(copy, kStream); }) ==
+              early);
+        CHECK(is_early(WatchCounterArguments{},
+                       [&](auto& device) { return device.watch_counter(kStream, mail.sent, mail.value); }) == early);
+    }
+}
+
 TEST_CASE("a counter is watched by one thread") {
     Bench bench;
     const device::Mail mail = mail_of(8);

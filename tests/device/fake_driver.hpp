@@ -194,33 +194,21 @@ inline CUresult allocate(CUdeviceptr* pointer, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
-inline CUresult launch(CUfunction kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void** arguments,
-                       void**) {
+inline CUresult launch(const CUlaunchConfig* config, CUfunction kernel, void** arguments, void**) {
     if (fake().next_launch != CUDA_SUCCESS)
         return fake().next_launch;
     const auto* first = static_cast<const unsigned char*>(arguments[0]);
     fake().launches.push_back({kernel,
-                               grid_x,
-                               block_x,
-                               grid_y * grid_z * block_y * block_z,
-                               shared_bytes,
-                               stream,
+                               config->gridDimX,
+                               config->blockDimX,
+                               config->gridDimY * config->gridDimZ * config->blockDimY * config->blockDimZ,
+                               config->sharedMemBytes,
+                               config->hStream,
                                {first, first + fake().argument_bytes},
-                               false});
+                               config->numAttrs == 1 &&
+                                   config->attrs[0].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                                   config->attrs[0].value.programmaticStreamSerializationAllowed != 0});
     return CUDA_SUCCESS;
-}
-
-inline CUresult launch_with_attributes(const CUlaunchConfig* config, CUfunction kernel, void** arguments,
-                                       void** extra) {
-    const CUresult launched =
-        launch(kernel, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
-               config->blockDimZ, config->sharedMemBytes, config->hStream, arguments, extra);
-    if (launched == CUDA_SUCCESS)
-        fake().launches.back().early = config->numAttrs == 1 &&
-                                       config->attrs[0].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-                                       config->attrs[0].value.programmaticStreamSerializationAllowed != 0;
-    return launched;
 }
 
 inline void add_graphs(device::cuda::Driver& driver) {
@@ -288,8 +276,7 @@ inline device::cuda::Driver fake_driver() {
     driver.cuMemFree = [](CUdeviceptr pointer) {
         return fake().memory.erase(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     };
-    driver.cuLaunchKernel = launch;
-    driver.cuLaunchKernelEx = launch_with_attributes;
+    driver.cuLaunchKernelEx = launch;
     add_graphs(driver);
     driver.cuMemHostGetDevicePointer = [](CUdeviceptr* device, void* host, unsigned) {
         *device = reinterpret_cast<uintptr_t>(host) + fake().host_distance;

@@ -12,22 +12,6 @@ using gpurun::device::cuda::kPlacesOfChannel;
 
 constexpr unsigned kLooksPerAlive = 1024; // it is in host memory
 
-// Where the device allows it, these kernels are launched while what is before them in the graph still runs, so that
-// their own start costs no time. Until await_predecessors() they touch nothing but their channel, which no other kernel
-// of the graph uses. All of them call it: what follows them must not come before what they follow.
-__device__ void await_predecessors() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// The next one may be launched. Said once nothing has to be waited for any more: a kernel that is launched takes room.
-__device__ void let_next_start() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
 __device__ uint64_t load_turn(const uint64_t* turn) {
     uint64_t value;
     asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(value) : "l"(turn) : "memory");

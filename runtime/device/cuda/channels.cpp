@@ -1,5 +1,4 @@
 // Messages of graphs: launching their kernels, which capture records.
-#include "device/cuda/cuda_device.hpp"
 #include "device/cuda/launch.hpp"
 
 #include <algorithm>
@@ -16,13 +15,6 @@ static_assert(kMostLanes <= kWarp);
 unsigned lane_threads(size_t bytes) { return mail_threads(std::min(bytes, kLaneBytes)); }
 
 } // namespace
-
-template <typename Arguments>
-base::Result<void> CudaDevice::launch_in_graph(CUfunction kernel, unsigned grid, unsigned threads,
-                                               const Arguments& arguments, Stream stream) {
-    return facts_.early_kernels ? launch_early(driver_, kernel, grid, threads, arguments, stream)
-                                : launch_kernel(driver_, kernel, grid, threads, arguments, stream);
-}
 
 base::Result<ChannelArguments> CudaDevice::arguments(const Channel& channel) const {
     GPURUN_ASSIGN(const CUdeviceptr alive, device_address(channel.alive));
@@ -41,41 +33,41 @@ base::Result<ChannelArguments> CudaDevice::arguments(const Channel& channel) con
 base::Result<void> CudaDevice::channel_put(const Channel& channel, const void* source, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch_in_graph(kernels_.put_in_channel, common.lanes, lane_threads(channel.bytes),
-                           PutInChannelArguments{common, static_cast<const unsigned char*>(source)}, stream);
+    return launch(kernels_.put_in_channel, common.lanes, lane_threads(channel.bytes),
+                  PutInChannelArguments{common, static_cast<const unsigned char*>(source)}, stream);
 }
 
 base::Result<void> CudaDevice::channel_await_taken(const Channel& channel, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch_in_graph(kernels_.await_channel_taken, 1, kWarp, common, stream);
+    return launch(kernels_.await_channel_taken, 1, kWarp, common, stream);
 }
 
 base::Result<void> CudaDevice::channel_take(const Channel& channel, void* destination, size_t bytes, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch_in_graph(kernels_.take_from_channel, common.lanes, lane_threads(channel.bytes),
-                           TakeFromChannelArguments{common, static_cast<unsigned char*>(destination), bytes}, stream);
+    return launch(kernels_.take_from_channel, common.lanes, lane_threads(channel.bytes),
+                  TakeFromChannelArguments{common, static_cast<unsigned char*>(destination), bytes}, stream);
 }
 
 base::Result<void> CudaDevice::channel_await_put(const Channel& channel, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch_in_graph(kernels_.await_channel_put, 1, 1, common, stream);
+    return launch(kernels_.await_channel_put, 1, 1, common, stream);
 }
 
 base::Result<void> CudaDevice::channel_tell_taken(const Channel& channel, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch_in_graph(kernels_.tell_channel_taken, 1, 1, common, stream);
+    return launch(kernels_.tell_channel_taken, 1, 1, common, stream);
 }
 
 base::Result<void> CudaDevice::channel_pull(const Channel& channel, void* destination, const void* source, size_t bytes,
                                             uint32_t* ticket, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch_in_graph(kernels_.pull_through_channel, copy_blocks(bytes), kCopyThreads,
-                           PullThroughChannelArguments{common, destination, source, bytes, ticket}, stream);
+    return launch(kernels_.pull_through_channel, copy_blocks(bytes), kCopyThreads,
+                  PullThroughChannelArguments{common, destination, source, bytes, ticket}, stream);
 }
 
 } // namespace gpurun::device::cuda

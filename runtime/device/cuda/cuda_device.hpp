@@ -123,8 +123,8 @@ class CudaDevice final : public Device {
     base::Result<CUdeviceptr> device_address(const Counter* counter) const;
     base::Result<ChannelArguments> arguments(const Channel& channel) const;
     template <typename Arguments>
-    base::Result<void> launch_in_graph(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
-                                       Stream stream);
+    base::Result<void> launch(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
+                              Stream stream) const; // launch.hpp
     base::Result<Buffer> describe_unknown(const void* pointer);
     base::Result<Buffer> describe_host(const Attributes& found, const void* pointer, size_t bytes);
     base::Result<Buffer> describe_allocation(const Attributes& found, const void* pointer, size_t bytes);

@@ -72,7 +72,6 @@
     X(cuMemsetD8Async)                                                                                                 \
     X(cuModuleLoadData)                                                                                                \
     X(cuModuleGetFunction)                                                                                             \
-    X(cuLaunchKernel)                                                                                                  \
     X(cuLaunchKernelEx)                                                                                                \
     X(cuLaunchHostFunc)                                                                                                \
     X(cuEventCreate)                                                                                                   \

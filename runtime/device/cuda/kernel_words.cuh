@@ -49,6 +49,24 @@ __device__ void store_counter(uint64_t* counter, uint64_t value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(counter), "l"(value) : "memory");
 }
 
+// Where the device allows it, our kernels are launched while what is before them in the stream, or the graph, still
+// runs, so that their own start costs no time (launch.hpp). Until await_predecessors() a kernel touches only what no
+// kernel before it does: words of its own message, counters. All of them call it, whatever happens: what follows them
+// must not come before what they follow.
+__device__ void await_predecessors() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The next one may be launched. Said once nothing has to be waited for any more that a peer does: a kernel that is
+// launched takes room.
+__device__ void let_next_start() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Whether this thread is to say that the whole grid is done. The ticket counts blocks, and wraps to 0 by itself.
 // `fence`: what the grid has written is seen before whatever that thread writes.
 __device__ bool is_last(uint32_t* ticket, bool fence) {

@@ -2,7 +2,6 @@
 #include "device/cuda/kernels.hpp"
 
 #include "base/format.hpp"
-#include "device/cuda/cuda_device.hpp"
 #include "device/cuda/launch.hpp"
 
 extern "C" const unsigned long long gpurun_kernel_image[]; // made from kernels.cu
@@ -47,8 +46,7 @@ base::Result<void> CudaDevice::put_mail(const Mail& mail, const void* source, St
                                      mail.value,
                                      mail.ticket,
                                      mail.mark};
-    return launch_kernel(driver_, kernels_.put_mail, mail_blocks(mail.bytes), mail_threads(mail.bytes), arguments,
-                         stream);
+    return launch(kernels_.put_mail, mail_blocks(mail.bytes), mail_threads(mail.bytes), arguments, stream);
 }
 
 base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) {
@@ -64,7 +62,7 @@ base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, si
                                       mail.ticket,
                                       mail.mark,
                                       seen ? 1U : 0U};
-    return launch_kernel(driver_, kernels_.take_mail, mail_blocks(bytes), mail_threads(bytes), arguments, stream);
+    return launch(kernels_.take_mail, mail_blocks(bytes), mail_threads(bytes), arguments, stream);
 }
 
 base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, Stream stream) {
@@ -84,8 +82,7 @@ base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, St
                           mail.mark};
         largest = std::max(largest, mail.bytes);
     }
-    return launch_kernel(driver_, kernels_.put_mails, static_cast<unsigned>(mails.size()), mail_threads(largest), batch,
-                         stream);
+    return launch(kernels_.put_mails, static_cast<unsigned>(mails.size()), mail_threads(largest), batch, stream);
 }
 
 base::Result<void> CudaDevice::take_mails(std::span<const IncomingMail> mails, Stream stream) {
@@ -107,14 +104,13 @@ base::Result<void> CudaDevice::take_mails(std::span<const IncomingMail> mails, S
                           1};
         largest = std::max(largest, bytes);
     }
-    return launch_kernel(driver_, kernels_.take_mails, static_cast<unsigned>(mails.size()), mail_threads(largest),
-                         batch, stream);
+    return launch(kernels_.take_mails, static_cast<unsigned>(mails.size()), mail_threads(largest), batch, stream);
 }
 
 base::Result<void> CudaDevice::watch_counter(Stream stream, Counter* counter, uint64_t value) {
     const auto current = enter();
     GPURUN_ASSIGN(const CUdeviceptr where, device_address(counter));
-    return launch_kernel(driver_, kernels_.watch_counter, 1, 1, WatchCounterArguments{address(where), value}, stream);
+    return launch(kernels_.watch_counter, 1, 1, WatchCounterArguments{address(where), value}, stream);
 }
 
 base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream) {
@@ -126,7 +122,7 @@ base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream
     GPURUN_ASSIGN(const CUdeviceptr after, device_address(copy.after));
     const FencedCopyArguments arguments{copy.destination, copy.source, copy.bytes,  address(before),
                                         address(after),   copy.value,  copy.ticket, copy.gate};
-    return launch_kernel(driver_, kernels_.copy_fenced, copy_blocks(copy.bytes), kCopyThreads, arguments, stream);
+    return launch(kernels_.copy_fenced, copy_blocks(copy.bytes), kCopyThreads, arguments, stream);
 }
 
 } // namespace gpurun::device::cuda

@@ -29,6 +29,8 @@ __device__ bool await_word(const TakeMailArguments& mail, uint64_t index, Word& 
 } // namespace
 
 extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_put_mail(const PutMailArguments mail) {
+    let_next_start();
+    await_predecessors();
     for (uint64_t i = first_index(); 8 * i < mail.bytes; i += all_threads()) {
         const uint64_t bytes = load_bytes(mail.source + 8 * i, mail.bytes - 8 * i);
         store_word(mail.words, i,
@@ -41,10 +43,14 @@ extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_put_mail(const
 extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_take_mail(const TakeMailArguments mail) {
     for (uint64_t i = first_index(); 8 * i < mail.bytes; i += all_threads()) {
         Word word;
-        if (!await_word(mail, i, word))
+        const bool came = await_word(mail, i, word);
+        let_next_start();
+        await_predecessors();
+        if (!came)
             break;
         store_bytes(mail.destination + 8 * i, mail.bytes - 8 * i, word.low | static_cast<uint64_t>(word.high) << 32);
     }
+    await_predecessors(); // threads without a word, too
     if (is_last(mail.ticket, mail.seen != 0))
         store_counter(mail.taken, mail.value);
 }
@@ -53,6 +59,8 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     gpurun_put_mails(const __grid_constant__ PutMailsArguments batch) {
     const PutMailArguments& mail = batch.mails[blockIdx.x];
     const uint64_t from = uint64_t{8} * threadIdx.x;
+    let_next_start();
+    await_predecessors();
     if (from < mail.bytes) {
         const uint64_t bytes = load_bytes(mail.source + from, mail.bytes - from);
         store_word(mail.words, threadIdx.x,
@@ -67,7 +75,10 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     const TakeMailArguments& mail = batch.mails[blockIdx.x];
     const uint64_t to = uint64_t{8} * threadIdx.x;
     Word word;
-    if (to < mail.bytes && await_word(mail, threadIdx.x, word))
+    const bool came = to < mail.bytes && await_word(mail, threadIdx.x, word);
+    let_next_start();
+    await_predecessors();
+    if (came)
         store_bytes(mail.destination + to, mail.bytes - to, word.low | static_cast<uint64_t>(word.high) << 32);
     if (is_last_of_block())
         store_counter(mail.taken, mail.value);
@@ -76,6 +87,8 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
 extern "C" __global__ void gpurun_watch_counter(const WatchCounterArguments watch) {
     while (load_counter(watch.counter) < watch.value) {
     }
+    let_next_start();
+    await_predecessors();
 }
 
 extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(const FencedCopyArguments copy) {
@@ -91,6 +104,8 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(co
         }
         __syncthreads();
     }
+    let_next_start();
+    await_predecessors();
     copy_bytes(copy.destination, copy.source, copy.bytes, first_index(), all_threads());
     if (is_last(copy.ticket, true))
         store_counter(copy.after, copy.value);

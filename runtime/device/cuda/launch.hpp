@@ -1,7 +1,7 @@
 // How a kernel of ours is launched, and with how much.
 #pragma once
 
-#include "device/cuda/driver.hpp"
+#include "device/cuda/cuda_device.hpp"
 #include "device/cuda/kernel_arguments.hpp"
 #include "device/device.hpp"
 
@@ -27,20 +27,11 @@ inline unsigned mail_threads(uint64_t bytes) {
     return static_cast<unsigned>(std::clamp<uint64_t>((needed + 31) / 32 * 32, 32, kMailThreads));
 }
 
+// Our kernels wait for what is before them in their stream by themselves (await_predecessors() in kernel_words.cuh),
+// and so may be launched earlier, where the device can do that.
 template <typename Arguments>
-base::Result<void> launch_kernel(const Driver& driver, CUfunction kernel, unsigned grid, unsigned threads,
-                                 const Arguments& arguments, Stream stream) {
-    void* parameters[] = {const_cast<Arguments*>(&arguments)};
-    return driver.check(driver.cuLaunchKernel(kernel, grid, 1, 1, threads, 1, 1, 0,
-                                              static_cast<CUstream>(stream.native), parameters, nullptr),
-                        "cuLaunchKernel", base::Status::kStream);
-}
-
-// The same for a kernel that waits for what is before it in the stream by itself (await_predecessors() in
-// channel_kernels.cuh), and so may start earlier.
-template <typename Arguments>
-base::Result<void> launch_early(const Driver& driver, CUfunction kernel, unsigned grid, unsigned threads,
-                                const Arguments& arguments, Stream stream) {
+base::Result<void> CudaDevice::launch(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
+                                      Stream stream) const {
     CUlaunchAttribute early{};
     early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
     early.value.programmaticStreamSerializationAllowed = 1;
@@ -50,10 +41,10 @@ base::Result<void> launch_early(const Driver& driver, CUfunction kernel, unsigne
     config.blockDimX = threads;
     config.hStream = static_cast<CUstream>(stream.native);
     config.attrs = &early;
-    config.numAttrs = 1;
+    config.numAttrs = facts_.early_kernels ? 1 : 0;
     void* parameters[] = {const_cast<Arguments*>(&arguments)};
-    return driver.check(driver.cuLaunchKernelEx(&config, kernel, parameters, nullptr), "cuLaunchKernelEx",
-                        base::Status::kStream);
+    return driver_.check(driver_.cuLaunchKernelEx(&config, kernel, parameters, nullptr), "cuLaunchKernelEx",
+                         base::Status::kStream);
 }
 
 inline uint64_t* address(CUdeviceptr counter) { return reinterpret_cast<uint64_t*>(counter); }
