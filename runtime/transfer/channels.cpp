@@ -309,9 +309,9 @@ void Channels::ended_at_target(uint64_t id) {
     --ends_seen_; // there may be something to clear: not quiet() until the next sweep
 }
 
-Result<bool> Channels::sweep() {
+Result<void> Channels::sweep() {
     if (quiet())
-        return false;
+        return {};
     ends_seen_ = ends_->count.load(std::memory_order_acquire);
     for (size_t i = 0; i < targets_.size();) {
         if (!targets_[i].graph->come.load(std::memory_order_acquire)) {
@@ -325,7 +325,6 @@ Result<bool> Channels::sweep() {
         targets_.pop_back();
     }
     GPURUN_TRY(clear_ended());
-    bool freed = false;
     for (size_t i = 0; i < clearing_.size();) {
         Clearing& each = clearing_[i];
         GPURUN_ASSIGN(const bool done, context_.device.query(each.done));
@@ -337,9 +336,8 @@ Result<bool> Channels::sweep() {
         free(each.source);
         each = std::move(clearing_.back());
         clearing_.pop_back();
-        freed = true;
     }
-    return freed;
+    return {};
 }
 
 Result<void> Channels::clear_ended() {

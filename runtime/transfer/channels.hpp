@@ -64,8 +64,8 @@ class Channels {
     void ended_at_target(uint64_t id);
     // Nothing to sweep.
     bool quiet() const { return ends_->count.load(std::memory_order_acquire) == ends_seen_ && clearing_.empty(); }
-    // What graphs have let go of is told to the peer, or cleared, or free again. True if something is free again.
-    base::Result<bool> sweep();
+    // What graphs have let go of is told to the peer, or cleared, or free again.
+    base::Result<void> sweep();
     // When send() has found no room: what will make some, where it is on the device.
     std::optional<Awaited> next_room() const {
         return clearing_.empty() ? std::nullopt : std::optional(Awaited::event_of(clearing_.front().done));
