@@ -132,62 +132,55 @@ class Current {
 
 void free_device(void* memory) { MUST(cudaFree(memory)); }
 
-Kind plain(const std::string& name, Class is, int device) {
+// Memory of a device, which is current while it is made.
+Kind on_device(const std::string& name, Class is, int device, const std::function<void*()>& make) {
     return {name,
             is,
             device,
             false,
             true,
-            [device]() -> void* {
+            [device, make] {
                 const Current current(device);
-                void* memory = nullptr;
-                MUST(cudaMalloc(&memory, kBytes));
-                return memory;
+                return make();
             },
             free_device};
+}
+
+Kind plain(const std::string& name, Class is, int device) {
+    return on_device(name, is, device, [] {
+        void* memory = nullptr;
+        MUST(cudaMalloc(&memory, kBytes));
+        return memory;
+    });
 }
 
 Kind ordered(const std::string& name, Class is, int device) {
-    return {name,
-            is,
-            device,
-            false,
-            true,
-            [device]() -> void* {
-                const Current current(device);
-                void* memory = nullptr;
-                if (cudaMallocAsync(&memory, kBytes, nullptr) != cudaSuccess)
-                    return nullptr;
-                MUST(cudaStreamSynchronize(nullptr));
-                return memory;
-            },
-            free_device};
+    return on_device(name, is, device, []() -> void* {
+        void* memory = nullptr;
+        if (cudaMallocAsync(&memory, kBytes, nullptr) != cudaSuccess)
+            return nullptr;
+        MUST(cudaStreamSynchronize(nullptr));
+        return memory;
+    });
 }
 
 Kind pooled(const std::string& name, Class is, int device, cudaMemAllocationHandleType handles) {
-    return {name,
-            is,
-            device,
-            false,
-            true,
-            [device, handles]() -> void* {
-                const Current current(device);
-                cudaMemPoolProps properties{};
-                properties.allocType = cudaMemAllocationTypePinned;
-                properties.handleTypes = handles;
-                properties.location.type = cudaMemLocationTypeDevice;
-                properties.location.id = device;
-                cudaMemPool_t pool = nullptr; // stays with the process
-                if (cudaMemPoolCreate(&pool, &properties) != cudaSuccess) {
-                    (void)cudaGetLastError();
-                    return nullptr;
-                }
-                void* memory = nullptr;
-                MUST(cudaMallocFromPoolAsync(&memory, kBytes, pool, nullptr));
-                MUST(cudaStreamSynchronize(nullptr));
-                return memory;
-            },
-            free_device};
+    return on_device(name, is, device, [device, handles]() -> void* {
+        cudaMemPoolProps properties{};
+        properties.allocType = cudaMemAllocationTypePinned;
+        properties.handleTypes = handles;
+        properties.location.type = cudaMemLocationTypeDevice;
+        properties.location.id = device;
+        cudaMemPool_t pool = nullptr; // stays with the process
+        if (cudaMemPoolCreate(&pool, &properties) != cudaSuccess) {
+            (void)cudaGetLastError();
+            return nullptr;
+        }
+        void* memory = nullptr;
+        MUST(cudaMallocFromPoolAsync(&memory, kBytes, pool, nullptr));
+        MUST(cudaStreamSynchronize(nullptr));
+        return memory;
+    });
 }
 
 Kind mapped(const std::string& name, Class is, const Mapped& what) {
