@@ -116,7 +116,7 @@ class Channels {
     base::Result<device::Channel> target_end(const Record& record, size_t bytes);
     base::Result<const std::byte*> find_source(const Record& record, Target& target);
     base::Result<void> pull(const device::Channel& channel, const std::byte* from, const Operand& operand,
-                            uint64_t bytes, device::Stream stream);
+                            uint64_t bytes, device::Stream stream, bool awaits_first);
     void tell_ended(uint64_t id);
     base::Result<Slab> take_slab(size_t bytes);
     base::Result<void> clear(Source source);
