@@ -193,10 +193,11 @@ class Terminal(LaunchedTest):
     def test_in_the_background_gpurun_leaves_the_terminal_to_the_one_in_front(self):
         pid, terminal = pty.fork()
         if pid == 0:
-            script = f"set -m; {GPURUN} {EMULATED} sleep 1 </dev/tty & read line; echo \"front got $line\"; wait"
+            job = f"{GPURUN} {EMULATED} sh -c 'echo up; exec sleep 1'"
+            script = f"set -m; {job} </dev/tty & read line; echo \"front got $line\"; wait"
             os.execve("/bin/sh", ["sh", "-c", script], self.environment())
         self.addCleanup(os.close, terminal)
-        time.sleep(0.3)
+        self.read_until(terminal, b"up\r\n")
         os.write(terminal, b"typed\n")
         self.assertIn(b"front got typed", self.read_until(terminal, b"front got typed\r\n"))
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
