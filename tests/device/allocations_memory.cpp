@@ -1,5 +1,6 @@
 // Making the kinds of memory of allocations.hpp.
 #include "allocations.hpp"
+#include "entry_point.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -20,18 +21,6 @@ void give_up(const char* file, int line, const char* call, int result) {
 // ---- mapped memory
 
 namespace {
-
-template <typename Function>
-void find(const char* name, Function& function) {
-    void* address = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-#if CUDART_VERSION >= 12050
-    MUST(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableLegacyStream, &found));
-#else
-    MUST(cudaGetDriverEntryPoint(name, &address, cudaEnableLegacyStream, &found));
-#endif
-    function = reinterpret_cast<Function>(address);
-}
 
 // What was mapped where, to be unmapped.
 struct Pieces {
@@ -54,14 +43,14 @@ CUmemAccessDesc access_for(int device, bool writable) {
 } // namespace
 
 Driver::Driver() {
-    find("cuMemGetAllocationGranularity", cuMemGetAllocationGranularity);
-    find("cuMemAddressReserve", cuMemAddressReserve);
-    find("cuMemAddressFree", cuMemAddressFree);
-    find("cuMemCreate", cuMemCreate);
-    find("cuMemRelease", cuMemRelease);
-    find("cuMemMap", cuMemMap);
-    find("cuMemUnmap", cuMemUnmap);
-    find("cuMemSetAccess", cuMemSetAccess);
+    MUST(find_entry_point("cuMemGetAllocationGranularity", cuMemGetAllocationGranularity));
+    MUST(find_entry_point("cuMemAddressReserve", cuMemAddressReserve));
+    MUST(find_entry_point("cuMemAddressFree", cuMemAddressFree));
+    MUST(find_entry_point("cuMemCreate", cuMemCreate));
+    MUST(find_entry_point("cuMemRelease", cuMemRelease));
+    MUST(find_entry_point("cuMemMap", cuMemMap));
+    MUST(find_entry_point("cuMemUnmap", cuMemUnmap));
+    MUST(find_entry_point("cuMemSetAccess", cuMemSetAccess));
 }
 
 const Driver& driver() {
