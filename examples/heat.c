@@ -14,25 +14,6 @@ static const float kHot = 100.0f;    // degrees; the other edges are at 0
 static const float kSettled = 1e-3f; // degrees that a cell may still move in a step
 enum { kCheckEvery = 100, kTagChange = 4 };
 
-struct options {
-    size_t size;
-    int most_steps;
-    const char *output;
-};
-
-static struct options read_options(int argc, char **argv) {
-    struct options options = {.size = 64, .most_steps = 100000};
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--size") == 0)
-            options.size = strtoul(argv[i + 1], NULL, 10);
-        else if (strcmp(argv[i], "--steps") == 0)
-            options.most_steps = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--output") == 0)
-            options.output = argv[i + 1];
-    }
-    return options;
-}
-
 // A plate at 0 degrees, its upper edge hot.
 static float *cold_plate(size_t size) {
     float *plate = make_plate(size);
@@ -83,7 +64,8 @@ static int solve(struct part *part, const struct heat_kernels *kernels, int most
 }
 
 int main(int argc, char **argv) {
-    struct options options = read_options(argc, argv);
+    struct options options = {.size = 64, .steps = 100000};
+    read_options(&options, argc, argv);
     struct part part;
     CHECK(gpurun_init());
     CHECK(gpurun_comm_rank(GPURUN_COMM_WORLD, &part.rank));
@@ -93,7 +75,7 @@ int main(int argc, char **argv) {
 
     float *plate = cold_plate(options.size);
     create_part(&part, plate, options.size);
-    int steps = solve(&part, CHOOSE_KERNELS(heat_kernels), options.most_steps);
+    int steps = solve(&part, CHOOSE_KERNELS(heat_kernels), options.steps);
     gather(&part, plate);
     if (part.rank == 0) {
         compare_with_serial(plate, cold_plate(options.size), options.size, steps);

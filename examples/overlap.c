@@ -23,12 +23,6 @@
 // inside is computed in bands, and messages move between them.
 enum { kBands = 8, kShown = 3, kTagTimes = 4 };
 
-struct options {
-    size_t size; // 0: as large as the device needs, so that the inside takes longer than the halos
-    int steps;
-    const char *output;
-};
-
 struct solver {
     struct part part; // its stream computes
     gpurun_stream halos;
@@ -37,19 +31,6 @@ struct solver {
     const struct stamp_kernels *clock;
     struct step_times *times; // device memory
 };
-
-static struct options read_options(int argc, char **argv) {
-    struct options options = {.steps = 10};
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--size") == 0)
-            options.size = strtoul(argv[i + 1], NULL, 10);
-        else if (strcmp(argv[i], "--steps") == 0)
-            options.steps = atoi(argv[i + 1]);
-        else if (strcmp(argv[i], "--output") == 0)
-            options.output = argv[i + 1];
-    }
-    return options;
-}
 
 // No two rows are alike, so a halo that comes too late, or from elsewhere, changes the result.
 static float *speckled_plate(size_t size) {
@@ -176,12 +157,14 @@ static struct step_times *gather_times(const struct solver *solver, int steps) {
 }
 
 int main(int argc, char **argv) {
-    struct options options = read_options(argc, argv);
+    struct options options = {.size = 0, .steps = 10};
+    read_options(&options, argc, argv);
     struct solver solver;
     struct part *part = &solver.part;
     CHECK(gpurun_init());
     CHECK(gpurun_comm_rank(GPURUN_COMM_WORLD, &part->rank));
     CHECK(gpurun_comm_size(GPURUN_COMM_WORLD, &part->size));
+    // As large as the device needs, so that the inside takes longer than the halos.
     size_t size = options.size != 0 ? options.size : on_emulated_device() ? 1024 : 8192;
     EXPECT(size >= (size_t)part->size + 2, "a plate of %zu rows is too small for %d ranks", size, part->size);
     EXPECT(options.steps >= 2, "--steps: at least 2");

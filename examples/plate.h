@@ -9,6 +9,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct options {
+    size_t size;        // of the plate
+    int steps;          // at most
+    const char *output; // a file's name, or NULL
+};
+
+// Overwrites what the command line names.
+static inline void read_options(struct options *options, int argc, char **argv) {
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (strcmp(argv[i], "--size") == 0)
+            options->size = strtoul(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--steps") == 0)
+            options->steps = atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--output") == 0)
+            options->output = argv[i + 1];
+    }
+}
+
 enum { kTagUp = 1, kTagDown = 2, kTagRows = 3 };
 
 // The part of the plate that one rank has: rows first to first + rows - 1 of the inner ones, and a halo row on each

@@ -14,11 +14,4 @@ std::string format_cpus(const std::vector<int>& cpus);
 // Nothing if it is no list of CPUs. `separator` stands between ranges.
 std::optional<std::vector<int>> parse_cpus(std::string_view text, char separator);
 
-// "7", and "3-5" where ranges are allowed; nothing if it is neither. The bounds are inclusive.
-struct Range {
-    int first = 0;
-    int last = 0;
-};
-std::optional<Range> parse_range(std::string_view text);
-
 } // namespace gpurun::launcher

@@ -1,8 +1,8 @@
 #include "gpu_selection.hpp"
 
 #include "base/format.hpp"
-#include "cpu_list.hpp"
 #include "platform/topology.hpp"
+#include "ranges.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -12,7 +12,8 @@ class LineBuffer {
   public:
     using Pass = std::function<void(std::string_view)>;
 
-    // A line longer than this is passed in pieces: a rank that never ends its line must not fill the memory.
+    // What comes of a line that is longer is passed without its end: a rank that never ends its line must not fill the
+    // memory.
     static constexpr size_t kLongestLine = size_t{1} << 20;
 
     // Passes all lines that `chunk` completes, and keeps the beginning of the next.

@@ -18,7 +18,11 @@ constexpr size_t kLargestPipeBytes = size_t{1} << 20;
 } // namespace
 
 OutputSink::OutputSink(platform::EventLoop& loop, int fd, std::string name)
-    : fd_(fd), name_(std::move(name)), room_(loop, fd, [this] { flush(); }) {}
+    : fd_(fd), name_(std::move(name)), loop_(loop), room_(loop, fd, [this] { flush(); }) {}
+
+void OutputSink::share(platform::Timer tick) {
+    floor_.emplace(loop_, std::move(tick), [this] { return !ready(); });
+}
 
 void OutputSink::write(std::string_view text) {
     if (closed_ || text.empty())
@@ -37,6 +41,23 @@ void OutputSink::write_tagged(const void* writer, const LineTag& tag, std::strin
 }
 
 void OutputSink::write_line(std::string_view line) { write(base::format("{}{}\n", at_line_start_ ? "" : "\n", line)); }
+
+void OutputSink::begin_long_line(const void* writer) {
+    if (floor_)
+        floor_->take(writer);
+}
+
+void OutputSink::end_long_line(const void* writer) {
+    if (floor_)
+        floor_->leave(writer);
+}
+
+void OutputSink::call_when_ready(const void* writer, std::function<void()> resume) {
+    if (floor_ && !floor_->is_free_for(writer))
+        floor_->ask(std::move(resume));
+    else
+        waiting_.push_back(std::move(resume));
+}
 
 void OutputSink::put(std::string_view text) {
     if (pending_.empty()) {
@@ -70,6 +91,8 @@ void OutputSink::close() {
     closed_ = true;
     pending_.clear();
     room_.stop();
+    if (floor_)
+        floor_->clear();
     for (const auto& resume : std::exchange(waiting_, {}))
         resume();
 }
@@ -116,10 +139,26 @@ void OutputPump::take(std::string_view text) {
         route_.file->write(text);
     if (route_.shown == nullptr)
         return;
-    if (route_.by_lines)
-        lines_.feed(text, [this](std::string_view lines) { show(lines); });
-    else
+    if (!route_.by_lines) {
         show(text);
+        return;
+    }
+    std::optional<bool> ended; // the line of what is shown last
+    const auto pass = [&](std::string_view lines) {
+        show(lines);
+        ended = lines.back() == '\n';
+    };
+    if (route_.shown->in_long_line_of(this)) {
+        const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+        pass(text.substr(0, end));
+        text.remove_prefix(end);
+    }
+    lines_.feed(text, pass);
+    // Last, because others may go on at once.
+    if (ended && *ended)
+        route_.shown->end_long_line(this);
+    else if (ended)
+        route_.shown->begin_long_line(this);
 }
 
 void OutputPump::show(std::string_view text) {
@@ -139,7 +178,7 @@ void OutputPump::finish() {
 
 OutputSink* OutputPump::full() const {
     for (OutputSink* const sink : {route_.shown, route_.file})
-        if (sink != nullptr && !sink->ready())
+        if (sink != nullptr && !sink->ready_for(this))
             return sink;
     return nullptr;
 }
@@ -151,7 +190,7 @@ bool OutputPump::closed() const {
 void OutputPump::wait_for(OutputSink& sink) {
     paused_ = true;
     readable_.wait_for(platform::Ready::kNothing);
-    sink.call_when_ready([this] {
+    sink.call_when_ready(this, [this] {
         paused_ = false;
         readable_.wait_for(platform::Ready::kReadable);
         if (finishing_ || closed())
@@ -163,6 +202,8 @@ void OutputPump::end() {
     lines_.finish([this](std::string_view rest) { show(rest); });
     readable_.stop();
     source_.reset(); // a rank that still writes gets what it would get from a closed pipe without gpurun
+    if (route_.shown != nullptr)
+        route_.shown->end_long_line(this);
 }
 
 } // namespace gpurun::launcher

@@ -1,10 +1,12 @@
 // What ranks print, on its way to where it goes.
 //
 // An OutputSink is one place that output goes to; an OutputPump brings one stream of one rank there, by whole lines.
-// A sink that cannot take more stops its pumps, their pipes fill, and the ranks wait: nothing grows. Everything runs
-// on the event loop's thread; a sink outlives its pumps.
+// A sink that cannot take more stops its pumps, their pipes fill, and the ranks wait: nothing grows. A line that is too
+// long to be kept passes as it comes, and stops the other pumps of its sink (floor.hpp). Everything runs on the event
+// loop's thread; a sink outlives its pumps.
 #pragma once
 
+#include "floor.hpp"
 #include "last_line.hpp"
 #include "line_buffer.hpp"
 #include "line_tag.hpp"
@@ -12,6 +14,7 @@
 #include "platform/event_loop.hpp"
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,20 +26,27 @@ class OutputSink {
     // `name` is for the line that says that it cannot be written.
     OutputSink(platform::EventLoop& loop, int fd, std::string name);
     OutputSink(const OutputSink&) = delete;
+    // Several ranks write to it, by whole lines. `tick` becomes its own.
+    void share(platform::Timer tick);
 
-    // Takes all of `text`, even where it has to keep some for later. Callers that have a choice ask ready() first.
+    // Takes all of `text`, even where it has to keep some for later. Callers that have a choice ask ready_for() first.
     void write(std::string_view text);
     // The same, with `tag` before each line. Where another writer has left a line unfinished, that is ended first.
     void write_tagged(const void* writer, const LineTag& tag, std::string_view text);
     // A line of gpurun's own, which does not continue anybody's.
     void write_line(std::string_view line);
+    // `writer` is in the middle of a line that goes on with what it writes next.
+    void begin_long_line(const void* writer);
+    void end_long_line(const void* writer);
+    bool in_long_line_of(const void* writer) const { return floor_ && floor_->held_by(writer); }
     bool ready() const { return pending_.empty(); }
+    bool ready_for(const void* writer) const { return ready() && (!floor_ || floor_->is_free_for(writer)); }
     // Nobody reads it any more, or it cannot be written.
     bool closed() const { return closed_; }
     // Drops what is kept and all that comes.
     void close();
-    // Calls `resume` once, when the sink is ready again or closed.
-    void call_when_ready(std::function<void()> resume) { waiting_.push_back(std::move(resume)); }
+    // Calls `resume` once, when the sink is worth asking again, or closed. REQUIRES: it is not ready_for(writer).
+    void call_when_ready(const void* writer, std::function<void()> resume);
 
   private:
     void put(std::string_view text);
@@ -48,7 +58,9 @@ class OutputSink {
     bool at_line_start_ = true;
     const void* last_tagged_ = nullptr; // who wrote last, if it was tagged
     std::string pending_;
-    std::vector<std::function<void()>> waiting_;
+    std::vector<std::function<void()>> waiting_; // for room
+    std::optional<Floor> floor_;
+    platform::EventLoop& loop_;
     platform::Watch room_;
 };
 

@@ -27,6 +27,8 @@ bool wants_colour(int fd) {
 base::Result<std::unique_ptr<Outputs>> Outputs::create(platform::EventLoop& loop, const OutputOptions& options,
                                                        uint32_t ranks) {
     std::unique_ptr<Outputs> outputs(new Outputs(loop, options, ranks));
+    if (ranks > 1)
+        GPURUN_TRY(outputs->share());
     if (!options.folder.empty())
         GPURUN_TRY(outputs->make_files(ranks));
     return outputs;
@@ -36,6 +38,16 @@ Outputs::Outputs(platform::EventLoop& loop, const OutputOptions& options, uint32
     : loop_(loop), options_(options), alone_(ranks == 1), out_(loop, kOut, kRanksOutput),
       error_(platform::same_file(kOut, kError) ? out_ : own_error_.emplace(loop, kError, kRanksOutput)),
       colour_out_(wants_colour(kOut)), colour_error_(wants_colour(kError)) {}
+
+base::Result<void> Outputs::share() {
+    GPURUN_ASSIGN(platform::Timer tick, platform::Timer::create());
+    out_.share(std::move(tick));
+    if (own_error_) {
+        GPURUN_ASSIGN(platform::Timer own_tick, platform::Timer::create());
+        own_error_->share(std::move(own_tick));
+    }
+    return {};
+}
 
 base::Result<void> Outputs::make_files(uint32_t ranks) {
     std::error_code failed;

@@ -48,6 +48,7 @@ class Outputs {
     };
 
     Outputs(platform::EventLoop& loop, const OutputOptions& options, uint32_t ranks);
+    base::Result<void> share();
     base::Result<void> make_files(uint32_t ranks);
     OutputRoute route(uint32_t rank, OutputSink& shown, bool colour, size_t file) const;
 

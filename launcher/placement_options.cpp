@@ -3,6 +3,7 @@
 #include "cpu_list.hpp"
 #include "option_values.hpp"
 #include "platform/topology.hpp"
+#include "ranges.hpp"
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>

@@ -2,10 +2,10 @@
 #pragma once
 
 #include "base/status.hpp"
+#include "ranges.hpp"
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace gpurun::launcher {
@@ -23,7 +23,7 @@ class RankSet {
     base::Result<void> check(uint32_t ranks, const std::string& option) const;
 
   private:
-    std::vector<std::pair<uint32_t, uint32_t>> ranges_; // first and last
+    std::vector<Range> ranges_;
 };
 
 } // namespace gpurun::launcher

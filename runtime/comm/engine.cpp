@@ -60,7 +60,7 @@ Result<void> Engine::complete(std::span<Outgoing* const> sends, Receive* receive
 }
 
 Result<void> Engine::check_captured(int peer, const transfer::Operand& operand) {
-    return link(peer).channels.check(operand);
+    return operand.captured ? link(peer).channels.check(operand) : Result<void>();
 }
 
 Result<void> Engine::join(Outgoing& send, device::Stream stream) {
@@ -122,11 +122,10 @@ void Engine::begin(Outgoing& send) {
 }
 
 void Engine::begin(Receive& receive) {
-    if (receive.incoming.operand().captured) { // before it waits for a message that could not be taken
-        if (auto checked = check_captured(receive.pattern.source, receive.incoming.operand()); !checked) {
-            receive.incoming.fail(std::move(checked).error());
-            return;
-        }
+    // Before it waits for a message that could not be taken.
+    if (auto checked = check_captured(receive.pattern.source, receive.incoming.operand()); !checked) {
+        receive.incoming.fail(std::move(checked).error());
+        return;
     }
     if (matcher_.post(receive, links_)) {
         watch(receive.incoming);

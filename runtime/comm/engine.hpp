@@ -57,7 +57,7 @@ class Engine {
     // first error; every other operation is complete or ended as well.
     base::Result<void> complete(std::span<transfer::Outgoing* const> sends, Receive* receive);
 
-    // Whether a graph's message with the peer can use `operand`.
+    // Whether a message with the peer can use `operand`, if it is captured: asked of both sides before either is begun.
     base::Result<void> check_captured(int peer, const transfer::Operand& operand);
     // After complete(): what follows in `stream` comes after the message.
     base::Result<void> join(transfer::Outgoing& send, device::Stream stream);

@@ -49,10 +49,8 @@ Result<Arrived> sendrecv(Engine& engine, const Communicator& comm, const Outboun
     }
     if (out.dest == kProcNull)
         return recv(engine, comm, in.buffer, in.source, in.tag);
-    if (out.buffer.captured) // neither is begun unless both can be
-        GPURUN_TRY(engine.check_captured(out.dest, out.buffer));
-    if (in.buffer.captured)
-        GPURUN_TRY(engine.check_captured(in.source, in.buffer));
+    GPURUN_TRY(engine.check_captured(out.dest, out.buffer));
+    GPURUN_TRY(engine.check_captured(in.source, in.buffer));
     // What a graph's send still has to wait for comes behind the receive in the stream.
     const SendMode mode{out.buffer.captured ? Ending::kJoined : Ending::kInStream, false};
     Outgoing outgoing(engine.context(), engine.link(out.dest), out.buffer,

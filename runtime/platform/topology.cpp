@@ -206,6 +206,16 @@ base::Result<Topology> new_topology() {
     return topology;
 }
 
+// What nobody asks for here would be read from some twenty files for each CPU.
+void leave_out_details(hwloc_topology_t topology) {
+    hwloc_topology_set_cache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc_topology_set_icache_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+#if HWLOC_API_VERSION >= 0x00020800
+    hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_NO_DISTANCES | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
+                                           HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS);
+#endif
+}
+
 base::Result<Machine> load(Topology topology, bool with_pci) {
     if (with_pci)
         for (const hwloc_obj_type_t type : {HWLOC_OBJ_PCI_DEVICE, HWLOC_OBJ_BRIDGE})
@@ -241,6 +251,7 @@ size_t Machine::cpus() const {
 base::Result<Machine> discover_machine(bool with_pci) {
     const WithoutPlugins quick;
     GPURUN_ASSIGN(Topology topology, new_topology());
+    leave_out_details(topology.get());
     return load(std::move(topology), with_pci);
 }
 

@@ -247,10 +247,11 @@ Result<void> Channels::receive(const Record& record, const Operand& operand, uin
         GPURUN_ASSIGN(from, find_source(record, targets_.back()));
     }
     link_.received.count({pulls ? Path::kDirect : Path::kMailbox, Reason::kCaptured}, record.envelope.bytes);
-    if (one_of_many && bytes > device::kLaneBytes)
-        GPURUN_TRY(context_.device.channel_await_put(channel, stream));
+    const bool awaits_first = one_of_many && bytes > device::kLaneBytes;
     if (pulls)
-        return pull(channel, from, operand, bytes, stream);
+        return pull(channel, from, operand, bytes, stream, awaits_first);
+    if (awaits_first)
+        GPURUN_TRY(context_.device.channel_await_put(channel, stream));
     return context_.device.channel_take(channel, operand.address, bytes, stream);
 }
 
@@ -264,17 +265,20 @@ Result<const std::byte*> Channels::find_source(const Record& record, Target& tar
 }
 
 Result<void> Channels::pull(const device::Channel& channel, const std::byte* from, const Operand& operand,
-                            uint64_t bytes, device::Stream stream) {
+                            uint64_t bytes, device::Stream stream, bool awaits_first) {
     constexpr uintptr_t kAligned = 16;
     device::Device& device = context_.device;
     const bool aligned =
         (reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(operand.address)) % kAligned == 0;
-    if (bytes != 0 && aligned && bytes <= context_.settings.kernel_copy_bytes && !operand.in_host_memory()) {
+    const bool by_kernel =
+        bytes != 0 && aligned && bytes <= context_.settings.kernel_copy_bytes && !operand.in_host_memory();
+    if (awaits_first || !by_kernel)
+        GPURUN_TRY(device.channel_await_put(channel, stream));
+    if (by_kernel) {
         auto* const ticket =
             reinterpret_cast<uint32_t*>(reinterpret_cast<std::byte*>(channel.turns) + ticket_offset(0));
         return device.channel_pull(channel, operand.address, from, bytes, ticket, stream);
     }
-    GPURUN_TRY(device.channel_await_put(channel, stream));
     if (bytes != 0)
         GPURUN_TRY(device.copy(operand.address, from, bytes, stream));
     return device.channel_tell_taken(channel, stream);
@@ -309,9 +313,9 @@ void Channels::ended_at_target(uint64_t id) {
     --ends_seen_; // there may be something to clear: not quiet() until the next sweep
 }
 
-Result<bool> Channels::sweep() {
+Result<void> Channels::sweep() {
     if (quiet())
-        return false;
+        return {};
     ends_seen_ = ends_->count.load(std::memory_order_acquire);
     for (size_t i = 0; i < targets_.size();) {
         if (!targets_[i].graph->come.load(std::memory_order_acquire)) {
@@ -325,7 +329,6 @@ Result<bool> Channels::sweep() {
         targets_.pop_back();
     }
     GPURUN_TRY(clear_ended());
-    bool freed = false;
     for (size_t i = 0; i < clearing_.size();) {
         Clearing& each = clearing_[i];
         GPURUN_ASSIGN(const bool done, context_.device.query(each.done));
@@ -337,9 +340,8 @@ Result<bool> Channels::sweep() {
         free(each.source);
         each = std::move(clearing_.back());
         clearing_.pop_back();
-        freed = true;
     }
-    return freed;
+    return {};
 }
 
 Result<void> Channels::clear_ended() {

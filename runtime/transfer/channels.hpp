@@ -64,8 +64,8 @@ class Channels {
     void ended_at_target(uint64_t id);
     // Nothing to sweep.
     bool quiet() const { return ends_->count.load(std::memory_order_acquire) == ends_seen_ && clearing_.empty(); }
-    // What graphs have let go of is told to the peer, or cleared, or free again. True if something is free again.
-    base::Result<bool> sweep();
+    // What graphs have let go of is told to the peer, or cleared, or free again.
+    base::Result<void> sweep();
     // When send() has found no room: what will make some, where it is on the device.
     std::optional<Awaited> next_room() const {
         return clearing_.empty() ? std::nullopt : std::optional(Awaited::event_of(clearing_.front().done));
@@ -116,7 +116,7 @@ class Channels {
     base::Result<device::Channel> target_end(const Record& record, size_t bytes);
     base::Result<const std::byte*> find_source(const Record& record, Target& target);
     base::Result<void> pull(const device::Channel& channel, const std::byte* from, const Operand& operand,
-                            uint64_t bytes, device::Stream stream);
+                            uint64_t bytes, device::Stream stream, bool awaits_first);
     void tell_ended(uint64_t id);
     base::Result<Slab> take_slab(size_t bytes);
     base::Result<void> clear(Source source);

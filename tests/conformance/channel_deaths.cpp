@@ -11,24 +11,21 @@ TEST_SUITE_BEGIN("channels of the dead");
 TEST_CASE("a take whose source dies ends without the message, as do those after it, and says so") {
     for (const size_t bytes : {size_t{0}, size_t{8}, kLargestInChannel}) {
         CAPTURE(bytes);
-        Line line(bytes);
-        const Pinned destination(kLargestInChannel);
-        std::memset(destination.get(), static_cast<int>(kUntouched), kLargestInChannel);
-        const Stream receiver;
-        const Graph take(receiver, [&](device::Stream in) { line.take(destination.get(), bytes, in); });
-        take.launch(receiver);
+        const Crossing crossing(bytes);
+        untouch(crossing.destination.get(), kLargestInChannel);
+        crossing.take.launch(crossing.receiver);
         watch();
-        CHECK_FALSE(receiver.done());
-        CHECK(line.cut_at_target() == 0);
-        line.lose_source();
-        receiver.finish();
-        CHECK(line.cut_at_target() == 1);
-        take.launch(receiver);
-        take.launch(receiver);
-        receiver.finish();
-        CHECK(line.cut_at_target() == 1);
-        CHECK(line.cut_at_source() == 0);
-        CHECK(untouched(destination.get(), kLargestInChannel));
+        CHECK_FALSE(crossing.receiver.done());
+        CHECK(crossing.line.cut_at_target() == 0);
+        crossing.line.lose_source();
+        crossing.receiver.finish();
+        CHECK(crossing.line.cut_at_target() == 1);
+        crossing.take.launch(crossing.receiver);
+        crossing.take.launch(crossing.receiver);
+        crossing.receiver.finish();
+        CHECK(crossing.line.cut_at_target() == 1);
+        CHECK(crossing.line.cut_at_source() == 0);
+        CHECK(untouched(crossing.destination.get(), kLargestInChannel));
     }
 }
 
@@ -55,79 +52,62 @@ TEST_CASE("a take that begins while its source dies ends, at whatever moment tha
 TEST_CASE("what had come before its source died is taken, and only that") {
     for (const size_t bytes : kChannelSizes) {
         CAPTURE(bytes);
-        Line line(bytes);
-        const Memory source(kLargestInChannel);
-        const Pinned destination(kLargestInChannel);
+        const Crossing crossing(bytes);
         if (bytes != 0)
-            write(source.get(), pattern(bytes, 27));
-        const Stream sender;
-        const Stream receiver;
-        const Graph put(sender, [&](device::Stream in) { line.put(source.get(), in); });
-        const Graph take(receiver, [&](device::Stream in) { line.take(destination.get(), bytes, in); });
+            write(crossing.source.get(), pattern(bytes, 27));
         for (unsigned run = 0; run < kChannelPlaces; ++run)
-            put.launch(sender);
-        sender.finish();
-        line.lose_source();
+            crossing.put.launch(crossing.sender);
+        crossing.sender.finish();
+        crossing.line.lose_source();
+        const auto take = [&] {
+            untouch(crossing.destination.get(), kLargestInChannel);
+            crossing.take.launch(crossing.receiver);
+            crossing.receiver.finish();
+        };
         for (unsigned run = 0; run < kChannelPlaces; ++run) {
-            std::memset(destination.get(), static_cast<int>(kUntouched), kLargestInChannel);
-            take.launch(receiver);
-            receiver.finish();
-            CHECK(Bytes(destination.get(), destination.get() + bytes) == pattern(bytes, 27));
-            CHECK(line.cut_at_target() == 0);
+            take();
+            CHECK(crossing.took(pattern(bytes, 27)));
+            CHECK(crossing.line.cut_at_target() == 0);
         }
-        std::memset(destination.get(), static_cast<int>(kUntouched), kLargestInChannel);
-        take.launch(receiver);
-        receiver.finish();
-        CHECK(untouched(destination.get(), kLargestInChannel));
-        CHECK(line.cut_at_target() == 1);
+        take();
+        CHECK(untouched(crossing.destination.get(), kLargestInChannel));
+        CHECK(crossing.line.cut_at_target() == 1);
     }
 }
 
 TEST_CASE("a put that waits for a target that dies ends, as do those after it, and says so") {
     for (const size_t bytes : {size_t{0}, size_t{8}, kLargestInChannel}) {
         CAPTURE(bytes);
-        Line line(bytes);
-        const Memory source(kLargestInChannel);
-        const Stream sender;
-        const Graph put(sender, [&](device::Stream in) { line.put(source.get(), in); });
+        const Crossing crossing(bytes);
         for (unsigned run = 0; run < kChannelPlaces + 2; ++run)
-            put.launch(sender);
+            crossing.put.launch(crossing.sender);
         watch();
-        CHECK_FALSE(sender.done());
-        CHECK(line.cut_at_source() == 0);
-        line.lose_target();
-        sender.finish();
-        CHECK(line.cut_at_source() == 1);
-        put.launch(sender);
-        sender.finish();
-        CHECK(line.cut_at_target() == 0);
+        CHECK_FALSE(crossing.sender.done());
+        CHECK(crossing.line.cut_at_source() == 0);
+        crossing.line.lose_target();
+        crossing.sender.finish();
+        CHECK(crossing.line.cut_at_source() == 1);
+        crossing.put.launch(crossing.sender);
+        crossing.sender.finish();
+        CHECK(crossing.line.cut_at_target() == 0);
     }
 }
 
 TEST_CASE("a source whose target dies before it has taken the latest run goes on, and says so") {
     for (const size_t bytes : {size_t{0}, size_t{8}, kLargestInChannel}) {
         CAPTURE(bytes);
-        Line line(bytes);
-        const Memory source(kLargestInChannel);
-        const Pinned destination(kLargestInChannel);
-        const Stream sender;
-        const Stream receiver;
-        const Graph put(sender, [&](device::Stream in) {
-            line.put(source.get(), in);
-            line.await_taken(in);
-        });
-        const Graph take(receiver, [&](device::Stream in) { line.take(destination.get(), bytes, in); });
-        put.launch(sender);
-        take.launch(receiver);
-        receiver.finish();
-        sender.finish();
-        put.launch(sender);
+        const Crossing crossing(bytes, Crossing::Put::kAwaitsTaken);
+        crossing.put.launch(crossing.sender);
+        crossing.take.launch(crossing.receiver);
+        crossing.receiver.finish();
+        crossing.sender.finish();
+        crossing.put.launch(crossing.sender);
         watch();
-        CHECK_FALSE(sender.done());
-        CHECK(line.cut_at_source() == 0);
-        line.lose_target();
-        sender.finish();
-        CHECK(line.cut_at_source() == 1);
+        CHECK_FALSE(crossing.sender.done());
+        CHECK(crossing.line.cut_at_source() == 0);
+        crossing.line.lose_target();
+        crossing.sender.finish();
+        CHECK(crossing.line.cut_at_source() == 1);
     }
 }
 

@@ -41,10 +41,7 @@ struct Seen {
 };
 
 // Different in every run.
-void set(const Seen& seen, size_t skew, size_t bytes, unsigned run) {
-    const Bytes content = pattern(bytes, run);
-    std::copy(content.begin(), content.end(), seen.by_cpu() + skew);
-}
+void set(const Seen& seen, size_t skew, size_t bytes, unsigned run) { put_pattern(seen.by_cpu() + skew, bytes, run); }
 
 } // namespace
 
@@ -80,7 +77,7 @@ TEST_CASE(
                 });
                 for (unsigned run = 0; run < kRuns; ++run) {
                     set(source, skew, bytes, run);
-                    std::memset(target.by_cpu(), static_cast<int>(kUntouched), room);
+                    untouch(target.by_cpu(), room);
                     if (run % 2 != 0)
                         take.launch(receiver);
                     put.launch(sender);
@@ -131,22 +128,14 @@ TEST_CASE("a source is as many runs ahead as there are places, then waits for on
     constexpr unsigned kRuns = kChannelPlaces + 2;
     for (const size_t bytes : {size_t{0}, size_t{1}, size_t{4096}, size_t{4097}, kLargestInChannel}) {
         CAPTURE(bytes);
-        Line line(bytes);
-        const Memory source(kLargestInChannel);
         const Pinned fresh(kRuns * kLargestInChannel);
-        const Pinned destination(kLargestInChannel);
-        for (unsigned run = 0; run < kRuns; ++run) {
-            const Bytes content = pattern(bytes, run);
-            std::copy(content.begin(), content.end(), fresh.get() + run * bytes);
-        }
-        const Stream sender;
-        const Stream receiver;
-        const Graph put(sender, [&](device::Stream in) { line.put(source.get(), in); });
-        const Graph take(receiver, [&](device::Stream in) { line.take(destination.get(), bytes, in); });
+        put_patterns(fresh.get(), bytes, bytes, kRuns);
+        const Crossing crossing(bytes);
+        const Stream& sender = crossing.sender;
         const auto start = [&](unsigned run) {
             if (bytes != 0)
-                REQUIRE_OK(subject().copy(source.get(), fresh.get() + run * bytes, bytes, sender));
-            put.launch(sender);
+                REQUIRE_OK(subject().copy(crossing.source.get(), fresh.get() + run * bytes, bytes, sender));
+            crossing.put.launch(sender);
         };
         for (unsigned run = 0; run < kChannelPlaces; ++run)
             start(run);
@@ -157,12 +146,12 @@ TEST_CASE("a source is as many runs ahead as there are places, then waits for on
         CHECK_FALSE(sender.done());
         for (unsigned run = 0; run < kRuns; ++run) {
             CHECK_FALSE((run + kChannelPlaces < kRuns && sender.done()));
-            take.launch(receiver);
-            receiver.finish();
-            CHECK(Bytes(destination.get(), destination.get() + bytes) == pattern(bytes, run));
+            crossing.take.launch(crossing.receiver);
+            crossing.receiver.finish();
+            CHECK(crossing.took(pattern(bytes, run)));
         }
         sender.finish();
-        line.check_runs(kRuns, kRuns);
+        crossing.line.check_runs(kRuns, kRuns);
     }
 }
 
@@ -175,10 +164,7 @@ TEST_CASE("both sides run far ahead of the CPU, and every run gets its own messa
         const Memory destination(bytes);
         const Pinned fresh(kRuns * bytes);
         const Pinned log(kRuns * bytes);
-        for (unsigned run = 0; run < kRuns; ++run) {
-            const Bytes content = pattern(bytes, run);
-            std::copy(content.begin(), content.end(), fresh.get() + run * bytes);
-        }
+        put_patterns(fresh.get(), bytes, bytes, kRuns);
         const Stream sender;
         const Stream receiver;
         const Graph put(sender, [&](device::Stream in) { line.put(source.get(), in); });
@@ -230,7 +216,7 @@ TEST_CASE("a take of fewer bytes than were put gets the first ones, in every run
         });
         const Graph take(receiver, [&](device::Stream in) { line.take(destination.get(), lengths.taken, in); });
         for (unsigned run = 0; run < kRuns; ++run) {
-            std::memset(destination.get(), static_cast<int>(kUntouched), kLargestInChannel);
+            untouch(destination.get(), kLargestInChannel);
             set(source, 0, lengths.put, run);
             take.launch(receiver);
             if (run == 0) {
@@ -253,30 +239,22 @@ TEST_CASE("a source waits until its latest run was taken, and not when it has ma
     for (const size_t bytes : {size_t{0}, size_t{100}, kLargestInChannel}) {
         CAPTURE(bytes);
         constexpr unsigned kRuns = 3;
-        Line line(bytes);
-        const Memory source(kLargestInChannel);
-        const Pinned destination(kLargestInChannel);
-        const Stream sender;
-        const Stream receiver;
-        const Graph await(sender, [&](device::Stream in) { line.await_taken(in); });
-        const Graph put(sender, [&](device::Stream in) {
-            line.put(source.get(), in);
-            line.await_taken(in);
-        });
-        const Graph take(receiver, [&](device::Stream in) { line.take(destination.get(), bytes, in); });
+        const Crossing crossing(bytes, Crossing::Put::kAwaitsTaken);
+        const Stream& sender = crossing.sender;
+        const Graph await(sender, [&](device::Stream in) { crossing.line.await_taken(in); });
         await.launch(sender);
         sender.finish();
         for (unsigned run = 0; run < kRuns; ++run) {
-            put.launch(sender);
+            crossing.put.launch(sender);
             watch();
             CHECK_FALSE(sender.done());
-            take.launch(receiver);
+            crossing.take.launch(crossing.receiver);
             sender.finish();
-            receiver.finish();
+            crossing.receiver.finish();
             await.launch(sender);
             sender.finish();
         }
-        line.check_runs(kRuns, kRuns);
+        crossing.line.check_runs(kRuns, kRuns);
     }
 }
 
@@ -288,10 +266,7 @@ TEST_CASE("a signal says that what came before it is there, and its answer that 
     const Memory destination(kBytes);
     const Pinned fresh(kRuns * kBytes);
     const Pinned log(kRuns * kBytes);
-    for (unsigned run = 0; run < kRuns; ++run) {
-        const Bytes content = pattern(kBytes, run);
-        std::copy(content.begin(), content.end(), fresh.get() + run * kBytes);
-    }
+    put_patterns(fresh.get(), kBytes, kBytes, kRuns);
     const size_t gate = new_counter();
     const Stream sender;
     const Stream receiver;
@@ -337,11 +312,8 @@ TEST_CASE("a pull copies between signal and answer, of every size") {
     const Stream receiver;
     for (const size_t bytes : kPulled) {
         CAPTURE(bytes);
-        for (unsigned run = 0; run < kRuns; ++run) {
-            const Bytes content = pattern(bytes, run);
-            std::copy(content.begin(), content.end(), fresh.get() + run * kMost);
-        }
-        std::memset(log.get(), static_cast<int>(kUntouched), kRuns * kMost);
+        put_patterns(fresh.get(), kMost, bytes, kRuns);
+        untouch(log.get(), kRuns * kMost);
         write(destination.get(), Bytes(kMost, kUntouched));
         line.clear(0);
         const Graph put(sender, [&](device::Stream in) {

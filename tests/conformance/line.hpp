@@ -109,8 +109,44 @@ class Line {
     const size_t target_cut_ = new_counter();
 };
 
+// pattern(bytes, variant), where the CPU gets at it.
+inline void put_pattern(std::byte* at, size_t bytes, unsigned variant) {
+    const Bytes content = pattern(bytes, variant);
+    std::copy(content.begin(), content.end(), at);
+}
+// What each of so many runs is to move, `distance` bytes from one to the next.
+inline void put_patterns(std::byte* at, size_t distance, size_t bytes, unsigned runs) {
+    for (unsigned run = 0; run < runs; ++run)
+        put_pattern(at + run * distance, bytes, run);
+}
+
+inline void untouch(std::byte* memory, size_t bytes) { std::memset(memory, static_cast<int>(kUntouched), bytes); }
 inline bool untouched(const std::byte* memory, size_t bytes) {
     return std::count(memory, memory + bytes, kUntouched) == static_cast<ptrdiff_t>(bytes);
 }
+
+// A line with a buffer, a stream and a graph on each side. The streams go before what they use, and release what waits
+// in them.
+struct Crossing {
+    enum class Put { kOnly, kAwaitsTaken };
+    explicit Crossing(size_t bytes, Put how = Put::kOnly)
+        : line(bytes), put(sender,
+                           [&](device::Stream in) {
+                               line.put(source.get(), in);
+                               if (how == Put::kAwaitsTaken)
+                                   line.await_taken(in);
+                           }),
+          take(receiver, [&](device::Stream in) { line.take(destination.get(), bytes, in); }) {}
+
+    bool took(const Bytes& content) const {
+        return Bytes(destination.get(), destination.get() + content.size()) == content;
+    }
+
+    const Line line;
+    const Memory source{kLargestInChannel};
+    const Pinned destination{kLargestInChannel};
+    const Stream sender, receiver;
+    const Graph put, take;
+};
 
 } // namespace gpurun::conformance

@@ -17,6 +17,23 @@ struct Far {
         : other(process), memory(process.allocate(kBuffer)), places(cleared(kPlaces)), taken(cleared(kCounts)),
           turns(cleared(kCounts)) {}
 
+    // For a message of a channel that has not been used yet.
+    void clear() const {
+        clear(places, kPlaces);
+        clear(taken, kCounts);
+        clear(turns, kCounts);
+    }
+    ChannelOrder order(uint32_t places_used, uint32_t taken_used) const {
+        ChannelOrder order;
+        order.places = places_used;
+        order.taken = taken_used;
+        order.turns = turns;
+        order.buffer = memory;
+        order.alive = alive;
+        order.cut = cut;
+        return order;
+    }
+
     static constexpr size_t kBuffer = 1 << 20;
     static constexpr size_t kPlaces = kChannelPlaces * device::channel_place_bytes(kLargestInChannel);
     static constexpr size_t kCounts = 2 * device::kMostLanes * sizeof(uint64_t); // with room for a ticket
@@ -30,6 +47,8 @@ struct Far {
         other.fill(object, 0, bytes);
         other.synchronize();
     }
+
+    const uint32_t alive = static_cast<uint32_t>(new_counter()), cut = static_cast<uint32_t>(new_counter());
 };
 
 // This process's side.
@@ -67,36 +86,26 @@ TEST_CASE("messages go to another process's graph") {
         const Near near;
         const Import places(other.peer(), other.export_memory(far.places));
         const uint32_t far_taken = other.import_memory(must(subject().export_memory(near.taken.describe())));
-        const auto far_alive = static_cast<uint32_t>(new_counter());
-        const auto far_cut = static_cast<uint32_t>(new_counter());
         const Memory source(kLargestInChannel + kSkews);
         const Pinned fresh(kLargestInChannel);
         const Stream stream;
         for (const size_t bytes : {size_t{1}, size_t{9}, size_t{4097}, kLargestInChannel}) {
             CAPTURE(bytes);
             near.clear();
-            far.clear(far.places, Far::kPlaces);
-            far.clear(far.turns, Far::kCounts);
+            far.clear();
             const size_t skew = bytes % kSkews;
             const Graph put(stream, [&](device::Stream in) {
                 REQUIRE_OK(subject().copy(source.get() + skew, fresh.get(), bytes, in));
                 REQUIRE_OK(subject().channel_put(near.channel(places.get(), near.taken.get(), bytes),
                                                  source.get() + skew, in));
             });
-            ChannelOrder order;
-            order.places = far.places;
-            order.taken = far_taken;
-            order.turns = far.turns;
-            order.buffer = far.memory;
-            order.alive = far_alive;
-            order.cut = far_cut;
+            ChannelOrder order = far.order(far.places, far_taken);
             order.bytes = static_cast<uint32_t>(bytes);
             order.offset = 3;
             order.bytes_got = bytes;
             const uint32_t take = other.take_from_channel(order);
             for (unsigned run = 0; run < kFarRuns; ++run) {
-                const Bytes content = pattern(bytes, run);
-                std::copy(content.begin(), content.end(), fresh.get());
+                put_pattern(fresh.get(), bytes, run);
                 if (run % 2 == 0)
                     other.launch(take);
                 put.launch(stream);
@@ -118,26 +127,17 @@ TEST_CASE("messages come from another process's graph") {
         const Near near;
         const Import taken(other.peer(), other.export_memory(far.taken));
         const uint32_t far_places = other.import_memory(must(subject().export_memory(near.places.describe())));
-        const auto far_alive = static_cast<uint32_t>(new_counter());
-        const auto far_cut = static_cast<uint32_t>(new_counter());
         const Pinned destination(kLargestInChannel);
         const Stream stream;
         for (const size_t bytes : {size_t{1}, size_t{9}, size_t{4097}, kLargestInChannel}) {
             CAPTURE(bytes);
             near.clear();
-            far.clear(far.taken, Far::kCounts);
-            far.clear(far.turns, Far::kCounts);
+            far.clear();
             const Graph take(stream, [&](device::Stream in) {
                 REQUIRE_OK(subject().channel_take(near.channel(near.places.get(), taken.get(), bytes),
                                                   destination.get(), bytes, in));
             });
-            ChannelOrder order;
-            order.places = far_places;
-            order.taken = far.taken;
-            order.turns = far.turns;
-            order.buffer = far.memory;
-            order.alive = far_alive;
-            order.cut = far_cut;
+            ChannelOrder order = far.order(far_places, far.taken);
             order.bytes = static_cast<uint32_t>(bytes);
             order.offset = bytes % kSkews;
             const uint32_t put = other.put_in_channel(order);
@@ -167,15 +167,12 @@ TEST_CASE("another process's graph pulls out of this one's memory") {
         const Import places(other.peer(), other.export_memory(far.places));
         const uint32_t far_taken = other.import_memory(must(subject().export_memory(near.taken.describe())));
         const uint32_t far_source = other.import_memory(must(subject().export_memory(source.describe())));
-        const auto far_alive = static_cast<uint32_t>(new_counter());
-        const auto far_cut = static_cast<uint32_t>(new_counter());
         const Pinned fresh(Far::kBuffer);
         const Stream stream;
         for (const size_t bytes : {size_t{65537}, Far::kBuffer}) {
             CAPTURE(bytes);
             near.clear();
-            far.clear(far.places, Far::kPlaces);
-            far.clear(far.turns, Far::kCounts);
+            far.clear();
             const device::Channel channel = near.channel(places.get(), near.taken.get(), 0);
             const Graph put(stream, [&](device::Stream in) {
                 REQUIRE_OK(subject().copy(source.get(), fresh.get(), bytes, in));
@@ -183,19 +180,12 @@ TEST_CASE("another process's graph pulls out of this one's memory") {
                 REQUIRE_OK(subject().channel_await_taken(channel, in));
                 REQUIRE_OK(subject().fill(source.get(), 0xee, bytes, in)); // the other is done with it
             });
-            ChannelOrder order;
-            order.places = far.places;
-            order.taken = far_taken;
-            order.turns = far.turns;
-            order.buffer = far.memory;
-            order.alive = far_alive;
-            order.cut = far_cut;
+            ChannelOrder order = far.order(far.places, far_taken);
             order.from = far_source;
             order.bytes_got = bytes;
             const uint32_t pull = other.pull_through_channel(order);
             for (unsigned run = 0; run < kFarRuns; ++run) {
-                const Bytes content = pattern(bytes, run);
-                std::copy(content.begin(), content.end(), fresh.get());
+                put_pattern(fresh.get(), bytes, run);
                 other.launch(pull);
                 put.launch(stream);
                 stream.finish();
@@ -214,7 +204,7 @@ TEST_CASE("a take whose source's process is killed ends by a survivor's poison")
     const Near near;
     const Import taken(other.peer(), other.export_memory(far.taken));
     const Pinned destination(kBytes);
-    std::memset(destination.get(), static_cast<int>(kUntouched), kBytes);
+    untouch(destination.get(), kBytes);
     const Stream stream;
     const Graph take(stream, [&](device::Stream in) {
         REQUIRE_OK(subject().channel_take(near.channel(near.places.get(), taken.get(), kBytes), destination.get(),

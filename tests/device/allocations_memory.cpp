@@ -1,5 +1,6 @@
 // Making the kinds of memory of allocations.hpp.
 #include "allocations.hpp"
+#include "entry_point.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -20,18 +21,6 @@ void give_up(const char* file, int line, const char* call, int result) {
 // ---- mapped memory
 
 namespace {
-
-template <typename Function>
-void find(const char* name, Function& function) {
-    void* address = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-#if CUDART_VERSION >= 12050
-    MUST(cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableLegacyStream, &found));
-#else
-    MUST(cudaGetDriverEntryPoint(name, &address, cudaEnableLegacyStream, &found));
-#endif
-    function = reinterpret_cast<Function>(address);
-}
 
 // What was mapped where, to be unmapped.
 struct Pieces {
@@ -54,14 +43,14 @@ CUmemAccessDesc access_for(int device, bool writable) {
 } // namespace
 
 Driver::Driver() {
-    find("cuMemGetAllocationGranularity", cuMemGetAllocationGranularity);
-    find("cuMemAddressReserve", cuMemAddressReserve);
-    find("cuMemAddressFree", cuMemAddressFree);
-    find("cuMemCreate", cuMemCreate);
-    find("cuMemRelease", cuMemRelease);
-    find("cuMemMap", cuMemMap);
-    find("cuMemUnmap", cuMemUnmap);
-    find("cuMemSetAccess", cuMemSetAccess);
+    MUST(find_entry_point("cuMemGetAllocationGranularity", cuMemGetAllocationGranularity));
+    MUST(find_entry_point("cuMemAddressReserve", cuMemAddressReserve));
+    MUST(find_entry_point("cuMemAddressFree", cuMemAddressFree));
+    MUST(find_entry_point("cuMemCreate", cuMemCreate));
+    MUST(find_entry_point("cuMemRelease", cuMemRelease));
+    MUST(find_entry_point("cuMemMap", cuMemMap));
+    MUST(find_entry_point("cuMemUnmap", cuMemUnmap));
+    MUST(find_entry_point("cuMemSetAccess", cuMemSetAccess));
 }
 
 const Driver& driver() {
@@ -132,62 +121,55 @@ class Current {
 
 void free_device(void* memory) { MUST(cudaFree(memory)); }
 
-Kind plain(const std::string& name, Class is, int device) {
+// Memory of a device, which is current while it is made.
+Kind on_device(const std::string& name, Class is, int device, const std::function<void*()>& make) {
     return {name,
             is,
             device,
             false,
             true,
-            [device]() -> void* {
+            [device, make] {
                 const Current current(device);
-                void* memory = nullptr;
-                MUST(cudaMalloc(&memory, kBytes));
-                return memory;
+                return make();
             },
             free_device};
+}
+
+Kind plain(const std::string& name, Class is, int device) {
+    return on_device(name, is, device, [] {
+        void* memory = nullptr;
+        MUST(cudaMalloc(&memory, kBytes));
+        return memory;
+    });
 }
 
 Kind ordered(const std::string& name, Class is, int device) {
-    return {name,
-            is,
-            device,
-            false,
-            true,
-            [device]() -> void* {
-                const Current current(device);
-                void* memory = nullptr;
-                if (cudaMallocAsync(&memory, kBytes, nullptr) != cudaSuccess)
-                    return nullptr;
-                MUST(cudaStreamSynchronize(nullptr));
-                return memory;
-            },
-            free_device};
+    return on_device(name, is, device, []() -> void* {
+        void* memory = nullptr;
+        if (cudaMallocAsync(&memory, kBytes, nullptr) != cudaSuccess)
+            return nullptr;
+        MUST(cudaStreamSynchronize(nullptr));
+        return memory;
+    });
 }
 
 Kind pooled(const std::string& name, Class is, int device, cudaMemAllocationHandleType handles) {
-    return {name,
-            is,
-            device,
-            false,
-            true,
-            [device, handles]() -> void* {
-                const Current current(device);
-                cudaMemPoolProps properties{};
-                properties.allocType = cudaMemAllocationTypePinned;
-                properties.handleTypes = handles;
-                properties.location.type = cudaMemLocationTypeDevice;
-                properties.location.id = device;
-                cudaMemPool_t pool = nullptr; // stays with the process
-                if (cudaMemPoolCreate(&pool, &properties) != cudaSuccess) {
-                    (void)cudaGetLastError();
-                    return nullptr;
-                }
-                void* memory = nullptr;
-                MUST(cudaMallocFromPoolAsync(&memory, kBytes, pool, nullptr));
-                MUST(cudaStreamSynchronize(nullptr));
-                return memory;
-            },
-            free_device};
+    return on_device(name, is, device, [device, handles]() -> void* {
+        cudaMemPoolProps properties{};
+        properties.allocType = cudaMemAllocationTypePinned;
+        properties.handleTypes = handles;
+        properties.location.type = cudaMemLocationTypeDevice;
+        properties.location.id = device;
+        cudaMemPool_t pool = nullptr; // stays with the process
+        if (cudaMemPoolCreate(&pool, &properties) != cudaSuccess) {
+            (void)cudaGetLastError();
+            return nullptr;
+        }
+        void* memory = nullptr;
+        MUST(cudaMallocFromPoolAsync(&memory, kBytes, pool, nullptr));
+        MUST(cudaStreamSynchronize(nullptr));
+        return memory;
+    });
 }
 
 Kind mapped(const std::string& name, Class is, const Mapped& what) {

@@ -2,6 +2,8 @@
 // functions that it needs. No libcuda.so at link time.
 #pragma once
 
+#include "entry_point.hpp"
+
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
@@ -109,8 +111,8 @@ class Segment {
 class MemoryOperations {
   public:
     MemoryOperations() {
-        find("cuStreamWriteValue64", write_);
-        find("cuStreamWaitValue64", wait_);
+        MUST(find_entry_point("cuStreamWriteValue64", write_));
+        MUST(find_entry_point("cuStreamWaitValue64", wait_));
     }
     void write(cudaStream_t stream, std::atomic<uint64_t>* counter, uint64_t to) const {
         must(write_(stream, reinterpret_cast<CUdeviceptr>(counter), to, CU_STREAM_WRITE_VALUE_DEFAULT), "write");
@@ -122,16 +124,6 @@ class MemoryOperations {
   private:
     using Operation = CUresult (*)(CUstream, CUdeviceptr, cuuint64_t, unsigned);
 
-    static void find(const char* symbol, Operation& function) {
-        void* address = nullptr;
-        cudaDriverEntryPointQueryResult found{};
-#if CUDART_VERSION >= 12050
-        MUST(cudaGetDriverEntryPointByVersion(symbol, &address, 12000, cudaEnableLegacyStream, &found));
-#else
-        MUST(cudaGetDriverEntryPoint(symbol, &address, cudaEnableLegacyStream, &found));
-#endif
-        function = reinterpret_cast<Operation>(address);
-    }
     static void must(CUresult result, const char* what) {
         if (result != CUDA_SUCCESS) {
             printf("facts: counter %s: error %d\n", what, static_cast<int>(result));

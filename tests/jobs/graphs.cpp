@@ -7,6 +7,20 @@ using namespace gpurun::test;
 
 TEST_SUITE_BEGIN("graphs");
 
+namespace {
+
+// Captures one exchange with the partner, and runs it.
+void capture_and_check(Exchange& exchange, gpurun_stream stream, int runs) {
+    const Graph graph(stream, [&] {
+        exchange.begin(stream);
+        REQUIRE_OK(exchange.sendrecv(partner(), kData, stream));
+        exchange.end(stream);
+    });
+    run_and_check(graph, exchange, stream, partner(), runs);
+}
+
+} // namespace
+
 TEST_CASE("a captured exchange moves new bytes in every run, of every size and kind of memory") {
     if (!can_capture(partner()))
         return;
@@ -30,12 +44,7 @@ TEST_CASE("a captured exchange moves new bytes in every run, of every size and k
                     }
                     continue;
                 }
-                const Graph graph(stream, [&] {
-                    exchange.begin(stream);
-                    REQUIRE_OK(exchange.sendrecv(partner(), kData, stream));
-                    exchange.end(stream);
-                });
-                run_and_check(graph, exchange, stream, partner(), 6);
+                capture_and_check(exchange, stream, 6);
             }
 }
 
@@ -45,12 +54,7 @@ TEST_CASE("captured buffers may lie anywhere in their allocations") {
     const Stream stream;
     for (const size_t bytes : {size_t{9}, size_t{5000}, size_t{200'003}}) {
         Exchange exchange(Kind::kDevice, Kind::kDevice, bytes, 3);
-        const Graph graph(stream, [&] {
-            exchange.begin(stream);
-            REQUIRE_OK(exchange.sendrecv(partner(), kData, stream));
-            exchange.end(stream);
-        });
-        run_and_check(graph, exchange, stream, partner(), 3);
+        capture_and_check(exchange, stream, 3);
     }
 }
 

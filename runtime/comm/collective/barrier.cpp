@@ -14,8 +14,7 @@ Result<void> barrier(Engine& engine, const Communicator& comm, const Operand& or
     for (int distance = 1; distance < comm.size; distance <<= 1, ++tag) {
         const int to = (comm.rank + distance) % comm.size;
         const int from = (comm.rank - distance + comm.size) % comm.size;
-        if (order.captured) // neither is begun unless both can be
-            GPURUN_TRY(engine.check_captured(to, order));
+        GPURUN_TRY(engine.check_captured(to, order));
         Outgoing outgoing(engine.context(), engine.link(to), order, Envelope{comm.collective_context(), tag, 0});
         Outgoing* const sends[] = {&outgoing};
         Receive receive(engine.context(), order, Pattern{comm.collective_context(), from, tag}, true);

@@ -40,30 +40,31 @@ class Endings(LaunchedTest):
         self.check_own_line(error, "rank 1 ")
 
     def test_a_rank_that_ignores_the_end_is_killed_after_the_grace(self):
-        before = time.monotonic()
-        status, _, _ = self.run_gpurun("-n", "2", EMULATED, *on_rank(
-            0, "sleep 0.5; exit 5", "trap '' TERM; while :; do sleep 100; done"))
-        self.assertEqual(status, 5)
-        self.assertGreater(time.monotonic() - before, 2)
-        self.assertLess(time.monotonic() - before, 10)
+        self.end_one_that_ignores_it(at_least=2)
 
     def test_the_grace_can_be_chosen(self):
-        for grace, least, most in (("0", 0, 1.5), ("0.5", 0.5, 2)):
-            process = self.start_ready(2, "if [ $GPURUN_RANK = 0 ]; then read line; exit 5; fi; trap '' TERM; echo up; "
-                                          "while :; do sleep 100; done", (f"--grace={grace}",), stdin=subprocess.PIPE)
-            self.assertEqual(process.stdout.readline(), b"up\n")
-            before = time.monotonic()
-            process.stdin.write(b"go\n")
-            process.stdin.flush()
-            self.assertEqual(process.wait(timeout=20), 5)
-            self.assertGreater(time.monotonic() - before, least)
-            self.assertLess(time.monotonic() - before, most)
+        self.end_one_that_ignores_it("--grace=3", at_least=3)
+        # What a rank still does of what takes it two seconds says that it is short: it has no other time than ours.
+        ticks = self.end_one_that_ignores_it("--grace=0", at_least=0)
+        self.assertLess(ticks, 15)
+
+    def end_one_that_ignores_it(self, *options, at_least):
+        """Ends a job of which a rank ignores that, and says how many tenths of a second the rank lives on."""
+        process = self.start_ready(2, "if [ $GPURUN_RANK = 0 ]; then read line; exit 5; fi; trap '' TERM; echo up; "
+                                      "read line; while :; do echo tick; sleep 0.1; done", ("--stdin=all", *options),
+                                   stdin=subprocess.PIPE)
+        self.assertEqual(process.stdout.readline(), b"up\n")
+        before = time.monotonic()
+        out, _ = process.communicate(b"go\n", timeout=20)
+        self.assertEqual(process.returncode, 5)
+        self.assertGreater(time.monotonic() - before, at_least)
+        return out.count(b"tick")
 
     def test_a_timeout_ends_the_job_with_124_and_says_so(self):
-        process = self.start_ready(2, "trap 'echo caught; exit 0' TERM; sleep 100 & wait", ("--timeout=0.7",))
+        process = self.start_ready(2, "trap 'echo caught; exit 0' TERM; sleep 100 & wait", ("--timeout=3",))
         out, error = process.communicate(timeout=20)
         self.assertEqual((process.returncode, out), (124, b"caught\n" * 2))
-        self.check_own_line(error.decode(), "--timeout=0.7", "ended")
+        self.check_own_line(error.decode(), "--timeout=3", "ended")
 
     def test_a_job_that_ends_in_time_does_not_feel_its_timeout(self):
         self.assertEqual(self.run_gpurun("-n", "2", "--timeout=50", EMULATED, "echo", "x"), (0, b"x\n" * 2, ""))
@@ -80,10 +81,11 @@ class Endings(LaunchedTest):
                                 r"3; the other ranks were ended; the last line of its stderr: no memory left\n$")
 
     def test_keep_going_leaves_the_others_running(self):
-        status, out, error = self.run_gpurun("-n", "3", "--keep-going", EMULATED, *on_rank(
-            1, "exit 6", "sleep 0.5; echo done"))
-        self.assertEqual((status, out), (6, b"done\n" * 2))
-        self.check_own_line(error, "rank 1 ", "the other ranks go on")
+        process = self.start("-n", "3", "--keep-going", "--stdin=all", EMULATED, *on_rank(
+            1, "exit 6", "read line; echo done"), stdin=subprocess.PIPE)
+        self.check_own_line(process.stderr.readline().decode(), "rank 1 ", "the other ranks go on")
+        self.assertEqual(process.communicate(b"go\n", timeout=20), (b"done\n" * 2, b""))
+        self.assertEqual(process.returncode, 6)
 
     def test_signals_to_gpurun_reach_the_ranks_and_are_its_status(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -99,14 +101,14 @@ class Endings(LaunchedTest):
                 self.check_own_line(error.decode(), f"signal {int(number)} (")
 
     def test_a_second_interrupt_does_not_wait_for_the_grace(self):
-        process = self.start_ready(2, "trap '' INT TERM; while :; do sleep 100; done")
+        process = self.start_ready(2, "trap '' INT TERM; echo up; while :; do sleep 100; done", ("--grace=100",))
+        for _ in range(2):
+            self.assertEqual(process.stdout.readline(), b"up\n")
         process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-        before = time.monotonic()
+        self.check_own_line(process.stderr.readline().decode(), "signal 2 (")
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
         self.assertEqual(process.returncode, 130)
-        self.assertLess(time.monotonic() - before, 1.5)
 
     def test_user_signals_reach_the_ranks_and_not_their_children_and_the_job_goes_on(self):
         for number in (signal.SIGUSR1, signal.SIGUSR2):
@@ -138,11 +140,10 @@ class Endings(LaunchedTest):
         self.check_own_line(error, "rank 1 ", "status 42")
 
     def test_an_ignored_hangup_stays_ignored(self):
-        process = self.start("-n", "2", EMULATED, "sh", "-c", "echo up; sleep 1; echo done",
-                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
-        self.assertEqual(process.stdout.readline(), b"up\n")
+        process = self.start_ready(2, "read line; echo done", ("--stdin=all",), stdin=subprocess.PIPE,
+                                   preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         process.send_signal(signal.SIGHUP)
-        out, _ = process.communicate(timeout=20)
+        out, _ = process.communicate(b"go\n", timeout=20)
         self.assertEqual(process.returncode, 0)
         self.assertEqual(out.count(b"done"), 2)
 
@@ -174,14 +175,17 @@ class Endings(LaunchedTest):
 
     def test_an_idle_job_uses_no_cpu(self):
         process = self.start_ready(4, "exec sleep 100")
-        time.sleep(0.5)  # whatever the last line still causes
-        before = cpu_seconds(process.pid)
-        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
-            switches = [line for line in file if "ctxt_switches" in line]
-        time.sleep(2)
-        self.assertEqual(cpu_seconds(process.pid), before)
-        with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
-            self.assertEqual([line for line in file if "ctxt_switches" in line], switches)
+
+        def activity():
+            with open(f"/proc/{process.pid}/status", encoding="ascii") as file:
+                return [cpu_seconds(process.pid), *(line for line in file if "ctxt_switches" in line)]
+
+        def is_quiet():
+            before = activity()
+            time.sleep(2)
+            return activity() == before
+
+        self.assertTrue(wait_until(is_quiet), activity())  # not at once: the last line causes something
         process.terminate()
         process.communicate(timeout=20)
 

@@ -4,25 +4,19 @@
 // FAKE_MIG=GPU:COUNT puts a GPU into MIG mode, with so many instances. FAKE_LINKS=switch:N gives each GPU N links to a
 // switch, FAKE_LINKS=pairs:N the GPUs 0 and 1, 2 and 3, ... N links to each other. FAKE_NO_PEERS=GPU takes peer access
 // from one.
+#include "platform/nvml.hpp"
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+using gpurun::platform::NvmlPciInfo;
 
 namespace {
 
 constexpr int kNotSupported = 3;
 constexpr int kNotFound = 6;
 constexpr unsigned kInstances = 100; // devices from here on are instances, ten for each GPU
-
-struct PciInfo { // nvmlPciInfo_t, version 3
-    char bus_id_legacy[16];
-    unsigned domain;
-    unsigned bus;
-    unsigned device;
-    unsigned pci_device_id;
-    unsigned pci_subsystem_id;
-    char bus_id[32];
-};
 
 // A device is its index, plus one so that none is null.
 unsigned index_of(void* device) { return static_cast<unsigned>(reinterpret_cast<std::size_t>(device) - 1); }
@@ -54,7 +48,7 @@ unsigned links(const char* kind) {
     return static_cast<unsigned>(std::atoi(wanted + length + 1));
 }
 
-void put_bus_id(PciInfo* info, unsigned gpu) {
+void put_bus_id(NvmlPciInfo* info, unsigned gpu) {
     std::memset(info, 0, sizeof *info);
     std::snprintf(info->bus_id, sizeof info->bus_id, "%08X:%02X:00.0", 0u, gpu + 1);
 }
@@ -91,7 +85,7 @@ int nvmlDeviceGetName(void* device, char* text, unsigned size) {
     return 0;
 }
 
-int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
+int nvmlDeviceGetPciInfo_v3(void* device, NvmlPciInfo* info) {
     if (is_instance(device))
         return kNotSupported;
     put_bus_id(info, index_of(device));
@@ -122,7 +116,7 @@ int nvmlDeviceGetNvLinkState(void* device, unsigned link, unsigned* active) {
     return link < 18 ? 0 : kNotSupported;
 }
 
-int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned, PciInfo* info) {
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned, NvmlPciInfo* info) {
     put_bus_id(info, links("switch") > 0 ? 200 : index_of(device) ^ 1u);
     return 0;
 }

@@ -14,7 +14,7 @@ import uuid
 # Absolute, as some tests run them in other folders.
 GPURUN, WIRE_RANK = ([os.path.abspath(path) for path in sys.argv[1:3]] + ["", ""])[:2]
 LONG_S = 60  # nothing here takes so long, unless it hangs
-SOON_S = 5   # what is killed is gone by then
+SOON_S = 20  # what is killed is gone by then, on a busy machine too
 
 MARK = "GPURUN_TEST_MARK"
 EMULATED = "--device=emulated"

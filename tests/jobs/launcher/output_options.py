@@ -45,13 +45,11 @@ class Tags(LaunchedTest):
                          (0, b"[0] a\0\xffb\n[0] \n[0] c", ""))
 
     def test_nobody_continues_the_unfinished_line_of_another(self):
-        # Rank 1 waits until rank 0 has written, and ended.
-        with tempfile.TemporaryDirectory() as folder:
-            os.mkfifo(f"{folder}/turn")
-            script = f"if [ $GPURUN_RANK = 0 ]; then printf 'no end'; exec 1>&-; echo >{folder}/turn; " \
-                     f"else read turn <{folder}/turn; sleep 0.2; echo line; fi"
-            status, out, _ = self.run_gpurun("-n", "2", "--tag-output", EMULATED, "sh", "-c", script)
-        self.assertEqual((status, out), (0, b"[0] no end\n[1] line\n"))
+        process = self.start("-n", "2", "--tag-output", "--stdin=1", EMULATED, *on_rank(
+            0, "printf 'no end'", "read line; echo line"), stdin=subprocess.PIPE)
+        self.assertEqual(process.stdout.read(len("[0] no end")), b"[0] no end")
+        self.assertEqual(process.communicate(b"go\n", timeout=20), (b"\n[1] line\n", b""))
+        self.assertEqual(process.returncode, 0)
 
     def test_what_a_rank_alone_prompts_is_tagged_at_once_and_once(self):
         process = self.start("--tag-output", EMULATED, "sh", "-c", "printf 'na'; sleep 0.3; printf 'me? '; sleep 100")

@@ -133,8 +133,9 @@ class Strays(LaunchedTest):
 
     def test_what_has_a_parent_in_the_job_is_left_to_it_so_that_no_signal_comes_twice(self):
         # As under another launcher: in a group of its own, with a parent that passes signals on.
+        # A second signal would be caught in the last second.
         script = "trap 'kill -TERM $child; wait $child' TERM; setsid sh -c " \
-                 "'trap \"echo caught\" TERM; echo up; sleep 1 & wait; wait' & child=$!; echo up; wait"
+                 "'trap \"echo caught\" TERM; echo up; sleep 100 & wait; sleep 1' & child=$!; echo up; wait"
         process = self.start_ready(script, 4)
         process.terminate()
         out, _ = process.communicate(timeout=20)

@@ -20,6 +20,36 @@ for line in range(int(sys.argv[1])):
     os.write(1, text[middle:].encode())
 """
 
+LENGTHS = [5_000_000, 1, 1_048_575, 300, 1_048_577, 2_000_000]
+LONG_LINES = f"""
+import os
+letter = bytes([97 + int(os.environ["GPURUN_RANK"])])
+for length in {LENGTHS}:
+    rest = letter * length + b"\\n"
+    while rest:
+        rest = rest[os.write(1, rest[:40_000]):]
+"""
+
+# Rank 0 ends its line when rank 1 has printed more than fits anywhere.
+WITHIN_A_LINE = """
+import os, sys, time
+fifo = sys.argv[1] + "/done"
+if os.environ["GPURUN_RANK"] == "0":
+    os.mkfifo(fifo + ".new")
+    sys.stdout.write("x" * 2_000_000)
+    sys.stdout.flush()
+    os.rename(fifo + ".new", fifo)
+    open(fifo).read()
+    print()
+else:
+    while not os.path.exists(fifo):
+        time.sleep(0.01)
+    for _ in range(10_000):
+        print("y" * 99)
+    sys.stdout.flush()
+    open(fifo, "w").close()
+"""
+
 
 class Streams(LaunchedTest):
     def test_lines_of_16_ranks_are_never_torn(self):
@@ -75,10 +105,21 @@ class Streams(LaunchedTest):
         script = "[ $GPURUN_RANK = 0 ] || printf 'no end'"
         self.assertEqual(self.run_gpurun("-n", "2", EMULATED, "sh", "-c", script), (0, b"no end", ""))
 
-    def test_a_very_long_line_passes(self):
-        script = "import sys; sys.stdout.write('x' * 5_000_000 + '\\n')"
-        status, out, _ = self.run_gpurun("-n", "2", EMULATED, sys.executable, "-c", script)
-        self.assertEqual((status, len(out), out.count(b"x")), (0, 10_000_002, 10_000_000))
+    def test_lines_of_mebibytes_are_never_torn_however_many_ranks_print_them(self):
+        status, out, error = self.run_gpurun("-n", "8", EMULATED, sys.executable, "-c", LONG_LINES)
+        self.assertEqual((status, error), (0, ""))
+        lines = out.split(b"\n")
+        self.assertEqual(lines.pop(), b"")
+        counted = sorted((line[:1], len(line)) for line in lines)
+        self.assertTrue(all(line == line[:1] * len(line) for line in lines), counted)
+        self.assertEqual(counted, sorted((bytes([97 + rank]), length) for rank in range(8) for length in LENGTHS))
+
+    def test_a_rank_that_waits_within_a_long_line_for_another_one_waits_a_second(self):
+        with tempfile.TemporaryDirectory() as folder:
+            status, out, error = self.run_gpurun("-n", "2", EMULATED, sys.executable, "-c", WITHIN_A_LINE, folder)
+        self.assertEqual((status, error), (0, ""))
+        self.assertEqual((out.count(b"x"), out.count(b"y" * 99 + b"\n")), (2_000_000, 10_000))
+        self.assertEqual(len(out), 2_000_000 + 1 + 1_000_000)
 
     def test_output_of_a_rank_that_dies_is_all_there(self):
         script = "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; kill -KILL $$"
@@ -152,10 +193,11 @@ class Terminal(LaunchedTest):
     def test_in_the_background_gpurun_leaves_the_terminal_to_the_one_in_front(self):
         pid, terminal = pty.fork()
         if pid == 0:
-            script = f"set -m; {GPURUN} {EMULATED} sleep 1 </dev/tty & read line; echo \"front got $line\"; wait"
+            job = f"{GPURUN} {EMULATED} sh -c 'echo up; exec sleep 1'"
+            script = f"set -m; {job} </dev/tty & read line; echo \"front got $line\"; wait"
             os.execve("/bin/sh", ["sh", "-c", script], self.environment())
         self.addCleanup(os.close, terminal)
-        time.sleep(0.3)
+        self.read_until(terminal, b"up\r\n")
         os.write(terminal, b"typed\n")
         self.assertIn(b"front got typed", self.read_until(terminal, b"front got typed\r\n"))
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)

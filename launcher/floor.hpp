@@ -1,0 +1,48 @@
+// Who may write to a place that several ranks share, while a line is under way that is too long to be kept.
+//
+// Its rank takes the floor until it ends the line. The others are not read meanwhile, so nothing grows. But a rank may
+// wait for one of the others before it goes on with its line: when somebody asks for the floor and nothing of the line
+// has come for more than a second, its rank loses the floor, and the line is torn. A reader that takes nothing does not
+// count as silence. Everything runs on the event loop's thread.
+#pragma once
+
+#include "platform/event_loop.hpp"
+
+#include <functional>
+#include <vector>
+
+namespace gpurun::launcher {
+
+class Floor {
+  public:
+    static constexpr int64_t kTickMs = 500;
+    // Silence is counted in ticks, so that what came while gpurun itself did not run is heard first.
+    static constexpr int kQuietTicks = 3;
+
+    // `held_up`: the place takes nothing, so that nobody could write.
+    Floor(platform::EventLoop& loop, platform::Timer tick, std::function<bool()> held_up);
+    Floor(const Floor&) = delete;
+
+    bool held_by(const void* writer) const { return holder_ == writer; }
+    bool is_free_for(const void* writer) const { return holder_ == nullptr || holder_ == writer; }
+    // `writer` writes, and has not ended its line. REQUIRES: is_free_for(writer).
+    void take(const void* writer);
+    // It has ended it. Nothing happens if another has the floor.
+    void leave(const void* writer);
+    // Calls `resume` once, when the floor is free. REQUIRES: it is not.
+    void ask(std::function<void()> resume);
+    // Nobody has it any more.
+    void clear();
+
+  private:
+    void on_tick();
+
+    const void* holder_ = nullptr;
+    int quiet_ticks_ = 0; // since it wrote
+    std::vector<std::function<void()>> waiting_;
+    platform::Timer tick_;
+    std::function<bool()> held_up_;
+    platform::Watch ticked_;
+};
+
+} // namespace gpurun::launcher

@@ -1,0 +1,184 @@
+// What several ranks print to one place: lines that are too long to be kept.
+#include "output.hpp"
+#include "support/unit.hpp"
+
+#include <chrono>
+#include <memory>
+
+using namespace gpurun;
+using namespace gpurun::launcher;
+using gpurun::test::must;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kLong = LineBuffer::kLongestLine + 300'000;
+constexpr auto kSilence = std::chrono::milliseconds((Floor::kQuietTicks - 1) * Floor::kTickMs);
+
+// Two ranks, one place, and whoever reads there.
+class Bench {
+  public:
+    Bench() {
+        sink_.share(must(platform::Timer::create()));
+        for (Writer& writer : writers_) {
+            platform::Pipe pipe = must(platform::create_pipe());
+            writer.end = std::move(pipe.write_end);
+            writer.pump =
+                std::make_unique<OutputPump>(*loop_, std::move(pipe.read_end), OutputRoute{&sink_, nullptr, {}, true});
+        }
+    }
+
+    static constexpr size_t kA = 0, kB = 1;
+    static constexpr std::chrono::milliseconds kTurn{5};
+    // Returns when the pipe has taken it all.
+    void write(size_t rank, std::string_view text) {
+        while (!text.empty()) {
+            text.remove_prefix(platform::write_now(writers_[rank].end.get(), text).bytes);
+            turn();
+        }
+    }
+    void end(size_t rank) { writers_[rank].end.reset(); }
+    // Until so much was read; fails after seconds.
+    void read_until(size_t bytes) {
+        const auto deadline = Clock::now() + std::chrono::seconds(30);
+        while (got.size() < bytes) {
+            REQUIRE(Clock::now() < deadline);
+            turn();
+        }
+    }
+    void turn_for(Clock::duration time) {
+        for (const auto end = Clock::now() + time; Clock::now() < end;)
+            turn();
+    }
+
+    std::string got;
+    bool reads = true;
+    int turns = 0;
+
+  private:
+    struct Writer {
+        platform::UniqueFd end;
+        std::unique_ptr<OutputPump> pump;
+    };
+
+    // The loop's next events, or none within kTurn.
+    void turn() {
+        ++turns;
+        beat_.start(kTurn.count());
+        REQUIRE_OK(loop_->run_once());
+        char chunk[65536];
+        while (reads) {
+            const platform::Transfer transfer = platform::read_now(out_.read_end.get(), chunk);
+            if (transfer.state != platform::StreamState::kOpen)
+                break;
+            got.append(chunk, transfer.bytes);
+        }
+    }
+
+    std::unique_ptr<platform::EventLoop> loop_ = must(platform::EventLoop::create());
+    platform::Timer beat_ = must(platform::Timer::create());
+    platform::Watch beats_ = [this] {
+        platform::Watch watch(*loop_, beat_.fd(), [this] { beat_.acknowledge(); });
+        watch.wait_for(platform::Ready::kReadable);
+        return watch;
+    }();
+    platform::Pipe out_ = must(platform::create_pipe());
+    OutputSink sink_{*loop_, out_.write_end.get(), "the test's output"};
+    Writer writers_[2];
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("output");
+
+TEST_CASE("others wait for the end of a line that is too long to be kept") {
+    Bench bench;
+    const std::string line(kLong, 'a');
+    bench.write(Bench::kA, line);
+    bench.read_until(LineBuffer::kLongestLine);
+    bench.write(Bench::kB, "b\n");
+    for (int i = 0; i < 20; ++i)
+        bench.write(Bench::kA, "a");
+    CHECK(bench.got.find('b') == std::string::npos);
+    bench.write(Bench::kA, "\nnext of a\n");
+    bench.read_until(kLong + 20 + 13);
+    CHECK(bench.got == line + std::string(20, 'a') + "\nnext of a\nb\n");
+}
+
+TEST_CASE("a line that goes on with every second piece of another's is whole") {
+    Bench bench;
+    const std::string a(kLong, 'a');
+    const std::string b(kLong, 'b');
+    bench.write(Bench::kA, a);
+    bench.read_until(LineBuffer::kLongestLine);
+    bench.write(Bench::kB, b.substr(0, 50'000));
+    bench.write(Bench::kA, "\na\na");
+    bench.write(Bench::kB, b.substr(50'000));
+    bench.read_until(kLong + 3 + LineBuffer::kLongestLine);
+    bench.write(Bench::kA, "\n");
+    bench.write(Bench::kB, "\n");
+    bench.read_until(2 * kLong + 6);
+    CHECK(bench.got == a + "\na\n" + b + "\na\n");
+}
+
+TEST_CASE("a rank that has said nothing more of its line for a second gives way, and loses nothing") {
+    Bench bench;
+    const std::string line(kLong, 'a');
+    bench.write(Bench::kA, line);
+    bench.read_until(kLong);
+    const auto before = Clock::now();
+    bench.write(Bench::kB, "b\n");
+    bench.read_until(kLong + 2);
+    CHECK(Clock::now() - before >= kSilence);
+    bench.write(Bench::kA, "rest\n");
+    bench.write(Bench::kB, "b\n");
+    bench.read_until(kLong + 9);
+    CHECK(bench.got.substr(kLong, 2) == "b\n");
+    CHECK(bench.got.find("rest\n") != std::string::npos);
+}
+
+TEST_CASE("a rank that only pauses in its line keeps its turn") {
+    Bench bench;
+    bench.write(Bench::kA, std::string(kLong, 'a'));
+    bench.read_until(kLong);
+    bench.write(Bench::kB, "b\n");
+    for (int i = 0; i < 20; ++i) {
+        bench.turn_for(kSilence / 10);
+        bench.write(Bench::kA, "a");
+    }
+    CHECK(bench.got.find('b') == std::string::npos);
+    bench.write(Bench::kA, "\n");
+    bench.read_until(kLong + 23);
+    CHECK(bench.got.substr(kLong) == std::string(20, 'a') + "\nb\n");
+}
+
+TEST_CASE("a reader that takes nothing is not silence of the rank") {
+    Bench bench;
+    bench.write(Bench::kA, std::string(kLong, 'a'));
+    bench.read_until(kLong);
+    bench.write(Bench::kB, "b\n");
+    bench.reads = false;
+    const std::string more(3 * 65536, 'a'); // more than the pipe to the reader holds
+    bench.write(Bench::kA, more);
+    bench.turn_for(std::chrono::milliseconds((Floor::kQuietTicks + 1) * Floor::kTickMs));
+    bench.reads = true;
+    bench.read_until(kLong + more.size());
+    bench.write(Bench::kA, "\n");
+    bench.read_until(kLong + more.size() + 3);
+    CHECK(bench.got.substr(kLong) == more + "\nb\n");
+}
+
+TEST_CASE("the end of a rank's output is the end of its line") {
+    Bench bench;
+    bench.write(Bench::kA, std::string(kLong, 'a'));
+    bench.read_until(LineBuffer::kLongestLine);
+    bench.write(Bench::kB, "b\n");
+    bench.end(Bench::kA);
+    const int before = bench.turns;
+    bench.read_until(kLong + 2);
+    CHECK(bench.got.substr(kLong) == "b\n");
+    CHECK(bench.turns - before < kSilence / Bench::kTurn / 2);
+}
+
+TEST_SUITE_END();
