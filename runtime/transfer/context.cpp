@@ -103,7 +103,7 @@ Result<device::Stream> Streams::take() {
             best = &entry;
     }
     if (best == nullptr || (best->users != 0 && all_.size() < kMost)) {
-        GPURUN_ASSIGN(const device::Stream stream, device_.create_stream());
+        GPURUN_ASSIGN(const device::Stream stream, device_.create_urgent_stream());
         best = &all_.emplace_back(Entry{stream});
     }
     next_ = static_cast<size_t>(best - all_.data()) + 1;
@@ -197,7 +197,7 @@ Result<device::Stream> CaptureStreams::take() {
         each.used = true;
         return each.stream;
     }
-    GPURUN_ASSIGN(const device::Stream stream, device_.create_stream());
+    GPURUN_ASSIGN(const device::Stream stream, device_.create_urgent_stream());
     all_.push_back(Entry{stream, true});
     return stream;
 }

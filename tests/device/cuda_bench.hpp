@@ -24,6 +24,7 @@ inline const CUfunction kTakeFromChannel = reinterpret_cast<CUfunction>(0x700);
 inline const CUfunction kAwaitChannelPut = reinterpret_cast<CUfunction>(0x800);
 inline const CUfunction kTellChannelTaken = reinterpret_cast<CUfunction>(0x900);
 inline const CUfunction kPullThroughChannel = reinterpret_cast<CUfunction>(0xa00);
+constexpr int kUrgentPriority = -5;
 inline const device::Stream kStream{reinterpret_cast<void*>(0x10008)};
 
 // Addresses that the CPU cannot read, as device memory is, until host() gives them memory.
@@ -50,6 +51,7 @@ struct Bench {
         facts.host_pointers = host_pointers;
         facts.early_kernels = early_kernels;
         facts.context = kContext;
+        facts.urgent_priority = kUrgentPriority;
         facts.info.uuid = "GPU-test";
         facts.info.identity = {device::Kind::kCuda, 0, {}};
         facts.info.identity.uuid.fill(0x10);

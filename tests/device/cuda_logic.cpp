@@ -337,6 +337,16 @@ TEST_CASE("every kernel starts early where the device allows it, and none elsewh
     }
 }
 
+TEST_CASE("streams do not wait for the legacy one, and urgent ones have the highest priority") {
+    Bench bench;
+    must(bench.device.create_stream());
+    CHECK(fake().stream_flags == CU_STREAM_NON_BLOCKING);
+    CHECK(fake().stream_priority == 0);
+    must(bench.device.create_urgent_stream());
+    CHECK(fake().stream_flags == CU_STREAM_NON_BLOCKING);
+    CHECK(fake().stream_priority == kUrgentPriority);
+}
+
 TEST_CASE("a counter is watched by one thread") {
     Bench bench;
     const device::Mail mail = mail_of(8);

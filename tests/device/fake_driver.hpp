@@ -75,6 +75,8 @@ struct FakeState {
     std::set<uintptr_t> busy_events;
     uintptr_t next_handle = 0x50000;
     unsigned context_flags = 0;
+    unsigned stream_flags = 0; // of the one made last
+    int stream_priority = 0;
     FakeGraphs graphs;
 };
 
@@ -162,6 +164,11 @@ inline void add_streams(device::cuda::Driver& driver) {
     driver.cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; };
     driver.cuCtxSetFlags = [](unsigned flags) { return fake().context_flags = flags, CUDA_SUCCESS; };
     driver.cuStreamCreate = [](CUstream* stream, unsigned) { return make_handle(stream); };
+    driver.cuStreamCreateWithPriority = [](CUstream* stream, unsigned flags, int priority) {
+        fake().stream_flags = flags;
+        fake().stream_priority = priority;
+        return make_handle(stream);
+    };
     driver.cuStreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
     driver.cuEventCreate = [](CUevent* event, unsigned) { return make_handle(event); };
     driver.cuEventDestroy = [](CUevent) { return CUDA_SUCCESS; };

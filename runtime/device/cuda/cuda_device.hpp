@@ -32,6 +32,7 @@ struct Facts {
     bool host_pointers = true;   // streams use registered host memory by its host address
     bool ordered_memory = false; // cudaMallocAsync
     bool early_kernels = false;  // a kernel may start before those that it follows have ended
+    int urgent_priority = 0;     // of streams: the smaller, the more urgent
 };
 
 class CudaDevice final : public Device {
@@ -63,7 +64,8 @@ class CudaDevice final : public Device {
     base::Result<void*> import_memory(int peer, const MemoryHandle& handle) override;
     base::Result<void> close_memory(void* imported) override;
 
-    base::Result<Stream> create_stream() override;
+    base::Result<Stream> create_stream() override { return make_stream(0); }
+    base::Result<Stream> create_urgent_stream() override { return make_stream(facts_.urgent_priority); }
     base::Result<void> destroy_stream(Stream stream) override;
     base::Result<bool> is_captured(Stream stream) override;
     base::Result<void> synchronize(Stream stream) override;
@@ -133,6 +135,7 @@ class CudaDevice final : public Device {
     std::optional<unsigned> granted(CUdevice device, const void* pointer) const;
     base::Result<CUdevice> device_of(const void* first, const void* second) const;
     void complete_copies_to(const void* pointer) const;
+    base::Result<Stream> make_stream(int priority);
     base::Result<Event> make_event(unsigned flags);
     base::Result<std::string> peer_name(int peer);
 

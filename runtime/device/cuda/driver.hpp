@@ -49,7 +49,9 @@
     X(cuIpcCloseMemHandle)                                                                                             \
     X(cuIpcGetEventHandle)                                                                                             \
     X(cuIpcOpenEventHandle)                                                                                            \
+    X(cuCtxGetStreamPriorityRange)                                                                                     \
     X(cuStreamCreate)                                                                                                  \
+    X(cuStreamCreateWithPriority)                                                                                      \
     X(cuStreamDestroy)                                                                                                 \
     X(cuStreamGetCtx)                                                                                                  \
     X(cuStreamIsCapturing)                                                                                             \

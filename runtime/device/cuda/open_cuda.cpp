@@ -85,6 +85,9 @@ base::Result<Facts> gather_facts(const Driver& driver, CUdevice device) {
     GPURUN_ASSIGN(facts.ordered_memory, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED));
     GPURUN_ASSIGN(facts.early_kernels, early_kernels(driver, device));
     GPURUN_ASSIGN(facts.context, primary_context(driver, device));
+    int least_urgent = 0;
+    GPURUN_TRY(driver.check(driver.cuCtxGetStreamPriorityRange(&least_urgent, &facts.urgent_priority),
+                            "cuCtxGetStreamPriorityRange"));
     return facts;
 }
 

@@ -64,10 +64,11 @@ base::Result<void> CudaDevice::make_current() {
     return {};
 }
 
-base::Result<Stream> CudaDevice::create_stream() {
+base::Result<Stream> CudaDevice::make_stream(int priority) {
     const auto current = enter_beside_capture();
     CUstream stream = nullptr;
-    GPURUN_TRY(driver_.check(driver_.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+    GPURUN_TRY(driver_.check(driver_.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, priority),
+                             "cuStreamCreateWithPriority"));
     streams_.insert(stream);
     return Stream{stream};
 }
