@@ -1,4 +1,5 @@
-// Messages that are started while a kernel fills the GPU arrive before that kernel has ended: theirs go first.
+// Messages that are started while a kernel fills the GPU arrive before that kernel has ended: theirs go first, if their
+// order domain is the host's or an urgent stream.
 //
 //     gpurun -n 2 full_gpu
 //
@@ -96,7 +97,9 @@ int main() {
     CUDA(cudaMalloc(&buffers.in, kLargest));
     cudaStream_t compute = nullptr, messages = nullptr;
     CUDA(cudaStreamCreateWithFlags(&compute, cudaStreamNonBlocking));
-    CUDA(cudaStreamCreateWithFlags(&messages, cudaStreamNonBlocking));
+    int least_urgent = 0, most_urgent = 0;
+    CUDA(cudaDeviceGetStreamPriorityRange(&least_urgent, &most_urgent));
+    CUDA(cudaStreamCreateWithPriority(&messages, cudaStreamNonBlocking, most_urgent));
     int late = 0;
     for (const gpurun_stream order : {GPURUN_HOST, gpurun_stream{messages}})
         for (const size_t bytes : kSizes) {
