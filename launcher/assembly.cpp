@@ -1,6 +1,7 @@
 #include "assembly.hpp"
 
 #include "base/format.hpp"
+#include "platform/clock.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -81,6 +82,16 @@ void Assembly::take(uint32_t rank, std::span<const std::byte> message, platform:
         wire::Abort abort;
         std::memcpy(&abort, message.data(), sizeof abort);
         observer_.rank_aborted(rank, abort.code);
+    } else if (header.kind == wire::Kind::kAnswer && message.size() == sizeof(wire::Answer)) {
+        wire::Answer answer;
+        std::memcpy(&answer, message.data(), sizeof answer);
+        if (peers_[rank].stage != Stage::kGone || !observer_.rank_answered(rank, answer))
+            misbehaved(rank, "an answer that makes no sense");
+    } else if (header.kind == wire::Kind::kAnswered && message.size() == sizeof(wire::Answered)) {
+        wire::Answered answered;
+        std::memcpy(&answered, message.data(), sizeof answered);
+        if (peers_[rank].stage != Stage::kGone || !observer_.rank_answered_all(rank, answered))
+            misbehaved(rank, "an end of an answer that makes no sense");
     } else {
         misbehaved(rank, base::format("a message of kind {} with {} bytes", static_cast<uint32_t>(header.kind),
                                       message.size()));
@@ -114,6 +125,7 @@ void Assembly::take_hello(uint32_t rank, std::span<const std::byte> message) {
         return;
     }
     peer.stage = Stage::kWelcomed;
+    peer.since_ns = platform::now_ns();
     wire::Welcome welcome;
     welcome.size = segment_.size();
     welcome.cores = segment_.header().cores;
@@ -129,6 +141,7 @@ void Assembly::take_ready(uint32_t rank, platform::UniqueFd device) {
         return;
     }
     peer.stage = Stage::kReady;
+    peer.since_ns = platform::now_ns();
     peer.device = std::move(device);
     if (++ready_ < peers_.size())
         return;
@@ -162,6 +175,16 @@ void Assembly::introduce(uint32_t rank) {
     }
     peer.stage = Stage::kGone;
     peer.watch.wait_for(platform::Ready::kReadable);
+}
+
+bool Assembly::ask(uint32_t rank, uint32_t number) {
+    Peer& peer = peers_[rank];
+    if (peer.stage != Stage::kGone || !peer.socket)
+        return false;
+    wire::Ask question;
+    question.number = number;
+    auto sent = peer.socket.try_send(bytes_of(question));
+    return sent && *sent;
 }
 
 void Assembly::close(uint32_t rank) {

@@ -30,6 +30,9 @@ class Assembly {
         // Closed its socket while others wait for it; it may be about to end.
         virtual void rank_left_early(uint32_t rank) = 0;
         virtual void rank_aborted(uint32_t rank, int code) = 0;
+        // To ask(). False: no rank of ours says that.
+        virtual bool rank_answered(uint32_t rank, const platform::wire::Answer& answer) = 0;
+        virtual bool rank_answered_all(uint32_t rank, const platform::wire::Answered& answered) = 0;
     };
 
     Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer);
@@ -41,15 +44,20 @@ class Assembly {
     void hear(uint32_t rank);
     bool said_hello(uint32_t rank) const { return peers_[rank].stage != Stage::kSilent; }
     bool anyone_waits() const; // for ranks that have not come yet
+    // How it stands; false if it cannot be asked, or its socket is full.
+    bool ask(uint32_t rank, uint32_t number);
+    enum class Stage { kSilent, kWelcomed, kReady, kGone, kRefused };
+    Stage stage(uint32_t rank) const { return peers_[rank].stage; }
+    int64_t stage_since_ns(uint32_t rank) const { return peers_[rank].since_ns; } // CLOCK_MONOTONIC
     // From now on every rank that has come or comes is told that the job cannot start.
     void refuse(base::Status status, const std::string& text);
 
   private:
-    enum class Stage { kSilent, kWelcomed, kReady, kGone, kRefused };
     struct Peer {
         platform::MessageSocket socket;
         platform::Watch watch;
         Stage stage = Stage::kSilent;
+        int64_t since_ns = 0; // that it is welcome, or ready
         platform::UniqueFd device;
         uint32_t next_introduction = 0; // the rank whose device is told next
     };

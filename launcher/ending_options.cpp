@@ -30,6 +30,7 @@ void add_ending_options(CLI::App& app, EndingWords& words) {
     app.add_flag("--keep-going", words.keep_going);
     app.add_option("--grace", words.grace);
     app.add_option("--timeout", words.timeout);
+    app.add_option("--hang-timeout", words.hang_timeout);
 }
 
 base::Result<EndingOptions> understand(const EndingWords& words) {
@@ -40,6 +41,9 @@ base::Result<EndingOptions> understand(const EndingWords& words) {
     }
     if (words.timeout) {
         GPURUN_ASSIGN(options.timeout_ms, parse_seconds(*words.timeout, "--timeout", 1));
+    }
+    if (words.hang_timeout) {
+        GPURUN_ASSIGN(options.hang_timeout_ms, parse_seconds(*words.hang_timeout, "--hang-timeout", 1));
     }
     return options;
 }

@@ -22,6 +22,7 @@ void Job::on_rank_end(uint32_t index) {
     if (input_ != nullptr)
         input_->disconnect(index);
     assembly_.hear(index);
+    inquiry_->rank_ended(index);
     const auto failure =
         judge({*process_end, assembly_.said_hello(index), is_finalized(index), assembly_.anyone_waits()});
     // Those that end because the job is being ended are not to blame.

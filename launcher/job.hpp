@@ -9,6 +9,7 @@
 #include "assembly.hpp"
 #include "ending_options.hpp"
 #include "input.hpp"
+#include "inquiry.hpp"
 #include "mps.hpp"
 #include "outputs.hpp"
 #include "placement.hpp"
@@ -76,6 +77,7 @@ class Job : private Assembly::Observer {
         platform::Timer grace;
         platform::Timer departure;
         platform::Timer timeout;
+        platform::Timer hang;
         std::unique_ptr<Outputs> outputs;
     };
     Job(JobPlan plan, Resources resources);
@@ -95,6 +97,22 @@ class Job : private Assembly::Observer {
     void on_departure();
     void on_timeout();
     void hurry();
+    // ---- job_hangs.cpp
+    struct Wait {
+        uint32_t rank;
+        uint64_t thread;
+        int64_t since_ns;
+        bool operator==(const Wait&) const = default;
+    };
+    void ask_ranks(const std::string& why);
+    RankStanding look_at(uint32_t rank) const;
+    void on_standings(const Standings& standings);
+    static std::vector<Wait> waits_of(const Standings& standings);
+    bool hangs_anew(const Standings& standings) const;
+    void on_hang_time();
+    bool rank_answered(uint32_t rank, const platform::wire::Answer& answer) override;
+    bool rank_answered_all(uint32_t rank, const platform::wire::Answered& answered) override;
+    // ---- told by Assembly
     void rank_said_hello(uint32_t rank) override;
     void rank_misbehaved(uint32_t rank, const std::string& what) override;
     void versions_differ(uint32_t rank, const std::string& what) override;
@@ -123,6 +141,11 @@ class Job : private Assembly::Observer {
     platform::Watch grace_watch_;
     platform::Watch departure_watch_;
     platform::Watch timeout_watch_;
+    platform::Watch hang_watch_;
+    std::unique_ptr<Inquiry> inquiry_;
+    std::string hangs_wanted_; // why a table is to be printed, once ranks have answered
+    int hangs_looks_ = 2;      // of the inquiry under way
+    std::vector<Wait> reported_waits_;
 
     bool timed_out_ = false; // so not even its output may take longer than the grace
     bool hurried_ = false;   // asked to end again, or with nothing left but to tidy up

@@ -25,6 +25,7 @@ void Job::on_signal(int signal) {
             rank->process.signal(signal);
         break;
     case SIGTSTP: suspend(); break;
+    case SIGQUIT: ask_ranks("SIGQUIT"); break;
     case SIGCONT:
         signal_everything(SIGCONT);
         if (input_ != nullptr)

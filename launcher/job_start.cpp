@@ -65,7 +65,7 @@ std::optional<platform::Cgroup> make_cgroup(const platform::OrphanGuard& guard, 
 
 base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     plan.descriptor_limit = platform::raise_descriptor_limit();
-    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD};
+    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGQUIT, SIGCHLD};
     std::vector<int> older_children = platform::children_of_this();
     GPURUN_TRY(platform::adopt_orphans());
     GPURUN_ASSIGN(platform::OrphanGuard guard, platform::OrphanGuard::create());
@@ -80,11 +80,17 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     GPURUN_ASSIGN(platform::Timer grace, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer timeout, platform::Timer::create());
+    GPURUN_ASSIGN(platform::Timer hang, platform::Timer::create());
     GPURUN_ASSIGN(auto outputs, Outputs::create(*loop, plan.output, static_cast<uint32_t>(plan.ranks.size())));
     std::unique_ptr<Job> job(new Job(
         std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(older_children),
                                    std::move(name), std::move(guard), std::move(cgroup), std::move(grace),
-                                   std::move(departure), std::move(timeout), std::move(outputs)}));
+                                   std::move(departure), std::move(timeout), std::move(hang), std::move(outputs)}));
+    Job& self = *job;
+    GPURUN_ASSIGN(self.inquiry_, Inquiry::create({*self.has_.loop, self.assembly_,
+                                                  [&self](uint32_t rank) { return self.look_at(rank); },
+                                                  [&self](const Standings& ranks) { self.on_standings(ranks); }},
+                                                 self.size()));
     return job;
 }
 
@@ -97,16 +103,20 @@ Job::Job(JobPlan plan, Resources resources)
                     }),
       grace_watch_(*has_.loop, has_.grace.fd(), [this] { on_grace_over(); }),
       departure_watch_(*has_.loop, has_.departure.fd(), [this] { on_departure(); }),
-      timeout_watch_(*has_.loop, has_.timeout.fd(), [this] { on_timeout(); }) {
+      timeout_watch_(*has_.loop, has_.timeout.fd(), [this] { on_timeout(); }),
+      hang_watch_(*has_.loop, has_.hang.fd(), [this] { on_hang_time(); }) {
     signal_watch_.wait_for(platform::Ready::kReadable);
     grace_watch_.wait_for(platform::Ready::kReadable);
     departure_watch_.wait_for(platform::Ready::kReadable);
     timeout_watch_.wait_for(platform::Ready::kReadable);
+    hang_watch_.wait_for(platform::Ready::kReadable);
 }
 
 base::Result<int> Job::run() {
     if (plan_.ending.timeout_ms)
         has_.timeout.start(*plan_.ending.timeout_ms);
+    if (plan_.ending.hang_timeout_ms)
+        on_hang_time();
     GPURUN_TRY(start_mps());
     if (exit_status_) // by a signal or the timeout, meanwhile
         return *exit_status_;

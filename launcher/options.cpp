@@ -63,6 +63,7 @@ Output and input (RANKS: 0,2-5, all or none):
 The end of a job:
   --keep-going           when a rank fails, leave the others running
   --timeout SECONDS      end the job after this time, with status 124
+  --hang-timeout SECONDS say what each rank waits for once one has waited as long; the job goes on
   --grace SECONDS        from asking ranks to end to killing them (default: 2)
 
 Other:

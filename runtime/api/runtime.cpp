@@ -2,6 +2,7 @@
 
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "platform/known_threads.hpp"
 #include "transfer/turns.hpp"
 
 #include <gpurun/version.h>
@@ -68,6 +69,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     GPURUN_ASSIGN(transfer::Workspace workspace, transfer::Workspace::publish(device, settings, record, job.size()));
     GPURUN_ASSIGN(std::vector<platform::UniqueFd> peers,
                   runtime->session_->ready(device.shareable_fd(), settings.single_copy));
+    GPURUN_TRY(runtime->start_reporter());
     for (uint32_t peer = 0; peer < job.size(); ++peer)
         if (peer != rank)
             GPURUN_TRY(device.add_peer(static_cast<int>(peer), transfer::peer_identity(job.rank(peer)),
@@ -76,9 +78,25 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
         base::log(base::LogLevel::kInfo, "other ranks have the same device, and there is no MPS: they take turns");
     GPURUN_ASSIGN(runtime->engine_,
                   comm::Engine::start(device, job, settings, rank, std::move(probe), std::move(workspace)));
+    runtime->described_.store(runtime->engine_.get(), std::memory_order_release);
     runtime->world_ = comm::Communicator{comm::kWorldId, static_cast<int>(rank), static_cast<int>(job.size())};
     record.state.store(static_cast<uint32_t>(platform::RankState::kAlive), std::memory_order_release);
     return runtime;
+}
+
+// A rank can say how it stands from here on, before it has an engine.
+Result<void> Runtime::start_reporter() {
+    if (session_->alone())
+        return {};
+    platform::know_this_thread();
+    GPURUN_ASSIGN(reporter_, session_->listen([this](std::vector<platform::standing::Entry>& entries) {
+        comm::Engine* const engine = described_.load(std::memory_order_acquire);
+        if (engine != nullptr)
+            return engine->describe(entries);
+        entries.clear();
+        return platform::standing::End{};
+    }));
+    return {};
 }
 
 Result<void> Runtime::stop() {
@@ -87,6 +105,7 @@ Result<void> Runtime::stop() {
     if (settings_.report_paths)
         report = engine_->report();
     result = engine_->close();
+    reporter_.reset();
     if (engine_->stuck()) {
         (void)engine_.release(); // on purpose: see stuck()
         (void)device_.release();

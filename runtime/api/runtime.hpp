@@ -4,6 +4,7 @@
 #include "comm/engine.hpp"
 #include "platform/job_session.hpp"
 
+#include <atomic>
 #include <memory>
 
 namespace gpurun::api {
@@ -22,12 +23,15 @@ class Runtime {
 
   private:
     Runtime() = default;
+    base::Result<void> start_reporter();
 
     base::Settings settings_;
     std::unique_ptr<platform::JobSession> session_;
     std::unique_ptr<device::Device> device_;
     std::unique_ptr<comm::Engine> engine_; // before its device and its session in destruction
     comm::Communicator world_{};
+    std::atomic<comm::Engine*> described_{nullptr}; // engine_, once it is there (release)
+    std::unique_ptr<platform::Reporter> reporter_;  // goes before all that it describes
 };
 
 } // namespace gpurun::api

@@ -24,7 +24,8 @@ struct CallArguments {
 struct CurrentCall {
     // Null outside of calls. Relaxed: another thread may read it at any time, and publishes nothing by it.
     std::atomic<const char*> name{nullptr};
-    CallArguments arguments; // for the thread itself
+    std::atomic<uint64_t> number{0}; // of calls so far, for who looks twice: relaxed, too
+    CallArguments arguments;         // for the thread itself
 
     constexpr CurrentCall() = default;
 };
@@ -45,6 +46,7 @@ class CallScope {
             return;
         outermost_ = true;
         call_.arguments = arguments;
+        call_.number.store(call_.number.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         call_.name.store(name, std::memory_order_relaxed);
     }
     ~CallScope() {

@@ -66,6 +66,12 @@ class List {
         }
     }
 
+    template <typename Visit>
+    void for_each(const Visit& visit) const {
+        for (const T* element = first_; element != nullptr; element = links(*element).next_)
+            visit(*element);
+    }
+
     // The first for which `fits`, or null.
     template <typename Fits>
     T* find(const Fits& fits) const {

@@ -19,6 +19,20 @@ class YieldingMutex {
         if (!try_lock())
             wait_for_it();
     }
+    // Gives up after about `limit`.
+    bool try_lock_for(std::chrono::nanoseconds limit) {
+        if (try_lock())
+            return true;
+        const auto end = std::chrono::steady_clock::now() + limit;
+        waiting_.fetch_add(1, std::memory_order_relaxed);
+        bool locked = false;
+        while (!locked && std::chrono::steady_clock::now() < end) {
+            std::this_thread::sleep_for(std::chrono::microseconds(kSleepUs));
+            locked = try_lock();
+        }
+        waiting_.fetch_sub(1, std::memory_order_relaxed);
+        return locked;
+    }
     bool try_lock() { return !held_.exchange(true, std::memory_order_acquire); }
     // Release: publishes all that was done under it; pairs with the acquire in try_lock().
     void unlock() { held_.store(false, std::memory_order_release); }

@@ -89,7 +89,11 @@ Result<bool> Engine::complete(Completion& several, const Order& order, Need need
         attendance.emplace(*this);
         const auto awaited = [&] { return need == Need::kAll ? requests.subspan(first_open, 1) : requests; };
         if (may_wait) {
-            GPURUN_TRY(wait(lock, met, [&] { return arm(awaited()); }));
+            const Awaiting what{.kind = Awaiting::Kind::kRequests,
+                                .any = need != Need::kAll,
+                                .into_stream = order.on_stream,
+                                .requests = requests};
+            GPURUN_TRY(wait(lock, what, met, [&] { return arm(awaited()); }));
         } else {
             (void)progress();
             if (!met())

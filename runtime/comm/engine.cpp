@@ -88,7 +88,8 @@ Result<void> Engine::wait_and_end(Lock& lock, std::span<Outgoing* const> sends, 
         return (receive == nullptr || receive->incoming.done()) &&
                std::all_of(sends.begin(), sends.end(), [](const Outgoing* send) { return send->done(); });
     };
-    auto waited = wait(lock, done, [&] { return arm(sends, receive); });
+    const Awaiting what{.kind = Awaiting::Kind::kMessages, .sends = sends, .receive = receive};
+    auto waited = wait(lock, what, done, [&] { return arm(sends, receive); });
     end(sends, receive);
     if (!waited)
         return waited;
@@ -189,9 +190,10 @@ Result<void> Engine::synchronize(device::Stream stream) {
     GPURUN_ASSIGN(const device::Event event, context_.device.create_event());
     const auto lost_here = [&] { return std::find(lost_streams_.begin(), lost_streams_.end(), stream.native); };
     Result<void> result = context_.device.record(event, stream);
+    const Awaiting what{.kind = Awaiting::Kind::kStream, .handle = stream.native};
     if (result)
         result = wait(
-            lock,
+            lock, what,
             [&] {
                 if (stuck_ && lost_here() != lost_streams_.end())
                     return true;
@@ -234,8 +236,9 @@ Result<void> Engine::synchronize(device::Event event) {
     Lock lock(mutex_);
     const Attendance attendance(*this);
     Result<void> result;
+    const Awaiting what{.kind = Awaiting::Kind::kEvent, .handle = event.native};
     auto waited = wait(
-        lock,
+        lock, what,
         [&] {
             auto done = context_.device.query(event);
             if (!done)
@@ -253,7 +256,8 @@ Result<void> Engine::close() {
     wait_for_all(lock, 1);
     end_unmatched();
     (void)wait(
-        lock, [&] { return stuck_ || (moving_out_.empty() && moving_in_.empty()); }, [&] { return arm_moving(); });
+        lock, Awaiting{.kind = Awaiting::Kind::kOwnMessages},
+        [&] { return stuck_ || (moving_out_.empty() && moving_in_.empty()); }, [&] { return arm_moving(); });
     reap_abandoned();
     stop_background(lock);
     lock.unlock();

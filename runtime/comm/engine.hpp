@@ -10,6 +10,7 @@
 
 #include "base/function_ref.hpp"
 #include "base/yielding_mutex.hpp"
+#include "comm/awaiting.hpp"
 #include "comm/request.hpp"
 #include "transfer/mailbox.hpp"
 #include "transfer/probe.hpp"
@@ -109,6 +110,11 @@ class Engine {
     // What went where, one line a peer, direction, path and reason.
     std::string report() const;
 
+    // ---- standing.cpp, by a thread that is in no call
+    // What is waited for, and what lies there. Fills `entries` (whose room is kept) and says how much there would be.
+    // Does not wait for anybody: if others keep the lock, only the calls that they are in are known.
+    platform::standing::End describe(std::vector<platform::standing::Entry>& entries);
+
   private:
     Engine(device::Device& device, const platform::JobSegment& job, const base::Settings& settings, uint32_t rank,
            transfer::Probe probe, transfer::Workspace workspace);
@@ -173,13 +179,21 @@ class Engine {
     static base::Error died(int source);
 
     // ---- waiting.cpp ----------------------------------------------------------------------------------------
-    // Until `done`; before it sleeps, `arm` makes sure that whatever `done` waits for on a device will ring.
-    base::Result<void> wait(Lock& lock, base::FunctionRef<bool()> done, base::FunctionRef<base::Result<void>()> arm);
+    // Until `done`; before it sleeps, `arm` makes sure that whatever `done` waits for on a device will ring. `what`
+    // tells others of it.
+    base::Result<void> wait(Lock& lock, const Awaiting& what, base::FunctionRef<bool()> done,
+                            base::FunctionRef<base::Result<void>()> arm);
     base::Result<void> arm(std::span<transfer::Outgoing* const> sends, Receive* receive);
     base::Result<void> set_alarm(const transfer::Awaited& awaited);
     // After arming. Something may want to be looked at although nobody rings for it.
     int64_t longest_sleep_ns();
     void wait_for_all(Lock& lock, uint32_t step);
+
+    // ---- standing.cpp ---------------------------------------------------------------------------------------
+    void describe(const Waiter& waiter, std::vector<platform::standing::Entry>& entries) const;
+    void describe_requests(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
+    void describe_unexpected(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
+    void describe_held(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
 
     // ---- background.cpp -------------------------------------------------------------------------------------
     // A call that looks by itself: the background thread need not. Under the lock, at both ends.
@@ -212,6 +226,7 @@ class Engine {
     base::List<transfer::Incoming, transfer::Moving> moving_in_;
     uint64_t changes_ = 0; // counts what progress() has changed: who has seen this many need not look again
     int sleeping_ = 0;     // threads in wait()
+    base::List<Waiter, Waits> waiters_;
     RequestTable requests_;
     size_t active_requests_ = 0; // with a message under way
     base::List<Request, Abandoned> abandoned_;

@@ -77,6 +77,19 @@ class Matcher {
             list.for_each(visit);
     }
 
+    // Messages that no receive has taken, by source, in the order in which they came, up to `most`. False if there are
+    // more.
+    template <typename Visit>
+    bool for_each_unexpected(size_t most, const Visit& visit) const {
+        for (size_t source = 0; source < unexpected_.size(); ++source)
+            for (const Unexpected& each : unexpected_[source]) {
+                if (most-- == 0)
+                    return false;
+                visit(static_cast<int>(source), each.record.envelope);
+            }
+        return true;
+    }
+
   private:
     struct Unexpected {
         uint64_t arrival = 0;

@@ -14,7 +14,8 @@ Result<std::optional<Matcher::Found>> Engine::probe(const Pattern& pattern, bool
         return found || hopeless(pattern);
     };
     if (may_wait) {
-        GPURUN_TRY(wait(lock, met, [] { return Result<void>(); }));
+        const Awaiting what{.kind = Awaiting::Kind::kProbe, .pattern = &pattern};
+        GPURUN_TRY(wait(lock, what, met, [] { return Result<void>(); }));
     } else if (!met()) {
         (void)progress();
         (void)met();

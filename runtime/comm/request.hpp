@@ -11,6 +11,7 @@
 #include "comm/matcher.hpp"
 #include "transfer/outgoing.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -81,6 +82,13 @@ class RequestTable {
     void release(Request& request);
     // Null if `id` names none, or none any more.
     Request* find(uint64_t id);
+    // Those under way and all others that there ever were at the same time, up to `most`. False if there are more.
+    template <typename Visit>
+    bool for_each(size_t most, const Visit& visit) const {
+        for (size_t i = 0; i < std::min(most, all_.size()); ++i)
+            visit(all_[i]);
+        return all_.size() <= most;
+    }
 
   private:
     std::deque<Request> all_;

@@ -1,7 +1,9 @@
 // Engine::wait(): spin, then sleep until something rings the rank's doorbell.
 #include "comm/engine.hpp"
 
+#include "base/current_call.hpp"
 #include "platform/clock.hpp"
+#include "platform/known_threads.hpp"
 #include "platform/wake.hpp"
 
 #include <algorithm>
@@ -44,18 +46,56 @@ class Spin {
     uint32_t looks_ = 0;
 };
 
+// A call's place among those that wait, from the time on that it is worth telling. Under the engine lock, at both ends.
+class Announcement {
+  public:
+    Announcement(base::List<Waiter, Waits>& waiters, const Awaiting& what) : waiters_(waiters), what_(what) {}
+    ~Announcement() {
+        if (waiter_)
+            waiters_.remove(*waiter_);
+    }
+    Announcement(const Announcement&) = delete;
+    Announcement& operator=(const Announcement&) = delete;
+
+    void look() {
+        if (++looks_ == kFirstLooks)
+            make();
+    }
+    void make() {
+        if (waiter_)
+            return;
+        waiter_.emplace(what_);
+        waiter_->call = base::this_call().name.load(std::memory_order_relaxed);
+        waiter_->thread = platform::know_this_thread();
+        waiter_->since_ns = platform::now_ns();
+        waiters_.push_back(*waiter_);
+    }
+
+  private:
+    static constexpr uint32_t kFirstLooks = 32; // a small message is there by then
+
+    base::List<Waiter, Waits>& waiters_;
+    const Awaiting& what_;
+    std::optional<Waiter> waiter_;
+    uint32_t looks_ = 0;
+};
+
 } // namespace
 
-Result<void> Engine::wait(Lock& lock, base::FunctionRef<bool()> done, base::FunctionRef<Result<void>()> arm) {
+Result<void> Engine::wait(Lock& lock, const Awaiting& what, base::FunctionRef<bool()> done,
+                          base::FunctionRef<Result<void>()> arm) {
     platform::RankRecord& self = context_.job.rank(rank());
     Spin spin(spin_ns_);
+    Announcement announcement(waiters_, what);
     while (true) {
         if (done())
             return {};
+        announcement.look();
         if (progress() || spin.goes_on()) {
             mutex_.yield(); // other threads of the rank get their turn
             continue;
         }
+        announcement.make();
         context_.job.announce_sleeper(rank());
         ++sleeping_;
         const uint32_t seen = self.doorbell.load(std::memory_order_acquire);
@@ -141,7 +181,8 @@ void Engine::wait_for_all(Lock& lock, uint32_t step) {
         }
         return true;
     };
-    (void)wait(lock, all_there, [] { return Result<void>(); }); // only an alarm could fail
+    const Awaiting what{.kind = Awaiting::Kind::kRanks, .step = step};
+    (void)wait(lock, what, all_there, [] { return Result<void>(); }); // only an alarm could fail
 }
 
 } // namespace gpurun::comm

@@ -132,6 +132,11 @@ Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable) {
     }
 }
 
+Result<std::unique_ptr<Reporter>> JobSession::listen(Reporter::Describe describe) {
+    CHECK(!alone());
+    return Reporter::start(socket_, std::move(describe));
+}
+
 bool JobSession::abort_job(int code) {
     if (alone())
         return false;

@@ -1,12 +1,13 @@
 // A rank's half of the launcher-rank wire (wire.hpp): from the inherited control socket to "every rank is ready".
 //
-// Used by one thread, inside gpurun_init(); afterwards only abort_job() is called. A rank that gpurun did not start
-// makes a job of its own.
+// Used by one thread, inside gpurun_init(); afterwards a Reporter reads, and abort_job() may be called. A rank that
+// gpurun did not start makes a job of its own.
 #pragma once
 
 #include "base/settings.hpp"
 #include "platform/job_segment.hpp"
 #include "platform/message_socket.hpp"
+#include "platform/reporter.hpp"
 
 #include <vector>
 
@@ -25,6 +26,10 @@ class JobSession {
     // This rank's record in the segment is written. `device_fd` (-1 for none) goes to every peer, who may read this
     // rank's memory if it is `readable`. Returns the peers' descriptors, by rank, once every rank is ready.
     base::Result<std::vector<UniqueFd>> ready(int device_fd, bool readable);
+
+    // What gpurun asks from now on is answered by `describe` (reporter.hpp), until the result is gone, which the
+    // session outlives. REQUIRES ready(), and not alone().
+    base::Result<std::unique_ptr<Reporter>> listen(Reporter::Describe describe);
 
     // Asks gpurun to end the job; false if there is no gpurun to ask.
     bool abort_job(int code);

@@ -1,4 +1,5 @@
-// What launcher and ranks say to each other while a job starts and ends: one fixed struct a message.
+// What launcher and ranks say to each other while a job starts and ends, and when somebody wants to know how it stands:
+// one fixed struct a message.
 //
 //   rank -> launcher   Hello                   who I am, which versions I speak
 //   launcher -> rank   Welcome + segment fd    or Refusal: the job cannot start, and why
@@ -6,9 +7,14 @@
 //   launcher -> rank   PeerDevice + device fd  one for each other rank that has one
 //   launcher -> rank   Go                      every rank is ready
 //   rank -> launcher   Abort                   end the job with this code
+//   launcher -> rank   Ask                     how do you stand? At any time after Go
+//   rank -> launcher   Answer...               one thing that is waited for, or lies there
+//   rank -> launcher   Answered                that was all
 //
 // The launcher never trusts what it reads: a message of a wrong size, kind or rank ends the job with one line.
 #pragma once
+
+#include "platform/standing.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -17,9 +23,20 @@
 namespace gpurun::platform::wire {
 
 constexpr uint32_t kMagic = 0x6e727567; // "gurn"
-constexpr uint32_t kProtocol = 1;
+constexpr uint32_t kProtocol = 2;
 
-enum class Kind : uint32_t { kHello = 1, kWelcome, kRefusal, kReady, kPeerDevice, kGo, kAbort };
+enum class Kind : uint32_t {
+    kHello = 1,
+    kWelcome,
+    kRefusal,
+    kReady,
+    kPeerDevice,
+    kGo,
+    kAbort,
+    kAsk,
+    kAnswer,
+    kAnswered
+};
 
 struct Header {
     uint32_t magic = kMagic;
@@ -66,6 +83,25 @@ struct Abort {
     int32_t code = 1;
 };
 
+struct Ask {
+    Header header{kMagic, Kind::kAsk};
+    uint32_t number = 0; // of the question, which its answer repeats
+};
+
+struct Answer {
+    Header header{kMagic, Kind::kAnswer};
+    uint32_t number = 0;
+    uint32_t unused = 0;
+    standing::Entry entry;
+};
+
+struct Answered {
+    Header header{kMagic, Kind::kAnswered};
+    uint32_t number = 0;
+    standing::End end;
+};
+
+static_assert(sizeof(Ask) == 12 && sizeof(Answer) == 120 && sizeof(Answered) == 36);
 static_assert(sizeof(Header) == 8 && sizeof(Hello) == 28 && sizeof(Welcome) == 16 && sizeof(Refusal) == 512);
 static_assert(std::is_trivially_copyable_v<Hello> && std::is_trivially_copyable_v<Refusal>);
 

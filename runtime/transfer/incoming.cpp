@@ -174,10 +174,12 @@ Result<void> Incoming::start(Link& link, const Record& record, std::span<const s
     case RecordKind::kInline: return start_inline(payload);
     case RecordKind::kSlot:
         if (slot_.slot >= kMailSlot) {
+            path_ = Path::kMailbox;
             link_->received.count({Path::kMailbox, Reason::kSmall}, record.envelope.bytes);
             return take_mail(record.envelope.bytes);
         }
-        link_->received.count({link_->to_self ? Path::kSelf : Path::kStaged, Reason::kSmall}, record.envelope.bytes);
+        path_ = link_->to_self ? Path::kSelf : Path::kStaged;
+        link_->received.count({*path_, Reason::kSmall}, record.envelope.bytes);
         return start_slot();
     default: CHECK(record.kind == RecordKind::kRequest); return start_request(record);
     }
@@ -279,6 +281,7 @@ Result<void> Incoming::start_slot() {
 
 Result<void> Incoming::start_request(const Record& record) {
     const Choice choice = choose_path(context_, *link_, record, operand_);
+    path_ = choice.path;
     link_->received.count(choice, record.envelope.bytes);
     serial_ = record.serial;
     if (choice.reason == Reason::kSingleCopy) {

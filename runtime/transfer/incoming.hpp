@@ -8,6 +8,7 @@
 // engine lock.
 #pragma once
 
+#include "platform/standing.hpp"
 #include "transfer/awaited.hpp"
 #include "transfer/link.hpp"
 #include "transfer/operand.hpp"
@@ -67,6 +68,8 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     std::optional<base::Error>& error() { return error_; }
     // What the CPU waits for on a device, if it does.
     std::optional<Awaited> awaited() const;
+    // How far it is, for people (situation.cpp). Calls nothing of the device.
+    platform::standing::Entry situation() const;
 
   private:
     // A request that is matched and waits for its edge.
@@ -132,6 +135,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     std::optional<Edgeless> edgeless_;
     std::optional<device::Stream> branch_; // of a graph, in which a captured message that was started moves
     bool from_host_ = true;
+    std::optional<Path> path_; // once chosen
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;

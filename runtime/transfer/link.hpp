@@ -44,6 +44,8 @@ class Half {
 
     // Pinned: even what only CPUs signal is awaited by a stream when a thread sleeps for it.
     base::Result<Fence*> fence();
+    // Null as long as nobody has needed it.
+    Fence* open_fence() const { return same_ != nullptr ? same_->open_fence() : fence_.get(); }
     // `for_streams`: streams will use it too, so it must be pinned.
     base::Result<std::byte*> eager_buffer(uint32_t index, bool for_streams);
     base::Result<std::byte*> relay_buffer(uint32_t index, bool for_streams);

@@ -271,6 +271,7 @@ bool Outgoing::push_slot(Choice choice) {
     record.slot = slot_;
     if (!push(record))
         return false;
+    path_ = choice.path;
     link_.sent.count(choice, envelope_.bytes);
     return true;
 }
@@ -402,6 +403,7 @@ Result<void> Outgoing::end_in_place() {
 }
 
 Result<void> Outgoing::pulled(const Record& answer) {
+    path_ = static_cast<Path>(answer.pulled.path);
     link_.sent.count({static_cast<Path>(answer.pulled.path), static_cast<Reason>(answer.pulled.reason)},
                      envelope_.bytes);
     if (answer.pulled.unreadable != 0)
@@ -437,6 +439,7 @@ Result<void> Outgoing::granted(const Record& answer) {
                       : in_host                          ? Path::kShm
                       : answer.grant.pool == Pool::kSlab ? Path::kBounce
                                                          : Path::kStaged;
+    path_ = path;
     link_.sent.count({path, reason}, envelope_.bytes);
     if (answer.grant.bytes == 0)
         return end_in_place();

@@ -10,6 +10,7 @@
 // engine lock.
 #pragma once
 
+#include "platform/standing.hpp"
 #include "transfer/awaited.hpp"
 #include "transfer/link.hpp"
 #include "transfer/operand.hpp"
@@ -77,6 +78,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     base::Result<void> join(device::Stream stream);
     uint64_t serial() const { return serial_; }
     const Link& link() const { return link_; }
+    uint32_t context() const { return envelope_.context; }
     // It cannot go on: the peer is lost, or a call failed. Done once its own copies no longer touch the buffer.
     void fail(base::Error error);
     // Ends it at once: waits for its copies.
@@ -87,6 +89,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     std::optional<base::Error>& error() { return error_; }
     // What the CPU waits for on a device, if it does.
     std::optional<Awaited> awaited() const;
+    // How far it is, for people (situation.cpp). Calls nothing of the device.
+    platform::standing::Entry situation() const;
 
   private:
     void leave_link();
@@ -129,7 +133,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     State state_ = State::kNew;
     uint64_t serial_ = 0;
     SlotValue slot_{};
-    bool signalled_ = false; // slot_'s forward edge, before a push that found no room
+    bool signalled_ = false;   // slot_'s forward edge, before a push that found no room
+    std::optional<Path> path_; // once chosen
     std::optional<Relay> relay_;
     std::optional<SharedCopy> shared_;
     uint64_t shared_address_ = 0; // in the target's process

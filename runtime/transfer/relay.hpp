@@ -45,6 +45,8 @@ class Relay {
     Awaited last() const;
     // While a CPU waits for the other side's stream: the edge that it waits for.
     const std::optional<Awaited>& blocked_on() const { return blocked_on_; }
+    uint64_t moved() const { return moved_; } // of chunks()
+    uint64_t chunks() const { return plan_.chunks(); }
 
   private:
     struct Chunk {

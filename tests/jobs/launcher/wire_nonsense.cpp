@@ -60,18 +60,29 @@ class Speaker {
         return bytes;
     }
 
+    wire::Answer answer() {
+        wire::Answer message;
+        message.number = number();
+        message.entry.topic = static_cast<gpurun::platform::standing::Topic>(below(8));
+        message.entry.peer = static_cast<int32_t>(number());
+        message.entry.number = number();
+        return message;
+    }
+
     std::vector<std::byte> message() {
-        switch (below(6)) {
+        switch (below(8)) {
         case 0: return garbage(64);
         case 1: return garbage(8192);
         case 2: return bytes_of(wire::Ready{});
         case 3: return bytes_of(wire::Abort{.code = static_cast<int32_t>(number())});
         case 4: { // any kind, any length
-            std::vector<std::byte> bytes = bytes_of(wire::Header{wire::kMagic, static_cast<wire::Kind>(below(10))});
+            std::vector<std::byte> bytes = bytes_of(wire::Header{wire::kMagic, static_cast<wire::Kind>(below(13))});
             const std::vector<std::byte> rest = garbage(one_in(2) ? 32 : 5000);
             bytes.insert(bytes.end(), rest.begin(), rest.end());
             return bytes;
         }
+        case 5: return bytes_of(answer());
+        case 6: return bytes_of(wire::Answered{.number = number(), .end = {.threads = number()}});
         default: return hello();
         }
     }

@@ -160,6 +160,64 @@ int abort_flood() {
         session.abort_job(5);
 }
 
+// Has joined, and is asked something once it says that it is up.
+wire::Ask hear_question() {
+    JobSession session = join();
+    std::puts("up");
+    std::fflush(stdout);
+    wire::Ask question{};
+    static_cast<void>(::read(settings().control_fd, &question, sizeof question) == sizeof question);
+    new JobSession(std::move(session)); // which would close the socket
+    return question;
+}
+
+template <typename Message>
+void say(const Message& message) {
+    static_cast<void>(::write(settings().control_fd, &message, sizeof message) > 0);
+}
+
+wire::Answer an_answer(uint32_t number, standing::Topic topic) {
+    wire::Answer answer;
+    answer.number = number;
+    answer.entry.topic = topic;
+    return answer;
+}
+
+int up_and_stay() {
+    hear_question();
+    return sleep_for_ever();
+}
+
+int answers_unasked() {
+    const wire::Ask question = hear_question();
+    say(an_answer(question.number + 1, standing::Topic::kThread));
+    return sleep_for_ever();
+}
+
+int answers_too_much() {
+    const wire::Ask question = hear_question();
+    for (size_t i = 0; i <= standing::kMostThreads; ++i)
+        say(an_answer(question.number, standing::Topic::kThread));
+    return sleep_for_ever();
+}
+
+int answers_garbage() {
+    wire::Answer answer = an_answer(hear_question().number, standing::Topic::kUnexpected);
+    answer.entry.peer = 0x7fffffff; // no rank
+    say(answer);
+    return sleep_for_ever();
+}
+
+// Says that there is less than it has said.
+int answers_half() {
+    const wire::Ask question = hear_question();
+    say(an_answer(question.number, standing::Topic::kHeld));
+    wire::Answered end;
+    end.number = question.number;
+    say(end);
+    return sleep_for_ever();
+}
+
 struct Behaviour {
     const char* name;
     int (*act)();
@@ -178,6 +236,11 @@ constexpr Behaviour kBehaviours[] = {
     {"abort-5", abort_with_5},
     {"abort-0", abort_with_0},
     {"abort-flood", abort_flood},
+    {"up-and-stay", up_and_stay},
+    {"answers-unasked", answers_unasked},
+    {"answers-too-much", answers_too_much},
+    {"answers-garbage", answers_garbage},
+    {"answers-half", answers_half},
     {"garbage", garbage},
     {"truncated", truncated},
     {"oversized", oversized},

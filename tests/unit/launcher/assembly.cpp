@@ -32,6 +32,14 @@ struct Noted : Assembly::Observer {
         note(code == 5 ? "abort5-" : "abort", rank);
         on_abort();
     }
+    bool rank_answered(uint32_t rank, const wire::Answer& answer) override {
+        note("answer", rank);
+        return answer.number == 1;
+    }
+    bool rank_answered_all(uint32_t rank, const wire::Answered& answered) override {
+        note("answered", rank);
+        return answered.number == 1;
+    }
 };
 
 struct Job {
@@ -108,6 +116,29 @@ TEST_CASE("ranks are welcomed, hear of each other's devices, and go together") {
         CHECK(job.heard(rank) == wire::Kind::kGo);
     }
     CHECK(job.noted.said == "hello0hello1hello2");
+}
+
+TEST_CASE("a rank is asked once it was told to go, and no answer of it counts before") {
+    Job job(2);
+    job.say_hello(0);
+    job.say_hello(1);
+    job.say(0, wire::Ready{});
+    CHECK_FALSE(job.assembly.ask(0, 1));
+    job.say(1, wire::Ready{});
+    CHECK(job.heard(0) == wire::Kind::kWelcome);
+    CHECK(job.heard(0) == wire::Kind::kGo);
+    REQUIRE(job.assembly.ask(0, 1));
+    CHECK(job.heard(0) == wire::Kind::kAsk);
+    CHECK(job.last<wire::Ask>().number == 1);
+    job.say(0, wire::Answer{.number = 1});
+    job.say(0, wire::Answered{.number = 1});
+    job.say(1, wire::Answer{.number = 2}); // which the observer does not accept
+    CHECK(job.noted.said == "hello0hello1answer0answered0answer1misbehaved1");
+    CHECK_FALSE(job.assembly.ask(1, 2));
+    Job early(2);
+    early.say_hello(0);
+    early.say(0, wire::Answered{.number = 1});
+    CHECK(early.noted.said == "hello0misbehaved0");
 }
 
 TEST_CASE("a library of another version is told apart, and every rank that comes is refused") {

@@ -206,6 +206,8 @@ TEST_CASE("options of the end") {
     CHECK(some.grace_ms == 250);
     CHECK(some.timeout_ms == 90'000);
     CHECK(must(parse({"--grace=0", "app"})).options.ending.grace_ms == 0);
+    CHECK_FALSE(none.hang_timeout_ms.has_value());
+    CHECK(must(parse({"--hang-timeout=1.5", "app"})).options.ending.hang_timeout_ms == 1500);
 }
 
 TEST_CASE("a command line that cannot be followed is an error in one line") {
@@ -245,6 +247,8 @@ TEST_CASE("a command line that cannot be followed is an error in one line") {
         {"--output-dir=", "app"},
         {"--timeout=0", "app"},
         {"--timeout=soon", "app"},
+        {"--hang-timeout=0", "app"},
+        {"--hang-timeout=never", "app"},
         {"--timeout=", "app"},
         {"--timeout=1e9999", "app"},
         {"--timeout=nan", "app"},

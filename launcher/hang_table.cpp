@@ -1,0 +1,262 @@
+#include "hang_table.hpp"
+
+#include "base/format.hpp"
+#include "deadlock.hpp"
+#include "remarks.hpp"
+#include "text_table.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace gpurun::launcher {
+
+namespace standing = platform::standing;
+using standing::Entry;
+using standing::State;
+using standing::What;
+using Presence = RankStanding::Presence;
+
+namespace {
+
+constexpr size_t kMostRemarks = 8;
+constexpr size_t kMostRows = 6; // of one kind, of a rank: the others are counted
+
+using Row = std::vector<std::string>;
+
+std::string edge(const Entry& entry) {
+    return base::format("fence edge {} of slot {} (at {}, wants {})",
+                        entry.has(standing::kBackward) ? "backward" : "forward", entry.slot, entry.done, entry.all);
+}
+
+std::string cause(const Entry& entry) {
+    const bool sends = entry.what == What::kSend;
+    const std::string peer = base::format("rank {}", entry.peer);
+    switch (entry.what) {
+    case What::kProbe: return "a message that fits";
+    case What::kStream: return base::format("stream {:#x}", entry.bytes);
+    case What::kEvent: return base::format("event {:#x}", entry.bytes);
+    case What::kRank: return peer + " to call gpurun_finalize()";
+    default: break;
+    }
+    switch (entry.state) {
+    case State::kNoRoom: return "room: " + peer + " has not taken earlier messages";
+    case State::kUnmatched: return sends ? peer + " to receive this" : "a message that fits";
+    case State::kWantsEdge: return "matched; a free slot of the fence";
+    case State::kCopying: return "matched; a CPU copies its bytes";
+    case State::kTurn: return "matched; others cross before it";
+    case State::kRelay:
+        return base::format("matched; {} to {} chunk {} of {}", peer, sends ? "drain" : "fill",
+                            std::min(entry.done + 1, entry.all), entry.all);
+    case State::kEdge:
+        return base::format("matched; {} stream: {}", entry.has(standing::kPeerEdge) ? peer + "'s" : "its own",
+                            edge(entry));
+    case State::kDevice: return "matched; its own work on the device";
+    case State::kInDoubt: return "whether " + peer + " lives";
+    case State::kUnknown: break;
+    }
+    return "its end";
+}
+
+std::string describe_operation(const Entry& entry) {
+    std::string text = entry.what == What::kSend      ? entry.has(standing::kSynchronous) ? "ssend" : "send"
+                       : entry.what == What::kReceive ? "recv"
+                       : entry.what == What::kProbe   ? "probe"
+                                                      : "-";
+    if (entry.has(standing::kCaptured))
+        return text + " in graph";
+    return text != "-" && entry.has(standing::kOnStream) ? text + " on stream" : text;
+}
+
+std::string format_time(int64_t since_ns, int64_t now_ns) {
+    if (since_ns == 0)
+        return "-";
+    return base::format("{:.1f} s", static_cast<double>(std::max<int64_t>(now_ns - since_ns, 0)) * 1e-9);
+}
+
+class Table {
+  public:
+    Table(const Standings& ranks, int64_t now_ns) : ranks_(ranks), now_ns_(now_ns) {
+        for (const RankStanding& rank : ranks)
+            with_threads_ = with_threads_ || rank.threads.size() > 1;
+        rows_.push_back({"rank", "call", "waited", "does", "peer", "tag", "bytes", "path", "waits for"});
+    }
+
+    std::string text() {
+        for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
+            add(rank, ranks_[rank]);
+        drop_empty_columns();
+        return format_table(rows_);
+    }
+
+  private:
+    void drop_empty_columns() {
+        for (size_t column = rows_[0].size(); column-- > 0;) {
+            const auto is_empty = [&](const Row& row) { return row[column] == "-" || row[column].empty(); };
+            if (!std::all_of(rows_.begin() + 1, rows_.end(), is_empty))
+                continue;
+            for (Row& row : rows_)
+                row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+        }
+    }
+
+    void add_remark(uint32_t rank, const std::string& call, const std::string& time, const std::string& text) {
+        rows_.push_back({std::to_string(rank), call, time, "-", "-", "-", "-", "-", text});
+    }
+
+    void add_message(uint32_t rank, const std::string& call, const std::string& time, const Entry& entry,
+                     const std::string& text) {
+        const bool is_message = entry.what == What::kSend || entry.what == What::kReceive || entry.what == What::kProbe;
+        const bool has_peer = is_message || entry.what == What::kRank;
+        const bool shows_tag = is_message && !entry.has(standing::kCollective);
+        rows_.push_back({std::to_string(rank), call, time, describe_operation(entry),
+                         !has_peer                            ? "-"
+                         : entry.peer == standing::kAnySource ? "any"
+                                                              : std::to_string(entry.peer),
+                         !shows_tag                       ? "-"
+                         : entry.tag == standing::kAnyTag ? "any"
+                                                          : std::to_string(entry.tag),
+                         is_message && entry.what != What::kProbe ? std::to_string(entry.bytes) : "-",
+                         entry.name[0] != '\0' ? entry.name : "-", text});
+    }
+
+    static std::span<const Entry> shown(const std::vector<Entry>& entries) {
+        return std::span(entries).first(std::min(entries.size(), kMostRows));
+    }
+
+    // "and 37 more"
+    void add_rest(uint32_t rank, size_t number, size_t shown, const char* of_what) {
+        if (number > shown)
+            add_remark(rank, "", "", base::format("and {} more{}", number - shown, of_what));
+    }
+
+    void add(uint32_t index, const ThreadStanding& thread) {
+        std::string call = thread.call.empty() ? "-" : thread.call;
+        if (thread.awaited.size() > 1)
+            call += base::format(" ({} of {})", thread.any ? "any" : "all", thread.number);
+        if (with_threads_)
+            call += base::format(" [{}]", thread.id);
+        std::string time = format_time(thread.since_ns, now_ns_);
+        if (!thread.waits())
+            add_remark(index, call, time,
+                       thread.call.empty() ? "in no call"
+                                           : "no message: it works, or waits in the device or for a lock");
+        for (const Entry& entry : shown(thread.awaited)) {
+            add_message(index, call, time, entry, cause(entry));
+            call = time = "";
+        }
+        add_rest(index, thread.number, shown(thread.awaited).size(), "");
+    }
+
+    void add_answer(uint32_t index, const RankStanding& rank) {
+        if (rank.end.phase == standing::Phase::kStarting) {
+            add_remark(index, "gpurun_init", "-", "opens the devices of others");
+            return;
+        }
+        if (rank.end.phase == standing::Phase::kBusy)
+            add_remark(index, "-", "-", "its lock is kept by a thread in a long call: only calls are known");
+        const bool all_idle = std::all_of(rank.threads.begin(), rank.threads.end(), [](const ThreadStanding& thread) {
+            return thread.call.empty() && !thread.waits();
+        });
+        if (all_idle)
+            add_remark(index, "-", "-", base::format("in no call of gpurun; its process {}", rank.system));
+        for (const ThreadStanding& thread : rank.threads)
+            if (!thread.call.empty() || thread.waits())
+                add(index, thread);
+        if (rank.end.threads > rank.threads.size())
+            add_rest(index, rank.end.threads, rank.threads.size(), " threads");
+        for (const Entry& entry : shown(rank.held))
+            add_message(index, base::format("stream {:#x}", entry.bytes), "-", without_message(entry),
+                        base::format("rank {}'s stream: {}", entry.peer, edge(entry)));
+        add_rest(index, rank.end.held, shown(rank.held).size(), " slots that streams wait for");
+        for (const Entry& entry : shown(rank.unawaited))
+            add_message(index, "-", "-", entry, cause(entry) + "; no call waits for this");
+        add_rest(index, rank.end.unawaited, shown(rank.unawaited).size(), " that nobody waits for");
+        for (const Entry& entry : shown(rank.unexpected))
+            add_message(index, "-", "-", entry,
+                        entry.has(standing::kCollective) ? "its part of a collective: it has come"
+                                                         : "a receive that fits: it has come");
+        add_rest(index, rank.end.unexpected, shown(rank.unexpected).size(), " that no receive fits");
+        if (rank.end.phase != standing::Phase::kBusy && (rank.end.flags & standing::kLookedAll) == 0)
+            add_remark(index, "", "", "and more messages than it could look at in a moment");
+    }
+
+    // Of a stream only its peer is known.
+    static Entry without_message(Entry entry) {
+        entry.what = What::kRank;
+        return entry;
+    }
+
+    void add(uint32_t index, const RankStanding& rank) {
+        switch (rank.presence) {
+        case Presence::kNoGpurun:
+            add_remark(index, "-", "-",
+                       base::format("no gpurun_init() yet, or no program of gpurun's; {}", rank.system));
+            break;
+        case Presence::kJoining:
+            add_remark(index, "gpurun_init", format_time(rank.since_ns, now_ns_),
+                       base::format("opens its device; {}", rank.system));
+            break;
+        case Presence::kReady:
+            add_remark(index, "gpurun_init", format_time(rank.since_ns, now_ns_),
+                       base::format("{} to call gpurun_init()", missing()));
+            break;
+        case Presence::kNoAnswer: add_remark(index, "-", "-", base::format("does not answer; {}", rank.system)); break;
+        case Presence::kFinalized:
+            add_remark(index, "-", "-", base::format("has left gpurun_finalize(); {}", rank.system));
+            break;
+        case Presence::kEnded: add_remark(index, "-", "-", "has ended"); break;
+        case Presence::kAnswered: add_answer(index, rank); break;
+        }
+    }
+
+    // In gpurun_init().
+    std::string missing() const {
+        std::vector<uint32_t> late;
+        for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
+            if (ranks_[rank].presence == Presence::kNoGpurun || ranks_[rank].presence == Presence::kJoining)
+                late.push_back(rank);
+        return base::format("rank{} {}", late.size() == 1 ? "" : "s", format_ranks(late));
+    }
+
+    const Standings& ranks_;
+    int64_t now_ns_;
+    bool with_threads_ = false;
+    std::vector<Row> rows_;
+};
+
+std::string describe(const Deadlock& deadlock) {
+    std::string text = "deadlock: ";
+    for (const WaitsFor& each : deadlock.cycle) {
+        text += &each == deadlock.cycle.data() ? "" : ", ";
+        text += base::format("rank {} waits for {} ({})", each.rank,
+                             each.rank == each.peer ? "itself" : std::to_string(each.peer),
+                             format_wait(each.call, each.entry));
+    }
+    const bool one = deadlock.followers.size() == 1;
+    if (!deadlock.followers.empty())
+        text += base::format("; {} {} {} for these", one ? "rank" : "ranks", format_ranks(deadlock.followers),
+                             one ? "waits" : "wait");
+    return text;
+}
+
+} // namespace
+
+std::string format_hangs(const Standings& ranks, int64_t now_ns, const std::string& why) {
+    std::string text = base::format("what each rank waits for ({}):\n{}", why, Table(ranks, now_ns).text());
+    std::vector<std::string> said;
+    for (const Deadlock& deadlock : find_deadlocks(ranks))
+        said.push_back(describe(deadlock));
+    for (std::string& remark : find_remarks(ranks))
+        said.push_back(std::move(remark));
+    if (said.size() > kMostRemarks) {
+        const size_t more = said.size() - kMostRemarks;
+        said.resize(kMostRemarks);
+        said.push_back(base::format("and {} more such things", more));
+    }
+    for (const std::string& sentence : said)
+        text += base::format("gpurun: {}\n", sentence);
+    text.pop_back();
+    return text;
+}
+
+} // namespace gpurun::launcher

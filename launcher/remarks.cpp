@@ -1,0 +1,188 @@
+#include "remarks.hpp"
+
+#include "base/format.hpp"
+#include "deadlock.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace gpurun::launcher {
+
+namespace standing = platform::standing;
+using standing::Entry;
+using standing::What;
+
+namespace {
+
+// What a rank does that is in no wait for others.
+std::string describe_free(const RankStanding& rank) {
+    using Presence = RankStanding::Presence;
+    switch (rank.presence) {
+    case Presence::kNoGpurun: return "has not called gpurun_init()";
+    case Presence::kJoining:
+    case Presence::kReady: return "is in gpurun_init()";
+    case Presence::kNoAnswer: return rank.stopped ? "is stopped" : "does not answer";
+    case Presence::kFinalized: return "has left gpurun_finalize()";
+    case Presence::kEnded: return "has ended";
+    case Presence::kAnswered: break;
+    }
+    if (rank.end.phase == standing::Phase::kStarting)
+        return "is in gpurun_init()";
+    for (const ThreadStanding& thread : rank.threads)
+        if (!thread.call.empty())
+            return "is in " + thread.call + "()";
+    return "is in no call of gpurun";
+}
+
+// All the time between two looks.
+bool waits(const RankStanding& rank) {
+    return rank.answered() && !rank.threads.empty() &&
+           std::all_of(rank.threads.begin(), rank.threads.end(), [](const auto& thread) { return thread.settled; });
+}
+
+const char* plural(size_t number) { return number == 1 ? "rank" : "ranks"; }
+const char* verb(size_t number) { return number == 1 ? "waits" : "wait"; }
+
+template <typename Visit>
+void for_each_needed(const RankStanding& rank, const Visit& visit) {
+    for (const ThreadStanding& thread : rank.threads)
+        for (const Entry& entry : thread.awaited)
+            if (thread.settled && needs_call(entry))
+                visit(thread, entry);
+}
+
+// "rank 1 waits for tag 7 from rank 0, and has a message with tag 8 from it"
+void remark_unexpected(uint32_t index, const RankStanding& rank, std::vector<std::string>& remarks) {
+    std::set<const Entry*> told;
+    for_each_needed(rank, [&](const ThreadStanding&, const Entry& wanted) {
+        if (wanted.what != What::kReceive && wanted.what != What::kProbe)
+            return;
+        const auto near = std::find_if(rank.unexpected.begin(), rank.unexpected.end(), [&](const Entry& there) {
+            const bool same_context =
+                ((there.flags ^ wanted.flags) & (standing::kCollective | standing::kCaptured)) == 0;
+            const bool same_source = wanted.peer == standing::kAnySource || there.peer == wanted.peer;
+            const bool same_tag = wanted.tag == standing::kAnyTag || there.tag == wanted.tag;
+            return same_context && !there.has(standing::kCollective) && same_source != same_tag;
+        });
+        if (near == rank.unexpected.end() || !told.insert(&*near).second)
+            return;
+        const std::string source =
+            wanted.peer == standing::kAnySource ? "any rank" : base::format("rank {}", wanted.peer);
+        const std::string tag = wanted.tag == standing::kAnyTag ? "any tag" : base::format("tag {}", wanted.tag);
+        remarks.push_back(base::format("rank {} waits for {} from {}, and has a message with tag {} from rank {} ({} "
+                                       "bytes) that no receive fits",
+                                       index, tag, source, near->tag, near->peer, near->bytes));
+    });
+}
+
+// A stream that is waited for, and itself waits for a peer's.
+void remark_held(uint32_t index, const RankStanding& rank, std::vector<std::string>& remarks) {
+    for (const ThreadStanding& thread : rank.threads)
+        for (const Entry& wanted : thread.awaited)
+            for (const Entry& held : rank.held) {
+                if (!thread.settled || wanted.what != What::kStream || wanted.bytes != held.bytes)
+                    continue;
+                remarks.push_back(
+                    base::format("rank {} waits for its stream {:#x}, in which a message {} rank {} waits "
+                                 "until that rank's stream has come to its {}",
+                                 index, held.bytes, held.what == What::kSend ? "to" : "from", held.peer,
+                                 held.what == What::kSend ? "receive" : "send"));
+                break;
+            }
+}
+
+// A collective that some have called, and others not.
+void remark_collectives(const Standings& ranks, std::vector<std::string>& remarks) {
+    for (const std::string name : {"gpurun_barrier", "gpurun_bcast"}) {
+        std::vector<uint32_t> inside;
+        for (uint32_t rank = 0; rank < ranks.size(); ++rank)
+            if (std::any_of(ranks[rank].threads.begin(), ranks[rank].threads.end(),
+                            [&](const auto& thread) { return thread.call == name && thread.settled; }))
+                inside.push_back(rank);
+        if (inside.empty() || inside.size() == ranks.size())
+            continue;
+        std::string others;
+        size_t told = 0;
+        for (uint32_t rank = 0; rank < ranks.size() && told < 3; ++rank) {
+            if (std::find(inside.begin(), inside.end(), rank) != inside.end())
+                continue;
+            others += told++ == 0 ? "" : ", ";
+            others += waits(ranks[rank]) ? base::format("rank {} waits in {}()", rank, ranks[rank].threads[0].call)
+                                         : base::format("rank {} {}", rank, describe_free(ranks[rank]));
+        }
+        const size_t left = ranks.size() - inside.size() - told;
+        if (left > 0)
+            others += base::format(", and {} more", left);
+        remarks.push_back(base::format("{}: {} {} {} in it; {}", name, plural(inside.size()), format_ranks(inside),
+                                       inside.size() == 1 ? "waits" : "wait", others));
+    }
+}
+
+// Whom the others wait for, directly or through each other, that waits for nobody.
+void remark_roots(const Standings& ranks, std::vector<std::string>& remarks) {
+    std::vector<std::vector<uint32_t>> waited_for_by(ranks.size());
+    // Who waits for any of several waits for the only one that can still do something.
+    const bool one_is_free =
+        std::count_if(ranks.begin(), ranks.end(), [](const auto& rank) { return !waits(rank); }) == 1;
+    for (uint32_t rank = 0; rank < ranks.size(); ++rank)
+        for_each_needed(ranks[rank], [&](const ThreadStanding& thread, const Entry& entry) {
+            for (uint32_t peer = 0; peer < ranks.size(); ++peer) {
+                const bool sure = !thread.any && entry.peer >= 0;
+                const bool meant =
+                    entry.peer == standing::kAnySource ? peer != rank : peer == static_cast<uint32_t>(entry.peer);
+                if (meant && (sure || one_is_free))
+                    waited_for_by[peer].push_back(rank);
+            }
+        });
+    for (uint32_t root = 0; root < ranks.size(); ++root) {
+        if (waits(ranks[root]) || waited_for_by[root].empty())
+            continue;
+        std::set<uint32_t> all;
+        std::vector<uint32_t> queue{root};
+        for (size_t next = 0; next < queue.size(); ++next)
+            for (const uint32_t rank : waited_for_by[queue[next]])
+                if (rank != root && all.insert(rank).second)
+                    queue.push_back(rank);
+        if (all.empty())
+            continue;
+        const std::vector<uint32_t> list(all.begin(), all.end());
+        const bool indirect = std::set<uint32_t>(waited_for_by[root].begin(), waited_for_by[root].end()) != all;
+        remarks.push_back(base::format("{} {} {}{} for rank {}, which {}", plural(list.size()), format_ranks(list),
+                                       verb(list.size()), indirect ? ", directly or through others," : "", root,
+                                       describe_free(ranks[root])));
+    }
+}
+
+// Who has come to gpurun_finalize() makes no other call.
+void remark_leavers(uint32_t index, const Standings& ranks, std::vector<std::string>& remarks) {
+    std::set<int32_t> told;
+    for_each_needed(ranks[index], [&](const ThreadStanding& thread, const Entry& entry) {
+        if (entry.what == What::kRank || entry.peer < 0 || !told.insert(entry.peer).second)
+            return;
+        const RankStanding& peer = ranks[static_cast<size_t>(entry.peer)];
+        const bool left = peer.presence == RankStanding::Presence::kFinalized ||
+                          (peer.answered() && peer.end.phase == standing::Phase::kFinalizing);
+        if (left)
+            remarks.push_back(base::format(
+                "rank {} waits for rank {} ({}), which has called gpurun_finalize() and will "
+                "not {}",
+                index, entry.peer, format_wait(thread.call, entry), entry.what == What::kSend ? "receive" : "send"));
+    });
+}
+
+} // namespace
+
+std::vector<std::string> find_remarks(const Standings& ranks) {
+    std::vector<std::string> remarks;
+    for (uint32_t rank = 0; rank < ranks.size(); ++rank)
+        remark_unexpected(rank, ranks[rank], remarks);
+    for (uint32_t rank = 0; rank < ranks.size(); ++rank)
+        remark_held(rank, ranks[rank], remarks);
+    for (uint32_t rank = 0; rank < ranks.size(); ++rank)
+        remark_leavers(rank, ranks, remarks);
+    remark_collectives(ranks, remarks);
+    remark_roots(ranks, remarks);
+    return remarks;
+}
+
+} // namespace gpurun::launcher

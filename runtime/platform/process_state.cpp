@@ -1,0 +1,52 @@
+#include "platform/process_state.hpp"
+
+#include "base/format.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+namespace gpurun::platform {
+
+namespace {
+
+std::string read(int pid, const char* name) {
+    std::ifstream file(base::format("/proc/{}/{}", pid, name));
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+} // namespace
+
+ProcessState process_state(int pid) {
+    ProcessState state;
+    const std::string stat = read(pid, "stat");
+    const size_t name_end = stat.rfind(')'); // the name may hold anything
+    if (name_end == std::string::npos || name_end + 2 >= stat.size())
+        return state;
+    state.letter = stat[name_end + 2];
+    const std::string inside = read(pid, "wchan");
+    const bool is_name = std::all_of(inside.begin(), inside.end(), [](unsigned char each) {
+        return each == '_' || (each < 0x80 && std::isalnum(each) != 0) || each == '.';
+    });
+    if (is_name && inside != "0")
+        state.inside = inside;
+    return state;
+}
+
+std::string describe(const ProcessState& state) {
+    const auto sleeps = [&](const char* how) {
+        return state.inside.empty() ? std::string(how) : base::format("{} in {}", how, state.inside);
+    };
+    switch (state.letter) {
+    case 'R': return "runs";
+    case 'S': return sleeps("sleeps");
+    case 'D': return sleeps("sleeps, not to be disturbed,");
+    case 'T': return "is stopped";
+    case 't': return "is stopped by a debugger";
+    case 'Z':
+    case 'X': return "has ended";
+    default: return "is in a state that the system does not tell";
+    }
+}
+
+} // namespace gpurun::platform

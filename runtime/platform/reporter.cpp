@@ -1,0 +1,116 @@
+#include "platform/reporter.hpp"
+
+#include "platform/system_error.hpp"
+#include "platform/wire.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace gpurun::platform {
+
+using base::Result;
+
+namespace {
+
+constexpr size_t kStackBytes = size_t{512} << 10; // of which it touches few pages; sanitizers need more
+
+template <typename Message>
+std::span<const std::byte> bytes_of(const Message& message) {
+    return std::as_bytes(std::span(&message, 1));
+}
+
+} // namespace
+
+Result<std::unique_ptr<Reporter>> Reporter::start(MessageSocket& socket, Describe describe) {
+    UniqueFd stop(::eventfd(0, EFD_CLOEXEC));
+    if (!stop)
+        return system_error("preparing to answer gpurun");
+    std::unique_ptr<Reporter> reporter(new Reporter(socket, std::move(stop), std::move(describe)));
+    pthread_attr_t attributes;
+    ::pthread_attr_init(&attributes);
+    ::pthread_attr_setstacksize(&attributes, kStackBytes);
+    sigset_t every;
+    sigset_t before;
+    ::sigfillset(&every);
+    ::pthread_sigmask(SIG_SETMASK, &every, &before);
+    const int failed = ::pthread_create(&reporter->thread_, &attributes, run, reporter.get());
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    ::pthread_attr_destroy(&attributes);
+    if (failed != 0) {
+        errno = failed;
+        return system_error("starting the thread that answers gpurun");
+    }
+    reporter->running_ = true;
+    return reporter;
+}
+
+Reporter::~Reporter() {
+    if (!running_)
+        return;
+    const uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(stop_.get(), &one, sizeof one); // it cannot be full
+    ::pthread_join(thread_, nullptr);
+}
+
+void* Reporter::run(void* self) {
+    static_cast<Reporter*>(self)->listen();
+    return nullptr;
+}
+
+bool Reporter::wait_for(short events) const {
+    pollfd watched[] = {{socket_.fd(), events, 0}, {stop_.get(), POLLIN, 0}};
+    while (::poll(watched, std::size(watched), -1) < 0)
+        if (errno != EINTR)
+            return false;
+    return watched[1].revents == 0;
+}
+
+// Until gpurun is gone, or says what a rank does not expect from it: then nobody answers.
+void Reporter::listen() {
+    alignas(8) std::array<std::byte, MessageSocket::kLargestMessage> bytes;
+    while (wait_for(POLLIN)) {
+        auto received = socket_.try_receive(bytes);
+        if (!received)
+            return;
+        if (!received->has_value())
+            continue;
+        wire::Ask ask;
+        if ((*received)->bytes != sizeof ask)
+            return;
+        std::memcpy(&ask, bytes.data(), sizeof ask);
+        if (ask.header.magic != wire::kMagic || ask.header.kind != wire::Kind::kAsk || !answer(ask.number))
+            return;
+    }
+}
+
+bool Reporter::answer(uint32_t number) {
+    wire::Answered last;
+    last.number = number;
+    last.end = describe_(entries_);
+    for (const standing::Entry& entry : entries_) {
+        wire::Answer message;
+        message.number = number;
+        message.entry = entry;
+        if (!say(bytes_of(message)))
+            return false;
+    }
+    return say(bytes_of(last));
+}
+
+bool Reporter::say(std::span<const std::byte> message) {
+    while (true) {
+        auto sent = socket_.try_send(message);
+        if (!sent)
+            return false;
+        if (*sent)
+            return true;
+        if (!wait_for(POLLOUT))
+            return false;
+    }
+}
+
+} // namespace gpurun::platform

@@ -1,0 +1,49 @@
+// A rank's ear for what gpurun asks while the job runs (wire::Ask): a thread that sleeps on the control socket, and
+// answers, whatever the other threads of the rank are doing.
+//
+// It uses no CPU while nobody asks, has all signals blocked, and calls nothing of the device. From its start to its end
+// it is the only one that reads the socket; others may send.
+#pragma once
+
+#include "base/status.hpp"
+#include "platform/message_socket.hpp"
+#include "platform/standing.hpp"
+
+#include <functional>
+#include <memory>
+#include <pthread.h>
+#include <vector>
+
+namespace gpurun::platform {
+
+class Reporter {
+  public:
+    // Fills in how the rank stands, and says how much that would be. Does not wait for anybody.
+    using Describe = std::function<standing::End(std::vector<standing::Entry>&)>;
+
+    // `socket` outlives it.
+    static base::Result<std::unique_ptr<Reporter>> start(MessageSocket& socket, Describe describe);
+    // Ends in the middle of an answer, if need be.
+    ~Reporter();
+    Reporter(const Reporter&) = delete;
+    Reporter& operator=(const Reporter&) = delete;
+
+  private:
+    Reporter(MessageSocket& socket, UniqueFd stop, Describe describe)
+        : socket_(socket), stop_(std::move(stop)), describe_(std::move(describe)) {}
+
+    static void* run(void* self);
+    void listen();
+    bool answer(uint32_t number);
+    bool say(std::span<const std::byte> message);
+    bool wait_for(short events) const; // false: it is to end
+
+    MessageSocket& socket_;
+    UniqueFd stop_; // readable: it is to end
+    Describe describe_;
+    std::vector<standing::Entry> entries_;
+    pthread_t thread_{};
+    bool running_ = false;
+};
+
+} // namespace gpurun::platform

@@ -1,0 +1,233 @@
+// hanging BEHAVIOUR: ranks that hang in a way that gpurun is to explain, once each has said "up". See kBehaviours.
+#include <gpurun/gpurun.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int rank;
+static int size;
+static char buffer[1 << 20];
+
+static void check(gpurun_status status) {
+    if (status != GPURUN_OK) {
+        fprintf(stderr, "%s: %s\n", gpurun_status_string(status), gpurun_error_detail());
+        exit(3);
+    }
+}
+
+static void say_up(void) {
+    check(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST));
+    puts("up");
+    fflush(stdout);
+}
+
+static void sleep_for_ever(void) {
+    for (;;)
+        pause();
+}
+
+static void recv_from(int source, int tag) {
+    check(gpurun_recv(buffer, 64, GPURUN_BYTE, source, tag, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+}
+
+static void send_to(int dest, int tag, size_t bytes) {
+    check(gpurun_send(buffer, bytes, GPURUN_BYTE, dest, tag, GPURUN_COMM_WORLD, GPURUN_HOST));
+}
+
+// Each receives from the next one first.
+static void cycle(void) {
+    recv_from((rank + 1) % size, 7);
+    send_to((rank + size - 1) % size, 7, 64);
+}
+
+static void wrong_tag(void) {
+    if (rank == 0) {
+        send_to(1, 8, 48);
+        sleep_for_ever();
+    }
+    recv_from(0, 7);
+}
+
+// The one that would nearly fit is behind many that do not.
+static void crowd(void) {
+    if (rank == 0) {
+        for (int i = 0; i < 50; ++i)
+            send_to(2, 100 + i, 8);
+        send_to(1, 1, 8);
+        sleep_for_ever();
+    }
+    if (rank == 1) {
+        recv_from(0, 1);
+        send_to(2, 8, 24);
+        sleep_for_ever();
+    }
+    recv_from(1, 7);
+}
+
+static void compute(void) {
+    if (rank == 0)
+        for (volatile int i = 0;; ++i) {
+        }
+    recv_from(0, 1);
+}
+
+static void wait_any(void) {
+    gpurun_request requests[2];
+    for (int i = 0; i < 2; ++i)
+        check(gpurun_irecv(buffer + 64 * i, 64, GPURUN_BYTE, (rank + 1 + i) % size, i, GPURUN_COMM_WORLD, GPURUN_HOST,
+                           &requests[i]));
+    int index = 0;
+    if (rank == 0) // whom the others wait for
+        sleep_for_ever();
+    check(gpurun_waitany(2, requests, GPURUN_HOST, &index, NULL));
+}
+
+static void wait_all(void) {
+    gpurun_request requests[40];
+    for (int i = 0; i < 40; ++i)
+        check(gpurun_irecv(buffer + i, 1, GPURUN_BYTE, (rank + 1) % size, i, GPURUN_COMM_WORLD, GPURUN_HOST,
+                           &requests[i]));
+    check(gpurun_waitall(20, requests, GPURUN_HOST, NULL));
+}
+
+static void barrier(void) {
+    if (rank == 2)
+        sleep_for_ever();
+    check(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST));
+}
+
+static void finalize_early(void) {
+    if (rank == 0)
+        return;
+    recv_from(0, 5);
+}
+
+static void large_send(void) {
+    if (rank == 1)
+        sleep_for_ever();
+    send_to(1, 3, sizeof buffer);
+}
+
+static void block(void* argument) {
+    (void)argument;
+    sleep_for_ever();
+}
+
+// The message is matched; its sender's stream never comes to it.
+static void held_stream(void) {
+    gpurun_stream stream;
+    check(gpurun_stream_create(&stream));
+    void* memory = NULL;
+    check(gpurun_malloc(&memory, sizeof buffer));
+    if (rank == 0)
+        check(gpurun_launch_host(stream, block, NULL));
+    say_up();
+    if (rank == 0)
+        check(gpurun_send(memory, 64, GPURUN_BYTE, 1, 2, GPURUN_COMM_WORLD, stream));
+    else
+        check(gpurun_recv(memory, 64, GPURUN_BYTE, 0, 2, GPURUN_COMM_WORLD, stream, NULL));
+    if (rank == 0)
+        sleep_for_ever();
+    check(gpurun_stream_synchronize(stream));
+}
+
+// Chunks of a relay that their sender's stream does not fill.
+static void relay(void) {
+    gpurun_stream stream;
+    check(gpurun_stream_create(&stream));
+    void* memory = NULL;
+    check(gpurun_malloc(&memory, sizeof buffer));
+    if (rank == 0)
+        check(gpurun_launch_host(stream, block, NULL));
+    say_up();
+    if (rank == 0)
+        check(gpurun_send(memory, sizeof buffer, GPURUN_BYTE, 1, 2, GPURUN_COMM_WORLD, stream));
+    check(gpurun_recv(buffer, sizeof buffer, GPURUN_BYTE, 0, 2, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+}
+
+static void probe(void) { check(gpurun_probe(GPURUN_ANY_SOURCE, 4, GPURUN_COMM_WORLD, NULL)); }
+
+static void self(void) { check(gpurun_ssend(buffer, 8, GPURUN_BYTE, rank, 6, GPURUN_COMM_WORLD, GPURUN_HOST)); }
+
+// Waits for a while, goes on when its standard input says so, and hangs again.
+static void twice(void) {
+    if (rank == 0) {
+        getchar();
+        send_to(1, 1, 8);
+        getchar();
+        sleep_for_ever();
+    }
+    recv_from(0, 1);
+    puts("on");
+    fflush(stdout);
+    recv_from(0, 2);
+}
+
+static void* receive_in_thread(void* tag) {
+    recv_from((rank + 1) % size, *(int*)tag);
+    return NULL;
+}
+
+static void threads(void) {
+    static int tags[2] = {11, 12};
+    pthread_t others[2];
+    for (int i = 0; i < 2; ++i)
+        pthread_create(&others[i], NULL, receive_in_thread, &tags[i]);
+    recv_from((rank + 1) % size, 10);
+}
+
+static void in_init(void) {
+    if (rank == 0) {
+        puts("up");
+        fflush(stdout);
+        sleep_for_ever();
+    }
+}
+
+// All the time in short calls: asking must not keep them up.
+static void busy(void) {
+    for (;;)
+        check(gpurun_sendrecv(buffer, 8, GPURUN_BYTE, (rank + 1) % size, 0, buffer + 64, 8, GPURUN_BYTE,
+                              (rank + size - 1) % size, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+}
+
+static const struct {
+    const char* name;
+    void (*act)(void);
+    int says_up; // by itself
+} kBehaviours[] = {
+    {"cycle", cycle, 0},
+    {"wrong-tag", wrong_tag, 0},
+    {"crowd", crowd, 0},
+    {"compute", compute, 0},
+    {"wait-any", wait_any, 0},
+    {"wait-all", wait_all, 0},
+    {"barrier", barrier, 0},
+    {"finalize-early", finalize_early, 0},
+    {"large-send", large_send, 0},
+    {"held-stream", held_stream, 1},
+    {"relay", relay, 1},
+    {"probe", probe, 0},
+    {"self", self, 0},
+    {"twice", twice, 0},
+    {"threads", threads, 0},
+    {"busy", busy, 0},
+};
+
+int main(int argc, char** argv) {
+    const char* const name = argc > 1 ? argv[1] : "";
+    rank = atoi(getenv("GPURUN_RANK"));
+    if (strcmp(name, "in-init") == 0)
+        in_init();
+    check(gpurun_init());
+    check(gpurun_comm_size(GPURUN_COMM_WORLD, &size));
+    for (size_t i = 0; i < sizeof kBehaviours / sizeof kBehaviours[0]; ++i)
+        if (strcmp(name, kBehaviours[i].name) == 0) {
+            if (!kBehaviours[i].says_up)
+                say_up();
+            kBehaviours[i].act();
+        }
+    return gpurun_finalize() == GPURUN_OK ? 0 : 1;
+}

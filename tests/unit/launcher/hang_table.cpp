@@ -1,0 +1,172 @@
+// What is printed of ranks that hang, word for word; and what is believed of what they say.
+#include "hang_table.hpp"
+#include "hanging_ranks.hpp"
+#include "support/unit.hpp"
+
+#include <cstring>
+
+using namespace gpurun::launcher;
+using namespace gpurun::test;
+
+TEST_SUITE_BEGIN("hang table");
+
+namespace {
+constexpr int64_t kNowNs = kSecondNs * 13 + 340'000'000;
+
+// As it stands below.
+std::string lines_of(std::string text) { return text.insert(0, 1, '\n'); }
+
+} // namespace
+
+TEST_CASE("a cycle of three") {
+    CHECK(lines_of(format_hangs({receiving(1), receiving(2), receiving(0)}, kNowNs, "SIGQUIT")) == R"(
+what each rank waits for (SIGQUIT):
+rank  call         waited  does  peer  tag  bytes  waits for
+   0  gpurun_recv  12.3 s  recv     1    7     64  a message that fits
+   1  gpurun_recv  12.3 s  recv     2    7     64  a message that fits
+   2  gpurun_recv  12.3 s  recv     0    7     64  a message that fits
+gpurun: deadlock: rank 0 waits for 1 (gpurun_recv, tag 7), rank 1 waits for 2 (gpurun_recv, tag 7), rank 2 waits for 0 (gpurun_recv, tag 7))");
+}
+
+TEST_CASE("all kinds of waits") {
+    Entry relay = in_state(sends(1, 3), standing::State::kRelay);
+    relay.call_it("staged");
+    relay.flags = standing::kOnStream;
+    relay.done = 2;
+    relay.all = 16;
+    Entry edge = in_state(receives(2, standing::kAnyTag), standing::State::kEdge);
+    edge.flags = standing::kPeerEdge;
+    edge.slot = 5;
+    edge.done = 2;
+    edge.all = 4;
+    Entry stream = in_state(wants(standing::What::kStream, 0, 0, 0x55aa), standing::State::kDevice);
+    Entry held = edge;
+    held.topic = standing::Topic::kHeld;
+    held.bytes = 0x55aa;
+    RankStanding synchronizing = in_call("gpurun_stream_synchronize", {stream});
+    synchronizing.held = {held};
+    synchronizing.end.held = 9;
+    RankStanding ready;
+    ready.presence = RankStanding::Presence::kReady;
+    ready.since_ns = kSecondNs;
+    RankStanding other;
+    other.system = "sleeps in do_wait";
+    RankStanding silent;
+    silent.presence = RankStanding::Presence::kNoAnswer;
+    silent.system = "is stopped";
+    const std::string text = format_hangs(
+        {in_call("gpurun_waitsome", {relay, edge}, true), synchronizing, has(computing(), 1, 4), ready, other, silent},
+        kNowNs, "--hang-timeout=5");
+    CHECK(lines_of(text) == R"(
+what each rank waits for (--hang-timeout=5):
+rank  call                        waited  does            peer  tag  bytes  path    waits for
+   0  gpurun_waitsome (any of 2)  12.3 s  send on stream     1  3       64  staged  matched; rank 1 to drain chunk 3 of 16
+   0                                      recv               2  any     64  -       matched; rank 2's stream: fence edge forward of slot 5 (at 2, wants 4)
+   1  gpurun_stream_synchronize   12.3 s  -                  -  -        -  -       stream 0x55aa
+   1  stream 0x55aa               -       -                  2  -        -  -       rank 2's stream: fence edge forward of slot 5 (at 2, wants 4)
+   1                                      -                  -  -        -  -       and 8 more slots that streams wait for
+   2  -                           -       -                  -  -        -  -       in no call of gpurun; its process runs
+   2  -                           -       recv               1  4       64  -       a receive that fits: it has come
+   3  gpurun_init                 12.3 s  -                  -  -        -  -       rank 4 to call gpurun_init()
+   4  -                           -       -                  -  -        -  -       no gpurun_init() yet, or no program of gpurun's; sleeps in do_wait
+   5  -                           -       -                  -  -        -  -       does not answer; is stopped
+gpurun: rank 1 waits for its stream 0x55aa, in which a message from rank 2 waits until that rank's stream has come to its send)");
+}
+
+TEST_CASE("of much, the first is shown, and the rest is counted") {
+    std::vector<Entry> many(standing::kMostAwaited, receives(1));
+    RankStanding rank = in_call("gpurun_waitall", many);
+    rank.threads[0].number = 1000;
+    const std::string text = format_hangs({rank, computing()}, kNowNs, "SIGQUIT");
+    CHECK(text.find("(all of 1000)") != std::string::npos);
+    CHECK(text.find("and 994 more\n") != std::string::npos);
+    rank.end.flags = 0;
+    CHECK(format_hangs({rank}, kNowNs, "SIGQUIT").find("more messages than it could look at") != std::string::npos);
+    Standings crowd;
+    for (int i = 0; i < 50; ++i)
+        crowd.push_back(has(receiving(0, 7), 0, 8));
+    CHECK(format_hangs(crowd, kNowNs, "SIGQUIT").find("more such things") != std::string::npos);
+}
+
+TEST_CASE("an answer is put together from its entries") {
+    RankStanding rank;
+    Entry thread;
+    thread.topic = standing::Topic::kThread;
+    thread.call_it("gpurun_waitall");
+    thread.number = 2;
+    REQUIRE(take(rank, thread, 4));
+    REQUIRE(take(rank, receives(3), 4));
+    REQUIRE(take(rank, receives(standing::kAnySource), 4));
+    standing::End end;
+    end.threads = 1;
+    REQUIRE(finish(rank, end));
+    CHECK(rank.answered());
+    REQUIRE(rank.threads.size() == 1);
+    CHECK(rank.threads[0].call == "gpurun_waitall");
+    CHECK(rank.threads[0].awaited.size() == 2);
+}
+
+TEST_CASE("what no rank of ours would say is refused") {
+    const auto refuses = [](Entry entry) {
+        RankStanding rank;
+        return !take(rank, entry, 4);
+    };
+    Entry good = receives(3);
+    good.topic = standing::Topic::kUnexpected;
+    CHECK_FALSE(refuses(good));
+    const auto spoilt = [&](auto spoil) {
+        Entry entry = good;
+        spoil(entry);
+        return refuses(entry);
+    };
+    CHECK(refuses(receives(3))); // of no thread
+    CHECK(spoilt([](Entry& entry) { entry.topic = static_cast<standing::Topic>(standing::kTopics + 1); }));
+    CHECK(spoilt([](Entry& entry) { entry.topic = static_cast<standing::Topic>(0); }));
+    CHECK(spoilt([](Entry& entry) { entry.what = static_cast<standing::What>(standing::kWhats); }));
+    CHECK(spoilt([](Entry& entry) { entry.state = static_cast<standing::State>(standing::kStates); }));
+    CHECK(spoilt([](Entry& entry) { entry.flags = standing::kAllFlags + 1; }));
+    CHECK(spoilt([](Entry& entry) { entry.peer = 4; }));
+    CHECK(spoilt([](Entry& entry) { entry.peer = -2; }));
+    CHECK(spoilt([](Entry& entry) { entry.tag = -2; }));
+    CHECK(spoilt([](Entry& entry) { entry.since_ns = -1; }));
+    CHECK(spoilt([](Entry& entry) { std::memset(entry.name, 'x', sizeof entry.name); }));
+    CHECK(spoilt([](Entry& entry) { entry.call_it("red\x1b[31m"); }));
+}
+
+TEST_CASE("more than the bounds is refused, and so is an end that says less than was said") {
+    RankStanding rank;
+    Entry entry = receives(0);
+    entry.topic = standing::Topic::kUnexpected;
+    for (size_t i = 0; i < standing::kMostUnexpected; ++i)
+        REQUIRE(take(rank, entry, 1));
+    CHECK_FALSE(take(rank, entry, 1));
+    standing::End end;
+    end.unexpected = standing::kMostUnexpected - 1;
+    CHECK_FALSE(finish(rank, end));
+    end.unexpected = 0xffffffff;
+    CHECK(finish(rank, end));
+    end.phase = static_cast<standing::Phase>(standing::kPhases);
+    CHECK_FALSE(finish(rank, end));
+}
+
+TEST_CASE("a wait is the same as before if its thread and its beginning are") {
+    RankStanding now = receiving(1);
+    settle(now, receiving(1));
+    CHECK(now.threads[0].settled);
+    RankStanding before = receiving(1);
+    before.threads[0].since_ns -= 1;
+    settle(now, before);
+    CHECK_FALSE(now.threads[0].settled);
+    now = receiving(1);
+    now.threads[0].moved = 1; // by which it may have come nearer to its end
+    settle(now, receiving(1));
+    CHECK_FALSE(now.threads[0].settled);
+    now = receiving(1);
+    now.threads[0].has_news = true;
+    settle(now, receiving(1));
+    CHECK_FALSE(now.threads[0].settled);
+    settle(now, computing());
+    CHECK_FALSE(now.threads[0].settled);
+}
+
+TEST_SUITE_END();

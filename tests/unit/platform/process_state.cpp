@@ -1,0 +1,38 @@
+#include "platform/process_state.hpp"
+#include "support/unit.hpp"
+
+#include <csignal>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace gpurun::platform;
+
+TEST_SUITE_BEGIN("process state");
+
+TEST_CASE("this process runs") {
+    CHECK(process_state(::getpid()).letter == 'R');
+    CHECK(describe(process_state(::getpid())) == "runs");
+}
+
+TEST_CASE("a process that is stopped is said to be, and one that is gone is not known") {
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::raise(SIGSTOP);
+        ::_exit(0);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, WUNTRACED) == child);
+    CHECK(process_state(child).stopped());
+    CHECK(describe(process_state(child)) == "is stopped");
+    ::kill(child, SIGKILL);
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(process_state(child).letter == 0);
+    CHECK(describe(process_state(child)) == "is in a state that the system does not tell");
+}
+
+TEST_CASE("where it sleeps is said if the system says it") {
+    CHECK(describe(ProcessState{'S', "futex_wait_queue"}) == "sleeps in futex_wait_queue");
+    CHECK(describe(ProcessState{'S', ""}) == "sleeps");
+}
+
+TEST_SUITE_END();
