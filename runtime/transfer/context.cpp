@@ -95,17 +95,35 @@ Streams::Entry* Streams::find(device::Stream stream) {
     return found == all_.end() ? nullptr : &*found;
 }
 
-Result<device::Stream> Streams::take() {
-    Entry* best = idle_ ? find(*std::exchange(idle_, std::nullopt)) : nullptr;
-    for (size_t i = 0; i < all_.size() && (best == nullptr || best->users != 0); ++i) {
-        Entry& entry = all_[(next_ + i) % all_.size()];
-        if (best == nullptr || entry.users < best->users)
-            best = &entry;
+Result<Streams::Entry*> Streams::find_idle() {
+    if (const auto known = std::exchange(idle_, std::nullopt)) {
+        Entry* const entry = find(*known);
+        if (entry != nullptr && entry->users == 0)
+            return entry;
     }
-    if (best == nullptr || (best->users != 0 && all_.size() < kMost)) {
+    for (size_t i = 0; i < all_.size(); ++i) {
+        Entry& entry = all_[(next_ + i) % all_.size()];
+        if (entry.users != 0)
+            continue;
+        GPURUN_ASSIGN(const bool idle, device_.query(entry.stream));
+        if (idle)
+            return &entry;
+    }
+    return nullptr;
+}
+
+Result<device::Stream> Streams::take() {
+    GPURUN_ASSIGN(Entry * best, find_idle());
+    if (best == nullptr && all_.size() < kMost) {
         GPURUN_ASSIGN(const device::Stream stream, device_.create_urgent_stream());
         best = &all_.emplace_back(Entry{stream});
     }
+    if (best == nullptr) // in turn
+        for (size_t i = 0; i < all_.size(); ++i) {
+            Entry& entry = all_[(next_ + i) % all_.size()];
+            if (best == nullptr || entry.users < best->users)
+                best = &entry;
+        }
     next_ = static_cast<size_t>(best - all_.data()) + 1;
     ++best->users;
     return best->stream;

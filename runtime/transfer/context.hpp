@@ -71,8 +71,8 @@ class Landing {
     size_t next_ = 0;
 };
 
-// Internal streams. One that is given back may still have work: what is enqueued next comes after it. When kMost are
-// taken, transfers share them.
+// Internal streams. One that is given back may still have work, which may wait for a peer: what is enqueued next would
+// wait with it, so it is not given again before it has run. When kMost are taken or busy, transfers share them.
 class Streams {
   public:
     static constexpr size_t kMost = 32; // as many as a GPU runs side by side (CUDA_DEVICE_MAX_CONNECTIONS)
@@ -94,6 +94,7 @@ class Streams {
         uint32_t users = 0;
     };
     Entry* find(device::Stream stream);
+    base::Result<Entry*> find_idle(); // null if there is none
 
     device::Device& device_;
     std::vector<Entry> all_;

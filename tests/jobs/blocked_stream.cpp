@@ -112,8 +112,6 @@ TEST_CASE("a message passes another stream's message from the same rank that is 
     }
 }
 
-TEST_SUITE_END();
-
 TEST_CASE("a small message that is held up at its sender holds up none that is received with it") {
     if (partner() == GPURUN_PROC_NULL)
         return;
@@ -140,3 +138,34 @@ TEST_CASE("a small message that is held up at its sender holds up none that is r
     REQUIRE_OK(gpurun_wait(&requests[0], GPURUN_HOST, nullptr));
     CHECK(first_difference(buffer.read(), pattern(5 * 8, 6)) == -1);
 }
+
+TEST_CASE("a small message that is held up at its sender holds up none that is received later, however many") {
+    constexpr int kLater = 100; // more than there are internal streams
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    const Stream held;
+    Memory late(Kind::kDevice, 8), free(Kind::kDevice, 8);
+    gpurun_request request;
+    if (rank() < partner()) {
+        late.write(pattern(8, 7));
+        Gate gate(held);
+        REQUIRE_OK(gpurun_isend(late.get(), 8, GPURUN_BYTE, partner(), kHeld, kWorld, held, &request));
+        for (int i = 0; i < kLater; i++)
+            REQUIRE_OK(gpurun_send(free.get(), 8, GPURUN_BYTE, partner(), kFree, kWorld, GPURUN_HOST));
+        REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+        gate.open();
+        REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr));
+        return;
+    }
+    REQUIRE_OK(gpurun_irecv(late.get(), 8, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST, &request));
+    for (int i = 0; i < kLater; i++) {
+        gpurun_request later;
+        REQUIRE_OK(gpurun_irecv(free.get(), 8, GPURUN_BYTE, partner(), kFree, kWorld, GPURUN_HOST, &later));
+        REQUIRE_OK(gpurun_wait(&later, GPURUN_HOST, nullptr)); // would hang here
+    }
+    REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
+    REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr));
+    CHECK(first_difference(late.read(), pattern(8, 7)) == -1);
+}
+
+TEST_SUITE_END();

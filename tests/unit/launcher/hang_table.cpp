@@ -81,7 +81,8 @@ TEST_CASE("of much, the first is shown, and the rest is counted") {
     CHECK(text.find("(all of 1000)") != std::string::npos);
     CHECK(text.find("and 994 more\n") != std::string::npos);
     rank.end.flags = 0;
-    CHECK(format_hangs({rank, computing()}, kNowNs, "SIGQUIT").find("more messages than it could look at") != std::string::npos);
+    CHECK(format_hangs({rank, computing()}, kNowNs, "SIGQUIT").find("more messages than it could look at") !=
+          std::string::npos);
     Standings crowd;
     for (int i = 0; i < 50; ++i)
         crowd.push_back(has(receiving(0, 7), 0, 8));
