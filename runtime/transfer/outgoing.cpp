@@ -81,6 +81,11 @@ std::optional<Awaited> Outgoing::awaited() const {
 
 Result<void> Outgoing::join(device::Stream stream) {
     CHECK(enqueued());
+    if (operand_.captured && stream != operand_.stream) {
+        GPURUN_ASSIGN(const bool in_capture, context_.device.is_captured(stream)); // else it has ended without this
+        if (in_capture) // not before the graph has read the buffer, and counted its run
+            GPURUN_TRY(context_.joints.order(operand_.stream, stream));
+    }
     if (taken_)
         return context_.device.channel_await_taken(*std::exchange(taken_, std::nullopt), stream);
     if (done())

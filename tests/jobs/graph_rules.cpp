@@ -58,6 +58,41 @@ TEST_CASE("orders of calls that MPI allows do not deadlock in graphs") {
     }
 }
 
+TEST_CASE("a captured send that is completed on another stream of its capture has read its buffer there") {
+    if (!can_capture(partner()))
+        return;
+    const Stream stream, beside;
+    gpurun_event fork = nullptr, joint = nullptr;
+    REQUIRE_OK(gpurun_event_create(&fork));
+    REQUIRE_OK(gpurun_event_create(&joint));
+    for (const Kind kind : {Kind::kDevice, Kind::kOrdered})
+        for (const size_t bytes : {size_t{5000}, size_t{300'000}}) { // the latter in place, or copied aside
+            CAPTURE(name(kind));
+            CAPTURE(bytes);
+            Exchange exchange(kind, Kind::kDevice, bytes);
+            const Graph graph(stream, [&] {
+                gpurun_request requests[2];
+                exchange.begin(stream);
+                REQUIRE_OK(gpurun_event_record(fork, stream));
+                REQUIRE_OK(gpurun_stream_wait_event(beside, fork));
+                delay(stream, 5000); // what is beside would be first
+                REQUIRE_OK(
+                    gpurun_isend(exchange.out, bytes, GPURUN_BYTE, partner(), kData, kWorld, stream, &requests[0]));
+                REQUIRE_OK(
+                    gpurun_irecv(exchange.in, bytes, GPURUN_BYTE, partner(), kData, kWorld, beside, &requests[1]));
+                REQUIRE_OK(gpurun_wait(&requests[0], beside, nullptr));
+                REQUIRE_OK(gpurun_memset(exchange.out, 0xee, bytes, beside));
+                REQUIRE_OK(gpurun_wait(&requests[1], beside, nullptr));
+                REQUIRE_OK(gpurun_memcpy(exchange.got.get(), exchange.in, bytes, beside));
+                REQUIRE_OK(gpurun_event_record(joint, beside));
+                REQUIRE_OK(gpurun_stream_wait_event(stream, joint));
+            });
+            run_and_check(graph, exchange, stream, partner(), 3);
+        }
+    REQUIRE_OK(gpurun_event_destroy(fork));
+    REQUIRE_OK(gpurun_event_destroy(joint));
+}
+
 TEST_CASE("persistent requests are captured as others are") {
     if (!can_capture(partner()))
         return;

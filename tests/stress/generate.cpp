@@ -3,7 +3,8 @@
 // First positions: each message gets one for its send and one for its receive. Then, in each (source, destination,
 // tag), the sends and the receives are paired in order, as they will match. What comes first must not wait for what
 // comes later, so the two positions of a pair decide which ways of sending and receiving it may have. Last, some
-// receives become wildcards, where match_pair() says that this changes nothing.
+// receives become wildcards, where match_pair() says that this changes nothing. What is captured is added to that
+// (generate_captured.cpp).
 #include "stress/program.hpp"
 #include "stress/random.hpp"
 
@@ -18,12 +19,12 @@ using test::Kind;
 namespace {
 
 constexpr int kTags = 64;              // of an epoch and a thread
+constexpr int kGatherTag = kTags - 3;  // of ranks that are about to launch a graph
+constexpr int kCapturedTags = 6;       // of two captures at a time; other messages have them, too
 constexpr int kRingTag = kTags - 1;    // of sendrecv
 constexpr int kNobodysTag = kTags - 2; // of receives that are taken back
 constexpr int kMessagesOfPair = 160;   // of an epoch and all threads, at most: more than a pair has fence slots for
-constexpr size_t kSizes[] = {0,     1,     7,     8,     100,   4095,  4096,  4097, 8191,   8192, 8193,  16383,
-                             16384, 16385, 32767, 32768, 32769, 65535, 65537, 64,   262145, 1000, 120000};
-constexpr size_t kLargeSizes[] = {(1u << 20) + 1, (2u << 20) - 3, (4u << 20) + 1};
+constexpr int kCapturePositions = 200; // left to captures, at least
 
 bool is_before(const Message& a, const Message& b) { return a.position < b.position; }
 bool is_before_receive(const Receive& a, const Receive& b) { return a.position < b.position; }
@@ -31,17 +32,18 @@ bool is_before_receive(const Receive& a, const Receive& b) { return a.position <
 class PartMaker {
   public:
     PartMaker(Random& random, const Program& program, int epoch, int thread, Part& part)
-        : random_(random), ranks_(program.ranks), alone_(program.threads == 1),
+        : random_(random), ranks_(program.ranks), threads_(program.threads), alone_(program.threads == 1),
           most_of_pair_(kMessagesOfPair / program.threads), tag_base_((epoch * kTags) * program.threads + thread),
           tag_step_(program.threads), part_(part) {}
 
     // `crowded`: one pair of ranks gets half of the messages, most of them sent long before they are received.
     void make_determined(int count, bool crowded);
     void make_open(bool any_tag, int count);
+    Room room_left() const;
 
   private:
     int tag(int number) const { return tag_base_ + number * tag_step_; }
-    size_t any_bytes() { return random_.chance(2) ? random_.pick(kLargeSizes) : random_.pick(kSizes); }
+    size_t any_bytes() { return any_size(random_); }
     // Positions are given out once each, at random; more than are needed.
     void deal(int count) {
         free_.resize(static_cast<size_t>(count));
@@ -70,7 +72,7 @@ class PartMaker {
     void add_class(int open_class, int dest, bool any_tag, int count);
 
     Random& random_;
-    int ranks_;
+    int ranks_, threads_;
     bool alone_;
     int most_of_pair_;
     int tag_base_, tag_step_;
@@ -258,7 +260,7 @@ void PartMaker::add_completions() {
 }
 
 void PartMaker::make_determined(int count, bool crowded) {
-    deal(4 * count + 8 * ranks_ + 16);
+    deal(4 * count + 8 * ranks_ + 16 + kCapturePositions);
     std::map<std::pair<int, int>, int> of_pair;
     const int busy_source = random_.below(ranks_), busy_dest = random_.below(ranks_);
     for (int i = 0; i < count; i++) {
@@ -323,7 +325,7 @@ void PartMaker::add_class(int open_class, int dest, bool any_tag, int count) {
 }
 
 void PartMaker::make_open(bool any_tag, int count) {
-    deal(4 * count + 8 * ranks_ + 16);
+    deal(4 * count + 8 * ranks_ + 16 + kCapturePositions);
     std::vector<int> dests;
     for (int rank = 0; rank < ranks_; rank++)
         for (int classes = any_tag ? 1 : 1 + random_.below(2); classes > 0; classes--)
@@ -333,6 +335,14 @@ void PartMaker::make_open(bool any_tag, int count) {
         add_class(static_cast<int>(i), dests[i], any_tag, 1 + random_.below(share));
     add_cancelled();
     add_completions();
+}
+
+Room PartMaker::room_left() const {
+    Room room{ranks_, threads_, {}, tag(kGatherTag), free_, end_};
+    std::sort(room.positions.begin(), room.positions.end());
+    for (int number = 0; number < kCapturedTags; number++)
+        room.tags.push_back(tag(number));
+    return room;
 }
 
 } // namespace
@@ -365,7 +375,7 @@ std::vector<int> match_pair(const std::vector<const Message*>& messages, const s
     return taken;
 }
 
-Program make_program(uint64_t seed, int ranks) {
+Program make_program(uint64_t seed, int ranks, const Capturable& capturable) {
     Random random(seed);
     Program program{seed, ranks, random.chance(25) ? 2 + random.below(kMaxThreads - 1) : 1, {}};
     const int epochs = 1 + random.below(6);
@@ -383,6 +393,8 @@ Program make_program(uint64_t seed, int ranks) {
                 maker.make_open(any_tag, count);
             else
                 maker.make_determined(count, crowded);
+            if (random.chance(35))
+                add_captures(epoch.parts[static_cast<size_t>(thread)], maker.room_left(), capturable, random.next());
         }
     }
     return program;

@@ -4,7 +4,7 @@
 // Every rank derives the same program from the seed, and so knows what it must get (program.hpp). What goes wrong is
 // printed with the command that makes it come back; a program that hangs says where each thread is.
 #define DOCTEST_CONFIG_IMPLEMENT
-#include "stress/execute.hpp"
+#include "stress/captured.hpp"
 
 #include <csignal>
 #include <cstdio>
@@ -75,13 +75,14 @@ bool goes_on(double until) {
 
 void run_all(uint64_t first, uint64_t count, double seconds) {
     Executor executor;
+    const Capturable capturable = find_capturable();
     const double until = gpurun_wtime() + seconds;
     Moved moved;
     uint64_t programs = 0;
     while (programs < count && goes_on(until)) {
         g_seed = first + programs;
         alarm(kProgramSeconds);
-        const Moved more = executor.run(make_program(g_seed, g_size));
+        const Moved more = executor.run(make_program(g_seed, g_size, capturable));
         REQUIRE_OK(gpurun_barrier(test::kWorld, GPURUN_HOST)); // tags are used again by the next program
         alarm(0);
         moved.messages += more.messages;

@@ -9,6 +9,18 @@
 // an open class (wildcards that several senders' messages fit) share the messages of the class; there only the order of
 // each sender's messages is known. Tags are of one epoch and one thread, so that a rank that is ahead disturbs nobody;
 // an epoch in which receives name neither source nor tag ends in a barrier.
+//
+// Some calls are captured (captured.hpp). A capture has the same two positions on all ranks, and its calls have theirs
+// between these, so capturing waits as the calls outside of it do: for earlier positions only. Its messages stay among
+// its own graphs, of which each rank has one. A launch, too, has one position on all ranks. What it enqueues waits for
+// what was enqueued in its stream before, that is, at earlier positions; for the graphs that the other ranks launch at
+// the same one; and among these only for calls at earlier positions of the capture. So by induction over positions, and
+// in one launch over those of the capture, whatever is enqueued comes to its end.
+//
+// This takes every stream for one of its own. But internal streams and a GPU's queues are shared: what waits for a
+// graph that a peer has yet to launch may hold up an older message of another stream, which that peer needs first. So
+// before some graphs are launched all ranks wait for each other, and then launch them without waiting for anything
+// else.
 #pragma once
 
 #include "support/job.hpp"
@@ -48,7 +60,8 @@ struct Message {
     int domain = 0;
     int position = 0;
     int open_class = kNone;
-    uint64_t content = 0; // the seed of its bytes
+    uint64_t content = 0; // the seed of its bytes; of a captured one's in its first run
+    bool refused = false; // captured, between ranks whose messages cannot be
 };
 
 struct Receive {
@@ -76,11 +89,48 @@ struct Completion {
     std::vector<Started> requests;
 };
 
+// A captured call of all ranks.
+struct Collective {
+    int position;
+    bool is_barrier;
+    int root;
+    size_t bytes;
+    test::Kind kind;
+    int domain;
+    uint64_t content;
+};
+
+struct Launch {
+    int position;             // of several runs in a row
+    bool gathers;             // the first of them
+    std::vector<int> domains; // by rank
+};
+
+// What becomes one graph of each rank, and its runs.
+struct Capture {
+    std::vector<int> domains; // streams; the capture begins in the first, and the others join it
+    int begin = 0, end = 0;   // positions
+    std::vector<Message> messages;
+    std::vector<Receive> receives;
+    std::vector<Completion> completions;
+    std::vector<Collective> collectives;
+    std::vector<Launch> launches;
+    std::vector<int> destroys; // positions, by rank
+    int gather_tag = kNone;    // of a barrier of threads, if there are several: they cannot use gpurun_barrier()
+};
+
 // What one thread of each rank does.
 struct Part {
     std::vector<Message> messages;
     std::vector<Receive> receives;
     std::vector<Completion> completions;
+    std::vector<Capture> captures;
+};
+
+// What can be captured.
+struct Capturable {
+    std::vector<std::vector<bool>> pairs; // [a][b]: messages between ranks a and b
+    bool ordered;                         // memory of Kind::kOrdered
 };
 
 struct Epoch {
@@ -95,7 +145,20 @@ struct Program {
     std::vector<Epoch> epochs;
 };
 
-Program make_program(uint64_t seed, int ranks);
+Program make_program(uint64_t seed, int ranks, const Capturable& capturable);
+
+// Where one thread of an epoch has room for captures.
+struct Room {
+    int ranks;
+    int threads;
+    std::vector<int> tags; // of captured messages
+    int gather_tag;
+    std::vector<int> positions; // that nothing has; ascending
+    int end;                    // behind all positions
+};
+
+// Adds captures to a part, whose calls in streams that are captured meanwhile get other domains.
+void add_captures(Part& part, const Room& room, const Capturable& capturable, uint64_t seed);
 
 // The order in which MPI matches the messages of one sender with one thread's receives: for each receive (by position)
 // the index in `messages` (by position) that it takes, or kNone. Does not depend on timing.

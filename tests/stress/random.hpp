@@ -1,4 +1,4 @@
-// Numbers that every rank draws alike from one seed, on every machine.
+// Numbers that every rank draws alike from one seed, on every machine; and sizes of messages.
 #pragma once
 
 #include <cstddef>
@@ -35,5 +35,12 @@ class Random {
   private:
     uint64_t state_;
 };
+
+// Of messages: around what paths and their pieces are chosen by, and seldom large.
+constexpr size_t kSizes[] = {0,     1,     7,     8,     100,   4095,  4096,  4097, 8191,   8192, 8193,  16383,
+                             16384, 16385, 32767, 32768, 32769, 65535, 65537, 64,   262145, 1000, 120000};
+constexpr size_t kLargeSizes[] = {(1u << 20) + 1, (2u << 20) - 3, (4u << 20) + 1};
+
+inline size_t any_size(Random& random) { return random.chance(2) ? random.pick(kLargeSizes) : random.pick(kSizes); }
 
 } // namespace gpurun::stress

@@ -1,9 +1,12 @@
 #include "stress/worker.hpp"
 
+#include "stress/complete.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <thread>
+#include <tuple>
 
 namespace gpurun::stress {
 
@@ -21,20 +24,6 @@ size_t at(int index) { return static_cast<size_t>(index); }
 
 } // namespace
 
-size_t Arena::reserve(size_t bytes) {
-    const size_t offset = used_;
-    used_ += bytes + 1 + bytes % 61; // of no alignment
-    return offset;
-}
-
-void Arena::settle() {
-    if (used_ != 0 && (memory_ == nullptr || memory_->size() < used_)) {
-        memory_.reset();
-        memory_ = std::make_unique<test::Memory>(kind_, 2 * used_);
-    }
-    used_ = 0;
-}
-
 Worker::Worker(int thread) : rank_(test::rank()), thread_(thread) {
     for (const Kind kind : test::kKinds) {
         outgoing_.emplace_back(kind);
@@ -49,6 +38,7 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
     Place& place = g_places[thread_];
     place.epoch = epoch;
     place_buffers();
+    place_captured();
     for (const Op& op : ops()) {
         place.position = op.position;
         place.index = op.index;
@@ -59,6 +49,9 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
         stream.synchronize();
     place.call = "checking";
     check_all(moved);
+    for (const Captured& captured : captured_)
+        captured.check(moved);
+    captured_.clear();
     contents_.clear();
 }
 
@@ -84,6 +77,17 @@ void Worker::place_buffers() {
             got_[i].buffer = incoming_[index_of(part_->receives[i].kind)].at(receives[i]);
 }
 
+void Worker::place_captured() {
+    std::vector<gpurun_stream> domains;
+    for (int number = 0; number < kDomains; number++)
+        domains.push_back(domain(number));
+    for (const Capture& capture : part_->captures)
+        captured_.emplace_back(capture, thread_, domains).reserve(capture_arenas_);
+    capture_arenas_.settle();
+    for (Captured& captured : captured_)
+        captured.place(capture_arenas_);
+}
+
 std::vector<Worker::Op> Worker::ops() const {
     std::vector<Op> all;
     for (size_t i = 0; i < part_->messages.size(); i++)
@@ -97,8 +101,12 @@ std::vector<Worker::Op> Worker::ops() const {
     for (size_t i = 0; i < part_->completions.size(); i++)
         if (part_->completions[i].rank == rank_)
             all.push_back({part_->completions[i].position, Op::kComplete, static_cast<int>(i)});
+    for (size_t i = 0; i < captured_.size(); i++)
+        for (const Captured::Step& step : captured_[i].steps())
+            all.push_back({step.position, Op::kCaptured, static_cast<int>(i), step});
     std::sort(all.begin(), all.end(), [](const Op& a, const Op& b) {
-        return a.position != b.position ? a.position < b.position : a.what < b.what;
+        return std::tie(a.position, a.what, a.step.what, a.step.index) <
+               std::tie(b.position, b.what, b.step.what, b.step.index);
     });
     return all;
 }
@@ -108,6 +116,7 @@ void Worker::make(const Op& op) {
     case Op::kSend: send(op.index); break;
     case Op::kReceive: receive(op.index); break;
     case Op::kComplete: complete(part_->completions[at(op.index)]); break;
+    case Op::kCaptured: captured_[at(op.index)].make(op.step); break;
     }
 }
 
@@ -288,6 +297,42 @@ void Worker::after_receive(int index, gpurun_stream end, gpurun_status result) {
         fail(std::string("a receive failed: ") + gpurun_status_string(result));
     got.bytes.resize(receive.room + kGuard);
     REQUIRE_OK(gpurun_memcpy(got.bytes.data(), got.buffer, got.bytes.size(), end));
+}
+
+// --------------------------------------------------------------------------------------------------- completing
+
+void Worker::complete(const Completion& completion) {
+    Completing all{completion.way, domain(completion.domain), {}, nullptr};
+    for (const Started& started : completion.requests) {
+        gpurun_request& request = started.is_send ? sent_[at(started.index)].request : got_[at(started.index)].request;
+        if (!started.is_send && part_->receives[at(started.index)].way == ReceiveWay::kCancelled)
+            REQUIRE_OK(gpurun_cancel(&request));
+        all.requests.push_back(request);
+    }
+    all.settle = [&](size_t index, gpurun_request& request, gpurun_status result, const gpurun_message_status& status) {
+        settle(completion.requests[index], request, all.end, result, status);
+    };
+    stress::complete(all, g_places[thread_]);
+}
+
+void Worker::settle(const Started& started, gpurun_request& request, gpurun_stream end, gpurun_status result,
+                    const gpurun_message_status& status) {
+    const size_t index = at(started.index);
+    const bool persistent = started.is_send ? part_->messages[index].way == SendWay::kPersistent ||
+                                                  part_->messages[index].way == SendWay::kPersistentSync
+                                            : part_->receives[index].way == ReceiveWay::kPersistent;
+    if ((request.id != 0) != persistent)
+        fail("a completed request is not null, or a persistent one is");
+    if (persistent)
+        REQUIRE_OK(gpurun_request_free(&request));
+    if (started.is_send) {
+        if (result != GPURUN_OK || status.error != GPURUN_OK)
+            fail(std::string("a send failed: ") + gpurun_status_string(result));
+        after_send(started.index, end);
+        return;
+    }
+    got_[index].status = status;
+    after_receive(started.index, end, result);
 }
 
 // ----------------------------------------------------------------------------------------------------- checking

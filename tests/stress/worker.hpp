@@ -6,6 +6,7 @@
 // was kept.
 #pragma once
 
+#include "stress/captured.hpp"
 #include "stress/execute.hpp"
 
 #include <array>
@@ -14,20 +15,6 @@
 #include <optional>
 
 namespace gpurun::stress {
-
-// Room for the buffers of one epoch in one kind of memory; grows when an epoch needs more.
-class Arena {
-  public:
-    explicit Arena(test::Kind kind) : kind_(kind) {}
-    size_t reserve(size_t bytes);
-    void settle(); // before the first at() of an epoch
-    uint8_t* at(size_t offset) const { return memory_->at(offset); }
-
-  private:
-    test::Kind kind_;
-    size_t used_ = 0;
-    std::unique_ptr<test::Memory> memory_;
-};
 
 class Worker {
   public:
@@ -52,11 +39,13 @@ class Worker {
     };
     struct Op {
         int position;
-        enum What { kSend, kReceive, kComplete } what;
+        enum What { kSend, kReceive, kComplete, kCaptured } what;
         int index;
+        Captured::Step step{}; // of the capture with the index
     };
 
     void place_buffers();
+    void place_captured();
     std::vector<Op> ops() const;
     void make(const Op& op);
     gpurun_stream domain(int number) const;
@@ -73,9 +62,6 @@ class Worker {
     void after_receive(int index, gpurun_stream end, gpurun_status result);
 
     void complete(const Completion& completion);
-    void complete_by_one(const Completion& completion, std::vector<gpurun_request>& requests);
-    void complete_all(const Completion& completion, std::vector<gpurun_request>& requests);
-    void complete_some(const Completion& completion, std::vector<gpurun_request>& requests);
     void settle(const Started& started, gpurun_request& request, gpurun_stream end, gpurun_status result,
                 const gpurun_message_status& status);
 
@@ -85,7 +71,9 @@ class Worker {
     int rank_, thread_;
     std::array<test::Stream, kStreams> streams_;
     std::vector<Arena> outgoing_, incoming_; // by kind
+    CaptureArenas capture_arenas_;
     const Part* part_ = nullptr;
+    std::deque<Captured> captured_;
     std::vector<Sent> sent_;
     std::vector<Got> got_;
     std::deque<test::Bytes> contents_; // until the streams have read them
