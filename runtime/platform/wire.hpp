@@ -1,6 +1,7 @@
 // What launcher and ranks say to each other while a job starts and ends: one fixed struct a message.
 //
 //   rank -> launcher   Hello                   who I am, which versions I speak
+//   launcher -> rank   Trace + segment fd      with --trace: where to record (trace_buffer.hpp)
 //   launcher -> rank   Welcome + segment fd    or Refusal: the job cannot start, and why
 //   rank -> launcher   Ready (+ device fd)     my record in the segment is written
 //   launcher -> rank   PeerDevice + device fd  one for each other rank that has one
@@ -19,7 +20,7 @@ namespace gpurun::platform::wire {
 constexpr uint32_t kMagic = 0x6e727567; // "gurn"
 constexpr uint32_t kProtocol = 1;
 
-enum class Kind : uint32_t { kHello = 1, kWelcome, kRefusal, kReady, kPeerDevice, kGo, kAbort };
+enum class Kind : uint32_t { kHello = 1, kWelcome, kRefusal, kReady, kPeerDevice, kGo, kAbort, kTrace };
 
 struct Header {
     uint32_t magic = kMagic;
@@ -40,6 +41,10 @@ struct Welcome { // + the job segment
     Header header{kMagic, Kind::kWelcome};
     uint32_t size = 0;
     uint32_t cores = 0; // processors that the job's ranks share: with more ranks than these, nobody spins
+};
+
+struct Trace { // + the rank's trace buffer
+    Header header{kMagic, Kind::kTrace};
 };
 
 struct Refusal {
