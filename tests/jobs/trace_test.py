@@ -6,12 +6,15 @@ import collections
 import json
 import os
 import signal
+import subprocess
 import sys
+import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher"))
 from launched import EMULATED, LONG_S, LaunchedTest, main  # noqa: E402
 
 TRAFFIC = os.path.abspath(sys.argv[2])
+PLOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../bench/trace_plot.py")
 NS = 1000  # in a microsecond
 
 
@@ -217,6 +220,18 @@ class TraceTest(LaunchedTest):
         trace = Trace(self.path)
         self.check_shape(trace, 2)
         self.assertEqual(trace.slices, [])
+
+    def test_a_part_of_it_is_drawn(self):
+        trace = self.traced("blocking")
+        picture = os.path.join(self.temporary_files, "part.svg")
+        length = str(round(max(each["ts"] + each["dur"] for each in trace.slices)) + 1)
+        subprocess.run([sys.executable, PLOT, self.path, picture, "--from", "0", "--length", length], check=True)
+        drawn = xml.etree.ElementTree.parse(picture)
+        os.remove(picture)
+        arrows = [each for each in drawn.iter() if each.get("class") == "arrow"]
+        self.assertEqual(len(arrows), 6)
+        texts = {each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
+        self.assertTrue(set(trace.processes.values()) | {"messages out", "messages in"} <= texts, texts)
 
     def test_an_older_file_is_replaced(self):
         with open(self.path, "w", encoding="utf-8") as file:
