@@ -33,8 +33,9 @@ std::span<const std::byte> bytes_of(const Message& message) {
 Assembly::Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer)
     : loop_(loop), segment_(segment), observer_(observer), peers_(segment.size()) {}
 
-void Assembly::connect(uint32_t rank, platform::MessageSocket socket) {
+void Assembly::connect(uint32_t rank, platform::MessageSocket socket, int trace_fd) {
     Peer& peer = peers_[rank];
+    peer.trace_fd = trace_fd;
     peer.socket = std::move(socket);
     peer.watch = platform::Watch(loop_, peer.socket.fd(), [this, rank] {
         hear(rank);
@@ -126,6 +127,9 @@ void Assembly::take_hello(uint32_t rank, std::span<const std::byte> message) {
     }
     peer.stage = Stage::kWelcomed;
     peer.since_ns = platform::now_ns();
+    if (peer.trace_fd >= 0)
+        if (auto sent = peer.socket.try_send(bytes_of(wire::Trace{}), peer.trace_fd); !sent || !*sent)
+            return;
     wire::Welcome welcome;
     welcome.size = segment_.size();
     welcome.cores = segment_.header().cores;

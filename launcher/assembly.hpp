@@ -38,7 +38,8 @@ class Assembly {
     Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer);
     Assembly(const Assembly&) = delete;
 
-    void connect(uint32_t rank, platform::MessageSocket socket);
+    // `trace_fd` is where the rank is to record what it does; -1: nowhere.
+    void connect(uint32_t rank, platform::MessageSocket socket, int trace_fd = -1);
     // Handles what the rank has sent so far, as far as it has not sent without end. It may have said its last words
     // just before it ended.
     void hear(uint32_t rank);
@@ -59,6 +60,7 @@ class Assembly {
         Stage stage = Stage::kSilent;
         int64_t since_ns = 0; // that it is welcome, or ready
         platform::UniqueFd device;
+        int trace_fd = -1;
         uint32_t next_introduction = 0; // the rank whose device is told next
     };
 

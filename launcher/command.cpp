@@ -1,6 +1,7 @@
 #include "command.hpp"
 
 #include "base/format.hpp"
+#include "base/settings.hpp"
 #include "job.hpp"
 #include "machine_report.hpp"
 #include "machine_view.hpp"
@@ -102,6 +103,12 @@ base::Result<int> run_job(const Options& options, Placement placement, MpsPlan m
     plan.output = options.output;
     plan.ending = options.ending;
     plan.mps = std::move(mps);
+    plan.trace = options.trace;
+    if (!options.trace.empty()) {
+        GPURUN_ASSIGN(const base::Settings settings,
+                      base::read_settings([](const char* name) { return std::getenv(name); }));
+        plan.trace_events = settings.trace_events;
+    }
     GPURUN_ASSIGN(std::unique_ptr<Job> job, Job::create(std::move(plan)));
     return job->run();
 }

@@ -19,6 +19,8 @@ void Job::on_rank_end(uint32_t index) {
     rank.ended.stop();
     rank.live = false;
     --live_;
+    if (has_.tracing != nullptr)
+        has_.tracing->ended(index);
     if (input_ != nullptr)
         input_->disconnect(index);
     assembly_.hear(index);
@@ -118,6 +120,22 @@ void Job::rank_aborted(uint32_t rank, int code) {
         return;
     const int exit_status = (code & 0xff) != 0 ? code & 0xff : 1;
     fail(rank, Failure{exit_status, base::format("called gpurun_abort({})", code)}, true);
+}
+
+// Who asks gpurun to end now can mean nothing else.
+void Job::write_trace() {
+    const auto stop = [this] {
+        bool asked = false;
+        while (const std::optional<int> signal = has_.signals.next())
+            asked = asked || *signal == SIGINT || *signal == SIGTERM || *signal == SIGHUP;
+        return asked;
+    };
+    auto written = has_.tracing->write(stop);
+    if (!written && !exit_status_)
+        exit_status_ = 1;
+    const std::string line = written ? *written : written.error().detail;
+    if (!line.empty())
+        say(line);
 }
 
 bool Job::is_finalized(uint32_t rank) const {

@@ -17,6 +17,7 @@
 #include "platform/orphan_guard.hpp"
 #include "platform/process.hpp"
 #include "platform/signals.hpp"
+#include "tracing.hpp"
 #include "verdict.hpp"
 
 #include <initializer_list>
@@ -42,6 +43,8 @@ struct JobPlan {
     OutputOptions output;
     EndingOptions ending;
     MpsPlan mps;
+    std::string trace; // the file; "": none
+    uint64_t trace_events = 0;
     size_t descriptor_limit = 0; // set by Job::create()
 };
 
@@ -79,6 +82,7 @@ class Job : private Assembly::Observer {
         platform::Timer timeout;
         platform::Timer hang;
         std::unique_ptr<Outputs> outputs;
+        std::unique_ptr<Tracing> tracing; // null: nobody has asked for it
     };
     Job(JobPlan plan, Resources resources);
 
@@ -128,6 +132,8 @@ class Job : private Assembly::Observer {
     void signal_everything(int signal);
     bool is_own_child(int pid) const;
     void end_left_over();
+    base::Result<void> pass_output();
+    void write_trace();
     bool is_finalized(uint32_t rank) const;
     void say(const std::string& line) { has_.outputs->say(line); }
 

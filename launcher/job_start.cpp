@@ -7,6 +7,7 @@
 #include "platform/adoption.hpp"
 #include "platform/job_name.hpp"
 #include "platform/process_tree.hpp"
+#include "summary.hpp"
 
 #include <array>
 #include <cerrno>
@@ -82,10 +83,16 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     GPURUN_ASSIGN(platform::Timer timeout, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer hang, platform::Timer::create());
     GPURUN_ASSIGN(auto outputs, Outputs::create(*loop, plan.output, static_cast<uint32_t>(plan.ranks.size())));
-    std::unique_ptr<Job> job(new Job(
-        std::move(plan), Resources{std::move(loop), std::move(signals), std::move(segment), std::move(older_children),
-                                   std::move(name), std::move(guard), std::move(cgroup), std::move(grace),
-                                   std::move(departure), std::move(timeout), std::move(hang), std::move(outputs)}));
+    std::unique_ptr<Tracing> tracing;
+    if (!plan.trace.empty()) {
+        GPURUN_ASSIGN(tracing,
+                      Tracing::create(plan.trace, static_cast<uint32_t>(plan.ranks.size()), plan.trace_events));
+    }
+    std::unique_ptr<Job> job(
+        new Job(std::move(plan),
+                Resources{std::move(loop), std::move(signals), std::move(segment), std::move(older_children),
+                          std::move(name), std::move(guard), std::move(cgroup), std::move(grace), std::move(departure),
+                          std::move(timeout), std::move(hang), std::move(outputs), std::move(tracing)}));
     Job& self = *job;
     GPURUN_ASSIGN(self.inquiry_, Inquiry::create({*self.has_.loop, self.assembly_,
                                                   [&self](uint32_t rank) { return self.look_at(rank); },
@@ -130,9 +137,18 @@ base::Result<int> Job::run() {
     has_.outputs->finish();
     if (mps_ != nullptr) // what does not end when it is asked is killed with this job
         static_cast<void>(mps_->finish());
+    GPURUN_TRY(pass_output());
+    if (has_.tracing != nullptr) {
+        write_trace();
+        GPURUN_TRY(pass_output());
+    }
+    return exit_status_.value_or(0);
+}
+
+base::Result<void> Job::pass_output() {
     while (!has_.outputs->passed())
         GPURUN_TRY(has_.loop->run_once());
-    return exit_status_.value_or(0);
+    return {};
 }
 
 base::Result<void> Job::start_mps() {
@@ -189,7 +205,9 @@ base::Result<void> Job::start_rank(uint32_t rank) {
     has_.outputs->connect(rank, std::move(out.read_end), std::move(error.read_end));
     started.ended = platform::Watch(*has_.loop, started.process.pidfd(), [this, rank] { on_rank_end(rank); });
     started.ended.wait_for(platform::Ready::kReadable);
-    assembly_.connect(rank, std::move(sockets[0]));
+    if (has_.tracing != nullptr)
+        has_.tracing->started(rank, started.process.pid(), describe_device(plan_.ranks[rank].device));
+    assembly_.connect(rank, std::move(sockets[0]), has_.tracing != nullptr ? has_.tracing->fd(rank) : -1);
     ++live_;
     return {};
 }

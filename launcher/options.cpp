@@ -60,6 +60,9 @@ Output and input (RANKS: 0,2-5, all or none):
   --filter RANKS         print only what these ranks print (default: all)
   --stdin RANK|all|none  who reads gpurun's input (default: 0)
 
+Where the time goes:
+  --trace FILE           write each message and call of each rank as a timeline, for Perfetto and chrome://tracing
+
 The end of a job:
   --keep-going           when a rank fails, leave the others running
   --timeout SECONDS      end the job after this time, with status 124
@@ -89,6 +92,7 @@ struct Words {
     std::optional<std::string> mps;
     OutputWords output;
     EndingWords ending;
+    std::optional<std::string> trace;
     bool version = false;
 
     void add_to(CLI::App& app) {
@@ -103,6 +107,7 @@ struct Words {
         app.add_option("--mps", mps);
         add_output_options(app, output);
         add_ending_options(app, ending);
+        app.add_option("--trace", trace);
         app.add_flag("--version", version);
     }
 };
@@ -178,7 +183,7 @@ base::Result<ParsedOptions> parse_options(int argc, const char* const* argv) {
     words.add_to(app);
     GPURUN_TRY(take_options(app, parts[0]));
     if (help || words.version) {
-        parsed.to_print = help ? kHelp : "gpurun " GPURUN_VERSION "\n";
+        parsed.to_print = help ? kHelp : "gpurun " GPURUN_VERSION "\nbuilt with " GPURUN_FEATURES "\n";
         return parsed;
     }
     Options& options = parsed.options;
@@ -194,6 +199,9 @@ base::Result<ParsedOptions> parse_options(int argc, const char* const* argv) {
     }
     GPURUN_ASSIGN(options.output, understand(words.output));
     GPURUN_ASSIGN(options.ending, understand(words.ending));
+    if (words.trace && words.trace->empty())
+        return base::error(base::Status::kArgument, "--trace needs the name of a file");
+    options.trace = words.trace.value_or("");
     options.compat_environment = !words.no_compat_environment;
     GPURUN_ASSIGN(options.report, understand(words.report));
     GPURUN_TRY(check_programs(options.programs, options.report.dry_run || options.report.topology));

@@ -35,6 +35,7 @@ struct Options {
     MpsChoice mps = MpsChoice::kAuto;
     OutputOptions output;
     EndingOptions ending;
+    std::string trace; // the file of the trace; "": none
 };
 
 struct ParsedOptions {

@@ -2,16 +2,13 @@
 // into a gpurun_status and the thread's detail.
 #pragma once
 
+#include "api/call_scope.hpp"
 #include "api/runtime.hpp"
-#include "base/current_call.hpp"
 #include "comm/point_to_point.hpp"
 
 #include <gpurun/gpurun.h>
 
 namespace gpurun::api {
-
-// The first thing in every function that may wait, start a message or call the device.
-using base::CallScope;
 
 // kNotInitialized or kFinalized outside init and finalize.
 base::Result<Runtime*> runtime();

@@ -43,6 +43,18 @@ base::Result<Runtime*> runtime() {
     return self.current.get();
 }
 
+// Whoever sees calls. gpurun_init() began at `begin_ns`, before anybody did.
+static void observe_calls(Runtime& started, int64_t begin_ns) {
+    auto observers = std::make_unique<CallObservers>();
+    observers->ranges = has_range_reader();
+    if (const auto& buffer = started.session().trace()) {
+        observers->trace = std::make_unique<CallTrace>(buffer);
+        observers->trace->add("gpurun_init", begin_ns);
+    }
+    if (observers->ranges || observers->trace != nullptr)
+        call_observers.store(observers.release(), std::memory_order_release);
+}
+
 static gpurun_status init() {
     Process& self = process();
     const std::lock_guard lock(self.changing);
@@ -51,10 +63,12 @@ static gpurun_status init() {
         return report(base::Error{Status::kAlreadyInitialized, "gpurun_init() was called before; call it once"});
     if (phase == Phase::kFinalized)
         return report(wrong_phase(phase));
+    const int64_t begin_ns = platform::now_ns();
     auto started = Runtime::start();
     if (!started)
         return report(std::move(started).error());
     self.current = std::move(*started);
+    observe_calls(*self.current, begin_ns);
     self.phase.store(Phase::kRunning, std::memory_order_release);
     return GPURUN_OK;
 }
@@ -86,8 +100,14 @@ using gpurun::api::process;
 extern "C" {
 
 gpurun_status gpurun_init(void) {
-    const gpurun::api::CallScope call(__func__);
-    return gpurun::api::init();
+    const gpurun::base::CallScope call(__func__);
+    const bool has_reader = gpurun::api::has_range_reader(); // not known to an api::CallScope before
+    if (has_reader)
+        gpurun::api::begin_range(__func__, {});
+    const gpurun_status status = gpurun::api::init();
+    if (has_reader)
+        gpurun::api::end_range();
+    return status;
 }
 
 gpurun_status gpurun_finalize(void) {

@@ -76,9 +76,11 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
                                        peers[peer].release()));
     if (transfer::takes_turns(job, settings, rank))
         base::log(base::LogLevel::kInfo, "other ranks have the same device, and there is no MPS: they take turns");
-    GPURUN_ASSIGN(runtime->engine_,
-                  comm::Engine::start(device, job, settings, rank, std::move(probe), std::move(workspace)));
+    GPURUN_ASSIGN(runtime->engine_, comm::Engine::start(device, job, settings, rank, std::move(probe),
+                                                        std::move(workspace), runtime->session_->trace().get()));
     runtime->described_.store(runtime->engine_.get(), std::memory_order_release);
+    if (runtime->session_->trace() != nullptr)
+        comm::describe_messages(runtime->session_->trace()->header());
     runtime->world_ = comm::Communicator{comm::kWorldId, static_cast<int>(rank), static_cast<int>(job.size())};
     record.state.store(static_cast<uint32_t>(platform::RankState::kAlive), std::memory_order_release);
     return runtime;

@@ -28,10 +28,17 @@ int64_t spin_ns(const base::Settings& settings, const platform::JobHeader& job, 
 
 } // namespace
 
+void describe_messages(platform::TraceHeader& header) {
+    transfer::name_paths(header);
+    header.copy_context = kCopyContext;
+    header.collective_contexts = Communicator{kWorldId, 0, 1}.collective_context() & 1;
+}
+
 Result<std::unique_ptr<Engine>> Engine::start(device::Device& device, const platform::JobSegment& job,
                                               const base::Settings& settings, uint32_t rank, transfer::Probe probe,
-                                              transfer::Workspace workspace) {
-    std::unique_ptr<Engine> engine(new Engine(device, job, settings, rank, std::move(probe), std::move(workspace)));
+                                              transfer::Workspace workspace, platform::TraceBuffer* trace) {
+    std::unique_ptr<Engine> engine(
+        new Engine(device, job, settings, rank, std::move(probe), std::move(workspace), trace));
     for (uint32_t peer = 0; peer < job.size(); ++peer) {
         GPURUN_ASSIGN(std::unique_ptr<transfer::Link> link, transfer::Link::open(engine->context_, peer));
         if (job.size() <= transfer::kMostOpened)
@@ -42,9 +49,10 @@ Result<std::unique_ptr<Engine>> Engine::start(device::Device& device, const plat
 }
 
 Engine::Engine(device::Device& device, const platform::JobSegment& job, const base::Settings& settings, uint32_t rank,
-               transfer::Probe probe, transfer::Workspace workspace)
-    : workspace_(std::move(workspace)), context_(device, job, settings, rank, *workspace_), probe_(std::move(probe)),
-      matcher_(job.size()), spin_ns_(spin_ns(settings, job.header(), device.info().identity.kind)),
+               transfer::Probe probe, transfer::Workspace workspace, platform::TraceBuffer* trace)
+    : workspace_(std::move(workspace)), context_(device, job, settings, rank, *workspace_, trace),
+      probe_(std::move(probe)), matcher_(job.size()),
+      spin_ns_(spin_ns(settings, job.header(), device.info().identity.kind)),
       background_wanted_(settings.progress_thread) {}
 
 Engine::~Engine() {
@@ -117,9 +125,11 @@ void Engine::begin(Outgoing& send) {
     }
     to.unposted.push_back(send);
     post_waiting(to);
-    if (base::List<Outgoing, transfer::Unposted>::has(send))
-        if (auto kept = send.keep_place(); !kept)
-            send.fail(std::move(kept).error());
+    if (!base::List<Outgoing, transfer::Unposted>::has(send))
+        return;
+    send.note_held_up();
+    if (auto kept = send.keep_place(); !kept)
+        send.fail(std::move(kept).error());
 }
 
 void Engine::begin(Receive& receive) {

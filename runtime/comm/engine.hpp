@@ -41,12 +41,16 @@ struct Completion {
     std::vector<Outcome> outcomes; // one for each
 };
 
+// Says in the header of a trace what is in its messages' events.
+void describe_messages(platform::TraceHeader& header);
+
 class Engine {
   public:
     // `probe` and `workspace` are the rank's own, which peers may use until close().
     static base::Result<std::unique_ptr<Engine>> start(device::Device& device, const platform::JobSegment& job,
                                                        const base::Settings& settings, uint32_t rank,
-                                                       transfer::Probe probe, transfer::Workspace workspace);
+                                                       transfer::Probe probe, transfer::Workspace workspace,
+                                                       platform::TraceBuffer* trace);
     ~Engine();
 
     transfer::Context& context() { return context_; }
@@ -117,7 +121,7 @@ class Engine {
 
   private:
     Engine(device::Device& device, const platform::JobSegment& job, const base::Settings& settings, uint32_t rank,
-           transfer::Probe probe, transfer::Workspace workspace);
+           transfer::Probe probe, transfer::Workspace workspace, platform::TraceBuffer* trace);
 
     using Lock = std::unique_lock<base::YieldingMutex>;
 

@@ -4,10 +4,17 @@
 
 namespace gpurun::comm {
 
+void Receive::tell_trace(const transfer::Operand& operand) {
+    const uint32_t wildcards = (pattern.source == kAnySource ? platform::trace_flags::kAnySource : 0) |
+                               (pattern.tag == kAnyTag ? platform::trace_flags::kAnyTag : 0);
+    incoming.asks_for(pattern.source, {pattern.context, pattern.tag, operand.bytes}, wildcards);
+}
+
 void Matcher::start(Receive& receive, transfer::Link& link, const transfer::Record& record,
-                    std::span<const std::byte> payload) {
+                    std::span<const std::byte> payload, uint64_t ordinal) {
     receive.source = static_cast<int>(link.peer);
     receive.envelope = record.envelope;
+    receive.incoming.matched(link.peer, record.envelope, ordinal);
     if (auto started = receive.incoming.start(link, record, payload); !started)
         receive.incoming.fail(std::move(started).error());
 }
@@ -38,7 +45,7 @@ bool Matcher::post(Receive& receive, std::span<const std::unique_ptr<transfer::L
     }
     spare_.splice(spare_.begin(), unexpected_[oldest->source], oldest);
     const Unexpected& message = spare_.front();
-    start(receive, *links[message.source], message.record, message.payload);
+    start(receive, *links[message.source], message.record, message.payload, message.ordinal);
     return true;
 }
 
@@ -46,6 +53,8 @@ void Matcher::withdraw(Receive& receive) { list_of(receive.pattern).remove(recei
 
 Receive* Matcher::arrive(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload) {
     const auto source = static_cast<int>(link.peer);
+    const uint64_t ordinal =
+        record.kind == transfer::RecordKind::kCaptured ? ++link.in_count.captured : ++link.in_count.messages;
     const auto fits = [&](const Receive& receive) { return receive.pattern.fits(source, record.envelope); };
     Receive* const of_source = posted_[link.peer].find(fits);
     Receive* const of_any = posted_.back().find(fits);
@@ -53,7 +62,7 @@ Receive* Matcher::arrive(transfer::Link& link, const transfer::Record& record, s
         of_source == nullptr || (of_any != nullptr && of_any->turn < of_source->turn) ? of_any : of_source;
     if (oldest != nullptr) {
         withdraw(*oldest);
-        start(*oldest, link, record, payload);
+        start(*oldest, link, record, payload, ordinal);
         return oldest;
     }
     if (spare_.empty())
@@ -63,6 +72,7 @@ Receive* Matcher::arrive(transfer::Link& link, const transfer::Record& record, s
     Unexpected& message = queue.back();
     message.arrival = arrivals_++;
     message.source = link.peer;
+    message.ordinal = ordinal;
     transfer::copy_record(message.record, record);
     message.payload.assign(payload.begin(), payload.end());
     return nullptr;
@@ -89,7 +99,7 @@ void Matcher::start_taken(uint64_t number, Receive& receive, std::span<const std
     spare_.splice(spare_.begin(), taken->second);
     taken_.erase(taken);
     const Unexpected& message = spare_.front();
-    start(receive, *links[message.source], message.record, message.payload);
+    start(receive, *links[message.source], message.record, message.payload, message.ordinal);
 }
 
 } // namespace gpurun::comm

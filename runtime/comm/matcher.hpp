@@ -39,7 +39,10 @@ struct Receive : base::Linked<Receive, Posted> {
         : pattern(pattern_), incoming(context, operand, beside_send, ending) {
         if (operand.captured)
             pattern.context |= transfer::kCapturedContexts;
+        if (context.trace != nullptr) [[unlikely]]
+            tell_trace(operand);
     }
+    [[gnu::cold]] void tell_trace(const transfer::Operand& operand);
 
     Pattern pattern;
     transfer::Incoming incoming;
@@ -94,6 +97,7 @@ class Matcher {
     struct Unexpected {
         uint64_t arrival = 0;
         uint32_t source = 0;
+        uint64_t ordinal = 0; // among its pair's messages
         transfer::Record record{};
         std::vector<std::byte> payload;
     };
@@ -106,7 +110,7 @@ class Matcher {
     // The oldest that fits, in its source's queue.
     bool find(const Pattern& pattern, Queue::iterator& ret_oldest);
     static void start(Receive& receive, transfer::Link& link, const transfer::Record& record,
-                      std::span<const std::byte> payload);
+                      std::span<const std::byte> payload, uint64_t ordinal);
 
     std::vector<List> posted_; // by source, each in call order; the last one of any source
     uint64_t turns_ = 0;

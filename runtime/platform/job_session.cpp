@@ -97,12 +97,21 @@ Result<JobSession> JobSession::connect(const base::Settings& settings, uint32_t 
     GPURUN_TRY(say(socket, hello));
     Heard heard;
     GPURUN_TRY(hear(socket, heard));
+    std::shared_ptr<TraceBuffer> trace;
+    if (heard.kind == wire::Kind::kTrace) {
+        GPURUN_TRY(as<wire::Trace>(heard, wire::Kind::kTrace));
+        GPURUN_ASSIGN(TraceBuffer buffer, TraceBuffer::attach(std::move(heard.fd)));
+        trace = std::make_shared<TraceBuffer>(std::move(buffer));
+        GPURUN_TRY(hear(socket, heard));
+    }
     GPURUN_TRY(as<wire::Welcome>(heard, wire::Kind::kWelcome));
     GPURUN_ASSIGN(JobSegment segment, JobSegment::attach(std::move(heard.fd)));
     if (segment.size() != static_cast<uint32_t>(settings.size))
         return base::error(Status::kLauncher, "the job has {} ranks but GPURUN_SIZE={}: leave it to gpurun",
                            segment.size(), settings.size);
-    return JobSession(std::move(socket), std::move(segment), static_cast<uint32_t>(settings.rank));
+    JobSession session(std::move(socket), std::move(segment), static_cast<uint32_t>(settings.rank));
+    session.trace_ = std::move(trace);
+    return session;
 }
 
 Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable) {

@@ -8,7 +8,9 @@
 #include "platform/job_segment.hpp"
 #include "platform/message_socket.hpp"
 #include "platform/reporter.hpp"
+#include "platform/trace_buffer.hpp"
 
+#include <memory>
 #include <vector>
 
 namespace gpurun::platform {
@@ -22,6 +24,9 @@ class JobSession {
     const JobSegment& segment() const { return segment_; }
     uint32_t rank() const { return rank_; }
     bool alone() const { return !socket_; }
+    // Where this rank records what it does; null if nobody has asked for it (gpurun --trace). Shared with calls, which
+    // may end after the session.
+    const std::shared_ptr<TraceBuffer>& trace() const { return trace_; }
 
     // This rank's record in the segment is written. `device_fd` (-1 for none) goes to every peer, who may read this
     // rank's memory if it is `readable`. Returns the peers' descriptors, by rank, once every rank is ready.
@@ -41,6 +46,7 @@ class JobSession {
     MessageSocket socket_;
     JobSegment segment_;
     uint32_t rank_;
+    std::shared_ptr<TraceBuffer> trace_;
 };
 
 // How many processors this process may use.

@@ -250,6 +250,8 @@ void ChildProcess::reap() {
     pid_ = -1;
 }
 
+int own_pid() { return ::getpid(); }
+
 size_t raise_descriptor_limit() {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0)

@@ -89,6 +89,9 @@ class ChildProcess {
     const OrphanGuard* guard_ = nullptr;
 };
 
+// The number of this process.
+int own_pid();
+
 // Lets this process open as many descriptors as the system allows. Returns how many it could before, for children.
 size_t raise_descriptor_limit();
 

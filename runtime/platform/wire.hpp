@@ -2,6 +2,7 @@
 // one fixed struct a message.
 //
 //   rank -> launcher   Hello                   who I am, which versions I speak
+//   launcher -> rank   Trace + segment fd      with --trace: where to record (trace_buffer.hpp)
 //   launcher -> rank   Welcome + segment fd    or Refusal: the job cannot start, and why
 //   rank -> launcher   Ready (+ device fd)     my record in the segment is written
 //   launcher -> rank   PeerDevice + device fd  one for each other rank that has one
@@ -35,7 +36,8 @@ enum class Kind : uint32_t {
     kAbort,
     kAsk,
     kAnswer,
-    kAnswered
+    kAnswered,
+    kTrace
 };
 
 struct Header {
@@ -57,6 +59,10 @@ struct Welcome { // + the job segment
     Header header{kMagic, Kind::kWelcome};
     uint32_t size = 0;
     uint32_t cores = 0; // processors that the job's ranks share: with more ranks than these, nobody spins
+};
+
+struct Trace { // + the rank's trace buffer
+    Header header{kMagic, Kind::kTrace};
 };
 
 struct Refusal {

@@ -187,12 +187,10 @@ Result<std::optional<Channels::Sent>> Channels::send(const Operand& operand, con
     }
     kept.ended_at_target = false;
     link_.tell(record);
-    link_.sent.count({way == Way::kInChannel ? Path::kMailbox
-                      : way == Way::kSlab    ? Path::kBounce
-                                             : Path::kDirect,
-                      Reason::kCaptured},
-                     envelope.bytes);
-    return std::optional(Sent{channel, way == Way::kInPlace || synchronous});
+    const Path path = way == Way::kInChannel ? Path::kMailbox : way == Way::kSlab ? Path::kBounce : Path::kDirect;
+    const Choice choice{path, Reason::kCaptured};
+    link_.sent.count(choice, envelope.bytes);
+    return std::optional(Sent{channel, way == Way::kInPlace || synchronous, choice});
 }
 
 Result<void> Channels::enqueue(const device::Channel& channel, const Operand& operand, Way way, Source& source) {

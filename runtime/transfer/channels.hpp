@@ -16,6 +16,7 @@
 #include "transfer/awaited.hpp"
 #include "transfer/import_cache.hpp"
 #include "transfer/operand.hpp"
+#include "transfer/path.hpp"
 #include "transfer/record.hpp"
 
 #include <map>
@@ -52,6 +53,7 @@ class Channels {
     struct Sent {
         device::Channel channel;
         bool awaits_taken = false; // what follows the message comes after channel_await_taken()
+        Choice choice{};
     };
     // Source: enqueues the message in the operand's captured stream, and tells the target. None if there is no room
     // before graphs that have ended are cleared away.

@@ -8,6 +8,7 @@
 #include "base/settings.hpp"
 #include "device/device.hpp"
 #include "platform/job_segment.hpp"
+#include "platform/trace_buffer.hpp"
 #include "transfer/export_cache.hpp"
 #include "transfer/mail_batches.hpp"
 #include "transfer/turns.hpp"
@@ -190,8 +191,8 @@ class CutMarks {
 
 struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_,
-            const Workspace& workspace_)
-        : workspace(workspace_), device(device_), job(job_), settings(settings_), rank(rank_),
+            const Workspace& workspace_, platform::TraceBuffer* trace_)
+        : workspace(workspace_), device(device_), job(job_), settings(settings_), rank(rank_), trace(trace_),
           ranks_on_device(transfer::ranks_on_device(job_, rank_)),
           kernels_wait(!uses_event_fence() && !takes_turns(job_, settings_, rank_)),
           waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
@@ -210,6 +211,7 @@ struct Context {
     const platform::JobSegment& job;
     const base::Settings& settings;
     const uint32_t rank;
+    platform::TraceBuffer* const trace; // null where nobody traces
     const uint32_t ranks_on_device;
     const bool kernels_wait; // on counters; else streams do
     WaitingRoom waits;

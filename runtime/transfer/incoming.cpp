@@ -25,6 +25,7 @@ void Incoming::fail(base::Error error) {
     const bool failed_before = error_.has_value();
     if (!failed_before)
         error_ = std::move(error);
+    trace_.failed();
     leave_link();
     if (shares_kernel_ && state_ == State::kDraining && !failed_before)
         return; // its kernel is told as well, and ends
@@ -46,6 +47,7 @@ void Incoming::abandon(base::Error error) {
         stop_sharing();
     if (!error_)
         error_ = std::move(error);
+    trace_.failed();
     if (borrowed_ && context_.releases_streams())
         (void)context_.device.synchronize(*borrowed_);
     finish();
@@ -75,6 +77,12 @@ Streams::State Incoming::stream_state() const {
     return drained_ ? Streams::State::kIdle : Streams::State::kBusy;
 }
 
+void Incoming::tell_trace_of_end() {
+    if (ends_in_stream() && !drained_)
+        trace_.enqueued_only();
+    trace_.ended();
+}
+
 void Incoming::finish() {
     leave_link();
     if (borrowed_)
@@ -84,6 +92,8 @@ void Incoming::finish() {
     give_back(kept_place_, context_);
     give_back(end_, context_);
     awaited_.reset();
+    if (trace_.records()) [[unlikely]]
+        tell_trace_of_end();
     state_ = State::kDone;
 }
 
@@ -109,8 +119,10 @@ Result<void> Incoming::join(device::Stream stream) {
     if (done())
         return {};
     GPURUN_ASSIGN(const bool over, awaited_->is_over(context_.device));
-    if (!over)
+    if (!over) {
         GPURUN_TRY(awaited_->await(context_.device, stream));
+        trace_.enqueued_only();
+    }
     // What the message still needs of its source, `stream` needs now.
     if (!link_->lost && slot_.valid != 0 && link_->awaiting_forward[slot_.slot].value == slot_.value)
         link_->awaiting_forward[slot_.slot].stream = stream;
@@ -162,6 +174,12 @@ Result<void> Incoming::take_stream() {
     return {};
 }
 
+void Incoming::count(Choice choice, uint64_t bytes) {
+    path_ = choice.path;
+    link_->received.count(choice, bytes);
+    trace_.chosen(choice);
+}
+
 Result<void> Incoming::start(Link& link, const Record& record, std::span<const std::byte> payload) {
     CHECK(state_ == State::kNew);
     link_ = &link;
@@ -174,12 +192,10 @@ Result<void> Incoming::start(Link& link, const Record& record, std::span<const s
     case RecordKind::kInline: return start_inline(payload);
     case RecordKind::kSlot:
         if (slot_.slot >= kMailSlot) {
-            path_ = Path::kMailbox;
-            link_->received.count({Path::kMailbox, Reason::kSmall}, record.envelope.bytes);
+            count({Path::kMailbox, Reason::kSmall}, record.envelope.bytes);
             return take_mail(record.envelope.bytes);
         }
-        path_ = link_->to_self ? Path::kSelf : Path::kStaged;
-        link_->received.count({*path_, Reason::kSmall}, record.envelope.bytes);
+        count({link_->to_self ? Path::kSelf : Path::kStaged, Reason::kSmall}, record.envelope.bytes);
         return start_slot();
     default: CHECK(record.kind == RecordKind::kRequest); return start_request(record);
     }
@@ -190,7 +206,7 @@ Result<void> Incoming::start(Link& link, const Record& record, std::span<const s
 Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
     auto& matched = link_->in.control().eager_matched; // only this process writes it
     matched.store(matched.load(std::memory_order_relaxed) + payload.size() + sizeof(Record), std::memory_order_relaxed);
-    link_->received.count({link_->to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}, payload.size());
+    count({link_->to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}, payload.size());
     if (bytes_ == 0)
         return finish_in_order();
     if (operand_.by_cpu()) {
@@ -281,8 +297,7 @@ Result<void> Incoming::start_slot() {
 
 Result<void> Incoming::start_request(const Record& record) {
     const Choice choice = choose_path(context_, *link_, record, operand_);
-    path_ = choice.path;
-    link_->received.count(choice, record.envelope.bytes);
+    count(choice, record.envelope.bytes);
     serial_ = record.serial;
     if (choice.reason == Reason::kSingleCopy) {
         from_ = reinterpret_cast<const std::byte*>(record.source.address);

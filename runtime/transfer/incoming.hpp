@@ -11,6 +11,7 @@
 #include "platform/standing.hpp"
 #include "transfer/awaited.hpp"
 #include "transfer/link.hpp"
+#include "transfer/message_trace.hpp"
 #include "transfer/operand.hpp"
 #include "transfer/relay.hpp"
 #include "transfer/shared_copy.hpp"
@@ -28,6 +29,13 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     Incoming(const Incoming&) = delete;
     Incoming& operator=(const Incoming&) = delete;
 
+    // Tells the trace for which messages it is, and which one it has.
+    void asks_for(int source, const Envelope& envelope, uint32_t flags) {
+        trace_.begin(context_.trace, platform::TraceKind::kReceive, source, envelope, operand_, ending_, flags);
+    }
+    void matched(uint32_t source, const Envelope& envelope, uint64_t ordinal) {
+        trace_.matched(source, envelope, ordinal, operand_.bytes);
+    }
     // `payload` need only live during the call.
     base::Result<void> start(Link& link, const Record& record, std::span<const std::byte> payload);
     base::Result<void> take_edge(const SlotValue& edge); // of those in Link::edgeless_in
@@ -80,6 +88,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
 
     void leave_link();
     void finish();
+    [[gnu::cold]] void tell_trace_of_end();
     Streams::State stream_state() const;
     base::Result<void> finish_in_order();
     void drain(const Awaited& awaited);
@@ -88,6 +97,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
 
     enum class State { kNew, kEdgeless, kBeforeCopy, kReading, kInDoubt, kRelay, kCaptured, kDraining, kDone };
 
+    void count(Choice choice, uint64_t bytes);
     base::Result<void> start_inline(std::span<const std::byte> payload);
     base::Result<void> start_captured(const Record& record);
     base::Result<void> take_branch();
@@ -125,6 +135,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     bool beside_send_;
     Ending ending_;
     State state_ = State::kNew;
+    MessageTrace trace_;
     uint64_t bytes_ = 0; // that move: the shorter of message and buffer
     SlotValue slot_{};
     const std::byte* from_ = nullptr;  // in the peer's process, with kReading

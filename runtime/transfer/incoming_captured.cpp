@@ -6,6 +6,7 @@ namespace gpurun::transfer {
 using base::Result;
 
 Result<void> Incoming::start_captured(const Record& record) {
+    trace_.chosen({record.slot.valid != 0 ? Path::kDirect : Path::kMailbox, Reason::kCaptured});
     if (ends_in_stream()) {
         GPURUN_TRY(link_->channels.receive(record, operand_, bytes_, operand_.stream, false));
         finish();

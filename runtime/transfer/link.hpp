@@ -98,6 +98,13 @@ class Link {
     Tally sent;
     Tally received;
     bool lost = false; // the peer has died
+    // How many messages have gone each way, by which traces name them. Those of graphs keep an order of their own.
+    struct Count {
+        uint64_t messages = 0;
+        uint64_t captured = 0;
+    };
+    Count out_count;
+    Count in_count;
 
     // Publishes a record and tells the peer. False if there is no room: the peer is to make some, even if it computes.
     bool push(const Record& record, std::span<const std::byte> payload, platform::News news);

@@ -18,6 +18,7 @@ void Outgoing::fail(base::Error error) {
     const bool failed_before = error_.has_value();
     if (!failed_before)
         error_ = std::move(error);
+    trace_.failed();
     leave_link();
     if (shares_kernel_ && state_ == State::kDraining && !failed_before)
         return; // it ends, whatever becomes of its target
@@ -35,6 +36,7 @@ void Outgoing::fail(base::Error error) {
 void Outgoing::abandon(base::Error error) {
     if (!error_)
         error_ = std::move(error);
+    trace_.failed();
     if (borrowed_ && context_.releases_streams())
         (void)context_.device.synchronize(*borrowed_);
     finish();
@@ -60,6 +62,12 @@ Streams::State Outgoing::stream_state() const {
     return drained_ ? Streams::State::kIdle : Streams::State::kBusy;
 }
 
+void Outgoing::tell_trace_of_end() {
+    if (ends_in_stream() && !drained_)
+        trace_.enqueued_only();
+    trace_.ended();
+}
+
 void Outgoing::finish() {
     shared_.reset();
     leave_link();
@@ -68,6 +76,8 @@ void Outgoing::finish() {
     give_back(kept_place_, context_);
     give_back(end_, context_);
     awaited_.reset();
+    if (trace_.records()) [[unlikely]]
+        tell_trace_of_end();
     state_ = State::kDone;
 }
 
@@ -91,8 +101,10 @@ Result<void> Outgoing::join(device::Stream stream) {
     if (done())
         return {};
     GPURUN_ASSIGN(const bool over, awaited_->is_over(context_.device));
-    if (!over)
+    if (!over) {
         GPURUN_TRY(awaited_->await(context_.device, stream));
+        trace_.enqueued_only();
+    }
     if (!over && !awaited_->on_event && awaited_->edge == Edge::kBackward && !link_.lost)
         link_.awaiting_backward[awaited_->slot] = InFlight{stream, awaited_->value};
     if (borrowed_ && !link_.lost)
@@ -159,6 +171,8 @@ bool has_credit(Link& link, uint64_t bytes) {
     return after - link.eager_matched_seen <= kEagerCreditBytes;
 }
 
+Choice inline_choice(const Link& link) { return {link.to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}; }
+
 bool push_inline(Link& link, const Operand& operand, const Envelope& envelope) {
     Record record;
     record.kind = RecordKind::kInline;
@@ -166,16 +180,30 @@ bool push_inline(Link& link, const Operand& operand, const Envelope& envelope) {
     record.envelope = envelope;
     if (!link.push(record, {operand.address, envelope.bytes}, platform::News::kPassive))
         return false;
+    ++link.out_count.messages;
     link.eager_sent += envelope.bytes + sizeof(Record);
-    link.sent.count({link.to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}, envelope.bytes);
+    link.sent.count(inline_choice(link), envelope.bytes);
+    return true;
+}
+
+// Apart, so that it does not stand in the way of the others.
+[[gnu::noinline, gnu::cold]] bool push_and_record(platform::TraceBuffer& trace, Link& link, const Operand& operand,
+                                                  const Envelope& envelope) {
+    const int64_t begin_ns = platform::now_ns();
+    if (!push_inline(link, operand, envelope))
+        return false;
+    MessageTrace::sent_at_once(trace, link.peer, envelope, inline_choice(link), link.out_count.messages, begin_ns);
     return true;
 }
 
 } // namespace
 
 bool Outgoing::send_at_once(Context& context, Link& link, const Operand& operand, const Envelope& envelope) {
-    return fits_inline(context, operand, {}) && has_credit(link, envelope.bytes) &&
-           push_inline(link, operand, envelope);
+    if (!fits_inline(context, operand, {}) || !has_credit(link, envelope.bytes))
+        return false;
+    if (context.trace != nullptr) [[unlikely]]
+        return push_and_record(*context.trace, link, operand, envelope);
+    return push_inline(link, operand, envelope);
 }
 
 // In the host's order a copy engine is faster than two kernels, and the call waits in any case.
@@ -215,8 +243,12 @@ Result<bool> Outgoing::post() {
     if (mode_.synchronous)
         return post_request();
     if (fits_inline(context_, operand_, mode_) && has_credit(link_, envelope_.bytes)) {
+        trace_.posting();
         if (!push_inline(link_, operand_, envelope_))
             return false;
+        trace_.posted(link_.out_count.messages);
+        trace_.chosen(inline_choice(link_));
+        trace_.ended();
         state_ = State::kDone;
         return true;
     }
@@ -237,12 +269,15 @@ Result<bool> Outgoing::post() {
 
 Result<bool> Outgoing::post_captured() {
     awaited_.reset();
+    trace_.posting();
     GPURUN_ASSIGN(const std::optional<Channels::Sent> sent,
                   link_.channels.send(operand_, envelope_, mode_.synchronous));
     if (!sent) {
         awaited_ = link_.channels.next_room();
         return false;
     }
+    trace_.posted(++link_.out_count.captured);
+    trace_.chosen(sent->choice);
     if (sent->awaits_taken && ends_in_stream())
         GPURUN_TRY(context_.device.channel_await_taken(sent->channel, operand_.stream));
     else if (sent->awaits_taken)
@@ -269,15 +304,22 @@ Result<bool> Outgoing::post_slot(const SlotValue& slot) {
     return true;
 }
 
+void Outgoing::count(Choice choice) {
+    path_ = choice.path;
+    link_.sent.count(choice, envelope_.bytes);
+    trace_.chosen(choice);
+}
+
 bool Outgoing::push_slot(Choice choice) {
     Record record{};
     record.kind = RecordKind::kSlot;
     record.envelope = envelope_;
     record.slot = slot_;
+    trace_.posting();
     if (!push(record))
         return false;
-    path_ = choice.path;
-    link_.sent.count(choice, envelope_.bytes);
+    trace_.posted(++link_.out_count.messages);
+    count(choice);
     return true;
 }
 
@@ -337,8 +379,10 @@ Result<bool> Outgoing::post_request() {
     if (serial_ == 0)
         serial_ = link_.next_serial++;
     record.serial = serial_;
+    trace_.posting();
     if (!push(record))
         return false;
+    trace_.posted(++link_.out_count.messages);
     link_.unanswered.push_back(*this);
     state_ = State::kUnanswered;
     return true;
@@ -361,6 +405,7 @@ Result<void> Outgoing::signal_ready(Fence& fence, const SlotValue& slot) {
 
 Result<void> Outgoing::answered(const Record& answer) {
     CHECK(state_ == State::kUnanswered);
+    trace_.matched();
     if (answer.kind == RecordKind::kWantEdge) {
         link_.owing_edge.push_back(*this);
         return {};
@@ -408,15 +453,14 @@ Result<void> Outgoing::end_in_place() {
 }
 
 Result<void> Outgoing::pulled(const Record& answer) {
-    path_ = static_cast<Path>(answer.pulled.path);
-    link_.sent.count({static_cast<Path>(answer.pulled.path), static_cast<Reason>(answer.pulled.reason)},
-                     envelope_.bytes);
+    count({static_cast<Path>(answer.pulled.path), static_cast<Reason>(answer.pulled.reason)});
     if (answer.pulled.unreadable != 0)
         return base::error(base::Status::kBuffer,
                            "rank {} could not read the message's memory any more: it was unmapped or protected before "
                            "the message was complete",
                            link_.peer);
     if (slot_.valid == 0) { // read by the target's CPU, which is done
+        trace_.read_by_peer();
         finish();
         return {};
     }
@@ -444,8 +488,7 @@ Result<void> Outgoing::granted(const Record& answer) {
                       : in_host                          ? Path::kShm
                       : answer.grant.pool == Pool::kSlab ? Path::kBounce
                                                          : Path::kStaged;
-    path_ = path;
-    link_.sent.count({path, reason}, envelope_.bytes);
+    count({path, reason});
     if (answer.grant.bytes == 0)
         return end_in_place();
     if (is_joined() && slot_.valid != 0)

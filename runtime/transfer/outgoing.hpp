@@ -13,6 +13,7 @@
 #include "platform/standing.hpp"
 #include "transfer/awaited.hpp"
 #include "transfer/link.hpp"
+#include "transfer/message_trace.hpp"
 #include "transfer/operand.hpp"
 #include "transfer/relay.hpp"
 #include "transfer/shared_copy.hpp"
@@ -38,6 +39,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
         : context_(context), link_(link), operand_(operand), envelope_(envelope), mode_(mode) {
         if (operand.captured)
             envelope_.context |= kCapturedContexts;
+        trace_.begin(context.trace, platform::TraceKind::kSend, static_cast<int>(link.peer), envelope_, operand_,
+                     mode.ending, mode.synchronous ? platform::trace_flags::kSynchronous : 0);
     }
     ~Outgoing();
     Outgoing(const Outgoing&) = delete;
@@ -56,6 +59,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     base::Result<bool> post();
     // After a post() that found no room, once: the stream goes on, and the message remembers its place in it.
     base::Result<void> keep_place();
+    void note_held_up() { trace_.held_up(); }
     base::Result<void> answered(const Record& answer);
     // The target reads the message, and would have help.
     void share_copy(const Record& record);
@@ -95,6 +99,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
   private:
     void leave_link();
     void finish();
+    [[gnu::cold]] void tell_trace_of_end();
     Streams::State stream_state() const;
 
     enum class State { kNew, kUnanswered, kRelay, kDraining, kDone };
@@ -112,6 +117,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     bool slot_fits() const;
     base::Result<bool> post_slot(const SlotValue& slot);
     base::Result<bool> post_mail(const SlotValue& slot);
+    void count(Choice choice);
     bool push_slot(Choice choice);
     void leave_to_stream(Fence& fence);
     base::Result<bool> post_captured();
@@ -131,6 +137,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     Envelope envelope_;
     SendMode mode_;
     State state_ = State::kNew;
+    MessageTrace trace_;
     uint64_t serial_ = 0;
     SlotValue slot_{};
     bool signalled_ = false;   // slot_'s forward edge, before a push that found no room

@@ -50,7 +50,7 @@ class CommandLine(LaunchedTest):
         self.assertTrue(out.startswith(b"Usage: gpurun"))
         status, out, error = self.run_gpurun("--version")
         self.assertEqual((status, error), (0, ""))
-        self.assertRegex(out, rb"^gpurun \d+\.\d+\.\d+\n$")
+        self.assertRegex(out, rb"^gpurun \d+\.\d+\.\d+\nbuilt with emulated devices[A-Za-z, ]*\n$")
 
     def test_every_option_of_the_help_is_in_the_manual(self):
         page = (Path(__file__).resolve().parents[3] / "man/gpurun.1").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 // The launcher's half of the wire, spoken to over its sockets.
 #include "assembly.hpp"
 #include "platform/byte_stream.hpp"
+#include "platform/trace_buffer.hpp"
 #include "support/unit.hpp"
 
 #include <cstring>
@@ -43,11 +44,11 @@ struct Noted : Assembly::Observer {
 };
 
 struct Job {
-    explicit Job(uint32_t size)
+    explicit Job(uint32_t size, int trace_fd = -1)
         : loop(must(EventLoop::create())), segment(must(JobSegment::create(size, 2))), assembly(*loop, segment, noted) {
         for (uint32_t rank = 0; rank < size; ++rank) {
             auto [ours, theirs] = must(MessageSocket::pair());
-            assembly.connect(rank, std::move(ours));
+            assembly.connect(rank, std::move(ours), trace_fd);
             ranks.push_back(std::move(theirs));
         }
     }
@@ -92,6 +93,15 @@ struct Job {
 } // namespace
 
 TEST_SUITE_BEGIN("assembly");
+
+TEST_CASE("a rank that is traced is told where to record, then welcomed") {
+    const TraceBuffer buffer = must(TraceBuffer::create(8));
+    Job job(1, buffer.fd());
+    job.say_hello(0);
+    CHECK(job.heard(0) == wire::Kind::kTrace);
+    CHECK(same_file(job.fd.get(), buffer.fd()));
+    CHECK(job.heard(0) == wire::Kind::kWelcome);
+}
 
 TEST_CASE("ranks are welcomed, hear of each other's devices, and go together") {
     Job job(3);

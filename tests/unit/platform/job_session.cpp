@@ -59,6 +59,34 @@ TEST_CASE("a launcher that says the right things is joined") {
     CHECK(joins(well));
 }
 
+TEST_CASE("a launcher that traces says where to record before it welcomes") {
+    Launcher well = launcher();
+    const JobSegment segment = must(JobSegment::create(2, 1));
+    const TraceBuffer buffer = must(TraceBuffer::create(8));
+    say(well.end, wire::Trace{}, buffer.fd());
+    say(well.end, wire::Welcome{.size = 2}, segment.fd());
+    const JobSession session = must(JobSession::connect(well.settings, kVersion));
+    REQUIRE(session.trace() != nullptr);
+    TraceBuffer::publish(*session.trace()->begin(), TraceKind::kCall);
+    CHECK(buffer.recorded() == 2);
+}
+
+TEST_CASE("a place to record that is none is refused") {
+    const JobSegment segment = must(JobSegment::create(2, 1));
+    for (const int fd : {-1, segment.fd()}) {
+        Launcher liar = launcher();
+        say(liar.end, wire::Trace{}, fd);
+        say(liar.end, wire::Welcome{.size = 2}, segment.fd());
+        CHECK_FALSE(joins(liar));
+    }
+    Launcher twice = launcher();
+    const TraceBuffer buffer = must(TraceBuffer::create(8));
+    say(twice.end, wire::Trace{}, buffer.fd());
+    say(twice.end, wire::Trace{}, buffer.fd());
+    say(twice.end, wire::Welcome{.size = 2}, segment.fd());
+    CHECK_FALSE(joins(twice));
+}
+
 TEST_CASE("segments that are none, or lie about their size, are refused") {
     const JobSegment segment = must(JobSegment::create(2, 1));
     const JobSegment other = must(JobSegment::create(3, 1));

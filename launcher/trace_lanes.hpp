@@ -1,0 +1,48 @@
+// Rows for slices that overlap: each goes into the first row in which it overlaps nothing.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <queue>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace gpurun::launcher {
+
+class TraceLanes {
+  public:
+    static constexpr size_t kMost = 99'999; // what overlaps more than this shares the last row, and looks wrong there
+
+    // The row of what takes from `begin_ns` to `end_ns`. Quick if they come in the order in which they began, or
+    // nearly.
+    size_t place(int64_t begin_ns, int64_t end_ns) {
+        while (!busy_.empty() && busy_.top().first <= begin_ns) {
+            free_.insert(busy_.top().second);
+            busy_.pop();
+        }
+        size_t lane = ends_.size();
+        if (!free_.empty() && ends_[*free_.begin()] <= begin_ns) { // not so if this one began before the last
+            lane = *free_.begin();
+            free_.erase(free_.begin());
+        } else if (lane < kMost) {
+            ends_.push_back(0);
+        } else {
+            return lane - 1;
+        }
+        ends_[lane] = end_ns;
+        busy_.emplace(end_ns, lane);
+        return lane;
+    }
+    size_t count() const { return ends_.size(); }
+
+  private:
+    using Busy = std::pair<int64_t, size_t>; // until when, and which row
+
+    std::vector<int64_t> ends_; // of each row's last slice
+    std::priority_queue<Busy, std::vector<Busy>, std::greater<>> busy_;
+    std::set<size_t> free_;
+};
+
+} // namespace gpurun::launcher

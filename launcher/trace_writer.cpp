@@ -1,0 +1,360 @@
+#include "trace_writer.hpp"
+
+#include "base/format.hpp"
+#include "trace_lanes.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/compile.h>
+#include <gpurun/version.h>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace gpurun::launcher {
+
+using base::Result;
+using platform::TraceEvent;
+using platform::TraceHeader;
+using platform::TraceKind;
+namespace flags = platform::trace_flags;
+
+namespace {
+
+// Rows of messages have numbers above those of threads.
+constexpr uint32_t kOutLanes = 100'000;
+constexpr uint32_t kInLanes = 200'000;
+
+// What stands in quotes in JSON, whatever it is.
+std::string quoted(const std::string& text) {
+    return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+template <size_t size>
+std::string quoted(const std::array<char, size>& text) {
+    return quoted(std::string(text.data(), strnlen(text.data(), size)));
+}
+
+template <typename Texts>
+std::vector<std::string> quoted_each(const Texts& texts) {
+    std::vector<std::string> result;
+    for (const auto& text : texts)
+        result.push_back(quoted(text));
+    return result;
+}
+
+// An event as it was when its rank ended, with what makes no sense put right.
+struct Event {
+    explicit Event(const TraceEvent& from)
+        : how(from.how.load(std::memory_order_relaxed)), call(from.call), thread(from.thread), tag(from.tag),
+          peer(from.peer), context(from.context), bytes(from.bytes), ordinal(from.ordinal), begin_ns(from.begin_ns),
+          posted_ns(begin_ns + from.posted_after_ns.load(std::memory_order_relaxed)),
+          matched_ns(from.matched_ns.load(std::memory_order_relaxed)),
+          end_ns(from.end_ns.load(std::memory_order_relaxed)) {}
+
+    bool has(uint32_t flag) const { return (how & flag) != 0; }
+    size_t path() const { return how & 0xff; }
+    size_t reason() const { return how >> 8 & 0xff; }
+    bool matched() const { return matched_ns != 0; }
+
+    // False if it is nonsense.
+    bool fit(int64_t origin_ns, int64_t last_ns) {
+        if (begin_ns < origin_ns || begin_ns > last_ns)
+            return false;
+        ended = end_ns != 0;
+        end_ns = std::clamp(ended ? end_ns : last_ns, begin_ns, last_ns);
+        end_ns = std::max(end_ns, begin_ns + 1); // what takes no time cannot be seen, nor hold the end of an arrow
+        posted_ns = std::clamp(posted_ns, begin_ns, end_ns);
+        if (matched())
+            matched_ns = std::clamp(matched_ns, begin_ns, end_ns);
+        return true;
+    }
+
+    uint32_t how;
+    uint8_t call;
+    uint16_t thread;
+    int32_t tag;
+    int32_t peer;
+    uint32_t context;
+    uint64_t bytes;
+    uint64_t ordinal;
+    int64_t begin_ns;
+    int64_t posted_ns;
+    int64_t matched_ns;
+    int64_t end_ns;
+    bool ended = false;
+};
+
+// Text on its way to the sink, a piece at a time.
+class Text {
+  public:
+    explicit Text(TraceSink sink) : sink_(sink) {}
+
+    auto end() { return std::back_inserter(buffer_); }
+    Result<void> pass_on(size_t unless_below = kPieceBytes) {
+        if (buffer_.size() < unless_below)
+            return {};
+        auto passed = sink_(std::string_view(buffer_.data(), buffer_.size()));
+        buffer_.clear();
+        return passed;
+    }
+
+  private:
+    static constexpr size_t kPieceBytes = 256 * 1024;
+
+    TraceSink sink_;
+    fmt::memory_buffer buffer_;
+};
+
+// Microseconds with all digits of the nanoseconds: a double would lose some.
+struct Micros {
+    int64_t ns;
+};
+
+template <typename Output>
+Output append(Output output, Micros time) {
+    return fmt::format_to(output, FMT_COMPILE("{}.{:03}"), time.ns / 1000, time.ns % 1000);
+}
+
+class RankWriter {
+  public:
+    RankWriter(Text& text, const TracedRank& from, size_t rank, size_t ranks, int64_t origin_ns, bool& first)
+        : text_(text), from_(from), rank_(rank), ranks_(ranks), origin_ns_(origin_ns), first_(first),
+          paths_(quoted_each(header().paths)), reasons_(quoted_each(header().reasons)),
+          calls_(quoted_each(header().calls)) {}
+
+    Result<void> write() {
+        name_process();
+        for (uint64_t i = 0; i < from_.buffer->recorded(); ++i) {
+            const TraceEvent* recorded = from_.buffer->event(i);
+            if (recorded == nullptr)
+                continue;
+            Event event(*recorded);
+            const auto kind = static_cast<TraceKind>(recorded->kind.load(std::memory_order_relaxed));
+            if (kind != TraceKind::kThread && !event.fit(origin_ns_, from_.ended_ns))
+                continue;
+            ++written_;
+            write(kind, event);
+            GPURUN_TRY(text_.pass_on());
+        }
+        name_rows();
+        return text_.pass_on();
+    }
+    uint64_t written() const { return written_; }
+
+  private:
+    const TraceHeader& header() const { return from_.buffer->header(); }
+
+    void write(TraceKind kind, const Event& event) {
+        switch (kind) {
+        case TraceKind::kSend: write_send(event); return;
+        case TraceKind::kReceive: write_receive(event); return;
+        case TraceKind::kCall: write_call(event); return;
+        case TraceKind::kThread: name_thread(event); return;
+        case TraceKind::kNone: return;
+        }
+    }
+
+    // ---- what stands around the events
+
+    template <typename Format, typename... Values>
+    void add(const Format& format, const Values&... values) {
+        if (!first_)
+            fmt::format_to(text_.end(), FMT_COMPILE(",\n"));
+        first_ = false;
+        fmt::format_to(text_.end(), format, values...);
+    }
+
+    void name_process() {
+        const std::string name = quoted(base::format("rank {} ({}, pid {})", rank_, from_.device, from_.pid));
+        add(FMT_COMPILE(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})"), from_.pid, name);
+        add(FMT_COMPILE(R"({{"ph":"M","pid":{},"name":"process_sort_index","args":{{"sort_index":{}}}}})"), from_.pid,
+            rank_);
+    }
+
+    void name_row(uint32_t row, const std::string& name) {
+        add(FMT_COMPILE(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})"), from_.pid, row,
+            quoted(name));
+        add(FMT_COMPILE(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})"),
+            from_.pid, row, row);
+    }
+
+    void name_thread(const Event& event) {
+        const bool main = event.ordinal == static_cast<uint64_t>(from_.pid);
+        name_row(event.thread, main ? "calls of the main thread" : base::format("calls of thread {}", event.ordinal));
+    }
+
+    void name_rows() {
+        const auto name = [](const char* what, size_t lane) {
+            return lane == 0 ? std::string(what) : base::format("{} ({})", what, lane + 1);
+        };
+        for (size_t lane = 0; lane < out_.count(); ++lane)
+            name_row(kOutLanes + static_cast<uint32_t>(lane), name("messages out", lane));
+        for (size_t lane = 0; lane < in_.count(); ++lane)
+            name_row(kInLanes + static_cast<uint32_t>(lane), name("messages in", lane));
+    }
+
+    // ---- slices
+
+    // Up to its arguments, which follow.
+    void open_slice(uint32_t row, int64_t begin_ns, int64_t end_ns, const char* category) {
+        add(FMT_COMPILE(R"({{"ph":"X","pid":{},"tid":{},"ts":)"), from_.pid, row);
+        append(text_.end(), Micros{begin_ns - origin_ns_});
+        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"dur":)"));
+        append(text_.end(), Micros{end_ns - begin_ns});
+        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"cat":"{}","name":)"), category);
+    }
+
+    // A part of a message's.
+    void add_part(uint32_t row, int64_t begin_ns, int64_t end_ns, const char* category, const char* name) {
+        if (end_ns <= begin_ns)
+            return;
+        open_slice(row, begin_ns, end_ns, category);
+        fmt::format_to(text_.end(), FMT_COMPILE(R"("{}"}})"), name);
+    }
+
+    void add_arguments(const Event& event) {
+        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"args":{{"peer":{},"tag":{},"bytes":{},"order":"{}")"), event.peer,
+                       event.tag, event.bytes,
+                       event.has(flags::kCaptured)   ? "graph"
+                       : event.has(flags::kOnStream) ? "stream"
+                                                     : "host");
+        if (event.has(flags::kHasPath) && event.path() < paths_.size() && event.reason() < reasons_.size())
+            fmt::format_to(text_.end(), FMT_COMPILE(R"(,"path":{},"why":{})"), paths_[event.path()],
+                           reasons_[event.reason()]);
+        if (event.has(flags::kHasOrdinal))
+            fmt::format_to(text_.end(), FMT_COMPILE(R"(,"number":{})"), event.ordinal);
+        constexpr struct {
+            uint32_t flag;
+            const char* name;
+        } kMarks[] = {{flags::kRequest, "request"},      {flags::kSynchronous, "synchronous"},
+                      {flags::kAnySource, "any_source"}, {flags::kAnyTag, "any_tag"},
+                      {flags::kTruncated, "truncated"},  {flags::kFailed, "failed"}};
+        for (const auto& mark : kMarks)
+            if (event.has(mark.flag))
+                fmt::format_to(text_.end(), FMT_COMPILE(R"(,"{}":true)"), mark.name);
+        if (!event.ended)
+            fmt::format_to(text_.end(), FMT_COMPILE(R"(,"unfinished":true)"));
+        fmt::format_to(text_.end(), FMT_COMPILE("}}}}"));
+    }
+
+    const char* category(const Event& event) const {
+        if (event.context == header().copy_context)
+            return "copy";
+        return (event.context & header().collective_contexts) != 0 ? "collective" : "message";
+    }
+
+    // Once it is matched. A copy in a stream's order moves when the stream comes to it, which the host does not see.
+    static const char* last_part(const Event& event) {
+        return event.has(flags::kCaptured) ? "capture" : event.has(flags::kEnqueuedOnly) ? "enqueue" : "moving";
+    }
+
+    void write_send(const Event& event) {
+        const uint32_t row = kOutLanes + static_cast<uint32_t>(out_.place(event.begin_ns, event.end_ns));
+        open_slice(row, event.begin_ns, event.end_ns, category(event));
+        fmt::format_to(text_.end(), FMT_COMPILE(R"("send to {}")"), event.peer);
+        add_arguments(event);
+        const bool posted = event.has(flags::kHasOrdinal);
+        if (event.has(flags::kHeldUp))
+            add_part(row, event.begin_ns, posted ? event.posted_ns : event.end_ns, "waiting", "waiting for room");
+        if (event.has(flags::kReadByPeer)) {
+            add_part(row, event.posted_ns, event.end_ns, "waiting", "waiting, and being read");
+        } else if (event.matched()) {
+            add_part(row, event.posted_ns, event.matched_ns, "waiting", "waiting for the receiver");
+            add_part(row, event.matched_ns, event.end_ns, "moving", last_part(event));
+        } else if (posted && !event.ended) {
+            add_part(row, event.posted_ns, event.end_ns, "waiting", "waiting for the receiver");
+        }
+        if (posted)
+            add_arrow('s', row, std::min(event.posted_ns, event.end_ns - 1), rank_, static_cast<size_t>(event.peer),
+                      event);
+    }
+
+    void write_receive(const Event& event) {
+        const uint32_t row = kInLanes + static_cast<uint32_t>(in_.place(event.begin_ns, event.end_ns));
+        open_slice(row, event.begin_ns, event.end_ns, category(event));
+        if (event.peer < 0)
+            fmt::format_to(text_.end(), FMT_COMPILE(R"("receive from any")"));
+        else
+            fmt::format_to(text_.end(), FMT_COMPILE(R"("receive from {}")"), event.peer);
+        add_arguments(event);
+        add_part(row, event.begin_ns, event.matched() ? event.matched_ns : event.end_ns, "waiting",
+                 "waiting for the message");
+        if (!event.matched())
+            return;
+        add_part(row, event.matched_ns, event.end_ns, "moving", last_part(event));
+        add_arrow('f', row, std::min(event.matched_ns, event.end_ns - 1), static_cast<size_t>(event.peer), rank_,
+                  event);
+    }
+
+    // Both ends of an arrow have the same number: of the pair, and of the message in its order.
+    void add_arrow(char end, uint32_t row, int64_t at_ns, size_t source, size_t target, const Event& event) {
+        if (source >= ranks_ || target >= ranks_)
+            return;
+        const uint64_t pair = (source * ranks_ + target) * 2 + (event.has(flags::kCaptured) ? 1 : 0);
+        constexpr uint64_t kMostOrdinals = uint64_t{1} << 36; // so that the whole is a number that a double can hold
+        if (event.ordinal >= kMostOrdinals)
+            return;
+        add(FMT_COMPILE(R"({{"ph":"{}","pid":{},"tid":{},"ts":)"), end, from_.pid, row);
+        append(text_.end(), Micros{at_ns - origin_ns_});
+        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"cat":"arrow","name":"message","id":{}{}}})"),
+                       pair * kMostOrdinals + event.ordinal, end == 'f' ? R"(,"bp":"e")" : "");
+    }
+
+    void write_call(const Event& event) {
+        if (event.call >= calls_.size())
+            return;
+        constexpr int32_t kNone = INT32_MIN; // as in base/current_call.hpp: it has no such argument
+        open_slice(event.thread, event.begin_ns, event.end_ns, "call");
+        fmt::format_to(text_.end(), FMT_COMPILE(R"({},"args":{{)"), calls_[event.call]);
+        const char* comma = "";
+        const auto add_argument = [&](bool there, const char* name, auto value) {
+            if (there)
+                fmt::format_to(text_.end(), FMT_COMPILE(R"({}"{}":{})"), comma, name, value);
+            comma = there ? "," : comma;
+        };
+        add_argument(event.peer != kNone, "peer", event.peer);
+        add_argument(event.tag != kNone, "tag", event.tag);
+        add_argument(event.has(flags::kHasBytes), "bytes", event.bytes);
+        add_argument(!event.has(flags::kHasBytes) && event.ordinal != 0, "count", event.ordinal);
+        add_argument(!event.ended, "unfinished", "true");
+        fmt::format_to(text_.end(), FMT_COMPILE("}}}}"));
+    }
+
+    Text& text_;
+    const TracedRank& from_;
+    const size_t rank_;
+    const size_t ranks_;
+    const int64_t origin_ns_;
+    bool& first_; // nothing has been written yet
+    std::vector<std::string> paths_;
+    std::vector<std::string> reasons_;
+    std::vector<std::string> calls_;
+    TraceLanes out_;
+    TraceLanes in_;
+    uint64_t written_ = 0;
+};
+
+} // namespace
+
+Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, TraceSink sink) {
+    TraceSummary summary;
+    for (const TracedRank& rank : ranks)
+        summary.lost += rank.buffer->lost();
+    Text text(sink);
+    fmt::format_to(text.end(),
+                   R"({{"displayTimeUnit":"ns","otherData":{{"program":"gpurun {}","clock":"CLOCK_MONOTONIC of the )"
+                   R"(machine, which all ranks share","lost_events":{}}},"traceEvents":[{})",
+                   GPURUN_VERSION, summary.lost, '\n');
+    bool first = true;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+        RankWriter writer(text, ranks[rank], rank, ranks.size(), origin_ns, first);
+        GPURUN_TRY(writer.write());
+        summary.events += writer.written();
+    }
+    fmt::format_to(text.end(), "\n]}}\n");
+    GPURUN_TRY(text.pass_on(0));
+    return summary;
+}
+
+} // namespace gpurun::launcher

@@ -1,0 +1,40 @@
+// What ranks have recorded, as JSON in the trace event format that Perfetto and chrome://tracing open.
+//
+// A rank is a process there. It has a track for each thread that makes calls, and rows for messages that go out and
+// come in: as many as it had at the same time. In a message's slice are what it did one after the other: waiting, and
+// moving (or enqueuing, where this is all that the host knows). An arrow leads from a send to its receive.
+//
+// Written rank by rank in one pass, in memory that does not grow with the number of events. Nothing that is in a
+// buffer is trusted: a rank may have written there by accident.
+#pragma once
+
+#include "base/function_ref.hpp"
+#include "base/status.hpp"
+#include "platform/trace_buffer.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace gpurun::launcher {
+
+struct TracedRank {
+    const platform::TraceBuffer* buffer = nullptr;
+    int pid = -1;
+    std::string device;   // for people
+    int64_t ended_ns = 0; // what had not ended by then never did
+};
+
+struct TraceSummary {
+    uint64_t events = 0;
+    uint64_t lost = 0; // for want of room
+};
+
+// Whatever `sink` is given is the next piece of the text; an error of its ends everything.
+using TraceSink = base::FunctionRef<base::Result<void>(std::string_view)>;
+
+// Times count from `origin_ns`, before which nothing was recorded.
+base::Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, TraceSink sink);
+
+} // namespace gpurun::launcher

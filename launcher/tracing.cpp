@@ -1,0 +1,49 @@
+#include "tracing.hpp"
+
+#include "base/format.hpp"
+#include "platform/clock.hpp"
+#include "trace_file.hpp"
+
+namespace gpurun::launcher {
+
+using base::Result;
+
+Result<std::unique_ptr<Tracing>> Tracing::create(std::string path, uint32_t ranks, uint64_t events) {
+    GPURUN_TRY(TraceFile::check(path));
+    std::unique_ptr<Tracing> tracing(new Tracing(std::move(path), events));
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+        GPURUN_ASSIGN(platform::TraceBuffer buffer, platform::TraceBuffer::create(events));
+        tracing->ranks_.push_back({std::move(buffer), {}});
+    }
+    return tracing;
+}
+
+void Tracing::started(uint32_t rank, int pid, std::string device) {
+    ranks_[rank].facts.pid = pid;
+    ranks_[rank].facts.device = std::move(device);
+}
+
+void Tracing::ended(uint32_t rank) { ranks_[rank].facts.ended_ns = platform::now_ns(); }
+
+Result<std::string> Tracing::write(base::FunctionRef<bool()> stop) const {
+    std::vector<TracedRank> ranks;
+    for (const Rank& rank : ranks_) {
+        ranks.push_back(rank.facts);
+        ranks.back().buffer = &rank.buffer;
+    }
+    GPURUN_ASSIGN(TraceFile file, TraceFile::create(path_));
+    const auto sink = [&](std::string_view text) -> Result<void> {
+        if (stop())
+            return base::error(base::Status::kSystem, "--trace {}: not written, since gpurun was asked to end", path_);
+        return file.write(text);
+    };
+    GPURUN_ASSIGN(const TraceSummary summary, write_trace(ranks, origin_ns_, sink));
+    GPURUN_TRY(file.finish());
+    if (summary.lost == 0)
+        return std::string();
+    return base::format("--trace {}: {} events are missing, those that came after the first {} of a rank; "
+                        "GPURUN_TRACE_EVENTS makes room for more",
+                        path_, summary.lost, events_);
+}
+
+} // namespace gpurun::launcher

@@ -1,0 +1,39 @@
+// gpurun --trace: a buffer for each rank while the job runs, and the file at its end.
+#pragma once
+
+#include "base/function_ref.hpp"
+#include "trace_writer.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gpurun::launcher {
+
+class Tracing {
+  public:
+    // `events` are those that fit into the buffer of a rank. kArgument if the file cannot be made.
+    static base::Result<std::unique_ptr<Tracing>> create(std::string path, uint32_t ranks, uint64_t events);
+
+    // What the rank is to record in.
+    int fd(uint32_t rank) const { return ranks_[rank].buffer.fd(); }
+    void started(uint32_t rank, int pid, std::string device);
+    void ended(uint32_t rank);
+
+    // REQUIRES: every rank has ended. Gives it up once `stop` says so. Returns what is to be said, or "".
+    base::Result<std::string> write(base::FunctionRef<bool()> stop) const;
+
+  private:
+    struct Rank {
+        platform::TraceBuffer buffer;
+        TracedRank facts;
+    };
+    Tracing(std::string path, uint64_t events) : path_(std::move(path)), events_(events) {}
+
+    std::string path_;
+    uint64_t events_;
+    int64_t origin_ns_ = platform::now_ns();
+    std::vector<Rank> ranks_;
+};
+
+} // namespace gpurun::launcher

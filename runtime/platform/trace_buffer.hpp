@@ -1,0 +1,147 @@
+// What a rank records for gpurun --trace: fixed-size events in a shared segment that the launcher has made.
+//
+//   TraceHeader          what the numbers in events mean, and how many have been recorded
+//   TraceEvent[capacity] one for each message half, call and thread, in the order in which they began
+//
+// The launcher makes a segment for each rank and reads it once the rank has ended, however it has: what was stored is
+// there even after kill -9. It is sparse, so events cost memory once they are recorded. An event is taken by one
+// fetch_add and then belongs to whoever has taken it: the thread of a call, or whoever holds the engine lock. It is
+// published when it begins, and completed in place, so that what never ends is seen too. A full segment counts what it
+// loses. Times are CLOCK_MONOTONIC, which is the same for all processes of a machine: there is nothing to align.
+#pragma once
+
+#include "platform/clock.hpp"
+#include "platform/shared_memory.hpp"
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+namespace gpurun::platform {
+
+constexpr uint32_t kTraceMagic = 0x63727467; // "gtrc"
+constexpr uint32_t kTraceLayout = 1;
+
+enum class TraceKind : uint8_t {
+    kNone = 0, // not published: its rank died while it wrote it, or has not got there
+    kSend,
+    kReceive,
+    kCall,
+    kThread, // the first event of a thread: `ordinal` is its number in the system
+};
+constexpr uint8_t kTraceKinds = 5;
+
+// Of TraceEvent::how, above path and reason.
+namespace trace_flags {
+constexpr uint32_t kOnStream = 1u << 16;     // in a stream's order
+constexpr uint32_t kRequest = 1u << 17;      // outlives its call
+constexpr uint32_t kSynchronous = 1u << 18;  // not complete before it is matched
+constexpr uint32_t kCaptured = 1u << 19;     // part of a graph, recorded when that was captured
+constexpr uint32_t kAnySource = 1u << 20;    // as asked for
+constexpr uint32_t kAnyTag = 1u << 21;       // as asked for
+constexpr uint32_t kTruncated = 1u << 22;    // the message was longer than its buffer
+constexpr uint32_t kHeldUp = 1u << 23;       // found no room at first
+constexpr uint32_t kHasPath = 1u << 24;      // path and reason are known
+constexpr uint32_t kEnqueuedOnly = 1u << 25; // its end is when its copies were enqueued: when they ran nobody knows
+constexpr uint32_t kFailed = 1u << 26;       // the peer died, it was cancelled, or a call failed
+constexpr uint32_t kHasOrdinal = 1u << 27;   // of a message: it has a place in the order of its pair
+constexpr uint32_t kReadByPeer = 1u << 28;   // of a send: the target's CPU had read it before it answered
+constexpr uint32_t kHasBytes = 1u << 29;     // of a call: it has the size of a message; else `ordinal` is a count
+} // namespace trace_flags
+
+struct alignas(64) TraceEvent {
+    std::atomic<uint8_t> kind; // a TraceKind, stored last (release) by who records; pairs with the launcher's load
+    uint8_t call;              // of kCall: index in TraceHeader::calls
+    uint16_t thread;           // that began it: the number of its kThread event
+    std::atomic<uint32_t> how; // path, reason << 8, trace_flags
+    int32_t tag;
+    int32_t peer;                          // a rank; negative: any, or none
+    uint32_t context;                      // by which messages are kept apart
+    std::atomic<uint32_t> posted_after_ns; // of a send: from its begin until its record was published; saturates
+    uint64_t bytes;                        // the message's true length
+    uint64_t ordinal;                      // of a message: its number in the order of its pair, which both sides count
+    int64_t begin_ns;
+    std::atomic<int64_t> matched_ns; // 0: not yet, or not known on this side
+    std::atomic<int64_t> end_ns;     // 0: not yet
+};
+static_assert(sizeof(TraceEvent) == 64);
+
+// Texts are written by the rank when it joins, so that the launcher need not know what paths and calls there are.
+struct TraceHeader {
+    uint32_t magic;
+    uint32_t layout;
+    uint64_t capacity; // events; by the launcher, as the two before it
+    std::array<std::array<char, 16>, 16> paths;
+    std::array<std::array<char, 64>, 32> reasons;
+    std::array<std::array<char, 32>, 128> calls;
+    uint32_t copy_context;                   // of copies inside a rank, which go the way of a message to itself
+    uint32_t collective_contexts;            // a bit that the contexts of collectives have
+    alignas(64) std::atomic<uint64_t> taken; // events ever begun: what is beyond the capacity is lost
+    std::atomic<uint32_t> threads;
+};
+constexpr size_t kTraceHeaderBytes = 8192;
+static_assert(sizeof(TraceHeader) <= kTraceHeaderBytes);
+
+class TraceBuffer {
+  public:
+    static constexpr uint64_t kMostEvents = uint64_t{1} << 28;
+
+    // Launcher: a new segment.
+    static base::Result<TraceBuffer> create(uint64_t events);
+    // Rank: takes the descriptor of one; kVersion if its layout is not ours.
+    static base::Result<TraceBuffer> attach(UniqueFd fd);
+
+    int fd() const { return fd_.get(); }
+    TraceHeader& header() const { return *reinterpret_cast<TraceHeader*>(mapping_.data()); }
+
+    // ---- the rank
+    // A new event that begins now, not yet published; null if there is no room.
+    TraceEvent* begin() {
+        const uint16_t thread = thread_number();
+        TraceEvent* event = take();
+        if (event == nullptr)
+            return nullptr;
+        event->thread = thread;
+        event->begin_ns = now_ns();
+        return event;
+    }
+    static void publish(TraceEvent& event, TraceKind kind) {
+        event.kind.store(static_cast<uint8_t>(kind), std::memory_order_release);
+    }
+
+    // ---- the launcher, after the rank has ended
+    uint64_t recorded() const;
+    uint64_t lost() const;
+    // REQUIRES: index < recorded(). Null if it was not published.
+    const TraceEvent* event(uint64_t index) const;
+
+  private:
+    TraceBuffer(UniqueFd fd, Mapping mapping, uint64_t capacity)
+        : fd_(std::move(fd)), mapping_(std::move(mapping)), capacity_(capacity) {}
+
+    TraceEvent* events() const { return reinterpret_cast<TraceEvent*>(mapping_.data() + kTraceHeaderBytes); }
+    TraceEvent* take() {
+        // relaxed: it only shares out places
+        const uint64_t index = header().taken.fetch_add(1, std::memory_order_relaxed);
+        return index < capacity_ ? &events()[index] : nullptr;
+    }
+    uint16_t thread_number() {
+        if (thread_.buffer != this) [[unlikely]]
+            announce_thread();
+        return thread_.number;
+    }
+    void announce_thread();
+
+    // What the calling thread is called in the buffer that it has recorded in last.
+    struct Thread {
+        const TraceBuffer* buffer = nullptr;
+        uint16_t number = 0;
+    };
+    static constinit thread_local Thread thread_;
+
+    UniqueFd fd_;
+    Mapping mapping_;
+    uint64_t capacity_ = 0; // as it was made: a rank that writes where it should not must not mislead the launcher
+};
+
+} // namespace gpurun::platform

@@ -1,0 +1,82 @@
+#include "transfer/message_trace.hpp"
+
+#include "transfer/operand.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace gpurun::transfer {
+
+namespace flags = platform::trace_flags;
+using platform::TraceEvent;
+
+void MessageTrace::start(platform::TraceBuffer& buffer, platform::TraceKind kind, int peer, const Envelope& envelope,
+                         const Operand& operand, Ending ending, uint32_t marks) {
+    event_ = buffer.begin();
+    if (event_ == nullptr)
+        return;
+    if (operand.on_stream)
+        marks |= flags::kOnStream;
+    if (operand.captured)
+        marks |= flags::kCaptured;
+    if (ending == Ending::kJoined)
+        marks |= flags::kRequest;
+    event_->how.store(marks, std::memory_order_relaxed);
+    event_->tag = envelope.tag;
+    event_->peer = peer;
+    event_->context = envelope.context & ~kCapturedContexts;
+    event_->bytes = envelope.bytes;
+    platform::TraceBuffer::publish(*event_, kind);
+}
+
+void MessageTrace::sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, const Envelope& envelope, Choice choice,
+                                uint64_t ordinal, int64_t begin_ns) {
+    TraceEvent* event = buffer.begin();
+    if (event == nullptr)
+        return;
+    event->end_ns.store(event->begin_ns, std::memory_order_relaxed);
+    event->begin_ns = begin_ns;
+    event->how.store(static_cast<uint32_t>(choice.path) | static_cast<uint32_t>(choice.reason) << 8 | flags::kHasPath |
+                         flags::kHasOrdinal,
+                     std::memory_order_relaxed);
+    event->tag = envelope.tag;
+    event->peer = static_cast<int32_t>(peer);
+    event->context = envelope.context;
+    event->bytes = envelope.bytes;
+    event->ordinal = ordinal;
+    platform::TraceBuffer::publish(*event, platform::TraceKind::kSend);
+}
+
+void MessageTrace::note_posting() {
+    const int64_t after_ns = platform::now_ns() - event_->begin_ns;
+    constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
+    event_->posted_after_ns.store(static_cast<uint32_t>(std::min(after_ns, kMost)), std::memory_order_relaxed);
+}
+
+void MessageTrace::note_posted(uint64_t ordinal) {
+    event_->ordinal = ordinal;
+    set(flags::kHasOrdinal);
+}
+
+void MessageTrace::note_matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room) {
+    event_->peer = static_cast<int32_t>(source);
+    event_->tag = envelope.tag;
+    event_->context = envelope.context & ~kCapturedContexts;
+    event_->bytes = envelope.bytes;
+    event_->ordinal = ordinal;
+    set(flags::kHasOrdinal | (envelope.bytes > room ? flags::kTruncated : 0));
+    event_->matched_ns.store(platform::now_ns(), std::memory_order_relaxed);
+}
+
+void name_paths(platform::TraceHeader& header) {
+    static_assert(kPaths <= std::tuple_size_v<decltype(header.paths)>);
+    static_assert(kReasons <= std::tuple_size_v<decltype(header.reasons)>);
+    const auto name = [](auto& place, const char* text) { std::strncpy(place.data(), text, place.size() - 1); };
+    for (size_t path = 0; path < kPaths; ++path)
+        name(header.paths[path], kPathNames[path]);
+    for (size_t reason = 0; reason < kReasons; ++reason)
+        name(header.reasons[reason], kReasonTexts[reason]);
+}
+
+} // namespace gpurun::transfer

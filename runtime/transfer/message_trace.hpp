@@ -1,0 +1,86 @@
+// One half of a message in the trace (platform/trace_buffer.hpp): what Outgoing and Incoming tell of themselves.
+//
+// Nothing but a null pointer where nobody traces. Both halves of a message name it alike without a word on the wire:
+// records of an ordered pair of ranks arrive in the order in which they were published, so each side counts them.
+// What is said here is what this rank's host knows. Of copies in a stream that is when they were enqueued.
+//
+// Used under the engine lock, but for begin().
+#pragma once
+
+#include "platform/trace_buffer.hpp"
+#include "transfer/path.hpp"
+#include "transfer/record.hpp"
+
+namespace gpurun::transfer {
+
+struct Operand;
+enum class Ending;
+
+class MessageTrace {
+  public:
+    // `buffer` is null where nobody traces.
+    void begin(platform::TraceBuffer* buffer, platform::TraceKind kind, int peer, const Envelope& envelope,
+               const Operand& operand, Ending ending, uint32_t marks = 0) {
+        if (buffer != nullptr) [[unlikely]]
+            start(*buffer, kind, peer, envelope, operand, ending, marks);
+    }
+    // False where nobody traces, or there was no room.
+    bool records() const { return event_ != nullptr; }
+    // A small message that a send leaves nothing of: it began at `begin_ns`, and is over.
+    [[gnu::cold]] static void sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, const Envelope& envelope,
+                                           Choice choice, uint64_t ordinal, int64_t begin_ns);
+    // Of a send: there was no room for its record at first.
+    void held_up() { set(platform::trace_flags::kHeldUp); }
+    // Its record is to be published now, if there is room. The time is of before: later would be after its match.
+    void posting() {
+        if (event_ != nullptr) [[unlikely]]
+            note_posting();
+    }
+    // It was, as the message `ordinal` of its pair.
+    void posted(uint64_t ordinal) {
+        if (event_ != nullptr) [[unlikely]]
+            note_posted(ordinal);
+    }
+    // Of a receive.
+    void matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room) {
+        if (event_ != nullptr) [[unlikely]]
+            note_matched(source, envelope, ordinal, room);
+    }
+    // Of a send: the target has a receive for it. What is said first counts.
+    void matched() {
+        if (event_ != nullptr && event_->matched_ns.load(std::memory_order_relaxed) == 0) [[unlikely]]
+            event_->matched_ns.store(platform::now_ns(), std::memory_order_relaxed);
+    }
+    void chosen(Choice choice) {
+        if (event_ != nullptr) [[unlikely]]
+            set(static_cast<uint32_t>(choice.path) | static_cast<uint32_t>(choice.reason) << 8 |
+                platform::trace_flags::kHasPath);
+    }
+    // What is enqueued has not been seen to end.
+    void enqueued_only() { set(platform::trace_flags::kEnqueuedOnly); }
+    void read_by_peer() { set(platform::trace_flags::kReadByPeer); }
+    void failed() { set(platform::trace_flags::kFailed); }
+    void ended() {
+        if (event_ != nullptr) [[unlikely]]
+            event_->end_ns.store(platform::now_ns(), std::memory_order_relaxed);
+    }
+
+  private:
+    // Cold, so that they stay out of the code of those who do not trace.
+    [[gnu::cold]] void start(platform::TraceBuffer& buffer, platform::TraceKind kind, int peer,
+                             const Envelope& envelope, const Operand& operand, Ending ending, uint32_t marks);
+    [[gnu::cold]] void note_posting();
+    [[gnu::cold]] void note_posted(uint64_t ordinal);
+    [[gnu::cold]] void note_matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room);
+    void set(uint32_t bits) {
+        if (event_ != nullptr) [[unlikely]] // relaxed: only the holder of the engine lock writes it
+            event_->how.store(event_->how.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
+    }
+
+    platform::TraceEvent* event_ = nullptr;
+};
+
+// Says in the header of a trace which paths and reasons there are.
+void name_paths(platform::TraceHeader& header);
+
+} // namespace gpurun::transfer

@@ -1,0 +1,64 @@
+"""What --trace costs: trace_cost.py GPURUN GPURUN_PERF [OPTION OF gpurun...] [-- ARGUMENT OF gpurun-perf...]
+
+gpurun-perf runs without and with --trace, and with other builds if there are any (--beside BUILD, more than once), in
+turns, so that whatever else the machine does concerns all of them. Prints the median over the rounds for each size, and
+its quotient to the first.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+
+LONG_S = 300  # no run takes so long, unless it hangs
+
+
+def commands(options, arguments, folder):
+    """name -> command"""
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    launcher = ["-n", "2", *arguments[:split]]
+    perf = arguments[split + 1:] or ["latency"]
+    with_trace = [*launcher, "--trace", os.path.join(folder, "trace.json")]
+    found = {"off": [options.gpurun, *launcher, options.perf, *perf, "--json"],
+             "on": [options.gpurun, *with_trace, options.perf, *perf, "--json"]}
+    for build in options.beside:
+        found[build] = [os.path.join(build, "launcher/gpurun"), *launcher,
+                        os.path.join(build, "tests/bench/gpurun-perf"), *perf, "--json"]
+    return found
+
+
+def rows_of(command):
+    """(test, order, bytes) -> microseconds"""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, timeout=LONG_S)
+    return {(row["test"], row["order"], row["bytes"]): row["median_us"] for row in json.loads(done.stdout)["rows"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--beside", action="append", default=[], metavar="BUILD", help="a build folder to compare with")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("gpurun")
+    parser.add_argument("perf")
+    options, arguments = parser.parse_known_args()
+    taken = {}
+    with tempfile.TemporaryDirectory() as folder:
+        all_commands = commands(options, arguments, folder)
+        for _ in range(options.rounds):
+            for name, command in all_commands.items():
+                for row, microseconds in rows_of(command).items():
+                    taken.setdefault(row, {}).setdefault(name, []).append(microseconds)
+    print(f"# {datetime.date.today()}, {platform.system()} {platform.release()} {platform.machine()}, "
+          f"{len(os.sched_getaffinity(0))} processors, {options.rounds} rounds: {' '.join(arguments)}")
+    print(f"{'':30}" + "".join(f" {name[-22:]:>22}" for name in all_commands))
+    for (test, order, size), by_name in taken.items():
+        first = statistics.median(by_name["off"])
+        medians = [statistics.median(by_name[name]) for name in all_commands]
+        print(f"{test + ', ' + order:20} {size:9}" + "".join(f" {each:13.3f} us {each / first:5.3f}" for each in medians))
+    return 0
+
+
+sys.exit(main())

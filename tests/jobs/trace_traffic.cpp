@@ -1,0 +1,176 @@
+// What trace.py traces: a rank 0 and a rank 1 that do everything once, in an order that tests can rely on. Ranks after
+// them take part in what is collective. The first argument says what to do.
+#include <gpurun/gpurun.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+const gpurun_stream kHost = GPURUN_HOST;
+
+void ok(gpurun_status status) {
+    if (status == GPURUN_OK)
+        return;
+    std::fprintf(stderr, "%s: %s\n", gpurun_status_string(status), gpurun_error_detail());
+    std::abort();
+}
+
+struct Rank {
+    int rank = 0;
+    int size = 0;
+    std::vector<char> host = std::vector<char>(1 << 20);
+    void* device = nullptr;
+    gpurun_stream stream = nullptr;
+
+    void send(int tag, size_t bytes) {
+        ok(gpurun_send(host.data(), bytes, GPURUN_BYTE, 1, tag, GPURUN_COMM_WORLD, kHost));
+    }
+    void recv(int tag, size_t bytes) {
+        ok(gpurun_recv(host.data(), bytes, GPURUN_BYTE, 0, tag, GPURUN_COMM_WORLD, kHost, nullptr));
+    }
+};
+
+void blocking(Rank& self) {
+    for (const size_t bytes : {size_t{8}, size_t{1} << 20}) {
+        if (self.rank == 0) {
+            self.send(1, bytes);
+            ok(gpurun_send(self.device, bytes, GPURUN_BYTE, 1, 2, GPURUN_COMM_WORLD, self.stream));
+            ok(gpurun_ssend(self.host.data(), bytes, GPURUN_BYTE, 1, 3, GPURUN_COMM_WORLD, kHost));
+        } else if (self.rank == 1) {
+            self.recv(1, bytes);
+            ok(gpurun_recv(self.device, bytes, GPURUN_BYTE, 0, 2, GPURUN_COMM_WORLD, self.stream, nullptr));
+            self.recv(3, bytes);
+        }
+    }
+}
+
+void requests(Rank& self) {
+    constexpr int kMany = 20;
+    std::vector<gpurun_request> all(kMany);
+    const int other = 1 - self.rank;
+    for (int i = 0; i < kMany && self.rank < 2; ++i) {
+        char* const at = self.host.data() + i * 64;
+        const auto start = self.rank == 0
+                               ? gpurun_isend(at, 64, GPURUN_BYTE, other, 10 + i, GPURUN_COMM_WORLD, kHost, &all[i])
+                               : gpurun_irecv(at, 64, GPURUN_BYTE, other, 10 + i, GPURUN_COMM_WORLD, kHost, &all[i]);
+        ok(start);
+    }
+    if (self.rank < 2)
+        ok(gpurun_waitall(kMany, all.data(), kHost, nullptr));
+}
+
+void wildcards(Rank& self) {
+    if (self.rank == 0) {
+        self.send(40, 100);
+        self.send(41, 100);
+        self.send(42, 200);
+    } else if (self.rank == 1) {
+        gpurun_message_status status;
+        ok(gpurun_recv(self.host.data(), 100, GPURUN_BYTE, GPURUN_ANY_SOURCE, GPURUN_ANY_TAG, GPURUN_COMM_WORLD, kHost,
+                       &status));
+        gpurun_message message;
+        ok(gpurun_mprobe(GPURUN_ANY_SOURCE, 41, GPURUN_COMM_WORLD, &message, &status));
+        ok(gpurun_mrecv(self.host.data(), 100, GPURUN_BYTE, &message, kHost, &status));
+        if (gpurun_recv(self.host.data(), 50, GPURUN_BYTE, 0, 42, GPURUN_COMM_WORLD, kHost, &status) !=
+            GPURUN_ERR_TRUNCATED)
+            std::abort();
+    }
+}
+
+void collectives(Rank& self) {
+    ok(gpurun_bcast(self.host.data(), 1000, GPURUN_BYTE, 0, GPURUN_COMM_WORLD, kHost));
+    ok(gpurun_barrier(GPURUN_COMM_WORLD, self.stream));
+}
+
+void captured(Rank& self) {
+    if (self.rank > 1)
+        return;
+    gpurun_graph graph;
+    ok(gpurun_capture_begin(self.stream));
+    ok(self.rank == 0 ? gpurun_send(self.device, 64, GPURUN_BYTE, 1, 50, GPURUN_COMM_WORLD, self.stream)
+                      : gpurun_recv(self.device, 64, GPURUN_BYTE, 0, 50, GPURUN_COMM_WORLD, self.stream, nullptr));
+    ok(gpurun_capture_end(self.stream, &graph));
+    ok(gpurun_graph_launch(graph, self.stream));
+    ok(gpurun_stream_synchronize(self.stream));
+    ok(gpurun_graph_destroy(graph));
+}
+
+void threads(Rank& self) {
+    constexpr int kThreads = 4;
+    constexpr int kEach = 50;
+    std::vector<std::thread> all;
+    for (int t = 0; t < kThreads && self.rank < 2; ++t)
+        all.emplace_back([&self, t] {
+            char byte = 0;
+            for (int i = 0; i < kEach; ++i)
+                ok(self.rank == 0 ? gpurun_send(&byte, 1, GPURUN_BYTE, 1, 100 + t, GPURUN_COMM_WORLD, kHost)
+                                  : gpurun_recv(&byte, 1, GPURUN_BYTE, 0, 100 + t, GPURUN_COMM_WORLD, kHost, nullptr));
+        });
+    for (std::thread& each : all)
+        each.join();
+}
+
+// Rank 1 waits for a message when rank 0 dies.
+void death(Rank& self) {
+    if (self.rank == 0) {
+        self.send(60, 8);
+        ok(gpurun_recv(self.host.data(), 8, GPURUN_BYTE, 1, 61, GPURUN_COMM_WORLD, kHost, nullptr));
+        ::kill(::getpid(), SIGKILL);
+    } else if (self.rank == 1) {
+        self.recv(60, 8);
+        ok(gpurun_send(self.host.data(), 8, GPURUN_BYTE, 0, 61, GPURUN_COMM_WORLD, kHost));
+        if (gpurun_recv(self.host.data(), 8, GPURUN_BYTE, 0, 62, GPURUN_COMM_WORLD, kHost, nullptr) !=
+            GPURUN_ERR_PEER_LOST)
+            std::abort();
+        std::_Exit(3);
+    }
+}
+
+// Waits for a message that does not come, and says so once the receive has started.
+void interrupted(Rank& self) {
+    if (self.rank != 0)
+        ::pause();
+    gpurun_request request;
+    ok(gpurun_irecv(self.host.data(), 8, GPURUN_BYTE, 1, 70, GPURUN_COMM_WORLD, kHost, &request));
+    std::puts("waits");
+    std::fflush(stdout);
+    (void)gpurun_wait(&request, kHost, nullptr);
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+    Rank self;
+    ok(gpurun_init());
+    ok(gpurun_comm_rank(GPURUN_COMM_WORLD, &self.rank));
+    ok(gpurun_comm_size(GPURUN_COMM_WORLD, &self.size));
+    ok(gpurun_malloc(&self.device, self.host.size()));
+    ok(gpurun_stream_create(&self.stream));
+    const std::string what = argc > 1 ? argv[1] : "";
+    constexpr struct {
+        const char* name;
+        void (*run)(Rank&);
+    } kThemes[] = {
+        {"blocking", blocking}, {"requests", requests}, {"wildcards", wildcards}, {"collectives", collectives},
+        {"captured", captured}, {"threads", threads},   {"death", death},         {"interrupted", interrupted}};
+    bool known = false;
+    for (const auto& theme : kThemes)
+        if (what == theme.name) {
+            known = true;
+            theme.run(self);
+        }
+    if (!known)
+        return 2;
+    ok(gpurun_stream_synchronize(self.stream));
+    ok(gpurun_stream_destroy(self.stream));
+    ok(gpurun_free(self.device));
+    ok(gpurun_finalize());
+    return 0;
+}

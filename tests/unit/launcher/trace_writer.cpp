@@ -1,0 +1,278 @@
+#include "trace_writer.hpp"
+#include "platform/process.hpp"
+#include "support/unit.hpp"
+#include "trace_file.hpp"
+#include "trace_lanes.hpp"
+
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <gpurun/version.h>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+using namespace gpurun::launcher;
+using namespace gpurun::platform;
+using gpurun::base::Result;
+using gpurun::test::must;
+namespace flags = gpurun::platform::trace_flags;
+
+namespace {
+
+constexpr int64_t kOrigin = 1'000'000'000'000;
+
+// Of a process, which has one as long as it lives.
+TraceBuffer& new_buffer() {
+    static std::deque<TraceBuffer> all;
+    return all.emplace_back(must(TraceBuffer::create(64)));
+}
+
+struct Recorded {
+    TraceBuffer& buffer = new_buffer();
+
+    Recorded() {
+        std::strcpy(buffer.header().paths[2].data(), "direct");
+        std::strcpy(buffer.header().reasons[5].data(), "peer \"access\"");
+        std::strcpy(buffer.header().calls[7].data(), "gpurun_send");
+        buffer.header().collective_contexts = 1;
+    }
+    // Times are nanoseconds after the origin; 0: never.
+    TraceEvent& add(TraceKind kind, int64_t begin, int64_t matched, int64_t end) {
+        TraceEvent* event = buffer.begin();
+        REQUIRE(event != nullptr);
+        event->begin_ns = kOrigin + begin;
+        event->matched_ns = matched == 0 ? 0 : kOrigin + matched;
+        event->end_ns = end == 0 ? 0 : kOrigin + end;
+        event->context = 2;
+        TraceBuffer::publish(*event, kind);
+        return *event;
+    }
+    TraceEvent& add_message(TraceKind kind, int peer, uint64_t ordinal, int64_t begin, int64_t matched, int64_t end) {
+        TraceEvent& event = add(kind, begin, matched, end);
+        event.peer = peer;
+        event.tag = 7;
+        event.bytes = 65536;
+        event.ordinal = ordinal;
+        event.how = 2 | 5 << 8 | flags::kHasPath | flags::kHasOrdinal;
+        return event;
+    }
+    TracedRank traced(int pid) const { return {&buffer, pid, "emulated device 0", kOrigin + 1'000'000}; }
+};
+
+std::string text_of(const std::vector<TracedRank>& ranks) {
+    std::string text;
+    must(write_trace(ranks, kOrigin, [&](std::string_view piece) -> Result<void> {
+        text += piece;
+        return {};
+    }));
+    return text;
+}
+
+// Without what each has: the lines of processes, threads and rows.
+std::vector<nlohmann::json> events_of(const std::vector<TracedRank>& ranks) {
+    std::vector<nlohmann::json> events;
+    const auto whole = nlohmann::json::parse(text_of(ranks));
+    for (const auto& event : whole["traceEvents"])
+        if (event["ph"] != "M")
+            events.push_back(event);
+    return events;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("trace writer");
+
+TEST_CASE("a message is a slice on each side with its parts, and an arrow between them") {
+    Recorded source;
+    Recorded target;
+    source.add_message(TraceKind::kSend, 1, 3, 1000, 2500, 4001).posted_after_ns = 250;
+    target.add_message(TraceKind::kReceive, 0, 3, 500, 2000, 3000).how |= flags::kOnStream | flags::kEnqueuedOnly;
+    const std::string text = text_of({source.traced(41), target.traced(42)});
+    const std::string events = text.substr(text.find('\n') + 1);
+    std::string slices;
+    std::istringstream lines(events);
+    for (std::string line; std::getline(lines, line);)
+        if (line.find(R"("ph":"M")") == std::string::npos)
+            slices += line + "\n";
+    CHECK(slices == R"({"ph":"X","pid":41,"tid":100000,"ts":1.000,"dur":3.001,"cat":"message","name":"send to 1",)"
+                    R"("args":{"peer":1,"tag":7,"bytes":65536,"order":"host","path":"direct",)"
+                    R"("why":"peer \"access\"","number":3}},
+{"ph":"X","pid":41,"tid":100000,"ts":1.250,"dur":1.250,"cat":"waiting","name":"waiting for the receiver"},
+{"ph":"X","pid":41,"tid":100000,"ts":2.500,"dur":1.501,"cat":"moving","name":"moving"},
+{"ph":"s","pid":41,"tid":100000,"ts":1.250,"cat":"arrow","name":"message","id":137438953475},
+{"ph":"X","pid":42,"tid":200000,"ts":0.500,"dur":2.500,"cat":"message","name":"receive from 0",)"
+                    R"("args":{"peer":0,"tag":7,"bytes":65536,"order":"stream","path":"direct",)"
+                    R"("why":"peer \"access\"","number":3}},
+{"ph":"X","pid":42,"tid":200000,"ts":0.500,"dur":1.500,"cat":"waiting","name":"waiting for the message"},
+{"ph":"X","pid":42,"tid":200000,"ts":2.000,"dur":1.000,"cat":"moving","name":"enqueue"},
+{"ph":"f","pid":42,"tid":200000,"ts":2.000,"cat":"arrow","name":"message","id":137438953475,"bp":"e"},
+]}
+)");
+    CHECK(text.starts_with(R"({"displayTimeUnit":"ns","otherData":{"program":"gpurun )" GPURUN_VERSION R"(")"));
+}
+
+TEST_CASE("ranks, threads and rows have names, in the ranks' order") {
+    Recorded rank;
+    rank.add_message(TraceKind::kSend, 0, 1, 10, 0, 20);
+    const std::string text = text_of({rank.traced(41)});
+    CHECK(text.find(R"x("pid":41,"name":"process_name","args":{"name":"rank 0 (emulated device 0, pid 41)"})x") !=
+          std::string::npos);
+    CHECK(text.find(R"("name":"process_sort_index","args":{"sort_index":0})") != std::string::npos);
+    CHECK(text.find(R"("args":{"name":"messages out"})") != std::string::npos);
+    CHECK(text.find(R"("args":{"name":"calls of thread )") != std::string::npos);
+}
+
+TEST_CASE("a call has the arguments that it was made with") {
+    Recorded rank;
+    TraceEvent& call = rank.add(TraceKind::kCall, 10, 0, 20);
+    call.call = 7;
+    call.peer = 1;
+    call.tag = INT32_MIN;
+    call.bytes = 99;
+    call.how = flags::kHasBytes;
+    const auto events = events_of({rank.traced(41)});
+    REQUIRE(events.size() == 1);
+    CHECK(events[0]["name"] == "gpurun_send");
+    CHECK(events[0]["args"] == nlohmann::json{{"peer", 1}, {"bytes", 99}});
+    CHECK(events[0]["tid"] == call.thread);
+}
+
+TEST_CASE("what had not ended with its rank is a slice up to there, and says so") {
+    Recorded rank;
+    rank.add_message(TraceKind::kReceive, -1, 0, 1000, 0, 0).how = flags::kAnySource;
+    const auto events = events_of({rank.traced(41)});
+    REQUIRE(events.size() == 2); // with nothing that it came from
+    CHECK(events[0]["name"] == "receive from any");
+    CHECK(events[0]["dur"] == 999.0);
+    CHECK(events[0]["args"]["unfinished"] == true);
+    CHECK(events[0]["args"]["any_source"] == true);
+    CHECK(events[1]["name"] == "waiting for the message");
+    CHECK(events[1]["dur"] == 999.0);
+}
+
+TEST_CASE("messages at the same time are in rows of their own") {
+    Recorded rank;
+    rank.add_message(TraceKind::kSend, 0, 1, 10, 0, 100);
+    rank.add_message(TraceKind::kSend, 0, 2, 20, 0, 50);
+    rank.add_message(TraceKind::kSend, 0, 3, 60, 0, 70);
+    std::vector<int> rows;
+    for (const auto& event : events_of({rank.traced(41)}))
+        if (event["ph"] == "X")
+            rows.push_back(event["tid"]);
+    CHECK(rows == std::vector<int>{100'000, 100'001, 100'001});
+}
+
+TEST_CASE("nonsense that a rank has written there is left out, or kept within bounds") {
+    Recorded rank;
+    rank.add(TraceKind::kSend, -5000, 0, 0);         // before the job
+    rank.add(TraceKind::kSend, 2'000'000'000, 0, 0); // after it
+    TraceEvent& wild = rank.add_message(TraceKind::kReceive, 12345, UINT64_MAX, 1000, -77777, 1'000'000'000'000);
+    wild.how = UINT32_MAX;
+    TraceEvent& call = rank.add(TraceKind::kCall, 10, 0, 20);
+    call.call = 255;
+    rank.buffer.header().paths[2].fill('x'); // without an end
+    std::strcpy(rank.buffer.header().calls[7].data(), "\xff\x01\"\\");
+    const auto events = events_of({rank.traced(41)});
+    REQUIRE(!events.empty());
+    for (const auto& event : events) {
+        CHECK(event["ts"] >= 0.0);
+        CHECK(event["ts"].get<double>() + event.value("dur", 0.0) <= 1000.001);
+        CHECK(event["ph"] == "X"); // no arrow leads to a rank that is not there
+    }
+}
+
+TEST_CASE("what does not fit is counted") {
+    Recorded rank;
+    for (int i = 0; i < 70; ++i)
+        (void)rank.buffer.begin();
+    const auto whole = nlohmann::json::parse(text_of({rank.traced(41)}));
+    CHECK(whole["otherData"]["lost_events"] == 7); // with the event of the thread
+}
+
+TEST_CASE("an error of the sink ends it") {
+    Recorded rank;
+    int pieces = 0;
+    const std::vector<TracedRank> ranks{rank.traced(41)};
+    CHECK(!write_trace(ranks, kOrigin, [&](std::string_view) -> Result<void> {
+        ++pieces;
+        return gpurun::base::Error{};
+    }));
+    CHECK(pieces == 1);
+}
+
+TEST_CASE("rows are taken again once what was in them has ended, and never overlap") {
+    TraceLanes lanes;
+    CHECK(lanes.place(0, 10) == 0);
+    CHECK(lanes.place(5, 20) == 1);
+    CHECK(lanes.place(10, 12) == 0);
+    CHECK(lanes.place(11, 15) == 2);
+    CHECK(lanes.place(9, 11) == 3); // began before the last: row 0 was not free then
+    CHECK(lanes.place(20, 21) == 0);
+    CHECK(lanes.count() == 4);
+}
+
+TEST_SUITE_END();
+TEST_SUITE_BEGIN("trace file");
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Folder {
+    fs::path path = fs::temp_directory_path() / ("gpurun-trace-" + std::to_string(own_pid()));
+    Folder() { fs::create_directory(path); }
+    ~Folder() { fs::remove_all(path); }
+    std::string at(const char* name) const { return path / name; }
+    size_t files() const { return static_cast<size_t>(std::distance(fs::directory_iterator(path), {})); }
+};
+
+std::string contents(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+} // namespace
+
+TEST_CASE("a file takes the place of an older one when it is complete, and not before") {
+    const Folder folder;
+    std::ofstream(folder.at("a.json")) << "old";
+    {
+        TraceFile file = must(TraceFile::create(folder.at("a.json")));
+        REQUIRE_OK(file.write("ne"));
+        REQUIRE_OK(file.write("w"));
+        CHECK(contents(folder.at("a.json")) == "old");
+        REQUIRE_OK(file.finish());
+    }
+    CHECK(contents(folder.at("a.json")) == "new");
+    CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a file that is given up leaves nothing, nor does the check before it") {
+    const Folder folder;
+    REQUIRE_OK(TraceFile::check(folder.at("a.json")));
+    { REQUIRE_OK(must(TraceFile::create(folder.at("a.json"))).write("half")); }
+    CHECK(folder.files() == 0);
+}
+
+TEST_CASE("a link stays one, and what it leads to is replaced") {
+    const Folder folder;
+    std::ofstream(folder.at("real.json")) << "old";
+    fs::create_symlink("real.json", folder.at("link.json"));
+    TraceFile file = must(TraceFile::create(folder.at("link.json")));
+    REQUIRE_OK(file.write("new"));
+    REQUIRE_OK(file.finish());
+    CHECK(fs::is_symlink(folder.at("link.json")));
+    CHECK(contents(folder.at("real.json")) == "new");
+}
+
+TEST_CASE("what cannot be replaced by a file is refused, and stays what it is") {
+    const Folder folder;
+    fs::create_directory(folder.at("folder"));
+    for (const std::string& path : {folder.at("folder"), std::string("/dev/null"), folder.at("missing/a.json")}) {
+        const auto checked = TraceFile::check(path);
+        REQUIRE(!checked);
+        CHECK(checked.error().detail.find(path) != std::string::npos);
+    }
+    CHECK(fs::is_character_file("/dev/null"));
+}

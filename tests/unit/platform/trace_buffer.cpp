@@ -1,0 +1,126 @@
+#include "platform/trace_buffer.hpp"
+#include "platform/shared_memory.hpp"
+#include "support/unit.hpp"
+
+#include <deque>
+#include <set>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+using namespace gpurun::platform;
+using gpurun::test::must;
+
+namespace {
+
+// The rank's end of a launcher's buffer: another mapping of the same segment. A process has one, as long as it lives.
+TraceBuffer& attached(const TraceBuffer& launchers) {
+    static std::deque<TraceBuffer> all;
+    return all.emplace_back(must(TraceBuffer::attach(UniqueFd(::dup(launchers.fd())))));
+}
+
+uint64_t count(const TraceBuffer& buffer, TraceKind kind) {
+    uint64_t found = 0;
+    for (uint64_t i = 0; i < buffer.recorded(); ++i)
+        if (const TraceEvent* event = buffer.event(i))
+            found += event->kind == static_cast<uint8_t>(kind) ? 1 : 0;
+    return found;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("trace buffer");
+
+TEST_CASE("what a rank publishes its launcher reads, with the thread that did it") {
+    const TraceBuffer launchers = must(TraceBuffer::create(16));
+    TraceBuffer& ranks = attached(launchers);
+    const int64_t before_ns = now_ns();
+    TraceEvent* event = ranks.begin();
+    REQUIRE(event != nullptr);
+    event->bytes = 42;
+    TraceBuffer::publish(*event, TraceKind::kSend);
+    REQUIRE(launchers.recorded() == 2);
+    const TraceEvent* thread = launchers.event(0);
+    const TraceEvent* send = launchers.event(1);
+    REQUIRE(thread != nullptr);
+    REQUIRE(send != nullptr);
+    CHECK(thread->kind == static_cast<uint8_t>(TraceKind::kThread));
+    CHECK(thread->ordinal == static_cast<uint64_t>(::gettid()));
+    CHECK(send->bytes == 42);
+    CHECK(send->thread == thread->thread);
+    CHECK(send->begin_ns >= before_ns);
+    CHECK(send->end_ns == 0);
+    event->end_ns = now_ns();
+    CHECK(send->end_ns >= send->begin_ns);
+}
+
+TEST_CASE("an event that was begun and not published is skipped") {
+    const TraceBuffer launchers = must(TraceBuffer::create(16));
+    TraceBuffer& ranks = attached(launchers);
+    (void)ranks.begin();
+    CHECK(launchers.recorded() == 2);
+    CHECK(launchers.event(1) == nullptr);
+}
+
+TEST_CASE("a kind that there is not is skipped") {
+    const TraceBuffer launchers = must(TraceBuffer::create(16));
+    TraceBuffer& ranks = attached(launchers);
+    ranks.begin()->kind = 200;
+    CHECK(launchers.event(1) == nullptr);
+}
+
+TEST_CASE("a full buffer counts what it loses") {
+    const TraceBuffer launchers = must(TraceBuffer::create(3));
+    TraceBuffer& ranks = attached(launchers);
+    CHECK(ranks.begin() != nullptr); // behind its thread's event
+    CHECK(ranks.begin() != nullptr);
+    CHECK(ranks.begin() == nullptr);
+    CHECK(ranks.begin() == nullptr);
+    CHECK(launchers.recorded() == 3);
+    CHECK(launchers.lost() == 2);
+}
+
+TEST_CASE("threads record side by side, each in its own track") {
+    constexpr int kThreads = 4;
+    constexpr int kEach = 1000;
+    const TraceBuffer launchers = must(TraceBuffer::create(kThreads * (kEach + 1)));
+    TraceBuffer& ranks = attached(launchers);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t)
+        threads.emplace_back([&ranks, t] {
+            for (int i = 0; i < kEach; ++i) {
+                TraceEvent* event = ranks.begin();
+                event->bytes = static_cast<uint64_t>(t);
+                TraceBuffer::publish(*event, TraceKind::kReceive);
+            }
+        });
+    for (std::thread& each : threads)
+        each.join();
+    CHECK(launchers.lost() == 0);
+    CHECK(count(launchers, TraceKind::kThread) == kThreads);
+    CHECK(count(launchers, TraceKind::kReceive) == kThreads * kEach);
+    std::set<std::pair<uint16_t, uint64_t>> whose;
+    for (uint64_t i = 0; i < launchers.recorded(); ++i)
+        if (launchers.event(i)->kind == static_cast<uint8_t>(TraceKind::kReceive))
+            whose.emplace(launchers.event(i)->thread, launchers.event(i)->bytes);
+    CHECK(whose.size() == kThreads); // each thread has one number, and no two the same
+}
+
+TEST_CASE("what a rank writes into the header does not mislead its launcher") {
+    const TraceBuffer launchers = must(TraceBuffer::create(3));
+    TraceBuffer& ranks = attached(launchers);
+    ranks.header().capacity = UINT64_MAX;
+    ranks.header().taken = UINT64_MAX;
+    CHECK(launchers.recorded() == 3);
+}
+
+TEST_CASE("segments that are no buffer of this version are refused") {
+    CHECK(!TraceBuffer::attach(must(create_segment("short", 4096))));
+    CHECK(!TraceBuffer::attach(must(create_segment("zeros", 64 * 1024))));
+    const TraceBuffer later = must(TraceBuffer::create(3));
+    later.header().layout = kTraceLayout + 1;
+    CHECK(!TraceBuffer::attach(UniqueFd(::dup(later.fd()))));
+    const TraceBuffer lies = must(TraceBuffer::create(3));
+    lies.header().capacity = 1'000'000; // far behind its end
+    CHECK(!TraceBuffer::attach(UniqueFd(::dup(lies.fd()))));
+}
