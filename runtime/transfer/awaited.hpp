@@ -55,6 +55,13 @@ base::Result<Awaited> own_end(Context& context, const Awaited& edge, device::Str
 base::Result<void> await_in_stream(Context& context, Fence& fence, Edge edge, const SlotValue& slot,
                                    device::Stream stream);
 
+// The same for whom an internal stream is given back to.
+inline StreamEnd end_of(const Context& context, const std::optional<Awaited>& awaited) {
+    if (!awaited || awaited->on_event || context.uses_event_fence()) // whose numbers say what was recorded
+        return {};
+    return {&awaited->fence->counter(awaited->edge, awaited->slot), awaited->value};
+}
+
 inline void give_back(std::optional<device::Event>& event, Context& context) {
     if (event)
         context.events.give_back(*event);

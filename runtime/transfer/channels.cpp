@@ -365,7 +365,7 @@ Result<void> Channels::clear(Source source) {
     if (filled)
         filled = context_.device.fill(here, 0, source_bytes(source.bytes), stream);
     auto done = context_.events.mark(stream);
-    context_.streams.take_back(stream, Streams::State::kBusy);
+    context_.streams.take_back(stream, Streams::State::kRunning);
     GPURUN_TRY(std::move(filled));
     if (!done)
         return std::move(done).error();

@@ -1,5 +1,7 @@
 #include "transfer/context.hpp"
 
+#include "platform/wake.hpp"
+
 #include "transfer/mailbox.hpp"
 #include "transfer/record_ring.hpp"
 
@@ -95,7 +97,16 @@ Streams::Entry* Streams::find(device::Stream stream) {
     return found == all_.end() ? nullptr : &*found;
 }
 
-Result<Streams::Entry*> Streams::find_idle() {
+Result<bool> Streams::still_waits(const Entry& entry) {
+    if (!entry.waits)
+        return false;
+    if (entry.end.counter != nullptr)
+        return platform::load_published(*entry.end.counter) < entry.end.value;
+    GPURUN_ASSIGN(const bool idle, device_.query(entry.stream));
+    return !idle;
+}
+
+Result<Streams::Entry*> Streams::find_free() {
     if (const auto known = std::exchange(idle_, std::nullopt)) {
         Entry* const entry = find(*known);
         if (entry != nullptr && entry->users == 0)
@@ -105,15 +116,17 @@ Result<Streams::Entry*> Streams::find_idle() {
         Entry& entry = all_[(next_ + i) % all_.size()];
         if (entry.users != 0)
             continue;
-        GPURUN_ASSIGN(const bool idle, device_.query(entry.stream));
-        if (idle)
+        GPURUN_ASSIGN(const bool waits, still_waits(entry));
+        if (!waits) {
+            entry.waits = false;
             return &entry;
+        }
     }
     return nullptr;
 }
 
 Result<device::Stream> Streams::take() {
-    GPURUN_ASSIGN(Entry * best, find_idle());
+    GPURUN_ASSIGN(Entry * best, find_free());
     if (best == nullptr && all_.size() < kMost) {
         GPURUN_ASSIGN(const device::Stream stream, device_.create_urgent_stream());
         best = &all_.emplace_back(Entry{stream});
@@ -129,7 +142,7 @@ Result<device::Stream> Streams::take() {
     return best->stream;
 }
 
-void Streams::take_back(device::Stream stream, State state) {
+void Streams::take_back(device::Stream stream, State state, const StreamEnd& end) {
     Entry* const entry = find(stream);
     if (entry == nullptr)
         return; // another of its users has found it stuck
@@ -137,8 +150,14 @@ void Streams::take_back(device::Stream stream, State state) {
         all_.erase(all_.begin() + (entry - all_.data()));
         return;
     }
-    if (--entry->users == 0 && state == State::kIdle)
+    --entry->users;
+    if (state == State::kWaiting) {
+        // With others in the stream, this one's end is not all of it.
+        entry->end = entry->users == 0 && !entry->waits ? end : StreamEnd{};
+        entry->waits = true;
+    } else if (state == State::kIdle && entry->users == 0 && !entry->waits) {
         idle_ = stream;
+    }
 }
 
 Events::~Events() {

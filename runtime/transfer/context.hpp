@@ -72,8 +72,15 @@ class Landing {
     size_t next_ = 0;
 };
 
-// Internal streams. One that is given back may still have work, which may wait for a peer: what is enqueued next would
-// wait with it, so it is not given again before it has run. When kMost are taken or busy, transfers share them.
+// What reads `value` once nothing in an internal stream waits for anybody any more; null if nothing tells.
+struct StreamEnd {
+    const device::Counter* counter = nullptr;
+    uint64_t value = 0;
+};
+
+// Internal streams. One that is given back may still have work. If that may wait for a peer, what is enqueued next
+// would wait with it, so the stream is not given again before it has run. When kMost are taken or wait, transfers share
+// them.
 class Streams {
   public:
     static constexpr size_t kMost = 32; // as many as a GPU runs side by side (CUDA_DEVICE_MAX_CONNECTIONS)
@@ -83,19 +90,23 @@ class Streams {
 
     base::Result<device::Stream> take();
     enum class State {
-        kIdle,  // all that was enqueued has run: the best to take next, since the device has it at hand
-        kBusy,  // or nobody knows
-        kStuck, // it may be blocked for ever, and is never used or waited for again
+        kIdle,    // all that was enqueued has run: the best to take next, since the device has it at hand
+        kRunning, // what was enqueued waits for no peer
+        kWaiting, // it may, or nobody knows
+        kStuck,   // it may be blocked for ever, and is never used or waited for again
     };
-    void take_back(device::Stream stream, State state);
+    void take_back(device::Stream stream, State state, const StreamEnd& end = {});
 
   private:
     struct Entry {
         device::Stream stream;
         uint32_t users = 0;
+        bool waits = false; // perhaps: something that was given back does
+        StreamEnd end;
     };
     Entry* find(device::Stream stream);
-    base::Result<Entry*> find_idle(); // null if there is none
+    base::Result<Entry*> find_free(); // null if there is none
+    base::Result<bool> still_waits(const Entry& entry);
 
     device::Device& device_;
     std::vector<Entry> all_;

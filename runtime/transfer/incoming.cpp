@@ -74,7 +74,7 @@ void Incoming::leave_link() {
 Streams::State Incoming::stream_state() const {
     if (error_ && !context_.releases_streams())
         return Streams::State::kStuck;
-    return drained_ ? Streams::State::kIdle : Streams::State::kBusy;
+    return drained_ ? Streams::State::kIdle : Streams::State::kWaiting;
 }
 
 void Incoming::tell_trace_of_end() {
@@ -86,7 +86,7 @@ void Incoming::tell_trace_of_end() {
 void Incoming::finish() {
     leave_link();
     if (borrowed_)
-        context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state());
+        context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state(), end_of(context_, awaited_));
     if (landing_ != nullptr)
         std::exchange(landing_, nullptr)->held = false;
     give_back(kept_place_, context_);

@@ -19,7 +19,7 @@ Result<void> take_apart(Context& context, std::span<const IncomingMail> mails) {
         auto taken = context.device.await_counter(stream, each.mail.sent, each.mail.value);
         if (taken)
             taken = context.device.take_mails({&each, 1}, stream);
-        context.streams.take_back(stream, Streams::State::kBusy);
+        context.streams.take_back(stream, Streams::State::kWaiting);
         GPURUN_TRY(std::move(taken));
     }
     return {};
@@ -31,14 +31,14 @@ Result<void> take_together(Context& context, std::span<const IncomingMail> mails
     auto taken = context.waits.admits(stream, device::kMailsWait, *last.taken, last.value)
                      ? context.device.take_mails(mails, stream)
                      : take_apart(context, mails);
-    context.streams.take_back(stream, Streams::State::kBusy);
+    context.streams.take_back(stream, Streams::State::kWaiting);
     return taken;
 }
 
 Result<void> put_together(Context& context, std::span<const OutgoingMail> mails) {
     GPURUN_ASSIGN(const device::Stream stream, context.streams.take());
     auto put = context.device.put_mails(mails, stream);
-    context.streams.take_back(stream, Streams::State::kBusy);
+    context.streams.take_back(stream, Streams::State::kRunning);
     return put;
 }
 

@@ -59,7 +59,7 @@ void Outgoing::drain(const Awaited& awaited) {
 Streams::State Outgoing::stream_state() const {
     if (error_ && !context_.releases_streams())
         return Streams::State::kStuck;
-    return drained_ ? Streams::State::kIdle : Streams::State::kBusy;
+    return drained_ ? Streams::State::kIdle : Streams::State::kWaiting;
 }
 
 void Outgoing::tell_trace_of_end() {
@@ -72,7 +72,7 @@ void Outgoing::finish() {
     shared_.reset();
     leave_link();
     if (borrowed_)
-        context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state());
+        context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state(), end_of(context_, awaited_));
     give_back(kept_place_, context_);
     give_back(end_, context_);
     awaited_.reset();

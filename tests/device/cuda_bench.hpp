@@ -52,6 +52,7 @@ struct Bench {
         facts.early_kernels = early_kernels;
         facts.context = kContext;
         facts.urgent_priority = kUrgentPriority;
+        facts.ordered_memory = true;
         facts.info.uuid = "GPU-test";
         facts.info.identity = {device::Kind::kCuda, 0, {}};
         facts.info.identity.uuid.fill(0x10);

@@ -192,6 +192,10 @@ TEST_CASE("what could disturb a capture is done beside it, and the thread's own 
     must(bench.device.allocate(64));
     CHECK(fake().mode_of_allocation == CU_STREAM_CAPTURE_MODE_RELAXED);
     CHECK(fake().capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+    fake().mode_of_allocation.reset();
+    must(bench.device.allocate_ordered(64, kStream));
+    CHECK(fake().mode_of_allocation == CU_STREAM_CAPTURE_MODE_RELAXED);
+    CHECK(fake().capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 TEST_CASE("the caller's context comes back, and is not touched when it is ours") {

@@ -280,6 +280,7 @@ inline device::cuda::Driver fake_driver() {
     driver.cuPointerSetAttribute = [](const void*, CUpointer_attribute, CUdeviceptr) { return CUDA_SUCCESS; };
     driver.cuMemGetAccess = get_access;
     driver.cuMemAlloc = allocate;
+    driver.cuMemAllocAsync = [](CUdeviceptr* pointer, size_t bytes, CUstream) { return allocate(pointer, bytes); };
     driver.cuMemFree = [](CUdeviceptr pointer) {
         return fake().memory.erase(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     };

@@ -48,7 +48,7 @@ base::Result<void*> CudaDevice::allocate_ordered(size_t bytes, Stream stream) {
     if (!facts_.ordered_memory)
         return base::error(base::Status::kUnsupported,
                            "{} has no stream-ordered allocator; use gpurun_malloc() instead", facts_.info.name);
-    const auto current = enter();
+    const auto current = enter_beside_capture(); // of another stream
     CUdeviceptr pointer = 0;
     const CUresult result = driver_.cuMemAllocAsync(&pointer, bytes, native(stream));
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -61,7 +61,7 @@ base::Result<void*> CudaDevice::allocate_ordered(size_t bytes, Stream stream) {
 base::Result<void> CudaDevice::free_ordered(void* pointer, Stream stream) {
     if (!ordered_memory_.erase(pointer))
         return no_such_allocation(pointer, "gpurun_malloc_async()");
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     auto freed = driver_.check(driver_.cuMemFreeAsync(device_pointer(pointer), native(stream)), "cuMemFreeAsync",
                                base::Status::kStream);
     if (!freed)
