@@ -28,9 +28,11 @@ Result<void> take_apart(Context& context, std::span<const IncomingMail> mails) {
 Result<void> take_together(Context& context, std::span<const IncomingMail> mails) {
     GPURUN_ASSIGN(const device::Stream stream, context.streams.take());
     const device::Mail& last = mails.back().mail; // about the last to come
-    auto taken = context.waits.admits(stream, device::kMailsWait, *last.taken, last.value)
-                     ? context.device.take_mails(mails, stream)
-                     : take_apart(context, mails);
+    if (!context.waits.admits(stream, device::kMailsWait, *last.taken, last.value)) {
+        context.streams.take_back(stream, Streams::State::kRunning); // nothing was enqueued there
+        return take_apart(context, mails);
+    }
+    auto taken = context.device.take_mails(mails, stream);
     context.streams.take_back(stream, Streams::State::kWaiting);
     return taken;
 }
