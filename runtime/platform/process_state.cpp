@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 
@@ -17,13 +18,22 @@ std::string read(int pid, const char* name) {
 
 } // namespace
 
+std::optional<ProcessStat> process_stat(int pid) {
+    const std::string text = read(pid, "stat");
+    const size_t name_end = text.rfind(')'); // the name, in parentheses, may hold anything
+    ProcessStat stat;
+    if (name_end == std::string::npos ||
+        std::sscanf(text.c_str() + name_end, ") %c %d", &stat.letter, &stat.parent) != 2)
+        return std::nullopt;
+    return stat;
+}
+
 ProcessState process_state(int pid) {
     ProcessState state;
-    const std::string stat = read(pid, "stat");
-    const size_t name_end = stat.rfind(')'); // the name may hold anything
-    if (name_end == std::string::npos || name_end + 2 >= stat.size())
+    const auto stat = process_stat(pid);
+    if (!stat)
         return state;
-    state.letter = stat[name_end + 2];
+    state.letter = stat->letter;
     const std::string inside = read(pid, "wchan");
     const bool is_name = std::all_of(inside.begin(), inside.end(), [](unsigned char each) {
         return each == '_' || (each < 0x80 && std::isalnum(each) != 0) || each == '.';

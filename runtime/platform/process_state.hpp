@@ -1,12 +1,20 @@
-// What the kernel says that a process does, for people.
+// What the kernel says of a process, and that for people.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace gpurun::platform {
 
+struct ProcessStat {
+    char letter = 0; // as in /proc: R runs, S and D sleep, T and t are stopped, Z has ended
+    int parent = 0;
+};
+// None if there is no such process any more.
+std::optional<ProcessStat> process_stat(int pid);
+
 struct ProcessState {
-    char letter = 0;    // as in /proc: R runs, S and D sleep, T and t are stopped, Z has ended; 0: nobody knows
+    char letter = 0;    // as in ProcessStat; 0: nobody knows
     std::string inside; // the kernel's function that it sleeps in; "" where it does not say
 
     bool stopped() const { return letter == 'T' || letter == 't'; }

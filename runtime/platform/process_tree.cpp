@@ -1,13 +1,13 @@
 #include "platform/process_tree.hpp"
 
 #include "platform/clock.hpp"
+#include "platform/process_state.hpp"
 #include "platform/unique_fd.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstdio>
 #include <dirent.h>
 #include <fstream>
 #include <memory>
@@ -28,29 +28,12 @@ constexpr int kMostRounds = 16;
 struct CloseFolder {
     void operator()(DIR* folder) const { ::closedir(folder); }
 };
-struct CloseFile {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-};
-
-// 0 if it has ended meanwhile. Its name, in parentheses before the state, may hold anything.
-int parent_of(int pid) {
-    const std::unique_ptr<std::FILE, CloseFile> file(
-        std::fopen(("/proc/" + std::to_string(pid) + "/stat").c_str(), "re"));
-    char text[512] = {};
-    if (file == nullptr || std::fread(text, 1, sizeof text - 1, file.get()) == 0)
-        return 0;
-    const std::string_view line = text;
-    const size_t name_end = line.rfind(')');
-    int parent = 0;
-    if (name_end == std::string_view::npos || std::sscanf(text + name_end, ") %*c %d", &parent) != 1)
-        return 0;
-    return parent;
-}
 
 std::unordered_multimap<int, int> children_of_all() {
     std::unordered_multimap<int, int> children;
     for (const int pid : all_processes())
-        children.emplace(parent_of(pid), pid);
+        if (const auto stat = process_stat(pid)) // else it has ended meanwhile
+            children.emplace(stat->parent, pid);
     return children;
 }
 
