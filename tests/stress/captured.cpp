@@ -263,10 +263,7 @@ void Captured::send(int index) {
 void Captured::start_send(int index) {
     const Message& message = plan_.messages[at(index)];
     Out& out = outs_[at(index)];
-    const auto call = message.way == SendWay::kIsend        ? gpurun_isend
-                      : message.way == SendWay::kIssend     ? gpurun_issend
-                      : message.way == SendWay::kPersistent ? gpurun_send_init
-                                                            : gpurun_ssend_init;
+    const auto call = start_of(message.way);
     g_places[thread_].call = "starting a captured send";
     gpurun_status status = call(out.buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag, kWorld,
                                 domain(message.domain), &out.request);

@@ -354,6 +354,15 @@ int ring_receive(const Part& part, const Message& message) {
     return static_cast<int>(found - part.receives.begin());
 }
 
+decltype(&gpurun_isend) start_of(SendWay way) {
+    switch (way) {
+    case SendWay::kIsend: return gpurun_isend;
+    case SendWay::kIssend: return gpurun_issend;
+    case SendWay::kPersistent: return gpurun_send_init;
+    default: return gpurun_ssend_init;
+    }
+}
+
 bool has_request(SendWay way) {
     return way == SendWay::kIsend || way == SendWay::kIssend || way == SendWay::kPersistent ||
            way == SendWay::kPersistentSync;

@@ -167,6 +167,8 @@ std::vector<int> match_pair(const std::vector<const Message*>& messages, const s
 // The receive that a sendrecv makes with `message`.
 int ring_receive(const Part& part, const Message& message);
 
+// The call that starts, or makes, such a send's request. REQUIRES: it has one.
+decltype(&gpurun_isend) start_of(SendWay way);
 bool has_request(SendWay way);
 bool has_request(ReceiveWay way);
 

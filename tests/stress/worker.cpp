@@ -153,10 +153,7 @@ void Worker::send(int index) {
 void Worker::start_send(int index) {
     const Message& message = part_->messages[at(index)];
     Sent& sent = sent_[at(index)];
-    const auto call = message.way == SendWay::kIsend        ? gpurun_isend
-                      : message.way == SendWay::kIssend     ? gpurun_issend
-                      : message.way == SendWay::kPersistent ? gpurun_send_init
-                                                            : gpurun_ssend_init;
+    const auto call = start_of(message.way);
     g_places[thread_].call = "starting a send";
     REQUIRE_OK(call(sent.buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag, kWorld, domain(message.domain),
                     &sent.request));

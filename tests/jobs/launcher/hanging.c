@@ -115,15 +115,21 @@ static void block(void* argument) {
     sleep_for_ever();
 }
 
-// The message is matched; its sender's stream never comes to it.
-static void held_stream(void) {
+// A stream that rank 0's never gets any further in, and device memory of the buffer's size.
+static gpurun_stream hold_rank_0(void** memory) {
     gpurun_stream stream;
     check(gpurun_stream_create(&stream));
-    void* memory = NULL;
-    check(gpurun_malloc(&memory, sizeof buffer));
+    check(gpurun_malloc(memory, sizeof buffer));
     if (rank == 0)
         check(gpurun_launch_host(stream, block, NULL));
     say_up();
+    return stream;
+}
+
+// The message is matched; its sender's stream never comes to it.
+static void held_stream(void) {
+    void* memory = NULL;
+    const gpurun_stream stream = hold_rank_0(&memory);
     if (rank == 0)
         check(gpurun_send(memory, 64, GPURUN_BYTE, 1, 2, GPURUN_COMM_WORLD, stream));
     else
@@ -135,13 +141,8 @@ static void held_stream(void) {
 
 // Chunks of a relay that their sender's stream does not fill.
 static void relay(void) {
-    gpurun_stream stream;
-    check(gpurun_stream_create(&stream));
     void* memory = NULL;
-    check(gpurun_malloc(&memory, sizeof buffer));
-    if (rank == 0)
-        check(gpurun_launch_host(stream, block, NULL));
-    say_up();
+    const gpurun_stream stream = hold_rank_0(&memory);
     if (rank == 0)
         check(gpurun_send(memory, sizeof buffer, GPURUN_BYTE, 1, 2, GPURUN_COMM_WORLD, stream));
     check(gpurun_recv(buffer, sizeof buffer, GPURUN_BYTE, 0, 2, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
