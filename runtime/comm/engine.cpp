@@ -280,6 +280,7 @@ Result<void> Engine::close() {
     lock.lock();
     (void)check_graphs();
     for (auto& each : links_) {
+        each->channels.let_go();
         if (auto closed = each->outbox.close(); !closed && result)
             result = std::move(closed);
         if (each->imports) {

@@ -373,7 +373,7 @@ Result<void> Channels::clear(Source source) {
     return {};
 }
 
-Result<void> Channels::close() {
+void Channels::let_go() {
     for (auto& [id, source] : sources_)
         if (source.slab)
             idle_slabs_.push_back(*source.slab);
@@ -382,6 +382,10 @@ Result<void> Channels::close() {
             idle_slabs_.push_back(*each.source.slab);
     sources_.clear();
     clearing_.clear();
+}
+
+Result<void> Channels::close() {
+    let_go();
     Result<void> result;
     for (const Slab& slab : idle_slabs_)
         if (auto freed = context_.device.free(slab.memory); !freed && result)

@@ -72,7 +72,9 @@ class Channels {
     std::optional<Awaited> next_room() const {
         return clearing_.empty() ? std::nullopt : std::optional(Awaited::event_of(clearing_.front().done));
     }
-    // After all graphs.
+    // No graph runs any more, and the peer's workspace is about to be unmapped: nothing in it is cleared from now on.
+    void let_go();
+    // Once the peer has unmapped what it read; lets go, too.
     base::Result<void> close();
 
   private:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""expect_status.py STATUS[,STATUS...] [--says WORD]... -- COMMAND: the command's exit status, and what it prints."""
+"""expect_status.py STATUS[,STATUS...] [--silent] [--says WORD]... -- COMMAND: its exit status, and what it prints."""
 import subprocess
 import sys
 
@@ -15,7 +15,10 @@ def main() -> int:
         print(f"exit status {result.returncode}, expected {own[0]}")
     if missing:
         print(f"nothing says {missing}")
-    return 1 if missing or result.returncode not in allowed else 0
+    not_silent = "--silent" in own and result.stdout != ""
+    if not_silent:
+        print("that should not be said")
+    return 1 if missing or not_silent or result.returncode not in allowed else 0
 
 
 sys.exit(main())
