@@ -150,8 +150,6 @@ Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access a
             GPURUN_TRY(check_host_memory(buffer, bytes, access));
     }
     operand.where = where.value();
-    if (operand.where.late_copies && !operand.captured) // under capture nothing may wait
-        runtime.device().complete_copies();
     return {};
 }
 

@@ -84,7 +84,6 @@ struct Buffer {
     void* base = nullptr;   // of the whole allocation; unknown (null) for pageable memory
     size_t size = 0;
     uint64_t id = 0;
-    bool late_copies = false; // what counts as a synchronous copy may end after its call, until complete_copies()
 };
 
 // What another process needs to map an allocation, or to wait for an event. Plain bytes, sent as they are.
@@ -196,10 +195,6 @@ class Device {
     // past its allocation or into what is not mapped, or that no device of this process has access to. Host memory that
     // is pinned only in part is pageable.
     virtual base::Result<Buffer> describe(const void* pointer, size_t bytes) = 0;
-
-    // Copies to memory with `late_copies` end with their calls from now on; those that were made before have ended.
-    // The first call may wait for the default stream. Not while a stream is captured by the calling thread.
-    virtual void complete_copies() = 0;
 
     // REQUIRES buffer.exportable. A handle stays valid until the allocation is freed.
     virtual base::Result<MemoryHandle> export_memory(const Buffer& buffer) = 0;

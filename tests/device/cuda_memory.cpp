@@ -67,19 +67,6 @@ TEST_CASE("managed memory is managed, whichever device was current when it was m
     CHECK(described(bench, 0, 64).placement == Placement::kManaged);
 }
 
-TEST_CASE("memory that has no attribute for it says that synchronous copies to it may be late, until they are not") {
-    Bench bench;
-    have(0, {.size = 64});
-    CHECK_FALSE(must(bench.device.describe(at(0), 64)).late_copies);
-    have(4096, {.size = 64, .pool = true});
-    have(8192, {.size = 64, .managed = true});
-    for (const uintptr_t late : {4096, 8192})
-        CHECK(must(bench.device.describe(at(late), 64)).late_copies);
-    fake().context_flags = 0;
-    bench.device.complete_copies();
-    CHECK((fake().context_flags & 0x80) != 0);
-}
-
 TEST_CASE("a buffer in several pieces of mapped memory is one buffer") {
     Bench bench;
     for (size_t i = 0; i < 3; ++i)

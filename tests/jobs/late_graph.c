@@ -1,4 +1,5 @@
-// late_graph: a captured message whose graph comes to its end at the target when its source has unmapped what they share.
+// late_graph: a captured message whose graph comes to its end at the target when its source has unmapped what they
+// share.
 //
 // All are in gpurun_finalize() by then: rank 0 has nothing to wait for, rank 1 the work that its graph stands
 // behind, and rank 2 more than that. Nobody has anything to complain about.

@@ -12,6 +12,7 @@
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/elsewhere.hpp"
+#include "device/cuda/graph_runs.hpp"
 #include "device/cuda/handle_set.hpp"
 #include "device/cuda/kernel_arguments.hpp"
 #include "device/cuda/kernels.hpp"
@@ -38,7 +39,8 @@ struct Facts {
 class CudaDevice final : public Device {
   public:
     CudaDevice(const Driver& driver, Facts facts, Kernels kernels)
-        : driver_(driver), facts_(std::move(facts)), kernels_(kernels), elsewhere_(driver_, facts_.context) {}
+        : driver_(driver), facts_(std::move(facts)), kernels_(kernels), elsewhere_(driver_, facts_.context),
+          graph_runs_(driver_) {}
 
     const Info& info() const override { return facts_.info; }
     base::Result<void> make_current() override;
@@ -59,7 +61,6 @@ class CudaDevice final : public Device {
     base::Result<void> register_host(void* memory, size_t bytes) override;
     base::Result<void> unregister_host(void* memory) override;
     base::Result<Buffer> describe(const void* pointer, size_t bytes) override;
-    void complete_copies() override;
     base::Result<MemoryHandle> export_memory(const Buffer& buffer) override;
     base::Result<void*> import_memory(int peer, const MemoryHandle& handle) override;
     base::Result<void> close_memory(void* imported) override;
@@ -150,9 +151,9 @@ class CudaDevice final : public Device {
     HandleSet streams_;
     HandleSet events_;
     HandleSet graphs_;
-    std::once_flag copies_complete_;
     AddressRecord seen_;
     Elsewhere elsewhere_;
+    GraphRuns graph_runs_;
 
     std::mutex peers_mutex_;
     std::map<int, Identity> peers_;

@@ -138,7 +138,6 @@ Result<Buffer> CudaDevice::describe_allocation(const Attributes& found, const vo
         return base::error(Status::kBuffer, "{} bytes at {} reach past the end of their allocation of {} bytes", bytes,
                            pointer, found.size);
     const bool is_new = seen_.note(found.id, found.start, found.size);
-    buffer.late_copies = found.managed != 0 || found.pool != 0;
     if (found.managed != 0)
         return buffer;
     if (found.device() == facts_.device) {
@@ -164,7 +163,6 @@ Result<Buffer> CudaDevice::describe_mapped(const Attributes& found, const void* 
     const bool elsewhere = found.device() != facts_.device;
     Mapping whole;
     GPURUN_TRY(walk(whole, pointer, bytes));
-    buffer.late_copies = true;
     seen_.note(found.id, found.start, found.size);
     if (whole.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
         return buffer;

@@ -67,6 +67,7 @@ Result<Elsewhere::Branch*> Elsewhere::branch(Other& other, CUstream user) {
 
 Result<void> Elsewhere::enqueue(CUdevice device, CUstream stream, base::FunctionRef<CUresult(CUstream)> work) {
     const std::lock_guard lock(mutex_);
+    const BesideCapture beside(driver_);
     GPURUN_ASSIGN(Other * other, open(device));
     GPURUN_ASSIGN(const CUevent before, reached(stream));
     CUevent after = nullptr;

@@ -40,8 +40,9 @@ base::Result<Graph> CudaDevice::end_capture(Stream stream) {
 }
 
 base::Result<void> CudaDevice::launch(Graph graph, Stream stream) {
-    const auto current = enter();
-    return driver_.check(driver_.cuGraphLaunch(native(graph), cuda::native(stream)), "cuGraphLaunch");
+    const auto current = enter_beside_capture();
+    graph_runs_.catch_up();
+    return graph_runs_.launch(native(graph), cuda::native(stream));
 }
 
 base::Result<void> CudaDevice::destroy_graph(Graph graph) {
@@ -49,7 +50,8 @@ base::Result<void> CudaDevice::destroy_graph(Graph graph) {
         return base::error(base::Status::kArgument,
                            "{} is not a graph of gpurun_capture_end(), or it was destroyed before", graph.native);
     const auto current = enter_beside_capture();
-    return driver_.check(driver_.cuGraphExecDestroy(native(graph)), "cuGraphExecDestroy");
+    graph_runs_.catch_up();
+    return graph_runs_.destroy(native(graph));
 }
 
 // A user object of the graph: clones and executables of the graph hold it too, and so do their runs.

@@ -27,8 +27,11 @@ base::Error CudaDevice::out_of_memory(size_t bytes) const {
 
 base::Result<void*> CudaDevice::allocate(size_t bytes) {
     const auto current = enter_beside_capture();
+    graph_runs_.catch_up();
     CUdeviceptr pointer = 0;
-    const CUresult result = driver_.cuMemAlloc(&pointer, bytes);
+    CUresult result = driver_.cuMemAlloc(&pointer, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && graph_runs_.wait_for_memory())
+        result = driver_.cuMemAlloc(&pointer, bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return out_of_memory(bytes);
     GPURUN_TRY(driver_.check(result, "cuMemAlloc"));
@@ -41,7 +44,8 @@ base::Result<void> CudaDevice::free(void* pointer) {
     if (!device_memory_.erase(pointer))
         return no_such_allocation(pointer, "gpurun_malloc()");
     const auto current = enter_beside_capture();
-    return driver_.check(driver_.cuMemFree(device_pointer(pointer)), "cuMemFree");
+    graph_runs_.catch_up();
+    return graph_runs_.free(pointer);
 }
 
 base::Result<void*> CudaDevice::allocate_ordered(size_t bytes, Stream stream) {
@@ -71,9 +75,12 @@ base::Result<void> CudaDevice::free_ordered(void* pointer, Stream stream) {
 
 base::Result<void*> CudaDevice::allocate_pinned(size_t bytes) {
     const auto current = enter_beside_capture();
+    graph_runs_.catch_up();
     void* pointer = nullptr;
     const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-    const CUresult result = driver_.cuMemHostAlloc(&pointer, bytes, flags);
+    CUresult result = driver_.cuMemHostAlloc(&pointer, bytes, flags);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && graph_runs_.wait_for_memory())
+        result = driver_.cuMemHostAlloc(&pointer, bytes, flags);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return base::error(base::Status::kMemory, "the system cannot pin {} bytes of host memory", bytes);
     GPURUN_TRY(driver_.check(result, "cuMemHostAlloc"));
@@ -86,7 +93,8 @@ base::Result<void> CudaDevice::free_pinned(void* pointer) {
     if (!pinned_memory_.erase(pointer))
         return no_such_allocation(pointer, "gpurun_malloc_host()");
     const auto current = enter_beside_capture();
-    return driver_.check(driver_.cuMemFreeHost(pointer), "cuMemFreeHost");
+    graph_runs_.catch_up();
+    return graph_runs_.free_pinned(pointer);
 }
 
 base::Result<void> CudaDevice::register_host(void* memory, size_t bytes) {

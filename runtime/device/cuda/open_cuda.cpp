@@ -1,8 +1,10 @@
 #include "device/cuda/open_cuda.hpp"
 
 #include "base/format.hpp"
+#include "base/log.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/cuda/selection.hpp"
+#include "platform/clock.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -73,6 +75,21 @@ base::Result<bool> early_kernels(const Driver& driver, CUdevice device) {
     return major >= 9 && version >= 12030;
 }
 
+// What the program calls a synchronous copy is over, from now on, when its call returns, and those that have returned
+// are over: they are in the default stream. Here, and not once memory is used that needs it: a capture in any thread
+// would fail by that. REQUIRES that the device's context is current.
+void settle_copies(const Driver& driver) {
+    constexpr int64_t kLongestNs = 200'000'000;
+    complete_copies(driver);
+    const int64_t begin_ns = platform::now_ns();
+    while (driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY)
+        if (platform::now_ns() - begin_ns > kLongestNs) {
+            base::log(base::LogLevel::kWarn, "a copy that was made before gpurun_init() may end late: the default "
+                                             "stream does not come to its end");
+            return;
+        }
+}
+
 base::Result<Facts> gather_facts(const Driver& driver, CUdevice device) {
     Facts facts;
     facts.device = device;
@@ -109,6 +126,7 @@ base::Result<std::unique_ptr<Device>> open_cuda(const Options& options) {
     GPURUN_TRY(driver.check(driver.cuInit(0), "cuInit"));
     GPURUN_ASSIGN(const CUdevice device, select_device(driver, options.selector));
     GPURUN_ASSIGN(Facts facts, gather_facts(driver, device));
+    settle_copies(driver);
     GPURUN_ASSIGN(const Kernels kernels, Kernels::load(driver));
     return std::unique_ptr<Device>(std::make_unique<CudaDevice>(driver, std::move(facts), kernels));
 }

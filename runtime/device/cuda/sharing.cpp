@@ -5,7 +5,6 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "device/cuda/selection.hpp"
-#include "platform/clock.hpp"
 #include "platform/unique_fd.hpp"
 
 #include <cstring>
@@ -65,30 +64,13 @@ base::Result<MemoryHandle> CudaDevice::export_memory(const Buffer& buffer) {
 // Without it a cudaMemcpy() of the user's may return before its bytes are where the peer will read them. Waits for
 // those that have returned before.
 void CudaDevice::complete_copies_to(const void* pointer) const {
-    const auto current = enter();
+    const auto current = enter_beside_capture();
     const unsigned on = 1;
     const CUresult result =
         driver_.cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, device_pointer(pointer));
     if (result != CUDA_SUCCESS)
         base::log(base::LogLevel::kWarn, "synchronous copies to {} may end late: {}", pointer,
                   driver_.error(result, "cuPointerSetAttribute").detail);
-}
-
-// The same where single allocations have no such attribute: of pools, of cuMemMap(), managed. It makes the program's
-// fills wait, too, so it is left until such memory is used. What has returned before is in the default stream.
-void CudaDevice::complete_copies() {
-    constexpr int64_t kLongestNs = 200'000'000;
-    std::call_once(copies_complete_, [this] {
-        const auto current = enter_beside_capture();
-        cuda::complete_copies(driver_);
-        const int64_t begin_ns = platform::now_ns();
-        while (driver_.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_ERROR_NOT_READY)
-            if (platform::now_ns() - begin_ns > kLongestNs) {
-                base::log(base::LogLevel::kWarn, "a copy that was made before the first message may end late: the "
-                                                 "default stream does not come to its end");
-                return;
-            }
-    });
 }
 
 base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& handle) {

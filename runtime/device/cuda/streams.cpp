@@ -33,6 +33,12 @@ base::Error stream_of_another(Stream stream, CUdevice its, CUdevice own) {
                        stream.native, its, own);
 }
 
+base::Error capture_has_failed(Stream stream) {
+    return base::error(base::Status::kStream,
+                       "the capture of stream {} has failed, by an earlier call; end it and begin again",
+                       stream.native);
+}
+
 // The device whose primary context this is. What is no context at all is never followed.
 std::optional<CUdevice> device_with(const Driver& driver, CUcontext context) {
     int count = 0;
@@ -91,6 +97,8 @@ base::Result<bool> CudaDevice::is_captured(Stream stream) {
             return not_a_stream(stream);
         CUcontext context = nullptr;
         const CUresult result = driver_.cuStreamGetCtx(native(stream), &context);
+        if (result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+            return capture_has_failed(stream);
         if (result != CUDA_SUCCESS)
             return not_a_stream(stream);
         if (context != facts_.context) {
@@ -102,15 +110,16 @@ base::Result<bool> CudaDevice::is_captured(Stream stream) {
     GPURUN_TRY(driver_.check(driver_.cuStreamIsCapturing(native(stream), &capturing), "cuStreamIsCapturing",
                              base::Status::kStream));
     if (capturing == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
-        return base::error(base::Status::kStream,
-                           "the capture of stream {} has failed, by an earlier call; end it and begin again",
-                           stream.native);
+        return capture_has_failed(stream);
     return capturing == CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 base::Result<void> CudaDevice::synchronize(Stream stream) {
     const auto current = enter_beside_capture();
-    return driver_.check(driver_.cuStreamSynchronize(native(stream)), "cuStreamSynchronize", base::Status::kStream);
+    GPURUN_TRY(
+        driver_.check(driver_.cuStreamSynchronize(native(stream)), "cuStreamSynchronize", base::Status::kStream));
+    graph_runs_.catch_up();
+    return {};
 }
 
 base::Result<bool> CudaDevice::query(Stream stream) {
@@ -124,7 +133,9 @@ base::Result<bool> CudaDevice::query(Stream stream) {
 
 base::Result<void> CudaDevice::synchronize_all() {
     const auto current = enter_beside_capture();
-    return driver_.check(driver_.cuCtxSynchronize(), "cuCtxSynchronize");
+    GPURUN_TRY(driver_.check(driver_.cuCtxSynchronize(), "cuCtxSynchronize"));
+    graph_runs_.catch_up();
+    return {};
 }
 
 base::Result<void> CudaDevice::copy(void* destination, const void* source, size_t bytes, Stream stream) {

@@ -48,7 +48,6 @@ class EmulatedDevice final : public Device {
     }
     base::Result<void> unregister_host(void* memory) override { return after_change(memory_->unregister_host(memory)); }
     base::Result<Buffer> describe(const void* pointer, size_t bytes) override;
-    void complete_copies() override {} // none is late
     base::Result<MemoryHandle> export_memory(const Buffer& buffer) override;
     base::Result<void*> import_memory(int peer, const MemoryHandle& handle) override;
     base::Result<void> close_memory(void* imported) override;

@@ -1,0 +1,73 @@
+// What goes on beside graphs: while a stream is captured, and while a run waits for its partner's.
+#include "graphs.hpp"
+
+using namespace gpurun::test;
+
+TEST_SUITE_BEGIN("graphs");
+
+TEST_CASE("messages outside of a capture leave it alone, whatever memory they use") {
+    const int peer = partner();
+    if (!can_capture(peer))
+        return;
+    const Stream captured, other;
+    Exchange exchange(Kind::kDevice, Kind::kDevice, 4096);
+    const Graph graph(captured, [&] {
+        exchange.begin(captured);
+        for (const Kind kind : kKinds) {
+            for (const size_t bytes : {size_t{100}, size_t{1} << 20}) {
+                CAPTURE(name(kind));
+                CAPTURE(bytes);
+                const Memory out(kind, bytes), in(kind, bytes); // made and freed while the capture goes on, too
+                for (const gpurun_stream order : {static_cast<gpurun_stream>(other), GPURUN_HOST}) {
+                    REQUIRE_OK(gpurun_memset(out.get(), rank() + 1, bytes, GPURUN_HOST));
+                    REQUIRE_OK(gpurun_sendrecv(out.get(), bytes, GPURUN_BYTE, peer, kEager, in.get(), bytes,
+                                               GPURUN_BYTE, peer, kEager, kWorld, order, nullptr));
+                    synchronize(order);
+                    CHECK(in.read() == Bytes(bytes, static_cast<uint8_t>(peer + 1)));
+                }
+            }
+        }
+        REQUIRE_OK(exchange.sendrecv(peer, kData, captured));
+        exchange.end(captured);
+    });
+    run_and_check(graph, exchange, captured, peer, 2);
+}
+
+// CUDA waits for the device when memory is freed, and lets no other call of the process through meanwhile. The rank
+// whose run waits has to get through to its partner, or that never launches its own.
+TEST_CASE("what is freed while a run waits for its partner's holds up no call") {
+    const int peer = partner();
+    if (!can_capture(peer))
+        return;
+    const bool waits = rank() < peer;
+    constexpr int kRuns = 3;
+    const Stream stream;
+    const Memory got(Kind::kPinned, 4096);
+    Memory message(Kind::kDevice, 4096);
+    for (int round = 0; round < 3; round++) {
+        const Bytes expected = pattern(4096, static_cast<uint64_t>(round));
+        if (!waits)
+            message.write(expected);
+        {
+            const Graph graph(stream, [&] {
+                if (waits) {
+                    REQUIRE_OK(gpurun_recv(message.get(), 4096, GPURUN_BYTE, peer, kData, kWorld, stream, nullptr));
+                    REQUIRE_OK(gpurun_memcpy(got.get(), message.get(), 4096, stream));
+                } else {
+                    REQUIRE_OK(gpurun_send(message.get(), 4096, GPURUN_BYTE, peer, kData, kWorld, stream));
+                }
+            });
+            if (!waits) // the partner's has been launched, and what it freed is behind it
+                REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, peer, kOther, kWorld, GPURUN_HOST, nullptr));
+            for (int run = 0; run < kRuns; run++)
+                graph.launch(stream);
+            const Memory device(Kind::kDevice, 8 << 20), pinned(Kind::kPinned, 1 << 20);
+            REQUIRE_OK(gpurun_memset(device.get(), 1, 64, GPURUN_HOST));
+        } // both are freed here, then the graph is destroyed
+        if (waits)
+            REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, peer, kOther, kWorld, GPURUN_HOST));
+        synchronize(stream);
+        if (waits)
+            CHECK(first_difference(got.get(), expected.data(), 4096) == -1);
+    }
+}
