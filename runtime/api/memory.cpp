@@ -86,11 +86,7 @@ Result<void> free_memory(void* pointer) {
                            "{} is not memory of gpurun_malloc() or gpurun_malloc_host(), or it was "
                            "freed before",
                            pointer);
-    if (buffer.placement == Placement::kPinned)
-        return found->device().free_pinned(pointer);
-    if (buffer.base == pointer)
-        found->engine().forget(buffer);
-    return found->device().free(pointer);
+    return found->engine().free(buffer, pointer);
 }
 
 template <typename Allocate>
@@ -105,6 +101,8 @@ gpurun_status allocate(void** ret_pointer, size_t size, Allocate allocate_on) {
         return GPURUN_OK;
     }
     Result<void*> memory = allocate_on(**found);
+    if (!memory && memory.error().status == Status::kMemory && (*found)->engine().reclaim())
+        memory = allocate_on(**found);
     if (!memory)
         return report(std::move(memory).error());
     *ret_pointer = *memory;

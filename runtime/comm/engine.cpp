@@ -53,7 +53,9 @@ Engine::Engine(device::Device& device, const platform::JobSegment& job, const ba
     : workspace_(std::move(workspace)), context_(device, job, settings, rank, *workspace_, trace),
       probe_(std::move(probe)), matcher_(job.size()),
       spin_ns_(spin_ns(settings, job.header(), device.info().identity.kind)),
-      background_wanted_(settings.progress_thread) {}
+      background_wanted_(settings.progress_thread) {
+    context_.must_not_wait = [this] { return must_not_wait(); };
+}
 
 Engine::~Engine() {
     Lock lock(mutex_);
@@ -181,8 +183,55 @@ void Engine::watch(transfer::Incoming& incoming) {
         moving_in_.push_back(incoming);
 }
 
-void Engine::forget(const device::Buffer& buffer) {
+bool Engine::graphs_in_job() {
+    for (uint32_t each = 0; each < size() && !graphs_in_job_; ++each)
+        graphs_in_job_ = context_.job.rank(each).captures.load(std::memory_order_relaxed) != 0;
+    return graphs_in_job_;
+}
+
+bool Engine::must_not_wait() {
+    if (!graphs_in_job())
+        return false;
+    bool held = false; // by a message, which may stand behind a graph of its rank's
+    for (const auto& each : links_)
+        each->for_each_held([&](auto&&...) { held = true; });
+    return held || context_.device.graphs_run();
+}
+
+Result<void> Engine::free(const device::Buffer& buffer, void* pointer) {
+    device::Device& device = context_.device;
+    const auto now = [&] {
+        return buffer.placement == device::Placement::kPinned ? device.free_pinned(pointer) : device.free(pointer);
+    };
+    {
+        const Lock lock(mutex_);
+        if (buffer.placement == device::Placement::kDevice && buffer.base == pointer)
+            forget(buffer);
+        if (must_not_wait()) {
+            freed_later_ = true;
+            return device.free_later(pointer);
+        }
+        if (graphs_in_job()) // under the lock, so that no message gets between
+            return now();
+    }
+    return now();
+}
+
+void Engine::give_back_freed() {
+    if (!freed_later_ || must_not_wait())
+        return;
+    freed_later_ = false;
+    context_.device.give_back();
+}
+
+bool Engine::reclaim() {
     const Lock lock(mutex_);
+    const bool was_freed = freed_later_;
+    (void)progress();
+    return was_freed && !freed_later_;
+}
+
+void Engine::forget(const device::Buffer& buffer) {
     const std::vector<bool> given = context_.exports.forget(buffer.id);
     for (size_t peer = 0; peer < given.size(); ++peer) {
         if (!given[peer] || links_[peer]->lost)
@@ -278,6 +327,7 @@ Result<void> Engine::close() {
     }
     Result<void> result = context_.device.synchronize_all();
     lock.lock();
+    context_.device.give_back();
     (void)check_graphs();
     for (auto& each : links_) {
         each->channels.let_go();

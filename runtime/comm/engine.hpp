@@ -102,8 +102,11 @@ class Engine {
     base::Result<void> synchronize(device::Stream stream);
     base::Result<void> synchronize(device::Event event);
 
-    // The allocation is about to be freed: tells the peers that may have it mapped.
-    void forget(const device::Buffer& buffer);
+    // Frees memory of the device's, or pinned memory: at once, or once the device can be waited for. Peers that may
+    // have it mapped are told.
+    base::Result<void> free(const device::Buffer& buffer, void* pointer);
+    // Frees what was left for later, if it can be. False if there is nothing more than before.
+    bool reclaim();
 
     // Leaves the job together with all ranks that live: what was mapped is unmapped everywhere before anything is
     // freed. kPeerLost if some message was cut short.
@@ -135,6 +138,10 @@ class Engine {
     base::Result<void> wait_and_end(Lock& lock, std::span<transfer::Outgoing* const> sends, Receive* receive);
     void end(std::span<transfer::Outgoing* const> sends, Receive* receive);
     base::Result<void> check_graphs();
+    bool graphs_in_job(); // with messages
+    bool must_not_wait(); // see Context
+    void forget(const device::Buffer& buffer);
+    void give_back_freed();
     void watch(transfer::Outgoing& send);
     void watch(transfer::Incoming& incoming);
 
@@ -236,6 +243,8 @@ class Engine {
     base::List<Request, Abandoned> abandoned_;
     std::vector<void*> lost_streams_; // with a message that was cut short, not yet reported
     bool cut_short_ = false;
+    bool graphs_in_job_ = false; // as last seen: it stays so
+    bool freed_later_ = false;   // the device has something to give back
     bool stuck_ = false; // some stream stays blocked on a dead rank's event, and the device cannot be waited for
     int64_t spin_ns_ = 0;
 

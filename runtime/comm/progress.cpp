@@ -16,6 +16,7 @@ using transfer::RecordKind;
 
 bool Engine::progress() {
     bool moved = false;
+    give_back_freed();
     for (auto& each : links_) {
         Link& link = *each;
         if (!link.consumer.empty())

@@ -58,8 +58,7 @@ class Aside {
         } else if (copy_.on_stream) {
             (void)device.free_ordered(copy_.address, copy_.stream);
         } else {
-            engine_.forget(copy_.where);
-            (void)device.free(copy_.address);
+            (void)engine_.free(copy_.where, copy_.address);
         }
     }
 

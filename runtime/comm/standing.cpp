@@ -203,32 +203,21 @@ void Engine::describe_unexpected(std::vector<Entry>& entries, End& end) const {
 // Streams of this rank in which something waits for what the peer's stream has not come to.
 void Engine::describe_held(std::vector<Entry>& entries, End& end) const {
     List held(entries, standing::kMostHeld);
-    for (const auto& each : links_) {
-        const auto look = [&](const auto& in_flights, transfer::Fence* fence, transfer::Edge edge) {
-            for (uint32_t slot = 0; fence != nullptr && slot < in_flights.size(); ++slot) {
-                const transfer::InFlight& waits = in_flights[slot];
-                if (waits.value == 0)
-                    continue;
-                const uint64_t now = fence->counter(edge, slot).load(std::memory_order_relaxed);
-                if (now >= waits.value)
-                    continue;
-                Entry entry;
-                entry.topic = Topic::kHeld;
-                entry.what = edge == transfer::Edge::kForward ? What::kReceive : What::kSend;
-                entry.state = standing::State::kEdge;
-                entry.flags = standing::kOnStream | standing::kPeerEdge |
-                              (edge == transfer::Edge::kBackward ? standing::kBackward : 0);
-                entry.peer = static_cast<int32_t>(each->peer);
-                entry.bytes = reinterpret_cast<uintptr_t>(waits.stream.native);
-                entry.slot = slot;
-                entry.done = now;
-                entry.all = waits.value;
-                held.add(entry);
-            }
-        };
-        look(each->awaiting_forward, each->in.open_fence(), transfer::Edge::kForward);
-        look(each->awaiting_backward, each->out.open_fence(), transfer::Edge::kBackward);
-    }
+    for (const auto& each : links_)
+        each->for_each_held([&](transfer::Edge edge, uint32_t slot, const transfer::InFlight& waits, uint64_t come_to) {
+            Entry entry;
+            entry.topic = Topic::kHeld;
+            entry.what = edge == transfer::Edge::kForward ? What::kReceive : What::kSend;
+            entry.state = standing::State::kEdge;
+            entry.flags = standing::kOnStream | standing::kPeerEdge |
+                          (edge == transfer::Edge::kBackward ? standing::kBackward : 0);
+            entry.peer = static_cast<int32_t>(each->peer);
+            entry.bytes = reinterpret_cast<uintptr_t>(waits.stream.native);
+            entry.slot = slot;
+            entry.done = come_to;
+            entry.all = waits.value;
+            held.add(entry);
+        });
     end.held = held.number();
 }
 

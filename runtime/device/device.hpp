@@ -187,6 +187,10 @@ class Device {
     virtual base::Result<void> free_ordered(void* pointer, Stream stream) = 0;
     virtual base::Result<void*> allocate_pinned(size_t bytes) = 0;
     virtual base::Result<void> free_pinned(void* pointer) = 0;
+    // Both of these may wait for the device, and no other call of the process gets through meanwhile. Where they do,
+    // this one, for either kind, leaves it to give_back().
+    virtual base::Result<void> free_later(void* pointer) = 0;
+    virtual void give_back() = 0;
     // Makes host memory usable for counters and for stream copies. `memory` is page-aligned.
     virtual base::Result<void> register_host(void* memory, size_t bytes) = 0;
     virtual base::Result<void> unregister_host(void* memory) = 0;
@@ -199,10 +203,10 @@ class Device {
     // REQUIRES buffer.exportable. A handle stays valid until the allocation is freed.
     virtual base::Result<MemoryHandle> export_memory(const Buffer& buffer) = 0;
     // The address, here, of the allocation's base. Opening the same allocation twice without closing is refused
-    // by some drivers: callers keep one mapping for each allocation. May wait for the device. A mapping outlives
-    // its exporter. Freeing exported memory while it is mapped is allowed; its contents are then undefined.
+    // by some drivers: callers keep one mapping for each allocation. May take 20 ms, but waits for no stream. A mapping
+    // outlives its exporter. Freeing exported memory while it is mapped is allowed; its contents are then undefined.
     virtual base::Result<void*> import_memory(int peer, const MemoryHandle& handle) = 0;
-    // REQUIRES no copy from it to be in flight. May wait for the device.
+    // REQUIRES no copy from it to be in flight. May wait for the device, as free() may.
     virtual base::Result<void> close_memory(void* imported) = 0;
 
     // ---- streams ------------------------------------------------------------------------------------------
@@ -251,6 +255,8 @@ class Device {
     virtual base::Result<void> begin_capture(Stream stream) = 0;
     virtual base::Result<Graph> end_capture(Stream stream) = 0; // kStream if it is not captured, or that failed
     virtual base::Result<void> launch(Graph graph, Stream stream) = 0;
+    // Whether something that launch() has enqueued may be under way which a call that waits for the device waits for.
+    virtual bool graphs_run() = 0;
     virtual base::Result<void> destroy_graph(Graph graph) = 0; // kArgument if it is none; its runs come to their end
     // `function` runs once, on any thread, when the graph that `captured` is captured into is gone, with all that was
     // made of it, and no longer runs; when the capture fails; or at once, if this call does. It must not call the

@@ -27,7 +27,7 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 5;
+constexpr uint32_t kLayout = 6;
 constexpr uint32_t kMaxRanks = 256;
 
 // Set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
@@ -76,9 +76,9 @@ struct alignas(64) RankRecord {
     std::atomic<uint32_t> leaving; // steps of gpurun_finalize() that the rank has reached; by the rank
     int32_t pid;                   // by the rank, before Ready, as is the next
     int32_t has_probe;
-    uint32_t heavy_fences; // the rank has agreed to them
-    uint32_t unused;
-    Token token; // by which a peer finds out whether it can read the rank's memory
+    uint32_t heavy_fences;          // the rank has agreed to them
+    std::atomic<uint32_t> captures; // not 0 once the rank has captured a message; by the rank
+    Token token;                    // by which a peer finds out whether it can read the rank's memory
     // By anyone: +1 and wake after publishing something for this rank, or for its background thread.
     alignas(64) std::atomic<uint32_t> doorbell;
     std::atomic<uint32_t> background_bell;

@@ -292,6 +292,7 @@ Result<std::shared_ptr<Channels::GraphEnd>> Channels::watch(device::Stream captu
         (*held)->come.store(true, std::memory_order_release);
         (*held)->ends->count.fetch_add(1, std::memory_order_release); // pairs with quiet()
     };
+    context_.job.rank(context_.rank).captures.store(1, std::memory_order_relaxed);
     GPURUN_TRY(context_.device.at_graph_end(captured, comes, new std::shared_ptr<GraphEnd>(end)));
     return end;
 }

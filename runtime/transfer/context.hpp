@@ -14,6 +14,7 @@
 #include "transfer/turns.hpp"
 
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -225,6 +226,9 @@ struct Context {
     platform::TraceBuffer* const trace; // null where nobody traces
     const uint32_t ranks_on_device;
     const bool kernels_wait; // on counters; else streams do
+    // Whether a call that waits for the device, as those that free and unmap do, might wait for a graph's run whose
+    // partner is yet to be launched by a rank that waits for this one. REQUIRES the engine lock. The engine's.
+    std::function<bool()> must_not_wait = [] { return false; };
     WaitingRoom waits;
     ExportCache exports;
     HostCopies host_copies;

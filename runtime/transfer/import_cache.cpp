@@ -1,7 +1,10 @@
 #include "transfer/import_cache.hpp"
 
 #include "base/check.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
+
+#include <algorithm>
 
 namespace gpurun::transfer {
 
@@ -53,10 +56,10 @@ void ImportCache::release(uint64_t allocation_id) {
     --found->second->holders;
 }
 
-// With more than kLimit held, there are more.
+// Where none can be closed, there are more than kLimit.
 Result<void> ImportCache::close_oldest() {
     for (auto mapping = mappings_.end(); mapping != mappings_.begin();)
-        if ((--mapping)->holders == 0)
+        if ((--mapping)->holders == 0 && can_close(*mapping))
             return close(mapping);
     return {};
 }
@@ -74,11 +77,8 @@ Result<void> ImportCache::sweep() {
         return {};
     for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
         const auto next = std::next(mapping);
-        if (mapping->revoked && mapping->holders == 0) {
-            GPURUN_ASSIGN(const bool done, fence_.reached(Edge::kBackward, mapping->last_slot, mapping->last_value));
-            if (done)
-                GPURUN_TRY(close(mapping));
-        }
+        if (mapping->revoked && mapping->holders == 0 && can_close(*mapping))
+            GPURUN_TRY(close(mapping));
         mapping = next;
     }
     return {};
@@ -90,29 +90,43 @@ Result<void> ImportCache::close_all() {
     return {};
 }
 
+bool ImportCache::overlaps(const Mapping& mapping, const SourceBuffer& source) const {
+    return mapping.exporter_base < source.allocation_base + source.allocation_bytes &&
+           source.allocation_base < mapping.exporter_base + mapping.bytes;
+}
+
+bool ImportCache::can_open(const SourceBuffer& source) {
+    return has(source.allocation_id) || std::all_of(mappings_.begin(), mappings_.end(), [&](const Mapping& each) {
+               return !overlaps(each, source) || can_close(each);
+           });
+}
+
 Result<void> ImportCache::close_overlapping(const SourceBuffer& source) {
     for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
         const auto next = std::next(mapping);
-        if (mapping->exporter_base < source.allocation_base + source.allocation_bytes &&
-            source.allocation_base < mapping->exporter_base + mapping->bytes)
+        if (overlaps(*mapping, source)) {
+            if (!can_close(*mapping))
+                return base::error(base::Status::kDevice,
+                                   "memory of rank {} lies where other memory of its was that graphs may still read; "
+                                   "wait for their streams first",
+                                   peer_);
             GPURUN_TRY(close(mapping));
+        }
         mapping = next;
     }
     return {};
 }
 
+bool ImportCache::can_close(const Mapping& mapping) {
+    auto done = fence_.reached(Edge::kBackward, mapping.last_slot, mapping.last_value);
+    return (!done || *done) && !must_not_wait_(); // an edge that fails never comes
+}
+
 Result<void> ImportCache::close(Iterator mapping) {
-    auto done = fence_.reached(Edge::kBackward, mapping->last_slot, mapping->last_value);
-    Result<void> waited;
-    // All that the copies wait for has been enqueued before them, so this ends.
-    if (!done || !*done)
-        waited = device_.synchronize_all();
     auto closed = device_.close_memory(mapping->base);
     revoked_ -= mapping->revoked ? 1 : 0;
     by_id_.erase(mapping->id);
     mappings_.erase(mapping);
-    if (!waited)
-        return waited;
     return closed;
 }
 

@@ -2,9 +2,10 @@
 //
 // Opening costs 0.1 ms, or 10 ms from 1 GiB on, so mappings are kept: found again by the allocation's id, never by
 // its address, which may since name another allocation. At most kLimit; the least recently used goes first. A
-// mapping is closed when its exporter says that it frees the allocation (revoke) and the last copy from it is done,
-// when an allocation at an overlapping address shows that it was freed, or at the end. A graph holds one until it is
-// gone, or until that address shows that it cannot run any more. Used under the engine lock.
+// mapping is closed when its exporter says that it frees the allocation (revoke), when an allocation at an overlapping
+// address shows that it was freed, or at the end: once the last copy from it is done, and the device may be waited for,
+// which closing may do. A graph holds one until it is gone, or until that address shows that it cannot run any more.
+// Used under the engine lock.
 #pragma once
 
 #include "device/device.hpp"
@@ -12,6 +13,7 @@
 #include "transfer/record.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <unordered_map>
 
@@ -21,10 +23,14 @@ class ImportCache {
   public:
     static constexpr size_t kLimit = 256;
 
-    // `fence` is that of messages from the peer: its backward edges say which copies are done.
-    ImportCache(device::Device& device, Fence& fence, int peer) : device_(device), fence_(fence), peer_(peer) {}
+    // `fence` is that of messages from the peer: its backward edges say which copies are done. `must_not_wait`: see
+    // Context.
+    ImportCache(device::Device& device, Fence& fence, int peer, const std::function<bool()>& must_not_wait)
+        : device_(device), fence_(fence), peer_(peer), must_not_wait_(must_not_wait) {}
     ~ImportCache();
 
+    // Whether nothing that cannot be closed yet is in the way.
+    bool can_open(const SourceBuffer& source);
     // Maps the allocation of `source`'s message, unless it is. REQUIRES source.exportable.
     base::Result<void> open(const SourceBuffer& source);
     // Where `source`'s message lies here; the copy from it will signal backward edge `slot` with `value`.
@@ -54,7 +60,8 @@ class ImportCache {
     };
     using Iterator = std::list<Mapping>::iterator;
 
-    // Waits for copies from it that are still enqueued.
+    bool overlaps(const Mapping& mapping, const SourceBuffer& source) const;
+    bool can_close(const Mapping& mapping);
     base::Result<void> close(Iterator mapping);
     base::Result<void> close_oldest();
     base::Result<void> close_overlapping(const SourceBuffer& source);
@@ -63,6 +70,7 @@ class ImportCache {
     device::Device& device_;
     Fence& fence_;
     int peer_;
+    const std::function<bool()>& must_not_wait_;
     size_t revoked_ = 0;
     std::list<Mapping> mappings_; // most recently used first
     std::unordered_map<uint64_t, Iterator> by_id_;

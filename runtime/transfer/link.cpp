@@ -178,7 +178,7 @@ Result<const std::byte*> Link::peer_slab() {
 Result<ImportCache*> Link::open_imports() {
     if (!imports) {
         GPURUN_ASSIGN(Fence * fence, in.fence());
-        imports.emplace(context_.device, *fence, static_cast<int>(peer));
+        imports.emplace(context_.device, *fence, static_cast<int>(peer), context_.must_not_wait);
     }
     return &*imports;
 }
@@ -201,6 +201,8 @@ bool Link::maps(const SourceBuffer& source) {
     if (std::find(unmappable_.begin(), unmappable_.end(), source.allocation_id) != unmappable_.end())
         return false;
     auto opened = open_imports();
+    if (opened && !(*opened)->can_open(source))
+        return false; // for now
     const Result<void> mapped = opened ? (*opened)->open(source) : Result<void>(std::move(opened).error());
     if (mapped)
         return true;

@@ -169,6 +169,19 @@ class Link {
     // What is enqueued in streams and still depends on the peer, by slot.
     std::array<InFlight, kSlotsUsed> awaiting_backward{}; // as source
     std::array<InFlight, kSlotsUsed> awaiting_forward{};  // as target
+    // Calls with the edge, its slot, who waits, and the number that it has come to, for each that has not come.
+    template <typename Call>
+    void for_each_held(Call call) const {
+        const auto look = [&](const auto& in_flight, const Fence* fence, Edge edge) {
+            for (uint32_t slot = 0; fence != nullptr && slot < in_flight.size(); ++slot) {
+                const uint64_t now = in_flight[slot].value == 0 ? 0 : fence->counter(edge, slot).load();
+                if (now < in_flight[slot].value)
+                    call(edge, slot, in_flight[slot], now);
+            }
+        };
+        look(awaiting_forward, in.open_fence(), Edge::kForward);
+        look(awaiting_backward, out.open_fence(), Edge::kBackward);
+    }
 
     base::Result<void> close();
     ~Link();

@@ -29,7 +29,7 @@ __global__ void add_one(unsigned* value) { *value += 1; }
 
 void nothing(void*) {}
 
-// Memory of another process, which lives as long as this one.
+// Memory of another process, on another GPU if there is one. It lives as long as this process does.
 cudaIpcMemHandle_t memory_of_another(const char* self) {
     int ends[2];
     MUST(pipe(ends) == 0 ? cudaSuccess : cudaErrorUnknown);
@@ -46,6 +46,9 @@ cudaIpcMemHandle_t memory_of_another(const char* self) {
     die_with_survivor();
     void* memory = nullptr;
     cudaIpcMemHandle_t handle;
+    int devices = 0;
+    MUST(cudaGetDeviceCount(&devices));
+    MUST(cudaSetDevice(devices - 1));
     MUST(cudaMalloc(&memory, kBytes));
     MUST(cudaIpcGetMemHandle(&handle, memory));
     MUST(write(to, &handle, sizeof(handle)) == sizeof(handle) ? cudaSuccess : cudaErrorUnknown);
@@ -57,8 +60,8 @@ cudaIpcMemHandle_t memory_of_another(const char* self) {
 struct Things {
     explicit Things(const char* self) : exported(memory_of_another(self)) {
         MUST(cudaSetDevice(0));
-        MUST(find_entry_point("cuCtxGetFlags", get_flags));
-        MUST(find_entry_point("cuCtxSetFlags", set_flags));
+        MUST(find_entry_point("cuCtxGetFlags", get_flags, 12010));
+        MUST(find_entry_point("cuCtxSetFlags", set_flags, 12010));
         MUST(find_entry_point("cuPointerSetAttribute", set_attribute));
         MUST(find_entry_point("cuThreadExchangeStreamCaptureMode", exchange_mode));
         for (cudaStream_t* each : {&held, &idle, &other})
@@ -107,7 +110,7 @@ std::vector<Call> calls_with(Things& on) {
         {"cudaHostRegister", [&] { return cudaHostRegister(on.host, kPage, 0); }, kBoth},
         {"cudaHostUnregister", [&] { return cudaHostUnregister(on.host); }, kNoBreak},
         {"cudaIpcOpenMemHandle",
-         [&] { return cudaIpcOpenMemHandle(&on.memory, on.exported, cudaIpcMemLazyEnablePeerAccess); }, kNoBreak},
+         [&] { return cudaIpcOpenMemHandle(&on.memory, on.exported, cudaIpcMemLazyEnablePeerAccess); }, kBoth},
         {"cudaIpcCloseMemHandle", [&] { return cudaIpcCloseMemHandle(on.memory); }, kNoBreak},
         {"cudaStreamCreate", [&] { return cudaStreamCreateWithFlags(&on.stream, cudaStreamNonBlocking); }, kBoth},
         {"cudaStreamDestroy", [&] { return cudaStreamDestroy(on.stream); }, kBoth},

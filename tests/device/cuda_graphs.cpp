@@ -208,11 +208,6 @@ device::Graph capture(Bench& bench) {
     return must(bench.device.end_capture(kStream));
 }
 
-void* allocated_at(Bench& bench, uintptr_t address) {
-    fake().next_address = address;
-    return must(bench.device.allocate(64));
-}
-
 TEST_CASE("a graph is destroyed once its own runs have ended, with a later call") {
     Bench bench;
     const device::Graph graph = capture(bench);
@@ -222,43 +217,33 @@ TEST_CASE("a graph is destroyed once its own runs have ended, with a later call"
     CHECK(runs.size() == 1); // the latest run of a stream
     REQUIRE_OK(bench.device.destroy_graph(graph));
     CHECK_STATUS(bench.device.destroy_graph(graph), Status::kArgument);
-    (void)allocated_at(bench, 0x3000);
+    CHECK(bench.device.graphs_run());
     CHECK(fake().graphs.executables_destroyed == 0);
     const device::Graph other{reinterpret_cast<void*>(0xc00)}; // not ours, whose run does not matter
     REQUIRE_OK(bench.device.launch(other, kStream));
     CHECK(fake().busy_events.size() == 2);
     fake().busy_events.erase(*runs.begin());
-    (void)allocated_at(bench, 0x4000);
+    CHECK(bench.device.graphs_run());
     CHECK(fake().graphs.executables_destroyed == 1);
-    (void)allocated_at(bench, 0x5000);
-    CHECK(fake().graphs.executables_destroyed == 1);
-}
-
-TEST_CASE("memory is freed once no graph runs, with a later call, and only once") {
-    Bench bench;
-    void* const memory = allocated_at(bench, 0x3000);
-    void* const more = allocated_at(bench, 0x4000);
-    REQUIRE_OK(bench.device.launch(capture(bench), kStream));
-    REQUIRE_OK(bench.device.free(memory));
-    CHECK_STATUS(bench.device.free(memory), Status::kBuffer);
-    CHECK(fake().memory.count(0x3000) == 1);
     fake().busy_events.clear();
-    REQUIRE_OK(bench.device.free(more));
-    CHECK(fake().memory.count(0x3000) == 0);
-    CHECK(fake().memory.count(0x4000) == 0);
+    CHECK_FALSE(bench.device.graphs_run());
+    CHECK(fake().graphs.executables_destroyed == 1);
     CHECK(fake().capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
-TEST_CASE("what was freed while graphs ran is waited for when there is no other memory left") {
+TEST_CASE("memory that is freed for later is given back once, when that is asked for") {
     Bench bench;
-    void* const memory = allocated_at(bench, 0x3000);
-    REQUIRE_OK(bench.device.launch(capture(bench), kStream));
-    REQUIRE_OK(bench.device.free(memory));
-    fake().next_allocation = CUDA_ERROR_OUT_OF_MEMORY;
-    CHECK(allocated_at(bench, 0x4000) == reinterpret_cast<void*>(0x4000));
+    fake().next_address = 0x3000;
+    void* const memory = must(bench.device.allocate(64));
+    REQUIRE_OK(bench.device.free_later(memory));
+    CHECK_STATUS(bench.device.free_later(memory), Status::kBuffer);
+    CHECK_STATUS(bench.device.free(memory), Status::kBuffer);
+    CHECK(fake().memory.count(0x3000) == 1);
+    bench.device.give_back();
     CHECK(fake().memory.count(0x3000) == 0);
-    fake().next_allocation = CUDA_ERROR_OUT_OF_MEMORY; // nothing is left to wait for
-    CHECK_STATUS(bench.device.allocate(64), Status::kMemory);
+    bench.device.give_back();
+    CHECK_STATUS(bench.device.free_later(&bench), Status::kBuffer);
+    CHECK(fake().capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 TEST_CASE("a graph that is captured into another has no runs of its own") {

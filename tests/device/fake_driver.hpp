@@ -176,10 +176,6 @@ inline void add_streams(device::cuda::Driver& driver) {
         const bool busy = fake().busy_events.count(reinterpret_cast<uintptr_t>(event)) != 0;
         return busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
     };
-    driver.cuEventSynchronize = [](CUevent event) {
-        fake().busy_events.erase(reinterpret_cast<uintptr_t>(event));
-        return CUDA_SUCCESS;
-    };
     driver.cuEventRecord = [](CUevent event, CUstream stream) {
         fake().busy_events.insert(reinterpret_cast<uintptr_t>(event));
         return note_call("record", stream), CUDA_SUCCESS;
@@ -287,7 +283,6 @@ inline device::cuda::Driver fake_driver() {
     driver.cuMemAlloc = allocate;
     driver.cuMemAllocAsync = [](CUdeviceptr* pointer, size_t bytes, CUstream) { return allocate(pointer, bytes); };
     driver.cuMemFree = [](CUdeviceptr pointer) {
-        fake().next_allocation = CUDA_SUCCESS; // there is room again
         return fake().memory.erase(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     };
     driver.cuLaunchKernelEx = launch;

@@ -58,6 +58,8 @@ class CudaDevice final : public Device {
     base::Result<void> free_ordered(void* pointer, Stream stream) override;
     base::Result<void*> allocate_pinned(size_t bytes) override;
     base::Result<void> free_pinned(void* pointer) override;
+    base::Result<void> free_later(void* pointer) override;
+    void give_back() override;
     base::Result<void> register_host(void* memory, size_t bytes) override;
     base::Result<void> unregister_host(void* memory) override;
     base::Result<Buffer> describe(const void* pointer, size_t bytes) override;
@@ -91,6 +93,7 @@ class CudaDevice final : public Device {
     base::Result<void> begin_capture(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;
     base::Result<void> launch(Graph graph, Stream stream) override;
+    bool graphs_run() override;
     base::Result<void> destroy_graph(Graph graph) override;
     base::Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) override;
     base::Result<void> channel_put(const Channel& channel, const void* source, Stream stream) override;
@@ -147,6 +150,8 @@ class CudaDevice final : public Device {
     HandleSet device_memory_;
     HandleSet ordered_memory_;
     HandleSet pinned_memory_;
+    HandleSet device_memory_later_; // for give_back(), as is the next
+    HandleSet pinned_memory_later_;
     HandleSet imported_memory_;
     HandleSet streams_;
     HandleSet events_;

@@ -9,15 +9,6 @@ namespace gpurun::device::cuda {
 
 using base::Result;
 
-namespace {
-
-void warn_unless(const Result<void>& given_back) {
-    if (!given_back)
-        base::log(base::LogLevel::kWarn, "giving back what was freed while graphs ran: {}", given_back.error().detail);
-}
-
-} // namespace
-
 Result<void> GraphRuns::launch(CUgraphExec graph, CUstream stream) {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     GPURUN_TRY(
@@ -27,14 +18,14 @@ Result<void> GraphRuns::launch(CUgraphExec graph, CUstream stream) {
     if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) // a part of another graph, which runs in its own name
         return {};
     if (auto noted = note(graph, stream); !noted)
-        base::log(base::LogLevel::kWarn, "a run of a graph is not known, so freeing may wait for it: {}",
+        base::log(base::LogLevel::kWarn, "a run of a graph is not known, and destroying it may wait: {}",
                   noted.error().detail);
     return {};
 }
 
 Result<void> GraphRuns::note(CUgraphExec graph, CUstream stream) {
     if (runs_.size() > kMostUnchecked)
-        (void)under_way();
+        (void)forget_ended();
     Runs& runs = runs_[graph];
     auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& each) { return each.stream == stream; });
     if (run == runs.end()) {
@@ -64,7 +55,7 @@ void GraphRuns::forget_ended(Runs& runs) {
     runs.erase(ended, runs.end());
 }
 
-bool GraphRuns::under_way() {
+bool GraphRuns::forget_ended() {
     for (auto each = runs_.begin(); each != runs_.end();) {
         forget_ended(each->second);
         each = each->second.empty() ? runs_.erase(each) : std::next(each);
@@ -73,6 +64,11 @@ bool GraphRuns::under_way() {
         forget_ended(each.runs);
     return !runs_.empty() ||
            std::any_of(destroyed_.begin(), destroyed_.end(), [](const Destroyed& each) { return !each.runs.empty(); });
+}
+
+bool GraphRuns::under_way() {
+    const std::lock_guard lock(mutex_);
+    return forget_ended();
 }
 
 Result<void> GraphRuns::destroy(CUgraphExec graph) {
@@ -86,59 +82,20 @@ Result<void> GraphRuns::destroy(CUgraphExec graph) {
     if (destroyed.runs.empty())
         return destroy_now(graph);
     destroyed_.push_back(std::move(destroyed));
-    ++put_off_;
+    ++destroyed_later_;
     return {};
 }
 
-Result<void> GraphRuns::give_back(const Memory& memory) {
+void GraphRuns::destroy_ended() {
     const std::lock_guard lock(mutex_);
-    if (!under_way())
-        return free_now(memory);
-    memory_.push_back(memory);
-    ++put_off_;
-    return {};
-}
-
-void GraphRuns::give_back_what_can_be() {
-    const std::lock_guard lock(mutex_);
-    const bool running = under_way();
-    const auto kept =
+    (void)forget_ended();
+    const auto ended =
         std::partition(destroyed_.begin(), destroyed_.end(), [](const Destroyed& each) { return !each.runs.empty(); });
-    for (auto each = kept; each != destroyed_.end(); ++each)
-        warn_unless(destroy_now(each->graph));
-    destroyed_.erase(kept, destroyed_.end());
-    if (!running) {
-        for (const Memory& each : memory_)
-            warn_unless(free_now(each));
-        memory_.clear();
-    }
-    put_off_ = destroyed_.size() + memory_.size();
-}
-
-bool GraphRuns::wait_for_memory() {
-    std::vector<CUevent> awaited;
-    {
-        const std::lock_guard lock(mutex_);
-        if (memory_.empty())
-            return false;
-        (void)under_way();
-        for (const auto& [graph, runs] : runs_)
-            for (const Run& run : runs)
-                awaited.push_back(run.done);
-        for (const Destroyed& each : destroyed_)
-            for (const Run& run : each.runs)
-                awaited.push_back(run.done);
-    }
-    for (const CUevent each : awaited) // whoever records it again meanwhile makes the wait longer
-        (void)driver_.cuEventSynchronize(each);
-    give_back_what_can_be();
-    return true;
-}
-
-Result<void> GraphRuns::free_now(const Memory& memory) const {
-    if (memory.pinned)
-        return driver_.check(driver_.cuMemFreeHost(memory.pointer), "cuMemFreeHost");
-    return driver_.check(driver_.cuMemFree(reinterpret_cast<CUdeviceptr>(memory.pointer)), "cuMemFree");
+    for (auto each = ended; each != destroyed_.end(); ++each)
+        if (auto done = destroy_now(each->graph); !done)
+            base::log(base::LogLevel::kWarn, "destroying a graph after its runs: {}", done.error().detail);
+    destroyed_.erase(ended, destroyed_.end());
+    destroyed_later_ = destroyed_.size();
 }
 
 Result<void> GraphRuns::destroy_now(CUgraphExec graph) const {

@@ -1,12 +1,11 @@
-// Which runs of graphs are under way, and what is not given back before they have ended.
+// Which runs of graphs are under way, and graphs that are destroyed once theirs have ended.
 //
-// cuMemFree(), cuMemFreeHost() and sometimes cuGraphExecDestroy() wait for the device, and no other call of the process
-// gets through meanwhile (tests/device/facts). Work that ends by itself makes that harmless. But a run of a graph may
-// wait for the run of a peer's, and whoever is to launch that one for a call of this process. So what is freed while a
-// run is under way is put off: a later call gives it back, once the runs have ended.
+// cuGraphExecDestroy() sometimes waits for the runs of its graph, and no other call of the process gets through
+// meanwhile (seen on H200, driver 580). A run may wait for that of a peer's, and whoever is to launch that one for a
+// call of this process. So a graph whose runs are under way is destroyed by a later call.
 //
 // Known are the runs of gpurun_graph_launch(). Any thread. All but the constructor REQUIRE the device's context to be
-// current, and all but launch() that the thread is beside captures (context.hpp).
+// current, and that the thread is beside captures (context.hpp).
 #pragma once
 
 #include "device/cuda/driver.hpp"
@@ -23,17 +22,14 @@ class GraphRuns {
     explicit GraphRuns(const Driver& driver) : driver_(driver) {}
 
     base::Result<void> launch(CUgraphExec graph, CUstream stream);
-    // At once, or put off: for a graph until its own runs have ended, for memory until no graph runs.
+    // At once, or when its runs have ended.
     base::Result<void> destroy(CUgraphExec graph);
-    base::Result<void> free(void* memory) { return give_back(Memory{memory, false}); }
-    base::Result<void> free_pinned(void* memory) { return give_back(Memory{memory, true}); }
-    // Gives back what was put off and need not be any longer.
+    // Destroys what was to be destroyed later and now can be.
     void catch_up() {
-        if (put_off_.load(std::memory_order_relaxed) != 0) [[unlikely]] // relaxed: who misses one leaves it to the next
-            give_back_what_can_be();
+        if (destroyed_later_.load(std::memory_order_relaxed) != 0) [[unlikely]] // who misses one leaves it to the next
+            destroy_ended();
     }
-    // The same, but waits until memory can be. False if there was none.
-    bool wait_for_memory();
+    bool under_way();
 
   private:
     struct Run {
@@ -45,30 +41,22 @@ class GraphRuns {
         CUgraphExec graph;
         Runs runs;
     };
-    struct Memory {
-        void* pointer;
-        bool pinned;
-    };
     static constexpr size_t kMostUnchecked = 64; // graphs, before those that have ended are looked for
 
-    // All of these REQUIRE the lock.
+    // These REQUIRE the lock.
     base::Result<void> note(CUgraphExec graph, CUstream stream);
     base::Result<CUevent> take_event();
     void forget_ended(Runs& runs);
-    bool under_way();
-    base::Result<void> free_now(const Memory& memory) const;
+    bool forget_ended(); // whether there are others
+
+    void destroy_ended();
     base::Result<void> destroy_now(CUgraphExec graph) const;
 
-    base::Result<void> give_back(const Memory& memory);
-    void give_back_what_can_be();
-
     const Driver& driver_;
-    std::atomic<size_t> put_off_{0}; // destroyed_ and memory_ together
-    // Held while a graph is launched and while memory is freed: nothing is launched once the free has found no run.
-    std::mutex mutex_;
-    std::map<CUgraphExec, Runs> runs_; // may have ended
+    std::atomic<size_t> destroyed_later_{0}; // what is in destroyed_
+    std::mutex mutex_;                       // guards what follows
+    std::map<CUgraphExec, Runs> runs_;       // may have ended
     std::vector<Destroyed> destroyed_;
-    std::vector<Memory> memory_;
     std::vector<CUevent> spare_;
 };
 

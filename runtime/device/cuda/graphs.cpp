@@ -45,6 +45,12 @@ base::Result<void> CudaDevice::launch(Graph graph, Stream stream) {
     return graph_runs_.launch(native(graph), cuda::native(stream));
 }
 
+bool CudaDevice::graphs_run() {
+    const auto current = enter_beside_capture();
+    graph_runs_.catch_up();
+    return graph_runs_.under_way();
+}
+
 base::Result<void> CudaDevice::destroy_graph(Graph graph) {
     if (!graphs_.erase(graph.native))
         return base::error(base::Status::kArgument,

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <mutex>
 #include <unordered_set>
+#include <utility>
 
 namespace gpurun::device::cuda {
 
@@ -13,6 +14,10 @@ class HandleSet {
     void insert(void* handle) {
         std::lock_guard lock(mutex_);
         handles_.insert(handle);
+    }
+    std::unordered_set<void*> take_all() {
+        std::lock_guard lock(mutex_);
+        return std::exchange(handles_, {});
     }
     // False if it was not there.
     bool erase(void* handle) {

@@ -3,6 +3,7 @@
 #include "device/cuda/cuda_device.hpp"
 
 #include "base/format.hpp"
+#include "base/log.hpp"
 
 namespace gpurun::device::cuda {
 
@@ -27,11 +28,8 @@ base::Error CudaDevice::out_of_memory(size_t bytes) const {
 
 base::Result<void*> CudaDevice::allocate(size_t bytes) {
     const auto current = enter_beside_capture();
-    graph_runs_.catch_up();
     CUdeviceptr pointer = 0;
-    CUresult result = driver_.cuMemAlloc(&pointer, bytes);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && graph_runs_.wait_for_memory())
-        result = driver_.cuMemAlloc(&pointer, bytes);
+    const CUresult result = driver_.cuMemAlloc(&pointer, bytes);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return out_of_memory(bytes);
     GPURUN_TRY(driver_.check(result, "cuMemAlloc"));
@@ -44,8 +42,7 @@ base::Result<void> CudaDevice::free(void* pointer) {
     if (!device_memory_.erase(pointer))
         return no_such_allocation(pointer, "gpurun_malloc()");
     const auto current = enter_beside_capture();
-    graph_runs_.catch_up();
-    return graph_runs_.free(pointer);
+    return driver_.check(driver_.cuMemFree(device_pointer(pointer)), "cuMemFree");
 }
 
 base::Result<void*> CudaDevice::allocate_ordered(size_t bytes, Stream stream) {
@@ -75,12 +72,9 @@ base::Result<void> CudaDevice::free_ordered(void* pointer, Stream stream) {
 
 base::Result<void*> CudaDevice::allocate_pinned(size_t bytes) {
     const auto current = enter_beside_capture();
-    graph_runs_.catch_up();
     void* pointer = nullptr;
     const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-    CUresult result = driver_.cuMemHostAlloc(&pointer, bytes, flags);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && graph_runs_.wait_for_memory())
-        result = driver_.cuMemHostAlloc(&pointer, bytes, flags);
+    const CUresult result = driver_.cuMemHostAlloc(&pointer, bytes, flags);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return base::error(base::Status::kMemory, "the system cannot pin {} bytes of host memory", bytes);
     GPURUN_TRY(driver_.check(result, "cuMemHostAlloc"));
@@ -93,8 +87,29 @@ base::Result<void> CudaDevice::free_pinned(void* pointer) {
     if (!pinned_memory_.erase(pointer))
         return no_such_allocation(pointer, "gpurun_malloc_host()");
     const auto current = enter_beside_capture();
-    graph_runs_.catch_up();
-    return graph_runs_.free_pinned(pointer);
+    return driver_.check(driver_.cuMemFreeHost(pointer), "cuMemFreeHost");
+}
+
+base::Result<void> CudaDevice::free_later(void* pointer) {
+    if (device_memory_.erase(pointer))
+        device_memory_later_.insert(pointer);
+    else if (pinned_memory_.erase(pointer))
+        pinned_memory_later_.insert(pointer);
+    else
+        return no_such_allocation(pointer, "gpurun_malloc() or gpurun_malloc_host()");
+    return {};
+}
+
+void CudaDevice::give_back() {
+    const auto current = enter_beside_capture();
+    const auto look = [](const base::Result<void>& freed) {
+        if (!freed)
+            base::log(base::LogLevel::kWarn, "memory that was freed before: {}", freed.error().detail);
+    };
+    for (void* each : device_memory_later_.take_all())
+        look(driver_.check(driver_.cuMemFree(device_pointer(each)), "cuMemFree"));
+    for (void* each : pinned_memory_later_.take_all())
+        look(driver_.check(driver_.cuMemFreeHost(each), "cuMemFreeHost"));
 }
 
 base::Result<void> CudaDevice::register_host(void* memory, size_t bytes) {

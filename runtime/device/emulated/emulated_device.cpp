@@ -1,6 +1,7 @@
 #include "device/emulated/emulated_device.hpp"
 
 #include "base/format.hpp"
+#include "base/log.hpp"
 #include "device/emulated/handles.hpp"
 #include "platform/wake.hpp"
 
@@ -50,6 +51,26 @@ base::Result<void> EmulatedDevice::maybe_wait() {
     return wait ? streams_.wait_all() : base::Result<void>();
 }
 
+base::Result<void> EmulatedDevice::free_later(void* pointer) {
+    GPURUN_ASSIGN(const Buffer buffer, memory_->describe(pointer, 1));
+    const std::lock_guard lock(freed_mutex_);
+    if (buffer.base != pointer || !freed_later_.emplace(pointer, buffer.placement).second)
+        return base::error(Status::kBuffer, "{} is not the start of an allocation, or it was freed before",
+                           fmt::ptr(pointer));
+    return {};
+}
+
+void EmulatedDevice::give_back() {
+    std::map<void*, Placement> freed;
+    {
+        const std::lock_guard lock(freed_mutex_);
+        freed.swap(freed_later_);
+    }
+    for (const auto& [pointer, placement] : freed)
+        if (auto done = placement == Placement::kPinned ? free_pinned(pointer) : free(pointer); !done)
+            base::log(base::LogLevel::kWarn, "memory that was freed before: {}", done.error().detail);
+}
+
 base::Result<void> EmulatedDevice::free(void* pointer) {
     GPURUN_TRY(maybe_wait());
     return memory_->free(pointer);
@@ -96,7 +117,6 @@ base::Result<MemoryHandle> EmulatedDevice::export_memory(const Buffer& buffer) {
 }
 
 base::Result<void*> EmulatedDevice::import_memory(int peer, const MemoryHandle& handle) {
-    GPURUN_TRY(maybe_wait());
     return after_change(peers_.import_memory(peer, handle));
 }
 

@@ -43,6 +43,8 @@ class EmulatedDevice final : public Device {
     base::Result<void> free_ordered(void* pointer, Stream stream) override;
     base::Result<void*> allocate_pinned(size_t bytes) override { return after_change(memory_->allocate_pinned(bytes)); }
     base::Result<void> free_pinned(void* pointer) override { return after_change(memory_->free_pinned(pointer)); }
+    base::Result<void> free_later(void* pointer) override;
+    void give_back() override;
     base::Result<void> register_host(void* memory, size_t bytes) override {
         return after_change(memory_->register_host(memory, bytes));
     }
@@ -80,6 +82,7 @@ class EmulatedDevice final : public Device {
     base::Result<void> begin_capture(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;
     base::Result<void> launch(Graph graph, Stream stream) override;
+    bool graphs_run() override;
     base::Result<void> destroy_graph(Graph graph) override;
     base::Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) override;
     base::Result<void> channel_put(const Channel& channel, const void* source, Stream stream) override;
@@ -137,6 +140,9 @@ class EmulatedDevice final : public Device {
 
     std::mutex graphs_mutex_;
     std::unordered_map<void*, std::shared_ptr<GraphBody>> graphs_; // guarded by graphs_mutex_
+    std::vector<std::weak_ptr<GraphBody>> destroyed_graphs_;       // so is this: those that may still run
+    std::mutex freed_mutex_;
+    std::map<void*, Placement> freed_later_; // guarded by freed_mutex_
 };
 
 } // namespace gpurun::device::emulated

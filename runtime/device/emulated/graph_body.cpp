@@ -84,6 +84,11 @@ Operation GraphBody::in_run(const Operation& operation, uint64_t run) {
     return edge->signals ? Operation(WriteWord{&runs, run}) : Operation(AwaitWord{&runs, run});
 }
 
+bool GraphBody::runs() {
+    const std::lock_guard lock(launch_mutex_);
+    return ended_.load(std::memory_order_acquire) != launched_;
+}
+
 base::Result<void> GraphBody::launch(const std::shared_ptr<GraphBody>& self, StreamQueue& queue) {
     const std::lock_guard lock(launch_mutex_);
     const uint64_t run = launched_ + 1;

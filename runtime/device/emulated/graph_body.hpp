@@ -38,6 +38,7 @@ class GraphBody {
     // ---- after close()
     void give_stream(std::shared_ptr<StreamQueue> queue) { streams_.push_back(std::move(queue)); } // to each branch > 0
     base::Result<void> launch(const std::shared_ptr<GraphBody>& self, StreamQueue& queue);
+    bool runs(); // whether a run is under way
 
   private:
     struct Branch {

@@ -4,6 +4,8 @@
 #include "base/format.hpp"
 #include "device/emulated/graph_body.hpp"
 
+#include <algorithm>
+
 namespace gpurun::device::emulated {
 
 using base::Status;
@@ -52,7 +54,15 @@ base::Result<void> EmulatedDevice::destroy_graph(Graph graph) {
                            fmt::ptr(graph.native));
     body = std::move(found->second);
     graphs_.erase(found);
+    destroyed_graphs_.push_back(body);
     return {};
+}
+
+bool EmulatedDevice::graphs_run() {
+    const std::lock_guard lock(graphs_mutex_);
+    std::erase_if(destroyed_graphs_, [](const std::weak_ptr<GraphBody>& each) { return each.expired(); });
+    return !destroyed_graphs_.empty() || // only runs keep what was destroyed
+           std::any_of(graphs_.begin(), graphs_.end(), [](const auto& each) { return each.second->runs(); });
 }
 
 base::Result<void> EmulatedDevice::at_graph_end(Stream captured, void (*function)(void*), void* argument) {

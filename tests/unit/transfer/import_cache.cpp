@@ -53,7 +53,9 @@ struct Bench {
     std::unique_ptr<device::Device> exporter = open_emulated("emulated:0/2");
     std::unique_ptr<device::Device> importer = open_emulated("emulated:1/2");
     CpuFence fence;
-    ImportCache cache{*importer, fence, kPeer};
+    bool waits_for_graph = false;
+    std::function<bool()> must_not_wait = [this] { return waits_for_graph; };
+    ImportCache cache{*importer, fence, kPeer, must_not_wait};
 };
 
 } // namespace
@@ -150,6 +152,41 @@ TEST_CASE("graphs hold more mappings than are kept otherwise, which go when they
     CHECK_FALSE(bench.cache.has(sources.front().allocation_id));
     REQUIRE_OK(bench.cache.close_all());
     CHECK(bench.cache.size() == 0);
+}
+
+TEST_CASE("nothing is closed while that might wait for a graph, and what lies in its place is not opened meanwhile") {
+    Bench bench;
+    const SourceBuffer source = bench.allocate();
+    const std::byte* const address = must(bench.cache.address(source, 0, 0));
+    SourceBuffer next = bench.allocate();
+    next.allocation_base = source.allocation_base;
+    bench.waits_for_graph = true;
+    bench.cache.revoke(source.allocation_id);
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK(bench.readable(address));
+    CHECK(bench.cache.can_open(source));
+    CHECK_FALSE(bench.cache.can_open(next));
+    CHECK_STATUS(bench.cache.open(next), base::Status::kDevice);
+    CHECK(bench.cache.can_open(bench.allocate()));
+    for (size_t i = 0; i < ImportCache::kLimit; ++i)
+        (void)must(bench.cache.address(bench.allocate(), 0, 0));
+    CHECK(bench.cache.size() == ImportCache::kLimit + 1);
+    bench.waits_for_graph = false;
+    CHECK(bench.cache.can_open(next));
+    REQUIRE_OK(bench.cache.open(next));
+    CHECK_FALSE(bench.cache.has(source.allocation_id));
+}
+
+TEST_CASE("a mapping that copies still read is not closed for another in its place") {
+    Bench bench;
+    const SourceBuffer source = bench.allocate();
+    (void)must(bench.cache.address(source, 3, kStep));
+    SourceBuffer next = bench.allocate();
+    next.allocation_base = source.allocation_base;
+    CHECK_FALSE(bench.cache.can_open(next));
+    bench.fence.signal_now(Edge::kBackward, 3, kStep);
+    CHECK(bench.cache.can_open(next));
+    REQUIRE_OK(bench.cache.open(next));
 }
 
 TEST_CASE("an allocation where another was ends that one's mapping, held or not, and its release means nothing") {
