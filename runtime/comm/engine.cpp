@@ -54,7 +54,7 @@ Engine::Engine(device::Device& device, const platform::JobSegment& job, const ba
       probe_(std::move(probe)), matcher_(job.size()),
       spin_ns_(spin_ns(settings, job.header(), device.info().identity.kind)),
       background_wanted_(settings.progress_thread) {
-    context_.must_not_wait = [this] { return must_not_wait(); };
+    context_.keep_still = [this] { return keep_still(); };
 }
 
 Engine::~Engine() {
@@ -189,13 +189,16 @@ bool Engine::graphs_in_job() {
     return graphs_in_job_;
 }
 
-bool Engine::must_not_wait() {
+transfer::Still Engine::keep_still() {
     if (!graphs_in_job())
-        return false;
+        return transfer::Still(std::in_place);
     bool held = false; // by a message, which may stand behind a graph of its rank's
     for (const auto& each : links_)
         each->for_each_held([&](auto&&...) { held = true; });
-    return held || context_.device.graphs_run();
+    if (held)
+        return std::nullopt;
+    std::unique_lock still = context_.device.keep_graphs_still();
+    return still ? transfer::Still(std::move(still)) : std::nullopt;
 }
 
 Result<void> Engine::free(const device::Buffer& buffer, void* pointer) {
@@ -207,18 +210,21 @@ Result<void> Engine::free(const device::Buffer& buffer, void* pointer) {
         const Lock lock(mutex_);
         if (buffer.placement == device::Placement::kDevice && buffer.base == pointer)
             forget(buffer);
-        if (must_not_wait()) {
+        if (graphs_in_job()) { // under the lock, so that no message gets between
+            if (const transfer::Still still = keep_still())
+                return now();
             freed_later_ = true;
             return device.free_later(pointer);
         }
-        if (graphs_in_job()) // under the lock, so that no message gets between
-            return now();
     }
     return now();
 }
 
 void Engine::give_back_freed() {
-    if (!freed_later_ || must_not_wait())
+    if (!freed_later_)
+        return;
+    const transfer::Still still = keep_still();
+    if (!still)
         return;
     freed_later_ = false;
     context_.device.give_back();

@@ -139,7 +139,7 @@ class Engine {
     void end(std::span<transfer::Outgoing* const> sends, Receive* receive);
     base::Result<void> check_graphs();
     bool graphs_in_job(); // with messages
-    bool must_not_wait(); // see Context
+    transfer::Still keep_still();
     void forget(const device::Buffer& buffer);
     void give_back_freed();
     void watch(transfer::Outgoing& send);

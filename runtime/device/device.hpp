@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -255,8 +256,8 @@ class Device {
     virtual base::Result<void> begin_capture(Stream stream) = 0;
     virtual base::Result<Graph> end_capture(Stream stream) = 0; // kStream if it is not captured, or that failed
     virtual base::Result<void> launch(Graph graph, Stream stream) = 0;
-    // Whether something that launch() has enqueued may be under way which a call that waits for the device waits for.
-    virtual bool graphs_run() = 0;
+    // Owned if no run of a graph that launch() has enqueued is under way. While it is, none begins: launch() waits.
+    virtual std::unique_lock<std::mutex> keep_graphs_still() = 0;
     virtual base::Result<void> destroy_graph(Graph graph) = 0; // kArgument if it is none; its runs come to their end
     // `function` runs once, on any thread, when the graph that `captured` is captured into is gone, with all that was
     // made of it, and no longer runs; when the capture fails; or at once, if this call does. It must not call the

@@ -11,10 +11,10 @@
 #include "platform/trace_buffer.hpp"
 #include "transfer/export_cache.hpp"
 #include "transfer/mail_batches.hpp"
+#include "transfer/still.hpp"
 #include "transfer/turns.hpp"
 
 #include <deque>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -225,10 +225,8 @@ struct Context {
     const uint32_t rank;
     platform::TraceBuffer* const trace; // null where nobody traces
     const uint32_t ranks_on_device;
-    const bool kernels_wait; // on counters; else streams do
-    // Whether a call that waits for the device, as those that free and unmap do, might wait for a graph's run whose
-    // partner is yet to be launched by a rank that waits for this one. REQUIRES the engine lock. The engine's.
-    std::function<bool()> must_not_wait = [] { return false; };
+    const bool kernels_wait;                                    // on counters; else streams do
+    KeepStill keep_still = [] { return Still(std::in_place); }; // the engine's
     WaitingRoom waits;
     ExportCache exports;
     HostCopies host_copies;

@@ -58,8 +58,9 @@ void ImportCache::release(uint64_t allocation_id) {
 
 // Where none can be closed, there are more than kLimit.
 Result<void> ImportCache::close_oldest() {
-    for (auto mapping = mappings_.end(); mapping != mappings_.begin();)
-        if ((--mapping)->holders == 0 && can_close(*mapping))
+    const Still still = keep_still_();
+    for (auto mapping = mappings_.end(); still && mapping != mappings_.begin();)
+        if ((--mapping)->holders == 0 && !is_read(*mapping))
             return close(mapping);
     return {};
 }
@@ -75,9 +76,10 @@ void ImportCache::revoke(uint64_t allocation_id) {
 Result<void> ImportCache::sweep() {
     if (revoked_ == 0)
         return {};
-    for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
+    const Still still = keep_still_();
+    for (auto mapping = mappings_.begin(); still && mapping != mappings_.end();) {
         const auto next = std::next(mapping);
-        if (mapping->revoked && mapping->holders == 0 && can_close(*mapping))
+        if (mapping->revoked && mapping->holders == 0 && !is_read(*mapping))
             GPURUN_TRY(close(mapping));
         mapping = next;
     }
@@ -96,20 +98,31 @@ bool ImportCache::overlaps(const Mapping& mapping, const SourceBuffer& source) c
 }
 
 bool ImportCache::can_open(const SourceBuffer& source) {
-    return has(source.allocation_id) || std::all_of(mappings_.begin(), mappings_.end(), [&](const Mapping& each) {
-               return !overlaps(each, source) || can_close(each);
-           });
+    bool in_the_way = false;
+    if (has(source.allocation_id))
+        return true;
+    for (const Mapping& each : mappings_) {
+        if (!overlaps(each, source))
+            continue;
+        in_the_way = true;
+        if (is_read(each))
+            return false;
+    }
+    return !in_the_way || keep_still_().has_value();
 }
 
 Result<void> ImportCache::close_overlapping(const SourceBuffer& source) {
+    if (!can_open(source))
+        return base::error(base::Status::kDevice,
+                           "memory of rank {} lies where other memory of its was that streams may still read; wait for "
+                           "them first",
+                           peer_);
+    Still still;
     for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
         const auto next = std::next(mapping);
         if (overlaps(*mapping, source)) {
-            if (!can_close(*mapping))
-                return base::error(base::Status::kDevice,
-                                   "memory of rank {} lies where other memory of its was that graphs may still read; "
-                                   "wait for their streams first",
-                                   peer_);
+            if (!still)
+                still = keep_still_(); // if a graph has begun since, this waits for it
             GPURUN_TRY(close(mapping));
         }
         mapping = next;
@@ -117,9 +130,9 @@ Result<void> ImportCache::close_overlapping(const SourceBuffer& source) {
     return {};
 }
 
-bool ImportCache::can_close(const Mapping& mapping) {
+bool ImportCache::is_read(const Mapping& mapping) {
     auto done = fence_.reached(Edge::kBackward, mapping.last_slot, mapping.last_value);
-    return (!done || *done) && !must_not_wait_(); // an edge that fails never comes
+    return done && !*done; // an edge that fails never comes
 }
 
 Result<void> ImportCache::close(Iterator mapping) {

@@ -11,9 +11,9 @@
 #include "device/device.hpp"
 #include "transfer/fence.hpp"
 #include "transfer/record.hpp"
+#include "transfer/still.hpp"
 
 #include <cstdint>
-#include <functional>
 #include <list>
 #include <unordered_map>
 
@@ -23,10 +23,9 @@ class ImportCache {
   public:
     static constexpr size_t kLimit = 256;
 
-    // `fence` is that of messages from the peer: its backward edges say which copies are done. `must_not_wait`: see
-    // Context.
-    ImportCache(device::Device& device, Fence& fence, int peer, const std::function<bool()>& must_not_wait)
-        : device_(device), fence_(fence), peer_(peer), must_not_wait_(must_not_wait) {}
+    // `fence` is that of messages from the peer: its backward edges say which copies are done.
+    ImportCache(device::Device& device, Fence& fence, int peer, const KeepStill& keep_still)
+        : device_(device), fence_(fence), peer_(peer), keep_still_(keep_still) {}
     ~ImportCache();
 
     // Whether nothing that cannot be closed yet is in the way.
@@ -61,7 +60,7 @@ class ImportCache {
     using Iterator = std::list<Mapping>::iterator;
 
     bool overlaps(const Mapping& mapping, const SourceBuffer& source) const;
-    bool can_close(const Mapping& mapping);
+    bool is_read(const Mapping& mapping);
     base::Result<void> close(Iterator mapping);
     base::Result<void> close_oldest();
     base::Result<void> close_overlapping(const SourceBuffer& source);
@@ -70,7 +69,7 @@ class ImportCache {
     device::Device& device_;
     Fence& fence_;
     int peer_;
-    const std::function<bool()>& must_not_wait_;
+    const KeepStill& keep_still_;
     size_t revoked_ = 0;
     std::list<Mapping> mappings_; // most recently used first
     std::unordered_map<uint64_t, Iterator> by_id_;

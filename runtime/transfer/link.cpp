@@ -178,7 +178,7 @@ Result<const std::byte*> Link::peer_slab() {
 Result<ImportCache*> Link::open_imports() {
     if (!imports) {
         GPURUN_ASSIGN(Fence * fence, in.fence());
-        imports.emplace(context_.device, *fence, static_cast<int>(peer), context_.must_not_wait);
+        imports.emplace(context_.device, *fence, static_cast<int>(peer), context_.keep_still);
     }
     return &*imports;
 }

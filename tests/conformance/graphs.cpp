@@ -4,6 +4,7 @@
 #include "graph.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cstring>
 #include <functional>
@@ -324,6 +325,39 @@ TEST_CASE("a graph that is destroyed while it runs comes to its end, and then on
     CHECK(read(memory.get(), kBytes) == Bytes(kBytes, std::byte{0x44}));
     CHECK(soon([&] { return end.calls() == 1; }));
     stays(end, 1);
+}
+
+TEST_CASE("graphs are still only while none runs, and none begins while they are kept so") {
+    const Memory memory(kBytes);
+    const size_t gate = new_counter();
+    const Stream stream;
+    Graph destroyed(stream, [&](device::Stream in) { REQUIRE_OK(subject().fill(memory.get(), 0x45, kBytes, in)); });
+    const Graph graph(stream, [&](device::Stream in) { REQUIRE_OK(subject().fill(memory.get(), 0x46, kBytes, in)); });
+    CHECK(subject().keep_graphs_still().owns_lock());
+    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 2));
+    destroyed.launch(stream);
+    CHECK_FALSE(subject().keep_graphs_still().owns_lock());
+    destroyed.destroy();
+    CHECK_FALSE(subject().keep_graphs_still().owns_lock());
+    store(gate, 2);
+    stream.finish();
+    CHECK(soon([&] { return subject().keep_graphs_still().owns_lock(); }));
+
+    std::unique_lock still = subject().keep_graphs_still();
+    REQUIRE(still.owns_lock());
+    std::atomic<bool> launched = false;
+    std::thread other([&] {
+        graph.launch(stream);
+        launched = true;
+    });
+    for (int look = 0; look < kPatience; ++look) {
+        watch();
+        CHECK_FALSE(launched);
+    }
+    still.unlock();
+    other.join();
+    stream.finish();
+    CHECK(read(memory.get(), kBytes) == Bytes(kBytes, std::byte{0x46}));
 }
 
 TEST_CASE("whoever waits for a graph's end is called once, when it is destroyed and has run") {

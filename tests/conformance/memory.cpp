@@ -173,6 +173,21 @@ TEST_CASE("host memory is pinned only where one registration has all of it") {
     REQUIRE_OK(subject().unregister_host(host + kPage));
 }
 
+TEST_CASE("memory that is freed for later stays until it is given back, and is freed once") {
+    void* const device_memory = must(subject().allocate(4096));
+    void* const pinned = must(subject().allocate_pinned(4096));
+    for (void* const each : {device_memory, pinned}) {
+        REQUIRE_OK(subject().free_later(each));
+        CHECK_STATUS(subject().free_later(each), Status::kBuffer);
+        CHECK_STATUS(subject().free_later(static_cast<std::byte*>(each) + 8), Status::kBuffer);
+        CHECK(subject().describe(each, 4096));
+    }
+    subject().give_back();
+    for (void* const each : {device_memory, pinned})
+        CHECK_STATUS(subject().free_later(each), Status::kBuffer);
+    subject().give_back();
+}
+
 TEST_CASE("ordinary host memory is pageable") {
     const Bytes heap(100);
     int local = 0;

@@ -217,16 +217,16 @@ TEST_CASE("a graph is destroyed once its own runs have ended, with a later call"
     CHECK(runs.size() == 1); // the latest run of a stream
     REQUIRE_OK(bench.device.destroy_graph(graph));
     CHECK_STATUS(bench.device.destroy_graph(graph), Status::kArgument);
-    CHECK(bench.device.graphs_run());
+    CHECK_FALSE(bench.device.keep_graphs_still().owns_lock());
     CHECK(fake().graphs.executables_destroyed == 0);
     const device::Graph other{reinterpret_cast<void*>(0xc00)}; // not ours, whose run does not matter
     REQUIRE_OK(bench.device.launch(other, kStream));
     CHECK(fake().busy_events.size() == 2);
     fake().busy_events.erase(*runs.begin());
-    CHECK(bench.device.graphs_run());
+    CHECK_FALSE(bench.device.keep_graphs_still().owns_lock());
     CHECK(fake().graphs.executables_destroyed == 1);
     fake().busy_events.clear();
-    CHECK_FALSE(bench.device.graphs_run());
+    CHECK(bench.device.keep_graphs_still().owns_lock());
     CHECK(fake().graphs.executables_destroyed == 1);
     CHECK(fake().capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }

@@ -93,7 +93,7 @@ class CudaDevice final : public Device {
     base::Result<void> begin_capture(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;
     base::Result<void> launch(Graph graph, Stream stream) override;
-    bool graphs_run() override;
+    std::unique_lock<std::mutex> keep_graphs_still() override;
     base::Result<void> destroy_graph(Graph graph) override;
     base::Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) override;
     base::Result<void> channel_put(const Channel& channel, const void* source, Stream stream) override;

@@ -13,10 +13,11 @@ Result<void> GraphRuns::launch(CUgraphExec graph, CUstream stream) {
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     GPURUN_TRY(
         driver_.check(driver_.cuStreamIsCapturing(stream, &capturing), "cuStreamIsCapturing", base::Status::kStream));
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard launching(launching_);
     GPURUN_TRY(driver_.check(driver_.cuGraphLaunch(graph, stream), "cuGraphLaunch"));
     if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) // a part of another graph, which runs in its own name
         return {};
+    const std::lock_guard lock(mutex_);
     if (auto noted = note(graph, stream); !noted)
         base::log(base::LogLevel::kWarn, "a run of a graph is not known, and destroying it may wait: {}",
                   noted.error().detail);
@@ -66,9 +67,13 @@ bool GraphRuns::forget_ended() {
            std::any_of(destroyed_.begin(), destroyed_.end(), [](const Destroyed& each) { return !each.runs.empty(); });
 }
 
-bool GraphRuns::under_way() {
+// Who launches may be held up by the device for long, and runs are under way then.
+std::unique_lock<std::mutex> GraphRuns::keep_still() {
+    std::unique_lock still(launching_, std::try_to_lock);
     const std::lock_guard lock(mutex_);
-    return forget_ended();
+    if (still && forget_ended())
+        still.unlock();
+    return still;
 }
 
 Result<void> GraphRuns::destroy(CUgraphExec graph) {

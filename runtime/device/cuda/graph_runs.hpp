@@ -29,7 +29,8 @@ class GraphRuns {
         if (destroyed_later_.load(std::memory_order_relaxed) != 0) [[unlikely]] // who misses one leaves it to the next
             destroy_ended();
     }
-    bool under_way();
+    // Owned if no run is under way. While it is, launch() waits.
+    std::unique_lock<std::mutex> keep_still();
 
   private:
     struct Run {
@@ -54,6 +55,7 @@ class GraphRuns {
 
     const Driver& driver_;
     std::atomic<size_t> destroyed_later_{0}; // what is in destroyed_
+    std::mutex launching_;                   // before mutex_
     std::mutex mutex_;                       // guards what follows
     std::map<CUgraphExec, Runs> runs_;       // may have ended
     std::vector<Destroyed> destroyed_;

@@ -45,10 +45,10 @@ base::Result<void> CudaDevice::launch(Graph graph, Stream stream) {
     return graph_runs_.launch(native(graph), cuda::native(stream));
 }
 
-bool CudaDevice::graphs_run() {
+std::unique_lock<std::mutex> CudaDevice::keep_graphs_still() {
     const auto current = enter_beside_capture();
     graph_runs_.catch_up();
-    return graph_runs_.under_way();
+    return graph_runs_.keep_still();
 }
 
 base::Result<void> CudaDevice::destroy_graph(Graph graph) {

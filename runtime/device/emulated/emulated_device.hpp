@@ -82,7 +82,7 @@ class EmulatedDevice final : public Device {
     base::Result<void> begin_capture(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;
     base::Result<void> launch(Graph graph, Stream stream) override;
-    bool graphs_run() override;
+    std::unique_lock<std::mutex> keep_graphs_still() override;
     base::Result<void> destroy_graph(Graph graph) override;
     base::Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) override;
     base::Result<void> channel_put(const Channel& channel, const void* source, Stream stream) override;
@@ -138,6 +138,7 @@ class EmulatedDevice final : public Device {
     Streams streams_;
     Events events_;
 
+    std::mutex launching_; // before graphs_mutex_
     std::mutex graphs_mutex_;
     std::unordered_map<void*, std::shared_ptr<GraphBody>> graphs_; // guarded by graphs_mutex_
     std::vector<std::weak_ptr<GraphBody>> destroyed_graphs_;       // so is this: those that may still run

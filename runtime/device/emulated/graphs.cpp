@@ -42,6 +42,7 @@ base::Result<void> EmulatedDevice::launch(Graph graph, Stream stream) {
     if (queue->captured())
         return base::error(Status::kUnsupported,
                            "a graph cannot be launched in a captured stream of an emulated device");
+    const std::lock_guard launching(launching_);
     return body->launch(body, *queue);
 }
 
@@ -58,11 +59,15 @@ base::Result<void> EmulatedDevice::destroy_graph(Graph graph) {
     return {};
 }
 
-bool EmulatedDevice::graphs_run() {
+std::unique_lock<std::mutex> EmulatedDevice::keep_graphs_still() {
+    std::unique_lock still(launching_, std::try_to_lock);
     const std::lock_guard lock(graphs_mutex_);
     std::erase_if(destroyed_graphs_, [](const std::weak_ptr<GraphBody>& each) { return each.expired(); });
-    return !destroyed_graphs_.empty() || // only runs keep what was destroyed
-           std::any_of(graphs_.begin(), graphs_.end(), [](const auto& each) { return each.second->runs(); });
+    const bool run = !destroyed_graphs_.empty() || // only runs keep what was destroyed
+                     std::any_of(graphs_.begin(), graphs_.end(), [](const auto& each) { return each.second->runs(); });
+    if (still && run)
+        still.unlock();
+    return still;
 }
 
 base::Result<void> EmulatedDevice::at_graph_end(Stream captured, void (*function)(void*), void* argument) {

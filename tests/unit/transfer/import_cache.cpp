@@ -54,8 +54,8 @@ struct Bench {
     std::unique_ptr<device::Device> importer = open_emulated("emulated:1/2");
     CpuFence fence;
     bool waits_for_graph = false;
-    std::function<bool()> must_not_wait = [this] { return waits_for_graph; };
-    ImportCache cache{*importer, fence, kPeer, must_not_wait};
+    KeepStill keep_still = [this] { return waits_for_graph ? std::nullopt : Still(std::in_place); };
+    ImportCache cache{*importer, fence, kPeer, keep_still};
 };
 
 } // namespace
