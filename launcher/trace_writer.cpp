@@ -147,12 +147,14 @@ class RankWriter {
 
     void write(TraceKind kind, const Event& event) {
         switch (kind) {
-        case TraceKind::kSend: write_send(event); return;
-        case TraceKind::kReceive: write_receive(event); return;
+        case TraceKind::kSend: write_send(event); break;
+        case TraceKind::kReceive: write_receive(event); break;
         case TraceKind::kCall: write_call(event); return;
         case TraceKind::kThread: name_thread(event); return;
         case TraceKind::kNone: return;
         }
+        if (event.has(flags::kIsCall))
+            write_call(call_of(event));
     }
 
     // ---- what stands around the events
@@ -299,6 +301,18 @@ class RankWriter {
         append(text_.end(), Micros{at_ns - origin_ns_});
         fmt::format_to(text_.end(), FMT_COMPILE(R"(,"cat":"arrow","name":"message","id":{}{}}})"),
                        pair * kMostOrdinals + event.ordinal, end == 'f' ? R"(,"bp":"e")" : "");
+    }
+
+    // What its arguments were. The bytes are the message's.
+    static Event call_of(const Event& message) {
+        constexpr int32_t kAny = -1; // as in gpurun.h
+        Event call = message;
+        call.how = message.how | flags::kHasBytes;
+        if (message.has(flags::kAnySource))
+            call.peer = kAny;
+        if (message.has(flags::kAnyTag))
+            call.tag = kAny;
+        return call;
     }
 
     void write_call(const Event& event) {

@@ -39,13 +39,15 @@ Result<TraceBuffer> TraceBuffer::attach(UniqueFd fd) {
     if (header.magic != kTraceMagic || header.layout != kTraceLayout ||
         capacity > (size - kTraceHeaderBytes) / sizeof(TraceEvent))
         return not_ours();
-    return TraceBuffer(std::move(fd), std::move(mapping), capacity);
+    TraceBuffer buffer(std::move(fd), std::move(mapping), capacity);
+    GPURUN_ASSIGN(buffer.pages_, PagesAhead::start(buffer.mapping_.data(), size));
+    return buffer;
 }
 
 void TraceBuffer::announce_thread() {
     constexpr uint32_t kMost = std::numeric_limits<uint16_t>::max(); // those beyond share a number
     const uint32_t number = std::min(header().threads.fetch_add(1, std::memory_order_relaxed) + 1, kMost);
-    thread_ = Thread{this, static_cast<uint16_t>(number)};
+    thread_ = Thread{this, static_cast<uint16_t>(number), nullptr};
     TraceEvent* event = take();
     if (event == nullptr)
         return;

@@ -1,26 +1,30 @@
 // What a rank records for gpurun --trace: fixed-size events in a shared segment that the launcher has made.
 //
 //   TraceHeader          what the numbers in events mean, and how many have been recorded
-//   TraceEvent[capacity] one for each message half, call and thread, in the order in which they began
+//   TraceEvent[capacity] one for each message half, call and thread, in the order in which they began. A call that is
+//                        nothing but a message shares its event
 //
 // The launcher makes a segment for each rank and reads it once the rank has ended, however it has: what was stored is
-// there even after kill -9. It is sparse, so events cost memory once they are recorded. An event is taken by one
-// fetch_add and then belongs to whoever has taken it: the thread of a call, or whoever holds the engine lock. It is
+// there even after kill -9. It is sparse, so events cost memory shortly before they are recorded. An event is taken by
+// one fetch_add and then belongs to whoever has taken it: the thread of a call, or whoever holds the engine lock. It is
 // published when it begins, and completed in place, so that what never ends is seen too. A full segment counts what it
 // loses. Times are CLOCK_MONOTONIC, which is the same for all processes of a machine: there is nothing to align.
 #pragma once
 
 #include "platform/clock.hpp"
+#include "platform/pages_ahead.hpp"
 #include "platform/shared_memory.hpp"
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 namespace gpurun::platform {
 
 constexpr uint32_t kTraceMagic = 0x63727467; // "gtrc"
-constexpr uint32_t kTraceLayout = 1;
+constexpr uint32_t kTraceLayout = 2;
 
 enum class TraceKind : uint8_t {
     kNone = 0, // not published: its rank died while it wrote it, or has not got there
@@ -47,11 +51,12 @@ constexpr uint32_t kFailed = 1u << 26;       // the peer died, it was cancelled,
 constexpr uint32_t kHasOrdinal = 1u << 27;   // of a message: it has a place in the order of its pair
 constexpr uint32_t kReadByPeer = 1u << 28;   // of a send: the target's CPU had read it before it answered
 constexpr uint32_t kHasBytes = 1u << 29;     // of a call: it has the size of a message; else `ordinal` is a count
+constexpr uint32_t kIsCall = 1u << 30;       // of a message: it is all that its call did, and ended with it
 } // namespace trace_flags
 
 struct alignas(64) TraceEvent {
     std::atomic<uint8_t> kind; // a TraceKind, stored last (release) by who records; pairs with the launcher's load
-    uint8_t call;              // of kCall: index in TraceHeader::calls
+    uint8_t call;              // of kCall, and with kIsCall: index in TraceHeader::calls
     uint16_t thread;           // that began it: the number of its kThread event
     std::atomic<uint32_t> how; // path, reason << 8, trace_flags
     int32_t tag;
@@ -108,6 +113,10 @@ class TraceBuffer {
     static void publish(TraceEvent& event, TraceKind kind) {
         event.kind.store(static_cast<uint8_t>(kind), std::memory_order_release);
     }
+    // Of the calling thread's call, for the message that the call is; null: not any more.
+    static void offer(TraceEvent* event) { thread_.offered = event; }
+    // Null if there is none. To be published again.
+    static TraceEvent* take_offered() { return std::exchange(thread_.offered, nullptr); }
 
     // ---- the launcher, after the rank has ended
     uint64_t recorded() const;
@@ -120,10 +129,17 @@ class TraceBuffer {
         : fd_(std::move(fd)), mapping_(std::move(mapping)), capacity_(capacity) {}
 
     TraceEvent* events() const { return reinterpret_cast<TraceEvent*>(mapping_.data() + kTraceHeaderBytes); }
+    static constexpr uint64_t kEventsOfStep = PagesAhead::kStepBytes / sizeof(TraceEvent);
     TraceEvent* take() {
         // relaxed: it only shares out places
         const uint64_t index = header().taken.fetch_add(1, std::memory_order_relaxed);
-        return index < capacity_ ? &events()[index] : nullptr;
+        if (index >= capacity_)
+            return nullptr;
+        if (pages_ != nullptr && index % kEventsOfStep == 0) [[unlikely]]
+            pages_->wanted(kTraceHeaderBytes + (index + kEventsOfStep) * sizeof(TraceEvent));
+        TraceEvent* const event = &events()[index];
+        __builtin_prefetch(event + 1, 1); // nobody has written there yet
+        return event;
     }
     uint16_t thread_number() {
         if (thread_.buffer != this) [[unlikely]]
@@ -136,12 +152,14 @@ class TraceBuffer {
     struct Thread {
         const TraceBuffer* buffer = nullptr;
         uint16_t number = 0;
+        TraceEvent* offered = nullptr;
     };
     static constinit thread_local Thread thread_;
 
     UniqueFd fd_;
     Mapping mapping_;
     uint64_t capacity_ = 0; // as it was made: a rank that writes where it should not must not mislead the launcher
+    std::unique_ptr<PagesAhead> pages_; // of a rank
 };
 
 } // namespace gpurun::platform

@@ -88,7 +88,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
 
     void leave_link();
     void finish();
-    [[gnu::cold]] void tell_trace_of_end();
+    [[gnu::noinline]] void tell_trace_of_end();
     Streams::State stream_state() const;
     base::Result<void> finish_in_order();
     void drain(const Awaited& awaited);

@@ -13,8 +13,10 @@ using platform::TraceEvent;
 
 void MessageTrace::start(platform::TraceBuffer& buffer, platform::TraceKind kind, int peer, const Envelope& envelope,
                          const Operand& operand, Ending ending, uint32_t marks) {
-    event_ = buffer.begin();
-    if (event_ == nullptr)
+    event_ = platform::TraceBuffer::take_offered();
+    if (event_ != nullptr)
+        marks |= flags::kIsCall;
+    else if (event_ = buffer.begin(); event_ == nullptr)
         return;
     if (operand.on_stream)
         marks |= flags::kOnStream;
@@ -32,13 +34,18 @@ void MessageTrace::start(platform::TraceBuffer& buffer, platform::TraceKind kind
 
 void MessageTrace::sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, const Envelope& envelope, Choice choice,
                                 uint64_t ordinal, int64_t begin_ns) {
-    TraceEvent* event = buffer.begin();
-    if (event == nullptr)
-        return;
-    event->end_ns.store(event->begin_ns, std::memory_order_relaxed);
-    event->begin_ns = begin_ns;
+    TraceEvent* event = platform::TraceBuffer::take_offered();
+    uint32_t marks = flags::kIsCall;
+    if (event == nullptr) {
+        event = buffer.begin();
+        if (event == nullptr)
+            return;
+        event->end_ns.store(event->begin_ns, std::memory_order_relaxed);
+        event->begin_ns = begin_ns;
+        marks = 0;
+    }
     event->how.store(static_cast<uint32_t>(choice.path) | static_cast<uint32_t>(choice.reason) << 8 | flags::kHasPath |
-                         flags::kHasOrdinal,
+                         flags::kHasOrdinal | marks,
                      std::memory_order_relaxed);
     event->tag = envelope.tag;
     event->peer = static_cast<int32_t>(peer);
@@ -52,11 +59,6 @@ void MessageTrace::note_posting() {
     const int64_t after_ns = platform::now_ns() - event_->begin_ns;
     constexpr int64_t kMost = std::numeric_limits<uint32_t>::max();
     event_->posted_after_ns.store(static_cast<uint32_t>(std::min(after_ns, kMost)), std::memory_order_relaxed);
-}
-
-void MessageTrace::note_posted(uint64_t ordinal) {
-    event_->ordinal = ordinal;
-    set(flags::kHasOrdinal);
 }
 
 void MessageTrace::note_matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room) {

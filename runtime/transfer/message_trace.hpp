@@ -27,8 +27,8 @@ class MessageTrace {
     // False where nobody traces, or there was no room.
     bool records() const { return event_ != nullptr; }
     // A small message that a send leaves nothing of: it began at `begin_ns`, and is over.
-    [[gnu::cold]] static void sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, const Envelope& envelope,
-                                           Choice choice, uint64_t ordinal, int64_t begin_ns);
+    [[gnu::noinline]] static void sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, const Envelope& envelope,
+                                               Choice choice, uint64_t ordinal, int64_t begin_ns);
     // Of a send: there was no room for its record at first.
     void held_up() { set(platform::trace_flags::kHeldUp); }
     // Its record is to be published now, if there is room. The time is of before: later would be after its match.
@@ -36,10 +36,19 @@ class MessageTrace {
         if (event_ != nullptr) [[unlikely]]
             note_posting();
     }
+    // The same of one that waits for no answer. If it is its call, and was not held up, it was posted when it began.
+    void posting_small() {
+        namespace flags = platform::trace_flags;
+        constexpr uint32_t kEither = flags::kIsCall | flags::kHeldUp;
+        if (event_ != nullptr && (event_->how.load(std::memory_order_relaxed) & kEither) != flags::kIsCall) [[unlikely]]
+            note_posting();
+    }
     // It was, as the message `ordinal` of its pair.
     void posted(uint64_t ordinal) {
-        if (event_ != nullptr) [[unlikely]]
-            note_posted(ordinal);
+        if (event_ != nullptr) [[unlikely]] {
+            event_->ordinal = ordinal;
+            set(platform::trace_flags::kHasOrdinal);
+        }
     }
     // Of a receive.
     void matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room) {
@@ -62,16 +71,20 @@ class MessageTrace {
     void failed() { set(platform::trace_flags::kFailed); }
     void ended() {
         if (event_ != nullptr) [[unlikely]]
-            event_->end_ns.store(platform::now_ns(), std::memory_order_relaxed);
+            note_end();
     }
 
   private:
-    // Cold, so that they stay out of the code of those who do not trace.
-    [[gnu::cold]] void start(platform::TraceBuffer& buffer, platform::TraceKind kind, int peer,
-                             const Envelope& envelope, const Operand& operand, Ending ending, uint32_t marks);
-    [[gnu::cold]] void note_posting();
-    [[gnu::cold]] void note_posted(uint64_t ordinal);
-    [[gnu::cold]] void note_matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room);
+    // Apart, so that they stay out of the code of those who do not trace; but not cold, since the page of another
+    // function would have to be fetched for each.
+    [[gnu::noinline]] void start(platform::TraceBuffer& buffer, platform::TraceKind kind, int peer,
+                                 const Envelope& envelope, const Operand& operand, Ending ending, uint32_t marks);
+    [[gnu::noinline]] void note_posting();
+    [[gnu::noinline]] void note_matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room);
+    void note_end() { // the call's is the message's
+        if ((event_->how.load(std::memory_order_relaxed) & platform::trace_flags::kIsCall) == 0)
+            event_->end_ns.store(platform::now_ns(), std::memory_order_relaxed);
+    }
     void set(uint32_t bits) {
         if (event_ != nullptr) [[unlikely]] // relaxed: only the holder of the engine lock writes it
             event_->how.store(event_->how.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);

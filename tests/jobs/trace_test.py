@@ -211,7 +211,7 @@ class TraceTest(LaunchedTest):
 
     def test_events_beyond_the_room_are_counted_and_said(self):
         trace = self.traced("threads", extra_env={"GPURUN_TRACE_EVENTS": "100"})
-        self.assertGreater(trace.lost, 600)  # 200 messages and as many calls on each rank
+        self.assertGreater(trace.lost, 200)  # 200 calls on each rank, each with its message
         self.check_own_line(self.said, f"{trace.lost} events are missing", "first 100", "GPURUN_TRACE_EVENTS")
 
     def test_without_gpurun_init_there_are_ranks_and_nothing_else(self):

@@ -138,6 +138,23 @@ TEST_CASE("a call has the arguments that it was made with") {
     CHECK(events[0]["tid"] == call.thread);
 }
 
+TEST_CASE("a message that is its call is a slice in the row of its thread, too") {
+    Recorded rank;
+    TraceEvent& receive = rank.add_message(TraceKind::kReceive, 1, 3, 1000, 1500, 2000);
+    receive.call = 7;
+    receive.how |= flags::kIsCall | flags::kAnySource;
+    std::vector<nlohmann::json> calls;
+    for (const auto& event : events_of({rank.traced(41)}))
+        if (event["cat"] == "call")
+            calls.push_back(event);
+    REQUIRE(calls.size() == 1);
+    CHECK(calls[0]["name"] == "gpurun_send");
+    CHECK(calls[0]["tid"] == receive.thread);
+    CHECK(calls[0]["ts"] == 1.0);
+    CHECK(calls[0]["dur"] == 1.0);
+    CHECK(calls[0]["args"] == nlohmann::json{{"peer", -1}, {"tag", 7}, {"bytes", 65536}}); // as it asked
+}
+
 TEST_CASE("what had not ended with its rank is a slice up to there, and says so") {
     Recorded rank;
     rank.add_message(TraceKind::kReceive, -1, 0, 1000, 0, 0).how = flags::kAnySource;
