@@ -1,5 +1,6 @@
 #include "transfer/message_trace.hpp"
 
+#include "base/log.hpp"
 #include "transfer/operand.hpp"
 
 #include <algorithm>
@@ -69,6 +70,29 @@ void MessageTrace::note_matched(uint32_t source, const Envelope& envelope, uint6
     event_->ordinal = ordinal;
     set(flags::kHasOrdinal | (envelope.bytes > room ? flags::kTruncated : 0));
     event_->matched_ns.store(platform::now_ns(), std::memory_order_relaxed);
+}
+
+void time_messages(platform::TraceBuffer& buffer, device::Device& device) {
+    const std::span<std::byte> memory = buffer.timed_memory();
+    if (memory.empty())
+        return;
+    auto clock = device.read_clock();
+    auto usable = clock ? device.register_host(memory.data(), memory.size()) : std::move(clock).error();
+    if (!usable) {
+        base::log(base::LogLevel::kWarn, "the trace has no times of the device: {}", usable.error().detail);
+        return;
+    }
+    buffer.header().clocks[0] = *clock;
+    buffer.time_messages();
+}
+
+void note_last_clock(platform::TraceBuffer& buffer, device::Device& device) {
+    if (buffer.header().clocks[0].host_ns == 0)
+        return;
+    if (auto clock = device.read_clock())
+        buffer.header().clocks[1] = *clock;
+    else
+        base::log(base::LogLevel::kWarn, "times of the device in the trace may be off: {}", clock.error().detail);
 }
 
 void name_paths(platform::TraceHeader& header) {

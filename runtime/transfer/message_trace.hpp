@@ -2,11 +2,13 @@
 //
 // Nothing but a null pointer where nobody traces. Both halves of a message name it alike without a word on the wire:
 // records of an ordered pair of ranks arrive in the order in which they were published, so each side counts them.
-// What is said here is what this rank's host knows. Of copies in a stream that is when they were enqueued.
+// What is said here is what this rank's host knows. Of copies in a stream that is when they were enqueued; when they
+// ran, the device itself says of mails and of fenced copies, in a place that times() gives.
 //
 // Used under the engine lock, but for begin().
 #pragma once
 
+#include "device/device.hpp"
 #include "platform/trace_buffer.hpp"
 #include "transfer/path.hpp"
 #include "transfer/record.hpp"
@@ -65,6 +67,10 @@ class MessageTrace {
             set(static_cast<uint32_t>(choice.path) | static_cast<uint32_t>(choice.reason) << 8 |
                 platform::trace_flags::kHasPath);
     }
+    // For the operation that moves the message, which is enqueued next. `buffer` is what begin() was given.
+    device::Times* times(platform::TraceBuffer* buffer) const {
+        return event_ == nullptr ? nullptr : buffer->take_times(*event_);
+    }
     // What is enqueued has not been seen to end.
     void enqueued_only() { set(platform::trace_flags::kEnqueuedOnly); }
     void read_by_peer() { set(platform::trace_flags::kReadByPeer); }
@@ -92,6 +98,11 @@ class MessageTrace {
 
     platform::TraceEvent* event_ = nullptr;
 };
+
+// The device says when messages ran there, from here on. Warns and goes without where it cannot.
+void time_messages(platform::TraceBuffer& buffer, device::Device& device);
+// Nothing more runs: how far its clock has strayed.
+void note_last_clock(platform::TraceBuffer& buffer, device::Device& device);
 
 // Says in the header of a trace which paths and reasons there are.
 void name_paths(platform::TraceHeader& header);

@@ -345,6 +345,7 @@ Result<bool> Outgoing::post_mail(const SlotValue& slot) {
         if (!push_slot({Path::kMailbox, Reason::kSmall}))
             return false;
         shares_kernel_ = true;
+        mail.times = trace_.times(context_.trace);
         GPURUN_TRY(context_.mails.put(context_, {mail, operand_.address}));
         leave_to_stream(*fence);
         return true;
@@ -352,6 +353,7 @@ Result<bool> Outgoing::post_mail(const SlotValue& slot) {
     GPURUN_TRY(take_stream());
     if (!push_slot({Path::kMailbox, Reason::kSmall}))
         return false;
+    mail.times = trace_.times(context_.trace);
     if (auto put = context_.device.put_mail(mail, operand_.address, operand_.stream); !put) {
         // The device has failed, and with it this rank. Its peer must not wait for the mail.
         fence->signal_now(Edge::kForward, slot_.slot, platform::kPoison);
