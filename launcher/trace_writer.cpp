@@ -1,6 +1,7 @@
 #include "trace_writer.hpp"
 
 #include "base/format.hpp"
+#include "device_times.hpp"
 #include "trace_lanes.hpp"
 
 #include <algorithm>
@@ -9,11 +10,13 @@
 #include <gpurun/version.h>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 namespace gpurun::launcher {
 
 using base::Result;
+using platform::TraceBuffer;
 using platform::TraceEvent;
 using platform::TraceHeader;
 using platform::TraceKind;
@@ -24,6 +27,8 @@ namespace {
 // Rows of messages have numbers above those of threads.
 constexpr uint32_t kOutLanes = 100'000;
 constexpr uint32_t kInLanes = 200'000;
+constexpr uint32_t kDeviceOutLanes = 300'000;
+constexpr uint32_t kDeviceInLanes = 400'000;
 
 // What stands in quotes in JSON, whatever it is.
 std::string quoted(const std::string& text) {
@@ -85,6 +90,45 @@ struct Event {
     bool ended = false;
 };
 
+// Both ends of an arrow have the same number: of the pair, and of the message in its order.
+std::optional<uint64_t> arrow_number(size_t rank, size_t ranks, TraceKind kind, const Event& event) {
+    const auto peer = static_cast<size_t>(event.peer);
+    constexpr uint64_t kMostOrdinals = uint64_t{1} << 36; // so that the whole is a number that a double can hold
+    if (!event.has(flags::kHasOrdinal) || peer >= ranks || event.ordinal >= kMostOrdinals)
+        return std::nullopt;
+    const uint64_t pair = kind == TraceKind::kSend ? rank * ranks + peer : peer * ranks + rank;
+    return (pair * 2 + (event.has(flags::kCaptured) ? 1 : 0)) * kMostOrdinals + event.ordinal;
+}
+
+TraceKind kind_of(const TraceEvent& event) {
+    return static_cast<TraceKind>(event.kind.load(std::memory_order_relaxed));
+}
+
+// What the devices of all ranks have moved.
+struct AllMoved {
+    std::vector<std::vector<MovedMessage>> by_rank;
+    std::vector<uint64_t> on_both; // numbers of arrows, in order: both sides have said when
+
+    explicit AllMoved(std::span<const TracedRank> ranks) {
+        std::vector<uint64_t> sent;
+        std::vector<uint64_t> received;
+        for (size_t rank = 0; rank < ranks.size(); ++rank) {
+            const TraceBuffer& buffer = *ranks[rank].buffer;
+            by_rank.push_back(moved_messages(buffer));
+            for (const MovedMessage& each : by_rank.back()) {
+                const TraceEvent* event = buffer.event(each.event);
+                if (event == nullptr || each.done_ns == 0)
+                    continue;
+                if (const auto number = arrow_number(rank, ranks.size(), kind_of(*event), Event(*event)))
+                    (kind_of(*event) == TraceKind::kSend ? sent : received).push_back(*number);
+            }
+        }
+        std::sort(sent.begin(), sent.end());
+        std::sort(received.begin(), received.end());
+        std::set_intersection(sent.begin(), sent.end(), received.begin(), received.end(), std::back_inserter(on_both));
+    }
+};
+
 // Text on its way to the sink, a piece at a time.
 class Text {
   public:
@@ -118,8 +162,8 @@ Output append(Output output, Micros time) {
 
 class RankWriter {
   public:
-    RankWriter(Text& text, const TracedRank& from, size_t rank, size_t ranks, int64_t origin_ns, bool& first)
-        : text_(text), from_(from), rank_(rank), ranks_(ranks), origin_ns_(origin_ns), first_(first),
+    RankWriter(Text& text, const TracedRank& from, size_t rank, const AllMoved& moved, int64_t origin_ns, bool& first)
+        : text_(text), from_(from), rank_(rank), moved_(moved), origin_ns_(origin_ns), first_(first),
           paths_(quoted_each(header().paths)), reasons_(quoted_each(header().reasons)),
           calls_(quoted_each(header().calls)) {}
 
@@ -130,11 +174,15 @@ class RankWriter {
             if (recorded == nullptr)
                 continue;
             Event event(*recorded);
-            const auto kind = static_cast<TraceKind>(recorded->kind.load(std::memory_order_relaxed));
+            const TraceKind kind = kind_of(*recorded);
             if (kind != TraceKind::kThread && !event.fit(origin_ns_, from_.ended_ns))
                 continue;
             ++written_;
             write(kind, event);
+            GPURUN_TRY(text_.pass_on());
+        }
+        for (const MovedMessage& each : moved_.by_rank[rank_]) {
+            write_moved(each);
             GPURUN_TRY(text_.pass_on());
         }
         name_rows();
@@ -147,12 +195,14 @@ class RankWriter {
 
     void write(TraceKind kind, const Event& event) {
         switch (kind) {
-        case TraceKind::kSend: write_send(event); return;
-        case TraceKind::kReceive: write_receive(event); return;
+        case TraceKind::kSend: write_send(event); break;
+        case TraceKind::kReceive: write_receive(event); break;
         case TraceKind::kCall: write_call(event); return;
         case TraceKind::kThread: name_thread(event); return;
         case TraceKind::kNone: return;
         }
+        if (event.has(flags::kIsCall))
+            write_call(call_of(event));
     }
 
     // ---- what stands around the events
@@ -188,10 +238,14 @@ class RankWriter {
         const auto name = [](const char* what, size_t lane) {
             return lane == 0 ? std::string(what) : base::format("{} ({})", what, lane + 1);
         };
-        for (size_t lane = 0; lane < out_.count(); ++lane)
-            name_row(kOutLanes + static_cast<uint32_t>(lane), name("messages out", lane));
-        for (size_t lane = 0; lane < in_.count(); ++lane)
-            name_row(kInLanes + static_cast<uint32_t>(lane), name("messages in", lane));
+        const auto name_lanes = [&](const TraceLanes& lanes, uint32_t first, const char* what) {
+            for (size_t lane = 0; lane < lanes.count(); ++lane)
+                name_row(first + static_cast<uint32_t>(lane), name(what, lane));
+        };
+        name_lanes(out_, kOutLanes, "messages out");
+        name_lanes(in_, kInLanes, "messages in");
+        name_lanes(device_out_, kDeviceOutLanes, "device, messages out");
+        name_lanes(device_in_, kDeviceInLanes, "device, messages in");
     }
 
     // ---- slices
@@ -266,8 +320,7 @@ class RankWriter {
             add_part(row, event.posted_ns, event.end_ns, "waiting", "waiting for the receiver");
         }
         if (posted)
-            add_arrow('s', row, std::min(event.posted_ns, event.end_ns - 1), rank_, static_cast<size_t>(event.peer),
-                      event);
+            add_arrow('s', row, std::min(event.posted_ns, event.end_ns - 1), TraceKind::kSend, event);
     }
 
     void write_receive(const Event& event) {
@@ -283,22 +336,61 @@ class RankWriter {
         if (!event.matched())
             return;
         add_part(row, event.matched_ns, event.end_ns, "moving", last_part(event));
-        add_arrow('f', row, std::min(event.matched_ns, event.end_ns - 1), static_cast<size_t>(event.peer), rank_,
-                  event);
+        add_arrow('f', row, std::min(event.matched_ns, event.end_ns - 1), TraceKind::kReceive, event);
     }
 
-    // Both ends of an arrow have the same number: of the pair, and of the message in its order.
-    void add_arrow(char end, uint32_t row, int64_t at_ns, size_t source, size_t target, const Event& event) {
-        if (source >= ranks_ || target >= ranks_)
-            return;
-        const uint64_t pair = (source * ranks_ + target) * 2 + (event.has(flags::kCaptured) ? 1 : 0);
-        constexpr uint64_t kMostOrdinals = uint64_t{1} << 36; // so that the whole is a number that a double can hold
-        if (event.ordinal >= kMostOrdinals)
-            return;
+    void add_arrow(char end, uint32_t row, int64_t at_ns, TraceKind kind, const Event& event) {
+        if (const auto number = arrow_number(rank_, moved_.by_rank.size(), kind, event))
+            add_arrow(end, row, at_ns, "message", *number);
+    }
+    void add_arrow(char end, uint32_t row, int64_t at_ns, const char* name, uint64_t number) {
         add(FMT_COMPILE(R"({{"ph":"{}","pid":{},"tid":{},"ts":)"), end, from_.pid, row);
         append(text_.end(), Micros{at_ns - origin_ns_});
-        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"cat":"arrow","name":"message","id":{}{}}})"),
-                       pair * kMostOrdinals + event.ordinal, end == 'f' ? R"(,"bp":"e")" : "");
+        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"cat":"arrow","name":"{}","id":{}{}}})"), name, number,
+                       end == 'f' ? R"(,"bp":"e")" : "");
+    }
+
+    // The device's part of a message. Readings of clocks are a little off, and must not show it before its message.
+    void write_moved(const MovedMessage& moved) {
+        const TraceEvent* const recorded = from_.buffer->event(moved.event);
+        if (recorded == nullptr)
+            return;
+        const TraceKind kind = kind_of(*recorded);
+        Event event(*recorded);
+        if ((kind != TraceKind::kSend && kind != TraceKind::kReceive) || !event.fit(origin_ns_, from_.ended_ns))
+            return;
+        const bool over = moved.done_ns != 0;
+        const int64_t last_ns = from_.ended_ns;
+        const int64_t begin_ns = std::clamp(moved.began_ns != 0 ? moved.began_ns : event.end_ns, event.begin_ns,
+                                            std::max(last_ns - 1, event.begin_ns));
+        const int64_t end_ns =
+            std::clamp(over ? moved.done_ns : last_ns, begin_ns + 1, std::max(last_ns, begin_ns + 1));
+        const int64_t moving_ns = std::clamp(moved.moving_ns != 0 ? moved.moving_ns : end_ns, begin_ns, end_ns);
+        const bool out = kind == TraceKind::kSend;
+        TraceLanes& lanes = out ? device_out_ : device_in_;
+        const uint32_t row =
+            (out ? kDeviceOutLanes : kDeviceInLanes) + static_cast<uint32_t>(lanes.place(begin_ns, end_ns));
+        open_slice(row, begin_ns, end_ns, category(event));
+        fmt::format_to(text_.end(), FMT_COMPILE(R"("{} {}","args":{{"peer":{},"tag":{},"bytes":{},"number":{}{}}}}})"),
+                       out ? "to" : "from", event.peer, event.peer, event.tag, event.bytes, event.ordinal,
+                       over ? "" : R"(,"unfinished":true)");
+        add_part(row, begin_ns, moving_ns, "waiting", out ? "waiting" : "waiting for the bytes");
+        add_part(row, moving_ns, end_ns, "moving", "moving");
+        const auto number = arrow_number(rank_, moved_.by_rank.size(), kind, event);
+        if (number && std::binary_search(moved_.on_both.begin(), moved_.on_both.end(), *number))
+            add_arrow(out ? 's' : 'f', row, std::min(moving_ns, end_ns - 1), "bytes", *number);
+    }
+
+    // What its arguments were. The bytes are the message's.
+    static Event call_of(const Event& message) {
+        constexpr int32_t kAny = -1; // as in gpurun.h
+        Event call = message;
+        call.how = message.how | flags::kHasBytes;
+        if (message.has(flags::kAnySource))
+            call.peer = kAny;
+        if (message.has(flags::kAnyTag))
+            call.tag = kAny;
+        return call;
     }
 
     void write_call(const Event& event) {
@@ -324,7 +416,7 @@ class RankWriter {
     Text& text_;
     const TracedRank& from_;
     const size_t rank_;
-    const size_t ranks_;
+    const AllMoved& moved_;
     const int64_t origin_ns_;
     bool& first_; // nothing has been written yet
     std::vector<std::string> paths_;
@@ -332,6 +424,8 @@ class RankWriter {
     std::vector<std::string> calls_;
     TraceLanes out_;
     TraceLanes in_;
+    TraceLanes device_out_;
+    TraceLanes device_in_;
     uint64_t written_ = 0;
 };
 
@@ -339,16 +433,22 @@ class RankWriter {
 
 Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, TraceSink sink) {
     TraceSummary summary;
-    for (const TracedRank& rank : ranks)
+    for (const TracedRank& rank : ranks) {
         summary.lost += rank.buffer->lost();
+        summary.untimed += rank.buffer->untimed();
+        for (const platform::ClockReading& reading : rank.buffer->header().clocks)
+            summary.clocks_off_by_ns = std::max(summary.clocks_off_by_ns, reading.error_ns);
+    }
+    const AllMoved moved(ranks);
     Text text(sink);
-    fmt::format_to(text.end(),
-                   R"({{"displayTimeUnit":"ns","otherData":{{"program":"gpurun {}","clock":"CLOCK_MONOTONIC of the )"
-                   R"(machine, which all ranks share","lost_events":{}}},"traceEvents":[{})",
-                   GPURUN_VERSION, summary.lost, '\n');
+    fmt::format_to(
+        text.end(),
+        R"({{"displayTimeUnit":"ns","otherData":{{"program":"gpurun {}","clock":"CLOCK_MONOTONIC of the )"
+        R"(machine, which all ranks share","lost_events":{},"without_device_times":{},"device_clocks_off_by_ns":{}}},"traceEvents":[{})",
+        GPURUN_VERSION, summary.lost, summary.untimed, summary.clocks_off_by_ns, '\n');
     bool first = true;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
-        RankWriter writer(text, ranks[rank], rank, ranks.size(), origin_ns, first);
+        RankWriter writer(text, ranks[rank], rank, moved, origin_ns, first);
         GPURUN_TRY(writer.write());
         summary.events += writer.written();
     }

@@ -2,10 +2,11 @@
 //
 // A rank is a process there. It has a track for each thread that makes calls, and rows for messages that go out and
 // come in: as many as it had at the same time. In a message's slice are what it did one after the other: waiting, and
-// moving (or enqueuing, where this is all that the host knows). An arrow leads from a send to its receive.
+// moving (or enqueuing, where this is all that the host knows). An arrow leads from a send to its receive. What a
+// device has said of its part is in rows of its own, with arrows of its own between the two that moved the bytes.
 //
-// Written rank by rank in one pass, in memory that does not grow with the number of events. Nothing that is in a
-// buffer is trusted: a rank may have written there by accident.
+// Written rank by rank in one pass, in memory that does not grow with the number of events, but for the times of
+// devices, which are bounded. Nothing that is in a buffer is trusted: a rank may have written there by accident.
 #pragma once
 
 #include "base/function_ref.hpp"
@@ -27,8 +28,10 @@ struct TracedRank {
 };
 
 struct TraceSummary {
+    int64_t clocks_off_by_ns = 0; // at most, when devices' clocks were read
     uint64_t events = 0;
-    uint64_t lost = 0; // for want of room
+    uint64_t lost = 0;    // for want of room
+    uint64_t untimed = 0; // messages that have no times of the device, for want of room
 };
 
 // Whatever `sink` is given is the next piece of the text; an error of its ends everything.

@@ -4,15 +4,32 @@
 #include "platform/clock.hpp"
 #include "trace_file.hpp"
 
+#include <algorithm>
+
 namespace gpurun::launcher {
 
 using base::Result;
+
+namespace {
+
+// Pinned by the ranks as soon as they join.
+constexpr uint64_t kTimesBytes = uint64_t{64} << 20; // of all ranks
+constexpr uint64_t kTimesBytesOfRank = uint64_t{8} << 20;
+
+// Messages of a rank for which there is room to say when they moved.
+uint64_t timed_messages(uint32_t ranks, uint64_t events) {
+    const uint64_t bytes = std::min(kTimesBytes / std::max<uint32_t>(ranks, 1), kTimesBytesOfRank);
+    return std::min(events, bytes / sizeof(platform::TraceTimes));
+}
+
+} // namespace
 
 Result<std::unique_ptr<Tracing>> Tracing::create(std::string path, uint32_t ranks, uint64_t events) {
     GPURUN_TRY(TraceFile::check(path));
     std::unique_ptr<Tracing> tracing(new Tracing(std::move(path), events));
     for (uint32_t rank = 0; rank < ranks; ++rank) {
-        GPURUN_ASSIGN(platform::TraceBuffer buffer, platform::TraceBuffer::create(events));
+        GPURUN_ASSIGN(platform::TraceBuffer buffer,
+                      platform::TraceBuffer::create(events, timed_messages(ranks, events)));
         tracing->ranks_.push_back({std::move(buffer), {}});
     }
     return tracing;
@@ -39,11 +56,16 @@ Result<std::string> Tracing::write(base::FunctionRef<bool()> stop) const {
     };
     GPURUN_ASSIGN(const TraceSummary summary, write_trace(ranks, origin_ns_, sink));
     GPURUN_TRY(file.finish());
-    if (summary.lost == 0)
-        return std::string();
-    return base::format("--trace {}: {} events are missing, those that came after the first {} of a rank; "
-                        "GPURUN_TRACE_EVENTS makes room for more",
-                        path_, summary.lost, events_);
+    if (summary.lost != 0)
+        return base::format("--trace {}: {} events are missing, those that came after the first {} of a rank; "
+                            "GPURUN_TRACE_EVENTS makes room for more",
+                            path_, summary.lost, events_);
+    if (summary.untimed != 0)
+        return base::format(
+            "--trace {}: when {} messages moved on their devices is not in it, of those that came after "
+            "the first {} of a rank",
+            path_, summary.untimed, timed_messages(static_cast<uint32_t>(ranks_.size()), events_));
+    return std::string();
 }
 
 } // namespace gpurun::launcher

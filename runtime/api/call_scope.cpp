@@ -23,7 +23,7 @@ void CallScope::begin(CallObservers& observers, const char* name, const CallArgu
 
 void CallScope::end() {
     if (event_ != nullptr)
-        event_->end_ns.store(platform::now_ns(), std::memory_order_relaxed);
+        CallTrace::end(*event_);
     if (range_)
         end_range();
 }
@@ -51,7 +51,14 @@ TraceEvent* CallTrace::begin(const char* name, const CallArguments& arguments) {
             event->how.store(platform::trace_flags::kHasBytes, std::memory_order_relaxed);
         }
     platform::TraceBuffer::publish(*event, platform::TraceKind::kCall);
+    if (arguments.one_message)
+        platform::TraceBuffer::offer(event);
     return event;
+}
+
+void CallTrace::end(TraceEvent& event) {
+    event.end_ns.store(platform::now_ns(), std::memory_order_relaxed);
+    platform::TraceBuffer::offer(nullptr);
 }
 
 void CallTrace::add(const char* name, int64_t begin_ns) {

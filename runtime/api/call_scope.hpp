@@ -24,6 +24,7 @@ class CallTrace {
 
     // Null if there is no room.
     platform::TraceEvent* begin(const char* name, const base::CallArguments& arguments);
+    static void end(platform::TraceEvent& event);
     // A call that found out only at its end that calls are recorded: gpurun_init().
     void add(const char* name, int64_t begin_ns);
 
@@ -63,8 +64,9 @@ class CallScope {
     CallScope& operator=(const CallScope&) = delete;
 
   private:
-    [[gnu::cold]] void begin(CallObservers& observers, const char* name, const base::CallArguments& arguments);
-    [[gnu::cold]] void end();
+    // Apart from the code of those who do not trace, but not cold: what is cold lies in pages that nothing else uses.
+    [[gnu::noinline]] void begin(CallObservers& observers, const char* name, const base::CallArguments& arguments);
+    [[gnu::noinline]] void end();
 
     base::CallScope scope_;
     bool observed_ = false;

@@ -112,19 +112,19 @@ extern "C" {
 
 gpurun_status gpurun_send(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                           gpurun_stream stream) {
-    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
+    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count, true});
     return api::report(api::send(buffer, count, type, dest, tag, comm, stream, false));
 }
 
 gpurun_status gpurun_ssend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                            gpurun_stream stream) {
-    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
+    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count, true});
     return api::report(api::send(buffer, count, type, dest, tag, comm, stream, true));
 }
 
 gpurun_status gpurun_recv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                           gpurun_stream stream, gpurun_message_status* ret_status) {
-    const api::CallScope call(__func__, {source, tag, static_cast<int>(type), count});
+    const api::CallScope call(__func__, {source, tag, static_cast<int>(type), count, true});
     return api::report(api::recv(buffer, count, type, source, tag, comm, stream, ret_status));
 }
 

@@ -114,7 +114,7 @@ gpurun_status gpurun_improbe(int source, int tag, gpurun_comm comm, int* ret_fou
 
 gpurun_status gpurun_mrecv(void* buffer, size_t count, gpurun_datatype type, gpurun_message* message,
                            gpurun_stream stream, gpurun_message_status* ret_status) {
-    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count, .one_message = true});
     return api::report(api::receive_taken(buffer, count, type, message, stream, ret_status));
 }
 

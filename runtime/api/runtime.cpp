@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "platform/known_threads.hpp"
+#include "transfer/message_trace.hpp"
 #include "transfer/turns.hpp"
 
 #include <gpurun/version.h>
@@ -64,6 +65,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     GPURUN_ASSIGN(runtime->device_, open_device(settings));
     device::Device& device = *runtime->device_;
     GPURUN_TRY(device.make_current());
+    if (const auto& trace = runtime->session_->trace())
+        transfer::time_messages(*trace, device);
     platform::RankRecord& record = job.rank(rank);
     GPURUN_ASSIGN(transfer::Probe probe, transfer::Probe::publish(device, record, rank));
     GPURUN_ASSIGN(transfer::Workspace workspace, transfer::Workspace::publish(device, settings, record, job.size()));
@@ -107,6 +110,8 @@ Result<void> Runtime::stop() {
     if (settings_.report_paths)
         report = engine_->report();
     result = engine_->close();
+    if (const auto& trace = session_->trace(); trace && !engine_->stuck())
+        transfer::note_last_clock(*trace, *device_);
     reporter_.reset();
     if (engine_->stuck()) {
         (void)engine_.release(); // on purpose: see stuck()

@@ -19,6 +19,7 @@ struct CallArguments {
     int tag = kNone;  // with two of them, of a sendrecv, peer and tag are the send's
     int type = kNone; // of `count` elements; without it, `count` is a number of requests or bytes
     size_t count = 0;
+    bool one_message = false; // the call is a message that blocks, and nothing else
 };
 
 struct CurrentCall {

@@ -42,7 +42,7 @@ struct Receive : base::Linked<Receive, Posted> {
         if (context.trace != nullptr) [[unlikely]]
             tell_trace(operand);
     }
-    [[gnu::cold]] void tell_trace(const transfer::Operand& operand);
+    [[gnu::noinline]] void tell_trace(const transfer::Operand& operand);
 
     Pattern pattern;
     transfer::Incoming incoming;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/status.hpp"
+#include "platform/operation_times.hpp"
 
 #include <array>
 #include <atomic>
@@ -95,6 +96,9 @@ struct EventHandle {
     std::array<std::byte, 64> bytes;
 };
 
+// Where to say when an operation ran. In memory as of counters, for one operation; by the clock of read_clock().
+using Times = platform::OperationTimes;
+
 // A small message that crosses in one hop: the source's stream writes it into words of the target's device memory that
 // say of themselves when they have come, and the target's stream reads them there.
 struct Mail {
@@ -105,6 +109,7 @@ struct Mail {
     Counter* taken = nullptr;   // reads `value` once the target has read what it takes of the words
     uint64_t value = 0;         // the words are free for another mail once both counters read it
     uint32_t* ticket = nullptr; // device memory of this process for one operation at a time: 0 before and after
+    Times* times = nullptr;     // of this side's operation; null: nobody wants to know
 };
 constexpr size_t mail_words_bytes(size_t bytes) { return (bytes + 7) / 8 * 16; }
 
@@ -133,6 +138,7 @@ struct FencedCopy {
     uint32_t* ticket = nullptr; // as in Mail
     // Device memory of this process that reads less than `value`; with `before`, it reads `value` afterwards.
     uint64_t* gate = nullptr;
+    Times* times = nullptr; // as in Mail
 };
 
 constexpr uint32_t kCopyWait = 4;
@@ -169,6 +175,9 @@ class Device {
 
     // Makes the device current for the calling thread, where that means something (cudaSetDevice).
     virtual base::Result<void> make_current() = 0;
+
+    // What Times count by, beside the CPU's clock. Waits for the device a little; kDevice if it has no room for that.
+    virtual base::Result<platform::ClockReading> read_clock() = 0;
 
     // ---- peers --------------------------------------------------------------------------------------------
     // The descriptor that peers need to import from this device, or -1 if none is needed. Owned by the device.

@@ -1,10 +1,10 @@
 #include "platform/reporter.hpp"
 
+#include "platform/quiet_thread.hpp"
 #include "platform/system_error.hpp"
 #include "platform/wire.hpp"
 
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -15,8 +15,6 @@ namespace gpurun::platform {
 using base::Result;
 
 namespace {
-
-constexpr size_t kStackBytes = size_t{512} << 10; // of which it touches few pages; sanitizers need more
 
 template <typename Message>
 std::span<const std::byte> bytes_of(const Message& message) {
@@ -30,20 +28,7 @@ Result<std::unique_ptr<Reporter>> Reporter::start(MessageSocket& socket, Describ
     if (!stop)
         return system_error("preparing to answer gpurun");
     std::unique_ptr<Reporter> reporter(new Reporter(socket, std::move(stop), std::move(describe)));
-    pthread_attr_t attributes;
-    ::pthread_attr_init(&attributes);
-    ::pthread_attr_setstacksize(&attributes, kStackBytes);
-    sigset_t every;
-    sigset_t before;
-    ::sigfillset(&every);
-    ::pthread_sigmask(SIG_SETMASK, &every, &before);
-    const int failed = ::pthread_create(&reporter->thread_, &attributes, run, reporter.get());
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    ::pthread_attr_destroy(&attributes);
-    if (failed != 0) {
-        errno = failed;
-        return system_error("starting the thread that answers gpurun");
-    }
+    GPURUN_ASSIGN(reporter->thread_, start_quiet_thread(run, reporter.get(), "the thread that answers gpurun"));
     reporter->running_ = true;
     return reporter;
 }

@@ -1,26 +1,36 @@
 // What a rank records for gpurun --trace: fixed-size events in a shared segment that the launcher has made.
 //
 //   TraceHeader          what the numbers in events mean, and how many have been recorded
-//   TraceEvent[capacity] one for each message half, call and thread, in the order in which they began
+//   TraceEvent[capacity] one for each message half, call and thread, in the order in which they began. A call that is
+//                        nothing but a message shares its event
+//   TraceTimes[...]      when messages moved on the rank's device, by its clock, for as many as there is room for
 //
 // The launcher makes a segment for each rank and reads it once the rank has ended, however it has: what was stored is
-// there even after kill -9. It is sparse, so events cost memory once they are recorded. An event is taken by one
-// fetch_add and then belongs to whoever has taken it: the thread of a call, or whoever holds the engine lock. It is
+// there even after kill -9. It is sparse, so events cost memory shortly before they are recorded. An event is taken by
+// one fetch_add and then belongs to whoever has taken it: the thread of a call, or whoever holds the engine lock. It is
 // published when it begins, and completed in place, so that what never ends is seen too. A full segment counts what it
-// loses. Times are CLOCK_MONOTONIC, which is the same for all processes of a machine: there is nothing to align.
+// loses. Times are CLOCK_MONOTONIC, which is the same for all processes of a machine: there is nothing to align. Only
+// the device's clock is another one; the rank reads both when it joins, and when it leaves.
+//
+// The device writes the last part, so that is pinned from the start, and small.
 #pragma once
 
 #include "platform/clock.hpp"
+#include "platform/operation_times.hpp"
+#include "platform/pages_ahead.hpp"
 #include "platform/shared_memory.hpp"
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
 
 namespace gpurun::platform {
 
 constexpr uint32_t kTraceMagic = 0x63727467; // "gtrc"
-constexpr uint32_t kTraceLayout = 1;
+constexpr uint32_t kTraceLayout = 3;
 
 enum class TraceKind : uint8_t {
     kNone = 0, // not published: its rank died while it wrote it, or has not got there
@@ -47,11 +57,12 @@ constexpr uint32_t kFailed = 1u << 26;       // the peer died, it was cancelled,
 constexpr uint32_t kHasOrdinal = 1u << 27;   // of a message: it has a place in the order of its pair
 constexpr uint32_t kReadByPeer = 1u << 28;   // of a send: the target's CPU had read it before it answered
 constexpr uint32_t kHasBytes = 1u << 29;     // of a call: it has the size of a message; else `ordinal` is a count
+constexpr uint32_t kIsCall = 1u << 30;       // of a message: it is all that its call did, and ended with it
 } // namespace trace_flags
 
 struct alignas(64) TraceEvent {
     std::atomic<uint8_t> kind; // a TraceKind, stored last (release) by who records; pairs with the launcher's load
-    uint8_t call;              // of kCall: index in TraceHeader::calls
+    uint8_t call;              // of kCall, and with kIsCall: index in TraceHeader::calls
     uint16_t thread;           // that began it: the number of its kThread event
     std::atomic<uint32_t> how; // path, reason << 8, trace_flags
     int32_t tag;
@@ -66,11 +77,18 @@ struct alignas(64) TraceEvent {
 };
 static_assert(sizeof(TraceEvent) == 64);
 
+struct TraceTimes {
+    OperationTimes times;
+    std::atomic<uint64_t> event; // the index of its message's, and 1: stored last (release) by who takes it
+};
+static_assert(sizeof(TraceTimes) == 32);
+
 // Texts are written by the rank when it joins, so that the launcher need not know what paths and calls there are.
 struct TraceHeader {
     uint32_t magic;
     uint32_t layout;
-    uint64_t capacity; // events; by the launcher, as the two before it
+    uint64_t capacity; // events; by the launcher, as the two before it and the next
+    uint64_t timed_capacity;
     std::array<std::array<char, 16>, 16> paths;
     std::array<std::array<char, 64>, 32> reasons;
     std::array<std::array<char, 32>, 128> calls;
@@ -78,6 +96,8 @@ struct TraceHeader {
     uint32_t collective_contexts;            // a bit that the contexts of collectives have
     alignas(64) std::atomic<uint64_t> taken; // events ever begun: what is beyond the capacity is lost
     std::atomic<uint32_t> threads;
+    std::atomic<uint64_t> timed;        // messages that asked for times
+    std::array<ClockReading, 2> clocks; // of the rank's device: when it joined, when it left
 };
 constexpr size_t kTraceHeaderBytes = 8192;
 static_assert(sizeof(TraceHeader) <= kTraceHeaderBytes);
@@ -86,8 +106,8 @@ class TraceBuffer {
   public:
     static constexpr uint64_t kMostEvents = uint64_t{1} << 28;
 
-    // Launcher: a new segment.
-    static base::Result<TraceBuffer> create(uint64_t events);
+    // Launcher: a new segment, with times for `timed` messages.
+    static base::Result<TraceBuffer> create(uint64_t events, uint64_t timed = 0);
     // Rank: takes the descriptor of one; kVersion if its layout is not ours.
     static base::Result<TraceBuffer> attach(UniqueFd fd);
 
@@ -108,22 +128,55 @@ class TraceBuffer {
     static void publish(TraceEvent& event, TraceKind kind) {
         event.kind.store(static_cast<uint8_t>(kind), std::memory_order_release);
     }
+    // Of the calling thread's call, for the message that the call is; null: not any more.
+    static void offer(TraceEvent* event) { thread_.offered = event; }
+    // Null if there is none. To be published again.
+    static TraceEvent* take_offered() { return std::exchange(thread_.offered, nullptr); }
+
+    // The part that the device writes, for who registers it there. Whole pages, which stay where they are.
+    std::span<std::byte> timed_memory() const {
+        return {mapping_.data() + timed_offset_, mapping_.size() - timed_offset_};
+    }
+    // It is registered: from here on there are times.
+    void time_messages() { times_messages_ = true; }
+    // Null if there are none, or no room.
+    OperationTimes* take_times(const TraceEvent& event) {
+        if (!times_messages_)
+            return nullptr;
+        // relaxed: it only shares out places
+        const uint64_t index = header().timed.fetch_add(1, std::memory_order_relaxed);
+        if (index >= timed_capacity_)
+            return nullptr;
+        TraceTimes& taken = all_times()[index];
+        taken.event.store(static_cast<uint64_t>(&event - events()) + 1, std::memory_order_release);
+        return &taken.times;
+    }
 
     // ---- the launcher, after the rank has ended
     uint64_t recorded() const;
     uint64_t lost() const;
     // REQUIRES: index < recorded(). Null if it was not published.
     const TraceEvent* event(uint64_t index) const;
+    uint64_t untimed() const; // messages that found no room for their times
+    // Those that were taken, as they are.
+    std::span<const TraceTimes> times() const;
 
   private:
-    TraceBuffer(UniqueFd fd, Mapping mapping, uint64_t capacity)
-        : fd_(std::move(fd)), mapping_(std::move(mapping)), capacity_(capacity) {}
+    TraceBuffer(UniqueFd fd, Mapping mapping, uint64_t capacity, uint64_t timed_capacity);
 
     TraceEvent* events() const { return reinterpret_cast<TraceEvent*>(mapping_.data() + kTraceHeaderBytes); }
+    TraceTimes* all_times() const { return reinterpret_cast<TraceTimes*>(mapping_.data() + timed_offset_); }
+    static constexpr uint64_t kEventsOfStep = PagesAhead::kStepBytes / sizeof(TraceEvent);
     TraceEvent* take() {
         // relaxed: it only shares out places
         const uint64_t index = header().taken.fetch_add(1, std::memory_order_relaxed);
-        return index < capacity_ ? &events()[index] : nullptr;
+        if (index >= capacity_)
+            return nullptr;
+        if (pages_ != nullptr && index % kEventsOfStep == 0) [[unlikely]]
+            pages_->wanted(kTraceHeaderBytes + (index + kEventsOfStep) * sizeof(TraceEvent));
+        TraceEvent* const event = &events()[index];
+        __builtin_prefetch(event + 1, 1); // nobody has written there yet
+        return event;
     }
     uint16_t thread_number() {
         if (thread_.buffer != this) [[unlikely]]
@@ -136,12 +189,18 @@ class TraceBuffer {
     struct Thread {
         const TraceBuffer* buffer = nullptr;
         uint16_t number = 0;
+        TraceEvent* offered = nullptr;
     };
     static constinit thread_local Thread thread_;
 
     UniqueFd fd_;
     Mapping mapping_;
-    uint64_t capacity_ = 0; // as it was made: a rank that writes where it should not must not mislead the launcher
+    // As they were made: a rank that writes where it should not must not mislead the launcher.
+    uint64_t capacity_ = 0;
+    uint64_t timed_capacity_ = 0;
+    size_t timed_offset_ = 0;
+    bool times_messages_ = false;       // set before the rank's first message
+    std::unique_ptr<PagesAhead> pages_; // of a rank
 };
 
 } // namespace gpurun::platform

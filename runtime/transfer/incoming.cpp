@@ -240,10 +240,11 @@ Result<bool> Incoming::place_is_over() const {
 }
 
 // Of a request, in a kernel with others: soon, by whoever has matched it.
-Result<void> Incoming::share_kernel(Fence& fence, const device::Mail& mail) {
+Result<void> Incoming::share_kernel(Fence& fence, device::Mail mail) {
     GPURUN_TRY(note_source(fence, device::Stream{this})); // of no stream, until it is joined
     give_back(kept_place_, context_);
     shares_kernel_ = true;
+    mail.times = trace_.times(context_.trace);
     GPURUN_TRY(context_.mails.take(context_, {mail, operand_.address, bytes_}));
     drain(Awaited::edge_of(&fence, Edge::kBackward, slot_.slot, slot_.value));
     return {};
@@ -266,6 +267,7 @@ Result<void> Incoming::take_mail(uint64_t mail_bytes) {
     }
     device::Mail mail = context_.workspace.incoming(link_->peer, *fence, slot_, mail_bytes);
     mail.ticket = context_.workspace.ticket(link_->peer, Role::kTarget, slot_.slot);
+    mail.times = trace_.times(context_.trace);
     if (operand_.by_device()) {
         GPURUN_TRY(context_.device.take_mail(mail, operand_.address, bytes_, !ends_in_stream(), operand_.stream));
         return leave_to_stream(*fence);
@@ -483,6 +485,7 @@ Result<void> Incoming::copy_on_stream() {
         copy.value = slot_.value;
         copy.ticket = context_.workspace.ticket(link_->peer, Role::kTarget, slot_.slot);
         copy.gate = context_.workspace.gate(link_->peer, slot_.slot);
+        copy.times = trace_.times(context_.trace);
         GPURUN_TRY(context_.device.copy_fenced(copy, operand_.stream));
         return leave_to_stream(*fence);
     }

@@ -88,7 +88,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
 
     void leave_link();
     void finish();
-    [[gnu::cold]] void tell_trace_of_end();
+    [[gnu::noinline]] void tell_trace_of_end();
     Streams::State stream_state() const;
     base::Result<void> finish_in_order();
     void drain(const Awaited& awaited);
@@ -119,7 +119,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> copy_now();
     base::Result<void> take_mail(uint64_t mail_bytes);
     base::Result<bool> place_is_over() const;
-    base::Result<void> share_kernel(Fence& fence, const device::Mail& mail);
+    base::Result<void> share_kernel(Fence& fence, device::Mail mail);
     base::Result<void> copy_on_stream();
     // `stream` will wait for the forward edge.
     base::Result<void> note_source(Fence& fence, device::Stream stream);

@@ -1,5 +1,6 @@
 #include "transfer/message_trace.hpp"
 
+#include "base/log.hpp"
 #include "transfer/operand.hpp"
 
 #include <algorithm>
@@ -13,8 +14,10 @@ using platform::TraceEvent;
 
 void MessageTrace::start(platform::TraceBuffer& buffer, platform::TraceKind kind, int peer, const Envelope& envelope,
                          const Operand& operand, Ending ending, uint32_t marks) {
-    event_ = buffer.begin();
-    if (event_ == nullptr)
+    event_ = platform::TraceBuffer::take_offered();
+    if (event_ != nullptr)
+        marks |= flags::kIsCall;
+    else if (event_ = buffer.begin(); event_ == nullptr)
         return;
     if (operand.on_stream)
         marks |= flags::kOnStream;
@@ -32,13 +35,18 @@ void MessageTrace::start(platform::TraceBuffer& buffer, platform::TraceKind kind
 
 void MessageTrace::sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, const Envelope& envelope, Choice choice,
                                 uint64_t ordinal, int64_t begin_ns) {
-    TraceEvent* event = buffer.begin();
-    if (event == nullptr)
-        return;
-    event->end_ns.store(event->begin_ns, std::memory_order_relaxed);
-    event->begin_ns = begin_ns;
+    TraceEvent* event = platform::TraceBuffer::take_offered();
+    uint32_t marks = flags::kIsCall;
+    if (event == nullptr) {
+        event = buffer.begin();
+        if (event == nullptr)
+            return;
+        event->end_ns.store(event->begin_ns, std::memory_order_relaxed);
+        event->begin_ns = begin_ns;
+        marks = 0;
+    }
     event->how.store(static_cast<uint32_t>(choice.path) | static_cast<uint32_t>(choice.reason) << 8 | flags::kHasPath |
-                         flags::kHasOrdinal,
+                         flags::kHasOrdinal | marks,
                      std::memory_order_relaxed);
     event->tag = envelope.tag;
     event->peer = static_cast<int32_t>(peer);
@@ -54,11 +62,6 @@ void MessageTrace::note_posting() {
     event_->posted_after_ns.store(static_cast<uint32_t>(std::min(after_ns, kMost)), std::memory_order_relaxed);
 }
 
-void MessageTrace::note_posted(uint64_t ordinal) {
-    event_->ordinal = ordinal;
-    set(flags::kHasOrdinal);
-}
-
 void MessageTrace::note_matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room) {
     event_->peer = static_cast<int32_t>(source);
     event_->tag = envelope.tag;
@@ -67,6 +70,29 @@ void MessageTrace::note_matched(uint32_t source, const Envelope& envelope, uint6
     event_->ordinal = ordinal;
     set(flags::kHasOrdinal | (envelope.bytes > room ? flags::kTruncated : 0));
     event_->matched_ns.store(platform::now_ns(), std::memory_order_relaxed);
+}
+
+void time_messages(platform::TraceBuffer& buffer, device::Device& device) {
+    const std::span<std::byte> memory = buffer.timed_memory();
+    if (memory.empty())
+        return;
+    auto clock = device.read_clock();
+    auto usable = clock ? device.register_host(memory.data(), memory.size()) : std::move(clock).error();
+    if (!usable) {
+        base::log(base::LogLevel::kWarn, "the trace has no times of the device: {}", usable.error().detail);
+        return;
+    }
+    buffer.header().clocks[0] = *clock;
+    buffer.time_messages();
+}
+
+void note_last_clock(platform::TraceBuffer& buffer, device::Device& device) {
+    if (buffer.header().clocks[0].host_ns == 0)
+        return;
+    if (auto clock = device.read_clock())
+        buffer.header().clocks[1] = *clock;
+    else
+        base::log(base::LogLevel::kWarn, "times of the device in the trace may be off: {}", clock.error().detail);
 }
 
 void name_paths(platform::TraceHeader& header) {

@@ -2,11 +2,13 @@
 //
 // Nothing but a null pointer where nobody traces. Both halves of a message name it alike without a word on the wire:
 // records of an ordered pair of ranks arrive in the order in which they were published, so each side counts them.
-// What is said here is what this rank's host knows. Of copies in a stream that is when they were enqueued.
+// What is said here is what this rank's host knows. Of copies in a stream that is when they were enqueued; when they
+// ran, the device itself says of mails and of fenced copies, in a place that times() gives.
 //
 // Used under the engine lock, but for begin().
 #pragma once
 
+#include "device/device.hpp"
 #include "platform/trace_buffer.hpp"
 #include "transfer/path.hpp"
 #include "transfer/record.hpp"
@@ -27,8 +29,8 @@ class MessageTrace {
     // False where nobody traces, or there was no room.
     bool records() const { return event_ != nullptr; }
     // A small message that a send leaves nothing of: it began at `begin_ns`, and is over.
-    [[gnu::cold]] static void sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, const Envelope& envelope,
-                                           Choice choice, uint64_t ordinal, int64_t begin_ns);
+    [[gnu::noinline]] static void sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, const Envelope& envelope,
+                                               Choice choice, uint64_t ordinal, int64_t begin_ns);
     // Of a send: there was no room for its record at first.
     void held_up() { set(platform::trace_flags::kHeldUp); }
     // Its record is to be published now, if there is room. The time is of before: later would be after its match.
@@ -36,10 +38,19 @@ class MessageTrace {
         if (event_ != nullptr) [[unlikely]]
             note_posting();
     }
+    // The same of one that waits for no answer. If it is its call, and was not held up, it was posted when it began.
+    void posting_small() {
+        namespace flags = platform::trace_flags;
+        constexpr uint32_t kEither = flags::kIsCall | flags::kHeldUp;
+        if (event_ != nullptr && (event_->how.load(std::memory_order_relaxed) & kEither) != flags::kIsCall) [[unlikely]]
+            note_posting();
+    }
     // It was, as the message `ordinal` of its pair.
     void posted(uint64_t ordinal) {
-        if (event_ != nullptr) [[unlikely]]
-            note_posted(ordinal);
+        if (event_ != nullptr) [[unlikely]] {
+            event_->ordinal = ordinal;
+            set(platform::trace_flags::kHasOrdinal);
+        }
     }
     // Of a receive.
     void matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room) {
@@ -56,22 +67,30 @@ class MessageTrace {
             set(static_cast<uint32_t>(choice.path) | static_cast<uint32_t>(choice.reason) << 8 |
                 platform::trace_flags::kHasPath);
     }
+    // For the operation that moves the message, which is enqueued next. `buffer` is what begin() was given.
+    device::Times* times(platform::TraceBuffer* buffer) const {
+        return event_ == nullptr ? nullptr : buffer->take_times(*event_);
+    }
     // What is enqueued has not been seen to end.
     void enqueued_only() { set(platform::trace_flags::kEnqueuedOnly); }
     void read_by_peer() { set(platform::trace_flags::kReadByPeer); }
     void failed() { set(platform::trace_flags::kFailed); }
     void ended() {
         if (event_ != nullptr) [[unlikely]]
-            event_->end_ns.store(platform::now_ns(), std::memory_order_relaxed);
+            note_end();
     }
 
   private:
-    // Cold, so that they stay out of the code of those who do not trace.
-    [[gnu::cold]] void start(platform::TraceBuffer& buffer, platform::TraceKind kind, int peer,
-                             const Envelope& envelope, const Operand& operand, Ending ending, uint32_t marks);
-    [[gnu::cold]] void note_posting();
-    [[gnu::cold]] void note_posted(uint64_t ordinal);
-    [[gnu::cold]] void note_matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room);
+    // Apart, so that they stay out of the code of those who do not trace; but not cold, since the page of another
+    // function would have to be fetched for each.
+    [[gnu::noinline]] void start(platform::TraceBuffer& buffer, platform::TraceKind kind, int peer,
+                                 const Envelope& envelope, const Operand& operand, Ending ending, uint32_t marks);
+    [[gnu::noinline]] void note_posting();
+    [[gnu::noinline]] void note_matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room);
+    void note_end() { // the call's is the message's
+        if ((event_->how.load(std::memory_order_relaxed) & platform::trace_flags::kIsCall) == 0)
+            event_->end_ns.store(platform::now_ns(), std::memory_order_relaxed);
+    }
     void set(uint32_t bits) {
         if (event_ != nullptr) [[unlikely]] // relaxed: only the holder of the engine lock writes it
             event_->how.store(event_->how.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
@@ -79,6 +98,11 @@ class MessageTrace {
 
     platform::TraceEvent* event_ = nullptr;
 };
+
+// The device says when messages ran there, from here on. Warns and goes without where it cannot.
+void time_messages(platform::TraceBuffer& buffer, device::Device& device);
+// Nothing more runs: how far its clock has strayed.
+void note_last_clock(platform::TraceBuffer& buffer, device::Device& device);
 
 // Says in the header of a trace which paths and reasons there are.
 void name_paths(platform::TraceHeader& header);

@@ -187,9 +187,11 @@ bool push_inline(Link& link, const Operand& operand, const Envelope& envelope) {
 }
 
 // Apart, so that it does not stand in the way of the others.
-[[gnu::noinline, gnu::cold]] bool push_and_record(platform::TraceBuffer& trace, Link& link, const Operand& operand,
-                                                  const Envelope& envelope) {
-    const int64_t begin_ns = platform::now_ns();
+[[gnu::noinline]] bool push_and_record(platform::TraceBuffer& trace, Link& link, const Operand& operand,
+                                       const Envelope& envelope) {
+    platform::TraceEvent* const call = platform::TraceBuffer::take_offered(); // began when the message does
+    platform::TraceBuffer::offer(call);
+    const int64_t begin_ns = call != nullptr ? call->begin_ns : platform::now_ns();
     if (!push_inline(link, operand, envelope))
         return false;
     MessageTrace::sent_at_once(trace, link.peer, envelope, inline_choice(link), link.out_count.messages, begin_ns);
@@ -243,7 +245,7 @@ Result<bool> Outgoing::post() {
     if (mode_.synchronous)
         return post_request();
     if (fits_inline(context_, operand_, mode_) && has_credit(link_, envelope_.bytes)) {
-        trace_.posting();
+        trace_.posting_small();
         if (!push_inline(link_, operand_, envelope_))
             return false;
         trace_.posted(link_.out_count.messages);
@@ -315,7 +317,7 @@ bool Outgoing::push_slot(Choice choice) {
     record.kind = RecordKind::kSlot;
     record.envelope = envelope_;
     record.slot = slot_;
-    trace_.posting();
+    trace_.posting_small();
     if (!push(record))
         return false;
     trace_.posted(++link_.out_count.messages);
@@ -343,6 +345,7 @@ Result<bool> Outgoing::post_mail(const SlotValue& slot) {
         if (!push_slot({Path::kMailbox, Reason::kSmall}))
             return false;
         shares_kernel_ = true;
+        mail.times = trace_.times(context_.trace);
         GPURUN_TRY(context_.mails.put(context_, {mail, operand_.address}));
         leave_to_stream(*fence);
         return true;
@@ -350,6 +353,7 @@ Result<bool> Outgoing::post_mail(const SlotValue& slot) {
     GPURUN_TRY(take_stream());
     if (!push_slot({Path::kMailbox, Reason::kSmall}))
         return false;
+    mail.times = trace_.times(context_.trace);
     if (auto put = context_.device.put_mail(mail, operand_.address, operand_.stream); !put) {
         // The device has failed, and with it this rank. Its peer must not wait for the mail.
         fence->signal_now(Edge::kForward, slot_.slot, platform::kPoison);

@@ -99,7 +99,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
   private:
     void leave_link();
     void finish();
-    [[gnu::cold]] void tell_trace_of_end();
+    [[gnu::noinline]] void tell_trace_of_end();
     Streams::State stream_state() const;
 
     enum class State { kNew, kUnanswered, kRelay, kDraining, kDone };

@@ -1,8 +1,8 @@
 """What --trace costs: trace_cost.py GPURUN GPURUN_PERF [OPTION OF gpurun...] [-- ARGUMENT OF gpurun-perf...]
 
 gpurun-perf runs without and with --trace, and with other builds if there are any (--beside BUILD, more than once), in
-turns, so that whatever else the machine does concerns all of them. Prints the median over the rounds for each size, and
-its quotient to the first.
+turns, so that whatever else the machine does concerns all of them. Prints the median over the rounds of each figure for
+each size, and its quotient to the first.
 """
 import argparse
 import datetime
@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 
+NO_FIGURES = {"test", "order", "bytes", "window", "batch", "runs", "samples", "against"}  # of a row
 LONG_S = 300  # no run takes so long, unless it hangs
 
 
@@ -32,9 +33,10 @@ def commands(options, arguments, folder):
 
 
 def rows_of(command):
-    """(test, order, bytes) -> microseconds"""
+    """(test, order, bytes, which figure, by its key in the document) -> the figure"""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, timeout=LONG_S)
-    return {(row["test"], row["order"], row["bytes"]): row["median_us"] for row in json.loads(done.stdout)["rows"]}
+    return {(row["test"], row["order"], row["bytes"], key): figure for row in json.loads(done.stdout)["rows"]
+            for key, figure in row.items() if key not in NO_FIGURES}
 
 
 def main():
@@ -49,15 +51,16 @@ def main():
         all_commands = commands(options, arguments, folder)
         for _ in range(options.rounds):
             for name, command in all_commands.items():
-                for row, microseconds in rows_of(command).items():
-                    taken.setdefault(row, {}).setdefault(name, []).append(microseconds)
+                for row, figure in rows_of(command).items():
+                    taken.setdefault(row, {}).setdefault(name, []).append(figure)
     print(f"# {datetime.date.today()}, {platform.system()} {platform.release()} {platform.machine()}, "
           f"{len(os.sched_getaffinity(0))} processors, {options.rounds} rounds: {' '.join(arguments)}")
-    print(f"{'':30}" + "".join(f" {name[-22:]:>22}" for name in all_commands))
-    for (test, order, size), by_name in taken.items():
+    print(f"{'':50}" + "".join(f" {name[-19:]:>19}" for name in all_commands))
+    for (test, order, size, key), by_name in taken.items():
         first = statistics.median(by_name["off"])
         medians = [statistics.median(by_name[name]) for name in all_commands]
-        print(f"{test + ', ' + order:20} {size:9}" + "".join(f" {each:13.3f} us {each / first:5.3f}" for each in medians))
+        print(f"{test + ', ' + order:20} {size:9} {key:19}" +
+              "".join(f" {each:13.3f} {each / first if first else float('nan'):5.3f}" for each in medians))
     return 0
 
 

@@ -44,9 +44,10 @@ class Part:
                       if each["name"] == "thread_name"}
         self.slices = [each for each in events if each["ph"] == "X" and each["ts"] < self.end and
                        each["ts"] + each["dur"] > self.begin]
-        ends = {each["id"]: each for each in events if each["ph"] == "f"}
-        self.arrows = [(each, ends[each["id"]]) for each in events if each["ph"] == "s" and each["id"] in ends and
-                       each["ts"] >= self.begin and ends[each["id"]]["ts"] <= self.end]
+        ends = {(each["name"], each["id"]): each for each in events if each["ph"] == "f"}
+        starts = {(each["name"], each["id"]): each for each in events if each["ph"] == "s"}
+        self.arrows = [(each, ends[which]) for which, each in starts.items() if which in ends and
+                       each["ts"] >= self.begin and ends[which]["ts"] <= self.end]
 
     def x(self, time):
         return LEFT + WIDTH * (min(max(time, self.begin), self.end) - self.begin) / (self.end - self.begin)

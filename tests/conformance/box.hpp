@@ -22,9 +22,23 @@ class Box {
     bool is_sent() const { return counter(sent_).load(std::memory_order_acquire) >= value_; }
     bool is_taken() const { return counter(taken_).load(std::memory_order_acquire) >= value_; }
 
-    void put(const std::byte* source, size_t bytes, device::Stream stream) const {
+    // What the next ones are asked to fill in, from here on.
+    void time(device::Times* put, device::Times* take) {
+        times_[0] = put;
+        times_[1] = take;
+    }
+    device::Mail outgoing(size_t bytes) const {
         device::Mail mail = common(0);
         mail.bytes = bytes;
+        return mail;
+    }
+    device::Mail incoming(size_t bytes) const {
+        device::Mail mail = common(1);
+        mail.bytes = bytes;
+        return mail;
+    }
+    void put(const std::byte* source, size_t bytes, device::Stream stream) const {
+        const device::Mail mail = outgoing(bytes);
         REQUIRE_OK(subject().put_mail(mail, source, stream));
     }
     void take(std::byte* destination, size_t bytes, bool seen, device::Stream stream) const {
@@ -41,6 +55,7 @@ class Box {
         mail.taken = &counter(taken_);
         mail.value = value_;
         mail.ticket = reinterpret_cast<uint32_t*>(tickets_.get()) + side;
+        mail.times = times_[side];
         return mail;
     }
 
@@ -49,6 +64,7 @@ class Box {
     const size_t sent_ = new_counter();
     const size_t taken_ = new_counter();
     uint64_t value_ = 0;
+    device::Times* times_[2] = {};
 };
 
 } // namespace gpurun::conformance

@@ -18,6 +18,8 @@ class Slot {
     size_t after() const { return after_; }
     bool is_done() const { return counter(after_).load(std::memory_order_acquire) >= value_; }
 
+    // What the next ones are asked to fill in, from here on.
+    void time(device::Times* times) { times_ = times; }
     void copy(void* destination, const void* source, size_t bytes, bool waits, device::Stream stream) const {
         device::FencedCopy copy;
         copy.destination = destination;
@@ -28,6 +30,7 @@ class Slot {
         copy.value = value_;
         copy.ticket = reinterpret_cast<uint32_t*>(memory_.get());
         copy.gate = reinterpret_cast<uint64_t*>(memory_.get() + 8);
+        copy.times = times_;
         REQUIRE_OK(subject().copy_fenced(copy, stream));
     }
     void release() const { store(before_, value_); }
@@ -44,6 +47,7 @@ class Slot {
     const size_t before_ = new_counter();
     const size_t after_ = new_counter();
     uint64_t value_ = 0;
+    device::Times* times_ = nullptr;
 };
 
 } // namespace gpurun::conformance

@@ -23,6 +23,7 @@ inline const CUfunction kAwaitChannelTaken = reinterpret_cast<CUfunction>(0x600)
 inline const CUfunction kTakeFromChannel = reinterpret_cast<CUfunction>(0x700);
 inline const CUfunction kAwaitChannelPut = reinterpret_cast<CUfunction>(0x800);
 inline const CUfunction kTellChannelTaken = reinterpret_cast<CUfunction>(0x900);
+inline const CUfunction kReadClock = reinterpret_cast<CUfunction>(0xb00);
 inline const CUfunction kPullThroughChannel = reinterpret_cast<CUfunction>(0xa00);
 constexpr int kUrgentPriority = -5;
 inline const device::Stream kStream{reinterpret_cast<void*>(0x10008)};
@@ -61,6 +62,7 @@ struct Bench {
         kernels.take_mail = kTakeMail;
         kernels.watch_counter = kWatchCounter;
         kernels.copy_fenced = kCopyFenced;
+        kernels.read_clock = kReadClock;
         kernels.put_in_channel = kPutInChannel;
         kernels.await_channel_taken = kAwaitChannelTaken;
         kernels.take_from_channel = kTakeFromChannel;

@@ -309,6 +309,55 @@ TEST_CASE("a fenced copy has threads for every odd byte, blocks for every word, 
         }
 }
 
+TEST_CASE("kernels are told where to say when they ran, each for its own message, or nothing") {
+    for (const uintptr_t distance : {uintptr_t{0}, uintptr_t{0x100000}}) {
+        Bench bench(distance == 0);
+        fake().host_distance = distance;
+        device::Mail mail = mail_of(8);
+        auto* const memory = reinterpret_cast<std::byte*>(0x4000);
+        auto* const times = reinterpret_cast<device::Times*>(0x6100);
+        const auto at = [&](const uint64_t* told) { return reinterpret_cast<uintptr_t>(told); };
+        const auto wanted = [&](const device::Times* asked) {
+            return asked == nullptr ? 0 : reinterpret_cast<uintptr_t>(asked) + distance;
+        };
+        for (device::Times* const first : {times, static_cast<device::Times*>(nullptr)}) {
+            mail.times = first;
+            CHECK(at(bench
+                         .launched<PutMailArguments>(
+                             [&](CudaDevice& device) { return device.put_mail(mail, memory, kStream); })
+                         .second.times) == wanted(first));
+            CHECK(at(bench
+                         .launched<TakeMailArguments>(
+                             [&](CudaDevice& device) { return device.take_mail(mail, memory, 8, false, kStream); })
+                         .second.times) == wanted(first));
+            device::Mail other = mail;
+            other.times = times + 1;
+            const device::OutgoingMail outgoing[] = {{mail, memory}, {other, memory}};
+            const auto puts = bench
+                                  .launched<PutMailsArguments>(
+                                      [&](CudaDevice& device) { return device.put_mails(outgoing, kStream); })
+                                  .second;
+            CHECK(at(puts.mails[0].times) == wanted(first));
+            CHECK(at(puts.mails[1].times) == wanted(times + 1));
+            const device::IncomingMail incoming[] = {{mail, memory, 8}, {other, memory, 8}};
+            const auto takes = bench
+                                   .launched<TakeMailsArguments>(
+                                       [&](CudaDevice& device) { return device.take_mails(incoming, kStream); })
+                                   .second;
+            CHECK(at(takes.mails[0].times) == wanted(first));
+            CHECK(at(takes.mails[1].times) == wanted(times + 1));
+            device::FencedCopy copy;
+            copy.bytes = 8;
+            copy.after = mail.taken;
+            copy.times = first;
+            CHECK(at(bench
+                         .launched<FencedCopyArguments>(
+                             [&](CudaDevice& device) { return device.copy_fenced(copy, kStream); })
+                         .second.times) == wanted(first));
+        }
+    }
+}
+
 TEST_CASE("every kernel starts early where the device allows it, and none elsewhere") {
     for (const bool early : {false, true}) {
         Bench bench(true, early);

@@ -169,6 +169,7 @@ inline void add_streams(device::cuda::Driver& driver) {
         fake().stream_priority = priority;
         return make_handle(stream);
     };
+    driver.cuStreamSynchronize = [](CUstream) { return CUDA_SUCCESS; };
     driver.cuStreamDestroy = [](CUstream) { return CUDA_SUCCESS; };
     driver.cuEventCreate = [](CUevent* event, unsigned) { return make_handle(event); };
     driver.cuEventDestroy = [](CUevent) { return CUDA_SUCCESS; };
@@ -282,6 +283,11 @@ inline device::cuda::Driver fake_driver() {
     driver.cuMemGetAccess = get_access;
     driver.cuMemAlloc = allocate;
     driver.cuMemAllocAsync = [](CUdeviceptr* pointer, size_t bytes, CUstream) { return allocate(pointer, bytes); };
+    driver.cuMemHostAlloc = [](void** pointer, size_t bytes, unsigned) {
+        CUdeviceptr allocated = 0;
+        const CUresult result = allocate(&allocated, bytes);
+        return *pointer = reinterpret_cast<void*>(allocated), result;
+    };
     driver.cuMemFree = [](CUdeviceptr pointer) {
         return fake().memory.erase(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     };

@@ -44,8 +44,11 @@ class Trace:
         return [each for each in self.slices if each is not outer and each["pid"] == outer["pid"] and
                 each["tid"] == outer["tid"] and begin(outer) <= begin(each) and end(each) <= end(outer)]
 
-    def arrows(self, which):
-        return {event["id"]: event for event in self.events if event["ph"] == which}
+    def arrows(self, which, name="message"):
+        found = [event for event in self.events if event["ph"] == which and event["name"] == name]
+        by_id = {event["id"]: event for event in found}
+        assert len(by_id) == len(found)
+        return by_id
 
 
 def begin(each):
@@ -94,7 +97,6 @@ class TraceTest(LaunchedTest):
         """Each send leads to its receive, forwards in time, each from and to a slice."""
         starts, ends = trace.arrows("s"), trace.arrows("f")
         self.assertEqual(sorted(starts), sorted(ends))
-        self.assertEqual(len(starts), len([event for event in trace.events if event["ph"] == "s"]))
         sends = {(each["pid"], each["args"]["peer"], each["args"]["number"], each["args"]["order"] == "graph"): each
                  for each in trace.slices if each["name"].startswith("send to")}
         ranks = {pid: rank for rank, pid in trace.order.items()}
@@ -108,6 +110,17 @@ class TraceTest(LaunchedTest):
             self.assertEqual(send["args"]["bytes"], name["bytes"])
             self.assertEqual(name["peer"], ranks[start["pid"]])
             self.assertEqual(send["args"]["path"], name["path"])
+
+    def check_device_arrows(self, trace):
+        """Where both devices have said when, an arrow leads from what one sent to what the other got."""
+        starts, ends = trace.arrows("s", "bytes"), trace.arrows("f", "bytes")
+        self.assertEqual(sorted(starts), sorted(ends))
+        for number, start in starts.items():
+            self.assertLessEqual(start["ts"], ends[number]["ts"])
+            (sent,), (got,) = self.around(trace, start, "to "), self.around(trace, ends[number], "from ")
+            for key in ("tag", "bytes", "number"):
+                self.assertEqual(sent["args"][key], got["args"][key])
+        return len(starts)
 
     @staticmethod
     def around(trace, arrow, name):
@@ -141,6 +154,47 @@ class TraceTest(LaunchedTest):
             self.assertEqual(end(parts[-1]), end(each))
             if len(parts) == 2:
                 self.assertEqual((begin(parts[0]), end(parts[0])), (begin(each), begin(parts[1])))
+
+    def test_the_device_says_when_messages_of_a_stream_moved(self):
+        trace = self.traced("blocking")
+        self.assertEqual(self.check_device_arrows(trace), 1)
+        (sent,) = trace.of(0, "to 1")  # a target pulls what is large: the source's device does nothing
+        got = trace.of(1, "from 0")[0]  # what follows is ready before its receive, or not
+        for rank, each in ((0, sent), (1, got)):
+            self.assertEqual((each["args"]["tag"], each["args"]["bytes"]), (2, 8))
+            self.assertEqual(trace.inside(each)[-1]["name"], "moving")
+            self.assertEqual(end(trace.inside(each)[-1]), end(each))
+            self.assertEqual(trace.rows[each["pid"], each["tid"]],
+                             ("device, messages out", "device, messages in")[rank])
+
+    def test_a_receive_waits_on_its_device_for_a_sender_whose_stream_is_held(self):
+        trace = self.traced("held")
+        self.check_arrows(trace)
+        self.assertEqual(self.check_device_arrows(trace), 1)
+        (release,) = trace.of(1, "gpurun_graph_launch")
+        (sent,) = trace.of(0, "to 1", tag=91)
+        for tag, size, path in ((91, 64, "mailbox"), (93, 1 << 19, "direct")):
+            for rank, kind in ((0, "send to 1"), (1, "receive from 0")):
+                (enqueued,) = trace.of(rank, kind, tag=tag)
+                self.assertEqual((enqueued["args"]["bytes"], enqueued["args"]["path"]), (size, path))
+                self.assertLess(end(enqueued), begin(release))
+            (got,) = trace.of(1, "from 0", tag=tag)
+            *waiting, moving = trace.inside(got)  # the second is enqueued behind the first, and may find no wait
+            self.assertEqual(moving["name"], "moving")
+            self.assertGreater(begin(moving), begin(release))
+            self.assertGreater(begin(moving), begin(sent))
+            if tag == 91:
+                self.assertEqual([each["name"] for each in waiting], ["waiting for the bytes"])
+                self.assertEqual(begin(waiting[0]), begin(got))
+        self.assertGreater(begin(sent), begin(release))
+
+    def test_started_messages_that_share_an_operation_have_times_each(self):
+        trace = self.traced("window")
+        self.check_arrows(trace)
+        self.assertEqual(self.check_device_arrows(trace), 20)
+        for rank, kind in ((0, "to 1"), (1, "from 0")):
+            tags = [each["args"]["tag"] for each in trace.of(rank, kind)]
+            self.assertEqual(sorted(tags), list(range(100, 120)))
 
     def test_requests_overlap_in_rows_of_their_own(self):
         trace = self.traced("requests")
@@ -211,7 +265,7 @@ class TraceTest(LaunchedTest):
 
     def test_events_beyond_the_room_are_counted_and_said(self):
         trace = self.traced("threads", extra_env={"GPURUN_TRACE_EVENTS": "100"})
-        self.assertGreater(trace.lost, 600)  # 200 messages and as many calls on each rank
+        self.assertGreater(trace.lost, 200)  # 200 calls on each rank, each with its message
         self.check_own_line(self.said, f"{trace.lost} events are missing", "first 100", "GPURUN_TRACE_EVENTS")
 
     def test_without_gpurun_init_there_are_ranks_and_nothing_else(self):
@@ -229,7 +283,7 @@ class TraceTest(LaunchedTest):
         drawn = xml.etree.ElementTree.parse(picture)
         os.remove(picture)
         arrows = [each for each in drawn.iter() if each.get("class") == "arrow"]
-        self.assertEqual(len(arrows), 6)
+        self.assertEqual(len(arrows), 7)  # of six messages, one of which has another between devices
         texts = {each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
         self.assertTrue(set(trace.processes.values()) | {"messages out", "messages in"} <= texts, texts)
 

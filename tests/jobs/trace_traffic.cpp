@@ -102,6 +102,50 @@ void captured(Rank& self) {
     ok(gpurun_graph_destroy(graph));
 }
 
+// Small messages of device memory that are started together.
+void window(Rank& self) {
+    constexpr int kMany = 20;
+    std::vector<gpurun_request> all(kMany);
+    for (int i = 0; i < kMany && self.rank < 2; ++i) {
+        char* const at = static_cast<char*>(self.device) + i * 64;
+        ok(self.rank == 0 ? gpurun_isend(at, 64, GPURUN_BYTE, 1, 100 + i, GPURUN_COMM_WORLD, kHost, &all[i])
+                          : gpurun_irecv(at, 64, GPURUN_BYTE, 0, 100 + i, GPURUN_COMM_WORLD, kHost, &all[i]));
+    }
+    if (self.rank < 2)
+        ok(gpurun_waitall(kMany, all.data(), kHost, nullptr));
+}
+
+// Rank 0 sends behind a graph that waits for rank 1's, which is launched when rank 1 has matched the messages.
+void held(Rank& self) {
+    if (self.rank > 1)
+        return;
+    gpurun_graph graph;
+    gpurun_stream beside;
+    ok(gpurun_stream_create(&beside));
+    ok(gpurun_capture_begin(self.stream));
+    ok(self.rank == 1 ? gpurun_send(self.device, 64, GPURUN_BYTE, 0, 90, GPURUN_COMM_WORLD, self.stream)
+                      : gpurun_recv(self.device, 64, GPURUN_BYTE, 1, 90, GPURUN_COMM_WORLD, self.stream, nullptr));
+    ok(gpurun_capture_end(self.stream, &graph));
+    char* const other = static_cast<char*>(self.device) + 4096;
+    constexpr size_t kLarge = 1 << 19;
+    char* const large = static_cast<char*>(self.device) + kLarge;
+    if (self.rank == 0) {
+        ok(gpurun_graph_launch(graph, self.stream));
+        ok(gpurun_send(other, 64, GPURUN_BYTE, 1, 91, GPURUN_COMM_WORLD, self.stream));
+        ok(gpurun_send(large, kLarge, GPURUN_BYTE, 1, 93, GPURUN_COMM_WORLD, self.stream));
+        self.send(92, 8);
+    } else {
+        ok(gpurun_recv(other, 64, GPURUN_BYTE, 0, 91, GPURUN_COMM_WORLD, beside, nullptr));
+        ok(gpurun_recv(large, kLarge, GPURUN_BYTE, 0, 93, GPURUN_COMM_WORLD, beside, nullptr));
+        self.recv(92, 8);
+        ok(gpurun_graph_launch(graph, self.stream));
+    }
+    ok(gpurun_stream_synchronize(self.stream));
+    ok(gpurun_stream_synchronize(beside));
+    ok(gpurun_graph_destroy(graph));
+    ok(gpurun_stream_destroy(beside));
+}
+
 void threads(Rank& self) {
     constexpr int kThreads = 4;
     constexpr int kEach = 50;
@@ -157,9 +201,10 @@ int main(int argc, char** argv) {
     constexpr struct {
         const char* name;
         void (*run)(Rank&);
-    } kThemes[] = {
-        {"blocking", blocking}, {"requests", requests}, {"wildcards", wildcards}, {"collectives", collectives},
-        {"captured", captured}, {"threads", threads},   {"death", death},         {"interrupted", interrupted}};
+    } kThemes[] = {{"blocking", blocking},       {"requests", requests}, {"wildcards", wildcards},
+                   {"collectives", collectives}, {"captured", captured}, {"held", held},
+                   {"window", window},           {"threads", threads},   {"death", death},
+                   {"interrupted", interrupted}};
     bool known = false;
     for (const auto& theme : kThemes)
         if (what == theme.name) {

@@ -5,7 +5,7 @@
 // away stays with the process, as all of CUDA's memory does: the user may still hold it.
 //
 // One file a section of the contract: memory.cpp, describe.cpp, sharing.cpp, streams.cpp, kernels.cpp, graphs.cpp,
-// channels.cpp, events.cpp.
+// channels.cpp, events.cpp, clock.cpp.
 #pragma once
 
 #include "device/cuda/address_record.hpp"
@@ -36,6 +36,12 @@ struct Facts {
     int urgent_priority = 0;     // of streams: the smaller, the more urgent
 };
 
+// By which the CPU asks the kernel for the time.
+struct ClockPage {
+    alignas(64) Counter asked; // which round; kNoMoreRounds ends it
+    alignas(64) Counter time;  // the answer; 0: not yet
+};
+
 class CudaDevice final : public Device {
   public:
     CudaDevice(const Driver& driver, Facts facts, Kernels kernels)
@@ -44,6 +50,7 @@ class CudaDevice final : public Device {
 
     const Info& info() const override { return facts_.info; }
     base::Result<void> make_current() override;
+    base::Result<platform::ClockReading> read_clock() override;
 
     int shareable_fd() const override { return -1; }
     base::Result<void> add_peer(int peer, const Identity& identity, int fd) override;
@@ -127,6 +134,8 @@ class CudaDevice final : public Device {
     Entered enter_beside_capture() const { return {ScopedContext(driver_, facts_.context), BesideCapture(driver_)}; }
     base::Error out_of_memory(size_t bytes) const;
     base::Result<CUdeviceptr> device_address(const Counter* counter) const;
+    base::Result<uint64_t*> device_address(const Times* times) const; // null where there are none
+    base::Result<void> prepare_clock();
     base::Result<ChannelArguments> arguments(const Channel& channel) const;
     template <typename Arguments>
     base::Result<void> launch(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
@@ -159,6 +168,12 @@ class CudaDevice final : public Device {
     AddressRecord seen_;
     Elsewhere elsewhere_;
     GraphRuns graph_runs_;
+    struct Clock {
+        std::mutex mutex; // guards the others
+        ClockPage* page = nullptr;
+        Stream stream;
+        bool lost = false; // a kernel has not come
+    } clock_;
 
     std::mutex peers_mutex_;
     std::map<int, Identity> peers_;

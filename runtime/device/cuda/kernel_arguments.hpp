@@ -16,6 +16,7 @@ struct PutMailArguments {
     uint64_t* sent;
     uint64_t value;
     uint32_t* ticket;
+    uint64_t* times; // host memory for three of them: platform::OperationTimes; or null
     uint32_t mark;
 };
 
@@ -27,6 +28,7 @@ struct TakeMailArguments {
     uint64_t* taken;
     uint64_t value;
     uint32_t* ticket;
+    uint64_t* times;
     uint32_t mark;
     uint32_t seen; // 1: whoever sees `taken` sees the destination too
 };
@@ -54,6 +56,14 @@ struct FencedCopyArguments {
     uint64_t value;
     uint32_t* ticket;
     uint64_t* gate; // device memory: reads `value` once the first block has seen `before`
+    uint64_t* times;
+};
+
+constexpr uint64_t kNoMoreRounds = ~uint64_t{0};
+struct ReadClockArguments {
+    const uint64_t* asked;
+    uint64_t* time;
+    uint64_t rounds;
 };
 
 struct ChannelArguments {

@@ -67,6 +67,24 @@ __device__ void let_next_start() {
 #endif
 }
 
+// What the device's clock reads, where somebody wants to know, and this is the thread that may have to say it.
+__device__ uint64_t clock_for(const uint64_t* times) {
+    uint64_t now = 0;
+    if (times != nullptr && threadIdx.x == 0)
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
+    return now;
+}
+
+// Said at the end, all at once, behind what somebody waits for: on the way there, a store to host memory is one more
+// that a fence has to wait for. By the last block, which tells of itself.
+__device__ void store_times(uint64_t* times, uint64_t began, uint64_t moving) {
+    if (times == nullptr)
+        return;
+    store_counter(times, began);
+    store_counter(times + 1, moving);
+    store_counter(times + 2, clock_for(times));
+}
+
 // Whether this thread is to say that the whole grid is done. The ticket counts blocks, and wraps to 0 by itself.
 // `fence`: what the grid has written is seen before whatever that thread writes.
 __device__ bool is_last(uint32_t* ticket, bool fence) {

@@ -27,6 +27,7 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     GPURUN_TRY(find(kernels.take_mails, "gpurun_take_mails"));
     GPURUN_TRY(find(kernels.watch_counter, "gpurun_watch_counter"));
     GPURUN_TRY(find(kernels.copy_fenced, "gpurun_copy_fenced"));
+    GPURUN_TRY(find(kernels.read_clock, "gpurun_read_clock"));
     GPURUN_TRY(find(kernels.put_in_channel, "gpurun_put_in_channel"));
     GPURUN_TRY(find(kernels.await_channel_taken, "gpurun_await_channel_taken"));
     GPURUN_TRY(find(kernels.take_from_channel, "gpurun_take_from_channel"));
@@ -36,15 +37,24 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     return kernels;
 }
 
+base::Result<uint64_t*> CudaDevice::device_address(const Times* times) const {
+    if (times == nullptr)
+        return nullptr;
+    GPURUN_ASSIGN(const CUdeviceptr where, device_address(reinterpret_cast<const Counter*>(times)));
+    return address(where);
+}
+
 base::Result<void> CudaDevice::put_mail(const Mail& mail, const void* source, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
+    GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
     const PutMailArguments arguments{static_cast<const unsigned char*>(source),
                                      mail.words,
                                      mail.bytes,
                                      address(sent),
                                      mail.value,
                                      mail.ticket,
+                                     times,
                                      mail.mark};
     return launch(kernels_.put_mail, mail_blocks(mail.bytes), mail_threads(mail.bytes), arguments, stream);
 }
@@ -53,6 +63,7 @@ base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, si
     const auto current = enter();
     GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
     GPURUN_ASSIGN(const CUdeviceptr taken, device_address(mail.taken));
+    GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
     const TakeMailArguments arguments{static_cast<unsigned char*>(destination),
                                       mail.words,
                                       bytes,
@@ -60,6 +71,7 @@ base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, si
                                       address(taken),
                                       mail.value,
                                       mail.ticket,
+                                      times,
                                       mail.mark,
                                       seen ? 1U : 0U};
     return launch(kernels_.take_mail, mail_blocks(bytes), mail_threads(bytes), arguments, stream);
@@ -73,12 +85,14 @@ base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, St
     for (size_t i = 0; i < mails.size(); ++i) {
         const auto& [mail, source] = mails[i];
         GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
+        GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
         batch.mails[i] = {static_cast<const unsigned char*>(source),
                           mail.words,
                           mail.bytes,
                           address(sent),
                           mail.value,
                           nullptr,
+                          times,
                           mail.mark};
         largest = std::max(largest, mail.bytes);
     }
@@ -93,6 +107,7 @@ base::Result<void> CudaDevice::take_mails(std::span<const IncomingMail> mails, S
         const auto& [mail, destination, bytes] = mails[i];
         GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
         GPURUN_ASSIGN(const CUdeviceptr taken, device_address(mail.taken));
+        GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
         batch.mails[i] = {static_cast<unsigned char*>(destination),
                           mail.words,
                           bytes,
@@ -100,6 +115,7 @@ base::Result<void> CudaDevice::take_mails(std::span<const IncomingMail> mails, S
                           address(taken),
                           mail.value,
                           nullptr,
+                          times,
                           mail.mark,
                           1};
         largest = std::max(largest, bytes);
@@ -120,8 +136,10 @@ base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream
         GPURUN_ASSIGN(before, device_address(copy.before));
     }
     GPURUN_ASSIGN(const CUdeviceptr after, device_address(copy.after));
-    const FencedCopyArguments arguments{copy.destination, copy.source, copy.bytes,  address(before),
-                                        address(after),   copy.value,  copy.ticket, copy.gate};
+    GPURUN_ASSIGN(uint64_t* const times, device_address(copy.times));
+    const FencedCopyArguments arguments{copy.destination, copy.source,    copy.bytes,
+                                        address(before),  address(after), copy.value,
+                                        copy.ticket,      copy.gate,      times};
     return launch(kernels_.copy_fenced, copy_blocks(copy.bytes), kCopyThreads, arguments, stream);
 }
 

@@ -31,28 +31,36 @@ __device__ bool await_word(const TakeMailArguments& mail, uint64_t index, Word& 
 extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_put_mail(const PutMailArguments mail) {
     let_next_start();
     await_predecessors();
+    const uint64_t began = clock_for(mail.times);
     for (uint64_t i = first_index(); 8 * i < mail.bytes; i += all_threads()) {
         const uint64_t bytes = load_bytes(mail.source + 8 * i, mail.bytes - 8 * i);
         store_word(mail.words, i,
                    {static_cast<uint32_t>(bytes), mail.mark, static_cast<uint32_t>(bytes >> 32), mail.mark});
     }
-    if (is_last(mail.ticket, true))
+    if (is_last(mail.ticket, true)) {
         store_counter(mail.sent, mail.value);
+        store_times(mail.times, began, began);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_take_mail(const TakeMailArguments mail) {
+    const uint64_t began = clock_for(mail.times);
+    uint64_t moving = began;
     for (uint64_t i = first_index(); 8 * i < mail.bytes; i += all_threads()) {
         Word word;
         const bool came = await_word(mail, i, word);
         let_next_start();
         await_predecessors();
+        moving = clock_for(mail.times);
         if (!came)
             break;
         store_bytes(mail.destination + 8 * i, mail.bytes - 8 * i, word.low | static_cast<uint64_t>(word.high) << 32);
     }
     await_predecessors(); // threads without a word, too
-    if (is_last(mail.ticket, mail.seen != 0))
+    if (is_last(mail.ticket, mail.seen != 0)) {
         store_counter(mail.taken, mail.value);
+        store_times(mail.times, began, moving);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(kMailThreads)
@@ -61,13 +69,16 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     const uint64_t from = uint64_t{8} * threadIdx.x;
     let_next_start();
     await_predecessors();
+    const uint64_t began = clock_for(mail.times);
     if (from < mail.bytes) {
         const uint64_t bytes = load_bytes(mail.source + from, mail.bytes - from);
         store_word(mail.words, threadIdx.x,
                    {static_cast<uint32_t>(bytes), mail.mark, static_cast<uint32_t>(bytes >> 32), mail.mark});
     }
-    if (is_last_of_block())
+    if (is_last_of_block()) {
         store_counter(mail.sent, mail.value);
+        store_times(mail.times, began, began);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(kMailThreads)
@@ -75,13 +86,17 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     const TakeMailArguments& mail = batch.mails[blockIdx.x];
     const uint64_t to = uint64_t{8} * threadIdx.x;
     Word word;
+    const uint64_t began = clock_for(mail.times);
     const bool came = to < mail.bytes && await_word(mail, threadIdx.x, word);
     let_next_start();
     await_predecessors();
+    const uint64_t moving = clock_for(mail.times);
     if (came)
         store_bytes(mail.destination + to, mail.bytes - to, word.low | static_cast<uint64_t>(word.high) << 32);
-    if (is_last_of_block())
+    if (is_last_of_block()) {
         store_counter(mail.taken, mail.value);
+        store_times(mail.times, began, moving);
+    }
 }
 
 extern "C" __global__ void gpurun_watch_counter(const WatchCounterArguments watch) {
@@ -92,6 +107,7 @@ extern "C" __global__ void gpurun_watch_counter(const WatchCounterArguments watc
 }
 
 extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(const FencedCopyArguments copy) {
+    const uint64_t began = clock_for(copy.times);
     if (copy.before != nullptr) {
         // One looks at the counter, which is in host memory: reads of many would hold up who writes it.
         if (threadIdx.x == 0 && blockIdx.x == 0) {
@@ -106,7 +122,24 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(co
     }
     let_next_start();
     await_predecessors();
+    const uint64_t moving = clock_for(copy.times);
     copy_bytes(copy.destination, copy.source, copy.bytes, first_index(), all_threads());
-    if (is_last(copy.ticket, true))
+    if (is_last(copy.ticket, true)) {
         store_counter(copy.after, copy.value);
+        store_times(copy.times, began, moving);
+    }
+}
+
+extern "C" __global__ void gpurun_read_clock(const ReadClockArguments clock) {
+    let_next_start();
+    await_predecessors();
+    for (uint64_t round = 1; round <= clock.rounds; ++round) {
+        uint64_t asked;
+        do
+            asked = load_counter(clock.asked);
+        while (asked < round);
+        if (asked == kNoMoreRounds)
+            return;
+        store_counter(clock.time, clock_for(clock.time));
+    }
 }

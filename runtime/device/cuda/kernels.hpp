@@ -12,6 +12,7 @@ struct Kernels {
     CUfunction take_mails = nullptr;
     CUfunction watch_counter = nullptr;
     CUfunction copy_fenced = nullptr;
+    CUfunction read_clock = nullptr;
     CUfunction put_in_channel = nullptr;
     CUfunction await_channel_taken = nullptr;
     CUfunction take_from_channel = nullptr;

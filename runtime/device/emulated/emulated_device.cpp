@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "device/emulated/handles.hpp"
+#include "platform/clock.hpp"
 #include "platform/wake.hpp"
 
 namespace gpurun::device::emulated {
@@ -222,6 +223,23 @@ base::Result<void> EmulatedDevice::check_counter(const Counter* counter) {
     return {};
 }
 
+base::Result<void> EmulatedDevice::check_times(const Times* times) {
+    if (times == nullptr)
+        return {};
+    if (reinterpret_cast<uintptr_t>(times) % alignof(Times) != 0)
+        return base::error(Status::kBuffer, "the times at {} are not aligned", fmt::ptr(times));
+    GPURUN_ASSIGN(const Buffer buffer, memory_->describe(times, sizeof *times));
+    if (buffer.placement != Placement::kPinned)
+        return base::error(Status::kBuffer, "the times at {} are not in registered host memory", fmt::ptr(times));
+    return {};
+}
+
+// Its clock is the CPU's.
+base::Result<platform::ClockReading> EmulatedDevice::read_clock() {
+    const int64_t now_ns = platform::now_ns();
+    return platform::ClockReading{now_ns, now_ns, 0};
+}
+
 base::Result<void> EmulatedDevice::write_counter(Stream stream, Counter* counter, uint64_t value) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     GPURUN_TRY(check_counter(counter));
@@ -255,16 +273,32 @@ base::Result<void> EmulatedDevice::check_mail(const Mail& mail, size_t bytes, bo
         return base::error(Status::kArgument, "a mail has bytes and a mark, neither of which is 0");
     GPURUN_TRY(check_device_memory("mail", mail.words, mail_words_bytes(bytes), 16, own_words));
     GPURUN_TRY(check_device_memory("ticket", mail.ticket, sizeof *mail.ticket, alignof(uint32_t), true));
+    GPURUN_TRY(check_times(mail.times));
     return check_counter(mail.sent);
 }
+
+namespace {
+
+base::Result<void> stamp(StreamQueue& queue, std::atomic<int64_t> Times::*which, Times* times) {
+    return times != nullptr ? queue.enqueue(Stamp{&(times->*which)}) : base::Result<void>();
+}
+
+base::Result<void> put(StreamQueue& queue, const Mail& mail, const void* source) {
+    GPURUN_TRY(stamp(queue, &Times::began, mail.times));
+    GPURUN_TRY(stamp(queue, &Times::moving, mail.times));
+    GPURUN_TRY(queue.enqueue(Copy{mail.words, static_cast<const std::byte*>(source), mail.bytes}));
+    GPURUN_TRY(stamp(queue, &Times::done, mail.times));
+    return queue.enqueue(WriteWord{mail.sent, mail.value});
+}
+
+} // namespace
 
 // An emulated mail lies in its words as it is, and has come when its counter says so.
 base::Result<void> EmulatedDevice::put_mail(const Mail& mail, const void* source, Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     GPURUN_TRY(check_mail(mail, mail.bytes, false));
     GPURUN_TRY(stream_side(source, mail.bytes));
-    GPURUN_TRY(queue->enqueue(Copy{mail.words, static_cast<const std::byte*>(source), mail.bytes}));
-    return queue->enqueue(WriteWord{mail.sent, mail.value});
+    return put(*queue, mail, source);
 }
 
 base::Result<void> EmulatedDevice::take_mail(const Mail& mail, void* destination, size_t bytes, bool, Stream stream) {
@@ -273,8 +307,11 @@ base::Result<void> EmulatedDevice::take_mail(const Mail& mail, void* destination
     GPURUN_TRY(check_counter(mail.taken));
     GPURUN_TRY(stream_side(destination, bytes));
     const Copy copy{static_cast<std::byte*>(destination), mail.words, bytes};
+    GPURUN_TRY(stamp(*queue, &Times::began, mail.times));
     GPURUN_TRY(queue->enqueue(AwaitWord{mail.sent, mail.value}));
+    GPURUN_TRY(stamp(*queue, &Times::moving, mail.times));
     GPURUN_TRY(queue->enqueue(CopyIfCame{copy, mail.sent, mail.value}));
+    GPURUN_TRY(stamp(*queue, &Times::done, mail.times));
     return queue->enqueue(WriteWord{mail.taken, mail.value});
 }
 
@@ -282,6 +319,7 @@ base::Result<void> EmulatedDevice::check_small(const Mail& mail, size_t bytes, b
     if (mail.bytes > kSmallMailBytes || bytes == 0 || bytes > mail.bytes || mail.mark == 0)
         return base::error(Status::kArgument, "one of several mails has 1 to {} bytes and a mark", kSmallMailBytes);
     GPURUN_TRY(check_device_memory("mail", mail.words, mail_words_bytes(mail.bytes), 16, own_words));
+    GPURUN_TRY(check_times(mail.times));
     return check_counter(mail.sent);
 }
 
@@ -291,10 +329,8 @@ base::Result<void> EmulatedDevice::put_mails(std::span<const OutgoingMail> mails
         GPURUN_TRY(check_small(mail, mail.bytes, false));
         GPURUN_TRY(stream_side(source, mail.bytes));
     }
-    for (const auto& [mail, source] : mails) {
-        GPURUN_TRY(queue->enqueue(Copy{mail.words, static_cast<const std::byte*>(source), mail.bytes}));
-        GPURUN_TRY(queue->enqueue(WriteWord{mail.sent, mail.value}));
-    }
+    for (const auto& [mail, source] : mails)
+        GPURUN_TRY(put(*queue, mail, source));
     return {};
 }
 
@@ -307,7 +343,7 @@ base::Result<void> EmulatedDevice::take_mails(std::span<const IncomingMail> mail
         GPURUN_TRY(stream_side(destination, bytes));
         all.mails->push_back(
             {CopyIfCame{{static_cast<std::byte*>(destination), mail.words, bytes}, mail.sent, mail.value},
-             WriteWord{mail.taken, mail.value}});
+             WriteWord{mail.taken, mail.value}, mail.times});
     }
     return queue->enqueue(all);
 }
@@ -321,13 +357,18 @@ base::Result<void> EmulatedDevice::copy_fenced(const FencedCopy& fenced, Stream 
     GPURUN_TRY(check_device_memory("ticket", fenced.ticket, sizeof *fenced.ticket, alignof(uint32_t), true));
     GPURUN_TRY(check_device_memory("gate", fenced.gate, sizeof *fenced.gate, alignof(uint64_t), true));
     GPURUN_TRY(check_counter(fenced.after));
-    if (fenced.before != nullptr) {
+    GPURUN_TRY(check_times(fenced.times));
+    if (fenced.before != nullptr)
         GPURUN_TRY(check_counter(fenced.before));
+    GPURUN_TRY(stamp(*queue, &Times::began, fenced.times));
+    if (fenced.before != nullptr) {
         GPURUN_TRY(queue->enqueue(AwaitWord{fenced.before, fenced.value}));
         GPURUN_TRY(queue->enqueue(WriteWord{reinterpret_cast<Counter*>(fenced.gate), fenced.value}));
     }
+    GPURUN_TRY(stamp(*queue, &Times::moving, fenced.times));
     GPURUN_TRY(queue->enqueue(
         Copy{static_cast<std::byte*>(fenced.destination), static_cast<const std::byte*>(fenced.source), fenced.bytes}));
+    GPURUN_TRY(stamp(*queue, &Times::done, fenced.times));
     return queue->enqueue(WriteWord{fenced.after, fenced.value});
 }
 

@@ -28,6 +28,7 @@ class EmulatedDevice final : public Device {
 
     const Info& info() const override { return info_; }
     base::Result<void> make_current() override { return {}; }
+    base::Result<platform::ClockReading> read_clock() override;
 
     int shareable_fd() const override { return memory_->fd(); }
     base::Result<void> add_peer(int peer, const Identity& identity, int fd) override;
@@ -110,6 +111,7 @@ class EmulatedDevice final : public Device {
     base::Result<Side> stream_side(const void* pointer, size_t bytes);
     base::Result<void> check_placement(const void* pointer, size_t bytes, Placement placement, const char* what);
     base::Result<void> check_counter(const Counter* counter);
+    base::Result<void> check_times(const Times* times); // or null
     // Device memory, aligned to `alignment`; of this process, where `own`.
     base::Result<void> check_device_memory(const char* what, const void* pointer, size_t bytes, size_t alignment,
                                            bool own);

@@ -4,6 +4,7 @@
 #include "base/format.hpp"
 #include "device/emulated/graph_body.hpp"
 #include "device/emulated/memory.hpp"
+#include "platform/clock.hpp"
 #include "platform/job_segment.hpp"
 #include "platform/wake.hpp"
 
@@ -198,6 +199,8 @@ bool StreamQueue::execute(Operation& operation) {
         platform::store_and_wake(*write->word, write->value);
     else if (auto* wait = std::get_if<AwaitWord>(&operation))
         return await(*wait->word, wait->value);
+    else if (auto* stamp = std::get_if<Stamp>(&operation))
+        stamp->where->store(platform::now_ns(), std::memory_order_relaxed);
     else if (auto* mails = std::get_if<TakeMails>(&operation))
         return take_mails(*mails);
     else if (auto* reclaim = std::get_if<Reclaim>(&operation))
@@ -224,6 +227,7 @@ void StreamQueue::copy_if_came(const CopyIfCame& operation) {
 bool StreamQueue::take_mails(TakeMails& operation) {
     constexpr int64_t kLookAgainNs = 200'000;
     std::vector<TakeMails::One>& left = *operation.mails;
+    const int64_t began_ns = platform::now_ns();
     while (!left.empty() && !abandoned_) {
         const size_t before = left.size();
         for (size_t i = 0; i < left.size();) {
@@ -232,8 +236,7 @@ bool StreamQueue::take_mails(TakeMails& operation) {
                 ++i;
                 continue;
             }
-            copy_if_came(one.copy);
-            platform::store_and_wake(*one.end.word, one.end.value);
+            take_mail(one, began_ns);
             left.erase(left.begin() + static_cast<ptrdiff_t>(i));
         }
         if (left.size() != before || left.empty())
@@ -245,6 +248,17 @@ bool StreamQueue::take_mails(TakeMails& operation) {
         awaited_.store(nullptr, std::memory_order_release);
     }
     return left.empty();
+}
+
+void StreamQueue::take_mail(const TakeMails::One& one, int64_t began_ns) {
+    const int64_t moving_ns = one.times != nullptr ? platform::now_ns() : 0;
+    copy_if_came(one.copy);
+    if (one.times != nullptr) {
+        one.times->began.store(began_ns, std::memory_order_relaxed);
+        one.times->moving.store(moving_ns, std::memory_order_relaxed);
+        one.times->done.store(platform::now_ns(), std::memory_order_relaxed);
+    }
+    platform::store_and_wake(*one.end.word, one.end.value);
 }
 
 bool StreamQueue::await(std::atomic<uint64_t>& word, uint64_t value) {

@@ -55,11 +55,15 @@ struct AwaitWord {
     std::atomic<uint64_t>* word;
     uint64_t value;
 };
+struct Stamp { // the time
+    std::atomic<int64_t>* where;
+};
 // In any order, as they come.
 struct TakeMails {
     struct One {
         CopyIfCame copy;
         WriteWord end;
+        Times* times; // or null
     };
     std::shared_ptr<std::vector<One>> mails = std::make_shared<std::vector<One>>();
 };
@@ -93,8 +97,8 @@ struct RunEdge { // between branches of a graph, in which alone it is found
 struct EndRun { // of a graph, which lives at least as long
     std::shared_ptr<GraphBody> graph;
 };
-using Operation = std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, TakeMails, Reclaim, ChannelPut,
-                               ChannelAwaitTaken, ChannelTake, ChannelTellTaken, RunEdge, EndRun>;
+using Operation = std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, Stamp, TakeMails, Reclaim,
+                               ChannelPut, ChannelAwaitTaken, ChannelTake, ChannelTellTaken, RunEdge, EndRun>;
 
 class StreamQueue {
   public:
@@ -137,6 +141,7 @@ class StreamQueue {
     bool execute(Operation& operation);
     void copy_if_came(const CopyIfCame& operation);
     bool take_mails(TakeMails& operation);
+    void take_mail(const TakeMails::One& one, int64_t began_ns);
     bool await(std::atomic<uint64_t>& word, uint64_t value);
 
     // channel_operations.cpp

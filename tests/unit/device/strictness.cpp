@@ -155,6 +155,26 @@ TEST_CASE("a mail without a mark or without bytes is refused") {
     CHECK_STATUS(post.device->take_mail(post.mail(), post.pinned, 0, true, {}), Status::kArgument);
 }
 
+TEST_CASE("times that a device could not write are refused") {
+    const Post post;
+    post.counters[0].store(2);
+    device::Times pageable{};
+    auto* const crooked = reinterpret_cast<device::Times*>(reinterpret_cast<std::byte*>(post.counters) + 513);
+    auto* const on_device = reinterpret_cast<device::Times*>(post.memory + 40960);
+    for (device::Times* const times : {&pageable, crooked, on_device}) {
+        device::Mail mail = post.mail();
+        mail.times = times;
+        post.check(mail, Status::kBuffer);
+        const device::OutgoingMail outgoing{mail, post.pinned};
+        const device::IncomingMail incoming{mail, post.pinned, 100};
+        CHECK_STATUS(post.device->put_mails({&outgoing, 1}, {}), Status::kBuffer);
+        CHECK_STATUS(post.device->take_mails({&incoming, 1}, {}), Status::kBuffer);
+        device::FencedCopy copy = post.copy();
+        copy.times = times;
+        post.check(copy, Status::kBuffer);
+    }
+}
+
 TEST_CASE("mail words that are not aligned, not in device memory, or reach past it are refused") {
     const Post post;
     alignas(16) std::byte pageable[4096];

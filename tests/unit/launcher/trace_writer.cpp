@@ -1,4 +1,5 @@
 #include "trace_writer.hpp"
+#include "device_times.hpp"
 #include "platform/process.hpp"
 #include "support/unit.hpp"
 #include "trace_file.hpp"
@@ -25,7 +26,9 @@ constexpr int64_t kOrigin = 1'000'000'000'000;
 // Of a process, which has one as long as it lives.
 TraceBuffer& new_buffer() {
     static std::deque<TraceBuffer> all;
-    return all.emplace_back(must(TraceBuffer::create(64)));
+    TraceBuffer& buffer = all.emplace_back(must(TraceBuffer::create(64, 16)));
+    buffer.time_messages();
+    return buffer;
 }
 
 struct Recorded {
@@ -56,6 +59,15 @@ struct Recorded {
         event.ordinal = ordinal;
         event.how = 2 | 5 << 8 | flags::kHasPath | flags::kHasOrdinal;
         return event;
+    }
+    // By the clock of a device that began to count with the trace, at the CPU's speed.
+    void time(const TraceEvent& event, int64_t began, int64_t moving, int64_t done) {
+        buffer.header().clocks[0] = {1, kOrigin + 1, 0};
+        OperationTimes* const times = buffer.take_times(event);
+        REQUIRE(times != nullptr);
+        times->began = began;
+        times->moving = moving;
+        times->done = done;
     }
     TracedRank traced(int pid) const { return {&buffer, pid, "emulated device 0", kOrigin + 1'000'000}; }
 };
@@ -112,6 +124,112 @@ TEST_CASE("a message is a slice on each side with its parts, and an arrow betwee
     CHECK(text.starts_with(R"({"displayTimeUnit":"ns","otherData":{"program":"gpurun )" GPURUN_VERSION R"(")"));
 }
 
+TEST_CASE("what devices say of a message is a slice on each side, in rows of their own, and an arrow between them") {
+    Recorded source;
+    Recorded target;
+    source.time(source.add_message(TraceKind::kSend, 1, 3, 1000, 0, 1100), 5000, 5000, 6000);
+    target.time(target.add_message(TraceKind::kReceive, 0, 3, 500, 2000, 2100), 4000, 5500, 6500);
+    std::vector<nlohmann::json> on_devices;
+    for (const auto& event : events_of({source.traced(41), target.traced(42)}))
+        if (event["tid"] >= 300'000)
+            on_devices.push_back(event);
+    using nlohmann::json;
+    const json arguments = {{"tag", 7}, {"bytes", 65536}, {"number", 3}};
+    const auto with_peer = [&](int peer) {
+        json all = arguments;
+        all["peer"] = peer;
+        return all;
+    };
+    const auto slice = [](int pid, int row, double begin, double length, const char* kind, const char* name) {
+        return json{{"ph", "X"},     {"pid", pid},  {"tid", row},  {"ts", begin},
+                    {"dur", length}, {"cat", kind}, {"name", name}};
+    };
+    const auto arrow = [](const char* end, int pid, int row, double at) {
+        return json{{"ph", end},      {"pid", pid},      {"tid", row},        {"ts", at},
+                    {"cat", "arrow"}, {"name", "bytes"}, {"id", 137438953475}};
+    };
+    json out = slice(41, 300'000, 5.0, 1.0, "message", "to 1");
+    out["args"] = with_peer(1);
+    json in = slice(42, 400'000, 4.0, 2.5, "message", "from 0");
+    in["args"] = with_peer(0);
+    json end = arrow("f", 42, 400'000, 5.5);
+    end["bp"] = "e";
+    const std::vector<json> expected = {out,
+                                        slice(41, 300'000, 5.0, 1.0, "moving", "moving"),
+                                        arrow("s", 41, 300'000, 5.0),
+                                        in,
+                                        slice(42, 400'000, 4.0, 1.5, "waiting", "waiting for the bytes"),
+                                        slice(42, 400'000, 5.5, 1.0, "moving", "moving"),
+                                        end};
+    REQUIRE(on_devices.size() == expected.size());
+    for (size_t i = 0; i < expected.size(); ++i)
+        CHECK(on_devices[i] == expected[i]);
+    const std::string text = text_of({source.traced(41), target.traced(42)});
+    CHECK(text.find(R"("args":{"name":"device, messages out"})") != std::string::npos);
+    CHECK(text.find(R"("args":{"name":"device, messages in"})") != std::string::npos);
+}
+
+TEST_CASE("where one device says nothing, no arrow leads to nowhere") {
+    Recorded source;
+    Recorded target;
+    source.add_message(TraceKind::kSend, 1, 3, 1000, 0, 1100);
+    target.time(target.add_message(TraceKind::kReceive, 0, 3, 500, 2000, 2100), 4000, 5500, 6500);
+    for (const auto& event : events_of({source.traced(41), target.traced(42)}))
+        CHECK(event["name"] != "bytes");
+}
+
+TEST_CASE("what had not run on its device is unfinished there, from when it was enqueued") {
+    Recorded rank;
+    rank.time(rank.add_message(TraceKind::kReceive, 0, 3, 500, 2000, 2100), 0, 0, 0);
+    rank.time(rank.add_message(TraceKind::kReceive, 0, 4, 500, 2000, 2100), 3000, 0, 0);
+    std::vector<nlohmann::json> slices;
+    for (const auto& event : events_of({rank.traced(41)}))
+        if (event["tid"] >= 400'000 && event["cat"] == "message")
+            slices.push_back(event);
+    REQUIRE(slices.size() == 2);
+    for (const auto& [slice, begin] : {std::pair(slices[0], 3.0), std::pair(slices[1], 2.1)}) {
+        CHECK(slice["ts"] == begin);
+        CHECK(slice["ts"].get<double>() + slice["dur"].get<double>() == doctest::Approx(1000.0)); // with its rank
+        CHECK(slice["args"]["unfinished"] == true);
+    }
+}
+
+TEST_CASE("times that make no sense are kept within their message and their rank") {
+    Recorded rank;
+    rank.time(rank.add_message(TraceKind::kReceive, 0, 3, 500, 2000, 2100), -1'000'000, INT64_MAX, INT64_MIN);
+    rank.time(rank.add_message(TraceKind::kReceive, 0, 4, 500, 2000, 2100), INT64_MIN, -5, 99'000'000'000);
+    rank.time(rank.add(TraceKind::kCall, 10, 0, 20), 1, 2, 3); // of no message
+    rank.buffer.take_times(*rank.buffer.begin());              // of what was never published
+    for (const auto& event : events_of({rank.traced(41)})) {
+        CHECK(event["ts"] >= 0.0);
+        CHECK(event["ts"].get<double>() + event.value("dur", 0.0) <= 1000.001);
+        CHECK((event["tid"] < 400'000 || event["ts"] >= 0.5));
+    }
+}
+
+TEST_CASE("a device's clock goes by the line through its two readings, or by the first alone") {
+    using Readings = std::array<ClockReading, 2>;
+    const DeviceClock both(Readings{{{1000, 5'000'000, 0}, {2'001'000, 7'000'200, 0}}}); // a ten-thousandth slow
+    CHECK(both.to_host_ns(1000) == 5'000'000);
+    CHECK(both.to_host_ns(1'001'000) == 6'000'100);
+    CHECK(both.to_host_ns(2'001'000) == 7'000'200);
+    CHECK(both.to_host_ns(4'001'000) == 9'000'400);
+    const DeviceClock one(Readings{{{1000, 5'000'000, 0}, {}}});
+    CHECK(one.to_host_ns(1'001'000) == 6'000'000);
+    const DeviceClock nonsense(Readings{{{1000, 5'000'000, 0}, {2000, 9'000'000, 0}}});
+    CHECK(nonsense.to_host_ns(2000) == 5'001'000);
+}
+
+TEST_CASE("the trace says how many messages found no room for their times, and how exact times are") {
+    Recorded rank;
+    for (int i = 0; i < 20; ++i)
+        (void)rank.buffer.take_times(rank.add_message(TraceKind::kSend, 0, 1, 10, 0, 20));
+    rank.buffer.header().clocks = {ClockReading{1, 2, 30}, ClockReading{3, 4, 70}};
+    const auto whole = nlohmann::json::parse(text_of({rank.traced(41)}));
+    CHECK(whole["otherData"]["without_device_times"] == 4);
+    CHECK(whole["otherData"]["device_clocks_off_by_ns"] == 70);
+}
+
 TEST_CASE("ranks, threads and rows have names, in the ranks' order") {
     Recorded rank;
     rank.add_message(TraceKind::kSend, 0, 1, 10, 0, 20);
@@ -136,6 +254,23 @@ TEST_CASE("a call has the arguments that it was made with") {
     CHECK(events[0]["name"] == "gpurun_send");
     CHECK(events[0]["args"] == nlohmann::json{{"peer", 1}, {"bytes", 99}});
     CHECK(events[0]["tid"] == call.thread);
+}
+
+TEST_CASE("a message that is its call is a slice in the row of its thread, too") {
+    Recorded rank;
+    TraceEvent& receive = rank.add_message(TraceKind::kReceive, 1, 3, 1000, 1500, 2000);
+    receive.call = 7;
+    receive.how |= flags::kIsCall | flags::kAnySource;
+    std::vector<nlohmann::json> calls;
+    for (const auto& event : events_of({rank.traced(41)}))
+        if (event["cat"] == "call")
+            calls.push_back(event);
+    REQUIRE(calls.size() == 1);
+    CHECK(calls[0]["name"] == "gpurun_send");
+    CHECK(calls[0]["tid"] == receive.thread);
+    CHECK(calls[0]["ts"] == 1.0);
+    CHECK(calls[0]["dur"] == 1.0);
+    CHECK(calls[0]["args"] == nlohmann::json{{"peer", -1}, {"tag", 7}, {"bytes", 65536}}); // as it asked
 }
 
 TEST_CASE("what had not ended with its rank is a slice up to there, and says so") {

@@ -54,6 +54,19 @@ TEST_CASE("what a rank publishes its launcher reads, with the thread that did it
     CHECK(send->end_ns >= send->begin_ns);
 }
 
+TEST_CASE("a call offers its event to its message, once, and to its own thread alone") {
+    const TraceBuffer launchers = must(TraceBuffer::create(16));
+    TraceEvent* const event = attached(launchers).begin();
+    CHECK(TraceBuffer::take_offered() == nullptr);
+    TraceBuffer::offer(event);
+    std::thread([] { CHECK(TraceBuffer::take_offered() == nullptr); }).join();
+    CHECK(TraceBuffer::take_offered() == event);
+    CHECK(TraceBuffer::take_offered() == nullptr);
+    TraceBuffer::offer(event);
+    TraceBuffer::offer(nullptr); // the call is over
+    CHECK(TraceBuffer::take_offered() == nullptr);
+}
+
 TEST_CASE("an event that was begun and not published is skipped") {
     const TraceBuffer launchers = must(TraceBuffer::create(16));
     TraceBuffer& ranks = attached(launchers);
@@ -106,12 +119,51 @@ TEST_CASE("threads record side by side, each in its own track") {
     CHECK(whose.size() == kThreads); // each thread has one number, and no two the same
 }
 
+TEST_CASE("times are given to messages while there is room, and once the rank has said that it has a device for them") {
+    const TraceBuffer launchers = must(TraceBuffer::create(16, 2));
+    TraceBuffer& ranks = attached(launchers);
+    TraceEvent& first = *ranks.begin();
+    TraceEvent& second = *ranks.begin();
+    CHECK(ranks.take_times(first) == nullptr);
+    CHECK(launchers.times().empty());
+    ranks.time_messages();
+    OperationTimes* const times = ranks.take_times(second);
+    REQUIRE(times != nullptr);
+    times->done = 77;
+    CHECK(ranks.take_times(first) != nullptr);
+    CHECK(ranks.take_times(first) == nullptr);
+    CHECK(launchers.untimed() == 1);
+    REQUIRE(launchers.times().size() == 2);
+    CHECK(launchers.times()[0].event == 3); // the third, behind its thread's, and one more
+    CHECK(launchers.times()[0].times.done == 77);
+    CHECK(launchers.times()[1].event == 2);
+}
+
+TEST_CASE("times are whole pages of their own, which a device can register") {
+    const TraceBuffer launchers = must(TraceBuffer::create(1000, 200));
+    TraceBuffer& ranks = attached(launchers);
+    const auto memory = ranks.timed_memory();
+    CHECK(reinterpret_cast<uintptr_t>(memory.data()) % page_size() == 0);
+    CHECK(memory.size() % page_size() == 0);
+    CHECK(memory.size() >= 200 * sizeof(TraceTimes));
+    ranks.time_messages();
+    TraceEvent* last = ranks.begin();
+    for (TraceEvent* next = last; next != nullptr; next = ranks.begin())
+        last = next;
+    CHECK(static_cast<const void*>(last + 1) <= memory.data());
+    const auto* const times = reinterpret_cast<const std::byte*>(ranks.take_times(*last));
+    CHECK(times == memory.data());
+    CHECK(must(TraceBuffer::create(16)).timed_memory().empty());
+}
+
 TEST_CASE("what a rank writes into the header does not mislead its launcher") {
     const TraceBuffer launchers = must(TraceBuffer::create(3));
     TraceBuffer& ranks = attached(launchers);
     ranks.header().capacity = UINT64_MAX;
     ranks.header().taken = UINT64_MAX;
+    ranks.header().timed = UINT64_MAX;
     CHECK(launchers.recorded() == 3);
+    CHECK(launchers.times().empty());
 }
 
 TEST_CASE("segments that are no buffer of this version are refused") {
@@ -122,5 +174,8 @@ TEST_CASE("segments that are no buffer of this version are refused") {
     CHECK(!TraceBuffer::attach(UniqueFd(::dup(later.fd()))));
     const TraceBuffer lies = must(TraceBuffer::create(3));
     lies.header().capacity = 1'000'000; // far behind its end
+    CHECK(!TraceBuffer::attach(UniqueFd(::dup(lies.fd()))));
+    lies.header().capacity = 3;
+    lies.header().timed_capacity = 1'000'000;
     CHECK(!TraceBuffer::attach(UniqueFd(::dup(lies.fd()))));
 }

@@ -1,0 +1,37 @@
+// When messages moved on a rank's device, by the clock that all of the trace has.
+//
+// The device writes times by its own clock (platform/operation_times.hpp). The rank has read both when it joined and,
+// if it got there, when it left: what lies between goes by the line through the two readings, since clocks differ in
+// speed, too. Without the second one they count as equally fast.
+#pragma once
+
+#include "platform/trace_buffer.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace gpurun::launcher {
+
+class DeviceClock {
+  public:
+    explicit DeviceClock(std::span<const platform::ClockReading, 2> readings);
+    int64_t to_host_ns(int64_t device_ns) const;
+
+  private:
+    platform::ClockReading first_;
+    double host_per_device_ = 1;
+};
+
+struct MovedMessage {
+    uint64_t event = 0; // of it, in the rank's buffer
+    // 0: not known. Nonsense is possible.
+    int64_t began_ns = 0;
+    int64_t moving_ns = 0;
+    int64_t done_ns = 0;
+};
+
+// In the order in which they began; those of which that is not known last.
+std::vector<MovedMessage> moved_messages(const platform::TraceBuffer& buffer);
+
+} // namespace gpurun::launcher

@@ -1,0 +1,26 @@
+// When an operation ran on its device: written there, by the device's own clock, and read by whoever knows how that
+// relates to others (ClockReading).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace gpurun::platform {
+
+// In host memory that the device can write. All are 0 at first, and `done` is written last: at the latest when the
+// operation is over for its stream, if not for who waits for what it signals.
+struct OperationTimes {
+    std::atomic<int64_t> began;  // its turn had come, as far as its own wait goes
+    std::atomic<int64_t> moving; // nothing had to be waited for any more
+    std::atomic<int64_t> done;
+};
+static_assert(sizeof(OperationTimes) == 24);
+
+// A device's clock beside CLOCK_MONOTONIC, both in nanoseconds.
+struct ClockReading {
+    int64_t device_ns = 0;
+    int64_t host_ns = 0;  // 0: there is none
+    int64_t error_ns = 0; // of host_ns, either way
+};
+
+} // namespace gpurun::platform

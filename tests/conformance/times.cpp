@@ -1,0 +1,192 @@
+// Times: when an operation ran, as its device says.
+#include "box.hpp"
+#include "slot.hpp"
+
+#include "platform/clock.hpp"
+
+#include <cstdlib>
+#include <new>
+
+using namespace gpurun;
+using namespace gpurun::conformance;
+
+TEST_SUITE_BEGIN("times");
+
+namespace {
+
+constexpr size_t kSizes[] = {1, 4096, kLargestMail};
+
+// What the device's clock says about the CPU's, as well as one can tell from readings before and after.
+class Window {
+  public:
+    Window() : first_(must(subject().read_clock())), begin_ns_(platform::now_ns()) {}
+    // REQUIRES: what was timed is over.
+    void close() {
+        end_ns_ = platform::now_ns();
+        last_ = must(subject().read_clock());
+    }
+    // Whether all of it happened in between, one after the other.
+    void check(const device::Times& times) const { check(times, begin_ns_); }
+    // And moved not before `earliest_ns`.
+    void check(const device::Times& times, int64_t earliest_ns) const {
+        CHECK(host_ns(times.began) >= begin_ns_ - error_ns());
+        CHECK(times.began <= times.moving);
+        CHECK(host_ns(times.moving) >= earliest_ns - error_ns());
+        CHECK(times.moving <= times.done);
+        CHECK(host_ns(times.done) <= end_ns_ + error_ns());
+    }
+
+  private:
+    int64_t host_ns(int64_t device_ns) const {
+        const auto passed = static_cast<double>(device_ns - first_.device_ns);
+        const auto whole = static_cast<double>(last_.device_ns - first_.device_ns);
+        const auto host = static_cast<double>(last_.host_ns - first_.host_ns);
+        return first_.host_ns + static_cast<int64_t>(whole > 0 ? passed * host / whole : passed);
+    }
+    int64_t error_ns() const {
+        constexpr int64_t kStepNs = 2000; // of a GPU's clock
+        return first_.error_ns + last_.error_ns + (is_emulated() ? 1 : kStepNs);
+    }
+
+    platform::ClockReading first_;
+    platform::ClockReading last_{};
+    int64_t begin_ns_;
+    int64_t end_ns_ = 0;
+};
+
+class PinnedTimes {
+  public:
+    explicit PinnedTimes(size_t count) : memory_(count * sizeof(device::Times)) {
+        for (size_t i = 0; i < count; ++i)
+            new (memory_.get() + i * sizeof(device::Times)) device::Times{};
+    }
+    device::Times* operator[](size_t index) const { return reinterpret_cast<device::Times*>(memory_.get()) + index; }
+
+  private:
+    Pinned memory_;
+};
+
+} // namespace
+
+TEST_CASE("the device's clock goes as fast as the CPU's, as far as readings tell") {
+    constexpr int64_t kDrift = 1000; // a clock that is off by more than a thousandth is none
+    const auto first = must(subject().read_clock());
+    const int64_t before_ns = platform::now_ns();
+    watch();
+    const auto last = must(subject().read_clock());
+    CHECK(first.host_ns <= before_ns);
+    CHECK(last.host_ns >= before_ns);
+    CHECK(first.error_ns <= 1'000'000);
+    const int64_t host_ns = last.host_ns - first.host_ns;
+    const int64_t device_ns = last.device_ns - first.device_ns;
+    CHECK(std::abs(host_ns - device_ns) <= host_ns / kDrift + first.error_ns + last.error_ns + 2000);
+}
+
+TEST_CASE("a mail's two sides ran between their call and their end, and the target's not before the source's") {
+    for (const size_t bytes : kSizes) {
+        CAPTURE(bytes);
+        const PinnedTimes times(2);
+        Box box;
+        const Memory source(bytes);
+        const Memory destination(bytes);
+        const Stream sender;
+        const Stream receiver;
+        box.time(times[0], times[1]);
+        box.begin();
+        Window window;
+        box.take(destination.get(), bytes, true, receiver);
+        watch();
+        const int64_t put_ns = platform::now_ns();
+        box.put(source.get(), bytes, sender);
+        receiver.finish();
+        sender.finish();
+        window.close();
+        window.check(*times[0], put_ns);
+        window.check(*times[1], put_ns);
+        CHECK(times[1]->done >= times[0]->began); // one device, one clock
+    }
+}
+
+TEST_CASE("mails that share an operation have times each") {
+    constexpr size_t kMails = 3;
+    constexpr size_t kBytes = 100;
+    const PinnedTimes times(2 * kMails);
+    Box boxes[kMails];
+    const Memory source(kBytes);
+    const Memory destination(kMails * kBytes);
+    const Stream sender;
+    const Stream receiver;
+    std::vector<device::OutgoingMail> puts;
+    std::vector<device::IncomingMail> takes;
+    for (size_t i = 0; i < kMails; ++i) {
+        boxes[i].time(i == 1 ? nullptr : times[2 * i], times[2 * i + 1]); // one of them does not want to know
+        boxes[i].begin();
+        puts.push_back({boxes[i].outgoing(kBytes), source.get()});
+        takes.push_back({boxes[i].incoming(kBytes), destination.get() + i * kBytes, kBytes});
+    }
+    Window window;
+    REQUIRE_OK(subject().take_mails(takes, receiver));
+    watch();
+    const int64_t first_ns = platform::now_ns();
+    REQUIRE_OK(subject().put_mails(std::span(puts).first(2), sender));
+    sender.finish();
+    REQUIRE(reads(boxes[0].taken(), boxes[0].value()));
+    const int64_t last_ns = platform::now_ns();
+    REQUIRE_OK(subject().put_mails(std::span(puts).last(1), sender));
+    receiver.finish();
+    sender.finish();
+    window.close();
+    for (const size_t i : {0, 1, 2}) {
+        CAPTURE(i);
+        window.check(*times[2 * i + 1], i == 2 ? last_ns : first_ns);
+        if (i != 1)
+            window.check(*times[2 * i], i == 2 ? last_ns : first_ns);
+    }
+    CHECK(times[2]->done == 0);
+}
+
+TEST_CASE("a fenced copy ran between its call and its end, and moved once its edge was there") {
+    for (const size_t bytes : {size_t{16}, size_t{100'000}, size_t{4} << 20})
+        for (const bool waits : {true, false}) {
+            CAPTURE(bytes);
+            CAPTURE(waits);
+            const PinnedTimes times(1);
+            Slot slot;
+            const Memory source(bytes);
+            const Memory destination(bytes);
+            const Stream stream;
+            slot.time(times[0]);
+            slot.begin();
+            Window window;
+            slot.copy(destination.get(), source.get(), bytes, waits, stream);
+            if (waits)
+                watch();
+            const int64_t release_ns = platform::now_ns();
+            slot.release();
+            stream.finish();
+            window.close();
+            if (waits)
+                window.check(*times[0], release_ns);
+            else
+                window.check(*times[0]);
+        }
+}
+
+TEST_CASE("an operation that ends by poison says when") {
+    const PinnedTimes times(1);
+    Box box;
+    const Memory destination(kLargestMail);
+    const Stream receiver;
+    box.time(nullptr, times[0]);
+    box.begin();
+    Window window;
+    box.take(destination.get(), kLargestMail, true, receiver);
+    watch();
+    const int64_t poison_ns = platform::now_ns();
+    store(box.sent(), kReleaseAll | 1);
+    receiver.finish();
+    window.close();
+    window.check(*times[0], poison_ns);
+}
+
+TEST_SUITE_END();

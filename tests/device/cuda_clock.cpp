@@ -1,0 +1,55 @@
+// How the CUDA device asks the GPU for its time, above a driver that is not there.
+#include "cuda_bench.hpp"
+
+#include "platform/clock.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+namespace gpurun::test {
+
+using base::Status;
+using namespace device::cuda;
+
+TEST_CASE("the GPU's clock is what it says between a question and its answer") {
+    constexpr int64_t kAhead = 1'000'000'000'000;
+    Bench bench;
+    bench.addresses.host();
+    fake().next_address = reinterpret_cast<uintptr_t>(bench.addresses.data());
+    fake().argument_bytes = sizeof(ReadClockArguments);
+    auto& page = *reinterpret_cast<device::cuda::ClockPage*>(bench.addresses.data());
+    std::atomic<bool> over{false};
+    std::thread kernel([&] { // as the kernel does
+        uint64_t answered = 0;
+        while (!over)
+            if (const uint64_t asked = page.asked.load(); asked > answered) {
+                answered = asked;
+                page.time.store(static_cast<uint64_t>(platform::now_ns() + kAhead));
+            }
+    });
+    const int64_t before_ns = platform::now_ns();
+    auto reading = bench.device.read_clock();
+    const int64_t after_ns = platform::now_ns();
+    over = true;
+    kernel.join();
+    REQUIRE_OK(reading);
+    CHECK(fake().launches.front().kernel == kReadClock);
+    CHECK(reading->host_ns >= before_ns);
+    CHECK(reading->host_ns <= after_ns);
+    CHECK(std::abs(reading->device_ns - kAhead - reading->host_ns) <= reading->error_ns + 1); // an odd nanosecond
+}
+
+TEST_CASE("a GPU that does not read its clock is not waited for, and not asked again") {
+    Bench bench;
+    bench.addresses.host();
+    fake().next_address = reinterpret_cast<uintptr_t>(bench.addresses.data());
+    fake().argument_bytes = sizeof(ReadClockArguments);
+    CHECK_STATUS(bench.device.read_clock(), Status::kDevice);
+    const auto& page = *reinterpret_cast<const device::cuda::ClockPage*>(bench.addresses.data());
+    CHECK(page.asked.load() == kNoMoreRounds); // so that the kernel ends once it comes
+    CHECK_STATUS(bench.device.read_clock(), Status::kDevice);
+    CHECK(fake().launches.size() == 1);
+}
+
+} // namespace gpurun::test
