@@ -1,7 +1,8 @@
 """Draws a part of a trace as SVG: trace_plot.py TRACE.json PICTURE.svg [--from US] [--length US]
 
-Without --from, the part is in the middle of all messages. The picture of README.md is
-  gpurun -n 3 --trace heat.json build/examples/heat && python3 tests/bench/trace_plot.py heat.json tests/bench/trace.svg
+Without --from, the part is in the middle of all messages. The picture of README.md is, on two GPUs,
+  gpurun -n 2 --trace heat.json build/examples/heat
+  python3 tests/bench/trace_plot.py heat.json tests/bench/trace.svg --length 50
 """
 import argparse
 import json
