@@ -1,0 +1,86 @@
+"""Messages in host memory, next to MPI's: mpi_compare.py GPURUN GPURUN_PERF [--mpi NAME:COMPILER:LAUNCHER]...
+
+gpurun-perf and mpi_peer.c, built with each MPI's compiler, run in turns on the same processors, so that whatever else
+the machine does concerns all of them. Prints the medians over the rounds, and gpurun's quotient to each MPI (of times
+the smaller is the better, of rates the larger). Without --mpi: Debian's Open MPI and MPICH, those that are installed.
+"""
+import argparse
+import datetime
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+LONG_S = 300  # no run takes so long, unless it hangs
+KNOWN = ["Open MPI:mpicc.openmpi:mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to core",
+         "MPICH:mpicc.mpich:mpiexec.hydra -bind-to core"]
+FIGURES = {"latency": ("median_us", "us"), "bandwidth": ("bytes_per_second", "B/s"),
+           "rate": ("messages_per_second", "/s")}
+
+
+def commands(options, folder):
+    """name -> command"""
+    sizes = [str(size) for size in options.sizes]
+    found = {"gpurun": [options.gpurun, "-n", "2", "--device=emulated", options.perf, *FIGURES, "--order", "host",
+                        "--memory", "host", "--window", "64", "--sizes", ",".join(sizes), "--json"]}
+    for each in options.mpi or KNOWN:
+        name, compiler, launcher = each.split(":")
+        if not options.mpi and not (shutil.which(compiler) and shutil.which(launcher.split()[0])):
+            print(f"# {name} is not installed", file=sys.stderr)
+            continue
+        program = os.path.join(folder, name.replace(" ", ""))
+        source = os.path.join(os.path.dirname(__file__), "mpi_peer.c")
+        # MPICH's MPI_STATUSES_IGNORE looks to the compiler like an array of nothing.
+        subprocess.run([*compiler.split(), "-O2", "-Wno-stringop-overflow", source, "-o", program], check=True)
+        found[name] = [*launcher.split(), "-n", "2", program, *sizes]
+    return found
+
+
+def rows_of(command):
+    """(test, bytes) -> figure"""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
+                          timeout=LONG_S)
+    if done.returncode != 0:
+        raise SystemExit(f"mpi_compare.py: {' '.join(command)}: status {done.returncode}\n{done.stderr.decode()}")
+    rows = json.loads(done.stdout)
+    return {(row["test"], row["bytes"]): row[FIGURES[row["test"]][0]]
+            for row in (rows["rows"] if isinstance(rows, dict) else rows)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mpi", action="append", metavar="NAME:COMPILER:LAUNCHER")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--sizes", type=lambda text: [int(each) for each in text.split(",")],
+                        default=[8, 4096, 65536, 1 << 20, 4 << 20])
+    parser.add_argument("gpurun")
+    parser.add_argument("perf")
+    options = parser.parse_args()
+    taken = {}
+    with tempfile.TemporaryDirectory() as folder:
+        all_commands = commands(options, folder)
+        if len(all_commands) == 1:
+            print("mpi_compare.py: no MPI to compare with: install openmpi-bin and libopenmpi-dev, or mpich")
+            return 77
+        for _ in range(options.rounds):
+            for name, command in all_commands.items():
+                for row, figure in rows_of(command).items():
+                    taken.setdefault(row, {}).setdefault(name, []).append(figure)
+    print(f"# {datetime.date.today()}, {platform.system()} {platform.release()} {platform.machine()}, "
+          f"{len(os.sched_getaffinity(0))} processors, {options.rounds} rounds, host memory, 2 ranks")
+    print(f"{'':22}" + "".join(f" {name:>20}" for name in all_commands))
+    for (test, size), by_name in sorted(taken.items(), key=lambda each: (list(FIGURES).index(each[0][0]), each[0][1])):
+        own, unit = statistics.median(by_name["gpurun"]), FIGURES[test][1]
+        line = f"{test:10} {size:11} {own:17.4g} {unit:>3}"
+        for name in list(all_commands)[1:]:
+            other = statistics.median(by_name[name])
+            line += f" {other:10.4g} {own / other:9.2f}"
+        print(line)
+    return 0
+
+
+sys.exit(main())
