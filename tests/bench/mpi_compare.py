@@ -1,6 +1,6 @@
-"""Messages in host memory, next to MPI's: mpi_compare.py GPURUN GPURUN_PERF [--mpi NAME:COMPILER:LAUNCHER]...
+"""Messages in host memory, next to MPI's: mpi_compare.py GPURUN HOST_PEER [--mpi NAME:COMPILER:LAUNCHER]...
 
-gpurun-perf and mpi_peer.c, built with each MPI's compiler, run in turns on the same processors, so that whatever else
+host_peer.c, built for gpurun and with each MPI's compiler, runs in turns on the same processors, so that whatever else
 the machine does concerns all of them. Prints the medians over the rounds, and gpurun's quotient to each MPI (of times
 the smaller is the better, of rates the larger). Without --mpi: Debian's Open MPI and MPICH, those that are installed.
 """
@@ -25,17 +25,16 @@ FIGURES = {"latency": ("median_us", "us"), "bandwidth": ("bytes_per_second", "B/
 def commands(options, folder):
     """name -> command"""
     sizes = [str(size) for size in options.sizes]
-    found = {"gpurun": [options.gpurun, "-n", "2", "--device=emulated", options.perf, *FIGURES, "--order", "host",
-                        "--memory", "host", "--window", "64", "--sizes", ",".join(sizes), "--json"]}
+    found = {"gpurun": [options.gpurun, "-n", "2", "--device=emulated", options.peer, *sizes]}
     for each in options.mpi or KNOWN:
         name, compiler, launcher = each.split(":")
         if not options.mpi and not (shutil.which(compiler) and shutil.which(launcher.split()[0])):
             print(f"# {name} is not installed", file=sys.stderr)
             continue
         program = os.path.join(folder, name.replace(" ", ""))
-        source = os.path.join(os.path.dirname(__file__), "mpi_peer.c")
+        source = os.path.join(os.path.dirname(__file__), "host_peer.c")
         # MPICH's MPI_STATUSES_IGNORE looks to the compiler like an array of nothing.
-        subprocess.run([*compiler.split(), "-O2", "-Wno-stringop-overflow", source, "-o", program], check=True)
+        subprocess.run([*compiler.split(), "-O2", "-DWITH_MPI", "-Wno-stringop-overflow", source, "-o", program], check=True)
         found[name] = [*launcher.split(), "-n", "2", program, *sizes]
     return found
 
@@ -46,9 +45,7 @@ def rows_of(command):
                           timeout=LONG_S)
     if done.returncode != 0:
         raise SystemExit(f"mpi_compare.py: {' '.join(command)}: status {done.returncode}\n{done.stderr.decode()}")
-    rows = json.loads(done.stdout)
-    return {(row["test"], row["bytes"]): row[FIGURES[row["test"]][0]]
-            for row in (rows["rows"] if isinstance(rows, dict) else rows)}
+    return {(row["test"], row["bytes"]): row[FIGURES[row["test"]][0]] for row in json.loads(done.stdout)}
 
 
 def main():
@@ -56,9 +53,9 @@ def main():
     parser.add_argument("--mpi", action="append", metavar="NAME:COMPILER:LAUNCHER")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--sizes", type=lambda text: [int(each) for each in text.split(",")],
-                        default=[8, 4096, 65536, 1 << 20, 4 << 20])
+                        default=[8, 4096, 65536, 1 << 20])
     parser.add_argument("gpurun")
-    parser.add_argument("perf")
+    parser.add_argument("peer")
     options = parser.parse_args()
     taken = {}
     with tempfile.TemporaryDirectory() as folder:
