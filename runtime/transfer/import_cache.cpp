@@ -4,8 +4,6 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 
-#include <algorithm>
-
 namespace gpurun::transfer {
 
 using base::Result;
@@ -112,17 +110,17 @@ bool ImportCache::can_open(const SourceBuffer& source) {
 }
 
 Result<void> ImportCache::close_overlapping(const SourceBuffer& source) {
-    if (!can_open(source))
-        return base::error(base::Status::kDevice,
-                           "memory of rank {} lies where other memory of its was that streams may still read; wait for "
-                           "them first",
-                           peer_);
     Still still;
     for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
         const auto next = std::next(mapping);
         if (overlaps(*mapping, source)) {
             if (!still)
-                still = keep_still_(); // if a graph has begun since, this waits for it
+                still = keep_still_();
+            if (!still || is_read(*mapping))
+                return base::error(base::Status::kDevice,
+                                   "memory of rank {} lies where other memory of its was that streams may still read; "
+                                   "wait for them first",
+                                   peer_);
             GPURUN_TRY(close(mapping));
         }
         mapping = next;
