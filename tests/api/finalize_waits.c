@@ -1,21 +1,12 @@
 // gpurun_finalize() waits until this rank's messages have moved: rank 0 leaves at once, rank 1 receives much later.
 #define _POSIX_C_SOURCE 200809L // nanosleep
-#include <gpurun/gpurun.h>
+#include "support/must.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 enum { kSmall = 1000, kLarge = 3000000 };
-
-#define MUST(call)                                                                                                     \
-    do {                                                                                                               \
-        gpurun_status must_status = (call);                                                                            \
-        if (must_status != GPURUN_OK) {                                                                                \
-            fprintf(stderr, "%s: %s: %s\n", #call, gpurun_status_string(must_status), gpurun_error_detail());          \
-            gpurun_abort(1);                                                                                           \
-        }                                                                                                              \
-    } while (0)
 
 static char received[kLarge];
 

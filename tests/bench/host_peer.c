@@ -31,35 +31,31 @@ static void start_receive(void* bytes, int size, int peer, request* made) {
 }
 static void wait_for_all(int count, request* requests) { MPI_Waitall(count, requests, MPI_STATUSES_IGNORE); }
 #else
-#include <gpurun/gpurun.h>
+#include "support/must.h"
 
 typedef gpurun_request request;
 
-static void must(gpurun_status status) {
-    if (status != GPURUN_OK)
-        gpurun_abort(1);
-}
 static void start(int* rank) {
-    must(gpurun_init());
-    must(gpurun_comm_rank(GPURUN_COMM_WORLD, rank));
+    MUST(gpurun_init());
+    MUST(gpurun_comm_rank(GPURUN_COMM_WORLD, rank));
 }
-static void end(void) { must(gpurun_finalize()); }
+static void end(void) { MUST(gpurun_finalize()); }
 static double now(void) { return gpurun_wtime(); }
-static void barrier(void) { must(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST)); }
+static void barrier(void) { MUST(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST)); }
 static void send(void* bytes, int size, int peer) {
-    must(gpurun_send(bytes, (size_t)size, GPURUN_BYTE, peer, 0, GPURUN_COMM_WORLD, GPURUN_HOST));
+    MUST(gpurun_send(bytes, (size_t)size, GPURUN_BYTE, peer, 0, GPURUN_COMM_WORLD, GPURUN_HOST));
 }
 static void receive(void* bytes, int size, int peer) {
-    must(gpurun_recv(bytes, (size_t)size, GPURUN_BYTE, peer, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+    MUST(gpurun_recv(bytes, (size_t)size, GPURUN_BYTE, peer, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
 }
 static void start_send(void* bytes, int size, int peer, request* made) {
-    must(gpurun_isend(bytes, (size_t)size, GPURUN_BYTE, peer, 0, GPURUN_COMM_WORLD, GPURUN_HOST, made));
+    MUST(gpurun_isend(bytes, (size_t)size, GPURUN_BYTE, peer, 0, GPURUN_COMM_WORLD, GPURUN_HOST, made));
 }
 static void start_receive(void* bytes, int size, int peer, request* made) {
-    must(gpurun_irecv(bytes, (size_t)size, GPURUN_BYTE, peer, 0, GPURUN_COMM_WORLD, GPURUN_HOST, made));
+    MUST(gpurun_irecv(bytes, (size_t)size, GPURUN_BYTE, peer, 0, GPURUN_COMM_WORLD, GPURUN_HOST, made));
 }
 static void wait_for_all(int count, request* requests) {
-    must(gpurun_waitall((size_t)count, requests, GPURUN_HOST, NULL));
+    MUST(gpurun_waitall((size_t)count, requests, GPURUN_HOST, NULL));
 }
 #endif
 

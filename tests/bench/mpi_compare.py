@@ -5,15 +5,15 @@ the machine does concerns all of them. Prints the medians over the rounds, and g
 the smaller is the better, of rates the larger). Without --mpi: Debian's Open MPI and MPICH, those that are installed.
 """
 import argparse
-import datetime
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+
+import in_turns
 
 LONG_S = 300  # no run takes so long, unless it hangs
 KNOWN = ["Open MPI:mpicc.openmpi:mpirun.openmpi --allow-run-as-root --oversubscribe --bind-to core",
@@ -57,18 +57,13 @@ def main():
     parser.add_argument("gpurun")
     parser.add_argument("peer")
     options = parser.parse_args()
-    taken = {}
     with tempfile.TemporaryDirectory() as folder:
         all_commands = commands(options, folder)
         if len(all_commands) == 1:
             print("mpi_compare.py: no MPI to compare with: install openmpi-bin and libopenmpi-dev, or mpich")
             return 77
-        for _ in range(options.rounds):
-            for name, command in all_commands.items():
-                for row, figure in rows_of(command).items():
-                    taken.setdefault(row, {}).setdefault(name, []).append(figure)
-    print(f"# {datetime.date.today()}, {platform.system()} {platform.release()} {platform.machine()}, "
-          f"{len(os.sched_getaffinity(0))} processors, {options.rounds} rounds, host memory, 2 ranks")
+        taken = in_turns.measure(all_commands, options.rounds, rows_of)
+    print(f"# {in_turns.machine()}, {options.rounds} rounds, host memory, 2 ranks")
     print(f"{'':22}" + "".join(f" {name:>20}" for name in all_commands))
     for (test, size), by_name in sorted(taken.items(), key=lambda each: (list(FIGURES).index(each[0][0]), each[0][1])):
         own, unit = statistics.median(by_name["gpurun"]), FIGURES[test][1]

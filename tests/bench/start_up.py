@@ -4,9 +4,7 @@ gpurun, and what is installed of Debian's mpiexec.hydra (MPICH) and mpirun (Open
 the machine does concerns all of them. Prints a table of milliseconds; `true` alone is what a process costs here.
 """
 import argparse
-import datetime
 import os
-import platform
 import select
 import shutil
 import signal
@@ -14,6 +12,8 @@ import statistics
 import subprocess
 import sys
 import time
+
+import in_turns
 
 LONG_S = 20  # nothing here takes so long, unless it hangs
 
@@ -82,8 +82,7 @@ def main():
     for name in [name for name, command in commands.items() if command is None]:
         print(f"# skipped: {name} is not installed")
         del commands[name]
-    print(f"# {datetime.date.today()}, {platform.system()} {platform.release()} {platform.machine()}, "
-          f"{len(os.sched_getaffinity(0))} processors, {options.ranks} ranks, {options.rounds} rounds")
+    print(f"# {in_turns.machine()}, {options.ranks} ranks, {options.rounds} rounds")
     for name in commands:
         if name != "true":
             print(f"# {name}: {version([commands[name][0], '--version'])}")

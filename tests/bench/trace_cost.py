@@ -5,14 +5,14 @@ turns, so that whatever else the machine does concerns all of them. Prints the m
 each size, and its quotient to the first.
 """
 import argparse
-import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
+
+import in_turns
 
 NO_FIGURES = {"test", "order", "bytes", "window", "batch", "runs", "samples", "against"}  # of a row
 LONG_S = 300  # no run takes so long, unless it hangs
@@ -46,15 +46,10 @@ def main():
     parser.add_argument("gpurun")
     parser.add_argument("perf")
     options, arguments = parser.parse_known_args()
-    taken = {}
     with tempfile.TemporaryDirectory() as folder:
         all_commands = commands(options, arguments, folder)
-        for _ in range(options.rounds):
-            for name, command in all_commands.items():
-                for row, figure in rows_of(command).items():
-                    taken.setdefault(row, {}).setdefault(name, []).append(figure)
-    print(f"# {datetime.date.today()}, {platform.system()} {platform.release()} {platform.machine()}, "
-          f"{len(os.sched_getaffinity(0))} processors, {options.rounds} rounds: {' '.join(arguments)}")
+        taken = in_turns.measure(all_commands, options.rounds, rows_of)
+    print(f"# {in_turns.machine()}, {options.rounds} rounds: {' '.join(arguments)}")
     print(f"{'':50}" + "".join(f" {name[-19:]:>19}" for name in all_commands))
     for (test, order, size, key), by_name in taken.items():
         first = statistics.median(by_name["off"])

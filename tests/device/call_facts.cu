@@ -230,10 +230,8 @@ bool all_beside_a_capture(Things& on) {
 
 int main(int argc, char** argv) {
     setvbuf(stdout, nullptr, _IOLBF, 0);
-    if (argc == 2 && strcmp(argv[1], "count") == 0) {
-        int devices = 0;
-        return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
-    }
+    if (const auto devices = counted_devices(argc, argv))
+        return *devices;
     if (argc == 3 && strcmp(argv[1], "export") == 0)
         export_memory(atoi(argv[2]));
     int devices = 0;

@@ -188,10 +188,8 @@ int run_all(const char* self) {
 
 int main(int argc, char** argv) {
     setvbuf(stdout, nullptr, _IOLBF, 0);
-    if (argc == 2 && strcmp(argv[1], "count") == 0) {
-        int devices = 0;
-        return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
-    }
+    if (const auto devices = counted_devices(argc, argv))
+        return *devices;
     if (argc == 4 && strcmp(argv[1], "survivor") == 0)
         be_survivor(static_cast<Scenario>(atoi(argv[2])), atoi(argv[3]) != 0, argv[0]);
     if (argc == 5 && strcmp(argv[1], "victim") == 0) {

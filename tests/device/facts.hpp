@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <optional>
 
 #include <fcntl.h>
 #include <signal.h>
@@ -212,6 +213,14 @@ inline int run_bounded(const char* const* arguments, double limit_s) {
         sleep_ms(5);
     }
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Of the process that count_devices() starts, its exit status.
+inline std::optional<int> counted_devices(int argc, char** argv) {
+    if (argc != 2 || strcmp(argv[1], "count") != 0)
+        return std::nullopt;
+    int devices = 0;
+    return cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
 }
 
 // In a process of its own: this one must not have used CUDA when it starts others.

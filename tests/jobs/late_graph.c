@@ -3,20 +3,9 @@
 //
 // All are in gpurun_finalize() by then: rank 0 has nothing to wait for, rank 1 the work that its graph stands
 // behind, and rank 2 more than that. Nobody has anything to complain about.
-#include <gpurun/gpurun.h>
-
-#include <stdio.h>
+#include "support/must.h"
 
 enum { kBytes = 4096, kWork = 64 << 20, kTimes = 16 };
-
-#define MUST(call)                                                                                                     \
-    do {                                                                                                               \
-        gpurun_status must_status = (call);                                                                            \
-        if (must_status != GPURUN_OK) {                                                                                \
-            fprintf(stderr, "%s: %s: %s\n", #call, gpurun_status_string(must_status), gpurun_error_detail());          \
-            gpurun_abort(1);                                                                                           \
-        }                                                                                                              \
-    } while (0)
 
 int main(void) {
     int rank;

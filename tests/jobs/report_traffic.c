@@ -1,18 +1,7 @@
 // report_traffic: known messages from rank 0 to rank 1, for report_test.py to find in the report.
-#include <gpurun/gpurun.h>
-
-#include <stdio.h>
+#include "support/must.h"
 
 enum { kLarge = 1000000, kSmall = 100, kHuge = 600 << 20 };
-
-#define MUST(call)                                                                                                     \
-    do {                                                                                                               \
-        gpurun_status must_status = (call);                                                                            \
-        if (must_status != GPURUN_OK) {                                                                                \
-            fprintf(stderr, "%s: %s: %s\n", #call, gpurun_status_string(must_status), gpurun_error_detail());          \
-            gpurun_abort(1);                                                                                           \
-        }                                                                                                              \
-    } while (0)
 
 static int rank;
 
