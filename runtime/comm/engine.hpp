@@ -150,6 +150,7 @@ class Engine {
     base::Result<void> finish(Request& request, const Order& order, Outcome& outcome);
     void begin(Request& request);
     void begin_send(Request& request);
+    void enqueue_captured(Lock& lock, Request& request);
     void deactivate(Request& request);
     void reap_abandoned();
     base::Result<void> arm(std::span<Request* const> requests);

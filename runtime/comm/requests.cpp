@@ -17,9 +17,10 @@ uint64_t Engine::make(const Task& task) {
 }
 
 uint64_t Engine::start(const Task& task) {
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     Request& request = requests_.take(task);
     begin(request);
+    enqueue_captured(lock, request);
     return request.id;
 }
 
@@ -29,8 +30,23 @@ Request* Engine::find(uint64_t name) {
 }
 
 void Engine::start_again(Request& request) {
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     begin(request);
+    enqueue_captured(lock, request);
+}
+
+// A captured send that finds no room, which graphs that have ended are about to make, waits for it in the call that
+// starts it: a graph is not guarded against two threads that add to it.
+void Engine::enqueue_captured(Lock& lock, Request& request) {
+    if (!request.operand.captured || !request.send || request.enqueued())
+        return;
+    const Attendance attendance(*this);
+    Request* const one[] = {&request};
+    const Awaiting what{.kind = Awaiting::Kind::kRequests, .into_stream = true, .requests = one};
+    auto waited = wait(
+        lock, what, [&] { return request.enqueued(); }, [&] { return arm(one); });
+    if (!waited)
+        request.send->fail(std::move(waited).error());
 }
 
 void Engine::begin(Request& request) {

@@ -59,9 +59,11 @@ class Channels {
     // before graphs that have ended are cleared away.
     base::Result<std::optional<Sent>> send(const Operand& operand, const Envelope& envelope, bool synchronous);
     // Target: enqueues the first `bytes` of a kCaptured record's message in the captured `stream`. REQUIRES check().
-    // `one_of_many`: any number may wait side by side, so each does it with one thread.
+    // `one_of_many`: any number may wait side by side, so each does it with one thread. By the thread that captures.
     base::Result<void> receive(const Record& record, const Operand& operand, uint64_t bytes, device::Stream stream,
                                bool one_of_many);
+    // Target: the record's message is received by no graph.
+    void refuse(const Record& record) { tell_ended(record.serial); }
     // kChannelEnded has come.
     void ended_at_target(uint64_t id);
     // Nothing to sweep.

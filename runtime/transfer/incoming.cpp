@@ -85,6 +85,8 @@ void Incoming::tell_trace_of_end() {
 
 void Incoming::finish() {
     leave_link();
+    if (captured_)
+        link_->channels.refuse(*std::exchange(captured_, nullptr));
     if (borrowed_)
         context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state(), end_of(context_, awaited_));
     if (landing_ != nullptr)

@@ -16,6 +16,7 @@
 #include "transfer/relay.hpp"
 #include "transfer/shared_copy.hpp"
 
+#include <memory>
 #include <optional>
 
 namespace gpurun::transfer {
@@ -100,6 +101,8 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     void count(Choice choice, uint64_t bytes);
     base::Result<void> start_inline(std::span<const std::byte> payload);
     base::Result<void> start_captured(const Record& record);
+    base::Result<void> enqueue_captured();
+    static base::Error missed_capture();
     base::Result<void> take_branch();
     base::Result<void> join_branch(device::Stream stream);
     base::Result<void> start_slot();
@@ -144,7 +147,9 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     int64_t verdict_by_ns_ = 0;        // with kInDoubt
     uint64_t serial_ = 0;              // of the request
     std::optional<Edgeless> edgeless_;
-    std::optional<device::Stream> branch_; // of a graph, in which a captured message that was started moves
+    std::optional<device::Stream> branch_;   // of a graph, in which a captured message that was started moves
+    std::unique_ptr<const Record> captured_; // which is matched, and not yet enqueued there
+    bool missed_ = false;                    // its capture has ended
     bool from_host_ = true;
     std::optional<Path> path_; // once chosen
     std::optional<Relay> relay_;

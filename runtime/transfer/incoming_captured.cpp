@@ -1,4 +1,8 @@
 // Messages of graphs: what is enqueued once, while the target's stream is captured.
+//
+// By the thread that captures, always: a graph is not guarded against two that add to it. A blocking call waits for its
+// match, whichever thread makes it. A request that was started is matched by any thread, and enqueued by the one that
+// waits for it.
 #include "transfer/incoming.hpp"
 
 namespace gpurun::transfer {
@@ -12,10 +16,11 @@ Result<void> Incoming::start_captured(const Record& record) {
         finish();
         return {};
     }
-    GPURUN_TRY(take_branch());
-    GPURUN_TRY(link_->channels.receive(record, operand_, bytes_, *branch_, true));
+    captured_ = std::make_unique<const Record>(record);
     state_ = State::kCaptured;
-    return {};
+    if (missed_)
+        return missed_capture();
+    return take_branch(); // already there, unless it is matched in the call that starts it
 }
 
 // What follows the start of the receive in the stream does not wait for the message: it may have to run first.
@@ -26,7 +31,18 @@ Result<void> Incoming::take_branch() {
     return context_.joints.order(operand_.stream, *branch_);
 }
 
+Result<void> Incoming::enqueue_captured() {
+    if (link_->lost)
+        return base::Error{base::Status::kPeerLost,
+                           "the other rank died before the message had become part of a graph"};
+    const std::unique_ptr<const Record> record = std::move(captured_);
+    return link_->channels.receive(*record, operand_, bytes_, *branch_, true);
+}
+
 Result<void> Incoming::join_branch(device::Stream stream) {
+    if (captured_)
+        if (auto enqueued = enqueue_captured(); !enqueued)
+            fail(std::move(enqueued).error()); // the branch has to come back all the same
     GPURUN_TRY(context_.joints.order(*branch_, stream));
     context_.capture_streams.give_back(*std::exchange(branch_, std::nullopt));
     if (!done())
@@ -34,10 +50,15 @@ Result<void> Incoming::join_branch(device::Stream stream) {
     return {};
 }
 
+base::Error Incoming::missed_capture() {
+    return base::Error{base::Status::kStream, "the capture in which the receive was started has ended, and it was not "
+                                              "waited for: it is part of no graph"};
+}
+
 void Incoming::miss_capture() {
+    missed_ = true; // told when it is matched, so that its message is taken from the source
     if (state_ == State::kCaptured)
-        fail(base::Error{base::Status::kStream, "the capture in which the receive was started has ended, and it was "
-                                                "not waited for: it is part of no graph"});
+        fail(missed_capture());
 }
 
 } // namespace gpurun::transfer

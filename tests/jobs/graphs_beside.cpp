@@ -33,6 +33,28 @@ TEST_CASE("messages outside of a capture leave it alone, whatever memory they us
     run_and_check(graph, exchange, captured, peer, 2);
 }
 
+// A graph is not guarded against two threads that add to it (seen by a crash on GPUs, by the thread sanitizer here).
+TEST_CASE("a request of a graph that another thread matches is enqueued by the thread that captures") {
+    const int peer = partner();
+    if (!can_capture(peer))
+        return;
+    const Stream captured;
+    Exchange exchange(Kind::kDevice, Kind::kDevice, 4096);
+    const Memory word(Kind::kDevice, 8);
+    const Graph graph(captured, [&] {
+        gpurun_request request = GPURUN_REQUEST_NULL;
+        exchange.begin(captured);
+        REQUIRE_OK(gpurun_irecv(exchange.in, 4096, GPURUN_BYTE, peer, kData, kWorld, captured, &request));
+        REQUIRE_OK(gpurun_send(exchange.out, 4096, GPURUN_BYTE, peer, kData, kWorld, captured));
+        for (int i = 0; i < 2000; i++) // meanwhile the partner's send is matched
+            REQUIRE_OK(gpurun_memset(word.get(), i % 256, 8, captured));
+        REQUIRE_OK(gpurun_wait(&request, captured, nullptr));
+        exchange.end(captured);
+    });
+    run_and_check(graph, exchange, captured, peer, 2);
+    CHECK(word.read() == Bytes(8, static_cast<uint8_t>(1999 % 256)));
+}
+
 // CUDA waits for the device when memory is freed, and lets no other call of the process through meanwhile. The rank
 // whose run waits has to get through to its partner, or that never launches its own.
 TEST_CASE("what is freed while a run waits for its partner's holds up no call") {

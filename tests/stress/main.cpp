@@ -51,14 +51,17 @@ void print_replay() {
 }
 
 // In a signal handler; what it calls is not safe there, and the process is lost anyway.
-void say_program_hangs(int) {
-    std::fprintf(stderr, "rank %d: still in its program after %u s\n", g_rank, kProgramSeconds);
+void say_where(int signal) {
+    if (signal == SIGALRM)
+        std::fprintf(stderr, "rank %d: still in its program after %u s\n", g_rank, kProgramSeconds);
+    else
+        std::fprintf(stderr, "rank %d: is ended in its program\n", g_rank);
     for (int thread = 0; thread < kMaxThreads; thread++)
         std::fprintf(stderr, "rank %d: thread %d: epoch %d, position %d, index %d: %s\n", g_rank, thread,
                      g_places[thread].epoch.load(), g_places[thread].position.load(), g_places[thread].index.load(),
                      g_places[thread].call.load());
     print_replay();
-    _exit(124);
+    _exit(signal == SIGALRM ? 124 : 128 + signal);
 }
 
 void fail_assertion(const doctest::AssertData& data) {
@@ -122,7 +125,8 @@ int main(int argc, char** argv) {
     stress::g_rank = test::rank();
     stress::g_size = test::size();
     stress::g_program = argv[0];
-    std::signal(SIGALRM, stress::say_program_hangs);
+    std::signal(SIGALRM, stress::say_where);
+    std::signal(SIGTERM, stress::say_where); // by gpurun: --timeout, or another rank has failed
     stress::run_all(std::strtoull(argv[1], nullptr, 10), std::strtoull(argv[2], nullptr, 10),
                     argc > 3 ? std::strtod(argv[3], nullptr) : 1e9);
     REQUIRE_OK(gpurun_finalize());

@@ -11,13 +11,11 @@ GraphBody::~GraphBody() {
 }
 
 void GraphBody::add(size_t branch, const Operation& operation) {
-    const std::lock_guard lock(mutex_);
     steps_.push_back({branch, operation});
     branches_[branch].joined = false;
 }
 
 base::Result<size_t> GraphBody::add_branch(StreamQueue& queue) {
-    const std::lock_guard lock(mutex_);
     if (closed_)
         return base::Error{base::Status::kEvent, "the event was recorded in a capture that has ended: record it again "
                                                  "outside of the capture"};
@@ -26,7 +24,6 @@ base::Result<size_t> GraphBody::add_branch(StreamQueue& queue) {
 }
 
 size_t GraphBody::add_edge(size_t branch) {
-    const std::lock_guard lock(mutex_);
     Edge& edge = edges_.emplace_back();
     edge.branch = branch;
     steps_.push_back({branch, RunEdge{edges_.size() - 1, true}});
@@ -41,7 +38,6 @@ bool GraphBody::is_signal(const Step& step) {
 
 // A branch is joined while another waits for an edge behind its latest operation.
 void GraphBody::await_edge(size_t branch, size_t edge) {
-    const std::lock_guard lock(mutex_);
     Edge& awaited = edges_[edge];
     if (awaited.branch == branch)
         return; // it does as it is
@@ -54,22 +50,14 @@ void GraphBody::await_edge(size_t branch, size_t edge) {
     branches_[awaited.branch].joined |= latest;
 }
 
-void GraphBody::at_end(const CallHost& call) {
-    const std::lock_guard lock(mutex_);
-    at_end_.push_back(call);
-}
+void GraphBody::at_end(const CallHost& call) { at_end_.push_back(call); }
 
 base::Result<void> GraphBody::close(const std::shared_ptr<GraphBody>& self) {
-    std::vector<Branch> branches;
-    {
-        const std::lock_guard lock(mutex_);
-        branches = branches_;
-        closed_ = true;
-    }
-    for (const Branch& branch : branches)
+    closed_ = true;
+    for (const Branch& branch : branches_)
         branch.queue->leave_capture(self);
     const bool joined =
-        std::all_of(branches.begin() + 1, branches.end(), [](const Branch& each) { return each.joined; });
+        std::all_of(branches_.begin() + 1, branches_.end(), [](const Branch& each) { return each.joined; });
     if (joined)
         return {};
     return base::Error{base::Status::kStream, "a stream that joined the capture was not joined back: make the captured "

@@ -5,7 +5,8 @@
 // run enqueues everything in the order of the capture, so that nothing waits for what comes later: branch 0 in the
 // stream that it is launched in, each other branch in a stream of the graph's own. Runs of one graph do not overlap.
 //
-// Lives as long as its handle and its runs. Any thread.
+// Lives as long as its handle and its runs. While it is captured it is not guarded, as CUDA's are not: one thread at a
+// time adds to it, and a thread sanitizer tells who does not keep to that. Afterwards, any thread.
 #pragma once
 
 #include "device/emulated/stream_queue.hpp"
@@ -58,7 +59,7 @@ class GraphBody {
     static bool is_signal(const Step& step);
     Operation in_run(const Operation& operation, uint64_t run);
 
-    std::mutex mutex_; // while it is captured; nothing changes afterwards but what runs count
+    // Nothing of these changes after close(), but what runs count.
     std::vector<Step> steps_;
     std::deque<Edge> edges_;
     std::vector<Branch> branches_;
