@@ -192,7 +192,10 @@ bool Engine::graphs_in_job() {
 transfer::Still Engine::keep_still() {
     if (!graphs_in_job())
         return transfer::Still(std::in_place);
-    bool held = false; // by a message, which may stand behind a graph of its rank's
+    // A stream by a message, which may stand behind a graph of its rank's; one of our own, for a thread that sleeps.
+    bool held = std::any_of(alarms_.begin(), alarms_.end(), [](const Alarm& alarm) {
+        return !alarm.awaited.on_event && !alarm.rung.load(std::memory_order_acquire);
+    });
     for (const auto& each : links_)
         each->for_each_held([&](auto&&...) { held = true; });
     if (held)

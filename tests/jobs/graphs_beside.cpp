@@ -1,6 +1,8 @@
 // What goes on beside graphs: while a stream is captured, and while a run waits for its partner's.
 #include "graphs.hpp"
 
+#include <thread>
+
 using namespace gpurun::test;
 
 TEST_SUITE_BEGIN("graphs");
@@ -92,4 +94,38 @@ TEST_CASE("what is freed while a run waits for its partner's holds up no call") 
         if (waits)
             CHECK(first_difference(got.get(), expected.data(), 4096) == -1);
     }
+}
+
+// A thread that sleeps until a message is there has a stream wait for it, on its device. The message stands behind a
+// run of its source's, which waits for one that another thread of the target launches when it has freed something.
+TEST_CASE("what is freed while a thread sleeps for a message behind a run holds up no call") {
+    const int peer = partner();
+    if (!can_capture(peer))
+        return;
+    constexpr size_t kBytes = 1 << 20;
+    const bool waits = rank() < peer;
+    const Stream stream;
+    Memory word(Kind::kDevice, 8), message(waits ? Kind::kPinned : Kind::kPageable, kBytes); // a processor copies it
+    if (waits)
+        message.write(pattern(kBytes, 1));
+    const Graph graph(stream, [&] {
+        if (waits)
+            REQUIRE_OK(gpurun_recv(word.get(), 8, GPURUN_BYTE, peer, kData, kWorld, stream, nullptr));
+        else
+            REQUIRE_OK(gpurun_send(word.get(), 8, GPURUN_BYTE, peer, kData, kWorld, stream));
+    });
+    if (waits) {
+        graph.launch(stream);
+        REQUIRE_OK(gpurun_send(message.get(), kBytes, GPURUN_BYTE, peer, kOther, kWorld, stream));
+    } else {
+        std::thread receiver([&] {
+            REQUIRE_OK(gpurun_recv(message.get(), kBytes, GPURUN_BYTE, peer, kOther, kWorld, GPURUN_HOST, nullptr));
+        });
+        for (const double until = gpurun_wtime() + 0.02; gpurun_wtime() < until;) // before it sleeps, and after
+            const Memory freed(Kind::kDevice, 1 << 20), pinned(Kind::kPinned, 4096);
+        graph.launch(stream);
+        receiver.join();
+        CHECK(first_difference(message.get(), pattern(kBytes, 1).data(), kBytes) == -1);
+    }
+    synchronize(stream);
 }
