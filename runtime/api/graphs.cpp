@@ -39,7 +39,7 @@ Result<void> destroy(gpurun_graph graph) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     if (graph == nullptr)
         return {};
-    return found->device().destroy_graph(device::Graph{graph});
+    return found->engine().destroy(device::Graph{graph});
 }
 
 } // namespace

@@ -149,6 +149,7 @@ Result<void> Engine::arm(std::span<Request* const> requests) {
     for (const Request* request : requests) {
         if (request == nullptr || !request->active)
             continue;
+        alarm_missing_ |= request->send && request->send->waits_for_graphs();
         if (const auto awaited = request->awaited())
             GPURUN_TRY(set_alarm(*awaited));
     }

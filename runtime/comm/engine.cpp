@@ -1,6 +1,7 @@
 #include "comm/engine.hpp"
 
 #include "base/format.hpp"
+#include "platform/clock.hpp"
 #include "platform/job_session.hpp"
 
 #include <algorithm>
@@ -204,23 +205,42 @@ transfer::Still Engine::keep_still() {
     return still ? transfer::Still(std::move(still)) : std::nullopt;
 }
 
-Result<void> Engine::free(const device::Buffer& buffer, void* pointer) {
-    device::Device& device = context_.device;
-    const auto now = [&] {
-        return buffer.placement == device::Placement::kPinned ? device.free_pinned(pointer) : device.free(pointer);
-    };
+Result<void> Engine::now_or_later(base::FunctionRef<Result<void>()> now, base::FunctionRef<Result<void>()> later) {
     {
         const Lock lock(mutex_);
-        if (buffer.placement == device::Placement::kDevice && buffer.base == pointer)
-            forget(buffer);
         if (graphs_in_job()) { // under the lock, so that no message gets between
             if (const transfer::Still still = keep_still())
                 return now();
+            GPURUN_TRY(later());
             freed_later_ = true;
-            return device.free_later(pointer);
+            return {};
         }
     }
     return now();
+}
+
+Result<void> Engine::free(const device::Buffer& buffer, void* pointer) {
+    if (buffer.placement == device::Placement::kDevice && buffer.base == pointer) {
+        const Lock lock(mutex_);
+        forget(buffer);
+    }
+    device::Device& device = context_.device;
+    const bool pinned = buffer.placement == device::Placement::kPinned;
+    return now_or_later([&] { return pinned ? device.free_pinned(pointer) : device.free(pointer); },
+                        [&] { return device.free_later(pointer); });
+}
+
+Result<void> Engine::destroy(device::Graph graph) {
+    device::Device& device = context_.device;
+    return now_or_later(
+        [&] {
+            context_.graphs_end_by_ns = platform::now_ns() + transfer::Context::kGraphEndsWithinNs;
+            return device.destroy_graph(graph);
+        },
+        [&] {
+            context_.graphs_end_by_ns = transfer::Context::kGraphsLeft;
+            return device.destroy_graph_later(graph);
+        });
 }
 
 void Engine::give_back_freed() {
@@ -230,6 +250,8 @@ void Engine::give_back_freed() {
     if (!still)
         return;
     freed_later_ = false;
+    if (context_.graphs_end_by_ns == transfer::Context::kGraphsLeft)
+        context_.graphs_end_by_ns = platform::now_ns() + transfer::Context::kGraphEndsWithinNs;
     context_.device.give_back();
 }
 

@@ -105,6 +105,8 @@ class Engine {
     // Frees memory of the device's, or pinned memory: at once, or once the device can be waited for. Peers that may
     // have it mapped are told.
     base::Result<void> free(const device::Buffer& buffer, void* pointer);
+    // The same with a graph.
+    base::Result<void> destroy(device::Graph graph);
     // Frees what was left for later, if it can be. False if there is nothing more than before.
     bool reclaim();
 
@@ -141,6 +143,8 @@ class Engine {
     bool graphs_in_job(); // with messages
     transfer::Still keep_still();
     void forget(const device::Buffer& buffer);
+    base::Result<void> now_or_later(base::FunctionRef<base::Result<void>()> now,
+                                    base::FunctionRef<base::Result<void>()> later);
     void give_back_freed();
     void watch(transfer::Outgoing& send);
     void watch(transfer::Incoming& incoming);

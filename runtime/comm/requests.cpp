@@ -35,8 +35,8 @@ void Engine::start_again(Request& request) {
     enqueue_captured(lock, request);
 }
 
-// A captured send that finds no room, which graphs that have ended are about to make, waits for it in the call that
-// starts it: a graph is not guarded against two threads that add to it.
+// A captured send that finds no room, which graphs that end are about to make, waits for it in the call that starts
+// it: a graph is not guarded against two threads that add to it.
 void Engine::enqueue_captured(Lock& lock, Request& request) {
     if (!request.operand.captured || !request.send || request.enqueued())
         return;

@@ -127,9 +127,11 @@ int64_t Engine::longest_sleep_ns() {
 }
 
 Result<void> Engine::arm(std::span<Outgoing* const> sends, Receive* receive) {
-    for (const Outgoing* send : sends)
+    for (const Outgoing* send : sends) {
+        alarm_missing_ |= send->waits_for_graphs();
         if (const auto awaited = send->awaited())
             GPURUN_TRY(set_alarm(*awaited));
+    }
     if (receive != nullptr)
         if (const auto awaited = receive->incoming.awaited())
             GPURUN_TRY(set_alarm(*awaited));

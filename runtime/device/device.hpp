@@ -200,7 +200,7 @@ class Device {
     // Both of these may wait for the device, and no other call of the process gets through meanwhile. Where they do,
     // this one, for either kind, leaves it to give_back().
     virtual base::Result<void> free_later(void* pointer) = 0;
-    virtual void give_back() = 0;
+    virtual void give_back() = 0; // and graphs
     // Makes host memory usable for counters and for stream copies. `memory` is page-aligned.
     virtual base::Result<void> register_host(void* memory, size_t bytes) = 0;
     virtual base::Result<void> unregister_host(void* memory) = 0;
@@ -267,7 +267,10 @@ class Device {
     virtual base::Result<void> launch(Graph graph, Stream stream) = 0;
     // Owned if no run of a graph that launch() has enqueued is under way. While it is, none begins: launch() waits.
     virtual std::unique_lock<std::mutex> keep_graphs_still() = 0;
-    virtual base::Result<void> destroy_graph(Graph graph) = 0; // kArgument if it is none; its runs come to their end
+    // kArgument if it is none. Its runs come to their end. May wait for the device, whatever runs there, and no other
+    // call of the process gets through meanwhile. Where it does, the next leaves it to give_back().
+    virtual base::Result<void> destroy_graph(Graph graph) = 0;
+    virtual base::Result<void> destroy_graph_later(Graph graph) = 0;
     // `function` runs once, on any thread, when the graph that `captured` is captured into is gone, with all that was
     // made of it, and no longer runs; when the capture fails; or at once, if this call does. It must not call the
     // device.

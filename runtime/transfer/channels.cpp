@@ -1,6 +1,7 @@
 #include "transfer/channels.hpp"
 
 #include "base/format.hpp"
+#include "platform/clock.hpp"
 #include "transfer/link.hpp"
 
 #include <algorithm>
@@ -110,11 +111,12 @@ std::optional<Channels::Source> Channels::allot(size_t bytes) {
     return Source{nullptr, false, *at_target, *at_source, bytes, std::nullopt};
 }
 
-// Room will come without anybody's doing: a graph is gone here, and the target, or the device, has not followed yet.
+// Room will come without anybody's doing: a graph is gone here, or on its way, and the target, or the device, has not
+// followed yet.
 bool Channels::some_end() const {
-    return !clearing_.empty() || std::any_of(sources_.begin(), sources_.end(), [](const auto& each) {
-        return each.second.graph->come.load(std::memory_order_acquire);
-    });
+    return !clearing_.empty() || platform::now_ns() < context_.graphs_end_by_ns.load(std::memory_order_relaxed) ||
+           std::any_of(sources_.begin(), sources_.end(),
+                       [](const auto& each) { return each.second.graph->come.load(std::memory_order_acquire); });
 }
 
 void Channels::free(const Source& source) {

@@ -14,6 +14,7 @@
 #include "transfer/still.hpp"
 #include "transfer/turns.hpp"
 
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -237,6 +238,11 @@ struct Context {
     CaptureStreams capture_streams;
     CutMarks cut_marks;
     MailBatches mails;
+    // Until then messages of graphs that were destroyed may yet say that they are gone: a thread of the driver's tells
+    // them.
+    std::atomic<int64_t> graphs_end_by_ns{0};
+    static constexpr int64_t kGraphEndsWithinNs = 1'000'000'000;
+    static constexpr int64_t kGraphsLeft = INT64_MAX; // some are to be destroyed by a later call
 };
 
 } // namespace gpurun::transfer

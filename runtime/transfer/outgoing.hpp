@@ -70,6 +70,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     bool done() const { return state_ == State::kDone; }
     // Nothing is left to decide: it is done, or will be when what is enqueued has run.
     bool enqueued() const { return state_ == State::kDraining || done(); }
+    // Of a graph, until other graphs end: nobody rings then.
+    bool waits_for_graphs() const { return state_ == State::kNew && operand_.captured && !awaited_; }
     // advance() has something to do.
     bool moving() const { return state_ == State::kRelay || state_ == State::kDraining || shared_; }
     // The next advance() waits for nobody.

@@ -423,15 +423,16 @@ TEST_CASE("a graph that is destroyed while it waits for its message still takes 
         line.take(destination.get(), kBytes, in);
     });
     take.launch(receiver);
-    take.destroy();
+    take.destroy_later();
     watch();
     CHECK_FALSE(receiver.done());
     CHECK(end.calls() == 0);
     put.launch(sender);
-    put.destroy();
+    put.destroy_later();
     receiver.finish();
     sender.finish();
     CHECK(Bytes(destination.get(), destination.get() + kBytes) == pattern(kBytes, 41));
+    subject().give_back();
     CHECK(soon([&] { return end.calls() == 1; }));
 }
 

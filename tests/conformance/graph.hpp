@@ -22,6 +22,7 @@ class Graph {
 
     void launch(device::Stream stream) const { REQUIRE_OK(subject().launch(graph_, stream)); }
     void destroy() { REQUIRE_OK(subject().destroy_graph(std::exchange(graph_, device::Graph{}))); }
+    void destroy_later() { REQUIRE_OK(subject().destroy_graph_later(std::exchange(graph_, device::Graph{}))); }
 
   private:
     template <typename Enqueue>

@@ -316,10 +316,11 @@ TEST_CASE("a graph that is destroyed while it runs comes to its end, and then on
     REQUIRE_OK(subject().await_counter(stream, &counter(gate), 2));
     for (int run = 0; run < kRuns; ++run)
         graph.launch(stream);
-    graph.destroy();
-    stays(end, 0);
     CHECK_FALSE(stream.done());
+    std::thread destroyer([&] { graph.destroy(); }); // may wait for the runs
+    stays(end, 0);
     store(gate, 2);
+    destroyer.join();
     stream.finish();
     CHECK(runs == kRuns);
     CHECK(read(memory.get(), kBytes) == Bytes(kBytes, std::byte{0x44}));
@@ -337,11 +338,13 @@ TEST_CASE("graphs are still only while none runs, and none begins while they are
     REQUIRE_OK(subject().await_counter(stream, &counter(gate), 2));
     destroyed.launch(stream);
     CHECK_FALSE(subject().keep_graphs_still().owns_lock());
-    destroyed.destroy();
+    destroyed.destroy_later();
     CHECK_FALSE(subject().keep_graphs_still().owns_lock());
     store(gate, 2);
     stream.finish();
     CHECK(soon([&] { return subject().keep_graphs_still().owns_lock(); }));
+    subject().give_back();
+    CHECK(subject().keep_graphs_still().owns_lock());
 
     std::unique_lock still = subject().keep_graphs_still();
     REQUIRE(still.owns_lock());
@@ -405,11 +408,32 @@ TEST_CASE("who would wait for the end of what is no graph is called at once") {
     stays(end, 1);
 }
 
+TEST_CASE("a graph that is destroyed for later is gone at once, and ends when it is given back") {
+    const Memory memory(kBytes);
+    const Stream stream;
+    EndCount end;
+    REQUIRE_OK(subject().begin_capture(stream));
+    REQUIRE_OK(subject().fill(memory.get(), 0x47, kBytes, stream));
+    REQUIRE_OK(end.watch(stream));
+    const device::Graph graph = must(subject().end_capture(stream));
+    REQUIRE_OK(subject().launch(graph, stream));
+    stream.finish();
+    REQUIRE_OK(subject().destroy_graph_later(graph));
+    CHECK_STATUS(subject().destroy_graph_later(graph), Status::kArgument);
+    CHECK_STATUS(subject().destroy_graph(graph), Status::kArgument);
+    stays(end, 0);
+    subject().give_back();
+    CHECK(soon([&] { return end.calls() == 1; }));
+    subject().give_back();
+    stays(end, 1);
+}
+
 TEST_CASE("what cannot be captured or is no graph is refused") {
     const Stream stream;
     CHECK_STATUS(subject().end_capture(stream), Status::kStream);
     CHECK_STATUS(subject().begin_capture({}), Status::kStream);
     CHECK_STATUS(subject().destroy_graph({}), Status::kArgument);
+    CHECK_STATUS(subject().destroy_graph_later({}), Status::kArgument);
     REQUIRE_OK(subject().begin_capture(stream));
     const device::Graph name = must(subject().end_capture(stream));
     REQUIRE_OK(subject().destroy_graph(name));

@@ -19,6 +19,8 @@ using namespace facts;
 constexpr size_t kBytes = 1 << 20;
 constexpr double kHeldS = 0.1, kOtherAfterS = 0.03;
 constexpr double kWaitedMs = 50; // whoever takes longer has waited for the stream
+constexpr int kGraphs = 200;     // which one of them waits is not known
+constexpr int kTimesMade = 5;    // each call: beside a stream that waits, and beside four captures
 
 __global__ void spin(volatile unsigned* gate, unsigned turn) {
     while (*gate < turn) {
@@ -73,6 +75,29 @@ struct Things {
         MUST(cudaEventRecord(event, idle));
         add_one<<<1, 1, 0, idle>>>(value);
         MUST(cudaDeviceSynchronize());
+        for (int i = 0; i < kGraphs * kTimesMade; i++)
+            graphs_that_ran.push_back(graph_that_ran());
+        MUST(cudaDeviceSynchronize());
+    }
+    cudaGraphExec_t graph_that_ran() {
+        MUST(cudaStreamBeginCapture(idle, cudaStreamCaptureModeThreadLocal));
+        for (int i = 0; i < 8; i++)
+            add_one<<<1, 1, 0, idle>>>(value);
+        cudaGraph_t captured = nullptr;
+        cudaGraphExec_t made = nullptr;
+        MUST(cudaStreamEndCapture(idle, &captured));
+        MUST(cudaGraphInstantiate(&made, captured, 0));
+        MUST(cudaGraphDestroy(captured));
+        MUST(cudaGraphLaunch(made, idle));
+        return made;
+    }
+    int destroy_graphs_that_ran() {
+        int result = graphs_that_ran.size() < kGraphs ? cudaErrorInvalidValue : cudaSuccess;
+        for (int i = 0; i < kGraphs && result == cudaSuccess; i++) {
+            result = cudaGraphExecDestroy(graphs_that_ran.back());
+            graphs_that_ran.pop_back();
+        }
+        return result;
     }
     cudaIpcMemHandle_t exported;
     CUresult (*get_flags)(unsigned*) = nullptr;
@@ -91,6 +116,7 @@ struct Things {
     cudaEvent_t made = nullptr;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
+    std::vector<cudaGraphExec_t> graphs_that_ran; // and do not run any more
 };
 
 enum Relied : unsigned { kNothing = 0, kNoWait = 1, kNoBreak = 2, kBoth = 3 };
@@ -136,6 +162,7 @@ std::vector<Call> calls_with(Things& on) {
          },
          kBoth},
         {"cudaGraphExecDestroy", [&] { return cudaGraphExecDestroy(on.executable); }, kNoBreak},
+        {"cudaGraphExecDestroy of 200 that ran", [&] { return on.destroy_graphs_that_ran(); }, kNoBreak},
         {"cuCtxSetFlags(SYNC_MEMOPS)",
          [&] {
              unsigned flags = 0;

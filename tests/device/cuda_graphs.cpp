@@ -208,25 +208,35 @@ device::Graph capture(Bench& bench) {
     return must(bench.device.end_capture(kStream));
 }
 
-TEST_CASE("a graph is destroyed once its own runs have ended, with a later call") {
+TEST_CASE("graphs are still once the latest run in each stream has ended") {
     Bench bench;
     const device::Graph graph = capture(bench);
+    const device::Graph other{reinterpret_cast<void*>(0xc00)}; // not ours
+    const device::Stream beside{reinterpret_cast<void*>(0xd00)};
     REQUIRE_OK(bench.device.launch(graph, kStream));
-    REQUIRE_OK(bench.device.launch(graph, kStream));
-    const auto runs = fake().busy_events;
-    CHECK(runs.size() == 1); // the latest run of a stream
-    REQUIRE_OK(bench.device.destroy_graph(graph));
-    CHECK_STATUS(bench.device.destroy_graph(graph), Status::kArgument);
-    CHECK_FALSE(bench.device.keep_graphs_still().owns_lock());
-    CHECK(fake().graphs.executables_destroyed == 0);
-    const device::Graph other{reinterpret_cast<void*>(0xc00)}; // not ours, whose run does not matter
     REQUIRE_OK(bench.device.launch(other, kStream));
+    const auto runs = fake().busy_events;
+    CHECK(runs.size() == 1);
+    CHECK_FALSE(bench.device.keep_graphs_still().owns_lock());
+    REQUIRE_OK(bench.device.launch(graph, beside));
     CHECK(fake().busy_events.size() == 2);
     fake().busy_events.erase(*runs.begin());
     CHECK_FALSE(bench.device.keep_graphs_still().owns_lock());
-    CHECK(fake().graphs.executables_destroyed == 1);
     fake().busy_events.clear();
     CHECK(bench.device.keep_graphs_still().owns_lock());
+    CHECK(fake().capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+TEST_CASE("a graph that is destroyed for later is destroyed once, when that is asked for") {
+    Bench bench;
+    const device::Graph graph = capture(bench);
+    REQUIRE_OK(bench.device.destroy_graph_later(graph));
+    CHECK_STATUS(bench.device.destroy_graph_later(graph), Status::kArgument);
+    CHECK_STATUS(bench.device.destroy_graph(graph), Status::kArgument);
+    CHECK(fake().graphs.executables_destroyed == 0);
+    bench.device.give_back();
+    CHECK(fake().graphs.executables_destroyed == 1);
+    bench.device.give_back();
     CHECK(fake().graphs.executables_destroyed == 1);
     CHECK(fake().capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
 }

@@ -102,6 +102,7 @@ class CudaDevice final : public Device {
     base::Result<void> launch(Graph graph, Stream stream) override;
     std::unique_lock<std::mutex> keep_graphs_still() override;
     base::Result<void> destroy_graph(Graph graph) override;
+    base::Result<void> destroy_graph_later(Graph graph) override;
     base::Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) override;
     base::Result<void> channel_put(const Channel& channel, const void* source, Stream stream) override;
     base::Result<void> channel_await_taken(const Channel& channel, Stream stream) override;
@@ -159,8 +160,9 @@ class CudaDevice final : public Device {
     HandleSet device_memory_;
     HandleSet ordered_memory_;
     HandleSet pinned_memory_;
-    HandleSet device_memory_later_; // for give_back(), as is the next
+    HandleSet device_memory_later_; // for give_back(), as are the next two
     HandleSet pinned_memory_later_;
+    HandleSet graphs_later_;
     HandleSet imported_memory_;
     HandleSet streams_;
     HandleSet events_;

@@ -1,9 +1,6 @@
 #include "device/cuda/graph_runs.hpp"
 
-#include "base/format.hpp"
 #include "base/log.hpp"
-
-#include <algorithm>
 
 namespace gpurun::device::cuda {
 
@@ -18,22 +15,21 @@ Result<void> GraphRuns::launch(CUgraphExec graph, CUstream stream) {
     if (capturing != CU_STREAM_CAPTURE_STATUS_NONE) // a part of another graph, which runs in its own name
         return {};
     const std::lock_guard lock(mutex_);
-    if (auto noted = note(graph, stream); !noted)
-        base::log(base::LogLevel::kWarn, "a run of a graph is not known, and destroying it may wait: {}",
+    if (auto noted = note(stream); !noted)
+        base::log(base::LogLevel::kWarn, "a run of a graph is not known, and freeing memory may wait for it: {}",
                   noted.error().detail);
     return {};
 }
 
-Result<void> GraphRuns::note(CUgraphExec graph, CUstream stream) {
-    if (runs_.size() > kMostUnchecked)
-        (void)forget_ended();
-    Runs& runs = runs_[graph];
-    auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& each) { return each.stream == stream; });
-    if (run == runs.end()) {
-        GPURUN_ASSIGN(const CUevent done, take_event());
-        run = runs.insert(runs.end(), Run{stream, done});
+Result<void> GraphRuns::note(CUstream stream) {
+    if (latest_.size() > kMostUnchecked)
+        forget_ended();
+    auto run = latest_.find(stream);
+    if (run == latest_.end()) {
+        GPURUN_ASSIGN(const CUevent event, take_event());
+        run = latest_.emplace(stream, event).first;
     }
-    return driver_.check(driver_.cuEventRecord(run->done, stream), "cuEventRecord");
+    return driver_.check(driver_.cuEventRecord(run->second, stream), "cuEventRecord");
 }
 
 Result<CUevent> GraphRuns::take_event() {
@@ -47,64 +43,23 @@ Result<CUevent> GraphRuns::take_event() {
     return event;
 }
 
-void GraphRuns::forget_ended(Runs& runs) {
-    const auto ended = std::partition(runs.begin(), runs.end(), [&](const Run& run) {
-        return driver_.cuEventQuery(run.done) == CUDA_ERROR_NOT_READY; // a device that has failed runs nothing
+void GraphRuns::forget_ended() {
+    std::erase_if(latest_, [&](const auto& run) {
+        if (driver_.cuEventQuery(run.second) == CUDA_ERROR_NOT_READY)
+            return false; // a device that has failed runs nothing
+        spare_.push_back(run.second);
+        return true;
     });
-    for (auto run = ended; run != runs.end(); ++run)
-        spare_.push_back(run->done);
-    runs.erase(ended, runs.end());
-}
-
-bool GraphRuns::forget_ended() {
-    for (auto each = runs_.begin(); each != runs_.end();) {
-        forget_ended(each->second);
-        each = each->second.empty() ? runs_.erase(each) : std::next(each);
-    }
-    for (Destroyed& each : destroyed_)
-        forget_ended(each.runs);
-    return !runs_.empty() ||
-           std::any_of(destroyed_.begin(), destroyed_.end(), [](const Destroyed& each) { return !each.runs.empty(); });
 }
 
 // Who launches may be held up by the device for long, and runs are under way then.
 std::unique_lock<std::mutex> GraphRuns::keep_still() {
     std::unique_lock still(launching_, std::try_to_lock);
     const std::lock_guard lock(mutex_);
-    if (still && forget_ended())
+    forget_ended();
+    if (still && !latest_.empty())
         still.unlock();
     return still;
-}
-
-Result<void> GraphRuns::destroy(CUgraphExec graph) {
-    const std::lock_guard lock(mutex_);
-    Destroyed destroyed{graph, {}};
-    if (const auto found = runs_.find(graph); found != runs_.end()) {
-        destroyed.runs = std::move(found->second);
-        runs_.erase(found);
-        forget_ended(destroyed.runs);
-    }
-    if (destroyed.runs.empty())
-        return destroy_now(graph);
-    destroyed_.push_back(std::move(destroyed));
-    ++destroyed_later_;
-    return {};
-}
-
-void GraphRuns::destroy_ended() {
-    const std::lock_guard lock(mutex_);
-    (void)forget_ended();
-    const auto ended =
-        std::partition(destroyed_.begin(), destroyed_.end(), [](const Destroyed& each) { return !each.runs.empty(); });
-    for (auto each = ended; each != destroyed_.end(); ++each)
-        if (auto done = destroy_now(each->graph); !done)
-            base::log(base::LogLevel::kWarn, "destroying a graph after its runs: {}", done.error().detail);
-    destroyed_.erase(ended, destroyed_.end());
-    destroyed_later_ = destroyed_.size();
-}
-
-Result<void> GraphRuns::destroy_now(CUgraphExec graph) const {
-    return driver_.check(driver_.cuGraphExecDestroy(graph), "cuGraphExecDestroy");
 }
 
 } // namespace gpurun::device::cuda

@@ -9,6 +9,11 @@ namespace {
 
 CUgraphExec native(Graph graph) { return static_cast<CUgraphExec>(graph.native); }
 
+base::Error no_such_graph(Graph graph) {
+    return base::error(base::Status::kArgument, "{} is not a graph of gpurun_capture_end(), or it was destroyed before",
+                       graph.native);
+}
+
 } // namespace
 
 base::Result<void> CudaDevice::begin_capture(Stream stream) {
@@ -41,23 +46,26 @@ base::Result<Graph> CudaDevice::end_capture(Stream stream) {
 
 base::Result<void> CudaDevice::launch(Graph graph, Stream stream) {
     const auto current = enter_beside_capture();
-    graph_runs_.catch_up();
     return graph_runs_.launch(native(graph), cuda::native(stream));
 }
 
 std::unique_lock<std::mutex> CudaDevice::keep_graphs_still() {
     const auto current = enter_beside_capture();
-    graph_runs_.catch_up();
     return graph_runs_.keep_still();
 }
 
 base::Result<void> CudaDevice::destroy_graph(Graph graph) {
     if (!graphs_.erase(graph.native))
-        return base::error(base::Status::kArgument,
-                           "{} is not a graph of gpurun_capture_end(), or it was destroyed before", graph.native);
+        return no_such_graph(graph);
     const auto current = enter_beside_capture();
-    graph_runs_.catch_up();
-    return graph_runs_.destroy(native(graph));
+    return driver_.check(driver_.cuGraphExecDestroy(native(graph)), "cuGraphExecDestroy");
+}
+
+base::Result<void> CudaDevice::destroy_graph_later(Graph graph) {
+    if (!graphs_.erase(graph.native))
+        return no_such_graph(graph);
+    graphs_later_.insert(graph.native);
+    return {};
 }
 
 // A user object of the graph: clones and executables of the graph hold it too, and so do their runs.

@@ -104,12 +104,14 @@ void CudaDevice::give_back() {
     const auto current = enter_beside_capture();
     const auto look = [](const base::Result<void>& freed) {
         if (!freed)
-            base::log(base::LogLevel::kWarn, "memory that was freed before: {}", freed.error().detail);
+            base::log(base::LogLevel::kWarn, "what was freed, or destroyed, before: {}", freed.error().detail);
     };
     for (void* each : device_memory_later_.take_all())
         look(driver_.check(driver_.cuMemFree(device_pointer(each)), "cuMemFree"));
     for (void* each : pinned_memory_later_.take_all())
         look(driver_.check(driver_.cuMemFreeHost(each), "cuMemFreeHost"));
+    for (void* each : graphs_later_.take_all())
+        look(driver_.check(driver_.cuGraphExecDestroy(static_cast<CUgraphExec>(each)), "cuGraphExecDestroy"));
 }
 
 base::Result<void> CudaDevice::register_host(void* memory, size_t bytes) {

@@ -116,10 +116,7 @@ base::Result<bool> CudaDevice::is_captured(Stream stream) {
 
 base::Result<void> CudaDevice::synchronize(Stream stream) {
     const auto current = enter_beside_capture();
-    GPURUN_TRY(
-        driver_.check(driver_.cuStreamSynchronize(native(stream)), "cuStreamSynchronize", base::Status::kStream));
-    graph_runs_.catch_up();
-    return {};
+    return driver_.check(driver_.cuStreamSynchronize(native(stream)), "cuStreamSynchronize", base::Status::kStream);
 }
 
 base::Result<bool> CudaDevice::query(Stream stream) {
@@ -133,9 +130,7 @@ base::Result<bool> CudaDevice::query(Stream stream) {
 
 base::Result<void> CudaDevice::synchronize_all() {
     const auto current = enter_beside_capture();
-    GPURUN_TRY(driver_.check(driver_.cuCtxSynchronize(), "cuCtxSynchronize"));
-    graph_runs_.catch_up();
-    return {};
+    return driver_.check(driver_.cuCtxSynchronize(), "cuCtxSynchronize");
 }
 
 base::Result<void> CudaDevice::copy(void* destination, const void* source, size_t bytes, Stream stream) {

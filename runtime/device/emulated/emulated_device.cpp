@@ -67,6 +67,13 @@ void EmulatedDevice::give_back() {
         const std::lock_guard lock(freed_mutex_);
         freed.swap(freed_later_);
     }
+    std::vector<std::shared_ptr<GraphBody>> graphs; // whose end may take a while
+    {
+        const std::lock_guard lock(graphs_mutex_);
+        graphs.swap(graphs_later_);
+    }
+    if (auto waited = graphs.empty() ? base::Result<void>() : maybe_wait(); !waited)
+        base::log(base::LogLevel::kWarn, "graphs that were destroyed before: {}", waited.error().detail);
     for (const auto& [pointer, placement] : freed)
         if (auto done = placement == Placement::kPinned ? free_pinned(pointer) : free(pointer); !done)
             base::log(base::LogLevel::kWarn, "memory that was freed before: {}", done.error().detail);

@@ -85,6 +85,7 @@ class EmulatedDevice final : public Device {
     base::Result<void> launch(Graph graph, Stream stream) override;
     std::unique_lock<std::mutex> keep_graphs_still() override;
     base::Result<void> destroy_graph(Graph graph) override;
+    base::Result<void> destroy_graph_later(Graph graph) override;
     base::Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) override;
     base::Result<void> channel_put(const Channel& channel, const void* source, Stream stream) override;
     base::Result<void> channel_await_taken(const Channel& channel, Stream stream) override;
@@ -120,7 +121,8 @@ class EmulatedDevice final : public Device {
     enum class ChannelEnd { kSource, kTarget };
     base::Result<void> check_channel(const Channel& channel, ChannelEnd end);
     // In calls that may wait for the device: with a seed, half of the time, waits.
-    base::Result<void> maybe_wait();
+    base::Result<void> maybe_wait(); // as CUDA does when it frees, whatever runs
+    base::Result<std::shared_ptr<GraphBody>> take_graph(Graph graph);
 
     template <typename Result>
     static Result after_change(Result result) {
@@ -144,6 +146,7 @@ class EmulatedDevice final : public Device {
     std::mutex graphs_mutex_;
     std::unordered_map<void*, std::shared_ptr<GraphBody>> graphs_; // guarded by graphs_mutex_
     std::vector<std::weak_ptr<GraphBody>> destroyed_graphs_;       // so is this: those that may still run
+    std::vector<std::shared_ptr<GraphBody>> graphs_later_;         // and this: those to be destroyed by give_back()
     std::mutex freed_mutex_;
     std::map<void*, Placement> freed_later_; // guarded by freed_mutex_
 };

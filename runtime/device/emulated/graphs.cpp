@@ -46,24 +46,39 @@ base::Result<void> EmulatedDevice::launch(Graph graph, Stream stream) {
     return body->launch(body, *queue);
 }
 
-base::Result<void> EmulatedDevice::destroy_graph(Graph graph) {
-    std::shared_ptr<GraphBody> body; // whose end may take a while, and not this lock
+base::Result<std::shared_ptr<GraphBody>> EmulatedDevice::take_graph(Graph graph) {
     const std::lock_guard lock(graphs_mutex_);
     const auto found = graphs_.find(graph.native);
     if (found == graphs_.end())
         return base::error(Status::kArgument, "{} is not a graph of this device, or was destroyed before",
                            fmt::ptr(graph.native));
-    body = std::move(found->second);
+    std::shared_ptr<GraphBody> body = std::move(found->second);
     graphs_.erase(found);
     destroyed_graphs_.push_back(body);
+    return body;
+}
+
+base::Result<void> EmulatedDevice::destroy_graph(Graph graph) {
+    GPURUN_ASSIGN(const std::shared_ptr<GraphBody> body, take_graph(graph)); // whose end may take a while
+    return maybe_wait();
+}
+
+base::Result<void> EmulatedDevice::destroy_graph_later(Graph graph) {
+    GPURUN_ASSIGN(std::shared_ptr<GraphBody> body, take_graph(graph));
+    const std::lock_guard lock(graphs_mutex_);
+    graphs_later_.push_back(std::move(body));
     return {};
 }
 
 std::unique_lock<std::mutex> EmulatedDevice::keep_graphs_still() {
     std::unique_lock still(launching_, std::try_to_lock);
+    std::vector<std::shared_ptr<GraphBody>> looked_at; // not to end under the lock
     const std::lock_guard lock(graphs_mutex_);
-    std::erase_if(destroyed_graphs_, [](const std::weak_ptr<GraphBody>& each) { return each.expired(); });
-    const bool run = !destroyed_graphs_.empty() || // only runs keep what was destroyed
+    std::erase_if(destroyed_graphs_, [&](const std::weak_ptr<GraphBody>& each) {
+        const std::shared_ptr<GraphBody>& body = looked_at.emplace_back(each.lock());
+        return body == nullptr || !body->runs();
+    });
+    const bool run = !destroyed_graphs_.empty() ||
                      std::any_of(graphs_.begin(), graphs_.end(), [](const auto& each) { return each.second->runs(); });
     if (still && run)
         still.unlock();
