@@ -219,6 +219,33 @@ Result<void> Joints::order(device::Stream first, device::Stream second) {
     return device_.await_event(second, event);
 }
 
+CaptureJoints::~CaptureJoints() {
+    for (const Entry& each : all_)
+        (void)device_.destroy_event(each.event); // as in Joints
+}
+
+Result<CaptureJoints::Entry*> CaptureJoints::take() {
+    for (size_t looked_at = 0; looked_at < all_.size(); ++looked_at) {
+        Entry& entry = all_[next_++ % all_.size()];
+        if (entry.unused->exchange(false, std::memory_order_acquire))
+            return &entry;
+    }
+    GPURUN_ASSIGN(const device::Event made, device_.create_event());
+    return &all_.emplace_back(Entry{made, std::make_shared<std::atomic<bool>>(false)});
+}
+
+Result<void> CaptureJoints::order(device::Stream first, device::Stream second) {
+    GPURUN_ASSIGN(const Entry* const entry, take());
+    const auto gone = [](void* argument) {
+        const std::unique_ptr<std::shared_ptr<std::atomic<bool>>> unused(
+            static_cast<std::shared_ptr<std::atomic<bool>>*>(argument));
+        (*unused)->store(true, std::memory_order_release);
+    };
+    GPURUN_TRY(device_.at_graph_end(first, gone, new std::shared_ptr<std::atomic<bool>>(entry->unused)));
+    GPURUN_TRY(device_.record(entry->event, first));
+    return device_.await_event(second, entry->event);
+}
+
 CaptureStreams::~CaptureStreams() {
     for (const Entry& each : all_)
         (void)device_.destroy_stream(each.stream); // one that is still captured goes with the process

@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -148,6 +149,28 @@ class Joints {
     size_t next_ = 0;
 };
 
+// The same of two captured streams; `second` may join the capture by it. An event of theirs is not used again before
+// the graph is gone: CUDA crashes where a thread records it elsewhere while another ends the capture
+// (tests/device/capture_events.cu).
+class CaptureJoints {
+  public:
+    explicit CaptureJoints(device::Device& device) : device_(device) {}
+    ~CaptureJoints();
+
+    base::Result<void> order(device::Stream first, device::Stream second);
+
+  private:
+    struct Entry {
+        device::Event event;
+        std::shared_ptr<std::atomic<bool>> unused; // released by whoever tells that the graph is gone
+    };
+    base::Result<Entry*> take();
+
+    device::Device& device_;
+    std::deque<Entry> all_;
+    size_t next_ = 0; // where to look for an unused one: graphs mostly go in the order in which they came
+};
+
 // What waits in kernels of this rank, so that it leaves room on the device for what it waits for.
 class WaitingRoom {
   public:
@@ -209,7 +232,8 @@ struct Context {
           ranks_on_device(transfer::ranks_on_device(job_, rank_)),
           kernels_wait(!uses_event_fence() && !takes_turns(job_, settings_, rank_)),
           waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
-          streams(device_), events(device_), joints(device_), capture_streams(device_), cut_marks(device_) {}
+          streams(device_), events(device_), joints(device_), capture_streams(device_), capture_joints(device_),
+          cut_marks(device_) {}
 
     // Which fence orders streams: what was asked for, or what the device can do best.
     bool uses_event_fence() const {
@@ -236,6 +260,7 @@ struct Context {
     Events events;
     Joints joints;
     CaptureStreams capture_streams;
+    CaptureJoints capture_joints;
     CutMarks cut_marks;
     MailBatches mails;
     // Until then messages of graphs that were destroyed may yet say that they are gone: a thread of the driver's tells

@@ -28,7 +28,7 @@ Result<void> Incoming::take_branch() {
     if (branch_)
         return {};
     GPURUN_ASSIGN(branch_, context_.capture_streams.take());
-    return context_.joints.order(operand_.stream, *branch_);
+    return context_.capture_joints.order(operand_.stream, *branch_);
 }
 
 Result<void> Incoming::enqueue_captured() {
@@ -43,7 +43,8 @@ Result<void> Incoming::join_branch(device::Stream stream) {
     if (captured_)
         if (auto enqueued = enqueue_captured(); !enqueued)
             fail(std::move(enqueued).error()); // the branch has to come back all the same
-    GPURUN_TRY(context_.joints.order(*branch_, stream));
+    if (!missed_)
+        GPURUN_TRY(context_.capture_joints.order(*branch_, stream));
     context_.capture_streams.give_back(*std::exchange(branch_, std::nullopt));
     if (!done())
         finish();

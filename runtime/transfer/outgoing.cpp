@@ -94,7 +94,7 @@ Result<void> Outgoing::join(device::Stream stream) {
     if (operand_.captured && stream != operand_.stream) {
         GPURUN_ASSIGN(const bool in_capture, context_.device.is_captured(stream)); // else it has ended without this
         if (in_capture) // not before the graph has read the buffer, and counted its run
-            GPURUN_TRY(context_.joints.order(operand_.stream, stream));
+            GPURUN_TRY(context_.capture_joints.order(operand_.stream, stream));
     }
     if (taken_)
         return context_.device.channel_await_taken(*std::exchange(taken_, std::nullopt), stream);
