@@ -138,7 +138,7 @@ struct FencedCopy {
     uint32_t* ticket = nullptr; // as in Mail
     // Device memory of this process that reads less than `value`; with `before`, it reads `value` afterwards.
     uint64_t* gate = nullptr;
-    Times* times = nullptr; // as in Mail
+    Times* times = nullptr; // as in Mail; without `before`, began is left as it is
 };
 
 constexpr uint32_t kCopyWait = 4;
@@ -243,6 +243,8 @@ class Device {
     virtual base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) = 0;
     // What follows in the stream starts once the counter reads `value` or more, and sees what was visible then.
     virtual base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) = 0;
+    // `where`, a part of Times, reads what the device's clock does once everything before in the stream is over.
+    virtual base::Result<void> write_time(Stream stream, std::atomic<int64_t>* where) = 0;
 
     // Enqueue. REQUIRES info().counters. What waits in these keeps a part of the device busy until it is released, so
     // that what it waits for must be able to run beside it (info().waiting_room, transfer/turns.hpp). `source` and

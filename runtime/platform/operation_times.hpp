@@ -10,7 +10,7 @@ namespace gpurun::platform {
 // In host memory that the device can write. All are 0 at first, and `done` is written last: at the latest when the
 // operation is over for its stream, if not for who waits for what it signals.
 struct OperationTimes {
-    std::atomic<int64_t> began;  // its turn had come, as far as its own wait goes
+    std::atomic<int64_t> began;  // its turn had come, as far as its own wait goes; 0: it had nothing to wait for
     std::atomic<int64_t> moving; // nothing had to be waited for any more
     std::atomic<int64_t> done;
 };

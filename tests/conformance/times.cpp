@@ -165,11 +165,61 @@ TEST_CASE("a fenced copy ran between its call and its end, and moved once its ed
             slot.release();
             stream.finish();
             window.close();
+            if (!waits) {
+                CHECK(times[0]->began == 0);
+                times[0]->began = times[0]->moving.load();
+            }
             if (waits)
                 window.check(*times[0], release_ns);
             else
                 window.check(*times[0]);
         }
+}
+
+TEST_CASE("a time is written once what is before it in the stream is over, and not before") {
+    const PinnedTimes times(1);
+    const size_t edge = new_counter();
+    const size_t after = new_counter();
+    const Memory memory(4096);
+    const Pinned content(4096);
+    const Stream stream;
+    Window window;
+    REQUIRE_OK(subject().write_time(stream, &times[0]->began));
+    REQUIRE_OK(subject().await_counter(stream, &counter(edge), 1));
+    REQUIRE_OK(subject().write_time(stream, &times[0]->moving));
+    REQUIRE_OK(subject().copy(memory.get(), content.get(), 4096, stream));
+    REQUIRE_OK(subject().write_counter(stream, &counter(after), 1));
+    REQUIRE_OK(subject().write_time(stream, &times[0]->done));
+    watch();
+    CHECK(times[0]->moving == 0);
+    const int64_t release_ns = platform::now_ns();
+    store(edge, 1);
+    REQUIRE(reads(after, 1)); // whoever waits for it is not held up by the time behind it
+    stream.finish();
+    window.close();
+    window.check(*times[0], release_ns);
+    CHECK(times[0]->began < times[0]->moving);
+}
+
+TEST_CASE("times of many streams are written side by side") {
+    constexpr size_t kStreams = 8;
+    const PinnedTimes times(kStreams);
+    const size_t edge = new_counter();
+    const Stream streams[kStreams];
+    Window window;
+    for (size_t i = 0; i < kStreams; ++i) {
+        REQUIRE_OK(subject().await_counter(streams[i], &counter(edge), 1));
+        for (auto device::Times::*const which : {&device::Times::began, &device::Times::moving, &device::Times::done})
+            REQUIRE_OK(subject().write_time(streams[i], &(times[i]->*which)));
+    }
+    watch();
+    const int64_t release_ns = platform::now_ns();
+    store(edge, 1);
+    for (const Stream& each : streams)
+        each.finish();
+    window.close();
+    for (size_t i = 0; i < kStreams; ++i)
+        window.check(*times[i], release_ns);
 }
 
 TEST_CASE("an operation that ends by poison says when") {

@@ -89,6 +89,7 @@ class CudaDevice final : public Device {
     base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) override;
     base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) override;
+    base::Result<void> write_time(Stream stream, std::atomic<int64_t>* where) override;
 
     base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
     base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;

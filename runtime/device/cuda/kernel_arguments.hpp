@@ -66,6 +66,10 @@ struct ReadClockArguments {
     uint64_t rounds;
 };
 
+struct WriteTimeArguments {
+    uint64_t* where;
+};
+
 struct ChannelArguments {
     void* places;
     uint64_t* taken;

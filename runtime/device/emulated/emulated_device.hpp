@@ -70,6 +70,7 @@ class EmulatedDevice final : public Device {
     base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) override;
     base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) override;
+    base::Result<void> write_time(Stream stream, std::atomic<int64_t>* where) override;
 
     base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
     base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
@@ -113,6 +114,7 @@ class EmulatedDevice final : public Device {
     base::Result<void> check_placement(const void* pointer, size_t bytes, Placement placement, const char* what);
     base::Result<void> check_counter(const Counter* counter);
     base::Result<void> check_times(const Times* times); // or null
+    base::Result<void> check_times(const void* first, size_t bytes);
     // Device memory, aligned to `alignment`; of this process, where `own`.
     base::Result<void> check_device_memory(const char* what, const void* pointer, size_t bytes, size_t alignment,
                                            bool own);
