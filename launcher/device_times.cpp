@@ -42,8 +42,11 @@ std::vector<MovedMessage> moved_messages(const platform::TraceBuffer& buffer) {
     std::vector<MovedMessage> moved;
     for (const platform::TraceTimes& each : buffer.times()) {
         const uint64_t event = each.event.load(std::memory_order_acquire); // 0, none, becomes more than there are
-        if (event - 1 < buffer.recorded())
-            moved.push_back({event - 1, time(each.times.began), time(each.times.moving), time(each.times.done)});
+        if (event - 1 >= buffer.recorded())
+            continue;
+        const int64_t moving_ns = time(each.times.moving);
+        const int64_t began_ns = time(each.times.began);
+        moved.push_back({event - 1, began_ns != 0 ? began_ns : moving_ns, moving_ns, time(each.times.done)});
     }
     const auto begin = [](const MovedMessage& each) { return each.began_ns == 0 ? INT64_MAX : each.began_ns; };
     std::sort(moved.begin(), moved.end(),

@@ -188,6 +188,36 @@ class TraceTest(LaunchedTest):
                 self.assertEqual(begin(waiting[0]), begin(got))
         self.assertGreater(begin(sent), begin(release))
 
+    def test_the_device_says_when_copy_engines_moved_messages_of_streams_by_every_path(self):
+        tags = list(range(200, 209))
+        for path, settings in (("direct", {}), ("direct", {"GPURUN_KERNEL_COPY_BYTES": "0"}),
+                               ("bounce", {"GPURUN_PATH": "bounce", "GPURUN_RELAY_CHUNK_BYTES": "64K"}),
+                               ("staged", {"GPURUN_PATH": "staged"}), ("direct", {"GPURUN_FENCE": "event"})):
+            with self.subTest(**settings):
+                trace = self.traced("streams", extra_env=settings)
+                self.check_arrows(trace)
+                for tag in tags:
+                    (received,), (got,) = trace.of(1, "receive from 0", tag=tag), trace.of(1, "from 0", tag=tag)
+                    self.assertGreaterEqual(begin(got), begin(received))
+                    *waiting, moving = trace.inside(got)
+                    self.assertEqual((moving["name"], end(moving)), ("moving", end(got)))
+                    self.assertIn([each["name"] for each in waiting], ([], ["waiting for the bytes"]))
+                # Of those the source's device has its part; what is pulled it does nothing for.
+                relayed = [each["args"]["tag"] for each in trace.of(0, "send to 1")
+                           if each["args"]["path"] != "direct" and each["args"]["order"] == "stream"]
+                self.assertEqual([each["args"]["tag"] for each in trace.of(0, "to 1")], relayed)
+                self.assertEqual(self.check_device_arrows(trace), len(relayed))
+                self.assertEqual([each["args"]["path"] for each in trace.of(0, "send to 1", tag=200)], [path])
+
+    def test_a_copy_engine_waits_on_its_device_for_a_sender_whose_stream_is_held(self):
+        for path in ("direct", "bounce"):
+            with self.subTest(path):
+                trace = self.traced("held", extra_env={"GPURUN_KERNEL_COPY_BYTES": "0", "GPURUN_PATH": path})
+                (release,) = trace.of(1, "gpurun_graph_launch")
+                (got,) = trace.of(1, "from 0", tag=93)
+                self.assertEqual(trace.inside(got)[-1]["name"], "moving")
+                self.assertGreater(begin(trace.inside(got)[-1]), begin(release))
+
     def test_started_messages_that_share_an_operation_have_times_each(self):
         trace = self.traced("window")
         self.check_arrows(trace)

@@ -51,6 +51,35 @@ void blocking(Rank& self) {
     }
 }
 
+// Messages of streams that are too large to be mails, of device memory and of pinned memory, blocking and started; and
+// one that comes from the host's order.
+void streams(Rank& self) {
+    if (self.rank > 1)
+        return;
+    void* pinned = nullptr;
+    ok(gpurun_malloc_host(&pinned, self.host.size()));
+    constexpr size_t kSizes[] = {100'000, size_t{1} << 19};
+    int tag = 200;
+    for (void* const memory : {self.device, pinned})
+        for (const size_t bytes : kSizes) {
+            ok(self.rank == 0
+                   ? gpurun_send(memory, bytes, GPURUN_BYTE, 1, tag, GPURUN_COMM_WORLD, self.stream)
+                   : gpurun_recv(memory, bytes, GPURUN_BYTE, 0, tag, GPURUN_COMM_WORLD, self.stream, nullptr));
+            gpurun_request request;
+            ok(self.rank == 0
+                   ? gpurun_isend(memory, bytes, GPURUN_BYTE, 1, tag + 1, GPURUN_COMM_WORLD, self.stream, &request)
+                   : gpurun_irecv(memory, bytes, GPURUN_BYTE, 0, tag + 1, GPURUN_COMM_WORLD, self.stream, &request));
+            ok(gpurun_wait(&request, self.stream, nullptr));
+            tag += 2;
+        }
+    if (self.rank == 0)
+        self.send(tag, 1000);
+    else
+        ok(gpurun_recv(self.device, 1000, GPURUN_BYTE, 0, tag, GPURUN_COMM_WORLD, self.stream, nullptr));
+    ok(gpurun_stream_synchronize(self.stream));
+    ok(gpurun_free(pinned));
+}
+
 void requests(Rank& self) {
     constexpr int kMany = 20;
     std::vector<gpurun_request> all(kMany);
@@ -201,10 +230,10 @@ int main(int argc, char** argv) {
     constexpr struct {
         const char* name;
         void (*run)(Rank&);
-    } kThemes[] = {{"blocking", blocking},       {"requests", requests}, {"wildcards", wildcards},
-                   {"collectives", collectives}, {"captured", captured}, {"held", held},
-                   {"window", window},           {"threads", threads},   {"death", death},
-                   {"interrupted", interrupted}};
+    } kThemes[] = {{"blocking", blocking}, {"requests", requests},       {"wildcards", wildcards},
+                   {"streams", streams},   {"collectives", collectives}, {"captured", captured},
+                   {"held", held},         {"window", window},           {"threads", threads},
+                   {"death", death},       {"interrupted", interrupted}};
     bool known = false;
     for (const auto& theme : kThemes)
         if (what == theme.name) {
