@@ -143,6 +143,14 @@ struct FencedCopy {
 
 constexpr uint32_t kCopyWait = 4;
 
+// Where what graphs repeat says when each of its runs was. One for all channels of a process.
+struct RunLog {
+    uint64_t* taken = nullptr;             // device memory of this process: places asked for so far
+    platform::RunTimes* places = nullptr;  // in memory as of counters, as the next
+    uint64_t room = 0;                     // of places
+    std::atomic<uint64_t>* lost = nullptr; // about how many came when there was none left
+};
+
 // A message of a graph, from a stream of one process to one of another, that is sent again whenever their graphs run:
 // run n of the source's operations goes with run n of the target's. What changes from run to run is in device memory,
 // all of which reads 0 at first: each side counts its runs, and what is sent carries the run's number.
@@ -153,6 +161,13 @@ struct Channel {
     size_t bytes = 0;               // of the message, up to kLargestInChannel; 0 is a signal
     const Counter* alive = nullptr; // poisoned before release_peer() of the other side: waits end, nothing is taken
     Counter* cut = nullptr;         // reads 1 once something ended so
+    // When the runs of this side were; null: nobody wants to know. A run is told of by its first operation, which takes
+    // a place, and by its last, which says that it is done. They may be the same.
+    const RunLog* log = nullptr;   // outlives the graph
+    uint64_t* log_place = nullptr; // memory of this process, by which they agree
+    uint32_t log_name = 0;         // never 0
+    bool first_of_run = true;
+    bool last_of_run = true;
 };
 constexpr size_t kChannelPlaces = 2; // runs that the source can be ahead of the target
 constexpr size_t kLaneBytes = 4096;  // a lane's part of a message

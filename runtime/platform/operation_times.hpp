@@ -16,6 +16,14 @@ struct OperationTimes {
 };
 static_assert(sizeof(OperationTimes) == 24);
 
+// The same of one run of an operation that graphs repeat. All are 0 at first.
+struct RunTimes {
+    OperationTimes times;
+    std::atomic<uint64_t> run;  // of the operation, from 0 on
+    std::atomic<uint64_t> name; // of the operation, for whoever reads; never 0 once it is written
+};
+static_assert(sizeof(RunTimes) == 40);
+
 // A device's clock beside CLOCK_MONOTONIC, both in nanoseconds.
 struct ClockReading {
     int64_t device_ns = 0;

@@ -122,6 +122,7 @@ class EmulatedDevice final : public Device {
     base::Result<void> check_mail(const Mail& mail, size_t bytes, bool own_words);
     enum class ChannelEnd { kSource, kTarget };
     base::Result<void> check_channel(const Channel& channel, ChannelEnd end);
+    base::Result<void> check_log(const Channel& channel);
     // In calls that may wait for the device: with a seed, half of the time, waits.
     base::Result<void> maybe_wait(); // as CUDA does when it frees, whatever runs
     base::Result<std::shared_ptr<GraphBody>> take_graph(Graph graph);
