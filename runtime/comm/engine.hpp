@@ -50,7 +50,7 @@ class Engine {
     static base::Result<std::unique_ptr<Engine>> start(device::Device& device, const platform::JobSegment& job,
                                                        const base::Settings& settings, uint32_t rank,
                                                        transfer::Probe probe, transfer::Workspace workspace,
-                                                       platform::TraceBuffer* trace);
+                                                       platform::TraceBuffer* trace, const device::RunLog& runs);
     ~Engine();
 
     transfer::Context& context() { return context_; }
@@ -126,7 +126,8 @@ class Engine {
 
   private:
     Engine(device::Device& device, const platform::JobSegment& job, const base::Settings& settings, uint32_t rank,
-           transfer::Probe probe, transfer::Workspace workspace, platform::TraceBuffer* trace);
+           transfer::Probe probe, transfer::Workspace workspace, platform::TraceBuffer* trace,
+           const device::RunLog& runs);
 
     using Lock = std::unique_lock<base::YieldingMutex>;
 

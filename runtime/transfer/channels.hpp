@@ -56,14 +56,17 @@ class Channels {
         Choice choice{};
     };
     // Source: enqueues the message in the operand's captured stream, and tells the target. None if there is no room
-    // before graphs that have ended are cleared away.
-    base::Result<std::optional<Sent>> send(const Operand& operand, const Envelope& envelope, bool synchronous);
+    // before graphs that have ended are cleared away. `runs`: its name in the trace's log of them, or 0.
+    base::Result<std::optional<Sent>> send(const Operand& operand, const Envelope& envelope, bool synchronous,
+                                           uint32_t runs);
     // Target: enqueues the first `bytes` of a kCaptured record's message in the captured `stream`. REQUIRES check().
     // `one_of_many`: any number may wait side by side, so each does it with one thread. By the thread that captures.
     base::Result<void> receive(const Record& record, const Operand& operand, uint64_t bytes, device::Stream stream,
-                               bool one_of_many);
+                               bool one_of_many, uint32_t runs);
     // Target: the record's message is received by no graph.
     void refuse(const Record& record) { tell_ended(record.serial); }
+    // By which path a kCaptured record's message goes.
+    static Choice choice_of(const Record& record);
     // kChannelEnded has come.
     void ended_at_target(uint64_t id);
     // Nothing to sweep.
@@ -117,12 +120,15 @@ class Channels {
     void free(const Source& source);
     bool some_end() const;
     base::Result<std::shared_ptr<GraphEnd>> watch(device::Stream captured);
-    base::Result<void> enqueue(const device::Channel& channel, const Operand& operand, Way way, Source& source);
-    base::Result<device::Channel> source_end(const Source& source);
-    base::Result<device::Channel> target_end(const Record& record, size_t bytes);
+    base::Result<void> enqueue(device::Channel channel, const Operand& operand, Way way, Source& source,
+                               bool awaits_taken);
+    base::Result<device::Channel> source_end(const Source& source, uint32_t runs);
+    base::Result<device::Channel> target_end(const Record& record, size_t bytes, uint32_t runs);
+    void log_runs(device::Channel& channel, uint32_t runs, std::byte* place) const;
+    base::Result<void> await_put(device::Channel& channel, device::Stream stream);
     base::Result<const std::byte*> find_source(const Record& record, Target& target);
-    base::Result<void> pull(const device::Channel& channel, const std::byte* from, const Operand& operand,
-                            uint64_t bytes, device::Stream stream, bool awaits_first);
+    base::Result<void> pull(device::Channel channel, const std::byte* from, const Operand& operand, uint64_t bytes,
+                            device::Stream stream, bool awaits_first);
     void tell_ended(uint64_t id);
     base::Result<Slab> take_slab(size_t bytes);
     base::Result<void> clear(Source source);

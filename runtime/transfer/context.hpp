@@ -204,9 +204,9 @@ class CutMarks {
 
 struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_,
-            const Workspace& workspace_, platform::TraceBuffer* trace_)
+            const Workspace& workspace_, platform::TraceBuffer* trace_, const device::RunLog& runs_)
         : workspace(workspace_), device(device_), job(job_), settings(settings_), rank(rank_), trace(trace_),
-          ranks_on_device(transfer::ranks_on_device(job_, rank_)),
+          runs(runs_), ranks_on_device(transfer::ranks_on_device(job_, rank_)),
           kernels_wait(!uses_event_fence() && !takes_turns(job_, settings_, rank_)),
           waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
           streams(device_), events(device_), joints(device_), capture_streams(device_), cut_marks(device_) {}
@@ -225,6 +225,7 @@ struct Context {
     const base::Settings& settings;
     const uint32_t rank;
     platform::TraceBuffer* const trace; // null where nobody traces
+    const device::RunLog& runs;         // of messages of graphs, for the trace; `taken` is null where there is none
     const uint32_t ranks_on_device;
     const bool kernels_wait;                                    // on counters; else streams do
     KeepStill keep_still = [] { return Still(std::in_place); }; // the engine's

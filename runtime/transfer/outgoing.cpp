@@ -273,7 +273,7 @@ Result<bool> Outgoing::post_captured() {
     awaited_.reset();
     trace_.posting();
     GPURUN_ASSIGN(const std::optional<Channels::Sent> sent,
-                  link_.channels.send(operand_, envelope_, mode_.synchronous));
+                  link_.channels.send(operand_, envelope_, mode_.synchronous, trace_.name_of_runs(context_.trace)));
     if (!sent) {
         awaited_ = link_.channels.next_room();
         return false;
