@@ -151,6 +151,13 @@ struct RunLog {
     std::atomic<uint64_t>* lost = nullptr; // about how many came when there was none left
 };
 
+// What a side of a channel says of a wait that takes long, while it takes; for whoever looks. In memory as of counters.
+struct ChannelWait {
+    Counter runs;      // that the other side must have made; 0: it does not wait. Stored last
+    Counter since_ns;  // CLOCK_MONOTONIC, if the device knows that; else 0
+    Counter waited_ns; // else how long, so far
+};
+
 // A message of a graph, from a stream of one process to one of another, that is sent again whenever their graphs run:
 // run n of the source's operations goes with run n of the target's. What changes from run to run is in device memory,
 // all of which reads 0 at first: each side counts its runs, and what is sent carries the run's number.
@@ -161,6 +168,7 @@ struct Channel {
     size_t bytes = 0;               // of the message, up to kLargestInChannel; 0 is a signal
     const Counter* alive = nullptr; // poisoned before release_peer() of the other side: waits end, nothing is taken
     Counter* cut = nullptr;         // reads 1 once something ended so
+    ChannelWait* wait = nullptr;    // all 0 at first; null: nobody looks
     // When the runs of this side were; null: nobody wants to know. A run is told of by its first operation, which takes
     // a place, and by its last, which says that it is done. They may be the same.
     const RunLog* log = nullptr;   // outlives the graph

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace gpurun::conformance {
 
@@ -23,7 +24,11 @@ inline constexpr std::byte kUntouched{0xee};
 // Both sides of one channel after another, in memory of this process.
 class Line {
   public:
-    explicit Line(size_t bytes) : memory_(kBytes) { clear(bytes); }
+    explicit Line(size_t bytes) : memory_(kBytes) {
+        for (device::ChannelWait* each : {&waits()[0], &waits()[1]})
+            new (each) device::ChannelWait{};
+        clear(bytes);
+    }
 
     // Another channel, of `bytes`. REQUIRES: nothing of the one before is under way.
     void clear(size_t bytes) {
@@ -39,6 +44,8 @@ class Line {
     size_t bytes() const { return bytes_; }
     device::Channel source() const { return side(0, kSourceTurns, source_alive_, source_cut_); }
     device::Channel target() const { return side(1, kTargetTurns, target_alive_, target_cut_); }
+    const device::ChannelWait& source_wait() const { return waits()[0]; }
+    const device::ChannelWait& target_wait() const { return waits()[1]; }
     uint32_t* ticket() const { return reinterpret_cast<uint32_t*>(memory_.get() + kTicket); }
 
     void put(const std::byte* from, device::Stream stream) const {
@@ -103,17 +110,20 @@ class Line {
         channel.bytes = bytes_;
         channel.alive = &counter(alive);
         channel.cut = &counter(cut);
+        channel.wait = &waits()[number];
         channel.log = log_;
         channel.log_place = reinterpret_cast<uint64_t*>(memory_.get() + kLogPlaces) + number;
         channel.log_name = names_[number];
         return channel;
     }
+    device::ChannelWait* waits() const { return reinterpret_cast<device::ChannelWait*>(waits_.get()); }
     static void lose(size_t alive) {
         store(alive, counter(alive).load() | platform::kPoison);
         subject().release_peer(0);
     }
 
     const Memory memory_;
+    const Pinned waits_{2 * sizeof(device::ChannelWait)};
     size_t bytes_ = 0;
     const device::RunLog* log_ = nullptr;
     uint32_t names_[2] = {};

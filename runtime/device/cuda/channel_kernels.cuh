@@ -30,25 +30,57 @@ __device__ void* place_of(const ChannelArguments& channel, uint64_t turn, uint32
     return static_cast<uint4*>(channel.places) + first;
 }
 
-// `more` says whether to look again. False, and said so, if the other side has died first.
+__device__ uint64_t read_clock() {
+    uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
+    return now;
+}
+
+// By a thread of each block that waits: another block's end is told of again.
+__device__ void tell_wait(const ChannelArguments& channel, uint64_t runs, uint64_t waited_ns) {
+    if (channel.wait == nullptr || threadIdx.x != 0)
+        return;
+    store_counter(channel.wait + 2, waited_ns);
+    store_counter(channel.wait, runs);
+}
+
+// Once it takes long, there is time to say so.
 template <typename More>
-__device__ bool wait_while(const ChannelArguments& channel, const More& more) {
-    for (unsigned looks = 1; more(); ++looks) {
-        if (looks % kLooksPerAlive == 0 && (load_counter(channel.alive) & kPoison) != 0 && more()) {
+__device__ bool wait_on(const ChannelArguments& channel, uint64_t runs, const More& more) {
+    const uint64_t began = read_clock();
+    bool came = true;
+    for (unsigned looks = 0; more(); ++looks) {
+        if (looks % kLooksPerAlive != 0)
+            continue;
+        tell_wait(channel, runs, read_clock() - began);
+        if ((load_counter(channel.alive) & kPoison) != 0 && more()) {
             store_counter(channel.cut, 1);
-            return false;
+            came = false;
+            break;
         }
     }
+    tell_wait(channel, 0, 0);
+    return came;
+}
+
+// `more` says whether to look again, for so many `runs` of the other side. False, and said so, if that has died first.
+template <typename More>
+__device__ bool wait_while(const ChannelArguments& channel, uint64_t runs, const More& more) {
+    for (unsigned looks = 1; more(); ++looks)
+        if (looks == kLooksPerAlive)
+            return wait_on(channel, runs, more);
     return true;
 }
 
 __device__ bool await_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turns) {
-    return wait_while(channel, [&] { return load_turn(channel.taken + lane) < turns; });
+    return wait_while(channel, turns, [&] { return load_turn(channel.taken + lane) < turns; });
 }
 
-__device__ bool await_channel_word(const ChannelArguments& channel, const void* place, uint64_t index, uint32_t mark,
+__device__ bool await_channel_word(const ChannelArguments& channel, uint64_t turn, uint32_t lane, uint64_t index,
                                    Word& word) {
-    return wait_while(channel, [&] {
+    const void* const place = place_of(channel, turn, lane);
+    const uint32_t mark = mark_of(turn);
+    return wait_while(channel, turn + 1, [&] {
         word = load_word(place, index);
         return word.low_mark != mark || word.high_mark != mark;
     });
@@ -140,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
     Word word;
     const uint64_t began = clock_for(channel.log.taken);
     const bool came = (first < take.bytes || first == 0) && // of no bytes, too, the first word is waited for
-                      await_channel_word(channel, place_of(channel, turn, lane), threadIdx.x, mark_of(turn), word);
+                      await_channel_word(channel, turn, lane, threadIdx.x, word);
     let_next_start();
     await_predecessors();
     const uint64_t moving = clock_for(channel.log.taken);
@@ -158,7 +190,7 @@ extern "C" __global__ void gpurun_await_channel_put(const ChannelArguments chann
     const uint64_t turn = load_turn(channel.turns);
     Word word;
     const uint64_t began = clock_for(channel.log.taken);
-    await_channel_word(channel, place_of(channel, turn, 0), 0, mark_of(turn), word);
+    await_channel_word(channel, turn, 0, 0, word);
     let_next_start();
     await_predecessors();
     log_run(channel, turn, began, clock_for(channel.log.taken));
@@ -181,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
     if (threadIdx.x == 0) {
         turn = load_turn(channel.turns);
         Word word;
-        there = await_channel_word(channel, place_of(channel, turn, 0), 0, mark_of(turn), word);
+        there = await_channel_word(channel, turn, 0, 0, word);
         __threadfence_system(); // what the source wrote before its signal is read after it, by the whole block
     }
     __syncthreads();

@@ -19,6 +19,11 @@ unsigned lane_threads(size_t bytes) { return mail_threads(std::min(bytes, kLaneB
 base::Result<ChannelArguments> CudaDevice::arguments(const Channel& channel) const {
     GPURUN_ASSIGN(const CUdeviceptr alive, device_address(channel.alive));
     GPURUN_ASSIGN(const CUdeviceptr cut, device_address(channel.cut));
+    uint64_t* wait = nullptr;
+    if (channel.wait != nullptr) {
+        GPURUN_ASSIGN(const CUdeviceptr there, device_address(&channel.wait->runs));
+        wait = address(there);
+    }
     GPURUN_ASSIGN(const RunLogArguments log, log_arguments(channel));
     constexpr size_t kWordBytes = 16;
     return ChannelArguments{channel.places,
@@ -29,6 +34,7 @@ base::Result<ChannelArguments> CudaDevice::arguments(const Channel& channel) con
                             channel.bytes,
                             static_cast<uint32_t>(channel_lanes(channel.bytes)),
                             static_cast<uint32_t>(lane_words_bytes(channel.bytes) / kWordBytes),
+                            wait,
                             log};
 }
 

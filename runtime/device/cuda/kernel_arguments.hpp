@@ -93,6 +93,7 @@ struct ChannelArguments {
     uint64_t bytes;
     uint32_t lanes;      // a block makes one
     uint32_t lane_words; // of a lane in a place
+    uint64_t* wait;      // host memory for three of them: device::ChannelWait; or null
     RunLogArguments log;
 };
 

@@ -28,7 +28,14 @@ StreamQueue::Wait StreamQueue::await_run(const Channel& channel, std::atomic<uin
         if (platform::is_poisoned(channel.alive->load(std::memory_order_acquire)))
             word.fetch_or(kMortalGone, std::memory_order_release);
     }
+    const bool waits = channel.wait != nullptr && platform::load_published(word) < value;
+    if (waits) {
+        channel.wait->since_ns.store(static_cast<uint64_t>(platform::now_ns()), std::memory_order_relaxed);
+        channel.wait->runs.store(value, std::memory_order_release); // with the time: pairs with who looks
+    }
     const bool awaited = await(word, value);
+    if (waits)
+        channel.wait->runs.store(0, std::memory_order_relaxed);
     {
         const std::lock_guard lock(mutex_);
         mortal_word_ = nullptr;

@@ -110,6 +110,8 @@ base::Result<void> EmulatedDevice::check_channel(const Channel& channel, Channel
     GPURUN_TRY(check_device_memory("word", channel.turns, lanes_bytes, alignof(uint64_t), true));
     GPURUN_TRY(check_counter(channel.alive));
     GPURUN_TRY(check_counter(channel.cut));
+    if (channel.wait != nullptr)
+        GPURUN_TRY(check_times(channel.wait, sizeof *channel.wait));
     return channel.log != nullptr ? check_log(channel) : base::Result<void>();
 }
 
