@@ -211,6 +211,7 @@ class Engine {
     void describe_requests(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
     void describe_unexpected(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
     void describe_held(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
+    void describe_graphs(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
 
     // ---- background.cpp -------------------------------------------------------------------------------------
     // A call that looks by itself: the background thread need not. Under the lock, at both ends.

@@ -136,6 +136,8 @@ void Channels::free(const Source& source) {
     at_source_.give_back(source.at_source, source_bytes(source.bytes));
     if (source.slab)
         idle_slabs_.push_back(*source.slab);
+    if (source.wait != nullptr)
+        context_.channel_waits.give_back(source.wait);
 }
 
 void Channels::log_runs(device::Channel& channel, uint32_t runs, std::byte* place) const {
@@ -156,6 +158,7 @@ Result<device::Channel> Channels::source_end(const Source& source, uint32_t runs
     channel.bytes = source.bytes;
     channel.alive = &fence->counter(Edge::kBackward, 0); // only the target writes it
     GPURUN_ASSIGN(channel.cut, context_.cut_marks.mark(link_.peer, context_.job.size()));
+    channel.wait = source.wait;
     log_runs(channel, runs, here + source_log_offset(source.bytes));
     return channel;
 }
@@ -188,6 +191,7 @@ Result<std::optional<Channels::Sent>> Channels::send(const Operand& operand, con
     Source& kept = sources_.emplace(id, std::move(*source)).first->second;
     kept.ended_at_target = true; // until it knows
     const bool awaits_taken = way == Way::kInPlace || synchronous;
+    GPURUN_ASSIGN(kept.wait, context_.channel_waits.take());
     GPURUN_ASSIGN(device::Channel channel, source_end(kept, runs));
     GPURUN_TRY(enqueue(channel, operand, way, kept, awaits_taken));
     channel.first_of_run = false;
@@ -213,6 +217,7 @@ Result<std::optional<Channels::Sent>> Channels::send(const Operand& operand, con
     kept.ended_at_target = false;
     link_.tell(record);
     const Choice choice = choice_of(record);
+    kept.about = Captured{envelope, choice, kept.wait, true};
     link_.sent.count(choice, envelope.bytes);
     return std::optional(Sent{channel, awaits_taken, choice});
 }
@@ -269,6 +274,9 @@ Result<void> Channels::receive(const Record& record, const Operand& operand, uin
     targets_.push_back(Target{std::move(*watched), record.serial, 0});
     const bool pulls = record.slot.valid != 0;
     GPURUN_ASSIGN(device::Channel channel, target_end(record, pulls ? 0 : record.envelope.bytes, runs));
+    GPURUN_ASSIGN(channel.wait, context_.channel_waits.take());
+    targets_.back().wait = channel.wait;
+    targets_.back().about = Captured{record.envelope, choice_of(record), channel.wait, false};
     const std::byte* from = nullptr;
     if (pulls && bytes != 0) {
         GPURUN_ASSIGN(from, find_source(record, targets_.back()));
@@ -362,6 +370,8 @@ Result<void> Channels::sweep() {
         if (targets_[i].allocation_id != 0)
             link_.imports->release(targets_[i].allocation_id);
         tell_ended(targets_[i].id);
+        if (targets_[i].wait != nullptr)
+            context_.channel_waits.give_back(targets_[i].wait);
         targets_[i] = std::move(targets_.back());
         targets_.pop_back();
     }

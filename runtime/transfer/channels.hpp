@@ -73,6 +73,22 @@ class Channels {
     bool quiet() const { return ends_->count.load(std::memory_order_acquire) == ends_seen_ && clearing_.empty(); }
     // What graphs have let go of is told to the peer, or cleared, or free again.
     base::Result<void> sweep();
+    // A captured message, for people, and what its side says of its wait; of the graphs that are not known to be gone.
+    struct Captured {
+        Envelope envelope;
+        Choice choice;
+        const device::ChannelWait* wait = nullptr;
+        bool sent = false;
+    };
+    template <typename Call>
+    void for_each_captured(Call call) const {
+        for (const auto& [id, source] : sources_)
+            if (source.about.wait != nullptr)
+                call(source.about);
+        for (const Target& target : targets_)
+            if (target.about.wait != nullptr)
+                call(target.about);
+    }
     // When send() has found no room: what will make some, where it is on the device.
     std::optional<Awaited> next_room() const {
         return clearing_.empty() ? std::nullopt : std::optional(Awaited::event_of(clearing_.front().done));
@@ -103,11 +119,15 @@ class Channels {
         size_t at_source;
         size_t bytes;
         std::optional<Slab> slab;
+        device::ChannelWait* wait = nullptr;
+        Captured about{};
     };
     struct Target {
         std::shared_ptr<GraphEnd> graph;
         uint64_t id;
         uint64_t allocation_id; // of the source's, held mapped, or 0
+        device::ChannelWait* wait = nullptr;
+        Captured about{};
     };
     struct Clearing {
         Source source;

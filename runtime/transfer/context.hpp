@@ -202,6 +202,24 @@ class CutMarks {
     device::Counter* marks_ = nullptr;
 };
 
+// Where messages of graphs say that they wait.
+class ChannelWaits {
+  public:
+    explicit ChannelWaits(device::Device& device) : device_(device) {}
+    ~ChannelWaits();
+
+    base::Result<device::ChannelWait*> take(); // all 0
+    // REQUIRES: no graph has it any more.
+    void give_back(device::ChannelWait* wait) { idle_.push_back(wait); }
+
+  private:
+    static constexpr size_t kOfBlock = 128;
+
+    device::Device& device_;
+    std::vector<void*> blocks_;
+    std::vector<device::ChannelWait*> idle_;
+};
+
 struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_,
             const Workspace& workspace_, platform::TraceBuffer* trace_, const device::RunLog& runs_)
@@ -209,7 +227,8 @@ struct Context {
           runs(runs_), ranks_on_device(transfer::ranks_on_device(job_, rank_)),
           kernels_wait(!uses_event_fence() && !takes_turns(job_, settings_, rank_)),
           waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
-          streams(device_), events(device_), joints(device_), capture_streams(device_), cut_marks(device_) {}
+          streams(device_), events(device_), joints(device_), capture_streams(device_), cut_marks(device_),
+          channel_waits(device_) {}
 
     // Which fence orders streams: what was asked for, or what the device can do best.
     bool uses_event_fence() const {
@@ -238,6 +257,7 @@ struct Context {
     Joints joints;
     CaptureStreams capture_streams;
     CutMarks cut_marks;
+    ChannelWaits channel_waits;
     MailBatches mails;
     // Until then messages of graphs that were destroyed may yet say that they are gone: a thread of the driver's tells
     // them.
