@@ -160,4 +160,18 @@ std::vector<Deadlock> find_deadlocks(const Standings& ranks) {
     }
 }
 
+std::vector<WaitsFor> find_graph_circle(const Standings& ranks) {
+    std::vector<std::vector<WaitsFor>> edges(ranks.size());
+    for (uint32_t rank = 0; rank < ranks.size(); ++rank)
+        for (const Entry& entry : ranks[rank].settled_graphs)
+            edges[rank].push_back({rank, static_cast<uint32_t>(entry.peer), "", entry});
+    std::vector<WaitsFor> shortest;
+    for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+        std::vector<WaitsFor> circle = shortest_cycle(rank, edges);
+        if (!circle.empty() && (shortest.empty() || circle.size() < shortest.size()))
+            shortest = std::move(circle);
+    }
+    return shortest;
+}
+
 } // namespace gpurun::launcher

@@ -29,6 +29,10 @@ struct Deadlock {
 // Those that have nothing to do with each other, each once.
 std::vector<Deadlock> find_deadlocks(const Standings& ranks);
 
+// A shortest circle of messages of graphs that wait for the other side's run. No deadlock for certain: another stream
+// may bring what one of them waits for.
+std::vector<WaitsFor> find_graph_circle(const Standings& ranks);
+
 // Whether only the peer's program can make it come, by a call that it has not made.
 bool needs_call(const platform::standing::Entry& entry);
 // "0-2,5"

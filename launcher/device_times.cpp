@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace gpurun::launcher {
 
@@ -33,22 +34,51 @@ int64_t DeviceClock::to_host_ns(int64_t device_ns) const {
     return sum(first_.host_ns, std::llround(std::clamp(passed_ns * host_per_device_, -kMost, kMost)));
 }
 
-std::vector<MovedMessage> moved_messages(const platform::TraceBuffer& buffer) {
-    const DeviceClock clock(buffer.header().clocks);
+namespace {
+
+MovedMessage moved(const DeviceClock& clock, uint64_t event, const platform::OperationTimes& times) {
     const auto time = [&](const std::atomic<int64_t>& written) {
         const int64_t device_ns = written.load(std::memory_order_relaxed);
         return device_ns == 0 ? 0 : clock.to_host_ns(device_ns);
     };
-    std::vector<MovedMessage> moved;
+    const int64_t began_ns = time(times.began);
+    const int64_t moving_ns = time(times.moving);
+    return {event, std::nullopt, began_ns != 0 ? began_ns : moving_ns, moving_ns, time(times.done)};
+}
+
+// A run whose end nobody waited for in the graph was over when the next one began.
+std::vector<MovedMessage> moved_runs(const platform::TraceBuffer& buffer, const DeviceClock& clock) {
+    std::vector<MovedMessage> runs;
+    for (const platform::RunTimes& each : buffer.runs()) {
+        const uint64_t event = each.name.load(std::memory_order_acquire) - 1; // 0, none, becomes more than there are
+        if (event >= buffer.recorded())
+            continue;
+        runs.push_back(moved(clock, event, each.times));
+        runs.back().run = each.run.load(std::memory_order_relaxed);
+    }
+    std::sort(runs.begin(), runs.end(), [](const MovedMessage& one, const MovedMessage& other) {
+        return std::pair(one.event, *one.run) < std::pair(other.event, *other.run);
+    });
+    for (size_t i = 0; i + 1 < runs.size(); ++i)
+        if (runs[i].done_ns == 0 && runs[i + 1].event == runs[i].event)
+            runs[i].done_ns = runs[i].moving_ns;
+    return runs;
+}
+
+} // namespace
+
+std::vector<MovedMessage> moved_messages(const platform::TraceBuffer& buffer) {
+    const DeviceClock clock(buffer.header().clocks);
+    std::vector<MovedMessage> all = moved_runs(buffer, clock);
     for (const platform::TraceTimes& each : buffer.times()) {
-        const uint64_t event = each.event.load(std::memory_order_acquire); // 0, none, becomes more than there are
-        if (event - 1 < buffer.recorded())
-            moved.push_back({event - 1, time(each.times.began), time(each.times.moving), time(each.times.done)});
+        const uint64_t event = each.event.load(std::memory_order_acquire) - 1;
+        if (event < buffer.recorded())
+            all.push_back(moved(clock, event, each.times));
     }
     const auto begin = [](const MovedMessage& each) { return each.began_ns == 0 ? INT64_MAX : each.began_ns; };
-    std::sort(moved.begin(), moved.end(),
-              [&](const MovedMessage& one, const MovedMessage& other) { return begin(one) < begin(other); });
-    return moved;
+    std::stable_sort(all.begin(), all.end(),
+                     [&](const MovedMessage& one, const MovedMessage& other) { return begin(one) < begin(other); });
+    return all;
 }
 
 } // namespace gpurun::launcher

@@ -8,6 +8,7 @@
 #include "platform/trace_buffer.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,14 +25,15 @@ class DeviceClock {
 };
 
 struct MovedMessage {
-    uint64_t event = 0; // of it, in the rank's buffer
+    uint64_t event = 0;          // of it, in the rank's buffer
+    std::optional<uint64_t> run; // of a message of a graph, from 0 on
     // 0: not known. Nonsense is possible.
     int64_t began_ns = 0;
     int64_t moving_ns = 0;
     int64_t done_ns = 0;
 };
 
-// In the order in which they began; those of which that is not known last.
+// And runs of messages of graphs. In the order in which they began; those of which that is not known last.
 std::vector<MovedMessage> moved_messages(const platform::TraceBuffer& buffer);
 
 } // namespace gpurun::launcher

@@ -52,6 +52,8 @@ std::string cause(const Entry& entry) {
                             edge(entry));
     case State::kDevice: return "matched; its own work on the device";
     case State::kInDoubt: return "whether " + peer + " lives";
+    case State::kRun:
+        return base::format("{}'s graph to {} this in its run {}", peer, sends ? "take" : "send", entry.all);
     case State::kUnknown: break;
     }
     return "its end";
@@ -168,6 +170,9 @@ class Table {
             add_message(index, base::format("stream {:#x}", entry.bytes), "-", without_message(entry),
                         base::format("rank {}'s stream: {}", entry.peer, edge(entry)));
         add_rest(index, rank.end.held, shown(rank.held).size(), " slots that streams wait for");
+        for (const Entry& entry : shown(rank.graphs))
+            add_message(index, "a graph", format_time(entry.since_ns, now_ns_), entry, cause(entry));
+        add_rest(index, rank.end.graphs, shown(rank.graphs).size(), " messages of graphs that wait");
         for (const Entry& entry : shown(rank.unawaited))
             add_message(index, "-", "-", entry, cause(entry) + "; no call waits for this");
         add_rest(index, rank.end.unawaited, shown(rank.unawaited).size(), " that nobody waits for");

@@ -106,7 +106,12 @@ class Job : private Assembly::Observer {
         uint32_t rank;
         uint64_t thread;
         int64_t since_ns;
-        bool operator==(const Wait&) const = default;
+        uint64_t run =
+            0; // of a message of a graph, which says about how long it has waited, and thread which one it is
+        bool operator==(const Wait& other) const {
+            return rank == other.rank && thread == other.thread && run == other.run &&
+                   (run != 0 || since_ns == other.since_ns);
+        }
     };
     void ask_ranks(const std::string& why);
     RankStanding look_at(uint32_t rank) const;

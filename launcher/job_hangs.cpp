@@ -79,6 +79,12 @@ std::vector<Job::Wait> Job::waits_of(const Standings& standings) {
         for (const ThreadStanding& thread : standing.threads)
             if (thread.since_ns != 0)
                 waits.push_back({rank, thread.id, thread.since_ns});
+        for (const platform::standing::Entry& entry : standing.graphs) {
+            const bool sends = entry.what == platform::standing::What::kSend;
+            const uint64_t name = uint64_t{sends ? 1U : 0U} << 63 | static_cast<uint64_t>(entry.peer) << 32 |
+                                  static_cast<uint32_t>(entry.tag);
+            waits.push_back({rank, name, entry.since_ns, entry.all});
+        }
     }
     return waits;
 }

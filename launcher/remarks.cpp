@@ -91,6 +91,19 @@ void remark_held(uint32_t index, const RankStanding& rank, std::vector<std::stri
             }
 }
 
+void remark_graphs(const Standings& ranks, std::vector<std::string>& remarks) {
+    std::string text;
+    for (const WaitsFor& each : find_graph_circle(ranks)) {
+        const Entry& entry = each.entry;
+        text += text.empty() ? "messages of graphs wait for each other: " : ", ";
+        text += base::format("rank {}'s {} rank {}", each.rank, entry.what == What::kSend ? "to" : "from", each.peer);
+        text += entry.has(standing::kCollective) ? base::format(" (of a collective, run {})", entry.all)
+                                                 : base::format(" (tag {}, run {})", entry.tag, entry.all);
+    }
+    if (!text.empty())
+        remarks.push_back(std::move(text));
+}
+
 // A collective that some have called, and others not.
 void remark_collectives(const Standings& ranks, std::vector<std::string>& remarks) {
     for (const std::string name : {"gpurun_barrier", "gpurun_bcast"}) {
@@ -180,6 +193,7 @@ std::vector<std::string> find_remarks(const Standings& ranks) {
         remark_held(rank, ranks[rank], remarks);
     for (uint32_t rank = 0; rank < ranks.size(); ++rank)
         remark_leavers(rank, ranks, remarks);
+    remark_graphs(ranks, remarks);
     remark_collectives(ranks, remarks);
     remark_roots(ranks, remarks);
     return remarks;

@@ -1,6 +1,7 @@
 #include "standings.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace gpurun::launcher {
 
@@ -50,6 +51,7 @@ bool take(RankStanding& rank, const standing::Entry& entry, uint32_t ranks) {
     case standing::Topic::kUnawaited: return keep(rank.unawaited, standing::kMostUnawaited, entry);
     case standing::Topic::kUnexpected: return keep(rank.unexpected, standing::kMostUnexpected, entry);
     case standing::Topic::kHeld: return keep(rank.held, standing::kMostHeld, entry);
+    case standing::Topic::kGraph: return entry.peer >= 0 && keep(rank.graphs, standing::kMostGraphs, entry);
     }
     return false;
 }
@@ -59,7 +61,7 @@ bool finish(RankStanding& rank, const standing::End& end) {
     rank.presence = RankStanding::Presence::kAnswered;
     return static_cast<uint32_t>(end.phase) < standing::kPhases && end.flags <= standing::kAllFlags &&
            end.threads >= rank.threads.size() && end.unawaited >= rank.unawaited.size() &&
-           end.unexpected >= rank.unexpected.size() && end.held >= rank.held.size();
+           end.unexpected >= rank.unexpected.size() && end.held >= rank.held.size() && end.graphs >= rank.graphs.size();
 }
 
 void settle(RankStanding& now, const RankStanding& before) {
@@ -69,6 +71,12 @@ void settle(RankStanding& now, const RankStanding& before) {
                 return old.id == thread.id && old.since_ns == thread.since_ns && old.waits() &&
                        old.moved == thread.moved && !thread.has_news;
             });
+    // A run waits for each run of the other side once.
+    std::copy_if(now.graphs.begin(), now.graphs.end(), std::back_inserter(now.settled_graphs), [&](const auto& entry) {
+        return std::any_of(before.graphs.begin(), before.graphs.end(), [&](const auto& old) {
+            return old.what == entry.what && old.peer == entry.peer && old.tag == entry.tag && old.all == entry.all;
+        });
+    });
 }
 
 } // namespace gpurun::launcher

@@ -47,6 +47,8 @@ struct RankStanding {
     std::vector<platform::standing::Entry> unawaited;
     std::vector<platform::standing::Entry> unexpected;
     std::vector<platform::standing::Entry> held;
+    std::vector<platform::standing::Entry> graphs;
+    std::vector<platform::standing::Entry> settled_graphs; // those that waited for the same run before
 
     bool answered() const { return presence == Presence::kAnswered; }
 };
@@ -57,7 +59,7 @@ using Standings = std::vector<RankStanding>; // by rank
 bool take(RankStanding& standing, const platform::standing::Entry& entry, uint32_t ranks);
 bool finish(RankStanding& standing, const platform::standing::End& end);
 
-// Marks the threads that were in the same wait before.
+// Marks the threads that were in the same wait before, and tells which messages of graphs were.
 void settle(RankStanding& now, const RankStanding& before);
 
 } // namespace gpurun::launcher

@@ -104,14 +104,18 @@ TraceKind kind_of(const TraceEvent& event) {
     return static_cast<TraceKind>(event.kind.load(std::memory_order_relaxed));
 }
 
+// A message, by the number of its arrow, and which run of it.
+using MovedRun = std::pair<uint64_t, uint64_t>;
+
 // What the devices of all ranks have moved.
 struct AllMoved {
     std::vector<std::vector<MovedMessage>> by_rank;
-    std::vector<uint64_t> on_both; // numbers of arrows, in order: both sides have said when
+    std::vector<uint64_t> on_both;      // numbers of arrows, in order: both sides have said when
+    std::vector<MovedRun> runs_on_both; // of messages of graphs, in order, too
 
     explicit AllMoved(std::span<const TracedRank> ranks) {
-        std::vector<uint64_t> sent;
-        std::vector<uint64_t> received;
+        std::vector<uint64_t> messages[2]; // sent, received
+        std::vector<MovedRun> runs[2];
         for (size_t rank = 0; rank < ranks.size(); ++rank) {
             const TraceBuffer& buffer = *ranks[rank].buffer;
             by_rank.push_back(moved_messages(buffer));
@@ -119,13 +123,33 @@ struct AllMoved {
                 const TraceEvent* event = buffer.event(each.event);
                 if (event == nullptr || each.done_ns == 0)
                     continue;
-                if (const auto number = arrow_number(rank, ranks.size(), kind_of(*event), Event(*event)))
-                    (kind_of(*event) == TraceKind::kSend ? sent : received).push_back(*number);
+                const auto number = arrow_number(rank, ranks.size(), kind_of(*event), Event(*event));
+                const size_t side = kind_of(*event) == TraceKind::kSend ? 0 : 1;
+                if (number && each.run)
+                    runs[side].emplace_back(*number, *each.run);
+                else if (number)
+                    messages[side].push_back(*number);
             }
         }
-        std::sort(sent.begin(), sent.end());
-        std::sort(received.begin(), received.end());
-        std::set_intersection(sent.begin(), sent.end(), received.begin(), received.end(), std::back_inserter(on_both));
+        intersect(messages, on_both);
+        intersect(runs, runs_on_both);
+    }
+
+    // Of the arrow between the two sides of a run.
+    std::optional<uint64_t> number_of(const MovedRun& run) const {
+        const auto found = std::lower_bound(runs_on_both.begin(), runs_on_both.end(), run);
+        return found == runs_on_both.end() || *found != run
+                   ? std::nullopt
+                   : std::optional(static_cast<uint64_t>(found - runs_on_both.begin()));
+    }
+
+  private:
+    template <typename Each>
+    static void intersect(std::vector<Each> (&sides)[2], std::vector<Each>& both) {
+        for (std::vector<Each>& side : sides)
+            std::sort(side.begin(), side.end());
+        std::set_intersection(sides[0].begin(), sides[0].end(), sides[1].begin(), sides[1].end(),
+                              std::back_inserter(both));
     }
 };
 
@@ -371,14 +395,28 @@ class RankWriter {
         const uint32_t row =
             (out ? kDeviceOutLanes : kDeviceInLanes) + static_cast<uint32_t>(lanes.place(begin_ns, end_ns));
         open_slice(row, begin_ns, end_ns, category(event));
-        fmt::format_to(text_.end(), FMT_COMPILE(R"("{} {}","args":{{"peer":{},"tag":{},"bytes":{},"number":{}{}}}}})"),
-                       out ? "to" : "from", event.peer, event.peer, event.tag, event.bytes, event.ordinal,
-                       over ? "" : R"(,"unfinished":true)");
+        fmt::format_to(text_.end(), FMT_COMPILE(R"("{} {}","args":{{"peer":{},"tag":{},"bytes":{},"number":{})"),
+                       out ? "to" : "from", event.peer, event.peer, event.tag, event.bytes, event.ordinal);
+        if (moved.run)
+            add_run_arguments(event, *moved.run);
+        fmt::format_to(text_.end(), FMT_COMPILE("{}}}}}"), over ? "" : R"(,"unfinished":true)");
         add_part(row, begin_ns, moving_ns, "waiting", out ? "waiting" : "waiting for the bytes");
         add_part(row, moving_ns, end_ns, "moving", "moving");
         const auto number = arrow_number(rank_, moved_.by_rank.size(), kind, event);
-        if (number && std::binary_search(moved_.on_both.begin(), moved_.on_both.end(), *number))
-            add_arrow(out ? 's' : 'f', row, std::min(moving_ns, end_ns - 1), "bytes", *number);
+        if (!number)
+            return;
+        const int64_t arrow_ns = std::min(moving_ns, end_ns - 1);
+        if (const auto run = moved.run ? moved_.number_of({*number, *moved.run}) : std::nullopt)
+            add_arrow(out ? 's' : 'f', row, arrow_ns, "run", *run);
+        else if (!moved.run && std::binary_search(moved_.on_both.begin(), moved_.on_both.end(), *number))
+            add_arrow(out ? 's' : 'f', row, arrow_ns, "bytes", *number);
+    }
+
+    // Of a message whose other slice is that of its capture.
+    void add_run_arguments(const Event& event, uint64_t run) {
+        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"order":"graph","run":{})"), run);
+        if (event.has(flags::kHasPath) && event.path() < paths_.size())
+            fmt::format_to(text_.end(), FMT_COMPILE(R"(,"path":{})"), paths_[event.path()]);
     }
 
     // What its arguments were. The bytes are the message's.
@@ -436,6 +474,7 @@ Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t orig
     for (const TracedRank& rank : ranks) {
         summary.lost += rank.buffer->lost();
         summary.untimed += rank.buffer->untimed();
+        summary.lost_runs += rank.buffer->lost_runs();
         for (const platform::ClockReading& reading : rank.buffer->header().clocks)
             summary.clocks_off_by_ns = std::max(summary.clocks_off_by_ns, reading.error_ns);
     }
@@ -444,8 +483,8 @@ Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t orig
     fmt::format_to(
         text.end(),
         R"({{"displayTimeUnit":"ns","otherData":{{"program":"gpurun {}","clock":"CLOCK_MONOTONIC of the )"
-        R"(machine, which all ranks share","lost_events":{},"without_device_times":{},"device_clocks_off_by_ns":{}}},"traceEvents":[{})",
-        GPURUN_VERSION, summary.lost, summary.untimed, summary.clocks_off_by_ns, '\n');
+        R"(machine, which all ranks share","lost_events":{},"without_device_times":{},"lost_runs":{},"device_clocks_off_by_ns":{}}},"traceEvents":[{})",
+        GPURUN_VERSION, summary.lost, summary.untimed, summary.lost_runs, summary.clocks_off_by_ns, '\n');
     bool first = true;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
         RankWriter writer(text, ranks[rank], rank, moved, origin_ns, first);

@@ -30,8 +30,9 @@ struct TracedRank {
 struct TraceSummary {
     int64_t clocks_off_by_ns = 0; // at most, when devices' clocks were read
     uint64_t events = 0;
-    uint64_t lost = 0;    // for want of room
-    uint64_t untimed = 0; // messages that have no times of the device, for want of room
+    uint64_t lost = 0;      // for want of room
+    uint64_t untimed = 0;   // messages that have no times of the device, for want of room
+    uint64_t lost_runs = 0; // of messages of graphs, for the same
 };
 
 // Whatever `sink` is given is the next piece of the text; an error of its ends everything.

@@ -12,14 +12,20 @@ using base::Result;
 
 namespace {
 
-// Pinned by the ranks as soon as they join.
+// Pinned by the ranks as soon as they join, for times of messages, and as much for those of runs of graphs.
 constexpr uint64_t kTimesBytes = uint64_t{64} << 20; // of all ranks
 constexpr uint64_t kTimesBytesOfRank = uint64_t{8} << 20;
 
-// Messages of a rank for which there is room to say when they moved.
-uint64_t timed_messages(uint32_t ranks, uint64_t events) {
+// For how many of a rank there is room to say when they moved.
+uint64_t room_for_times(uint32_t ranks, uint64_t events, size_t bytes_of_each) {
     const uint64_t bytes = std::min(kTimesBytes / std::max<uint32_t>(ranks, 1), kTimesBytesOfRank);
-    return std::min(events, bytes / sizeof(platform::TraceTimes));
+    return std::min(events, bytes / bytes_of_each);
+}
+uint64_t timed_messages(uint32_t ranks, uint64_t events) {
+    return room_for_times(ranks, events, sizeof(platform::TraceTimes));
+}
+uint64_t timed_runs(uint32_t ranks, uint64_t events) {
+    return room_for_times(ranks, events, sizeof(platform::RunTimes));
 }
 
 } // namespace
@@ -29,7 +35,7 @@ Result<std::unique_ptr<Tracing>> Tracing::create(std::string path, uint32_t rank
     std::unique_ptr<Tracing> tracing(new Tracing(std::move(path), events));
     for (uint32_t rank = 0; rank < ranks; ++rank) {
         GPURUN_ASSIGN(platform::TraceBuffer buffer,
-                      platform::TraceBuffer::create(events, timed_messages(ranks, events)));
+                      platform::TraceBuffer::create(events, timed_messages(ranks, events), timed_runs(ranks, events)));
         tracing->ranks_.push_back({std::move(buffer), {}});
     }
     return tracing;
@@ -56,16 +62,26 @@ Result<std::string> Tracing::write(base::FunctionRef<bool()> stop) const {
     };
     GPURUN_ASSIGN(const TraceSummary summary, write_trace(ranks, origin_ns_, sink));
     GPURUN_TRY(file.finish());
-    if (summary.lost != 0)
-        return base::format("--trace {}: {} events are missing, those that came after the first {} of a rank; "
-                            "GPURUN_TRACE_EVENTS makes room for more",
-                            path_, summary.lost, events_);
-    if (summary.untimed != 0)
-        return base::format(
-            "--trace {}: when {} messages moved on their devices is not in it, of those that came after "
-            "the first {} of a rank",
-            path_, summary.untimed, timed_messages(static_cast<uint32_t>(ranks_.size()), events_));
-    return std::string();
+    return missing(summary);
+}
+
+std::string Tracing::missing(const TraceSummary& summary) const {
+    const auto ranks = static_cast<uint32_t>(ranks_.size());
+    std::string text;
+    const auto add = [&](uint64_t number, const std::string& what) {
+        if (number != 0)
+            text += (text.empty() ? base::format("--trace {}: ", path_) : "; ") + what;
+    };
+    add(summary.lost, base::format("{} events are missing, those that came after the first {} of a rank; "
+                                   "GPURUN_TRACE_EVENTS makes room for more",
+                                   summary.lost, events_));
+    add(summary.untimed, base::format("when {} messages moved on their devices is not in it, of those that came after "
+                                      "the first {} of a rank",
+                                      summary.untimed, timed_messages(ranks, events_)));
+    add(summary.lost_runs, base::format("{} runs of messages of graphs are not in it, those that came after the first "
+                                        "{} of a rank",
+                                        summary.lost_runs, timed_runs(ranks, events_)));
+    return text;
 }
 
 } // namespace gpurun::launcher

@@ -28,6 +28,8 @@ class Tracing {
         platform::TraceBuffer buffer;
         TracedRank facts;
     };
+    std::string missing(const TraceSummary& summary) const; // for want of room
+
     Tracing(std::string path, uint64_t events) : path_(std::move(path)), events_(events) {}
 
     std::string path_;

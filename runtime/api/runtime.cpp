@@ -66,7 +66,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     device::Device& device = *runtime->device_;
     GPURUN_TRY(device.make_current());
     if (const auto& trace = runtime->session_->trace())
-        transfer::time_messages(*trace, device);
+        runtime->runs_ = transfer::time_messages(*trace, device);
     platform::RankRecord& record = job.rank(rank);
     GPURUN_ASSIGN(transfer::Probe probe, transfer::Probe::publish(device, record, rank));
     GPURUN_ASSIGN(transfer::Workspace workspace, transfer::Workspace::publish(device, settings, record, job.size()));
@@ -79,8 +79,9 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
                                        peers[peer].release()));
     if (transfer::takes_turns(job, settings, rank))
         base::log(base::LogLevel::kInfo, "other ranks have the same device, and there is no MPS: they take turns");
-    GPURUN_ASSIGN(runtime->engine_, comm::Engine::start(device, job, settings, rank, std::move(probe),
-                                                        std::move(workspace), runtime->session_->trace().get()));
+    GPURUN_ASSIGN(runtime->engine_,
+                  comm::Engine::start(device, job, settings, rank, std::move(probe), std::move(workspace),
+                                      runtime->session_->trace().get(), runtime->runs_));
     runtime->described_.store(runtime->engine_.get(), std::memory_order_release);
     if (runtime->session_->trace() != nullptr)
         comm::describe_messages(runtime->session_->trace()->header());
@@ -111,7 +112,7 @@ Result<void> Runtime::stop() {
         report = engine_->report();
     result = engine_->close();
     if (const auto& trace = session_->trace(); trace && !engine_->stuck())
-        transfer::note_last_clock(*trace, *device_);
+        transfer::note_last_times(*trace, *device_, runs_);
     reporter_.reset();
     if (engine_->stuck()) {
         (void)engine_.release(); // on purpose: see stuck()

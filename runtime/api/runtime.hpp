@@ -27,6 +27,7 @@ class Runtime {
 
     base::Settings settings_;
     std::unique_ptr<platform::JobSession> session_;
+    device::RunLog runs_; // of messages of graphs, for the trace: what the device runs points there
     std::unique_ptr<device::Device> device_;
     std::unique_ptr<comm::Engine> engine_; // before its device and its session in destruction
     comm::Communicator world_{};

@@ -37,9 +37,10 @@ void describe_messages(platform::TraceHeader& header) {
 
 Result<std::unique_ptr<Engine>> Engine::start(device::Device& device, const platform::JobSegment& job,
                                               const base::Settings& settings, uint32_t rank, transfer::Probe probe,
-                                              transfer::Workspace workspace, platform::TraceBuffer* trace) {
+                                              transfer::Workspace workspace, platform::TraceBuffer* trace,
+                                              const device::RunLog& runs) {
     std::unique_ptr<Engine> engine(
-        new Engine(device, job, settings, rank, std::move(probe), std::move(workspace), trace));
+        new Engine(device, job, settings, rank, std::move(probe), std::move(workspace), trace, runs));
     for (uint32_t peer = 0; peer < job.size(); ++peer) {
         GPURUN_ASSIGN(std::unique_ptr<transfer::Link> link, transfer::Link::open(engine->context_, peer));
         if (job.size() <= transfer::kMostOpened)
@@ -50,8 +51,9 @@ Result<std::unique_ptr<Engine>> Engine::start(device::Device& device, const plat
 }
 
 Engine::Engine(device::Device& device, const platform::JobSegment& job, const base::Settings& settings, uint32_t rank,
-               transfer::Probe probe, transfer::Workspace workspace, platform::TraceBuffer* trace)
-    : workspace_(std::move(workspace)), context_(device, job, settings, rank, *workspace_, trace),
+               transfer::Probe probe, transfer::Workspace workspace, platform::TraceBuffer* trace,
+               const device::RunLog& runs)
+    : workspace_(std::move(workspace)), context_(device, job, settings, rank, *workspace_, trace, runs),
       probe_(std::move(probe)), matcher_(job.size()),
       spin_ns_(spin_ns(settings, job.header(), device.info().identity.kind)),
       background_wanted_(settings.progress_thread) {

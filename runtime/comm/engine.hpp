@@ -50,7 +50,7 @@ class Engine {
     static base::Result<std::unique_ptr<Engine>> start(device::Device& device, const platform::JobSegment& job,
                                                        const base::Settings& settings, uint32_t rank,
                                                        transfer::Probe probe, transfer::Workspace workspace,
-                                                       platform::TraceBuffer* trace);
+                                                       platform::TraceBuffer* trace, const device::RunLog& runs);
     ~Engine();
 
     transfer::Context& context() { return context_; }
@@ -126,7 +126,8 @@ class Engine {
 
   private:
     Engine(device::Device& device, const platform::JobSegment& job, const base::Settings& settings, uint32_t rank,
-           transfer::Probe probe, transfer::Workspace workspace, platform::TraceBuffer* trace);
+           transfer::Probe probe, transfer::Workspace workspace, platform::TraceBuffer* trace,
+           const device::RunLog& runs);
 
     using Lock = std::unique_lock<base::YieldingMutex>;
 
@@ -210,6 +211,7 @@ class Engine {
     void describe_requests(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
     void describe_unexpected(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
     void describe_held(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
+    void describe_graphs(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
 
     // ---- background.cpp -------------------------------------------------------------------------------------
     // A call that looks by itself: the background thread need not. Under the lock, at both ends.

@@ -5,6 +5,7 @@
 // change what there is to see.
 #include "comm/engine.hpp"
 
+#include "platform/clock.hpp"
 #include "platform/known_threads.hpp"
 
 #include <algorithm>
@@ -221,6 +222,34 @@ void Engine::describe_held(std::vector<Entry>& entries, End& end) const {
     end.held = held.number();
 }
 
+// What the device itself has said: nobody else knows how far graphs are.
+void Engine::describe_graphs(std::vector<Entry>& entries, End& end) const {
+    List waiting(entries, standing::kMostGraphs);
+    const int64_t now_ns = platform::now_ns();
+    for (const auto& each : links_)
+        each->channels.for_each_captured([&](const transfer::Channels::Captured& message) {
+            const uint64_t runs = message.wait->runs.load(std::memory_order_acquire); // with the times
+            if (runs == 0)
+                return;
+            const auto since_ns = static_cast<int64_t>(message.wait->since_ns.load(std::memory_order_relaxed));
+            const auto waited_ns = static_cast<int64_t>(message.wait->waited_ns.load(std::memory_order_relaxed));
+            Entry entry;
+            entry.topic = Topic::kGraph;
+            entry.what = message.sent ? What::kSend : What::kReceive;
+            entry.state = standing::State::kRun;
+            entry.flags = standing::kOnStream;
+            entry.since_ns = since_ns != 0 ? since_ns : now_ns - waited_ns;
+            entry.peer = static_cast<int32_t>(each->peer);
+            entry.tag = message.envelope.tag;
+            entry.bytes = message.envelope.bytes;
+            entry.all = runs;
+            entry.call_it(transfer::kPathNames[static_cast<size_t>(message.choice.path)]);
+            add_context(entry, message.envelope.context | transfer::kCapturedContexts);
+            waiting.add(entry);
+        });
+    end.graphs = waiting.number();
+}
+
 End Engine::describe(std::vector<Entry>& entries) {
     entries.clear();
     entries.reserve(standing::kMostEntries); // before the lock
@@ -242,6 +271,7 @@ End Engine::describe(std::vector<Entry>& entries) {
     describe_requests(entries, end);
     describe_unexpected(entries, end);
     describe_held(entries, end);
+    describe_graphs(entries, end);
     return end;
 }
 

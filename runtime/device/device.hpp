@@ -138,10 +138,25 @@ struct FencedCopy {
     uint32_t* ticket = nullptr; // as in Mail
     // Device memory of this process that reads less than `value`; with `before`, it reads `value` afterwards.
     uint64_t* gate = nullptr;
-    Times* times = nullptr; // as in Mail
+    Times* times = nullptr; // as in Mail; without `before`, began is left as it is
 };
 
 constexpr uint32_t kCopyWait = 4;
+
+// Where what graphs repeat says when each of its runs was. One for all channels of a process.
+struct RunLog {
+    uint64_t* taken = nullptr;             // device memory of this process: places asked for so far
+    platform::RunTimes* places = nullptr;  // in memory as of counters, as the next
+    uint64_t room = 0;                     // of places
+    std::atomic<uint64_t>* lost = nullptr; // about how many came when there was none left
+};
+
+// What a side of a channel says of a wait that takes long, while it takes; for whoever looks. In memory as of counters.
+struct ChannelWait {
+    Counter runs;      // that the other side must have made; 0: it does not wait. Stored last
+    Counter since_ns;  // CLOCK_MONOTONIC, if the device knows that; else 0
+    Counter waited_ns; // else how long, so far
+};
 
 // A message of a graph, from a stream of one process to one of another, that is sent again whenever their graphs run:
 // run n of the source's operations goes with run n of the target's. What changes from run to run is in device memory,
@@ -153,6 +168,14 @@ struct Channel {
     size_t bytes = 0;               // of the message, up to kLargestInChannel; 0 is a signal
     const Counter* alive = nullptr; // poisoned before release_peer() of the other side: waits end, nothing is taken
     Counter* cut = nullptr;         // reads 1 once something ended so
+    ChannelWait* wait = nullptr;    // all 0 at first; null: nobody looks
+    // When the runs of this side were; null: nobody wants to know. A run is told of by its first operation, which takes
+    // a place, and by its last, which says that it is done. They may be the same.
+    const RunLog* log = nullptr;   // outlives the graph
+    uint64_t* log_place = nullptr; // memory of this process, by which they agree
+    uint32_t log_name = 0;         // never 0
+    bool first_of_run = true;
+    bool last_of_run = true;
 };
 constexpr size_t kChannelPlaces = 2; // runs that the source can be ahead of the target
 constexpr size_t kLaneBytes = 4096;  // a lane's part of a message
@@ -243,6 +266,8 @@ class Device {
     virtual base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) = 0;
     // What follows in the stream starts once the counter reads `value` or more, and sees what was visible then.
     virtual base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) = 0;
+    // `where`, a part of Times, reads what the device's clock does once everything before in the stream is over.
+    virtual base::Result<void> write_time(Stream stream, std::atomic<int64_t>* where) = 0;
 
     // Enqueue. REQUIRES info().counters. What waits in these keeps a part of the device busy until it is released, so
     // that what it waits for must be able to run beside it (info().waiting_room, transfer/turns.hpp). `source` and

@@ -10,11 +10,19 @@ namespace gpurun::platform {
 // In host memory that the device can write. All are 0 at first, and `done` is written last: at the latest when the
 // operation is over for its stream, if not for who waits for what it signals.
 struct OperationTimes {
-    std::atomic<int64_t> began;  // its turn had come, as far as its own wait goes
+    std::atomic<int64_t> began;  // its turn had come, as far as its own wait goes; 0: it had nothing to wait for
     std::atomic<int64_t> moving; // nothing had to be waited for any more
     std::atomic<int64_t> done;
 };
 static_assert(sizeof(OperationTimes) == 24);
+
+// The same of one run of an operation that graphs repeat. All are 0 at first.
+struct RunTimes {
+    OperationTimes times;
+    std::atomic<uint64_t> run;  // of the operation, from 0 on
+    std::atomic<uint64_t> name; // of the operation, for whoever reads; never 0 once it is written
+};
+static_assert(sizeof(RunTimes) == 40);
 
 // A device's clock beside CLOCK_MONOTONIC, both in nanoseconds.
 struct ClockReading {

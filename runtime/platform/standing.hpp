@@ -17,8 +17,9 @@ constexpr size_t kMostAwaited = 16;   // of a thread
 constexpr size_t kMostUnawaited = 16; // requests
 constexpr size_t kMostUnexpected = 8;
 constexpr size_t kMostHeld = 16;
+constexpr size_t kMostGraphs = 16; // messages of graphs
 constexpr size_t kMostEntries =
-    kMostThreads + kMostThreads * kMostAwaited + kMostUnawaited + kMostUnexpected + kMostHeld;
+    kMostThreads + kMostThreads * kMostAwaited + kMostUnawaited + kMostUnexpected + kMostHeld + kMostGraphs;
 
 enum class Topic : uint32_t {
     kThread = 1, // in a call; what it waits for follows
@@ -26,8 +27,9 @@ enum class Topic : uint32_t {
     kUnawaited,  // a message under way that no thread waits for
     kUnexpected, // a message that no receive has taken
     kHeld,       // a stream that waits for a peer's
+    kGraph,      // a message of a graph whose run waits for the peer's
 };
-constexpr uint32_t kTopics = 5;
+constexpr uint32_t kTopics = 6;
 
 enum class What : uint32_t { kNothing = 0, kSend, kReceive, kProbe, kStream, kEvent, kRank };
 constexpr uint32_t kWhats = 7;
@@ -43,8 +45,9 @@ enum class State : uint32_t {
     kEdge,      // a fence's edge: `done` of `all`
     kDevice,    // work of the rank's own
     kInDoubt,   // whether the peer lives
+    kRun,       // for the peer's graph to have run `all` times
 };
-constexpr uint32_t kStates = 10;
+constexpr uint32_t kStates = 11;
 
 using Flags = uint32_t;
 constexpr Flags kAny = 1;          // a thread: one of those awaited is enough
@@ -92,8 +95,9 @@ struct End {
     uint32_t unawaited = 0;
     uint32_t unexpected = 0;
     uint32_t held = 0;
+    uint32_t graphs = 0;
     Flags flags = 0;
 };
-static_assert(sizeof(End) == 24);
+static_assert(sizeof(End) == 28);
 
 } // namespace gpurun::platform::standing

@@ -15,24 +15,30 @@ constinit thread_local TraceBuffer::Thread TraceBuffer::thread_;
 namespace {
 
 size_t whole_pages(size_t bytes) { return (bytes + page_size() - 1) / page_size() * page_size(); }
-size_t timed_offset(uint64_t events) { return whole_pages(kTraceHeaderBytes + events * sizeof(TraceEvent)); }
 
 } // namespace
 
-TraceBuffer::TraceBuffer(UniqueFd fd, Mapping mapping, uint64_t capacity, uint64_t timed_capacity)
-    : fd_(std::move(fd)), mapping_(std::move(mapping)), capacity_(capacity), timed_capacity_(timed_capacity),
-      timed_offset_(timed_offset(capacity)) {}
+size_t TraceBuffer::Room::timed_offset() const { return whole_pages(kTraceHeaderBytes + events * sizeof(TraceEvent)); }
+size_t TraceBuffer::Room::runs_offset() const { return timed_offset() + whole_pages(timed * sizeof(TraceTimes)); }
+size_t TraceBuffer::Room::bytes() const {
+    return runs_offset() + (runs == 0 ? 0 : whole_pages(sizeof(TraceRuns) + runs * sizeof(RunTimes)));
+}
 
-Result<TraceBuffer> TraceBuffer::create(uint64_t events, uint64_t timed) {
-    CHECK(events > 0 && events <= kMostEvents && timed <= kMostEvents);
-    const size_t bytes = timed_offset(events) + whole_pages(timed * sizeof(TraceTimes));
-    GPURUN_ASSIGN(UniqueFd fd, create_segment("gpurun-trace", bytes));
-    GPURUN_ASSIGN(Mapping mapping, Mapping::map(fd.get(), 0, bytes));
-    TraceBuffer buffer(std::move(fd), std::move(mapping), events, timed);
+TraceBuffer::TraceBuffer(UniqueFd fd, Mapping mapping, const Room& room)
+    : fd_(std::move(fd)), mapping_(std::move(mapping)), capacity_(room.events), timed_capacity_(room.timed),
+      runs_capacity_(room.runs), timed_offset_(room.timed_offset()), runs_offset_(room.runs_offset()) {}
+
+Result<TraceBuffer> TraceBuffer::create(uint64_t events, uint64_t timed, uint64_t runs) {
+    const Room room{events, timed, runs};
+    CHECK(events > 0 && room.sound());
+    GPURUN_ASSIGN(UniqueFd fd, create_segment("gpurun-trace", room.bytes()));
+    GPURUN_ASSIGN(Mapping mapping, Mapping::map(fd.get(), 0, room.bytes()));
+    TraceBuffer buffer(std::move(fd), std::move(mapping), room);
     buffer.header().magic = kTraceMagic;
     buffer.header().layout = kTraceLayout;
     buffer.header().capacity = events;
     buffer.header().timed_capacity = timed;
+    buffer.header().runs_capacity = runs;
     return buffer;
 }
 
@@ -46,12 +52,10 @@ Result<TraceBuffer> TraceBuffer::attach(UniqueFd fd) {
         return not_ours();
     GPURUN_ASSIGN(Mapping mapping, Mapping::map(fd.get(), 0, size));
     const auto& header = *reinterpret_cast<const TraceHeader*>(mapping.data());
-    const uint64_t capacity = header.capacity;
-    const uint64_t timed = header.timed_capacity;
-    if (header.magic != kTraceMagic || header.layout != kTraceLayout || capacity > kMostEvents || timed > kMostEvents ||
-        timed_offset(capacity) + whole_pages(timed * sizeof(TraceTimes)) != size)
+    const Room room{header.capacity, header.timed_capacity, header.runs_capacity};
+    if (header.magic != kTraceMagic || header.layout != kTraceLayout || !room.sound() || room.bytes() != size)
         return not_ours();
-    TraceBuffer buffer(std::move(fd), std::move(mapping), capacity, timed);
+    TraceBuffer buffer(std::move(fd), std::move(mapping), room);
     GPURUN_ASSIGN(buffer.pages_, PagesAhead::start(buffer.mapping_.data(), buffer.timed_offset_));
     return buffer;
 }
@@ -78,6 +82,10 @@ std::span<const TraceTimes> TraceBuffer::times() const {
 }
 
 uint64_t TraceBuffer::untimed() const { return header().timed.load(std::memory_order_acquire) - times().size(); }
+
+uint64_t TraceBuffer::lost_runs() const {
+    return runs_capacity_ == 0 ? 0 : runs_header()->lost.load(std::memory_order_acquire);
+}
 
 const TraceEvent* TraceBuffer::event(uint64_t index) const {
     CHECK(index < recorded());

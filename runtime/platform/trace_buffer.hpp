@@ -4,6 +4,7 @@
 //   TraceEvent[capacity] one for each message half, call and thread, in the order in which they began. A call that is
 //                        nothing but a message shares its event
 //   TraceTimes[...]      when messages moved on the rank's device, by its clock, for as many as there is room for
+//   TraceRuns            the same of each run of messages of graphs, whose event is that of their capture
 //
 // The launcher makes a segment for each rank and reads it once the rank has ended, however it has: what was stored is
 // there even after kill -9. It is sparse, so events cost memory shortly before they are recorded. An event is taken by
@@ -12,7 +13,7 @@
 // loses. Times are CLOCK_MONOTONIC, which is the same for all processes of a machine: there is nothing to align. Only
 // the device's clock is another one; the rank reads both when it joins, and when it leaves.
 //
-// The device writes the last part, so that is pinned from the start, and small.
+// The device writes the last two parts, so these are pinned from the start, and small.
 #pragma once
 
 #include "platform/clock.hpp"
@@ -30,7 +31,7 @@
 namespace gpurun::platform {
 
 constexpr uint32_t kTraceMagic = 0x63727467; // "gtrc"
-constexpr uint32_t kTraceLayout = 3;
+constexpr uint32_t kTraceLayout = 4;
 
 enum class TraceKind : uint8_t {
     kNone = 0, // not published: its rank died while it wrote it, or has not got there
@@ -83,12 +84,18 @@ struct TraceTimes {
 };
 static_assert(sizeof(TraceTimes) == 32);
 
+// RunTimes follow, whose name is the index of their message's event, and 1.
+struct alignas(64) TraceRuns {
+    std::atomic<uint64_t> lost; // runs for which there was no room: about, until the rank leaves
+};
+
 // Texts are written by the rank when it joins, so that the launcher need not know what paths and calls there are.
 struct TraceHeader {
     uint32_t magic;
     uint32_t layout;
     uint64_t capacity; // events; by the launcher, as the two before it and the next
     uint64_t timed_capacity;
+    uint64_t runs_capacity; // 0: there are no TraceRuns either
     std::array<std::array<char, 16>, 16> paths;
     std::array<std::array<char, 64>, 32> reasons;
     std::array<std::array<char, 32>, 128> calls;
@@ -106,8 +113,8 @@ class TraceBuffer {
   public:
     static constexpr uint64_t kMostEvents = uint64_t{1} << 28;
 
-    // Launcher: a new segment, with times for `timed` messages.
-    static base::Result<TraceBuffer> create(uint64_t events, uint64_t timed = 0);
+    // Launcher: a new segment, with times for `timed` messages, and for `runs` of those of graphs.
+    static base::Result<TraceBuffer> create(uint64_t events, uint64_t timed = 0, uint64_t runs = 0);
     // Rank: takes the descriptor of one; kVersion if its layout is not ours.
     static base::Result<TraceBuffer> attach(UniqueFd fd);
 
@@ -137,6 +144,14 @@ class TraceBuffer {
     std::span<std::byte> timed_memory() const {
         return {mapping_.data() + timed_offset_, mapping_.size() - timed_offset_};
     }
+    struct Runs {
+        TraceRuns* header;
+        RunTimes* first;
+        uint64_t capacity; // 0: none, and nothing else has meaning
+    };
+    Runs runs_of_rank() const { return {runs_header(), all_runs(), times_messages_ ? runs_capacity_ : 0}; }
+    static_assert(kMostEvents < UINT32_MAX);
+    uint32_t name_of_runs(const TraceEvent& event) const { return static_cast<uint32_t>(&event - events()) + 1; }
     // It is registered: from here on there are times.
     void time_messages() { times_messages_ = true; }
     // Null if there are none, or no room.
@@ -160,12 +175,29 @@ class TraceBuffer {
     uint64_t untimed() const; // messages that found no room for their times
     // Those that were taken, as they are.
     std::span<const TraceTimes> times() const;
+    // All, taken or not.
+    std::span<const RunTimes> runs() const { return {all_runs(), runs_capacity_}; }
+    uint64_t lost_runs() const;
 
   private:
-    TraceBuffer(UniqueFd fd, Mapping mapping, uint64_t capacity, uint64_t timed_capacity);
+    struct Room {
+        uint64_t events;
+        uint64_t timed;
+        uint64_t runs;
+
+        bool sound() const { return events <= kMostEvents && timed <= kMostEvents && runs <= kMostEvents; }
+        size_t timed_offset() const;
+        size_t runs_offset() const;
+        size_t bytes() const;
+    };
+    TraceBuffer(UniqueFd fd, Mapping mapping, const Room& room);
 
     TraceEvent* events() const { return reinterpret_cast<TraceEvent*>(mapping_.data() + kTraceHeaderBytes); }
     TraceTimes* all_times() const { return reinterpret_cast<TraceTimes*>(mapping_.data() + timed_offset_); }
+    TraceRuns* runs_header() const { return reinterpret_cast<TraceRuns*>(mapping_.data() + runs_offset_); }
+    RunTimes* all_runs() const {
+        return reinterpret_cast<RunTimes*>(mapping_.data() + runs_offset_ + sizeof(TraceRuns));
+    }
     static constexpr uint64_t kEventsOfStep = PagesAhead::kStepBytes / sizeof(TraceEvent);
     TraceEvent* take() {
         // relaxed: it only shares out places
@@ -198,7 +230,9 @@ class TraceBuffer {
     // As they were made: a rank that writes where it should not must not mislead the launcher.
     uint64_t capacity_ = 0;
     uint64_t timed_capacity_ = 0;
+    uint64_t runs_capacity_ = 0;
     size_t timed_offset_ = 0;
+    size_t runs_offset_ = 0;
     bool times_messages_ = false;       // set before the rank's first message
     std::unique_ptr<PagesAhead> pages_; // of a rank
 };

@@ -24,7 +24,7 @@
 namespace gpurun::platform::wire {
 
 constexpr uint32_t kMagic = 0x6e727567; // "gurn"
-constexpr uint32_t kProtocol = 2;
+constexpr uint32_t kProtocol = 3;
 
 enum class Kind : uint32_t {
     kHello = 1,
@@ -107,7 +107,7 @@ struct Answered {
     standing::End end;
 };
 
-static_assert(sizeof(Ask) == 12 && sizeof(Answer) == 120 && sizeof(Answered) == 36);
+static_assert(sizeof(Ask) == 12 && sizeof(Answer) == 120 && sizeof(Answered) == 40);
 static_assert(sizeof(Header) == 8 && sizeof(Hello) == 28 && sizeof(Welcome) == 16 && sizeof(Refusal) == 512);
 static_assert(std::is_trivially_copyable_v<Hello> && std::is_trivially_copyable_v<Refusal>);
 

@@ -17,17 +17,24 @@ namespace {
 
 constexpr size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-// At the target: a run count for each lane, a ticket, the places.
-constexpr size_t ticket_offset(size_t bytes) { return channel_lanes(bytes) * sizeof(uint64_t); }
+// At the target: a run count for each lane, the place of the run in the log, a ticket, the places.
+constexpr size_t target_log_offset(size_t bytes) { return channel_lanes(bytes) * sizeof(uint64_t); }
+constexpr size_t ticket_offset(size_t bytes) { return target_log_offset(bytes) + sizeof(uint64_t); }
 constexpr size_t places_offset(size_t bytes) { return round_up(ticket_offset(bytes) + sizeof(uint32_t), 16); }
 constexpr size_t target_bytes(size_t bytes) {
     return places_offset(bytes) + device::kChannelPlaces * device::channel_place_bytes(bytes);
 }
-// At the source: a run count for each lane, and how many of them were taken, which the target writes.
-constexpr size_t taken_offset(size_t bytes) { return round_up(channel_lanes(bytes) * sizeof(uint64_t), 64); }
+// At the source: a run count for each lane, the place in the log, and how many runs were taken, which the target
+// writes.
+constexpr size_t source_log_offset(size_t bytes) { return channel_lanes(bytes) * sizeof(uint64_t); }
+constexpr size_t taken_offset(size_t bytes) { return round_up(source_log_offset(bytes) + sizeof(uint64_t), 64); }
 constexpr size_t source_bytes(size_t bytes) { return taken_offset(bytes) + channel_lanes(bytes) * sizeof(uint64_t); }
 
 uint64_t* counters_at(std::byte* address) { return reinterpret_cast<uint64_t*>(address); }
+
+// Of a kCaptured record's slot; 0: the message is in the channel.
+constexpr uint32_t kValidInPlace = 1;
+constexpr uint32_t kValidSlab = 2;
 
 base::Error not_in_graphs(const std::string& why) {
     return base::error(Status::kUnsupported, "{}; make the call outside of the capture", why);
@@ -61,6 +68,11 @@ void Allotment::give_back(size_t offset, size_t bytes) {
         before->second += part->second;
         free_.erase(part);
     }
+}
+
+Choice Channels::choice_of(const Record& record) {
+    const uint32_t valid = record.slot.valid;
+    return {valid == 0 ? Path::kMailbox : valid == kValidSlab ? Path::kBounce : Path::kDirect, Reason::kCaptured};
 }
 
 Channels::Channels(Context& context, Link& link)
@@ -124,9 +136,19 @@ void Channels::free(const Source& source) {
     at_source_.give_back(source.at_source, source_bytes(source.bytes));
     if (source.slab)
         idle_slabs_.push_back(*source.slab);
+    if (source.wait != nullptr)
+        context_.channel_waits.give_back(source.wait);
 }
 
-Result<device::Channel> Channels::source_end(const Source& source) {
+void Channels::log_runs(device::Channel& channel, uint32_t runs, std::byte* place) const {
+    if (runs == 0 || context_.runs.taken == nullptr)
+        return;
+    channel.log = &context_.runs;
+    channel.log_place = counters_at(place);
+    channel.log_name = runs;
+}
+
+Result<device::Channel> Channels::source_end(const Source& source, uint32_t runs) {
     std::byte* const here = context_.workspace.channel_counts(link_.peer) + source.at_source;
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     device::Channel channel;
@@ -136,11 +158,13 @@ Result<device::Channel> Channels::source_end(const Source& source) {
     channel.bytes = source.bytes;
     channel.alive = &fence->counter(Edge::kBackward, 0); // only the target writes it
     GPURUN_ASSIGN(channel.cut, context_.cut_marks.mark(link_.peer, context_.job.size()));
+    channel.wait = source.wait;
+    log_runs(channel, runs, here + source_log_offset(source.bytes));
     return channel;
 }
 
-Result<std::optional<Channels::Sent>> Channels::send(const Operand& operand, const Envelope& envelope,
-                                                     bool synchronous) {
+Result<std::optional<Channels::Sent>> Channels::send(const Operand& operand, const Envelope& envelope, bool synchronous,
+                                                     uint32_t runs) {
     GPURUN_TRY(check(operand));
     GPURUN_TRY(sweep());
     Way way = way_of(operand, envelope.bytes);
@@ -166,14 +190,17 @@ Result<std::optional<Channels::Sent>> Channels::send(const Operand& operand, con
     const uint64_t id = next_id_++;
     Source& kept = sources_.emplace(id, std::move(*source)).first->second;
     kept.ended_at_target = true; // until it knows
-    GPURUN_ASSIGN(const device::Channel channel, source_end(kept));
-    GPURUN_TRY(enqueue(channel, operand, way, kept));
+    const bool awaits_taken = way == Way::kInPlace || synchronous;
+    GPURUN_ASSIGN(kept.wait, context_.channel_waits.take());
+    GPURUN_ASSIGN(device::Channel channel, source_end(kept, runs));
+    GPURUN_TRY(enqueue(channel, operand, way, kept, awaits_taken));
+    channel.first_of_run = false;
     Record record{};
     record.kind = RecordKind::kCaptured;
     record.serial = id;
     record.envelope = envelope;
     record.slot.slot = static_cast<uint32_t>(kept.at_target);
-    record.slot.valid = way == Way::kInChannel ? 0 : 1;
+    record.slot.valid = way == Way::kInChannel ? 0 : way == Way::kInPlace ? kValidInPlace : kValidSlab;
     record.slot.value = kept.at_source;
     if (way == Way::kSlab) {
         GPURUN_ASSIGN(const device::Buffer slab, context_.device.describe(kept.slab->memory, kept.slab->bytes));
@@ -189,19 +216,23 @@ Result<std::optional<Channels::Sent>> Channels::send(const Operand& operand, con
     }
     kept.ended_at_target = false;
     link_.tell(record);
-    const Path path = way == Way::kInChannel ? Path::kMailbox : way == Way::kSlab ? Path::kBounce : Path::kDirect;
-    const Choice choice{path, Reason::kCaptured};
+    const Choice choice = choice_of(record);
+    kept.about = Captured{envelope, choice, kept.wait, true};
     link_.sent.count(choice, envelope.bytes);
-    return std::optional(Sent{channel, way == Way::kInPlace || synchronous, choice});
+    return std::optional(Sent{channel, awaits_taken, choice});
 }
 
-Result<void> Channels::enqueue(const device::Channel& channel, const Operand& operand, Way way, Source& source) {
+Result<void> Channels::enqueue(device::Channel channel, const Operand& operand, Way way, Source& source,
+                               bool awaits_taken) {
     device::Device& device = context_.device;
+    channel.last_of_run = false;
     if (way == Way::kSlab) {
         GPURUN_ASSIGN(source.slab, take_slab(operand.bytes));
         GPURUN_TRY(device.channel_await_taken(channel, operand.stream)); // the run before
         GPURUN_TRY(device.copy(source.slab->memory, operand.address, operand.bytes, operand.stream));
+        channel.first_of_run = false;
     }
+    channel.last_of_run = !awaits_taken;
     return device.channel_put(channel, way == Way::kInChannel ? operand.address : nullptr, operand.stream);
 }
 
@@ -219,7 +250,7 @@ Result<Channels::Slab> Channels::take_slab(size_t bytes) {
 
 // ---------------------------------------------------------------------------------------------------- target
 
-Result<device::Channel> Channels::target_end(const Record& record, size_t bytes) {
+Result<device::Channel> Channels::target_end(const Record& record, size_t bytes, uint32_t runs) {
     std::byte* const here = context_.workspace.channels(link_.peer) + record.slot.slot;
     GPURUN_ASSIGN(Fence * fence, link_.in.fence());
     device::Channel channel;
@@ -229,11 +260,12 @@ Result<device::Channel> Channels::target_end(const Record& record, size_t bytes)
     channel.bytes = bytes;
     channel.alive = &fence->counter(Edge::kForward, 0); // only the source writes it
     GPURUN_ASSIGN(channel.cut, context_.cut_marks.mark(link_.peer, context_.job.size()));
+    log_runs(channel, runs, here + target_log_offset(bytes));
     return channel;
 }
 
 Result<void> Channels::receive(const Record& record, const Operand& operand, uint64_t bytes, device::Stream stream,
-                               bool one_of_many) {
+                               bool one_of_many, uint32_t runs) {
     auto watched = watch(stream);
     if (!watched) {
         tell_ended(record.serial); // it has never begun
@@ -241,18 +273,30 @@ Result<void> Channels::receive(const Record& record, const Operand& operand, uin
     }
     targets_.push_back(Target{std::move(*watched), record.serial, 0});
     const bool pulls = record.slot.valid != 0;
-    GPURUN_ASSIGN(const device::Channel channel, target_end(record, pulls ? 0 : record.envelope.bytes));
+    GPURUN_ASSIGN(device::Channel channel, target_end(record, pulls ? 0 : record.envelope.bytes, runs));
+    GPURUN_ASSIGN(channel.wait, context_.channel_waits.take());
+    targets_.back().wait = channel.wait;
+    targets_.back().about = Captured{record.envelope, choice_of(record), channel.wait, false};
     const std::byte* from = nullptr;
     if (pulls && bytes != 0) {
         GPURUN_ASSIGN(from, find_source(record, targets_.back()));
     }
-    link_.received.count({pulls ? Path::kDirect : Path::kMailbox, Reason::kCaptured}, record.envelope.bytes);
+    link_.received.count(choice_of(record), record.envelope.bytes);
     const bool awaits_first = one_of_many && bytes > device::kLaneBytes;
     if (pulls)
         return pull(channel, from, operand, bytes, stream, awaits_first);
     if (awaits_first)
-        GPURUN_TRY(context_.device.channel_await_put(channel, stream));
+        GPURUN_TRY(await_put(channel, stream));
     return context_.device.channel_take(channel, operand.address, bytes, stream);
+}
+
+// The first operation of its run, behind which comes the last.
+Result<void> Channels::await_put(device::Channel& channel, device::Stream stream) {
+    channel.last_of_run = false;
+    GPURUN_TRY(context_.device.channel_await_put(channel, stream));
+    channel.first_of_run = false;
+    channel.last_of_run = true;
+    return {};
 }
 
 Result<const std::byte*> Channels::find_source(const Record& record, Target& target) {
@@ -264,8 +308,8 @@ Result<const std::byte*> Channels::find_source(const Record& record, Target& tar
     return from;
 }
 
-Result<void> Channels::pull(const device::Channel& channel, const std::byte* from, const Operand& operand,
-                            uint64_t bytes, device::Stream stream, bool awaits_first) {
+Result<void> Channels::pull(device::Channel channel, const std::byte* from, const Operand& operand, uint64_t bytes,
+                            device::Stream stream, bool awaits_first) {
     constexpr uintptr_t kAligned = 16;
     device::Device& device = context_.device;
     const bool aligned =
@@ -273,7 +317,7 @@ Result<void> Channels::pull(const device::Channel& channel, const std::byte* fro
     const bool by_kernel =
         bytes != 0 && aligned && bytes <= context_.settings.kernel_copy_bytes && !operand.in_host_memory();
     if (awaits_first || !by_kernel)
-        GPURUN_TRY(device.channel_await_put(channel, stream));
+        GPURUN_TRY(await_put(channel, stream));
     if (by_kernel) {
         auto* const ticket =
             reinterpret_cast<uint32_t*>(reinterpret_cast<std::byte*>(channel.turns) + ticket_offset(0));
@@ -326,6 +370,8 @@ Result<void> Channels::sweep() {
         if (targets_[i].allocation_id != 0)
             link_.imports->release(targets_[i].allocation_id);
         tell_ended(targets_[i].id);
+        if (targets_[i].wait != nullptr)
+            context_.channel_waits.give_back(targets_[i].wait);
         targets_[i] = std::move(targets_.back());
         targets_.pop_back();
     }

@@ -56,20 +56,39 @@ class Channels {
         Choice choice{};
     };
     // Source: enqueues the message in the operand's captured stream, and tells the target. None if there is no room
-    // before graphs that have ended are cleared away.
-    base::Result<std::optional<Sent>> send(const Operand& operand, const Envelope& envelope, bool synchronous);
+    // before graphs that have ended are cleared away. `runs`: its name in the trace's log of them, or 0.
+    base::Result<std::optional<Sent>> send(const Operand& operand, const Envelope& envelope, bool synchronous,
+                                           uint32_t runs);
     // Target: enqueues the first `bytes` of a kCaptured record's message in the captured `stream`. REQUIRES check().
     // `one_of_many`: any number may wait side by side, so each does it with one thread. By the thread that captures.
     base::Result<void> receive(const Record& record, const Operand& operand, uint64_t bytes, device::Stream stream,
-                               bool one_of_many);
+                               bool one_of_many, uint32_t runs);
     // Target: the record's message is received by no graph.
     void refuse(const Record& record) { tell_ended(record.serial); }
+    // By which path a kCaptured record's message goes.
+    static Choice choice_of(const Record& record);
     // kChannelEnded has come.
     void ended_at_target(uint64_t id);
     // Nothing to sweep.
     bool quiet() const { return ends_->count.load(std::memory_order_acquire) == ends_seen_ && clearing_.empty(); }
     // What graphs have let go of is told to the peer, or cleared, or free again.
     base::Result<void> sweep();
+    // A captured message, for people, and what its side says of its wait; of the graphs that are not known to be gone.
+    struct Captured {
+        Envelope envelope;
+        Choice choice;
+        const device::ChannelWait* wait = nullptr;
+        bool sent = false;
+    };
+    template <typename Call>
+    void for_each_captured(Call call) const {
+        for (const auto& [id, source] : sources_)
+            if (source.about.wait != nullptr)
+                call(source.about);
+        for (const Target& target : targets_)
+            if (target.about.wait != nullptr)
+                call(target.about);
+    }
     // When send() has found no room: what will make some, where it is on the device.
     std::optional<Awaited> next_room() const {
         return clearing_.empty() ? std::nullopt : std::optional(Awaited::event_of(clearing_.front().done));
@@ -100,11 +119,15 @@ class Channels {
         size_t at_source;
         size_t bytes;
         std::optional<Slab> slab;
+        device::ChannelWait* wait = nullptr;
+        Captured about{};
     };
     struct Target {
         std::shared_ptr<GraphEnd> graph;
         uint64_t id;
         uint64_t allocation_id; // of the source's, held mapped, or 0
+        device::ChannelWait* wait = nullptr;
+        Captured about{};
     };
     struct Clearing {
         Source source;
@@ -117,12 +140,15 @@ class Channels {
     void free(const Source& source);
     bool some_end() const;
     base::Result<std::shared_ptr<GraphEnd>> watch(device::Stream captured);
-    base::Result<void> enqueue(const device::Channel& channel, const Operand& operand, Way way, Source& source);
-    base::Result<device::Channel> source_end(const Source& source);
-    base::Result<device::Channel> target_end(const Record& record, size_t bytes);
+    base::Result<void> enqueue(device::Channel channel, const Operand& operand, Way way, Source& source,
+                               bool awaits_taken);
+    base::Result<device::Channel> source_end(const Source& source, uint32_t runs);
+    base::Result<device::Channel> target_end(const Record& record, size_t bytes, uint32_t runs);
+    void log_runs(device::Channel& channel, uint32_t runs, std::byte* place) const;
+    base::Result<void> await_put(device::Channel& channel, device::Stream stream);
     base::Result<const std::byte*> find_source(const Record& record, Target& target);
-    base::Result<void> pull(const device::Channel& channel, const std::byte* from, const Operand& operand,
-                            uint64_t bytes, device::Stream stream, bool awaits_first);
+    base::Result<void> pull(device::Channel channel, const std::byte* from, const Operand& operand, uint64_t bytes,
+                            device::Stream stream, bool awaits_first);
     void tell_ended(uint64_t id);
     base::Result<Slab> take_slab(size_t bytes);
     base::Result<void> clear(Source source);

@@ -291,4 +291,21 @@ bool CutMarks::collect(uint32_t peer) {
            marks_[peer].exchange(0, std::memory_order_acquire) != 0;
 }
 
+ChannelWaits::~ChannelWaits() {
+    for (void* block : blocks_)
+        (void)device_.free_pinned(block); // goes with the process otherwise
+}
+
+Result<device::ChannelWait*> ChannelWaits::take() {
+    if (idle_.empty()) {
+        GPURUN_ASSIGN(void* const block, device_.allocate_pinned(kOfBlock * sizeof(device::ChannelWait)));
+        blocks_.push_back(block);
+        for (size_t i = 0; i < kOfBlock; ++i)
+            idle_.push_back(static_cast<device::ChannelWait*>(block) + i);
+    }
+    device::ChannelWait* const wait = idle_.back();
+    idle_.pop_back();
+    return new (wait) device::ChannelWait{};
+}
+
 } // namespace gpurun::transfer

@@ -225,15 +225,33 @@ class CutMarks {
     device::Counter* marks_ = nullptr;
 };
 
+// Where messages of graphs say that they wait.
+class ChannelWaits {
+  public:
+    explicit ChannelWaits(device::Device& device) : device_(device) {}
+    ~ChannelWaits();
+
+    base::Result<device::ChannelWait*> take(); // all 0
+    // REQUIRES: no graph has it any more.
+    void give_back(device::ChannelWait* wait) { idle_.push_back(wait); }
+
+  private:
+    static constexpr size_t kOfBlock = 128;
+
+    device::Device& device_;
+    std::vector<void*> blocks_;
+    std::vector<device::ChannelWait*> idle_;
+};
+
 struct Context {
     Context(device::Device& device_, const platform::JobSegment& job_, const base::Settings& settings_, uint32_t rank_,
-            const Workspace& workspace_, platform::TraceBuffer* trace_)
+            const Workspace& workspace_, platform::TraceBuffer* trace_, const device::RunLog& runs_)
         : workspace(workspace_), device(device_), job(job_), settings(settings_), rank(rank_), trace(trace_),
-          ranks_on_device(transfer::ranks_on_device(job_, rank_)),
+          runs(runs_), ranks_on_device(transfer::ranks_on_device(job_, rank_)),
           kernels_wait(!uses_event_fence() && !takes_turns(job_, settings_, rank_)),
           waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
           streams(device_), events(device_), joints(device_), capture_streams(device_), capture_joints(device_),
-          cut_marks(device_) {}
+          cut_marks(device_), channel_waits(device_) {}
 
     // Which fence orders streams: what was asked for, or what the device can do best.
     bool uses_event_fence() const {
@@ -249,6 +267,7 @@ struct Context {
     const base::Settings& settings;
     const uint32_t rank;
     platform::TraceBuffer* const trace; // null where nobody traces
+    const device::RunLog& runs;         // of messages of graphs, for the trace; `taken` is null where there is none
     const uint32_t ranks_on_device;
     const bool kernels_wait;                                    // on counters; else streams do
     KeepStill keep_still = [] { return Still(std::in_place); }; // the engine's
@@ -262,6 +281,7 @@ struct Context {
     CaptureStreams capture_streams;
     CaptureJoints capture_joints;
     CutMarks cut_marks;
+    ChannelWaits channel_waits;
     MailBatches mails;
     // Until then messages of graphs that were destroyed may yet say that they are gone: a thread of the driver's tells
     // them.

@@ -219,8 +219,11 @@ Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
     GPURUN_TRY(take_stream());
     GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take());
     std::memcpy(landing->data, payload.data(), bytes_);
+    device::Times* const times = stream_times();
+    GPURUN_TRY(write_time(context_.device, operand_.stream, times, &device::Times::moving));
     GPURUN_TRY(copy_through_host(context_, operand_, operand_.address, landing->data, bytes_));
     GPURUN_TRY(context_.device.record(landing->copied, operand_.stream));
+    GPURUN_TRY(write_time(context_.device, operand_.stream, times, &device::Times::done));
     if (ends_in_stream())
         finish();
     else
@@ -406,7 +409,7 @@ Result<void> Incoming::grant(Choice choice) {
         operand_.stream = *borrowed_;
     }
     link_->tell(answer);
-    relay_.emplace(context_, *link_, Relay::Side::kDrain, plan);
+    relay_.emplace(context_, *link_, Relay::Side::kDrain, plan, stream_times());
     link_->relay_in.push_back(*this);
     state_ = State::kRelay;
     return advance();
@@ -477,29 +480,51 @@ Result<void> Incoming::copy_on_stream() {
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
     GPURUN_TRY(note_source(*fence, operand_.stream));
     GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_.slot, slot_.value));
-    if (!ready && copies_by_kernel() && kernel_may_wait(*fence, device::kCopyWait)) {
-        device::FencedCopy copy;
-        copy.destination = operand_.address;
-        copy.source = from_;
-        copy.bytes = bytes_;
-        copy.before = &fence->counter(Edge::kForward, slot_.slot);
-        copy.after = &fence->counter(Edge::kBackward, slot_.slot);
-        copy.value = slot_.value;
-        copy.ticket = context_.workspace.ticket(link_->peer, Role::kTarget, slot_.slot);
-        copy.gate = context_.workspace.gate(link_->peer, slot_.slot);
-        copy.times = trace_.times(context_.trace);
-        GPURUN_TRY(context_.device.copy_fenced(copy, operand_.stream));
-        return leave_to_stream(*fence);
+    const bool kernel_waits = !ready && copies_by_kernel() && kernel_may_wait(*fence, device::kCopyWait);
+    // What need not wait in a kernel goes by a copy engine, unless somebody wants to know when: a kernel says so by the
+    // way.
+    const bool tells = trace_.records() && operand_.on_stream;
+    if (kernel_waits || (tells && copies_by_kernel()))
+        return copy_by_kernel(*fence, ready, kernel_waits);
+    return copy_by_engine(*fence, ready);
+}
+
+Result<void> Incoming::copy_by_kernel(Fence& fence, bool ready, bool kernel_waits) {
+    device::FencedCopy copy;
+    copy.destination = operand_.address;
+    copy.source = from_;
+    copy.bytes = bytes_;
+    copy.before = kernel_waits ? &fence.counter(Edge::kForward, slot_.slot) : nullptr;
+    copy.after = &fence.counter(Edge::kBackward, slot_.slot);
+    copy.value = slot_.value;
+    copy.ticket = context_.workspace.ticket(link_->peer, Role::kTarget, slot_.slot);
+    copy.gate = context_.workspace.gate(link_->peer, slot_.slot);
+    copy.times = trace_.times(context_.trace);
+    if (!ready && !kernel_waits) {
+        GPURUN_TRY(write_time(context_.device, operand_.stream, copy.times, &device::Times::began));
+        GPURUN_TRY(fence.await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
     }
-    GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
+    GPURUN_TRY(context_.device.copy_fenced(copy, operand_.stream));
+    return leave_to_stream(fence);
+}
+
+// Copies by a host function, too.
+Result<void> Incoming::copy_by_engine(Fence& fence, bool ready) {
+    const device::Stream stream = operand_.stream;
+    device::Times* const times = bytes_ != 0 ? stream_times() : nullptr;
+    if (!ready)
+        GPURUN_TRY(write_time(context_.device, stream, times, &device::Times::began));
+    GPURUN_TRY(fence.await(Edge::kForward, slot_.slot, slot_.value, stream));
+    GPURUN_TRY(write_time(context_.device, stream, times, &device::Times::moving));
     if (operand_.by_cpu() && from_host_ && bytes_ != 0)
-        GPURUN_TRY(context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address, from_, bytes_));
+        GPURUN_TRY(context_.host_copies.enqueue(context_.device, stream, operand_.address, from_, bytes_));
     else if (from_host_ || bytes_ == 0)
         GPURUN_TRY(copy_through_host(context_, operand_, operand_.address, from_, bytes_));
     else
-        GPURUN_TRY(context_.device.copy(operand_.address, from_, bytes_, operand_.stream));
-    GPURUN_TRY(fence->signal(Edge::kBackward, slot_.slot, slot_.value, operand_.stream));
-    return leave_to_stream(*fence);
+        GPURUN_TRY(context_.device.copy(operand_.address, from_, bytes_, stream));
+    GPURUN_TRY(fence.signal(Edge::kBackward, slot_.slot, slot_.value, stream));
+    GPURUN_TRY(write_time(context_.device, stream, times, &device::Times::done));
+    return leave_to_stream(fence);
 }
 
 Result<void> Incoming::advance() {

@@ -94,6 +94,8 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> finish_in_order();
     void drain(const Awaited& awaited);
     void drain_landing(Landing::Buffer* landing);
+    // In the host's order, the host sees when copies have ended.
+    device::Times* stream_times() const { return operand_.on_stream ? trace_.times(context_.trace) : nullptr; }
     bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }
 
     enum class State { kNew, kEdgeless, kBeforeCopy, kReading, kInDoubt, kRelay, kCaptured, kDraining, kDone };
@@ -124,6 +126,8 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<bool> place_is_over() const;
     base::Result<void> share_kernel(Fence& fence, device::Mail mail);
     base::Result<void> copy_on_stream();
+    base::Result<void> copy_by_kernel(Fence& fence, bool ready, bool kernel_waits);
+    base::Result<void> copy_by_engine(Fence& fence, bool ready);
     // `stream` will wait for the forward edge.
     base::Result<void> note_source(Fence& fence, device::Stream stream);
     // Everything is enqueued, and signals the backward edge at its end.

@@ -10,9 +10,10 @@ namespace gpurun::transfer {
 using base::Result;
 
 Result<void> Incoming::start_captured(const Record& record) {
-    trace_.chosen({record.slot.valid != 0 ? Path::kDirect : Path::kMailbox, Reason::kCaptured});
+    trace_.chosen(Channels::choice_of(record));
     if (ends_in_stream()) {
-        GPURUN_TRY(link_->channels.receive(record, operand_, bytes_, operand_.stream, false));
+        GPURUN_TRY(link_->channels.receive(record, operand_, bytes_, operand_.stream, false,
+                                           trace_.name_of_runs(context_.trace)));
         finish();
         return {};
     }
@@ -36,7 +37,7 @@ Result<void> Incoming::enqueue_captured() {
         return base::Error{base::Status::kPeerLost,
                            "the other rank died before the message had become part of a graph"};
     const std::unique_ptr<const Record> record = std::move(captured_);
-    return link_->channels.receive(*record, operand_, bytes_, *branch_, true);
+    return link_->channels.receive(*record, operand_, bytes_, *branch_, true, trace_.name_of_runs(context_.trace));
 }
 
 Result<void> Incoming::join_branch(device::Stream stream) {

@@ -72,27 +72,67 @@ void MessageTrace::note_matched(uint32_t source, const Envelope& envelope, uint6
     event_->matched_ns.store(platform::now_ns(), std::memory_order_relaxed);
 }
 
-void time_messages(platform::TraceBuffer& buffer, device::Device& device) {
+namespace {
+
+// A word that reads 0. It goes with the process: freeing it could wait for the device.
+base::Result<uint64_t*> make_count(device::Device& device) {
+    GPURUN_ASSIGN(void* const memory, device.allocate(sizeof(uint64_t)));
+    GPURUN_TRY(device.fill(memory, 0, sizeof(uint64_t), {}));
+    GPURUN_TRY(device.synchronize(device::Stream{}));
+    return static_cast<uint64_t*>(memory);
+}
+
+base::Result<uint64_t> read_count(device::Device& device, const uint64_t* count) {
+    GPURUN_ASSIGN(void* const here, device.allocate_pinned(sizeof(uint64_t)));
+    auto copied = device.copy(here, count, sizeof(uint64_t), {});
+    if (copied)
+        copied = device.synchronize(device::Stream{});
+    const uint64_t value = *static_cast<const uint64_t*>(here);
+    GPURUN_TRY(device.free_pinned(here));
+    GPURUN_TRY(std::move(copied));
+    return value;
+}
+
+base::Result<device::RunLog> open_log(platform::TraceBuffer& buffer, device::Device& device) {
+    const platform::TraceBuffer::Runs runs = buffer.runs_of_rank();
+    if (runs.capacity == 0)
+        return device::RunLog{};
+    GPURUN_ASSIGN(uint64_t* const taken, make_count(device));
+    return device::RunLog{taken, runs.first, runs.capacity, &runs.header->lost};
+}
+
+} // namespace
+
+device::RunLog time_messages(platform::TraceBuffer& buffer, device::Device& device) {
     const std::span<std::byte> memory = buffer.timed_memory();
     if (memory.empty())
-        return;
+        return {};
     auto clock = device.read_clock();
     auto usable = clock ? device.register_host(memory.data(), memory.size()) : std::move(clock).error();
     if (!usable) {
         base::log(base::LogLevel::kWarn, "the trace has no times of the device: {}", usable.error().detail);
-        return;
+        return {};
     }
     buffer.header().clocks[0] = *clock;
     buffer.time_messages();
+    auto runs = open_log(buffer, device);
+    if (runs)
+        return *runs;
+    base::log(base::LogLevel::kWarn, "the trace has no runs of messages of graphs: {}", runs.error().detail);
+    return {};
 }
 
-void note_last_clock(platform::TraceBuffer& buffer, device::Device& device) {
+void note_last_times(platform::TraceBuffer& buffer, device::Device& device, const device::RunLog& runs) {
     if (buffer.header().clocks[0].host_ns == 0)
         return;
     if (auto clock = device.read_clock())
         buffer.header().clocks[1] = *clock;
     else
         base::log(base::LogLevel::kWarn, "times of the device in the trace may be off: {}", clock.error().detail);
+    if (runs.taken == nullptr || runs.lost->load(std::memory_order_relaxed) == 0)
+        return;
+    if (auto taken = read_count(device, runs.taken))
+        runs.lost->store(*taken - std::min(*taken, runs.room), std::memory_order_relaxed);
 }
 
 void name_paths(platform::TraceHeader& header) {

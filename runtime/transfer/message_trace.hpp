@@ -3,7 +3,8 @@
 // Nothing but a null pointer where nobody traces. Both halves of a message name it alike without a word on the wire:
 // records of an ordered pair of ranks arrive in the order in which they were published, so each side counts them.
 // What is said here is what this rank's host knows. Of copies in a stream that is when they were enqueued; when they
-// ran, the device itself says of mails and of fenced copies, in a place that times() gives.
+// ran, the device itself says, in a place that times() gives: kernels that move messages by the way, and around what
+// copy engines and host functions move write_time() does.
 //
 // Used under the engine lock, but for begin().
 #pragma once
@@ -71,6 +72,10 @@ class MessageTrace {
     device::Times* times(platform::TraceBuffer* buffer) const {
         return event_ == nullptr ? nullptr : buffer->take_times(*event_);
     }
+    // For a message of a graph, by what its runs are named in the log of them; 0: they are not in it.
+    uint32_t name_of_runs(platform::TraceBuffer* buffer) const {
+        return event_ == nullptr ? 0 : buffer->name_of_runs(*event_);
+    }
     // What is enqueued has not been seen to end.
     void enqueued_only() { set(platform::trace_flags::kEnqueuedOnly); }
     void read_by_peer() { set(platform::trace_flags::kReadByPeer); }
@@ -99,10 +104,17 @@ class MessageTrace {
     platform::TraceEvent* event_ = nullptr;
 };
 
-// The device says when messages ran there, from here on. Warns and goes without where it cannot.
-void time_messages(platform::TraceBuffer& buffer, device::Device& device);
-// Nothing more runs: how far its clock has strayed.
-void note_last_clock(platform::TraceBuffer& buffer, device::Device& device);
+// The device says when what has been enqueued in the stream so far is over. Nothing where `times` is null.
+inline base::Result<void> write_time(device::Device& device, device::Stream stream, device::Times* times,
+                                     std::atomic<int64_t> device::Times::*which) {
+    return times == nullptr ? base::Result<void>() : device.write_time(stream, &(times->*which));
+}
+
+// The device says when messages ran there, from here on, and where those of graphs say it. Warns and goes without where
+// it cannot.
+device::RunLog time_messages(platform::TraceBuffer& buffer, device::Device& device);
+// Nothing more runs: how far its clock has strayed, and how many runs found no room.
+void note_last_times(platform::TraceBuffer& buffer, device::Device& device, const device::RunLog& runs);
 
 // Says in the header of a trace which paths and reasons there are.
 void name_paths(platform::TraceHeader& header);

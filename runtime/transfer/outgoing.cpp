@@ -273,7 +273,7 @@ Result<bool> Outgoing::post_captured() {
     awaited_.reset();
     trace_.posting();
     GPURUN_ASSIGN(const std::optional<Channels::Sent> sent,
-                  link_.channels.send(operand_, envelope_, mode_.synchronous));
+                  link_.channels.send(operand_, envelope_, mode_.synchronous, trace_.name_of_runs(context_.trace)));
     if (!sent) {
         awaited_ = link_.channels.next_room();
         return false;
@@ -293,11 +293,15 @@ Result<bool> Outgoing::post_slot(const SlotValue& slot) {
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     GPURUN_TRY(take_stream());
     if (!signalled_) {
+        device::Times* times = nullptr;
         if (envelope_.bytes != 0) {
             GPURUN_ASSIGN(std::byte * buffer, link_.out.eager_buffer(slot.slot - kEagerSlot, true));
+            times = stream_times();
+            GPURUN_TRY(write_time(context_.device, operand_.stream, times, &device::Times::moving));
             GPURUN_TRY(copy_through_host(context_, operand_, buffer, operand_.address, envelope_.bytes));
         }
         GPURUN_TRY(fence->signal(Edge::kForward, slot.slot, slot.value, operand_.stream));
+        GPURUN_TRY(write_time(context_.device, operand_.stream, times, &device::Times::done));
         signalled_ = true;
     }
     if (!push_slot({link_.to_self ? Path::kSelf : Path::kStaged, Reason::kSmall}))
@@ -500,7 +504,7 @@ Result<void> Outgoing::granted(const Record& answer) {
     else if (!operand_.by_cpu())
         GPURUN_TRY(take_stream());
     relay_.emplace(context_, link_, Relay::Side::kFill,
-                   RelayPlan{answer.grant.pool, answer.grant.bytes, answer.grant.chunk_bytes});
+                   RelayPlan{answer.grant.pool, answer.grant.bytes, answer.grant.chunk_bytes}, stream_times());
     link_.relay_out.push_back(*this);
     state_ = State::kRelay;
     return advance();

@@ -107,6 +107,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     enum class State { kNew, kUnanswered, kRelay, kDraining, kDone };
 
     bool ends_in_stream() const { return operand_.on_stream && mode_.ending == Ending::kInStream; }
+    // In the host's order, the host sees when copies have ended.
+    device::Times* stream_times() const { return operand_.on_stream ? trace_.times(context_.trace) : nullptr; }
     bool is_joined() const { return operand_.on_stream && mode_.ending == Ending::kJoined; }
     void drain(const Awaited& awaited);
 

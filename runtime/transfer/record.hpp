@@ -6,7 +6,7 @@
 //   kRequest  the bytes stay with the source until the target has a receive for them
 //   kCaptured  of a graph: how it will cross whenever the graphs run, by a channel that the source has allotted. The
 //             slot says where: `slot` and `value` in the memory of target and source, `valid` whether the bytes stay
-//             with the source
+//             with the source: 1 where they are, 2 in a slab
 // A request is answered by the target:
 //   kPulled   direct: the target has enqueued the copy; the source may reuse its buffer when `slot` is reached. Without
 //             a slot, the target's CPU has read the source's memory

@@ -1,5 +1,7 @@
 #include "transfer/relay.hpp"
 
+#include "transfer/message_trace.hpp"
+
 #include <algorithm>
 
 namespace gpurun::transfer {
@@ -42,6 +44,9 @@ Result<bool> Relay::step_one(const Operand& operand, Fence& fence) {
     GPURUN_ASSIGN(const bool entered, enter(operand, fence, now));
     if (!entered)
         return false;
+    device::Times* const first_of = moved_ == 0 ? times_ : nullptr;
+    device::Times* const last_of = moved_ + 1 == plan_.chunks() ? times_ : nullptr;
+    GPURUN_TRY(write_time(context_.device, operand.stream, first_of, &device::Times::moving));
     const uint64_t offset = moved_ * plan_.chunk_bytes;
     GPURUN_TRY(copy(operand, now, offset, std::min(plan_.chunk_bytes, plan_.bytes - offset)));
     const Edge done = side_ == Side::kFill ? Edge::kForward : Edge::kBackward;
@@ -49,6 +54,7 @@ Result<bool> Relay::step_one(const Operand& operand, Fence& fence) {
         fence.signal_now(done, now.slot, now.value);
     else
         GPURUN_TRY(fence.signal(done, now.slot, now.value, operand.stream));
+    GPURUN_TRY(write_time(context_.device, operand.stream, last_of, &device::Times::done));
     last_number_ = next;
     ++next;
     ++moved_;
@@ -83,6 +89,8 @@ Result<bool> Relay::enter(const Operand& operand, Fence& fence, const Chunk& now
             blocked_on_ = Awaited::edge_of(&fence, edge, now.slot, value);
         return free;
     }
+    device::Times* const first_of = moved_ == 0 ? times_ : nullptr;
+    GPURUN_TRY(write_time(context_.device, operand.stream, first_of, &device::Times::began));
     GPURUN_TRY(fence.await(edge, now.slot, value, operand.stream));
     auto& in_flight = side_ == Side::kFill ? link_.awaiting_backward : link_.awaiting_forward;
     in_flight[now.slot] = InFlight{operand.stream, value};

@@ -35,8 +35,9 @@ class Relay {
   public:
     enum class Side { kFill, kDrain };
 
-    Relay(Context& context, Link& link, Side side, const RelayPlan& plan)
-        : context_(context), link_(link), side_(side), plan_(plan) {}
+    // `times`, if anybody wants to know, of the whole: from its first chunk to its last.
+    Relay(Context& context, Link& link, Side side, const RelayPlan& plan, device::Times* times)
+        : context_(context), link_(link), side_(side), plan_(plan), times_(times) {}
 
     // REQUIRES: this relay is the first of the link's queue of its side; operand.by_cpu() or operand.stream is set.
     base::Result<bool> step(const Operand& operand);
@@ -66,7 +67,8 @@ class Relay {
     Link& link_;
     Side side_;
     RelayPlan plan_;
-    uint64_t moved_ = 0; // chunks of this message
+    device::Times* times_; // or null
+    uint64_t moved_ = 0;   // chunks of this message
     uint64_t last_number_ = 0;
     std::optional<Awaited> blocked_on_;
 };

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace gpurun::conformance {
 
@@ -23,16 +24,28 @@ inline constexpr std::byte kUntouched{0xee};
 // Both sides of one channel after another, in memory of this process.
 class Line {
   public:
-    explicit Line(size_t bytes) : memory_(kTicket + 256) { clear(bytes); }
+    explicit Line(size_t bytes) : memory_(kBytes) {
+        for (device::ChannelWait* each : {&waits()[0], &waits()[1]})
+            new (each) device::ChannelWait{};
+        clear(bytes);
+    }
 
     // Another channel, of `bytes`. REQUIRES: nothing of the one before is under way.
     void clear(size_t bytes) {
         bytes_ = bytes;
-        write(memory_.get(), Bytes(kTicket + 256));
+        write(memory_.get(), Bytes(kBytes));
+    }
+    // Where both sides say when their runs are, by these names.
+    void log(const device::RunLog* log, uint32_t source, uint32_t target) {
+        log_ = log;
+        names_[0] = source;
+        names_[1] = target;
     }
     size_t bytes() const { return bytes_; }
-    device::Channel source() const { return side(kSourceTurns, source_alive_, source_cut_); }
-    device::Channel target() const { return side(kTargetTurns, target_alive_, target_cut_); }
+    device::Channel source() const { return side(0, kSourceTurns, source_alive_, source_cut_); }
+    device::Channel target() const { return side(1, kTargetTurns, target_alive_, target_cut_); }
+    const device::ChannelWait& source_wait() const { return waits()[0]; }
+    const device::ChannelWait& target_wait() const { return waits()[1]; }
     uint32_t* ticket() const { return reinterpret_cast<uint32_t*>(memory_.get() + kTicket); }
 
     void put(const std::byte* from, device::Stream stream) const {
@@ -62,7 +75,7 @@ class Line {
 
     // REQUIRES: nothing waits.
     void check_runs(uint64_t put, uint64_t taken) const {
-        const Bytes all = read(memory_.get(), kTicket + 256);
+        const Bytes all = read(memory_.get(), kBytes);
         const auto count = [&](size_t offset, size_t lane) {
             uint64_t value = 0;
             std::memcpy(&value, &all[offset + lane * sizeof value], sizeof value);
@@ -76,7 +89,7 @@ class Line {
             CHECK(count(kTargetTurns, lane) == taken);
             CHECK(count(kTaken, lane) == taken);
         }
-        CHECK(std::count(all.begin() + kTicket, all.end(), std::byte{0}) == 256);
+        CHECK(std::count(all.begin() + kTicket, all.begin() + kLogPlaces, std::byte{0}) == 256);
     }
 
   private:
@@ -86,7 +99,10 @@ class Line {
     static constexpr size_t kTaken = kTargetTurns + kCounts;
     static constexpr size_t kTicket = kTaken + kCounts;
 
-    device::Channel side(size_t turns, size_t alive, size_t cut) const {
+    static constexpr size_t kLogPlaces = kTicket + 256;
+    static constexpr size_t kBytes = kLogPlaces + 2 * sizeof(uint64_t);
+
+    device::Channel side(size_t number, size_t turns, size_t alive, size_t cut) const {
         device::Channel channel;
         channel.places = memory_.get();
         channel.taken = reinterpret_cast<uint64_t*>(memory_.get() + kTaken);
@@ -94,15 +110,23 @@ class Line {
         channel.bytes = bytes_;
         channel.alive = &counter(alive);
         channel.cut = &counter(cut);
+        channel.wait = &waits()[number];
+        channel.log = log_;
+        channel.log_place = reinterpret_cast<uint64_t*>(memory_.get() + kLogPlaces) + number;
+        channel.log_name = names_[number];
         return channel;
     }
+    device::ChannelWait* waits() const { return reinterpret_cast<device::ChannelWait*>(waits_.get()); }
     static void lose(size_t alive) {
         store(alive, counter(alive).load() | platform::kPoison);
         subject().release_peer(0);
     }
 
     const Memory memory_;
+    const Pinned waits_{2 * sizeof(device::ChannelWait)};
     size_t bytes_ = 0;
+    const device::RunLog* log_ = nullptr;
+    uint32_t names_[2] = {};
     const size_t source_alive_ = new_counter();
     const size_t target_alive_ = new_counter();
     const size_t source_cut_ = new_counter();

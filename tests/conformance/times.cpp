@@ -1,8 +1,7 @@
 // Times: when an operation ran, as its device says.
 #include "box.hpp"
+#include "clock_window.hpp"
 #include "slot.hpp"
-
-#include "platform/clock.hpp"
 
 #include <cstdlib>
 #include <new>
@@ -15,44 +14,6 @@ TEST_SUITE_BEGIN("times");
 namespace {
 
 constexpr size_t kSizes[] = {1, 4096, kLargestMail};
-
-// What the device's clock says about the CPU's, as well as one can tell from readings before and after.
-class Window {
-  public:
-    Window() : first_(must(subject().read_clock())), begin_ns_(platform::now_ns()) {}
-    // REQUIRES: what was timed is over.
-    void close() {
-        end_ns_ = platform::now_ns();
-        last_ = must(subject().read_clock());
-    }
-    // Whether all of it happened in between, one after the other.
-    void check(const device::Times& times) const { check(times, begin_ns_); }
-    // And moved not before `earliest_ns`.
-    void check(const device::Times& times, int64_t earliest_ns) const {
-        CHECK(host_ns(times.began) >= begin_ns_ - error_ns());
-        CHECK(times.began <= times.moving);
-        CHECK(host_ns(times.moving) >= earliest_ns - error_ns());
-        CHECK(times.moving <= times.done);
-        CHECK(host_ns(times.done) <= end_ns_ + error_ns());
-    }
-
-  private:
-    int64_t host_ns(int64_t device_ns) const {
-        const auto passed = static_cast<double>(device_ns - first_.device_ns);
-        const auto whole = static_cast<double>(last_.device_ns - first_.device_ns);
-        const auto host = static_cast<double>(last_.host_ns - first_.host_ns);
-        return first_.host_ns + static_cast<int64_t>(whole > 0 ? passed * host / whole : passed);
-    }
-    int64_t error_ns() const {
-        constexpr int64_t kStepNs = 2000; // of a GPU's clock
-        return first_.error_ns + last_.error_ns + (is_emulated() ? 1 : kStepNs);
-    }
-
-    platform::ClockReading first_;
-    platform::ClockReading last_{};
-    int64_t begin_ns_;
-    int64_t end_ns_ = 0;
-};
 
 class PinnedTimes {
   public:
@@ -93,7 +54,7 @@ TEST_CASE("a mail's two sides ran between their call and their end, and the targ
         const Stream receiver;
         box.time(times[0], times[1]);
         box.begin();
-        Window window;
+        ClockWindow window;
         box.take(destination.get(), bytes, true, receiver);
         watch();
         const int64_t put_ns = platform::now_ns();
@@ -124,7 +85,7 @@ TEST_CASE("mails that share an operation have times each") {
         puts.push_back({boxes[i].outgoing(kBytes), source.get()});
         takes.push_back({boxes[i].incoming(kBytes), destination.get() + i * kBytes, kBytes});
     }
-    Window window;
+    ClockWindow window;
     REQUIRE_OK(subject().take_mails(takes, receiver));
     watch();
     const int64_t first_ns = platform::now_ns();
@@ -157,7 +118,7 @@ TEST_CASE("a fenced copy ran between its call and its end, and moved once its ed
             const Stream stream;
             slot.time(times[0]);
             slot.begin();
-            Window window;
+            ClockWindow window;
             slot.copy(destination.get(), source.get(), bytes, waits, stream);
             if (waits)
                 watch();
@@ -165,11 +126,61 @@ TEST_CASE("a fenced copy ran between its call and its end, and moved once its ed
             slot.release();
             stream.finish();
             window.close();
+            if (!waits) {
+                CHECK(times[0]->began == 0);
+                times[0]->began = times[0]->moving.load();
+            }
             if (waits)
                 window.check(*times[0], release_ns);
             else
                 window.check(*times[0]);
         }
+}
+
+TEST_CASE("a time is written once what is before it in the stream is over, and not before") {
+    const PinnedTimes times(1);
+    const size_t edge = new_counter();
+    const size_t after = new_counter();
+    const Memory memory(4096);
+    const Pinned content(4096);
+    const Stream stream;
+    ClockWindow window;
+    REQUIRE_OK(subject().write_time(stream, &times[0]->began));
+    REQUIRE_OK(subject().await_counter(stream, &counter(edge), 1));
+    REQUIRE_OK(subject().write_time(stream, &times[0]->moving));
+    REQUIRE_OK(subject().copy(memory.get(), content.get(), 4096, stream));
+    REQUIRE_OK(subject().write_counter(stream, &counter(after), 1));
+    REQUIRE_OK(subject().write_time(stream, &times[0]->done));
+    watch();
+    CHECK(times[0]->moving == 0);
+    const int64_t release_ns = platform::now_ns();
+    store(edge, 1);
+    REQUIRE(reads(after, 1)); // whoever waits for it is not held up by the time behind it
+    stream.finish();
+    window.close();
+    window.check(*times[0], release_ns);
+    CHECK(times[0]->began < times[0]->moving);
+}
+
+TEST_CASE("times of many streams are written side by side") {
+    constexpr size_t kStreams = 8;
+    const PinnedTimes times(kStreams);
+    const size_t edge = new_counter();
+    const Stream streams[kStreams];
+    ClockWindow window;
+    for (size_t i = 0; i < kStreams; ++i) {
+        REQUIRE_OK(subject().await_counter(streams[i], &counter(edge), 1));
+        for (auto device::Times::*const which : {&device::Times::began, &device::Times::moving, &device::Times::done})
+            REQUIRE_OK(subject().write_time(streams[i], &(times[i]->*which)));
+    }
+    watch();
+    const int64_t release_ns = platform::now_ns();
+    store(edge, 1);
+    for (const Stream& each : streams)
+        each.finish();
+    window.close();
+    for (size_t i = 0; i < kStreams; ++i)
+        window.check(*times[i], release_ns);
 }
 
 TEST_CASE("an operation that ends by poison says when") {
@@ -179,7 +190,7 @@ TEST_CASE("an operation that ends by poison says when") {
     const Stream receiver;
     box.time(nullptr, times[0]);
     box.begin();
-    Window window;
+    ClockWindow window;
     box.take(destination.get(), kLargestMail, true, receiver);
     watch();
     const int64_t poison_ns = platform::now_ns();

@@ -24,6 +24,7 @@ inline const CUfunction kTakeFromChannel = reinterpret_cast<CUfunction>(0x700);
 inline const CUfunction kAwaitChannelPut = reinterpret_cast<CUfunction>(0x800);
 inline const CUfunction kTellChannelTaken = reinterpret_cast<CUfunction>(0x900);
 inline const CUfunction kReadClock = reinterpret_cast<CUfunction>(0xb00);
+inline const CUfunction kWriteTime = reinterpret_cast<CUfunction>(0xc00);
 inline const CUfunction kPullThroughChannel = reinterpret_cast<CUfunction>(0xa00);
 constexpr int kUrgentPriority = -5;
 inline const device::Stream kStream{reinterpret_cast<void*>(0x10008)};
@@ -63,6 +64,7 @@ struct Bench {
         kernels.watch_counter = kWatchCounter;
         kernels.copy_fenced = kCopyFenced;
         kernels.read_clock = kReadClock;
+        kernels.write_time = kWriteTime;
         kernels.put_in_channel = kPutInChannel;
         kernels.await_channel_taken = kAwaitChannelTaken;
         kernels.take_from_channel = kTakeFromChannel;

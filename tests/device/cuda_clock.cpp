@@ -40,6 +40,20 @@ TEST_CASE("the GPU's clock is what it says between a question and its answer") {
     CHECK(std::abs(reading->device_ns - kAhead - reading->host_ns) <= reading->error_ns + 1); // an odd nanosecond
 }
 
+TEST_CASE("a time is written by one thread, at the address that the device has for it") {
+    std::atomic<int64_t> where{0};
+    for (const bool host_pointers : {true, false}) {
+        Bench bench(host_pointers);
+        fake().host_distance = 0x1000;
+        const auto [launch, arguments] =
+            bench.launched<WriteTimeArguments>([&](CudaDevice& device) { return device.write_time(kStream, &where); });
+        CHECK(launch.kernel == kWriteTime);
+        CHECK(launch.blocks * launch.threads == 1);
+        CHECK(reinterpret_cast<uintptr_t>(arguments.where) ==
+              reinterpret_cast<uintptr_t>(&where) + (host_pointers ? 0 : 0x1000));
+    }
+}
+
 TEST_CASE("a GPU that does not read its clock is not waited for, and not asked again") {
     Bench bench;
     bench.addresses.host();

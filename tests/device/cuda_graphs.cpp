@@ -84,6 +84,40 @@ TEST_CASE("a message is put into a channel, and taken from it, by a block for ea
     }
 }
 
+TEST_CASE("a channel's log of runs is told by device addresses, and which part of a run an operation is") {
+    std::vector<platform::RunTimes> places(3);
+    std::atomic<uint64_t> lost{0};
+    const device::RunLog log{reinterpret_cast<uint64_t*>(0x6000), places.data(), places.size(), &lost};
+    for (const bool host_pointers : {true, false})
+        for (const uint32_t parts : {kFirstOfRun, kLastOfRun, kFirstOfRun | kLastOfRun}) {
+            Bench bench(host_pointers);
+            fake().host_distance = 0x1000;
+            const uintptr_t distance = host_pointers ? 0 : 0x1000;
+            device::Channel channel = channel_of(8);
+            channel.log = &log;
+            channel.log_place = reinterpret_cast<uint64_t*>(0x6008);
+            channel.log_name = 77;
+            channel.first_of_run = (parts & kFirstOfRun) != 0;
+            channel.last_of_run = (parts & kLastOfRun) != 0;
+            const auto told = bench
+                                  .launched<ChannelArguments>(
+                                      [&](CudaDevice& device) { return device.channel_await_taken(channel, kStream); })
+                                  .second.log;
+            CHECK(told.taken == log.taken);
+            CHECK(reinterpret_cast<uintptr_t>(told.places) == reinterpret_cast<uintptr_t>(places.data()) + distance);
+            CHECK(reinterpret_cast<uintptr_t>(told.lost) == reinterpret_cast<uintptr_t>(&lost) + distance);
+            CHECK(told.room == 3);
+            CHECK(told.place == channel.log_place);
+            CHECK(told.name == 77);
+            CHECK(told.parts == parts);
+        }
+    Bench bench;
+    CHECK(bench
+              .launched<ChannelArguments>(
+                  [&](CudaDevice& device) { return device.channel_await_taken(channel_of(8), kStream); })
+              .second.log.taken == nullptr);
+}
+
 TEST_CASE("whoever waits for a channel takes one block, with a thread for each lane that is waited for") {
     for (const bool early : {false, true}) {
         Bench bench(true, early);

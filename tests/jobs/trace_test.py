@@ -25,6 +25,7 @@ class Trace:
         with open(path, encoding="utf-8") as file:
             whole = json.load(file)
         self.lost = whole["otherData"]["lost_events"]
+        self.lost_runs = whole["otherData"]["lost_runs"]
         self.events = whole["traceEvents"]
         self.processes = {event["pid"]: event["args"]["name"] for event in self.events
                           if event["name"] == "process_name"}
@@ -188,6 +189,36 @@ class TraceTest(LaunchedTest):
                 self.assertEqual(begin(waiting[0]), begin(got))
         self.assertGreater(begin(sent), begin(release))
 
+    def test_the_device_says_when_copy_engines_moved_messages_of_streams_by_every_path(self):
+        tags = list(range(200, 209))
+        for path, settings in (("direct", {}), ("direct", {"GPURUN_KERNEL_COPY_BYTES": "0"}),
+                               ("bounce", {"GPURUN_PATH": "bounce", "GPURUN_RELAY_CHUNK_BYTES": "64K"}),
+                               ("staged", {"GPURUN_PATH": "staged"}), ("direct", {"GPURUN_FENCE": "event"})):
+            with self.subTest(**settings):
+                trace = self.traced("streams", extra_env=settings)
+                self.check_arrows(trace)
+                for tag in tags:
+                    (received,), (got,) = trace.of(1, "receive from 0", tag=tag), trace.of(1, "from 0", tag=tag)
+                    self.assertGreaterEqual(begin(got), begin(received))
+                    *waiting, moving = trace.inside(got)
+                    self.assertEqual((moving["name"], end(moving)), ("moving", end(got)))
+                    self.assertIn([each["name"] for each in waiting], ([], ["waiting for the bytes"]))
+                # Of those the source's device has its part; what is pulled it does nothing for.
+                relayed = [each["args"]["tag"] for each in trace.of(0, "send to 1")
+                           if each["args"]["path"] != "direct" and each["args"]["order"] == "stream"]
+                self.assertEqual([each["args"]["tag"] for each in trace.of(0, "to 1")], relayed)
+                self.assertEqual(self.check_device_arrows(trace), len(relayed))
+                self.assertEqual([each["args"]["path"] for each in trace.of(0, "send to 1", tag=200)], [path])
+
+    def test_a_copy_engine_waits_on_its_device_for_a_sender_whose_stream_is_held(self):
+        for path in ("direct", "bounce"):
+            with self.subTest(path):
+                trace = self.traced("held", extra_env={"GPURUN_KERNEL_COPY_BYTES": "0", "GPURUN_PATH": path})
+                (release,) = trace.of(1, "gpurun_graph_launch")
+                (got,) = trace.of(1, "from 0", tag=93)
+                self.assertEqual(trace.inside(got)[-1]["name"], "moving")
+                self.assertGreater(begin(trace.inside(got)[-1]), begin(release))
+
     def test_started_messages_that_share_an_operation_have_times_each(self):
         trace = self.traced("window")
         self.check_arrows(trace)
@@ -231,6 +262,43 @@ class TraceTest(LaunchedTest):
         (send,), (receive,) = trace.of(0, "send to 1", tag=50), trace.of(1, "receive from 0", tag=50)
         self.assertEqual((send["args"]["order"], receive["args"]["order"]), ("graph", "graph"))
         self.assertIn("capture", [part["name"] for part in trace.inside(receive)])
+
+    def test_every_run_of_every_message_of_a_graph_is_there_with_an_arrow_from_its_send(self):
+        trace = self.traced("graphs")
+        self.check_arrows(trace)
+        paths = dict(zip(range(300, 307), ("mailbox", "mailbox", "direct", None, "mailbox", "direct", "mailbox")))
+        starts, ends = trace.arrows("s", "run"), trace.arrows("f", "run")
+        self.assertEqual(sorted(starts), sorted(ends))
+        self.assertEqual(len(starts), 5 * len(paths))
+        for tag, path in paths.items():
+            sent, got = trace.of(0, "to 1", tag=tag), trace.of(1, "from 0", tag=tag)
+            for runs in (sent, got):
+                self.assertEqual([each["args"]["run"] for each in runs], list(range(5)))
+                for each in runs:
+                    self.assertEqual(each["args"]["order"], "graph")
+                    self.assertNotIn("unfinished", each["args"])
+                    self.assertEqual(trace.inside(each)[-1]["name"], "moving")
+                    if path is not None:
+                        self.assertEqual(each["args"]["path"], path)
+            for one, other in zip(sent, got):
+                self.assertLess(begin(one), end(other))
+        self.assertEqual([each["args"]["path"] for each in trace.of(0, "to 1", tag=303)], ["bounce"] * 5)
+        for number, start in starts.items():
+            (one,), (other,) = self.around(trace, start, "to "), self.around(trace, ends[number], "from ")
+            for key in ("tag", "bytes", "number", "run"):
+                self.assertEqual(one["args"][key], other["args"][key])
+
+    def test_runs_beyond_the_room_are_counted_and_said(self):
+        trace = self.traced("many-runs", extra_env={"GPURUN_TRACE_EVENTS": "150"})
+        self.assertEqual(trace.lost_runs, 2 * 50)
+        self.check_own_line(self.said, "100 runs of messages of graphs are not in it", "first 150")
+        for rank, kind in ((0, "to 1"), (1, "from 0")):
+            self.assertEqual([each["args"]["run"] for each in trace.of(rank, kind, tag=310)], list(range(150)))
+
+    def test_what_a_killed_rank_s_graph_had_moved_is_there(self):
+        trace = self.traced("graph-death", status=128 + signal.SIGKILL, more=["--keep-going"])
+        self.assertEqual([each["args"]["run"] for each in trace.of(0, "to 1", tag=320)], [0])
+        self.assertIn(0, [each["args"]["run"] for each in trace.of(1, "from 0", tag=320)])
 
     def test_each_thread_has_a_track(self):
         trace = self.traced("threads")

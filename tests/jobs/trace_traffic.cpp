@@ -51,6 +51,35 @@ void blocking(Rank& self) {
     }
 }
 
+// Messages of streams that are too large to be mails, of device memory and of pinned memory, blocking and started; and
+// one that comes from the host's order.
+void streams(Rank& self) {
+    if (self.rank > 1)
+        return;
+    void* pinned = nullptr;
+    ok(gpurun_malloc_host(&pinned, self.host.size()));
+    constexpr size_t kSizes[] = {100'000, size_t{1} << 19};
+    int tag = 200;
+    for (void* const memory : {self.device, pinned})
+        for (const size_t bytes : kSizes) {
+            ok(self.rank == 0
+                   ? gpurun_send(memory, bytes, GPURUN_BYTE, 1, tag, GPURUN_COMM_WORLD, self.stream)
+                   : gpurun_recv(memory, bytes, GPURUN_BYTE, 0, tag, GPURUN_COMM_WORLD, self.stream, nullptr));
+            gpurun_request request;
+            ok(self.rank == 0
+                   ? gpurun_isend(memory, bytes, GPURUN_BYTE, 1, tag + 1, GPURUN_COMM_WORLD, self.stream, &request)
+                   : gpurun_irecv(memory, bytes, GPURUN_BYTE, 0, tag + 1, GPURUN_COMM_WORLD, self.stream, &request));
+            ok(gpurun_wait(&request, self.stream, nullptr));
+            tag += 2;
+        }
+    if (self.rank == 0)
+        self.send(tag, 1000);
+    else
+        ok(gpurun_recv(self.device, 1000, GPURUN_BYTE, 0, tag, GPURUN_COMM_WORLD, self.stream, nullptr));
+    ok(gpurun_stream_synchronize(self.stream));
+    ok(gpurun_free(pinned));
+}
+
 void requests(Rank& self) {
     constexpr int kMany = 20;
     std::vector<gpurun_request> all(kMany);
@@ -100,6 +129,80 @@ void captured(Rank& self) {
     ok(gpurun_graph_launch(graph, self.stream));
     ok(gpurun_stream_synchronize(self.stream));
     ok(gpurun_graph_destroy(graph));
+}
+
+// A graph of messages of every kind, run five times.
+constexpr int kGraphRuns = 5;
+void graphs(Rank& self) {
+    if (self.rank > 1)
+        return;
+    void* unexportable = nullptr;
+    ok(gpurun_malloc_async(&unexportable, 200'000, self.stream));
+    ok(gpurun_stream_synchronize(self.stream));
+    const int other = 1 - self.rank;
+    const auto exchange = [&](void* memory, size_t bytes, int tag) {
+        ok(self.rank == 0
+               ? gpurun_send(memory, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream)
+               : gpurun_recv(memory, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream, nullptr));
+    };
+    const auto start = [&](size_t bytes, int tag) {
+        gpurun_request request;
+        ok(self.rank == 0
+               ? gpurun_isend(self.device, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream, &request)
+               : gpurun_irecv(self.device, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream, &request));
+        return request;
+    };
+    gpurun_graph graph;
+    ok(gpurun_capture_begin(self.stream));
+    exchange(self.device, 64, 300);
+    exchange(self.device, 65536, 301);
+    exchange(self.device, 200'000, 302);
+    exchange(unexportable, 200'000, 303);
+    gpurun_request requests[] = {start(5000, 304), start(200'000, 305)};
+    ok(gpurun_waitall(2, requests, self.stream, nullptr));
+    if (self.rank == 0)
+        ok(gpurun_ssend(self.device, 8, GPURUN_BYTE, 1, 306, GPURUN_COMM_WORLD, self.stream));
+    else
+        exchange(self.device, 8, 306);
+    ok(gpurun_capture_end(self.stream, &graph));
+    for (int run = 0; run < kGraphRuns; ++run)
+        ok(gpurun_graph_launch(graph, self.stream));
+    ok(gpurun_stream_synchronize(self.stream));
+    ok(gpurun_graph_destroy(graph));
+    ok(gpurun_free_async(unexportable, self.stream));
+}
+
+// A message of a graph 200 times.
+void many_runs(Rank& self) {
+    if (self.rank > 1)
+        return;
+    gpurun_graph graph;
+    ok(gpurun_capture_begin(self.stream));
+    ok(self.rank == 0 ? gpurun_send(self.device, 8, GPURUN_BYTE, 1, 310, GPURUN_COMM_WORLD, self.stream)
+                      : gpurun_recv(self.device, 8, GPURUN_BYTE, 0, 310, GPURUN_COMM_WORLD, self.stream, nullptr));
+    ok(gpurun_capture_end(self.stream, &graph));
+    for (int run = 0; run < 200; ++run)
+        ok(gpurun_graph_launch(graph, self.stream));
+    ok(gpurun_stream_synchronize(self.stream));
+    ok(gpurun_graph_destroy(graph));
+}
+
+// Rank 1's run waits for a message of rank 0, which dies after the first.
+void graph_death(Rank& self) {
+    gpurun_graph graph;
+    ok(gpurun_capture_begin(self.stream));
+    ok(self.rank == 0 ? gpurun_send(self.device, 8, GPURUN_BYTE, 1, 320, GPURUN_COMM_WORLD, self.stream)
+                      : gpurun_recv(self.device, 8, GPURUN_BYTE, 0, 320, GPURUN_COMM_WORLD, self.stream, nullptr));
+    ok(gpurun_capture_end(self.stream, &graph));
+    ok(gpurun_graph_launch(graph, self.stream));
+    ok(gpurun_stream_synchronize(self.stream));
+    ok(gpurun_barrier(GPURUN_COMM_WORLD, kHost));
+    if (self.rank == 0)
+        ::kill(::getpid(), SIGKILL);
+    ok(gpurun_graph_launch(graph, self.stream));
+    if (gpurun_stream_synchronize(self.stream) != GPURUN_ERR_PEER_LOST)
+        std::abort();
+    std::_Exit(3);
 }
 
 // Small messages of device memory that are started together.
@@ -201,10 +304,11 @@ int main(int argc, char** argv) {
     constexpr struct {
         const char* name;
         void (*run)(Rank&);
-    } kThemes[] = {{"blocking", blocking},       {"requests", requests}, {"wildcards", wildcards},
-                   {"collectives", collectives}, {"captured", captured}, {"held", held},
-                   {"window", window},           {"threads", threads},   {"death", death},
-                   {"interrupted", interrupted}};
+    } kThemes[] = {{"blocking", blocking}, {"requests", requests},       {"wildcards", wildcards},
+                   {"streams", streams},   {"collectives", collectives}, {"captured", captured},
+                   {"graphs", graphs},     {"many-runs", many_runs},     {"graph-death", graph_death},
+                   {"held", held},         {"window", window},           {"threads", threads},
+                   {"death", death},       {"interrupted", interrupted}};
     bool known = false;
     for (const auto& theme : kThemes)
         if (what == theme.name) {

@@ -8,7 +8,11 @@ namespace {
 
 using gpurun::device::cuda::ChannelArguments;
 using gpurun::device::cuda::kBytesOfLane;
+using gpurun::device::cuda::kFirstOfRun;
+using gpurun::device::cuda::kLastOfRun;
 using gpurun::device::cuda::kPlacesOfChannel;
+using gpurun::device::cuda::kWordsOfRun;
+using gpurun::device::cuda::RunLogArguments;
 
 constexpr unsigned kLooksPerAlive = 1024; // it is in host memory
 
@@ -26,25 +30,57 @@ __device__ void* place_of(const ChannelArguments& channel, uint64_t turn, uint32
     return static_cast<uint4*>(channel.places) + first;
 }
 
-// `more` says whether to look again. False, and said so, if the other side has died first.
+__device__ uint64_t read_clock() {
+    uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
+    return now;
+}
+
+// By a thread of each block that waits: another block's end is told of again.
+__device__ void tell_wait(const ChannelArguments& channel, uint64_t runs, uint64_t waited_ns) {
+    if (channel.wait == nullptr || threadIdx.x != 0)
+        return;
+    store_counter(channel.wait + 2, waited_ns);
+    store_counter(channel.wait, runs);
+}
+
+// Once it takes long, there is time to say so.
 template <typename More>
-__device__ bool wait_while(const ChannelArguments& channel, const More& more) {
-    for (unsigned looks = 1; more(); ++looks) {
-        if (looks % kLooksPerAlive == 0 && (load_counter(channel.alive) & kPoison) != 0 && more()) {
+__device__ bool wait_on(const ChannelArguments& channel, uint64_t runs, const More& more) {
+    const uint64_t began = read_clock();
+    bool came = true;
+    for (unsigned looks = 0; more(); ++looks) {
+        if (looks % kLooksPerAlive != 0)
+            continue;
+        tell_wait(channel, runs, read_clock() - began);
+        if ((load_counter(channel.alive) & kPoison) != 0 && more()) {
             store_counter(channel.cut, 1);
-            return false;
+            came = false;
+            break;
         }
     }
+    tell_wait(channel, 0, 0);
+    return came;
+}
+
+// `more` says whether to look again, for so many `runs` of the other side. False, and said so, if that has died first.
+template <typename More>
+__device__ bool wait_while(const ChannelArguments& channel, uint64_t runs, const More& more) {
+    for (unsigned looks = 1; more(); ++looks)
+        if (looks == kLooksPerAlive)
+            return wait_on(channel, runs, more);
     return true;
 }
 
 __device__ bool await_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turns) {
-    return wait_while(channel, [&] { return load_turn(channel.taken + lane) < turns; });
+    return wait_while(channel, turns, [&] { return load_turn(channel.taken + lane) < turns; });
 }
 
-__device__ bool await_channel_word(const ChannelArguments& channel, const void* place, uint64_t index, uint32_t mark,
+__device__ bool await_channel_word(const ChannelArguments& channel, uint64_t turn, uint32_t lane, uint64_t index,
                                    Word& word) {
-    return wait_while(channel, [&] {
+    const void* const place = place_of(channel, turn, lane);
+    const uint32_t mark = mark_of(turn);
+    return wait_while(channel, turn + 1, [&] {
         word = load_word(place, index);
         return word.low_mark != mark || word.high_mark != mark;
     });
@@ -53,6 +89,33 @@ __device__ bool await_channel_word(const ChannelArguments& channel, const void* 
 __device__ void tell_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turn) {
     store_counter(channel.taken + lane, turn + 1);
     channel.turns[lane] = turn + 1;
+}
+
+// By one thread, at the very end, as store_times() does. `run` is told by the first operation alone.
+__device__ void log_run(const ChannelArguments& channel, uint64_t run, uint64_t began, uint64_t moving) {
+    const RunLogArguments& log = channel.log;
+    if (log.taken == nullptr)
+        return;
+    uint64_t at;
+    if ((log.parts & kFirstOfRun) != 0) {
+        at = atomicAdd(reinterpret_cast<unsigned long long*>(log.taken), 1);
+        *log.place = at;
+        if (at >= log.room)
+            store_counter(log.lost, at + 1 - log.room); // another may pass it on the way: the host asks at the end
+    } else {
+        at = load_turn(log.place);
+    }
+    if (at >= log.room)
+        return;
+    uint64_t* const words = log.places + at * kWordsOfRun;
+    if ((log.parts & kFirstOfRun) != 0) {
+        store_counter(words, began);
+        store_counter(words + 1, moving);
+        store_counter(words + 3, run);
+        store_counter(words + 4, log.name);
+    }
+    if ((log.parts & kLastOfRun) != 0)
+        store_counter(words + 2, clock_for(log.taken));
 }
 
 } // namespace
@@ -64,11 +127,13 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
     const uint64_t turn = load_turn(channel.turns + lane);
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
     await_predecessors();
+    const uint64_t began = clock_for(channel.log.taken);
     // Loaded while the wait, which most runs find over, goes on.
     const uint64_t bytes = first < channel.bytes ? load_bytes(put.source + first, channel.bytes - first) : 0;
     if (channel.bytes == 0)
         __threadfence_system(); // a signal says that what came before it is there
     const bool room = turn < kPlacesOfChannel || await_taken(channel, lane, turn + 1 - kPlacesOfChannel);
+    const uint64_t moving = clock_for(channel.log.taken);
     let_next_start();
     if (room && (first < channel.bytes || first == 0)) {
         const uint32_t mark = mark_of(turn);
@@ -76,14 +141,26 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
                    {static_cast<uint32_t>(bytes), mark, static_cast<uint32_t>(bytes >> 32), mark});
     }
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         channel.turns[lane] = turn + 1;
+        if (lane == 0) // which tells of itself
+            log_run(channel, turn, began, moving);
+    }
 }
 
 extern "C" __global__ void gpurun_await_channel_taken(const ChannelArguments channel) {
     await_predecessors(); // one of them has counted the run
-    if (threadIdx.x < channel.lanes)
-        await_taken(channel, threadIdx.x, load_turn(channel.turns + threadIdx.x));
+    const uint64_t began = clock_for(channel.log.taken);
+    uint64_t turn = 0;
+    if (threadIdx.x < channel.lanes) {
+        turn = load_turn(channel.turns + threadIdx.x);
+        await_taken(channel, threadIdx.x, turn);
+    }
+    if (channel.log.taken == nullptr)
+        return;
+    __syncwarp();
+    if (threadIdx.x == 0)
+        log_run(channel, turn, began, clock_for(channel.log.taken));
 }
 
 extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
@@ -93,23 +170,30 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
     const uint64_t turn = load_turn(channel.turns + lane);
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
     Word word;
+    const uint64_t began = clock_for(channel.log.taken);
     const bool came = (first < take.bytes || first == 0) && // of no bytes, too, the first word is waited for
-                      await_channel_word(channel, place_of(channel, turn, lane), threadIdx.x, mark_of(turn), word);
+                      await_channel_word(channel, turn, lane, threadIdx.x, word);
     let_next_start();
     await_predecessors();
+    const uint64_t moving = clock_for(channel.log.taken);
     if (came && first < take.bytes)
         store_bytes(take.destination + first, take.bytes - first, word.low | static_cast<uint64_t>(word.high) << 32);
     __syncthreads();
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0) {
         tell_taken(channel, lane, turn);
+        if (lane == 0)
+            log_run(channel, turn, began, moving);
+    }
 }
 
 extern "C" __global__ void gpurun_await_channel_put(const ChannelArguments channel) {
     const uint64_t turn = load_turn(channel.turns);
     Word word;
-    await_channel_word(channel, place_of(channel, turn, 0), 0, mark_of(turn), word);
+    const uint64_t began = clock_for(channel.log.taken);
+    await_channel_word(channel, turn, 0, 0, word);
     let_next_start();
     await_predecessors();
+    log_run(channel, turn, began, clock_for(channel.log.taken));
 }
 
 extern "C" __global__ void gpurun_tell_channel_taken(const ChannelArguments channel) {
@@ -117,6 +201,7 @@ extern "C" __global__ void gpurun_tell_channel_taken(const ChannelArguments chan
     await_predecessors();
     __threadfence_system();
     tell_taken(channel, 0, load_turn(channel.turns));
+    log_run(channel, 0, 0, 0);
 }
 
 extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
@@ -124,17 +209,21 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
     const ChannelArguments& channel = pull.channel;
     __shared__ bool there; // else the source has died
     uint64_t turn = 0;
+    const uint64_t began = clock_for(channel.log.taken);
     if (threadIdx.x == 0) {
         turn = load_turn(channel.turns);
         Word word;
-        there = await_channel_word(channel, place_of(channel, turn, 0), 0, mark_of(turn), word);
+        there = await_channel_word(channel, turn, 0, 0, word);
         __threadfence_system(); // what the source wrote before its signal is read after it, by the whole block
     }
     __syncthreads();
     let_next_start();
     await_predecessors();
+    const uint64_t moving = clock_for(channel.log.taken);
     if (there)
         copy_bytes(pull.destination, pull.source, pull.bytes, first_index(), all_threads());
-    if (is_last(pull.ticket, true)) // every block has seen the run's number by now
+    if (is_last(pull.ticket, true)) { // every block has seen the run's number by now
         tell_taken(channel, 0, turn);
+        log_run(channel, turn, began, moving);
+    }
 }

@@ -19,6 +19,12 @@ unsigned lane_threads(size_t bytes) { return mail_threads(std::min(bytes, kLaneB
 base::Result<ChannelArguments> CudaDevice::arguments(const Channel& channel) const {
     GPURUN_ASSIGN(const CUdeviceptr alive, device_address(channel.alive));
     GPURUN_ASSIGN(const CUdeviceptr cut, device_address(channel.cut));
+    uint64_t* wait = nullptr;
+    if (channel.wait != nullptr) {
+        GPURUN_ASSIGN(const CUdeviceptr there, device_address(&channel.wait->runs));
+        wait = address(there);
+    }
+    GPURUN_ASSIGN(const RunLogArguments log, log_arguments(channel));
     constexpr size_t kWordBytes = 16;
     return ChannelArguments{channel.places,
                             channel.taken,
@@ -27,7 +33,21 @@ base::Result<ChannelArguments> CudaDevice::arguments(const Channel& channel) con
                             address(cut),
                             channel.bytes,
                             static_cast<uint32_t>(channel_lanes(channel.bytes)),
-                            static_cast<uint32_t>(lane_words_bytes(channel.bytes) / kWordBytes)};
+                            static_cast<uint32_t>(lane_words_bytes(channel.bytes) / kWordBytes),
+                            wait,
+                            log};
+}
+
+base::Result<RunLogArguments> CudaDevice::log_arguments(const Channel& channel) const {
+    static_assert(sizeof(platform::RunTimes) == kWordsOfRun * sizeof(uint64_t));
+    if (channel.log == nullptr)
+        return RunLogArguments{};
+    const RunLog& log = *channel.log;
+    GPURUN_ASSIGN(const CUdeviceptr places, device_address(reinterpret_cast<const Counter*>(log.places)));
+    GPURUN_ASSIGN(const CUdeviceptr lost, device_address(log.lost));
+    const uint32_t parts = (channel.first_of_run ? kFirstOfRun : 0) | (channel.last_of_run ? kLastOfRun : 0);
+    return RunLogArguments{log.taken,         address(places),  log.room, address(lost),
+                           channel.log_place, channel.log_name, parts};
 }
 
 base::Result<void> CudaDevice::channel_put(const Channel& channel, const void* source, Stream stream) {

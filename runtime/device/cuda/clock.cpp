@@ -79,4 +79,10 @@ base::Result<ClockReading> CudaDevice::read_clock() {
     return *best;
 }
 
+base::Result<void> CudaDevice::write_time(Stream stream, std::atomic<int64_t>* where) {
+    const auto current = enter();
+    GPURUN_ASSIGN(const CUdeviceptr there, device_address(reinterpret_cast<const Counter*>(where)));
+    return launch(kernels_.write_time, 1, 1, WriteTimeArguments{address(there)}, stream);
+}
+
 } // namespace gpurun::device::cuda

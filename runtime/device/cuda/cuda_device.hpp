@@ -89,6 +89,7 @@ class CudaDevice final : public Device {
     base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) override;
     base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) override;
+    base::Result<void> write_time(Stream stream, std::atomic<int64_t>* where) override;
 
     base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
     base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
@@ -138,6 +139,7 @@ class CudaDevice final : public Device {
     base::Result<uint64_t*> device_address(const Times* times) const; // null where there are none
     base::Result<void> prepare_clock();
     base::Result<ChannelArguments> arguments(const Channel& channel) const;
+    base::Result<RunLogArguments> log_arguments(const Channel& channel) const;
     template <typename Arguments>
     base::Result<void> launch(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
                               Stream stream) const; // launch.hpp

@@ -66,6 +66,24 @@ struct ReadClockArguments {
     uint64_t rounds;
 };
 
+struct WriteTimeArguments {
+    uint64_t* where;
+};
+
+// When a run was (device::RunLog): by its first operation, its last, or one that is both.
+constexpr uint32_t kFirstOfRun = 1;
+constexpr uint32_t kLastOfRun = 2;
+constexpr uint32_t kWordsOfRun = 5; // platform::RunTimes
+struct RunLogArguments {
+    uint64_t* taken; // null: nobody wants to know
+    uint64_t* places;
+    uint64_t room;
+    uint64_t* lost;
+    uint64_t* place;
+    uint32_t name;
+    uint32_t parts;
+};
+
 struct ChannelArguments {
     void* places;
     uint64_t* taken;
@@ -75,6 +93,8 @@ struct ChannelArguments {
     uint64_t bytes;
     uint32_t lanes;      // a block makes one
     uint32_t lane_words; // of a lane in a place
+    uint64_t* wait;      // host memory for three of them: device::ChannelWait; or null
+    RunLogArguments log;
 };
 
 struct PutInChannelArguments {

@@ -76,11 +76,12 @@ __device__ uint64_t clock_for(const uint64_t* times) {
 }
 
 // Said at the end, all at once, behind what somebody waits for: on the way there, a store to host memory is one more
-// that a fence has to wait for. By the last block, which tells of itself.
+// that a fence has to wait for. By the last block, which tells of itself. `began` may be 0: it is not said.
 __device__ void store_times(uint64_t* times, uint64_t began, uint64_t moving) {
     if (times == nullptr)
         return;
-    store_counter(times, began);
+    if (began != 0)
+        store_counter(times, began);
     store_counter(times + 1, moving);
     store_counter(times + 2, clock_for(times));
 }

@@ -28,6 +28,7 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     GPURUN_TRY(find(kernels.watch_counter, "gpurun_watch_counter"));
     GPURUN_TRY(find(kernels.copy_fenced, "gpurun_copy_fenced"));
     GPURUN_TRY(find(kernels.read_clock, "gpurun_read_clock"));
+    GPURUN_TRY(find(kernels.write_time, "gpurun_write_time"));
     GPURUN_TRY(find(kernels.put_in_channel, "gpurun_put_in_channel"));
     GPURUN_TRY(find(kernels.await_channel_taken, "gpurun_await_channel_taken"));
     GPURUN_TRY(find(kernels.take_from_channel, "gpurun_take_from_channel"));

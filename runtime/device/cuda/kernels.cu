@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(co
     copy_bytes(copy.destination, copy.source, copy.bytes, first_index(), all_threads());
     if (is_last(copy.ticket, true)) {
         store_counter(copy.after, copy.value);
-        store_times(copy.times, began, moving);
+        store_times(copy.times, copy.before != nullptr ? began : 0, moving);
     }
 }
 
@@ -142,4 +142,10 @@ extern "C" __global__ void gpurun_read_clock(const ReadClockArguments clock) {
             return;
         store_counter(clock.time, clock_for(clock.time));
     }
+}
+
+extern "C" __global__ void gpurun_write_time(const WriteTimeArguments time) {
+    let_next_start();
+    await_predecessors();
+    store_counter(time.where, clock_for(time.where));
 }

@@ -13,6 +13,7 @@ struct Kernels {
     CUfunction watch_counter = nullptr;
     CUfunction copy_fenced = nullptr;
     CUfunction read_clock = nullptr;
+    CUfunction write_time = nullptr;
     CUfunction put_in_channel = nullptr;
     CUfunction await_channel_taken = nullptr;
     CUfunction take_from_channel = nullptr;

@@ -230,15 +230,17 @@ base::Result<void> EmulatedDevice::check_counter(const Counter* counter) {
     return {};
 }
 
-base::Result<void> EmulatedDevice::check_times(const Times* times) {
-    if (times == nullptr)
-        return {};
-    if (reinterpret_cast<uintptr_t>(times) % alignof(Times) != 0)
-        return base::error(Status::kBuffer, "the times at {} are not aligned", fmt::ptr(times));
-    GPURUN_ASSIGN(const Buffer buffer, memory_->describe(times, sizeof *times));
+base::Result<void> EmulatedDevice::check_times(const void* first, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(first) % alignof(Times) != 0)
+        return base::error(Status::kBuffer, "the times at {} are not aligned", first);
+    GPURUN_ASSIGN(const Buffer buffer, memory_->describe(first, bytes));
     if (buffer.placement != Placement::kPinned)
-        return base::error(Status::kBuffer, "the times at {} are not in registered host memory", fmt::ptr(times));
+        return base::error(Status::kBuffer, "the times at {} are not in registered host memory", first);
     return {};
+}
+
+base::Result<void> EmulatedDevice::check_times(const Times* times) {
+    return times != nullptr ? check_times(times, sizeof *times) : base::Result<void>();
 }
 
 // Its clock is the CPU's.
@@ -257,6 +259,12 @@ base::Result<void> EmulatedDevice::await_counter(Stream stream, Counter* counter
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     GPURUN_TRY(check_counter(counter));
     return queue->enqueue(AwaitWord{counter, value});
+}
+
+base::Result<void> EmulatedDevice::write_time(Stream stream, std::atomic<int64_t>* where) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    GPURUN_TRY(check_times(where, sizeof *where));
+    return queue->enqueue(Stamp{where});
 }
 
 base::Result<void> EmulatedDevice::check_device_memory(const char* what, const void* pointer, size_t bytes,
@@ -367,8 +375,8 @@ base::Result<void> EmulatedDevice::copy_fenced(const FencedCopy& fenced, Stream 
     GPURUN_TRY(check_times(fenced.times));
     if (fenced.before != nullptr)
         GPURUN_TRY(check_counter(fenced.before));
-    GPURUN_TRY(stamp(*queue, &Times::began, fenced.times));
     if (fenced.before != nullptr) {
+        GPURUN_TRY(stamp(*queue, &Times::began, fenced.times));
         GPURUN_TRY(queue->enqueue(AwaitWord{fenced.before, fenced.value}));
         GPURUN_TRY(queue->enqueue(WriteWord{reinterpret_cast<Counter*>(fenced.gate), fenced.value}));
     }

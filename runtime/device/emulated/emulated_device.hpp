@@ -70,6 +70,7 @@ class EmulatedDevice final : public Device {
     base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) override;
     base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) override;
+    base::Result<void> write_time(Stream stream, std::atomic<int64_t>* where) override;
 
     base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
     base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
@@ -113,6 +114,7 @@ class EmulatedDevice final : public Device {
     base::Result<void> check_placement(const void* pointer, size_t bytes, Placement placement, const char* what);
     base::Result<void> check_counter(const Counter* counter);
     base::Result<void> check_times(const Times* times); // or null
+    base::Result<void> check_times(const void* first, size_t bytes);
     // Device memory, aligned to `alignment`; of this process, where `own`.
     base::Result<void> check_device_memory(const char* what, const void* pointer, size_t bytes, size_t alignment,
                                            bool own);
@@ -120,6 +122,7 @@ class EmulatedDevice final : public Device {
     base::Result<void> check_mail(const Mail& mail, size_t bytes, bool own_words);
     enum class ChannelEnd { kSource, kTarget };
     base::Result<void> check_channel(const Channel& channel, ChannelEnd end);
+    base::Result<void> check_log(const Channel& channel);
     // In calls that may wait for the device: with a seed, half of the time, waits.
     base::Result<void> maybe_wait(); // as CUDA does when it frees, whatever runs
     base::Result<std::shared_ptr<GraphBody>> take_graph(Graph graph);

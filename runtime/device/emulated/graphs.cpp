@@ -109,7 +109,21 @@ base::Result<void> EmulatedDevice::check_channel(const Channel& channel, Channel
     GPURUN_TRY(check_device_memory("word", channel.taken, lanes_bytes, alignof(uint64_t), !target));
     GPURUN_TRY(check_device_memory("word", channel.turns, lanes_bytes, alignof(uint64_t), true));
     GPURUN_TRY(check_counter(channel.alive));
-    return check_counter(channel.cut);
+    GPURUN_TRY(check_counter(channel.cut));
+    if (channel.wait != nullptr)
+        GPURUN_TRY(check_times(channel.wait, sizeof *channel.wait));
+    return channel.log != nullptr ? check_log(channel) : base::Result<void>();
+}
+
+base::Result<void> EmulatedDevice::check_log(const Channel& channel) {
+    const RunLog& log = *channel.log;
+    if (channel.log_name == 0 || log.room == 0)
+        return base::error(Status::kArgument, "a log of runs has room, and what is told of there a name, neither of "
+                                              "which is 0");
+    GPURUN_TRY(check_device_memory("log", log.taken, sizeof *log.taken, alignof(uint64_t), true));
+    GPURUN_TRY(check_device_memory("log", channel.log_place, sizeof *channel.log_place, alignof(uint64_t), true));
+    GPURUN_TRY(check_times(log.places, log.room * sizeof *log.places));
+    return check_times(log.lost, sizeof *log.lost);
 }
 
 base::Result<void> EmulatedDevice::channel_put(const Channel& channel, const void* source, Stream stream) {

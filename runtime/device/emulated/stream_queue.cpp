@@ -212,7 +212,7 @@ bool StreamQueue::execute(Operation& operation) {
     else if (auto* taken = std::get_if<ChannelAwaitTaken>(&operation))
         return await_taken(*taken);
     else if (auto* told = std::get_if<ChannelTellTaken>(&operation))
-        tell_taken(told->channel);
+        tell(*told);
     else if (auto* run = std::get_if<EndRun>(&operation))
         run->graph.reset();
     return true;

@@ -152,7 +152,9 @@ class StreamQueue {
     bool put(const ChannelPut& operation);
     bool take(const ChannelTake& operation);
     bool await_taken(const ChannelAwaitTaken& operation);
+    static void tell(const ChannelTellTaken& operation);
     static void tell_taken(const Channel& channel);
+    static void log_run(const Channel& channel, uint64_t run, int64_t began_ns, int64_t moving_ns);
 
     std::atomic<uint64_t>& progress_;
     const uint32_t slot_;

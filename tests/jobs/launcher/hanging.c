@@ -115,11 +115,17 @@ static void block(void* argument) {
     sleep_for_ever();
 }
 
-// A stream that rank 0's never gets any further in, and device memory of the buffer's size.
-static gpurun_stream hold_rank_0(void** memory) {
+// A stream, and device memory of the buffer's size.
+static gpurun_stream make_stream(void** memory) {
     gpurun_stream stream;
     check(gpurun_stream_create(&stream));
     check(gpurun_malloc(memory, sizeof buffer));
+    return stream;
+}
+
+// The same; rank 0's never gets any further in its stream.
+static gpurun_stream hold_rank_0(void** memory) {
+    const gpurun_stream stream = make_stream(memory);
     if (rank == 0)
         check(gpurun_launch_host(stream, block, NULL));
     say_up();
@@ -146,6 +152,66 @@ static void relay(void) {
     if (rank == 0)
         check(gpurun_send(memory, sizeof buffer, GPURUN_BYTE, 1, 2, GPURUN_COMM_WORLD, stream));
     check(gpurun_recv(buffer, sizeof buffer, GPURUN_BYTE, 0, 2, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+}
+
+static gpurun_graph capture_send(gpurun_stream stream, void* memory, int dest, int tag, size_t bytes) {
+    gpurun_graph graph;
+    check(gpurun_capture_begin(stream));
+    check(gpurun_send(memory, bytes, GPURUN_BYTE, dest, tag, GPURUN_COMM_WORLD, stream));
+    check(gpurun_capture_end(stream, &graph));
+    return graph;
+}
+
+static gpurun_graph capture_recv(gpurun_stream stream, void* memory, int source, int tag, size_t bytes) {
+    gpurun_graph graph;
+    check(gpurun_capture_begin(stream));
+    check(gpurun_recv(memory, bytes, GPURUN_BYTE, source, tag, GPURUN_COMM_WORLD, stream, NULL));
+    check(gpurun_capture_end(stream, &graph));
+    return graph;
+}
+
+// Each runs a graph that receives from the next one, and behind it the graph that sends.
+static void graph_cycle(void) {
+    void* memory = NULL;
+    const gpurun_stream stream = make_stream(&memory);
+    const gpurun_graph send = capture_send(stream, memory, (rank + size - 1) % size, 20, 4096);
+    const gpurun_graph receive = capture_recv(stream, memory, (rank + 1) % size, 20, 4096);
+    say_up();
+    check(gpurun_graph_launch(receive, stream));
+    check(gpurun_graph_launch(send, stream));
+    check(gpurun_stream_synchronize(stream));
+}
+
+// Rank 0's graph runs and runs; rank 1 has launched none. Waits for it in no call, or in one.
+static void run_ahead(int calls) {
+    void* memory = NULL;
+    const gpurun_stream stream = make_stream(&memory);
+    const gpurun_graph graph =
+        rank == 0 ? capture_send(stream, memory, 1, 30, 200000) : capture_recv(stream, memory, 0, 30, 200000);
+    say_up();
+    if (rank == 1)
+        sleep_for_ever();
+    for (int run = 0; run < 5; ++run)
+        check(gpurun_graph_launch(graph, stream));
+    if (!calls)
+        sleep_for_ever();
+    check(gpurun_stream_synchronize(stream));
+}
+static void graph_ahead(void) { run_ahead(1); }
+static void graph_silent(void) { run_ahead(0); }
+
+// Rank 0 waits for a message that rank 1 sends once its graph has received what rank 0 would launch then.
+static void graph_and_call(void) {
+    void* memory = NULL;
+    const gpurun_stream stream = make_stream(&memory);
+    const gpurun_graph graph =
+        rank == 0 ? capture_send(stream, memory, 1, 40, 8) : capture_recv(stream, memory, 0, 40, 8);
+    say_up();
+    if (rank == 0)
+        recv_from(1, 41);
+    check(gpurun_graph_launch(graph, stream));
+    check(gpurun_stream_synchronize(stream));
+    send_to(0, 41, 8);
 }
 
 static void probe(void) { check(gpurun_probe(GPURUN_ANY_SOURCE, 4, GPURUN_COMM_WORLD, NULL)); }
@@ -210,6 +276,10 @@ static const struct {
     {"large-send", large_send, 0},
     {"held-stream", held_stream, 1},
     {"relay", relay, 1},
+    {"graph-cycle", graph_cycle, 1},
+    {"graph-ahead", graph_ahead, 1},
+    {"graph-silent", graph_silent, 1},
+    {"graph-and-call", graph_and_call, 1},
     {"probe", probe, 0},
     {"self", self, 0},
     {"twice", twice, 0},

@@ -112,6 +112,30 @@ class Hangs(LaunchedTest):
         self.check_hang("relay", r"1  gpurun_recv .* recv +0 +2 +1048576 +staged +matched; rank 0 to fill chunk 1 "
                                  r"of \d+\n", ranks=2, extra_env={"GPURUN_PATH": "staged", "GPURUN_RELAY_CHUNK_BYTES": "64K"})
 
+    def test_messages_of_graphs_that_wait_are_shown_with_the_run_that_they_wait_for(self):
+        table = self.check_hang("graph-ahead", r"\n +0  a graph +\d+\.\d s +send in graph +1 +30 +200000 +direct +rank 1's "
+                                               r"graph to take this in its run 1\n", ranks=2)
+        self.assertNotIn("deadlock", table)
+
+    def test_messages_of_graphs_that_wait_for_each_other_are_told_of_in_a_circle(self):
+        table = self.check_hang("graph-cycle", r"messages of graphs wait for each other: rank 0's from rank 1 \(tag 20, run "
+                                               r"1\), rank 1's from rank 0 \(tag 20, run 1\)\n", ranks=2)
+        for rank in range(2):
+            self.assertRegex(table, rf"\n +{rank}  a graph +\d+\.\d s +recv in graph +{1 - rank} +20 +4096 +mailbox +"
+                                    rf"rank {1 - rank}'s graph to send this in its run 1\n")
+
+    def test_a_graph_s_message_that_waits_for_a_rank_in_a_call_is_beside_that_call(self):
+        self.check_hang("graph-and-call", r"\n +0  gpurun_recv .* recv +1 +41 ", r"\n +1  a graph .* recv in graph +0 +40 +8 "
+                                          r"+mailbox +rank 0's graph to send this in its run 1\n", ranks=2)
+
+    def test_a_graph_s_message_counts_as_a_hang_once_in_no_call_of_gpurun_s(self):
+        process = self.start_hanging("graph-silent", ranks=2, options=["--hang-timeout=0.4"])
+        shown = lambda: len(re.findall(r"\n +0  a graph .* rank 1's graph to take this in its run 1\n", self.said))
+        self.assertTrue(wait_until(lambda: shown() == 1, LATE_S), self.said)
+        time.sleep(1.5)
+        self.assertEqual(shown(), 1, self.said)
+        self.assertIsNone(process.poll())
+
     def test_probes_of_any_source_and_messages_to_oneself_can_deadlock(self):
         self.check_hang("probe", r"deadlock: rank 0 waits for 1 \(gpurun_probe, tag 4, any source\)", ranks=2)
         self.check_hang("self", r"deadlock: rank 0 waits for itself \(gpurun_ssend, tag 6\)", ranks=1)

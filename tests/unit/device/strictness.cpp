@@ -172,6 +172,7 @@ TEST_CASE("times that a device could not write are refused") {
         device::FencedCopy copy = post.copy();
         copy.times = times;
         post.check(copy, Status::kBuffer);
+        CHECK_STATUS(post.device->write_time({}, &times->done), Status::kBuffer);
     }
 }
 

@@ -28,6 +28,33 @@ rank  call         waited  does  peer  tag  bytes  waits for
 gpurun: deadlock: rank 0 waits for 1 (gpurun_recv, tag 7), rank 1 waits for 2 (gpurun_recv, tag 7), rank 2 waits for 0 (gpurun_recv, tag 7))");
 }
 
+TEST_CASE("messages of graphs that wait for each other, in two looks") {
+    const auto graph = [](int peer, uint64_t run) {
+        RankStanding rank = computing();
+        Entry entry = in_state(receives(peer, 7), standing::State::kRun);
+        entry.topic = standing::Topic::kGraph;
+        entry.flags = standing::kOnStream | standing::kCaptured;
+        entry.since_ns = kSecondNs;
+        entry.all = run;
+        rank.graphs.push_back(entry);
+        rank.end.graphs = 1;
+        return rank;
+    };
+    Standings ranks{graph(1, 3), graph(0, 4)};
+    constexpr auto kCircle =
+        "messages of graphs wait for each other: rank 0's from rank 1 (tag 7, run 3), rank 1's from "
+        "rank 0 (tag 7, run 4)";
+    CHECK(format_hangs(ranks, kNowNs, "SIGQUIT").find("each other") == std::string::npos);
+    settle(ranks[0], graph(1, 3));
+    settle(ranks[1], graph(0, 3)); // it has moved in between
+    CHECK(format_hangs(ranks, kNowNs, "SIGQUIT").find("each other") == std::string::npos);
+    settle(ranks[1], graph(0, 4));
+    const std::string text = format_hangs(ranks, kNowNs, "SIGQUIT");
+    CHECK(text.find(kCircle) != std::string::npos);
+    CHECK(text.find("rank 1's graph to send this in its run 3") != std::string::npos);
+    CHECK(text.find("deadlock") == std::string::npos);
+}
+
 TEST_CASE("all kinds of waits") {
     Entry relay = in_state(sends(1, 3), standing::State::kRelay);
     relay.call_it("staged");

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gpurun/version.h>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -26,7 +27,7 @@ constexpr int64_t kOrigin = 1'000'000'000'000;
 // Of a process, which has one as long as it lives.
 TraceBuffer& new_buffer() {
     static std::deque<TraceBuffer> all;
-    TraceBuffer& buffer = all.emplace_back(must(TraceBuffer::create(64, 16)));
+    TraceBuffer& buffer = all.emplace_back(must(TraceBuffer::create(64, 16, 8)));
     buffer.time_messages();
     return buffer;
 }
@@ -69,6 +70,16 @@ struct Recorded {
         times->moving = moving;
         times->done = done;
     }
+    void run(const TraceEvent& event, uint64_t run, int64_t began, int64_t moving, int64_t done) {
+        buffer.header().clocks[0] = {1, kOrigin + 1, 0};
+        RunTimes& times = buffer.runs_of_rank().first[runs++];
+        times.times.began = began;
+        times.times.moving = moving;
+        times.times.done = done;
+        times.run = run;
+        times.name = buffer.name_of_runs(event);
+    }
+    size_t runs = 0;
     TracedRank traced(int pid) const { return {&buffer, pid, "emulated device 0", kOrigin + 1'000'000}; }
 };
 
@@ -218,6 +229,60 @@ TEST_CASE("a device's clock goes by the line through its two readings, or by the
     CHECK(one.to_host_ns(1'001'000) == 6'000'000);
     const DeviceClock nonsense(Readings{{{1000, 5'000'000, 0}, {2000, 9'000'000, 0}}});
     CHECK(nonsense.to_host_ns(2000) == 5'001'000);
+}
+
+TEST_CASE("runs of a graph's messages are slices, with an arrow where both sides have had their end") {
+    Recorded source;
+    Recorded target;
+    TraceEvent& send = source.add_message(TraceKind::kSend, 1, 2, 100, 0, 200);
+    TraceEvent& receive = target.add_message(TraceKind::kReceive, 0, 2, 100, 150, 200);
+    for (TraceEvent* each : {&send, &receive})
+        each->how |= flags::kCaptured;
+    source.run(send, 0, 1000, 1100, 0); // nobody waited for its end, and the next one came
+    source.run(send, 1, 3000, 3000, 3500);
+    source.run(send, 2, 5000, 5000, 0);
+    target.run(receive, 1, 2000, 3100, 3600);
+    target.run(receive, 0, 900, 1200, 1300);
+    target.run(receive, 2, 4000, 0, 0);
+    std::map<std::string, std::vector<nlohmann::json>> found;
+    for (const auto& event : events_of({source.traced(41), target.traced(42)}))
+        if (event["tid"] >= 300'000)
+            found[event["ph"].get<std::string>() + event["name"].get<std::string>()].push_back(event);
+    const auto& sent = found["Xto 1"];
+    REQUIRE(sent.size() == 3);
+    CHECK(sent[0]["args"] == nlohmann::json{{"peer", 1},
+                                            {"tag", 7},
+                                            {"bytes", 65536},
+                                            {"number", 2},
+                                            {"order", "graph"},
+                                            {"run", 0},
+                                            {"path", "direct"}});
+    CHECK(sent[0]["ts"] == 1.0);
+    CHECK(sent[1]["dur"] == 0.5);
+    CHECK(sent[2]["args"]["unfinished"] == true);
+    const auto& got = found["Xfrom 0"];
+    REQUIRE(got.size() == 3);
+    CHECK(got[0]["args"]["run"] == 0);
+    CHECK(got[2]["args"]["unfinished"] == true);
+    REQUIRE(found["srun"].size() == 2);
+    REQUIRE(found["frun"].size() == 2);
+    for (size_t i = 0; i < 2; ++i)
+        CHECK(found["srun"][i]["id"] == found["frun"][i]["id"]);
+    CHECK(found["srun"][0]["ts"] == 1.099); // in its slice, which ends there
+    CHECK(found["frun"][1]["ts"] == 3.1);
+}
+
+TEST_CASE("the trace says how many runs found no room, and nonsense in their places misleads nobody") {
+    Recorded rank;
+    TraceEvent& event = rank.add_message(TraceKind::kReceive, 0, 2, 100, 150, 200);
+    rank.run(event, UINT64_MAX, INT64_MIN, INT64_MAX, -1);
+    rank.run(event, 0, 5, 4, 3);
+    rank.buffer.runs_of_rank().first[rank.runs].name = UINT64_MAX;
+    rank.buffer.runs_of_rank().header->lost = 12;
+    const auto whole = nlohmann::json::parse(text_of({rank.traced(41)}));
+    CHECK(whole["otherData"]["lost_runs"] == 12);
+    for (const auto& each : whole["traceEvents"])
+        CHECK((each["ph"] == "M" || each["ts"] >= 0.0));
 }
 
 TEST_CASE("the trace says how many messages found no room for their times, and how exact times are") {

@@ -156,14 +156,38 @@ TEST_CASE("times are whole pages of their own, which a device can register") {
     CHECK(must(TraceBuffer::create(16)).timed_memory().empty());
 }
 
+TEST_CASE("runs lie behind the times, in the same whole pages") {
+    const TraceBuffer launchers = must(TraceBuffer::create(1000, 200, 300));
+    TraceBuffer& ranks = attached(launchers);
+    CHECK(ranks.runs_of_rank().capacity == 0); // no device has registered them
+    ranks.time_messages();
+    const TraceBuffer::Runs runs = ranks.runs_of_rank();
+    REQUIRE(runs.capacity == 300);
+    const auto memory = ranks.timed_memory();
+    const auto* const first = reinterpret_cast<const std::byte*>(runs.header);
+    CHECK(first >= memory.data() + 200 * sizeof(TraceTimes));
+    CHECK(reinterpret_cast<const std::byte*>(runs.first + runs.capacity) <= memory.data() + memory.size());
+    runs.first[299].run = 5;
+    runs.header->lost = 3;
+    REQUIRE(launchers.runs().size() == 300);
+    CHECK(launchers.runs()[299].run == 5);
+    CHECK(launchers.lost_runs() == 3);
+    const TraceBuffer none = must(TraceBuffer::create(16, 2));
+    CHECK(none.runs().empty());
+    CHECK(none.lost_runs() == 0);
+}
+
 TEST_CASE("what a rank writes into the header does not mislead its launcher") {
     const TraceBuffer launchers = must(TraceBuffer::create(3));
     TraceBuffer& ranks = attached(launchers);
     ranks.header().capacity = UINT64_MAX;
     ranks.header().taken = UINT64_MAX;
     ranks.header().timed = UINT64_MAX;
+    ranks.header().runs_capacity = UINT64_MAX;
     CHECK(launchers.recorded() == 3);
     CHECK(launchers.times().empty());
+    CHECK(launchers.runs().empty());
+    CHECK(launchers.lost_runs() == 0);
 }
 
 TEST_CASE("segments that are no buffer of this version are refused") {
@@ -177,5 +201,8 @@ TEST_CASE("segments that are no buffer of this version are refused") {
     CHECK(!TraceBuffer::attach(UniqueFd(::dup(lies.fd()))));
     lies.header().capacity = 3;
     lies.header().timed_capacity = 1'000'000;
+    CHECK(!TraceBuffer::attach(UniqueFd(::dup(lies.fd()))));
+    lies.header().timed_capacity = 0;
+    lies.header().runs_capacity = 1'000'000;
     CHECK(!TraceBuffer::attach(UniqueFd(::dup(lies.fd()))));
 }
