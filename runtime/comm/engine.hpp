@@ -178,6 +178,8 @@ class Engine {
     // Something that a thread in wait() may look for is different now.
     void changed();
     bool drain(transfer::Link& link);
+    // After taking something out of the ring: a peer that waits for room has filled more than is given back at once.
+    void tell_of_room(transfer::Link& link);
     bool attend_to(transfer::Link& link);
     void dispatch(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload);
     void answer(transfer::Link& link, const transfer::Record& record);
