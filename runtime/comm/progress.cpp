@@ -70,11 +70,6 @@ bool Engine::drain(Link& link) {
     return drained;
 }
 
-void Engine::tell_of_room(Link& link) {
-    if (link.consumer.gave_back())
-        context_.job.ring_doorbell(link.peer, platform::News::kUrgent);
-}
-
 void Engine::dispatch(Link& link, const Record& record, std::span<const std::byte> payload) {
     switch (record.kind) {
     case RecordKind::kInline:

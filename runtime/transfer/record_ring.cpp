@@ -13,7 +13,7 @@ constexpr size_t kEntries = platform::kRingEntryBytes;
 constexpr size_t kPayloads = platform::kRingBytes - kEntries;
 constexpr size_t kPart = kRingLine - kRingWord; // of an entry, in each line but the first, which its own word starts
 constexpr size_t kLargestWithRecord = 88;       // then the head of an inline message and its payload take two lines
-constexpr size_t kGiveBack = 4;                 // parts of each that are given back at once
+constexpr size_t kGiveBack = 4;                 // parts of each, of which one is given back at once
 
 constexpr bool stays_with_record(size_t payload) { return payload <= kLargestWithRecord; }
 constexpr size_t content_bytes(RecordKind kind, size_t payload) {
@@ -37,6 +37,8 @@ static_assert(offsetof(Record, kind) == 0 && offsetof(Record, lap) == 2 && offse
 uint64_t& word_of(std::byte* place) { return *reinterpret_cast<uint64_t*>(place); }
 
 } // namespace
+
+static_assert(RingProducer::kLargestShort <= kMostFew);
 
 bool RingProducer::push(const Record& record, std::span<const std::byte> payload) {
     CHECK(payload.size() <= kLargestInline);
@@ -152,7 +154,7 @@ void RingConsumer::give_back() {
         control_.ring_payloads.store(payloads_given_, std::memory_order_release);
         gave_back_ = true;
     }
-    if (entries_.position - entries_given_ >= kEntries / kGiveBack) {
+    if (entries_.position - entries_given_ >= kEntriesGiven) {
         entries_given_ = entries_.position;
         control_.ring_entries.store(entries_given_, std::memory_order_release);
         gave_back_ = true;

@@ -110,6 +110,23 @@ class RingConsumer {
     std::span<const std::byte> payload() const;
     // REQUIRES front().
     void pop();
+    // The same three for an inline message that takes one line. Null if the front is none.
+    const Record* short_front() const {
+        const uint64_t first = word().load(std::memory_order_acquire);
+        constexpr uint64_t kKind = 0xffff;
+        if (!is_there(first) || (first & kKind) != static_cast<uint64_t>(RecordKind::kInline) ||
+            first >> 32 > RingProducer::kLargestShort)
+            return nullptr;
+        return reinterpret_cast<const Record*>(ring_ + entries_.position % platform::kRingEntryBytes);
+    }
+    static std::span<const std::byte> short_payload(const Record& record) {
+        return {reinterpret_cast<const std::byte*>(&record) + head_bytes(RecordKind::kInline), record.payload_bytes};
+    }
+    void pop_short() {
+        entries_.position += kRingLine;
+        if (entries_.position - entries_given_ >= kEntriesGiven) [[unlikely]]
+            give_back();
+    }
     // Whether room was given back since this was last asked: a producer may wait for it.
     bool gave_back() { return std::exchange(gave_back_, false); }
 
@@ -118,6 +135,7 @@ class RingConsumer {
         return std::atomic_ref(*reinterpret_cast<uint64_t*>(ring_ + entries_.position % platform::kRingEntryBytes));
     }
     bool is_there(uint64_t word) const { return static_cast<uint16_t>(word >> 16) == lap_at(entries_.position); }
+    static constexpr uint64_t kEntriesGiven = platform::kRingEntryBytes / 4; // at once
     void give_back();
 
     platform::PairControl& control_;
