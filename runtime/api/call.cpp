@@ -138,11 +138,15 @@ Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access a
         return {};
     if (buffer == nullptr)
         return base::error(Status::kBuffer, "the buffer is NULL but {} bytes are asked for", bytes);
+    const uint64_t seen = runtime.host_pages().version();
     const auto where = runtime.device().describe(buffer, bytes);
     if (!where)
         return where.error();
-    if (where.value().placement == device::Placement::kPageable) // of which nothing else is known
-        return check_host_memory(buffer, bytes, access);
+    if (where.value().placement == device::Placement::kPageable) { // of which nothing else is known
+        GPURUN_TRY(check_host_memory(buffer, bytes, access));
+        runtime.host_pages().keep(buffer, bytes, access, seen);
+        return {};
+    }
     if (access == Access::kWrite) {
         if (where.value().read_only)
             return read_only(buffer, bytes);

@@ -10,6 +10,9 @@
 
 namespace gpurun::api {
 
+// The one of this process, between init and finalize; else null. Stored (release) once it is ready, read (acquire) by
+// every call.
+extern constinit std::atomic<Runtime*> running;
 // kNotInitialized or kFinalized outside init and finalize.
 base::Result<Runtime*> runtime();
 
@@ -48,9 +51,6 @@ base::Result<const comm::Communicator*> find_comm(Runtime& runtime, gpurun_comm 
 base::Result<void> check_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard);
 base::Result<void> check_tag(int tag, bool wildcard);
 base::Result<void> check_output(const void* output, const char* what);
-
-// What a call does with a buffer.
-enum class Access { kRead, kWrite };
 
 // A buffer of `bytes` in the order domain `stream`, both checked. Filled where the caller has it: small messages are
 // short enough for copies of it to be seen.

@@ -52,7 +52,7 @@ extern constinit std::atomic<CallObservers*> call_observers;
 class CallScope {
   public:
     // `name` has static storage duration: __func__.
-    explicit CallScope(const char* name, const base::CallArguments& arguments = {}) : scope_(name, arguments) {
+    explicit CallScope(const char* name, const base::CallArguments& arguments = {}) : scope_(name) {
         if (CallObservers* const observers = call_observers.load(std::memory_order_acquire)) [[unlikely]]
             begin(*observers, name, arguments);
     }

@@ -16,7 +16,7 @@ using base::Status;
 
 enum class Phase { kBefore, kRunning, kFinalized };
 
-// The one mutable global. `phase` is stored (release) after `current` is set, and read (acquire) by every call.
+// The one mutable global, with `running`, which says so to calls.
 struct Process {
     std::mutex changing; // init and finalize
     std::atomic<Phase> phase{Phase::kBefore};
@@ -35,12 +35,12 @@ base::Error wrong_phase(Phase phase) {
 
 } // namespace
 
+constinit std::atomic<Runtime*> running{nullptr};
+
 base::Result<Runtime*> runtime() {
-    Process& self = process();
-    const Phase phase = self.phase.load(std::memory_order_acquire);
-    if (phase != Phase::kRunning)
-        return wrong_phase(phase);
-    return self.current.get();
+    if (Runtime* const current = running.load(std::memory_order_acquire))
+        return current;
+    return wrong_phase(process().phase.load(std::memory_order_acquire));
 }
 
 // Whoever sees calls. gpurun_init() began at `begin_ns`, before anybody did.
@@ -69,6 +69,7 @@ static gpurun_status init() {
         return report(std::move(started).error());
     self.current = std::move(*started);
     observe_calls(*self.current, begin_ns);
+    running.store(self.current.get(), std::memory_order_release);
     self.phase.store(Phase::kRunning, std::memory_order_release);
     return GPURUN_OK;
 }
@@ -81,6 +82,7 @@ static gpurun_status finalize() {
         return report(wrong_phase(phase));
     auto stopped = self.current->stop();
     self.phase.store(Phase::kFinalized, std::memory_order_release);
+    running.store(nullptr, std::memory_order_release);
     self.current.reset();
     return report(std::move(stopped));
 }
@@ -88,8 +90,8 @@ static gpurun_status finalize() {
 [[noreturn]] static void abort_job(int code) {
     const int status = (code & 0xff) == 0 ? 1 : code & 0xff;
     std::fflush(nullptr);
-    if (auto running = runtime())
-        (void)(*running)->session().abort_job(status); // without gpurun, this process is the job
+    if (auto current = runtime())
+        (void)(*current)->session().abort_job(status); // without gpurun, this process is the job
     std::_Exit(status);
 }
 

@@ -1,5 +1,6 @@
 // Requests: starting messages that outlive the call, and completing them.
 #include "api/call.hpp"
+#include "api/short_messages.hpp"
 #include "base/format.hpp"
 
 namespace gpurun::api {
@@ -166,8 +167,24 @@ class Completing {
 
 Result<void> keep_first(Result<void> first, Result<void> next) { return first ? std::move(next) : std::move(first); }
 
+// Of a call that may wait. False if the requests are not all of small messages that are there, or come at once.
+bool complete_short(size_t count, gpurun_request* requests, gpurun_stream stream, gpurun_message_status* ret_statuses) {
+    Runtime* const found = running.load(std::memory_order_acquire);
+    if (found == nullptr || stream != GPURUN_HOST || requests == nullptr || count == 0)
+        return false;
+    static_assert(sizeof(gpurun_request) == sizeof requests->id);
+    const auto fill = [&](size_t index, const comm::Arrived& arrived, int type) {
+        fill_status(arrived, type == 0 ? GPURUN_BYTE : static_cast<gpurun_datatype>(type), Status::kOk, false,
+                    &ret_statuses[index]);
+    };
+    const Engine::Settle settle(fill);
+    return found->engine().complete_short({&requests->id, count}, ret_statuses == nullptr ? nullptr : &settle);
+}
+
 Result<bool> complete_all(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait,
                           gpurun_message_status* ret_statuses) {
+    if (may_wait && complete_short(count, requests, stream, ret_statuses))
+        return true;
     Completing completion(count, requests);
     GPURUN_TRY(completion.prepare(stream));
     GPURUN_ASSIGN(const bool done, completion.run(Engine::Need::kAll, may_wait));
@@ -290,6 +307,13 @@ extern "C" {
 gpurun_status gpurun_isend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                            gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
+    if (ret_request != nullptr) {
+        const api::ShortMessage message(api::Access::kRead, buffer, count, type, dest, tag, comm, stream);
+        if (const uint64_t name = message.start_send(); name != 0) {
+            ret_request->id = name;
+            return GPURUN_OK;
+        }
+    }
     return api::report(api::start_new({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
 }
 
@@ -303,6 +327,13 @@ gpurun_status gpurun_issend(const void* buffer, size_t count, gpurun_datatype ty
 gpurun_status gpurun_irecv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                            gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__, {source, tag, static_cast<int>(type), count});
+    if (ret_request != nullptr) {
+        const api::ShortMessage message(api::Access::kWrite, buffer, count, type, source, tag, comm, stream);
+        if (const uint64_t name = message.start_receive(); name != 0) {
+            ret_request->id = name;
+            return GPURUN_OK;
+        }
+    }
     return api::report(
         api::start_new({Task::Kind::kReceive, buffer, count, type, source, tag, comm, stream}, ret_request));
 }

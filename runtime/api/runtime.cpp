@@ -64,6 +64,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     const uint32_t rank = runtime->session_->rank();
     GPURUN_ASSIGN(runtime->device_, open_device(settings));
     device::Device& device = *runtime->device_;
+    runtime->host_pages_ = std::make_unique<HostPages>(device);
     GPURUN_TRY(device.make_current());
     if (const auto& trace = runtime->session_->trace())
         runtime->runs_ = transfer::time_messages(*trace, device);

@@ -1,6 +1,7 @@
 // The one runtime object of a process: everything that lives between gpurun_init() and gpurun_finalize().
 #pragma once
 
+#include "api/host_pages.hpp"
 #include "comm/engine.hpp"
 #include "platform/job_session.hpp"
 
@@ -20,6 +21,7 @@ class Runtime {
     device::Device& device() { return *device_; }
     const comm::Communicator& world() const { return world_; }
     platform::JobSession& session() { return *session_; }
+    HostPages& host_pages() { return *host_pages_; }
 
   private:
     Runtime() = default;
@@ -29,6 +31,7 @@ class Runtime {
     std::unique_ptr<platform::JobSession> session_;
     device::RunLog runs_; // of messages of graphs, for the trace: what the device runs points there
     std::unique_ptr<device::Device> device_;
+    std::unique_ptr<HostPages> host_pages_;
     std::unique_ptr<comm::Engine> engine_; // before its device and its session in destruction
     comm::Communicator world_{};
     std::atomic<comm::Engine*> described_{nullptr}; // engine_, once it is there (release)

@@ -1,4 +1,4 @@
-// Which function of the C API a thread is in, with the arguments that cost nothing to keep.
+// Which function of the C API a thread is in.
 //
 // Every function that may wait, start a message or call the device enters a CallScope, which is a few stores into
 // memory of its thread. What calls itself through the API, and what a call is made of, stays the call that the program
@@ -26,7 +26,6 @@ struct CurrentCall {
     // Null outside of calls. Relaxed: another thread may read it at any time, and publishes nothing by it.
     std::atomic<const char*> name{nullptr};
     std::atomic<uint64_t> number{0}; // of calls so far, for who looks twice: relaxed, too
-    CallArguments arguments;         // for the thread itself
 
     constexpr CurrentCall() = default;
 };
@@ -41,12 +40,10 @@ inline CurrentCall& this_call() { return detail::current_call; }
 class CallScope {
   public:
     // `name` has static storage duration: __func__.
-    explicit CallScope(const char* name) : CallScope(name, CallArguments{}) {}
-    CallScope(const char* name, const CallArguments& arguments) : call_(this_call()) {
+    explicit CallScope(const char* name) : call_(this_call()) {
         if (call_.name.load(std::memory_order_relaxed) != nullptr)
             return;
         outermost_ = true;
-        call_.arguments = arguments;
         call_.number.store(call_.number.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         call_.name.store(name, std::memory_order_relaxed);
     }

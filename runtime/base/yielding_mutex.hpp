@@ -37,6 +37,9 @@ class YieldingMutex {
     // Release: publishes all that was done under it; pairs with the acquire in try_lock().
     void unlock() { held_.store(false, std::memory_order_release); }
 
+    // Whether somebody waits for it.
+    bool is_wanted() const { return waiting_.load(std::memory_order_relaxed) != 0; }
+
     // REQUIRES that the caller holds it, before and after.
     void yield() {
         const int waiting = waiting_.load(std::memory_order_relaxed);

@@ -20,6 +20,7 @@ struct Awaiting {
     std::span<transfer::Outgoing* const> sends = {}; // kMessages
     const Receive* receive = nullptr;                // kMessages
     std::span<Request* const> requests = {};         // kRequests
+    std::span<const uint64_t> names = {};            // kRequests, of small messages
     const Pattern* pattern = nullptr;                // kProbe
     const void* handle = nullptr;                    // kStream, kEvent
 };

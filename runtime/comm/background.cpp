@@ -31,7 +31,7 @@ Engine::Attendance::~Attendance() {
 }
 
 void Engine::leave_to_background() {
-    if (active_requests_ == 0 || !background_wanted_)
+    if (!any_active() || !background_wanted_)
         return;
     if (!background_on_duty_) {
         start_background();
@@ -98,7 +98,7 @@ void Engine::work_in_background() {
     Lock lock(mutex_);
     platform::RankRecord& self = context_.job.rank(rank());
     while (!background_stops_) {
-        if (active_requests_ == 0) {
+        if (!any_active()) {
             background_on_duty_ = false;
             background_called_.wait(lock, [this] { return background_stops_ || background_on_duty_; });
             continue;

@@ -1,6 +1,7 @@
 // A group of ranks and the contexts that keep its messages apart from all others.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace gpurun::comm {
@@ -8,6 +9,13 @@ namespace gpurun::comm {
 constexpr int kAnySource = -1;
 constexpr int kProcNull = -2;
 constexpr int kAnyTag = -1;
+
+// What has come of a receive.
+struct Arrived {
+    int source = kProcNull;
+    int tag = kAnyTag;
+    size_t bytes = 0; // the message's true length: more than the buffer's if it was truncated
+};
 
 struct Communicator {
     uint64_t id;

@@ -21,7 +21,7 @@ Result<void> Engine::look_up(Completion& several) {
     for (size_t i = 0; i < several.names.size(); ++i) {
         if (several.names[i] == 0)
             continue;
-        several.requests[i] = requests_.find(several.names[i]);
+        several.requests[i] = request_of(several.names[i]);
         if (several.requests[i] == nullptr)
             return no_request(several.names[i]);
     }
@@ -126,13 +126,15 @@ Result<void> Engine::finish(Request& request, const Order& order, Outcome& outco
     outcome.type = request.type;
     outcome.room = request.operand.bytes;
     outcome.gone = !request.persistent;
-    outcome.truncates = request.receive && !request.cancelled;
+    outcome.truncates = (request.receive && !request.cancelled) || request.came_at_once;
     outcome.error.reset();
     outcome.arrived =
         request.kind == Task::Kind::kReceive && request.peer == kProcNull ? Arrived{} : Arrived{kAnySource, kAnyTag, 0};
+    if (request.came_at_once)
+        outcome.arrived = *std::exchange(request.came_at_once, std::nullopt);
     if (request.send && request.send->error())
         outcome.error = std::move(request.send->error());
-    if (outcome.truncates) {
+    if (outcome.truncates && request.receive) {
         if (request.receive->incoming.error())
             outcome.error = std::move(request.receive->incoming.error());
         outcome.arrived.source = request.receive->source;

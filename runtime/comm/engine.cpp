@@ -54,7 +54,9 @@ Engine::Engine(device::Device& device, const platform::JobSegment& job, const ba
                transfer::Probe probe, transfer::Workspace workspace, platform::TraceBuffer* trace,
                const device::RunLog& runs)
     : workspace_(std::move(workspace)), context_(device, job, settings, rank, *workspace_, trace, runs),
-      probe_(std::move(probe)), matcher_(job.size()),
+      probe_(std::move(probe)),
+      matcher_(job.size(),
+               [this](ShortReceive& each) -> Receive& { return *promote(static_cast<Named&>(each)).receive; }),
       spin_ns_(spin_ns(settings, job.header(), device.info().identity.kind)),
       background_wanted_(settings.progress_thread) {
     context_.keep_still = [this] { return keep_still(); };
@@ -85,15 +87,7 @@ bool Engine::send_small(int dest, const transfer::Operand& operand, const transf
                         transfer::SendMode mode) {
     if (!Outgoing::fits_inline(context_, operand, mode))
         return false;
-    const Lock lock(mutex_);
-    return send_at_once(dest, operand, envelope, mode);
-}
-
-bool Engine::send_at_once(int dest, const transfer::Operand& operand, const transfer::Envelope& envelope,
-                          transfer::SendMode mode) {
-    transfer::Link& to = link(dest);
-    return Outgoing::fits_inline(context_, operand, mode) && to.unposted.empty() && !context_.job.is_gone(to.peer) &&
-           Outgoing::send_at_once(context_, to, operand, envelope);
+    return send_short(dest, operand.address, envelope);
 }
 
 Result<void> Engine::wait_and_end(Lock& lock, std::span<Outgoing* const> sends, Receive* receive) {

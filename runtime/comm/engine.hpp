@@ -72,6 +72,22 @@ class Engine {
     bool send_small(int dest, const transfer::Operand& operand, const transfer::Envelope& envelope,
                     transfer::SendMode mode);
 
+    // ---- small messages between host memory, in the host's order (short_messages.cpp): the straight way, for what
+    // needs nothing but a place in a ring. Each says no, and has done nothing, if something is not as usual: the call
+    // goes the way of all others.
+    size_t longest_short() const { return context_.settings.eager_bytes; }
+    bool send_short(int dest, const std::byte* payload, const transfer::Envelope& envelope);
+    // Looks for a moment.
+    bool receive_short(const Pattern& pattern, std::span<std::byte> into, Arrived& ret_arrived);
+    // The name of a request; 0 says no. `type` is of the elements.
+    uint64_t start_short_send(int dest, const std::byte* payload, const transfer::Envelope& envelope, int type);
+    uint64_t start_short_receive(const Pattern& pattern, std::span<std::byte> into, int type);
+    // Completes all of them for the host, and writes 0 over their names. `settle`, unless it is null, gets what each
+    // has received.
+    using Settle = base::FunctionRef<void(size_t index, const Arrived& arrived, int type)>;
+    // Waits for receives into small buffers.
+    bool complete_short(std::span<uint64_t> names, const Settle* settle);
+
     // ---- requests (requests.cpp, completion.cpp), each by its name
     // A request that is not started yet, and one that is: its message is under way, or its error waits for the one who
     // completes it.
@@ -133,8 +149,13 @@ class Engine {
 
     // ---- engine.cpp: operations -----------------------------------------------------------------------------
     void begin(std::span<transfer::Outgoing* const> sends, Receive* receive);
-    bool send_at_once(int dest, const transfer::Operand& operand, const transfer::Envelope& envelope,
-                      transfer::SendMode mode);
+    bool push_short(int dest, const std::byte* payload, const transfer::Envelope& envelope);
+    bool take_short(transfer::Link& link, const Pattern& pattern, std::span<std::byte> into, Arrived& ret_arrived);
+    uint64_t post_short(const Pattern& pattern, std::span<std::byte> into, int type);
+    bool drain_short(transfer::Link& link);
+    bool await_short(Lock& lock, std::span<const uint64_t> names, size_t index);
+    static bool is_complete_short(Named& named);
+    Arrived release_short(Named& named);
     void begin(transfer::Outgoing& send);
     void begin(Receive& receive);
     void begin_taken(uint64_t number, Receive& receive);
@@ -153,6 +174,9 @@ class Engine {
     // ---- requests.cpp, completion.cpp -----------------------------------------------------------------------
     bool can_complete(const Request& request, const Order& order) const;
     base::Result<void> finish(Request& request, const Order& order, Outcome& outcome);
+    Request* request_of(uint64_t name);
+    Request& promote(Named& named);
+    bool any_active() const { return active_requests_ != 0 || matcher_.open_short() != 0; }
     void begin(Request& request);
     void begin_send(Request& request);
     void enqueue_captured(Lock& lock, Request& request);
@@ -179,6 +203,11 @@ class Engine {
     // Something that a thread in wait() may look for is different now.
     void changed();
     bool drain(transfer::Link& link);
+    // After taking something out of the ring: a peer that waits for room has filled more than is given back at once.
+    void tell_of_room(transfer::Link& link) {
+        if (link.consumer.gave_back()) [[unlikely]]
+            context_.job.ring_doorbell(link.peer, platform::News::kUrgent);
+    }
     bool attend_to(transfer::Link& link);
     void dispatch(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload);
     void answer(transfer::Link& link, const transfer::Record& record);
@@ -207,8 +236,9 @@ class Engine {
     void wait_for_all(Lock& lock, uint32_t step);
 
     // ---- standing.cpp ---------------------------------------------------------------------------------------
-    void describe(const Waiter& waiter, std::vector<platform::standing::Entry>& entries) const;
-    void describe_requests(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
+    const Request* awaited_by_name(uint64_t name);
+    void describe(const Waiter& waiter, std::vector<platform::standing::Entry>& entries);
+    void describe_requests(std::vector<platform::standing::Entry>& entries, platform::standing::End& end);
     void describe_unexpected(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
     void describe_held(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;
     void describe_graphs(std::vector<platform::standing::Entry>& entries, platform::standing::End& end) const;

@@ -49,21 +49,83 @@ bool Matcher::post(Receive& receive, std::span<const std::unique_ptr<transfer::L
     return true;
 }
 
-void Matcher::withdraw(Receive& receive) { list_of(receive.pattern).remove(receive); }
+void Matcher::withdraw(Expected& receive) { list_of(receive.pattern).remove(receive); }
+
+void Matcher::post_short(ShortReceive& receive) {
+    receive.open = true;
+    receive.turn = turns_++;
+    ++open_short_;
+    list_of(receive.pattern).push_back(receive);
+}
+
+void Matcher::promoted(ShortReceive& from, Receive& receive) {
+    CHECK(from.open);
+    from.open = false;
+    --open_short_;
+    receive.turn = from.turn;
+    if (List::has(from))
+        list_of(from.pattern).replace(from, receive);
+}
+
+bool Matcher::promote_all(size_t most) {
+    for (auto& list : posted_)
+        list.for_each([&](Expected& each) {
+            if (each.is_short && open_short_ != 0 && most != 0) {
+                --most;
+                promote_(static_cast<ShortReceive&>(each));
+            }
+        });
+    return open_short_ == 0;
+}
+
+void Matcher::take_inline(ShortReceive& receive, transfer::Link& link, const transfer::Envelope& envelope,
+                          std::span<const std::byte> payload) {
+    receive.open = false;
+    --open_short_;
+    receive.arrived = Arrived{static_cast<int>(link.peer), envelope.tag, envelope.bytes};
+    link.copy_inline(payload, {receive.into, receive.room});
+}
+
+bool Matcher::take_in_turn(transfer::Link& link) {
+    List& list = posted_[link.peer];
+    bool any = false;
+    while (Expected* const next = list.front()) {
+        const transfer::Record* const record = link.consumer.short_front();
+        if (record == nullptr || !next->is_short || !posted_.back().empty() ||
+            !next->pattern.fits(static_cast<int>(link.peer), record->envelope))
+            break;
+        list.remove(*next);
+        take_inline(static_cast<ShortReceive&>(*next), link, record->envelope, link.consumer.short_payload(*record));
+        link.consumer.pop_short();
+        ++link.in_count.messages;
+        any = true;
+    }
+    return any;
+}
+
+Expected* Matcher::take_oldest(const transfer::Link& link, const transfer::Envelope& envelope) {
+    const auto fits = [&](const Expected& each) { return each.pattern.fits(static_cast<int>(link.peer), envelope); };
+    Expected* const of_source = posted_[link.peer].find(fits);
+    Expected* const of_any = posted_.back().find(fits);
+    Expected* const oldest =
+        of_source == nullptr || (of_any != nullptr && of_any->turn < of_source->turn) ? of_any : of_source;
+    if (oldest != nullptr)
+        withdraw(*oldest);
+    return oldest;
+}
 
 Receive* Matcher::arrive(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload) {
-    const auto source = static_cast<int>(link.peer);
     const uint64_t ordinal =
         record.kind == transfer::RecordKind::kCaptured ? ++link.in_count.captured : ++link.in_count.messages;
-    const auto fits = [&](const Receive& receive) { return receive.pattern.fits(source, record.envelope); };
-    Receive* const of_source = posted_[link.peer].find(fits);
-    Receive* const of_any = posted_.back().find(fits);
-    Receive* const oldest =
-        of_source == nullptr || (of_any != nullptr && of_any->turn < of_source->turn) ? of_any : of_source;
-    if (oldest != nullptr) {
-        withdraw(*oldest);
-        start(*oldest, link, record, payload, ordinal);
-        return oldest;
+    if (Expected* const oldest = take_oldest(link, record.envelope)) {
+        if (oldest->is_short && record.kind == transfer::RecordKind::kInline) {
+            take_inline(static_cast<ShortReceive&>(*oldest), link, record.envelope, payload);
+            return nullptr;
+        }
+        Receive& receive =
+            oldest->is_short ? promote_(static_cast<ShortReceive&>(*oldest)) : static_cast<Receive&>(*oldest);
+        start(receive, link, record, payload, ordinal);
+        return &receive;
     }
     if (spare_.empty())
         spare_.emplace_front();

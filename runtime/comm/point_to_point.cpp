@@ -29,7 +29,12 @@ Result<void> send(Engine& engine, const Communicator& comm, const Operand& buffe
 }
 
 Result<Arrived> recv(Engine& engine, const Communicator& comm, const Operand& buffer, int source, int tag) {
-    Receive receive(engine.context(), buffer, Pattern{comm.user_context(), source, tag}, false);
+    const Pattern pattern{comm.user_context(), source, tag};
+    Arrived at_once;
+    if (buffer.by_cpu() && buffer.bytes <= engine.longest_short() && source != kAnySource &&
+        engine.receive_short(pattern, {buffer.address, buffer.bytes}, at_once))
+        return at_once;
+    Receive receive(engine.context(), buffer, pattern, false);
     GPURUN_TRY(engine.complete({}, &receive));
     return arrived(receive);
 }

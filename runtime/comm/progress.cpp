@@ -60,16 +60,14 @@ void Engine::changed() {
 }
 
 bool Engine::drain(Link& link) {
-    // A producer that waits for room has filled more than this, all of which goes in one call of ours.
-    constexpr uint64_t kWorthTelling = platform::kRingEntryBytes / 4;
-    uint64_t drained = 0;
+    bool drained = false;
     while (const Record* record = link.consumer.front()) {
         dispatch(link, *record, link.consumer.payload());
-        drained += link.consumer.pop();
+        link.consumer.pop();
+        drained = true;
     }
-    if (drained > kWorthTelling)
-        context_.job.ring_doorbell(link.peer, platform::News::kUrgent);
-    return drained != 0;
+    tell_of_room(link);
+    return drained;
 }
 
 void Engine::dispatch(Link& link, const Record& record, std::span<const std::byte> payload) {

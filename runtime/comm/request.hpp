@@ -18,12 +18,6 @@
 
 namespace gpurun::comm {
 
-struct Arrived {
-    int source = kProcNull;
-    int tag = kAnyTag;
-    size_t bytes = 0; // the message's true length: more than the buffer's if it was truncated
-};
-
 // What waiting for a request gives.
 struct Outcome {
     bool completed = false;                  // by this call
@@ -57,9 +51,11 @@ struct Request : Task, base::Linked<Request, Abandoned> {
     // Between start and completion.
     bool active = false;
     bool cancelled = false;
-    // Neither of them: nothing is left to do (with PROC_NULL, or a small message that has gone).
+    // Neither of them: nothing is left to do (with PROC_NULL, or a small message that has gone, or come at once).
     std::optional<transfer::Outgoing> send;
     std::optional<Receive> receive;
+
+    std::optional<Arrived> came_at_once;
 
     uint64_t id = 0;
 
@@ -76,12 +72,45 @@ struct Request : Task, base::Linked<Request, Abandoned> {
 
 base::Error no_request(uint64_t name);
 
+// What a name stands for: a Request, or a small message in the host's order, which is complete, or is a receive that
+// waits for its message. It becomes a Request if anything unusual is to be done with it (Engine::promote()).
+struct alignas(64) Named : ShortReceive {
+    uint64_t id = 0;
+    Request* request = nullptr;
+    Task::Kind kind = Task::Kind::kSend; // without a request, as is the next
+    int type = 0;                        // of its elements
+};
+
 class RequestTable {
   public:
+    RequestTable() { none_.id = kPlace; }
+    RequestTable(const RequestTable&) = delete;
+    RequestTable& operator=(const RequestTable&) = delete;
+
     Request& take(const Task& task);
+    // A small message, of which all is to be said yet.
+    Named& take_short(Task::Kind kind, int type) {
+        Named& named = take_name();
+        named.request = nullptr;
+        named.kind = kind;
+        named.type = type;
+        return named;
+    }
+    // A Request for it, of the same name.
+    Request& promote(Named& named);
     void release(Request& request);
+    void release(Named& named) {
+        unused_names_.push_back(&named);
+        named.id += kUse; // no lookup finds it until it is taken again
+    }
     // Null if `id` names none, or none any more.
-    Request* find(uint64_t id);
+    Named* find(uint64_t id) {
+        const uint64_t place = id & kPlace;
+        if (place >= by_place_.size())
+            return nullptr;
+        Named* const named = by_place_[place];
+        return named->id == id ? named : nullptr;
+    }
     // Those under way and all others that there ever were at the same time, up to `most`. False if there are more.
     template <typename Visit>
     bool for_each(size_t most, const Visit& visit) const {
@@ -91,6 +120,25 @@ class RequestTable {
     }
 
   private:
+    // A name: the use of a place above, the place below.
+    static constexpr uint64_t kUse = uint64_t{1} << 32;
+    static constexpr uint64_t kPlace = kUse - 1;
+
+    Named& take_name() {
+        if (unused_names_.empty())
+            add_name();
+        Named& named = *unused_names_.back();
+        unused_names_.pop_back();
+        named.id += kUse;
+        return named;
+    }
+    void add_name();
+    Request& take_request();
+
+    Named none_; // in place 0, by a name of another place, so that no look-up finds it
+    std::deque<Named> named_;
+    std::vector<Named*> by_place_{&none_};
+    std::vector<Named*> unused_names_;
     std::deque<Request> all_;
     std::vector<Request*> unused_;
 };

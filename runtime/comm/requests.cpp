@@ -26,7 +26,33 @@ uint64_t Engine::start(const Task& task) {
 
 Request* Engine::find(uint64_t name) {
     const Lock lock(mutex_);
-    return requests_.find(name);
+    return request_of(name);
+}
+
+Request* Engine::request_of(uint64_t name) {
+    Named* const named = requests_.find(name);
+    if (named == nullptr || named->request != nullptr)
+        return named == nullptr ? nullptr : named->request;
+    return &promote(*named);
+}
+
+Request& Engine::promote(Named& named) {
+    Request& request = requests_.promote(named);
+    if (named.kind == Task::Kind::kSend)
+        return request;
+    request.operand.address = named.into;
+    request.operand.bytes = named.room;
+    request.peer = named.pattern.source;
+    request.tag = named.pattern.tag;
+    request.context = named.pattern.context;
+    if (!named.open) {
+        request.came_at_once = named.arrived;
+        return request;
+    }
+    request.receive.emplace(context_, request.operand, named.pattern, false, Ending::kJoined);
+    matcher_.promoted(named, *request.receive);
+    ++active_requests_;
+    return request;
 }
 
 void Engine::start_again(Request& request) {
@@ -57,7 +83,8 @@ void Engine::begin(Request& request) {
     if (request.kind == Task::Kind::kSend) {
         const Envelope envelope{request.context, request.tag, request.operand.bytes};
         const SendMode mode{Ending::kJoined, request.synchronous};
-        if (send_at_once(request.peer, request.operand, envelope, mode))
+        if (Outgoing::fits_inline(context_, request.operand, mode) &&
+            push_short(request.peer, request.operand.address, envelope))
             return;
         ++active_requests_;
         request.send.emplace(context_, link(request.peer), request.operand, envelope, mode);
@@ -140,6 +167,7 @@ void Engine::deactivate(Request& request) {
         --active_requests_;
     request.send.reset();
     request.receive.reset();
+    request.came_at_once.reset();
     request.active = false;
 }
 

@@ -93,7 +93,14 @@ uint32_t describe_calls(std::vector<Entry>& entries, const base::List<Waiter, Wa
 
 } // namespace
 
-void Engine::describe(const Waiter& waiter, std::vector<Entry>& entries) const {
+// Of a message that has not come: as a Request, which describe() has made of it.
+const Request* Engine::awaited_by_name(uint64_t name) {
+    const Named* const named = requests_.find(name);
+    const Request* const request = named == nullptr ? nullptr : named->request;
+    return request != nullptr && request->active && request->under_way() && !request->done() ? request : nullptr;
+}
+
+void Engine::describe(const Waiter& waiter, std::vector<Entry>& entries) {
     const Awaiting& what = waiter.what;
     const size_t place = entries.size();
     Entry thread;
@@ -118,6 +125,9 @@ void Engine::describe(const Waiter& waiter, std::vector<Entry>& entries) const {
     for (const Request* request : what.requests)
         if (request != nullptr && request->active && request->under_way() &&
             !(what.into_stream ? request->enqueued() : request->done()))
+            awaited.add(entry_of(Topic::kAwaited, *request));
+    for (const uint64_t name : what.names)
+        if (const Request* request = awaited_by_name(name))
             awaited.add(entry_of(Topic::kAwaited, *request));
     if (what.kind == Awaiting::Kind::kOwnMessages) {
         moving_out_.for_each([&](const transfer::Outgoing& send) { awaited.add(entry_of(Topic::kAwaited, send)); });
@@ -156,10 +166,12 @@ void Engine::describe(const Waiter& waiter, std::vector<Entry>& entries) const {
     entries[place].number = awaited.number();
 }
 
-void Engine::describe_requests(std::vector<Entry>& entries, End& end) const {
+void Engine::describe_requests(std::vector<Entry>& entries, End& end) {
     std::vector<const Request*> awaited;
     waiters_.for_each([&](const Waiter& waiter) {
         awaited.insert(awaited.end(), waiter.what.requests.begin(), waiter.what.requests.end());
+        for (const uint64_t name : waiter.what.names)
+            awaited.push_back(awaited_by_name(name));
     });
     std::sort(awaited.begin(), awaited.end());
     List unawaited(entries, standing::kMostUnawaited);
@@ -262,7 +274,7 @@ End Engine::describe(std::vector<Entry>& entries) {
     const Lock lock(mutex_, std::adopt_lock);
     end.phase = context_.job.rank(rank()).leaving.load(std::memory_order_acquire) != 0 ? standing::Phase::kFinalizing
                                                                                        : standing::Phase::kRunning;
-    end.flags = standing::kLookedAll;
+    end.flags = matcher_.promote_all(kMostLookedAt) ? standing::kLookedAll : 0;
     waiters_.for_each([&](const Waiter& waiter) {
         if (end.threads++ < standing::kMostThreads)
             describe(waiter, entries);

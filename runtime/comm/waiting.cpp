@@ -104,7 +104,7 @@ Result<void> Engine::wait(Lock& lock, const Awaiting& what, base::FunctionRef<bo
         if (!moved && !done()) {
             alarm_missing_ = false;
             ready = arm();
-            if (ready && active_requests_ > 0)
+            if (ready && any_active())
                 ready = arm_moving(); // nobody waits for those in a call
             if (ready) {
                 const int64_t timeout_ns = longest_sleep_ns();

@@ -232,6 +232,9 @@ class Device {
     // past its allocation or into what is not mapped, or that no device of this process has access to. Host memory that
     // is pinned only in part is pageable.
     virtual base::Result<Buffer> describe(const void* pointer, size_t bytes) = 0;
+    // As long as this reads the same (acquire), a page in which describe() has found host memory has nothing else. Null
+    // where that can change without the device's knowing.
+    virtual const std::atomic<uint64_t>* host_memory_changes() const { return nullptr; }
 
     // REQUIRES buffer.exportable. A handle stays valid until the allocation is freed.
     virtual base::Result<MemoryHandle> export_memory(const Buffer& buffer) = 0;

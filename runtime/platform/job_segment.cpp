@@ -110,8 +110,7 @@ void JobSegment::choose_bells() {
 void JobSegment::ring_doorbell(uint32_t target, News news) const {
     RankRecord& record = rank(target);
     if (news == News::kPassive && light_bells_) {
-        light_fence();
-        if ((record.presence.load(std::memory_order_relaxed) & presence::kSleepers) != 0)
+        if (!is_awake(record))
             wake_by(record.doorbell);
         return;
     }

@@ -19,6 +19,7 @@
 #include "base/status.hpp"
 #include "platform/peer_memory.hpp"
 #include "platform/shared_memory.hpp"
+#include "platform/wake.hpp"
 
 #include <array>
 #include <atomic>
@@ -27,7 +28,7 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 6;
+constexpr uint32_t kLayout = 7;
 constexpr uint32_t kMaxRanks = 256;
 
 // Set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
@@ -148,6 +149,13 @@ class JobSegment {
     // When every rank's record is there: passive news costs no read-modify-write if all have agreed to heavy fences,
     // and none has to sleep because there are too few cores.
     void choose_bells();
+    // After publishing passive news for `rank`: whether nobody there has to be woken.
+    bool is_awake(const RankRecord& record) const {
+        if (!light_bells_)
+            return false; // not known without ring_doorbell()
+        light_fence();
+        return (record.presence.load(std::memory_order_relaxed) & presence::kSleepers) == 0;
+    }
     // After publishing something that `rank` may be sleeping for.
     void ring_doorbell(uint32_t rank, News news) const;
     // Before the last look of a thread that is going to sleep on the doorbell: whoever publishes later sees it, and

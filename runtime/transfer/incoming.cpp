@@ -206,9 +206,9 @@ Result<void> Incoming::start(Link& link, const Record& record, std::span<const s
 // ------------------------------------------------------------------------------------ small messages: shm, staged
 
 Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
-    auto& matched = link_->in.control().eager_matched; // only this process writes it
-    matched.store(matched.load(std::memory_order_relaxed) + payload.size() + sizeof(Record), std::memory_order_relaxed);
-    count({link_->to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}, payload.size());
+    link_->note_inline(payload.size());
+    path_ = link_->inline_choice().path;
+    trace_.chosen(link_->inline_choice());
     if (bytes_ == 0)
         return finish_in_order();
     if (operand_.by_cpu()) {

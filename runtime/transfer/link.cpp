@@ -76,8 +76,9 @@ Link::Link(Context& context, uint32_t peer_, platform::Mapping out_ring, platfor
     : peer(peer_), to_self(peer_ == context.rank),
       out(context, context.rank, peer_, to_self ? Role::kBoth : Role::kSource, static_cast<int>(peer_)),
       in(to_self ? Half(&out) : Half(context, peer_, context.rank, Role::kTarget, static_cast<int>(peer_))),
-      consumer(in.control(), in_ring.data()), outbox(context, peer_), channels(context, *this), context_(context),
-      out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)), producer_(out.control(), out_ring_.data()) {}
+      consumer(in.control(), in_ring.data()), peer_record(context.job.rank(peer_)), outbox(context, peer_),
+      channels(context, *this), context_(context), out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)),
+      producer_(out.control(), out_ring_.data()) {}
 
 Link::~Link() {
     if (auto closed = close(); !closed)

@@ -15,6 +15,7 @@
 #include "transfer/record_ring.hpp"
 #include "transfer/slots.hpp"
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <memory>
@@ -35,7 +36,8 @@ struct Moving;   // the engine's, of those that advance() moves
 class Half {
   public:
     Half(Context& context, uint32_t source, uint32_t target, Role role, int peer)
-        : context_(context), source_(source), target_(target), role_(role), peer_(peer) {}
+        : context_(context), control_(context.job.control(source, target)), source_(source), target_(target),
+          role_(role), peer_(peer) {}
     // The other end of a direction whose two ends are the same rank: the same fence, in one process.
     explicit Half(Half* same) : Half(same->context_, same->source_, same->target_, same->role_, same->peer_) {
         same_ = same;
@@ -49,7 +51,7 @@ class Half {
     // `for_streams`: streams will use it too, so it must be pinned.
     base::Result<std::byte*> eager_buffer(uint32_t index, bool for_streams);
     base::Result<std::byte*> relay_buffer(uint32_t index, bool for_streams);
-    platform::PairControl& control() const { return context_.job.control(source_, target_); }
+    platform::PairControl& control() const { return control_; }
 
   private:
     struct Part {
@@ -59,6 +61,7 @@ class Half {
     base::Result<void> pin(Part& part);
 
     Context& context_;
+    platform::PairControl& control_;
     uint32_t source_;
     uint32_t target_;
     Role role_;
@@ -106,6 +109,21 @@ class Link {
     Count out_count;
     Count in_count;
 
+    // The peer's record in the job segment.
+    const platform::RankRecord& peer_record;
+    bool is_gone() const {
+        return peer_record.state.load(std::memory_order_acquire) >= static_cast<uint32_t>(platform::RankState::kDying);
+    }
+
+    // An inline message of a few bytes (RingProducer::kLargestShort), told to the peer. False if it has to be pushed as
+    // others are.
+    bool push_short(const Envelope& envelope, const std::byte* payload) {
+        if (!producer_.push_short(envelope, payload))
+            return false;
+        if (!context_.job.is_awake(peer_record))
+            context_.job.ring_doorbell(peer, platform::News::kPassive);
+        return true;
+    }
     // Publishes a record and tells the peer. False if there is no room: the peer is to make some, even if it computes.
     bool push(const Record& record, std::span<const std::byte> payload, platform::News news);
     // Sends a record that answers or announces; keeps it until there is room. Never a message, but of graphs: those
@@ -164,6 +182,23 @@ class Link {
     Choice reach();
     // Whether a CPU here can read the peer's ordinary memory. Tried once.
     bool can_read();
+
+    // Of an inline message, as far as there is room.
+    void copy_inline(std::span<const std::byte> payload, std::span<std::byte> into) {
+        const size_t bytes = std::min(payload.size(), into.size());
+        if (bytes <= kMostFew)
+            copy_few(into.data(), payload.data(), bytes);
+        else
+            std::memcpy(into.data(), payload.data(), bytes);
+        note_inline(payload.size());
+    }
+    // It has its receive: gives its credit back, and counts it.
+    void note_inline(uint64_t bytes) {
+        auto& matched = in.control().eager_matched; // only this process writes it
+        matched.store(matched.load(std::memory_order_relaxed) + bytes + sizeof(Record), std::memory_order_relaxed);
+        received.count(inline_choice(), bytes);
+    }
+    Choice inline_choice() const { return {to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}; }
 
     // ---- when the peer dies --------------------------------------------------------------------------------
     // What is enqueued in streams and still depends on the peer, by slot.

@@ -171,41 +171,44 @@ bool has_credit(Link& link, uint64_t bytes) {
     return after - link.eager_matched_seen <= kEagerCreditBytes;
 }
 
-Choice inline_choice(const Link& link) { return {link.to_self ? Path::kSelf : Path::kShm, Reason::kHostMemory}; }
-
-bool push_inline(Link& link, const Operand& operand, const Envelope& envelope) {
+bool push_any_inline(Link& link, const std::byte* payload, const Envelope& envelope) {
     Record record;
     record.kind = RecordKind::kInline;
     record.serial = 0;
     record.envelope = envelope;
-    if (!link.push(record, {operand.address, envelope.bytes}, platform::News::kPassive))
+    return link.push(record, {payload, envelope.bytes}, platform::News::kPassive);
+}
+
+bool push_inline(Link& link, const std::byte* payload, const Envelope& envelope) {
+    const bool is_short = envelope.bytes <= RingProducer::kLargestShort;
+    if (!(is_short && link.push_short(envelope, payload)) && !push_any_inline(link, payload, envelope))
         return false;
     ++link.out_count.messages;
     link.eager_sent += envelope.bytes + sizeof(Record);
-    link.sent.count(inline_choice(link), envelope.bytes);
+    link.sent.count(link.inline_choice(), envelope.bytes);
     return true;
 }
 
 // Apart, so that it does not stand in the way of the others.
-[[gnu::noinline]] bool push_and_record(platform::TraceBuffer& trace, Link& link, const Operand& operand,
+[[gnu::noinline]] bool push_and_record(platform::TraceBuffer& trace, Link& link, const std::byte* payload,
                                        const Envelope& envelope) {
     platform::TraceEvent* const call = platform::TraceBuffer::take_offered(); // began when the message does
     platform::TraceBuffer::offer(call);
     const int64_t begin_ns = call != nullptr ? call->begin_ns : platform::now_ns();
-    if (!push_inline(link, operand, envelope))
+    if (!push_inline(link, payload, envelope))
         return false;
-    MessageTrace::sent_at_once(trace, link.peer, envelope, inline_choice(link), link.out_count.messages, begin_ns);
+    MessageTrace::sent_at_once(trace, link.peer, envelope, link.inline_choice(), link.out_count.messages, begin_ns);
     return true;
 }
 
 } // namespace
 
-bool Outgoing::send_at_once(Context& context, Link& link, const Operand& operand, const Envelope& envelope) {
-    if (!fits_inline(context, operand, {}) || !has_credit(link, envelope.bytes))
+bool Outgoing::send_at_once(Context& context, Link& link, const std::byte* payload, const Envelope& envelope) {
+    if (!has_credit(link, envelope.bytes))
         return false;
     if (context.trace != nullptr) [[unlikely]]
-        return push_and_record(*context.trace, link, operand, envelope);
-    return push_inline(link, operand, envelope);
+        return push_and_record(*context.trace, link, payload, envelope);
+    return push_inline(link, payload, envelope);
 }
 
 // In the host's order a copy engine is faster than two kernels, and the call waits in any case.
@@ -246,10 +249,10 @@ Result<bool> Outgoing::post() {
         return post_request();
     if (fits_inline(context_, operand_, mode_) && has_credit(link_, envelope_.bytes)) {
         trace_.posting_small();
-        if (!push_inline(link_, operand_, envelope_))
+        if (!push_inline(link_, operand_.address, envelope_))
             return false;
         trace_.posted(link_.out_count.messages);
-        trace_.chosen(inline_choice(link_));
+        trace_.chosen(link_.inline_choice());
         trace_.ended();
         state_ = State::kDone;
         return true;

@@ -46,9 +46,9 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     Outgoing(const Outgoing&) = delete;
     Outgoing& operator=(const Outgoing&) = delete;
 
-    // A small host message, if it can go now: nothing is left of it on this side. REQUIRES that no earlier message to
-    // the peer waits.
-    static bool send_at_once(Context& context, Link& link, const Operand& operand, const Envelope& envelope);
+    // A small host message, if it can go now: nothing is left of it on this side. REQUIRES that it is of
+    // that kind, and that no earlier message to the peer waits.
+    static bool send_at_once(Context& context, Link& link, const std::byte* payload, const Envelope& envelope);
     // Whether it is of that kind.
     static bool fits_inline(const Context& context, const Operand& operand, SendMode mode) {
         return !mode.synchronous && operand.by_cpu() && operand.bytes <= context.settings.eager_bytes;

@@ -29,7 +29,7 @@
 
 namespace gpurun::transfer {
 
-enum class RecordKind : uint32_t {
+enum class RecordKind : uint16_t {
     kNone = 0, // nothing was published here
     kSkip,     // the rest of the ring up to its end is unused
     kInline,
@@ -79,6 +79,7 @@ struct SlotValue {
 
 struct Record {
     RecordKind kind;
+    uint16_t lap; // the ring's (record_ring.hpp)
     uint32_t payload_bytes;
     uint64_t serial; // names a request in what follows it
     Envelope envelope;

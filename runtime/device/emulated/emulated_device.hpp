@@ -51,6 +51,7 @@ class EmulatedDevice final : public Device {
     }
     base::Result<void> unregister_host(void* memory) override { return after_change(memory_->unregister_host(memory)); }
     base::Result<Buffer> describe(const void* pointer, size_t bytes) override;
+    const std::atomic<uint64_t>* host_memory_changes() const override { return &PageableMemo::changes(); }
     base::Result<MemoryHandle> export_memory(const Buffer& buffer) override;
     base::Result<void*> import_memory(int peer, const MemoryHandle& handle) override;
     base::Result<void> close_memory(void* imported) override;

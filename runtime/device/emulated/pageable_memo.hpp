@@ -14,6 +14,10 @@ class PageableMemo {
   public:
     // Shared by all devices of the process: which memory is ordinary is no device's own affair.
     static uint64_t version() { return changes().load(std::memory_order_acquire); }
+    static std::atomic<uint64_t>& changes() {
+        static constinit std::atomic<uint64_t> counter{1};
+        return counter;
+    }
     // After a change, before anybody can use what it has made.
     static void forget() { changes().fetch_add(1, std::memory_order_release); }
 
@@ -42,10 +46,6 @@ class PageableMemo {
     static constexpr size_t kPlaces = 64; // 2 to the 6
     static constexpr int kPageBits = 12;
 
-    static std::atomic<uint64_t>& changes() {
-        static std::atomic<uint64_t> counter{1};
-        return counter;
-    }
     static Range& place(uintptr_t first) {
         static thread_local std::array<Range, kPlaces> ranges{};
         return ranges[((first >> kPageBits) * 0x9e3779b97f4a7c15) >> 58]; // Fibonacci hashing to kPlaces
