@@ -19,6 +19,8 @@ inline const CUfunction kTakeMail = reinterpret_cast<CUfunction>(0x200);
 inline const CUfunction kWatchCounter = reinterpret_cast<CUfunction>(0x400);
 inline const CUfunction kCopyFenced = reinterpret_cast<CUfunction>(0x300);
 inline const CUfunction kPutInChannel = reinterpret_cast<CUfunction>(0x500);
+inline const CUfunction kAwaitChannelTakenLogged = reinterpret_cast<CUfunction>(0x570);
+inline const CUfunction kLogged = reinterpret_cast<CUfunction>(0x571); // any other, of runs that are recorded
 inline const CUfunction kAwaitChannelTaken = reinterpret_cast<CUfunction>(0x600);
 inline const CUfunction kTakeFromChannel = reinterpret_cast<CUfunction>(0x700);
 inline const CUfunction kAwaitChannelPut = reinterpret_cast<CUfunction>(0x800);
@@ -65,12 +67,12 @@ struct Bench {
         kernels.copy_fenced = kCopyFenced;
         kernels.read_clock = kReadClock;
         kernels.write_time = kWriteTime;
-        kernels.put_in_channel = kPutInChannel;
-        kernels.await_channel_taken = kAwaitChannelTaken;
-        kernels.take_from_channel = kTakeFromChannel;
-        kernels.await_channel_put = kAwaitChannelPut;
-        kernels.tell_channel_taken = kTellChannelTaken;
-        kernels.pull_through_channel = kPullThroughChannel;
+        kernels.put_in_channel = {kPutInChannel, kLogged};
+        kernels.await_channel_taken = {kAwaitChannelTaken, kAwaitChannelTakenLogged};
+        kernels.take_from_channel = {kTakeFromChannel, kLogged};
+        kernels.await_channel_put = {kAwaitChannelPut, kLogged};
+        kernels.tell_channel_taken = {kTellChannelTaken, kLogged};
+        kernels.pull_through_channel = {kPullThroughChannel, kLogged};
         return device::cuda::CudaDevice(fake_driver(), facts, kernels);
     }
     char* allocate(size_t bytes) {

@@ -99,10 +99,11 @@ TEST_CASE("a channel's log of runs is told by device addresses, and which part o
             channel.log_name = 77;
             channel.first_of_run = (parts & kFirstOfRun) != 0;
             channel.last_of_run = (parts & kLastOfRun) != 0;
-            const auto told = bench
-                                  .launched<ChannelArguments>(
-                                      [&](CudaDevice& device) { return device.channel_await_taken(channel, kStream); })
-                                  .second.log;
+            const auto [launch, arguments] = bench.launched<Logged<ChannelArguments>>(
+                [&](CudaDevice& device) { return device.channel_await_taken(channel, kStream); });
+            CHECK(launch.kernel == kAwaitChannelTakenLogged);
+            check_channel(arguments.arguments, channel, distance);
+            const auto& told = arguments.log;
             CHECK(told.taken == log.taken);
             CHECK(reinterpret_cast<uintptr_t>(told.places) == reinterpret_cast<uintptr_t>(places.data()) + distance);
             CHECK(reinterpret_cast<uintptr_t>(told.lost) == reinterpret_cast<uintptr_t>(&lost) + distance);
@@ -115,7 +116,7 @@ TEST_CASE("a channel's log of runs is told by device addresses, and which part o
     CHECK(bench
               .launched<ChannelArguments>(
                   [&](CudaDevice& device) { return device.channel_await_taken(channel_of(8), kStream); })
-              .second.log.taken == nullptr);
+              .first.kernel == kAwaitChannelTaken);
 }
 
 TEST_CASE("whoever waits for a channel takes one block, with a thread for each lane that is waited for") {

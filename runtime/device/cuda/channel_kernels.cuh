@@ -12,7 +12,11 @@ using gpurun::device::cuda::kFirstOfRun;
 using gpurun::device::cuda::kLastOfRun;
 using gpurun::device::cuda::kPlacesOfChannel;
 using gpurun::device::cuda::kWordsOfRun;
+using gpurun::device::cuda::Logged;
+using gpurun::device::cuda::PullThroughChannelArguments;
+using gpurun::device::cuda::PutInChannelArguments;
 using gpurun::device::cuda::RunLogArguments;
+using gpurun::device::cuda::TakeFromChannelArguments;
 
 constexpr unsigned kLooksPerAlive = 1024; // it is in host memory
 
@@ -44,32 +48,28 @@ __device__ void tell_wait(const ChannelArguments& channel, uint64_t runs, uint64
     store_counter(channel.wait, runs);
 }
 
-// Once it takes long, there is time to say so.
+// `more` says whether to look again, for so many `runs` of the other side. False, and said so, if that has died first.
+// What takes long is told, too: there is time for it.
 template <typename More>
-__device__ bool wait_on(const ChannelArguments& channel, uint64_t runs, const More& more) {
-    const uint64_t began = read_clock();
+__device__ bool wait_while(const ChannelArguments& channel, uint64_t runs, const More& more) {
+    uint64_t told_first = 0;
     bool came = true;
-    for (unsigned looks = 0; more(); ++looks) {
+    for (unsigned looks = 1; more(); ++looks) {
         if (looks % kLooksPerAlive != 0)
             continue;
-        tell_wait(channel, runs, read_clock() - began);
+        const uint64_t now = read_clock();
+        if (told_first == 0)
+            told_first = now;
+        tell_wait(channel, runs, now - told_first);
         if ((load_counter(channel.alive) & kPoison) != 0 && more()) {
             store_counter(channel.cut, 1);
             came = false;
             break;
         }
     }
-    tell_wait(channel, 0, 0);
+    if (told_first != 0)
+        tell_wait(channel, 0, 0);
     return came;
-}
-
-// `more` says whether to look again, for so many `runs` of the other side. False, and said so, if that has died first.
-template <typename More>
-__device__ bool wait_while(const ChannelArguments& channel, uint64_t runs, const More& more) {
-    for (unsigned looks = 1; more(); ++looks)
-        if (looks == kLooksPerAlive)
-            return wait_on(channel, runs, more);
-    return true;
 }
 
 __device__ bool await_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turns) {
@@ -91,49 +91,57 @@ __device__ void tell_taken(const ChannelArguments& channel, uint32_t lane, uint6
     channel.turns[lane] = turn + 1;
 }
 
-// By one thread, at the very end, as store_times() does. `run` is told by the first operation alone.
-__device__ void log_run(const ChannelArguments& channel, uint64_t run, uint64_t began, uint64_t moving) {
-    const RunLogArguments& log = channel.log;
-    if (log.taken == nullptr)
-        return;
-    uint64_t at;
-    if ((log.parts & kFirstOfRun) != 0) {
-        at = atomicAdd(reinterpret_cast<unsigned long long*>(log.taken), 1);
-        *log.place = at;
+// Of kernels whose runs nobody records.
+struct NoLog {
+    __device__ uint64_t clock() const { return 0; }
+    __device__ void run(uint64_t, uint64_t, uint64_t) const {}
+    static constexpr bool kRecords = false;
+};
+
+struct Log {
+    const RunLogArguments& log;
+
+    __device__ uint64_t clock() const { return clock_for(log.taken); }
+    // By one thread, at the very end, as store_times() does. `run` is told by the first operation alone.
+    __device__ void run(uint64_t run, uint64_t began, uint64_t moving) const {
+        uint64_t at;
+        if ((log.parts & kFirstOfRun) != 0) {
+            at = atomicAdd(reinterpret_cast<unsigned long long*>(log.taken), 1);
+            *log.place = at;
+            if (at >= log.room)
+                store_counter(log.lost, at + 1 - log.room); // another may pass it on the way: the host asks at the end
+        } else {
+            at = load_turn(log.place);
+        }
         if (at >= log.room)
-            store_counter(log.lost, at + 1 - log.room); // another may pass it on the way: the host asks at the end
-    } else {
-        at = load_turn(log.place);
+            return;
+        uint64_t* const words = log.places + at * kWordsOfRun;
+        if ((log.parts & kFirstOfRun) != 0) {
+            store_counter(words, began);
+            store_counter(words + 1, moving);
+            store_counter(words + 3, run);
+            store_counter(words + 4, log.name);
+        }
+        if ((log.parts & kLastOfRun) != 0)
+            store_counter(words + 2, clock());
     }
-    if (at >= log.room)
-        return;
-    uint64_t* const words = log.places + at * kWordsOfRun;
-    if ((log.parts & kFirstOfRun) != 0) {
-        store_counter(words, began);
-        store_counter(words + 1, moving);
-        store_counter(words + 3, run);
-        store_counter(words + 4, log.name);
-    }
-    if ((log.parts & kLastOfRun) != 0)
-        store_counter(words + 2, clock_for(log.taken));
-}
+    static constexpr bool kRecords = true;
+};
 
-} // namespace
-
-extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
-    gpurun_put_in_channel(const gpurun::device::cuda::PutInChannelArguments put) {
+template <typename RunLog>
+__device__ void put_in_channel(const PutInChannelArguments& put, const RunLog& log) {
     const ChannelArguments& channel = put.channel;
     const uint32_t lane = blockIdx.x;
     const uint64_t turn = load_turn(channel.turns + lane);
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
     await_predecessors();
-    const uint64_t began = clock_for(channel.log.taken);
+    const uint64_t began = log.clock();
     // Loaded while the wait, which most runs find over, goes on.
     const uint64_t bytes = first < channel.bytes ? load_bytes(put.source + first, channel.bytes - first) : 0;
     if (channel.bytes == 0)
         __threadfence_system(); // a signal says that what came before it is there
     const bool room = turn < kPlacesOfChannel || await_taken(channel, lane, turn + 1 - kPlacesOfChannel);
-    const uint64_t moving = clock_for(channel.log.taken);
+    const uint64_t moving = log.clock();
     let_next_start();
     if (room && (first < channel.bytes || first == 0)) {
         const uint32_t mark = mark_of(turn);
@@ -144,72 +152,75 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
     if (threadIdx.x == 0) {
         channel.turns[lane] = turn + 1;
         if (lane == 0) // which tells of itself
-            log_run(channel, turn, began, moving);
+            log.run(turn, began, moving);
     }
 }
 
-extern "C" __global__ void gpurun_await_channel_taken(const ChannelArguments channel) {
+template <typename RunLog>
+__device__ void await_channel_taken(const ChannelArguments& channel, const RunLog& log) {
     await_predecessors(); // one of them has counted the run
-    const uint64_t began = clock_for(channel.log.taken);
+    const uint64_t began = log.clock();
     uint64_t turn = 0;
     if (threadIdx.x < channel.lanes) {
         turn = load_turn(channel.turns + threadIdx.x);
         await_taken(channel, threadIdx.x, turn);
     }
-    if (channel.log.taken == nullptr)
+    if (!RunLog::kRecords)
         return;
     __syncwarp();
     if (threadIdx.x == 0)
-        log_run(channel, turn, began, clock_for(channel.log.taken));
+        log.run(turn, began, log.clock());
 }
 
-extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
-    gpurun_take_from_channel(const gpurun::device::cuda::TakeFromChannelArguments take) {
+template <typename RunLog>
+__device__ void take_from_channel(const TakeFromChannelArguments& take, const RunLog& log) {
     const ChannelArguments& channel = take.channel;
     const uint32_t lane = blockIdx.x;
     const uint64_t turn = load_turn(channel.turns + lane);
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
     Word word;
-    const uint64_t began = clock_for(channel.log.taken);
+    const uint64_t began = log.clock();
     const bool came = (first < take.bytes || first == 0) && // of no bytes, too, the first word is waited for
                       await_channel_word(channel, turn, lane, threadIdx.x, word);
     let_next_start();
     await_predecessors();
-    const uint64_t moving = clock_for(channel.log.taken);
+    const uint64_t moving = log.clock();
     if (came && first < take.bytes)
         store_bytes(take.destination + first, take.bytes - first, word.low | static_cast<uint64_t>(word.high) << 32);
     __syncthreads();
     if (threadIdx.x == 0) {
         tell_taken(channel, lane, turn);
         if (lane == 0)
-            log_run(channel, turn, began, moving);
+            log.run(turn, began, moving);
     }
 }
 
-extern "C" __global__ void gpurun_await_channel_put(const ChannelArguments channel) {
+template <typename RunLog>
+__device__ void await_channel_put(const ChannelArguments& channel, const RunLog& log) {
     const uint64_t turn = load_turn(channel.turns);
     Word word;
-    const uint64_t began = clock_for(channel.log.taken);
+    const uint64_t began = log.clock();
     await_channel_word(channel, turn, 0, 0, word);
     let_next_start();
     await_predecessors();
-    log_run(channel, turn, began, clock_for(channel.log.taken));
+    log.run(turn, began, log.clock());
 }
 
-extern "C" __global__ void gpurun_tell_channel_taken(const ChannelArguments channel) {
+template <typename RunLog>
+__device__ void tell_channel_taken(const ChannelArguments& channel, const RunLog& log) {
     let_next_start();
     await_predecessors();
     __threadfence_system();
     tell_taken(channel, 0, load_turn(channel.turns));
-    log_run(channel, 0, 0, 0);
+    log.run(0, 0, 0);
 }
 
-extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
-    gpurun_pull_through_channel(const gpurun::device::cuda::PullThroughChannelArguments pull) {
+template <typename RunLog>
+__device__ void pull_through_channel(const PullThroughChannelArguments& pull, const RunLog& log) {
     const ChannelArguments& channel = pull.channel;
     __shared__ bool there; // else the source has died
     uint64_t turn = 0;
-    const uint64_t began = clock_for(channel.log.taken);
+    const uint64_t began = log.clock();
     if (threadIdx.x == 0) {
         turn = load_turn(channel.turns);
         Word word;
@@ -219,11 +230,63 @@ extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
     __syncthreads();
     let_next_start();
     await_predecessors();
-    const uint64_t moving = clock_for(channel.log.taken);
+    const uint64_t moving = log.clock();
     if (there)
         copy_bytes(pull.destination, pull.source, pull.bytes, first_index(), all_threads());
     if (is_last(pull.ticket, true)) { // every block has seen the run's number by now
         tell_taken(channel, 0, turn);
-        log_run(channel, turn, began, moving);
+        log.run(turn, began, moving);
     }
+}
+
+} // namespace
+
+// Each operation twice: of runs that nobody records, and of those that are.
+
+extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
+    gpurun_put_in_channel(const PutInChannelArguments put) {
+    put_in_channel(put, NoLog{});
+}
+extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
+    gpurun_put_in_channel_logged(const Logged<PutInChannelArguments> put) {
+    put_in_channel(put.arguments, Log{put.log});
+}
+
+extern "C" __global__ void gpurun_await_channel_taken(const ChannelArguments channel) {
+    await_channel_taken(channel, NoLog{});
+}
+extern "C" __global__ void gpurun_await_channel_taken_logged(const Logged<ChannelArguments> channel) {
+    await_channel_taken(channel.arguments, Log{channel.log});
+}
+
+extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
+    gpurun_take_from_channel(const TakeFromChannelArguments take) {
+    take_from_channel(take, NoLog{});
+}
+extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kMailThreads)
+    gpurun_take_from_channel_logged(const Logged<TakeFromChannelArguments> take) {
+    take_from_channel(take.arguments, Log{take.log});
+}
+
+extern "C" __global__ void gpurun_await_channel_put(const ChannelArguments channel) {
+    await_channel_put(channel, NoLog{});
+}
+extern "C" __global__ void gpurun_await_channel_put_logged(const Logged<ChannelArguments> channel) {
+    await_channel_put(channel.arguments, Log{channel.log});
+}
+
+extern "C" __global__ void gpurun_tell_channel_taken(const ChannelArguments channel) {
+    tell_channel_taken(channel, NoLog{});
+}
+extern "C" __global__ void gpurun_tell_channel_taken_logged(const Logged<ChannelArguments> channel) {
+    tell_channel_taken(channel.arguments, Log{channel.log});
+}
+
+extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
+    gpurun_pull_through_channel(const PullThroughChannelArguments pull) {
+    pull_through_channel(pull, NoLog{});
+}
+extern "C" __global__ void __launch_bounds__(gpurun::device::cuda::kCopyThreads)
+    gpurun_pull_through_channel_logged(const Logged<PullThroughChannelArguments> pull) {
+    pull_through_channel(pull.arguments, Log{pull.log});
 }

@@ -24,7 +24,6 @@ base::Result<ChannelArguments> CudaDevice::arguments(const Channel& channel) con
         GPURUN_ASSIGN(const CUdeviceptr there, device_address(&channel.wait->runs));
         wait = address(there);
     }
-    GPURUN_ASSIGN(const RunLogArguments log, log_arguments(channel));
     constexpr size_t kWordBytes = 16;
     return ChannelArguments{channel.places,
                             channel.taken,
@@ -34,14 +33,11 @@ base::Result<ChannelArguments> CudaDevice::arguments(const Channel& channel) con
                             channel.bytes,
                             static_cast<uint32_t>(channel_lanes(channel.bytes)),
                             static_cast<uint32_t>(lane_words_bytes(channel.bytes) / kWordBytes),
-                            wait,
-                            log};
+                            wait};
 }
 
 base::Result<RunLogArguments> CudaDevice::log_arguments(const Channel& channel) const {
     static_assert(sizeof(platform::RunTimes) == kWordsOfRun * sizeof(uint64_t));
-    if (channel.log == nullptr)
-        return RunLogArguments{};
     const RunLog& log = *channel.log;
     GPURUN_ASSIGN(const CUdeviceptr places, device_address(reinterpret_cast<const Counter*>(log.places)));
     GPURUN_ASSIGN(const CUdeviceptr lost, device_address(log.lost));
@@ -50,43 +46,52 @@ base::Result<RunLogArguments> CudaDevice::log_arguments(const Channel& channel) 
                            channel.log_place, channel.log_name, parts};
 }
 
+template <typename Arguments>
+base::Result<void> CudaDevice::launch(const Channel& channel, const ChannelKernel& kernel, unsigned grid,
+                                      unsigned threads, const Arguments& arguments, Stream stream) const {
+    if (channel.log == nullptr)
+        return launch(kernel.plain, grid, threads, arguments, stream);
+    GPURUN_ASSIGN(const RunLogArguments log, log_arguments(channel));
+    return launch(kernel.logged, grid, threads, Logged<Arguments>{arguments, log}, stream);
+}
+
 base::Result<void> CudaDevice::channel_put(const Channel& channel, const void* source, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch(kernels_.put_in_channel, common.lanes, lane_threads(channel.bytes),
+    return launch(channel, kernels_.put_in_channel, common.lanes, lane_threads(channel.bytes),
                   PutInChannelArguments{common, static_cast<const unsigned char*>(source)}, stream);
 }
 
 base::Result<void> CudaDevice::channel_await_taken(const Channel& channel, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch(kernels_.await_channel_taken, 1, kWarp, common, stream);
+    return launch(channel, kernels_.await_channel_taken, 1, kWarp, common, stream);
 }
 
 base::Result<void> CudaDevice::channel_take(const Channel& channel, void* destination, size_t bytes, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch(kernels_.take_from_channel, common.lanes, lane_threads(channel.bytes),
+    return launch(channel, kernels_.take_from_channel, common.lanes, lane_threads(channel.bytes),
                   TakeFromChannelArguments{common, static_cast<unsigned char*>(destination), bytes}, stream);
 }
 
 base::Result<void> CudaDevice::channel_await_put(const Channel& channel, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch(kernels_.await_channel_put, 1, 1, common, stream);
+    return launch(channel, kernels_.await_channel_put, 1, 1, common, stream);
 }
 
 base::Result<void> CudaDevice::channel_tell_taken(const Channel& channel, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch(kernels_.tell_channel_taken, 1, 1, common, stream);
+    return launch(channel, kernels_.tell_channel_taken, 1, 1, common, stream);
 }
 
 base::Result<void> CudaDevice::channel_pull(const Channel& channel, void* destination, const void* source, size_t bytes,
                                             uint32_t* ticket, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch(kernels_.pull_through_channel, copy_blocks(bytes), kCopyThreads,
+    return launch(channel, kernels_.pull_through_channel, copy_blocks(bytes), kCopyThreads,
                   PullThroughChannelArguments{common, destination, source, bytes, ticket}, stream);
 }
 

@@ -139,7 +139,10 @@ class CudaDevice final : public Device {
     base::Result<uint64_t*> device_address(const Times* times) const; // null where there are none
     base::Result<void> prepare_clock();
     base::Result<ChannelArguments> arguments(const Channel& channel) const;
-    base::Result<RunLogArguments> log_arguments(const Channel& channel) const;
+    base::Result<RunLogArguments> log_arguments(const Channel& channel) const; // REQUIRES that it has one
+    template <typename Arguments>
+    base::Result<void> launch(const Channel& channel, const ChannelKernel& kernel, unsigned grid, unsigned threads,
+                              const Arguments& arguments, Stream stream) const;
     template <typename Arguments>
     base::Result<void> launch(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
                               Stream stream) const; // launch.hpp

@@ -75,7 +75,7 @@ constexpr uint32_t kFirstOfRun = 1;
 constexpr uint32_t kLastOfRun = 2;
 constexpr uint32_t kWordsOfRun = 5; // platform::RunTimes
 struct RunLogArguments {
-    uint64_t* taken; // null: nobody wants to know
+    uint64_t* taken;
     uint64_t* places;
     uint64_t room;
     uint64_t* lost;
@@ -94,7 +94,6 @@ struct ChannelArguments {
     uint32_t lanes;      // a block makes one
     uint32_t lane_words; // of a lane in a place
     uint64_t* wait;      // host memory for three of them: device::ChannelWait; or null
-    RunLogArguments log;
 };
 
 struct PutInChannelArguments {
@@ -114,6 +113,13 @@ struct PullThroughChannelArguments {
     const void* source;
     uint64_t bytes;
     uint32_t* ticket;
+};
+
+// Of a run that is recorded, by a kernel of its own: what nobody records has nothing to look at.
+template <typename Arguments>
+struct Logged {
+    Arguments arguments;
+    RunLogArguments log;
 };
 
 constexpr uint32_t kPlacesOfChannel = 2;

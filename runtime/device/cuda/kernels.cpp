@@ -21,6 +21,10 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     const auto find = [&](CUfunction& function, const char* name) {
         return driver.check(driver.cuModuleGetFunction(&function, module, name), "cuModuleGetFunction");
     };
+    const auto find_both = [&](ChannelKernel& kernel, const std::string& name) -> base::Result<void> {
+        GPURUN_TRY(find(kernel.plain, name.c_str()));
+        return find(kernel.logged, (name + "_logged").c_str());
+    };
     GPURUN_TRY(find(kernels.put_mail, "gpurun_put_mail"));
     GPURUN_TRY(find(kernels.take_mail, "gpurun_take_mail"));
     GPURUN_TRY(find(kernels.put_mails, "gpurun_put_mails"));
@@ -29,12 +33,12 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     GPURUN_TRY(find(kernels.copy_fenced, "gpurun_copy_fenced"));
     GPURUN_TRY(find(kernels.read_clock, "gpurun_read_clock"));
     GPURUN_TRY(find(kernels.write_time, "gpurun_write_time"));
-    GPURUN_TRY(find(kernels.put_in_channel, "gpurun_put_in_channel"));
-    GPURUN_TRY(find(kernels.await_channel_taken, "gpurun_await_channel_taken"));
-    GPURUN_TRY(find(kernels.take_from_channel, "gpurun_take_from_channel"));
-    GPURUN_TRY(find(kernels.await_channel_put, "gpurun_await_channel_put"));
-    GPURUN_TRY(find(kernels.tell_channel_taken, "gpurun_tell_channel_taken"));
-    GPURUN_TRY(find(kernels.pull_through_channel, "gpurun_pull_through_channel"));
+    GPURUN_TRY(find_both(kernels.put_in_channel, "gpurun_put_in_channel"));
+    GPURUN_TRY(find_both(kernels.await_channel_taken, "gpurun_await_channel_taken"));
+    GPURUN_TRY(find_both(kernels.take_from_channel, "gpurun_take_from_channel"));
+    GPURUN_TRY(find_both(kernels.await_channel_put, "gpurun_await_channel_put"));
+    GPURUN_TRY(find_both(kernels.tell_channel_taken, "gpurun_tell_channel_taken"));
+    GPURUN_TRY(find_both(kernels.pull_through_channel, "gpurun_pull_through_channel"));
     return kernels;
 }
 

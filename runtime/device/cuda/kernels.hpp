@@ -5,6 +5,11 @@
 
 namespace gpurun::device::cuda {
 
+struct ChannelKernel {
+    CUfunction plain = nullptr;
+    CUfunction logged = nullptr; // of runs that are recorded
+};
+
 struct Kernels {
     CUfunction put_mail = nullptr;
     CUfunction take_mail = nullptr;
@@ -14,12 +19,12 @@ struct Kernels {
     CUfunction copy_fenced = nullptr;
     CUfunction read_clock = nullptr;
     CUfunction write_time = nullptr;
-    CUfunction put_in_channel = nullptr;
-    CUfunction await_channel_taken = nullptr;
-    CUfunction take_from_channel = nullptr;
-    CUfunction await_channel_put = nullptr;
-    CUfunction tell_channel_taken = nullptr;
-    CUfunction pull_through_channel = nullptr;
+    ChannelKernel put_in_channel;
+    ChannelKernel await_channel_taken;
+    ChannelKernel take_from_channel;
+    ChannelKernel await_channel_put;
+    ChannelKernel tell_channel_taken;
+    ChannelKernel pull_through_channel;
 
     // All at once and early: loading one later could wait for kernels that wait for another rank.
     // REQUIRES the primary context to be current. kDevice if the library has none for this GPU.
