@@ -1,6 +1,7 @@
 // What the device contract leaves undefined, and GPUs may tolerate, is refused by emulated devices.
 #include "emulated.hpp"
 
+#include <cstddef>
 #include <new>
 #include <vector>
 
@@ -172,7 +173,8 @@ TEST_CASE("times that a device could not write are refused") {
         device::FencedCopy copy = post.copy();
         copy.times = times;
         post.check(copy, Status::kBuffer);
-        CHECK_STATUS(post.device->write_time({}, &times->done), Status::kBuffer);
+        auto* const done = reinterpret_cast<std::byte*>(times) + offsetof(device::Times, done);
+        CHECK_STATUS(post.device->write_time({}, reinterpret_cast<std::atomic<int64_t>*>(done)), Status::kBuffer);
     }
 }
 
