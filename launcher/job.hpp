@@ -106,8 +106,8 @@ class Job : private Assembly::Observer {
         uint32_t rank;
         uint64_t thread;
         int64_t since_ns;
-        uint64_t run =
-            0; // of a message of a graph, which says about how long it has waited, and thread which one it is
+        // Of a message of a graph, else 0. Then `thread` says which one it is, and `since_ns` about how long it waits.
+        uint64_t run = 0;
         bool operator==(const Wait& other) const {
             return rank == other.rank && thread == other.thread && run == other.run &&
                    (run != 0 || since_ns == other.since_ns);

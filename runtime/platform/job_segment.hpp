@@ -167,8 +167,9 @@ class JobSegment {
     // Marks it dying first: whoever is released by poison sees that.
     base::Result<void> mark_dead(uint32_t rank) const;
     // kDying or kDead.
-    bool is_gone(uint32_t of) const {
-        return rank(of).state.load(std::memory_order_acquire) >= static_cast<uint32_t>(RankState::kDying);
+    bool is_gone(uint32_t of) const { return is_gone(rank(of)); }
+    static bool is_gone(const RankRecord& record) {
+        return record.state.load(std::memory_order_acquire) >= static_cast<uint32_t>(RankState::kDying);
     }
 
   private:

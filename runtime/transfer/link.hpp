@@ -111,9 +111,7 @@ class Link {
 
     // The peer's record in the job segment.
     const platform::RankRecord& peer_record;
-    bool is_gone() const {
-        return peer_record.state.load(std::memory_order_acquire) >= static_cast<uint32_t>(platform::RankState::kDying);
-    }
+    bool is_gone() const { return platform::JobSegment::is_gone(peer_record); }
 
     // An inline message of a few bytes (RingProducer::kLargestShort), told to the peer. False if it has to be pushed as
     // others are.
