@@ -1,13 +1,16 @@
 #include "platform/job_name.hpp"
 
 #include "base/format.hpp"
+#include "platform/process_state.hpp"
 #include "platform/process_tree.hpp"
 
+#include <cerrno>
 #include <cstdint>
 #include <fstream>
 #include <random>
 #include <sstream>
 #include <string_view>
+#include <unistd.h>
 
 namespace gpurun::platform {
 
@@ -27,6 +30,15 @@ bool names(std::string_view value, std::string_view name) {
     }
 }
 
+// Of a process whose environment says nothing.
+bool may_be_ours(int pid, const std::string& environment) {
+    constexpr int kParentOfKernelThreads = 2;
+    if (::access(environment.c_str(), R_OK) != 0 && errno == EACCES)
+        return false; // somebody else's
+    const auto stat = process_stat(pid);
+    return !stat || (pid != kParentOfKernelThreads && stat->parent != kParentOfKernelThreads);
+}
+
 } // namespace
 
 std::string new_job_name() {
@@ -38,13 +50,16 @@ std::string nested_job_name(const char* outer, const std::string& name) {
     return outer != nullptr && *outer != '\0' ? std::string(outer) + kSeparator + name : name;
 }
 
-std::vector<int> processes_of_job(const std::string& name) {
-    std::vector<int> found;
+ProcessesOfJob processes_of_job(const std::string& name) {
+    ProcessesOfJob found;
     for (const int pid : all_processes()) {
-        std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary); // "" once it has ended
-        for (std::string entry; std::getline(file, entry, '\0');)
+        const std::string path = "/proc/" + std::to_string(pid) + "/environ";
+        std::ifstream file(path, std::ios::binary);
+        bool any = false;
+        for (std::string entry; std::getline(file, entry, '\0'); any = true)
             if (entry.starts_with(kVariable) && names(std::string_view(entry).substr(kVariable.size()), name))
-                found.push_back(pid);
+                found.pids.push_back(pid);
+        found.uncertain |= !any && may_be_ours(pid, path);
     }
     return found;
 }

@@ -12,7 +12,13 @@ std::string new_job_name();
 // `name` within the job `outer`, in one of whose ranks it was made; `outer` may be null or "".
 std::string nested_job_name(const char* outer, const std::string& name);
 
+struct ProcessesOfJob {
+    std::vector<int> pids;
+    // Of some process nothing could be told: it starts a program just now, has just ended, perhaps after it has started
+    // another, or has an empty environment.
+    bool uncertain = false;
+};
 // Processes of this user whose GPURUN_JOB is `name`, or nested in it.
-std::vector<int> processes_of_job(const std::string& name);
+ProcessesOfJob processes_of_job(const std::string& name);
 
 } // namespace gpurun::platform

@@ -48,13 +48,13 @@ void keep_only(int fd) {
         ::close(other);
 }
 
-// Those that are about to start others are found in the next round.
+// Those that are about to start others, or a program, are found in the next round.
 void end_job(const std::string& name) {
     for (int round = 0; round < kMostRounds; ++round) {
-        const std::vector<int> found = processes_of_job(name);
-        for (const int pid : found)
+        const ProcessesOfJob found = processes_of_job(name);
+        for (const int pid : found.pids)
             ::kill(pid, SIGKILL);
-        if (found.empty() || !wait_for_ends(found, kEndMs))
+        if ((found.pids.empty() && !found.uncertain) || !wait_for_ends(found.pids, kEndMs))
             return;
     }
 }

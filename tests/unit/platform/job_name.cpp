@@ -11,16 +11,18 @@ using gpurun::test::must;
 
 namespace {
 
-ChildProcess sleeper(const std::string& variable) {
+ChildProcess sleeper_in(const std::vector<std::string>& environment) {
     SpawnRequest request;
     request.path = "/bin/sleep";
     request.arguments = {"sleep", "100"};
-    request.environment = {"ONE=1", variable, "GPURUN_JOBS=x"};
+    request.environment = environment;
     ::sigemptyset(&request.signal_mask);
     ChildProcess child = must(ChildProcess::start(request));
     REQUIRE(child.wait_for_exec().error_number == 0);
     return child;
 }
+
+ChildProcess sleeper(const std::string& variable) { return sleeper_in({"ONE=1", variable, "GPURUN_JOBS=x"}); }
 
 } // namespace
 
@@ -47,7 +49,7 @@ TEST_CASE("processes are found by the name of their job, or of one around it, an
     const ChildProcess longer = sleeper("GPURUN_JOB=" + name + "0");
     const ChildProcess other = sleeper("GPURUN_JOBX=" + name);
     std::vector<int> expected = {alone.pid(), nested.pid(), inner.pid()};
-    std::vector<int> found = processes_of_job(name);
+    std::vector<int> found = processes_of_job(name).pids;
     std::sort(expected.begin(), expected.end());
     std::sort(found.begin(), found.end());
     CHECK(found == expected);
@@ -63,8 +65,15 @@ TEST_CASE("an ended process belongs to no job any more, and is a child until it 
     CHECK(is_child());
     child.signal(SIGKILL);
     REQUIRE(wait_for_ends({child.pid()}, 10'000));
-    CHECK(processes_of_job(name).empty());
+    const ProcessesOfJob found = processes_of_job(name);
+    CHECK(found.pids.empty());
+    CHECK(found.uncertain); // it may have started another just before
     CHECK(is_child());
+}
+
+TEST_CASE("a process that does not say whose it is makes the search uncertain") {
+    const ChildProcess silent = sleeper_in({});
+    CHECK(processes_of_job(new_job_name()).uncertain);
 }
 
 TEST_SUITE_END();
