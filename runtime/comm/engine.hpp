@@ -151,7 +151,6 @@ class Engine {
     void begin(std::span<transfer::Outgoing* const> sends, Receive* receive);
     bool push_short(int dest, const std::byte* payload, const transfer::Envelope& envelope);
     bool take_short(transfer::Link& link, const Pattern& pattern, std::span<std::byte> into, Arrived& ret_arrived);
-    uint64_t post_short(const Pattern& pattern, std::span<std::byte> into, int type);
     bool drain_short(transfer::Link& link);
     bool await_short(Lock& lock, std::span<const uint64_t> names, size_t index);
     static bool is_complete_short(Named& named);

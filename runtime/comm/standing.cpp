@@ -1,8 +1,8 @@
 // Engine::describe(): what a rank's threads wait for, and what lies there that nobody takes, for who asks.
 //
-// By a thread that is in no call. It takes the engine lock for a short time, changes nothing, wakes nobody and asks the
-// device nothing, so that it answers while streams are blocked; and it moves no message, so that who looks does not
-// change what there is to see.
+// By a thread that is in no call. It takes the engine lock for a short time, wakes nobody and asks the device nothing,
+// so that it answers while streams are blocked; and it moves no message, so that who looks does not change what there
+// is to see. Small receives that wait become requests (Matcher::promote_all()), which take their messages all the same.
 #include "comm/engine.hpp"
 
 #include "platform/clock.hpp"

@@ -43,6 +43,11 @@ class Log {
                 return &log_.places[i];
         return nullptr;
     }
+    const platform::OperationTimes& times(uint32_t name, uint64_t run) const {
+        const platform::RunTimes* const found = find(name, run);
+        REQUIRE(found != nullptr);
+        return found->times;
+    }
     uint64_t told() const {
         uint64_t found = 0;
         for (uint64_t i = 0; i < log_.room; ++i)
@@ -91,14 +96,12 @@ TEST_CASE("each run of both sides has a place, and the target moves not before t
         CHECK(log.lost() == 0);
         for (uint64_t run = 0; run < kRuns; ++run) {
             CAPTURE(run);
-            const platform::RunTimes* const sent = log.find(kPuts, run);
-            const platform::RunTimes* const taken = log.find(kTakes, run);
-            REQUIRE(sent != nullptr);
-            REQUIRE(taken != nullptr);
-            window.check(sent->times, put_ns[run]);
-            window.check(taken->times, put_ns[run]);
-            CHECK(taken->times.began < sent->times.began); // it was there first, and waited
-            CHECK(taken->times.done >= sent->times.began);
+            const auto& sent = log.times(kPuts, run);
+            const auto& taken = log.times(kTakes, run);
+            window.check(sent, put_ns[run]);
+            window.check(taken, put_ns[run]);
+            CHECK(taken.began < sent.began); // it was there first, and waited
+            CHECK(taken.done >= sent.began);
         }
         line.check_runs(kRuns, kRuns);
     }
@@ -137,13 +140,11 @@ TEST_CASE("a run that several operations make has one place, from the first's wa
     CHECK(log.told() == 2 * kRuns);
     for (uint64_t run = 0; run < kRuns; ++run) {
         CAPTURE(run);
-        const platform::RunTimes* const sent = log.find(kPuts, run);
-        const platform::RunTimes* const taken = log.find(kTakes, run);
-        REQUIRE(sent != nullptr);
-        REQUIRE(taken != nullptr);
-        window.check(sent->times);
-        window.check(taken->times);
-        CHECK(sent->times.done >= taken->times.moving); // it was awaited
+        const auto& sent = log.times(kPuts, run);
+        const auto& taken = log.times(kTakes, run);
+        window.check(sent);
+        window.check(taken);
+        CHECK(sent.done >= taken.moving); // it was awaited
     }
 }
 
@@ -176,8 +177,7 @@ TEST_CASE("pulls have a place, too, whether somebody has waited before them or n
         sender.finish();
         window.close();
         CHECK(log.told() == 1);
-        REQUIRE(log.find(kTakes, 0) != nullptr);
-        window.check(log.find(kTakes, 0)->times, put_ns);
+        window.check(log.times(kTakes, 0), put_ns);
     }
 }
 

@@ -118,18 +118,24 @@ void collectives(Rank& self) {
     ok(gpurun_barrier(GPURUN_COMM_WORLD, self.stream));
 }
 
-void captured(Rank& self) {
+// A message from rank 0 to rank 1, in a graph.
+void run_message(Rank& self, size_t bytes, int tag, int runs) {
     if (self.rank > 1)
         return;
     gpurun_graph graph;
     ok(gpurun_capture_begin(self.stream));
-    ok(self.rank == 0 ? gpurun_send(self.device, 64, GPURUN_BYTE, 1, 50, GPURUN_COMM_WORLD, self.stream)
-                      : gpurun_recv(self.device, 64, GPURUN_BYTE, 0, 50, GPURUN_COMM_WORLD, self.stream, nullptr));
+    ok(self.rank == 0 ? gpurun_send(self.device, bytes, GPURUN_BYTE, 1, tag, GPURUN_COMM_WORLD, self.stream)
+                      : gpurun_recv(self.device, bytes, GPURUN_BYTE, 0, tag, GPURUN_COMM_WORLD, self.stream, nullptr));
     ok(gpurun_capture_end(self.stream, &graph));
-    ok(gpurun_graph_launch(graph, self.stream));
+    for (int run = 0; run < runs; ++run)
+        ok(gpurun_graph_launch(graph, self.stream));
     ok(gpurun_stream_synchronize(self.stream));
     ok(gpurun_graph_destroy(graph));
 }
+
+void captured(Rank& self) { run_message(self, 64, 50, 1); }
+
+void many_runs(Rank& self) { run_message(self, 8, 310, 200); }
 
 // A graph of messages of every kind, run five times.
 constexpr int kGraphRuns = 5;
@@ -170,21 +176,6 @@ void graphs(Rank& self) {
     ok(gpurun_stream_synchronize(self.stream));
     ok(gpurun_graph_destroy(graph));
     ok(gpurun_free_async(unexportable, self.stream));
-}
-
-// A message of a graph 200 times.
-void many_runs(Rank& self) {
-    if (self.rank > 1)
-        return;
-    gpurun_graph graph;
-    ok(gpurun_capture_begin(self.stream));
-    ok(self.rank == 0 ? gpurun_send(self.device, 8, GPURUN_BYTE, 1, 310, GPURUN_COMM_WORLD, self.stream)
-                      : gpurun_recv(self.device, 8, GPURUN_BYTE, 0, 310, GPURUN_COMM_WORLD, self.stream, nullptr));
-    ok(gpurun_capture_end(self.stream, &graph));
-    for (int run = 0; run < 200; ++run)
-        ok(gpurun_graph_launch(graph, self.stream));
-    ok(gpurun_stream_synchronize(self.stream));
-    ok(gpurun_graph_destroy(graph));
 }
 
 // Rank 1's run waits for a message of rank 0, which dies after the first.

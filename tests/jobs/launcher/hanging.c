@@ -170,6 +170,11 @@ static gpurun_graph capture_recv(gpurun_stream stream, void* memory, int source,
     return graph;
 }
 
+// A message from rank 0 to rank 1: each one's half of it.
+static gpurun_graph capture_half(gpurun_stream stream, void* memory, int tag, size_t bytes) {
+    return rank == 0 ? capture_send(stream, memory, 1, tag, bytes) : capture_recv(stream, memory, 0, tag, bytes);
+}
+
 // Each runs a graph that receives from the next one, and behind it the graph that sends.
 static void graph_cycle(void) {
     void* memory = NULL;
@@ -186,8 +191,7 @@ static void graph_cycle(void) {
 static void run_ahead(int calls) {
     void* memory = NULL;
     const gpurun_stream stream = make_stream(&memory);
-    const gpurun_graph graph =
-        rank == 0 ? capture_send(stream, memory, 1, 30, 200000) : capture_recv(stream, memory, 0, 30, 200000);
+    const gpurun_graph graph = capture_half(stream, memory, 30, 200000);
     say_up();
     if (rank == 1)
         sleep_for_ever();
@@ -204,8 +208,7 @@ static void graph_silent(void) { run_ahead(0); }
 static void graph_and_call(void) {
     void* memory = NULL;
     const gpurun_stream stream = make_stream(&memory);
-    const gpurun_graph graph =
-        rank == 0 ? capture_send(stream, memory, 1, 40, 8) : capture_recv(stream, memory, 0, 40, 8);
+    const gpurun_graph graph = capture_half(stream, memory, 40, 8);
     say_up();
     if (rank == 0)
         recv_from(1, 41);
