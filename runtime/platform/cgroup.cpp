@@ -55,9 +55,9 @@ void write_one(const std::string& path) {
 
 // Those that ranks have made in it go first. EBUSY while somebody is in one of them.
 bool remove_tree(const std::string& path) {
-    std::error_code failed;
-    for (const auto& entry : std::filesystem::directory_iterator(path, failed))
-        if (entry.is_directory(failed) && !remove_tree(entry.path().string()))
+    std::error_code failed; // somebody else may remove one at the same time
+    for (std::filesystem::directory_iterator entry(path, failed), end; !failed && entry != end; entry.increment(failed))
+        if (entry->is_directory(failed) && !remove_tree(entry->path().string()))
             return false;
     return ::rmdir(path.c_str()) == 0 || errno == ENOENT;
 }

@@ -5,15 +5,18 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
+#include <string>
 
 namespace gpurun::platform {
 
 namespace {
 
+// "" if it ends meanwhile: reading then fails, at which a stream's iterator would throw.
 std::string read(int pid, const char* name) {
     std::ifstream file(base::format("/proc/{}/{}", pid, name));
-    return {std::istreambuf_iterator<char>(file), {}};
+    std::string text;
+    std::getline(file, text, '\0');
+    return file.bad() ? std::string() : text;
 }
 
 } // namespace

@@ -1,8 +1,10 @@
 #include "platform/process_state.hpp"
 #include "support/unit.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace gpurun::platform;
@@ -28,6 +30,24 @@ TEST_CASE("a process that is stopped is said to be, and one that is gone is not 
     REQUIRE(::waitpid(child, &status, 0) == child);
     CHECK(process_state(child).letter == 0);
     CHECK(describe(process_state(child)) == "is in a state that the system does not tell");
+}
+
+TEST_CASE("processes may end while they are looked at") {
+    std::atomic<pid_t> latest{::getpid()};
+    std::atomic<bool> over{false};
+    std::thread looks([&] {
+        while (!over)
+            static_cast<void>(process_state(latest));
+    });
+    for (int i = 0; i < 2000; ++i) {
+        const pid_t child = ::fork();
+        if (child == 0)
+            ::_exit(0);
+        latest = child;
+        ::waitpid(child, nullptr, 0);
+    }
+    over = true;
+    looks.join();
 }
 
 TEST_CASE("where it sleeps is said if the system says it") {
