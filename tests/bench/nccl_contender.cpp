@@ -256,7 +256,7 @@ std::string why_not_nccl(const Options& options, const gpurun_device_info& devic
     if (device.kind != GPURUN_DEVICE_CUDA)
         return "NCCL needs GPUs, and these devices are emulated; use gpurun --device=cuda";
     for (Memory memory : options.memory)
-        if (memory != Memory::kDevice && memory != Memory::kDeviceAsync)
+        if (!on_device(memory))
             return std::string("NCCL sends device memory only; use --memory=device in place of ") + name(memory);
     return nccl().missing;
 }

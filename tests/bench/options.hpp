@@ -12,6 +12,7 @@ namespace gpurun::bench {
 
 enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kOverlap, kCall, kFirst };
 enum class Memory { kDevice, kDeviceAsync, kPinned, kHost };
+constexpr bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kDeviceAsync; }
 enum class Order { kStream, kHost, kGraph }; // kGraph: in stream order, captured once and run again and again
 enum class Reference { kCopy, kNccl };       // what gpurun is held against
 

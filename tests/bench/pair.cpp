@@ -31,6 +31,16 @@ void Pair::meet() const {
     exchange(&here, &there, sizeof(here));
 }
 
+void Pair::go() const {
+    const char here = 1;
+    CALL(gpurun_send(&here, sizeof(here), GPURUN_BYTE, partner(), kTag, GPURUN_COMM_WORLD, GPURUN_HOST));
+}
+
+void Pair::await_go() const {
+    char there = 0;
+    CALL(gpurun_recv(&there, sizeof(there), GPURUN_BYTE, partner(), kTag, GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));
+}
+
 double Pair::larger(double mine) const {
     double theirs = 0;
     exchange(&mine, &theirs, sizeof(mine));

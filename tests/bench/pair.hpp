@@ -22,6 +22,9 @@ class Pair {
     // Both ranks of the pair make each of these calls.
     void exchange(const void* mine, void* theirs, size_t bytes) const;
     void meet() const;
+    // One makes this call, the other one that.
+    void go() const;
+    void await_go() const;
     double larger(double mine) const;
 
   private:

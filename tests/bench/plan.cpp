@@ -109,7 +109,6 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
 int Task::slots() const { return test != Test::kLatency ? window : validate ? batch : 1; }
 
 size_t arena_limit(const Options& options, bool on_gpus) {
-    const auto on_device = [](Memory memory) { return memory == Memory::kDevice || memory == Memory::kDeviceAsync; };
     const bool all = on_device(options.memory[0]) && on_device(options.memory[1]);
     return on_gpus && all ? kGpuArena : kHostArena;
 }

@@ -30,10 +30,16 @@ class RawCopy {
 
     // Microseconds of all, which are started together, and waited for.
     virtual double copy_us(const Copies& copies) = 0;
+
+    // Whether a device copies, or would, so that a host has to start each copy and to wait for it.
+    virtual bool by_device() const = 0;
+    // Copies so many bytes, and returns when they are there.
+    virtual void copy_and_wait(size_t bytes) = 0;
 };
 
 // One processor copying out of memory that the partner shares: what host memory, and emulated devices, can do at best.
-std::unique_ptr<RawCopy> make_processor_copy(const Ground& ground);
+// `for_device`: in place of one.
+std::unique_ptr<RawCopy> make_processor_copy(const Ground& ground, bool for_device);
 
 // The copy engine, pulling through CUDA IPC; or through pinned memory where the devices cannot reach each other, a side
 // is host memory, or GPURUN_PATH=staged. Null in a build without CUDA.

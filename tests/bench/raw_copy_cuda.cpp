@@ -43,6 +43,11 @@ class TimedStream {
         return copies.captured ? run_us(enqueue) : timed_us(enqueue);
     }
 
+    void copy_and_wait(void* destination, const void* source, size_t bytes) {
+        MUST(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, stream_));
+        MUST(cudaStreamSynchronize(stream_));
+    }
+
   private:
     template <typename Function>
     double timed_us(const Function& enqueue) {
@@ -75,8 +80,6 @@ class TimedStream {
     cudaEvent_t begin_ = nullptr;
     cudaEvent_t end_ = nullptr;
 };
-
-bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kDeviceAsync; }
 
 bool staged_is_asked_for() {
     const char* path = std::getenv("GPURUN_PATH");
@@ -121,6 +124,17 @@ class CudaCopy final : public RawCopy {
         const double down = from_device_ ? stream_.copy_us(pinned_, own_, copies) : 0;
         const double up = to_device_ ? stream_.copy_us(destination_, pinned_, copies) : 0;
         return std::max(down, up); // staged copies are pipelined at best: the slower half is the limit
+    }
+
+    bool by_device() const override { return true; }
+
+    void copy_and_wait(size_t bytes) override {
+        if (theirs_ != nullptr)
+            return stream_.copy_and_wait(destination_, theirs_, bytes);
+        if (from_device_)
+            stream_.copy_and_wait(pinned_, own_, bytes);
+        if (to_device_)
+            stream_.copy_and_wait(destination_, pinned_, bytes);
     }
 
   private:

@@ -72,33 +72,39 @@ class SharedArena {
 
 class ProcessorCopy final : public RawCopy {
   public:
-    ProcessorCopy(const Pair& pair, size_t bytes) : source_(pair, bytes), destination_(bytes, 0xee) {}
+    ProcessorCopy(const Pair& pair, size_t bytes, bool for_device)
+        : source_(pair, bytes), destination_(bytes, 0xee), for_device_(for_device) {}
 
     std::string how() const override { return "memcpy by one processor, out of shared memory"; }
 
     double copy_us(const Copies& copies) override {
-        const size_t bytes = copies.bytes;
         // Often enough that it is the copies that are timed, and not the clock.
-        const size_t often = std::max<size_t>(1, kFewestBytes / (bytes * static_cast<size_t>(copies.count)));
+        const size_t often = std::max<size_t>(1, kFewestBytes / (copies.bytes * static_cast<size_t>(copies.count)));
         const double start = gpurun_wtime();
         for (size_t turn = 0; turn < often; ++turn)
-            for (int i = 0; i < copies.count; ++i) {
-                const size_t offset = static_cast<size_t>(i % copies.slots) * bytes;
-                std::memcpy(&destination_[offset], source_.theirs() + offset, bytes);
-                asm volatile("" : : "r"(destination_.data()) : "memory"); // it is not optimized away
-            }
+            for (int i = 0; i < copies.count; ++i)
+                copy(static_cast<size_t>(i % copies.slots) * copies.bytes, copies.bytes);
         return (gpurun_wtime() - start) * 1e6 / static_cast<double>(often);
     }
 
+    bool by_device() const override { return for_device_; }
+    void copy_and_wait(size_t bytes) override { copy(0, bytes); }
+
   private:
+    void copy(size_t offset, size_t bytes) {
+        std::memcpy(&destination_[offset], source_.theirs() + offset, bytes);
+        asm volatile("" : : "r"(destination_.data()) : "memory"); // it is not optimized away
+    }
+
     SharedArena source_;
     std::vector<unsigned char> destination_;
+    bool for_device_;
 };
 
 } // namespace
 
-std::unique_ptr<RawCopy> make_processor_copy(const Ground& ground) {
-    return std::make_unique<ProcessorCopy>(ground.pair, ground.arena_bytes);
+std::unique_ptr<RawCopy> make_processor_copy(const Ground& ground, bool for_device) {
+    return std::make_unique<ProcessorCopy>(ground.pair, ground.arena_bytes, for_device);
 }
 
 } // namespace gpurun::bench
