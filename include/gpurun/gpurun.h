@@ -84,7 +84,7 @@ GPURUN_API const char *gpurun_error_detail(void);
  *
  * Selects the rank's device (as cudaSetDevice() does, for the calling thread) and returns once every rank of
  * the job has called gpurun_init(). A process that gpurun did not start becomes the one rank of a job of its
- * own.
+ * own. A child that a rank forks is none: in it, everything is as after gpurun_finalize().
  *
  * @retval GPURUN_OK                       joined
  * @retval GPURUN_ERR_ALREADY_INITIALIZED  this process has joined before

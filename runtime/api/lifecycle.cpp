@@ -2,6 +2,7 @@
 #include "api/call.hpp"
 #include "comm/datatype.hpp"
 #include "platform/clock.hpp"
+#include "platform/forking.hpp"
 
 #include <atomic>
 #include <cstdio>
@@ -14,7 +15,7 @@ namespace {
 
 using base::Status;
 
-enum class Phase { kBefore, kRunning, kFinalized };
+enum class Phase { kBefore, kRunning, kFinalized, kForked }; // the last: as finalized, in the child of a rank
 
 // The one mutable global, with `running`, which says so to calls.
 struct Process {
@@ -30,6 +31,9 @@ Process& process() {
 base::Error wrong_phase(Phase phase) {
     if (phase == Phase::kBefore)
         return {Status::kNotInitialized, "gpurun_init() has not been called in this process"};
+    if (phase == Phase::kForked)
+        return {Status::kFinalized,
+                "this process was forked from a rank, and is none: only the rank itself makes calls"};
     return {Status::kFinalized, "gpurun_finalize() has been called; a process joins a job once"};
 }
 
@@ -41,6 +45,15 @@ base::Result<Runtime*> runtime() {
     if (Runtime* const current = running.load(std::memory_order_acquire))
         return current;
     return wrong_phase(process().phase.load(std::memory_order_acquire));
+}
+
+// In a child that this process forks: it shares the job's memory with the rank, and its calls would pass for the
+// rank's. Takes no lock, since a thread that is not in the child may hold it.
+static void leave_job_to_parent() {
+    if (running.exchange(nullptr, std::memory_order_acq_rel) == nullptr)
+        return;
+    call_observers.store(nullptr, std::memory_order_release);
+    process().phase.store(Phase::kForked, std::memory_order_release);
 }
 
 // Whoever sees calls. gpurun_init() began at `begin_ns`, before anybody did.
@@ -57,12 +70,16 @@ static void observe_calls(Runtime& started, int64_t begin_ns) {
 
 static gpurun_status init() {
     Process& self = process();
+    if (self.phase.load(std::memory_order_acquire) == Phase::kForked) // its lock may be held for ever
+        return report(wrong_phase(Phase::kForked));
     const std::lock_guard lock(self.changing);
     const Phase phase = self.phase.load(std::memory_order_acquire);
     if (phase == Phase::kRunning)
         return report(base::Error{Status::kAlreadyInitialized, "gpurun_init() was called before; call it once"});
     if (phase == Phase::kFinalized)
         return report(wrong_phase(phase));
+    if (auto heeded = platform::call_in_children(leave_job_to_parent); !heeded)
+        return report(std::move(heeded));
     const int64_t begin_ns = platform::now_ns();
     auto started = Runtime::start();
     if (!started)
@@ -76,6 +93,8 @@ static gpurun_status init() {
 
 static gpurun_status finalize() {
     Process& self = process();
+    if (self.phase.load(std::memory_order_acquire) == Phase::kForked)
+        return report(wrong_phase(Phase::kForked));
     const std::lock_guard lock(self.changing);
     const Phase phase = self.phase.load(std::memory_order_acquire);
     if (phase != Phase::kRunning)
@@ -122,7 +141,8 @@ int gpurun_initialized(void) {
 }
 
 int gpurun_finalized(void) {
-    return process().phase.load(std::memory_order_acquire) == gpurun::api::Phase::kFinalized ? 1 : 0;
+    const gpurun::api::Phase phase = process().phase.load(std::memory_order_acquire);
+    return phase == gpurun::api::Phase::kFinalized || phase == gpurun::api::Phase::kForked ? 1 : 0;
 }
 
 void gpurun_abort(int code) {
