@@ -162,4 +162,17 @@ Result<void> Engine::arm_moving() {
     return result;
 }
 
+Result<void> Engine::arm_ends() {
+    Result<void> result = arm_moving();
+    const auto arm = [&](const auto& each) {
+        if (!result)
+            return;
+        if (const auto awaited = each.awaited())
+            result = set_alarm(*awaited);
+    };
+    moving_out_.for_each(arm);
+    moving_in_.for_each(arm);
+    return result;
+}
+
 } // namespace gpurun::comm

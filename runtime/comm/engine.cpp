@@ -335,21 +335,27 @@ Result<void> Engine::synchronize(device::Event event) {
     return waited ? std::move(result) : std::move(waited);
 }
 
-// Two steps, each passed when every rank that lives has come to it: nobody unmaps what a peer still sends from, and
-// nobody frees what a peer has mapped.
+// Steps, each passed when every rank that lives has come to it. What was sent before the first is matched before the
+// second, and nothing after it, so that both sides of a message agree whether it is; nobody unmaps what a peer still
+// sends from; and nobody frees what a peer has mapped.
 Result<void> Engine::close() {
     Lock lock(mutex_);
+    enqueue_put_off();
     wait_for_all(lock, 1);
-    end_unmatched();
+    (void)progress();
+    end_receives();
+    wait_for_all(lock, 2);
+    (void)progress(); // what peers have answered
+    end_sends();
     (void)wait(
         lock, Awaiting{.kind = Awaiting::Kind::kOwnMessages},
-        [&] { return stuck_ || (moving_out_.empty() && moving_in_.empty()); }, [&] { return arm_moving(); });
+        [&] { return stuck_ || (moving_out_.empty() && moving_in_.empty()); }, [&] { return arm_ends(); });
     reap_abandoned();
     stop_background(lock);
     lock.unlock();
     if (stuck_) { // nothing may be waited for or taken down: it goes with the process
         lock.lock();
-        wait_for_all(lock, 3);
+        wait_for_all(lock, 4);
         return base::error(Status::kPeerLost, "a rank died before a message with it had moved; a stream stays blocked");
     }
     Result<void> result = context_.device.synchronize_all();
@@ -365,11 +371,11 @@ Result<void> Engine::close() {
                 result = std::move(closed);
         }
     }
-    wait_for_all(lock, 2);
+    wait_for_all(lock, 3);
     for (auto& each : links_)
         if (auto closed = each->close(); !closed && result)
             result = std::move(closed);
-    wait_for_all(lock, 3);
+    wait_for_all(lock, 4);
     links_.clear();
     for (Alarm& alarm : alarms_)
         (void)context_.device.destroy_stream(alarm.stream); // waits until it has rung

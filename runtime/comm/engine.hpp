@@ -187,7 +187,8 @@ class Engine {
     base::Result<void> check_same_capture(std::span<Request* const> requests, const Order& order);
     base::Result<void> complete_each(Completion& several, const Order& order, Need need);
     // gpurun_finalize(): what can no longer be matched ends.
-    void end_unmatched();
+    void end_receives();
+    void end_sends();
 
     // ---- sharing kernels (background.cpp) ----------------------------------------------------------------------
     bool may_put_off() const { return starts_in_a_row_ != 0 && background_wanted_; }
@@ -262,6 +263,8 @@ class Engine {
     void work_in_background();
     bool needs_hand() const;
     base::Result<void> arm_moving();
+    // And for those that need nobody, but are waited for: nothing else rings when their devices have come to their end.
+    base::Result<void> arm_ends();
 
     base::YieldingMutex mutex_;
     std::optional<transfer::Workspace> workspace_;

@@ -172,7 +172,14 @@ void Engine::deactivate(Request& request) {
 }
 
 // Nobody makes a call any more: what has not found its other side never will.
-void Engine::end_unmatched() {
+void Engine::end_receives() {
+    matcher_.for_each_posted([&](Receive& receive) {
+        matcher_.withdraw(receive);
+        receive.incoming.fail(base::Error{Status::kInternal, "gpurun_finalize() was called before a message came"});
+    });
+}
+
+void Engine::end_sends() {
     const auto fail = [&](Outgoing& send) {
         send.fail(base::Error{Status::kInternal, "gpurun_finalize() was called before the message was received"});
         watch(send);
@@ -181,10 +188,6 @@ void Engine::end_unmatched() {
         each->unposted.for_each(fail);
         each->unanswered.for_each(fail);
     }
-    matcher_.for_each_posted([&](Receive& receive) {
-        matcher_.withdraw(receive);
-        receive.incoming.fail(base::Error{Status::kInternal, "gpurun_finalize() was called before a message came"});
-    });
 }
 
 } // namespace gpurun::comm
