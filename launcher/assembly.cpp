@@ -140,6 +140,8 @@ void Assembly::take_hello(uint32_t rank, std::span<const std::byte> message) {
 
 void Assembly::take_ready(uint32_t rank, platform::UniqueFd device) {
     Peer& peer = peers_[rank];
+    if (peer.stage == Stage::kRefused) // they have crossed
+        return;
     if (peer.stage != Stage::kWelcomed) {
         misbehaved(rank, "a ready out of turn");
         return;

@@ -166,6 +166,16 @@ TEST_CASE("a library of another version is told apart, and every rank that comes
     }
 }
 
+TEST_CASE("a rank that says that it is ready before it hears of its refusal hears of that, and does not misbehave") {
+    Job job(2);
+    job.say_hello(0);
+    CHECK(job.heard(0) == wire::Kind::kWelcome);
+    job.assembly.refuse(Status::kPeerLost, "rank 1 has ended");
+    job.say(0, wire::Ready{});
+    CHECK(job.noted.said == "hello0");
+    CHECK(job.heard(0) == wire::Kind::kRefusal);
+}
+
 TEST_CASE("a hello of another protocol may be longer or shorter, and says its version all the same") {
     Job job(2);
     const uint32_t shorter[4] = {wire::kMagic, 1, wire::kProtocol + 1, 0x00020000};
