@@ -8,6 +8,7 @@
 #include <CLI/Formatter.hpp>
 #include <gpurun/version.h>
 #include <optional>
+#include <set>
 
 namespace gpurun::launcher {
 
@@ -112,8 +113,35 @@ struct Words {
     }
 };
 
+// The option that `word` names, with or without its value; null if none, or if it is one of the short ones in a row.
+const CLI::Option* named_option(const CLI::App& app, const std::string& word) {
+    return app.get_option_no_throw(word.substr(0, word.find('=')));
+}
+
+// CLI11 would take the next word for a value that is empty: the program, in --trace=$UNSET ./app.
+base::Result<void> check_values(const CLI::App& app, const std::vector<std::string>& words) {
+    std::set<const CLI::Option*> given;
+    for (size_t i = 0; i < words.size() && words[i].starts_with('-') && words[i] != "--"; ++i) {
+        const std::string& word = words[i];
+        const CLI::Option* const option = named_option(app, word);
+        const size_t equals = word.find('=');
+        if (option == nullptr)
+            continue;
+        const bool takes_value = option->get_items_expected_min() > 0;
+        if (equals + 1 == word.size() || (takes_value && equals == std::string::npos && i + 1 == words.size()))
+            return base::error(base::Status::kArgument, "{} needs a value{}", word.substr(0, equals), kSeeHelp);
+        if (takes_value && option->get_expected_max() == 1 && !given.insert(option).second)
+            return base::error(base::Status::kArgument, "{} is given twice: which of the two is meant?",
+                               word.substr(0, equals));
+        if (takes_value && equals == std::string::npos)
+            ++i;
+    }
+    return {};
+}
+
 // Takes the options off the front of `words`. What stays starts with PROGRAM.
 base::Result<void> take_options(CLI::App& app, std::vector<std::string>& words) {
+    GPURUN_TRY(check_values(app, words));
     std::vector<const char*> argv{"gpurun"};
     for (const std::string& word : words)
         argv.push_back(word.c_str());
@@ -160,7 +188,8 @@ base::Result<ReportOptions> understand(ReportOptions report) {
 // A dry run needs no programs, and neither does the machine alone.
 base::Result<void> check_programs(const std::vector<Program>& programs, bool may_be_missing) {
     for (const Program& program : programs) {
-        if (program.command.empty() && !may_be_missing)
+        const bool is_missing = program.command.empty() || program.command[0].empty();
+        if (is_missing && !may_be_missing)
             return base::error(base::Status::kArgument, "which program is to be started{}?{}",
                                programs.size() > 1 ? " (before and behind each ':' is one)" : "", kSeeHelp);
         if (programs.size() > 1 && !program.ranks)

@@ -294,6 +294,28 @@ TEST_CASE("a placement, a setting or a report that cannot be followed is an erro
     });
 }
 
+TEST_CASE("an option without its value does not take the program for it") {
+    check_refused({{"--trace=", "./app", "argument"},
+                   {"--output-dir=", "./app", "argument"},
+                   {"-n", "1", "./app", ":", "-n", "1", "--chdir=", "./app", "argument"},
+                   {"--membind=", "./app"},
+                   {"./app", ":", "-n"},
+                   {"-n"}});
+    CHECK(detail_of(parse({"--trace=", "./app", "argument"})).starts_with("--trace needs a value"));
+    CHECK(detail_of(parse({"-n"})).starts_with("-n needs a value"));
+    CHECK(must(parse({"--env=A=", "./app", "--trace="})).options.programs[0].command == Words{"./app", "--trace="});
+    CHECK(must(parse({"--chdir", "", "./app"})).options.programs[0].folder == "");
+}
+
+TEST_CASE("a value that is said twice, mpirun's -np and a program without a name are told apart") {
+    CHECK(detail_of(parse({"-n", "2", "--ranks=3", "./app"})).starts_with("--ranks is given twice"));
+    CHECK(detail_of(parse({"-np", "2", "./app"})).find("mpirun") != std::string::npos);
+    CHECK(detail_of(parse({""})).starts_with("which program"));
+    CHECK(must(parse({"-n2", "--tag-output", "--tag-output", "--env", "A", "--env", "B", "./app"}))
+              .options.programs[0]
+              .settings.size() == 2);
+}
+
 TEST_CASE("an error names what was written") {
     CHECK(detail_of(parse({"-n", "0", "app"})).find("'0'") != std::string::npos);
     CHECK(detail_of(parse({"--bogus", "app"})).find("--bogus") != std::string::npos);
