@@ -50,8 +50,13 @@ std::string describe(const platform::StartFailure& failure, const RankPlan& plan
     case platform::StartFailure::Step::kMemory:
         return base::format("--membind: memory cannot be bound to NUMA node {} here ({}); leave --membind out",
                             format_cpus(plan.binding.memory), why);
-    default: return base::format("{} cannot be executed: {}", program.path, why);
+    default: break;
     }
+    if (failure.error_number == ENOENT) // but the program itself was found
+        return base::format("{} cannot be executed: the interpreter that its first line names behind #!, or the loader "
+                            "that a binary names, is not there (a carriage return at the end of the line counts)",
+                            program.path);
+    return base::format("{} cannot be executed: {}", program.path, why);
 }
 
 // The guard knows of it first, so that there is no moment at which it could stay behind.

@@ -42,7 +42,7 @@ class CommandLine(LaunchedTest):
             with open(script, "w", encoding="ascii") as file:
                 file.write("#!/no/such/interpreter\n")
             os.chmod(script, 0o700)
-            self.check_refused(127, [script], EMULATED, script)
+            self.check_refused(127, [script, "interpreter"], EMULATED, script)
 
     def test_help_and_version_go_to_stdout(self):
         status, out, error = self.run_gpurun("--help")
