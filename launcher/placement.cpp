@@ -2,6 +2,8 @@
 
 #include "base/format.hpp"
 #include "mapping.hpp"
+#include "platform/job_segment.hpp"
+#include "ranges.hpp"
 
 #include <algorithm>
 #include <set>
@@ -43,8 +45,18 @@ std::string visible_to_all(const Mapping& mapping, const std::vector<Device>& de
     return everything ? "" : names;
 }
 
-// How many devices are emulated if --device does not say.
+// Of --map-by list:, as far as it is made of numbers; what else is in it, is for select_devices() to refuse.
+size_t listed_ranks(const std::string& list) {
+    size_t ranks = 0;
+    for (const Range& range : parse_ranges(list, ',').value_or(std::vector<Range>(1)))
+        ranks += static_cast<size_t>(range.last - range.first) + 1;
+    return std::min<size_t>(ranks, platform::kMaxRanks);
+}
+
+// How many devices are emulated if --device does not say: as many as ranks need.
 size_t emulated_devices(const PlacementOptions& options, std::optional<size_t> ranks) {
+    if (options.map_by == MapBy::kList && !ranks)
+        return listed_ranks(options.list);
     const size_t each = options.ranks_per_gpu.value_or(1);
     return (ranks.value_or(1) + each - 1) / each;
 }

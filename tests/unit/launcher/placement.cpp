@@ -342,6 +342,14 @@ TEST_CASE("emulated devices are as many as ranks, or as ranks need") {
     CHECK(settings("emulated:3", {}, {}) == "emulated:0/3 emulated:1/3 emulated:2/3 ");
     CHECK(settings("emulated:4", 2, {}) == "emulated:0/4 emulated:1/4 ");
     CHECK(settings("emulated:2", {}, 2) == "emulated:0/2 emulated:1/2 emulated:0/2 emulated:1/2 ");
+
+    Options listed = plain();
+    listed.placement.device = must(parse_device("emulated"));
+    listed.placement.map_by = MapBy::kList;
+    listed.placement.list = "1-2,0";
+    CHECK(must(place_job(listed, there)).ranks[0].device.setting == "emulated:1/3");
+    listed.placement.list = "GPU-0";
+    CHECK_STATUS(place_job(listed, there), Status::kArgument);
 }
 
 TEST_CASE("what cannot be followed on this machine is an error that says why") {
