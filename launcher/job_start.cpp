@@ -147,7 +147,7 @@ base::Result<int> Job::run() {
         write_trace();
         GPURUN_TRY(pass_output());
     }
-    return exit_status_.value_or(0);
+    return exit_status_.value_or(has_.outputs->failed() ? kOwnFailure : 0);
 }
 
 base::Result<void> Job::pass_output() {

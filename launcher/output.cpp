@@ -64,7 +64,8 @@ void OutputSink::put(std::string_view text) {
         const platform::Transfer written = platform::write_now(fd_, text);
         text.remove_prefix(written.bytes);
         if (written.state == platform::StreamState::kClosed) {
-            if (written.error_number != 0 && fd_ != 2)
+            failed_ = written.error_number != 0;
+            if (failed_ && fd_ != 2)
                 platform::write_all(2, base::format("gpurun: writing {}: {}\n", name_,
                                                     std::generic_category().message(written.error_number)));
             close();

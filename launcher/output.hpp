@@ -43,6 +43,8 @@ class OutputSink {
     bool ready_for(const void* writer) const { return ready() && (!floor_ || floor_->is_free_for(writer)); }
     // Nobody reads it any more, or it cannot be written.
     bool closed() const { return closed_; }
+    // It could not be written, though there is somebody, or something, to read it.
+    bool failed() const { return failed_; }
     // Drops what is kept and all that comes.
     void close();
     // Calls `resume` once, when the sink is worth asking again, or closed. REQUIRES: it is not ready_for(writer).
@@ -55,6 +57,7 @@ class OutputSink {
     int fd_;
     std::string name_;
     bool closed_ = false;
+    bool failed_ = false;
     bool at_line_start_ = true;
     const void* last_tagged_ = nullptr; // who wrote last, if it was tagged
     std::string pending_;

@@ -2,6 +2,7 @@
 
 #include "base/format.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
@@ -103,6 +104,11 @@ bool Outputs::passed() const {
         if (!file.sink->ready())
             return false;
     return out_.ready() && error_.ready();
+}
+
+bool Outputs::failed() const {
+    return out_.failed() || error_.failed() ||
+           std::any_of(files_.begin(), files_.end(), [](const File& file) { return file.sink->failed(); });
 }
 
 void Outputs::close() {

@@ -34,6 +34,7 @@ class Outputs {
     // Every rank has ended: what is in their pipes now is all that counts.
     void finish();
     bool passed() const; // everything
+    bool failed() const; // to write some of it
     // Nobody is waited for any more: what could not be written by now is lost.
     void close();
 

@@ -150,6 +150,9 @@ class Files(LaunchedTest):
         self.assertEqual(status, 128 + 13)
         self.assertIn(f"gpurun: writing {self.logs}/rank-1.out: No space left on device\n", error)
         self.assertNotIn("rank 0", error)
+        status, out, error = self.run_gpurun("-n", "2", "--output-dir", self.logs, EMULATED, "echo", "once")
+        self.assertEqual((status, out), (1, b"once\n" * 2))
+        self.check_own_line(error, "rank-1.out: No space left on device")
 
     def test_a_filter_shows_only_its_ranks_and_files_have_all(self):
         script = "echo out $GPURUN_RANK; echo error $GPURUN_RANK >&2"

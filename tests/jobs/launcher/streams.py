@@ -148,6 +148,13 @@ class Streams(LaunchedTest):
         self.assertEqual(status, 128 + 13)
         self.assertIn("gpurun: writing the ranks' output: No space left on device\n", error)
 
+    def test_what_could_not_be_written_fails_the_job_also_if_its_rank_prints_no_more(self):
+        with open("/dev/full", "wb") as full:
+            for ranks in ("1", "2"):
+                status, _, error = self.run_gpurun("-n", ranks, EMULATED, "echo", "once", stdout=full)
+                self.assertEqual(status, 1)
+                self.check_own_line(error, "writing the ranks' output: No space left on device")
+
     def test_rank_0_reads_stdin_and_the_others_nothing(self):
         data = os.urandom(3_000_000)
         status, out, _ = self.run_gpurun("-n", "3", EMULATED, "sh", "-c", "cat; [ $GPURUN_RANK = 0 ] || echo; :",
