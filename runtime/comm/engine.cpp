@@ -344,12 +344,19 @@ Result<void> Engine::close() {
     wait_for_all(lock, 1);
     (void)progress();
     end_receives();
+    const Awaiting own{.kind = Awaiting::Kind::kOwnMessages};
+    const auto none = [&](auto busy) { return std::none_of(links_.begin(), links_.end(), busy); };
+    const auto answered = [&] { return none([](const auto& each) { return !each->lost && !each->has_told(); }); };
+    (void)wait(lock, own, answered, [] { return Result<void>(); });
     wait_for_all(lock, 2);
     (void)progress(); // what peers have answered
     end_sends();
+    const auto moved = [&] {
+        return moving_out_.empty() && moving_in_.empty() &&
+               none([](const auto& each) { return !each->unanswered.empty(); });
+    };
     (void)wait(
-        lock, Awaiting{.kind = Awaiting::Kind::kOwnMessages},
-        [&] { return stuck_ || (moving_out_.empty() && moving_in_.empty()); }, [&] { return arm_ends(); });
+        lock, own, [&] { return stuck_ || moved(); }, [&] { return arm_ends(); });
     reap_abandoned();
     stop_background(lock);
     lock.unlock();

@@ -186,7 +186,10 @@ void Engine::end_sends() {
     };
     for (auto& each : links_) {
         each->unposted.for_each(fail);
-        each->unanswered.for_each(fail);
+        each->unanswered.for_each([&](Outgoing& send) {
+            if (!send.matched()) // else its target only has to learn where it is
+                fail(send);
+        });
     }
 }
 

@@ -130,6 +130,7 @@ class Link {
     // Sends what waits for room. True if nothing is left.
     bool flush();
     // Nothing of it waits for anything but the peer's next record.
+    bool has_told() const { return backlog_.empty(); } // all that tell() was given
     bool quiet() const {
         return backlog_.empty() && unposted.empty() && owing_edge.empty() && !imports && channels.quiet();
     }

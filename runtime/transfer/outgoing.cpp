@@ -417,6 +417,7 @@ Result<void> Outgoing::signal_ready(Fence& fence, const SlotValue& slot) {
 Result<void> Outgoing::answered(const Record& answer) {
     CHECK(state_ == State::kUnanswered);
     trace_.matched();
+    matched_ = true;
     if (answer.kind == RecordKind::kWantEdge) {
         link_.owing_edge.push_back(*this);
         return {};

@@ -80,6 +80,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     bool needs_hand() const {
         return state_ == State::kNew || state_ == State::kRelay || base::List<Outgoing, Owing>::has(*this);
     }
+    bool matched() const { return matched_; } // its target has said so
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
     base::Result<void> join(device::Stream stream);
     uint64_t serial() const { return serial_; }
@@ -144,6 +145,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     MessageTrace trace_;
     uint64_t serial_ = 0;
     SlotValue slot_{};
+    bool matched_ = false;
     bool signalled_ = false;   // slot_'s forward edge, before a push that found no room
     std::optional<Path> path_; // once chosen
     std::optional<Relay> relay_;
