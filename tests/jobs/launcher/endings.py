@@ -1,5 +1,6 @@
 """How a job ends: its exit status, the one line that says why, and nothing left behind."""
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -72,6 +73,12 @@ class Endings(LaunchedTest):
     def test_a_timeout_ends_a_job_whose_output_nobody_reads_too(self):
         process = self.start("-n", "2", "--timeout=0.7", EMULATED, "head", "-c", "200000", "/dev/zero")
         self.assertEqual(process.wait(timeout=20), 124)
+
+    def test_files_that_may_not_be_as_large_are_an_error(self):
+        status, _, error = self.run_gpurun("-n", "2", EMULATED, "true", preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
+        self.assertEqual(status, 1)
+        self.check_own_line(error, "ulimit -f", "File too large")
 
     def test_a_summary_names_the_device_and_the_last_line_of_stderr(self):
         status, out, error = self.run_gpurun("-n", "2", EMULATED, *on_rank(
