@@ -3,6 +3,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 import time
 
 from launched import EMULATED, LaunchedTest, cpu_seconds, main, marked, on_rank, wait_until
@@ -73,6 +74,14 @@ class Endings(LaunchedTest):
     def test_a_timeout_ends_a_job_whose_output_nobody_reads_too(self):
         process = self.start("-n", "2", "--timeout=0.7", EMULATED, "head", "-c", "200000", "/dev/zero")
         self.assertEqual(process.wait(timeout=20), 124)
+
+    def test_a_rank_that_has_gone_to_another_group_is_ended_too(self):
+        script = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " \
+                 "os.setpgid(0, os.getpgid(os.getppid())); print('up', flush=True); time.sleep(100)"
+        process = self.start("--grace=0.3", EMULATED, sys.executable, "-c", script)
+        self.assertEqual(process.stdout.readline(), b"up\n")
+        process.terminate()
+        self.assertEqual(process.wait(timeout=20), 143)
 
     def test_files_that_may_not_be_as_large_are_an_error(self):
         status, _, error = self.run_gpurun("-n", "2", EMULATED, "true", preexec_fn=lambda: resource.setrlimit(
