@@ -75,6 +75,12 @@ class Endings(LaunchedTest):
         process = self.start("-n", "2", "--timeout=0.7", EMULATED, "head", "-c", "200000", "/dev/zero")
         self.assertEqual(process.wait(timeout=20), 124)
 
+    def test_a_timeout_ends_a_job_that_has_failed_before_and_whose_output_nobody_reads(self):
+        process = self.start("-n", "2", "--timeout=4", "--grace=0.5", EMULATED, *on_rank(
+            1, "head -c 100000 /dev/zero; exit 3"))
+        failed = b"exited with status 3" in process.stderr.readline()  # else this machine stood still for so long
+        self.assertEqual(process.wait(timeout=20), 3 if failed else 124)
+
     def test_a_rank_that_has_gone_to_another_group_is_ended_too(self):
         script = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " \
                  "os.setpgid(0, os.getpgid(os.getppid())); print('up', flush=True); time.sleep(100)"
