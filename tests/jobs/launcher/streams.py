@@ -1,13 +1,12 @@
 """What ranks print and read: whole lines, every byte, back-pressure, and input for rank 0."""
 import os
-import pty
 import re
 import subprocess
 import sys
 import tempfile
 import time
 
-from launched import EMULATED, GPURUN, LaunchedTest, main
+from launched import EMULATED, GPURUN, LaunchedTest, main, on_terminal
 
 WRITER = """
 import os, sys
@@ -165,9 +164,7 @@ class Streams(LaunchedTest):
 class Terminal(LaunchedTest):
     def start_on_terminal(self, script, *options):
         """gpurun as the foreground job of a terminal of its own. Returns its pid and the terminal's other end."""
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.execve(GPURUN, [GPURUN, *options, EMULATED, "sh", "-c", script], self.environment())
+        pid, terminal = on_terminal([GPURUN, *options, EMULATED, "sh", "-c", script], self.environment())
         self.addCleanup(os.close, terminal)
         return pid, terminal
 
@@ -191,11 +188,9 @@ class Terminal(LaunchedTest):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 130)
 
     def test_in_the_background_gpurun_leaves_the_terminal_to_the_one_in_front(self):
-        pid, terminal = pty.fork()
-        if pid == 0:
-            job = f"{GPURUN} {EMULATED} sh -c 'echo up; exec sleep 1'"
-            script = f"set -m; {job} </dev/tty & read line; echo \"front got $line\"; wait"
-            os.execve("/bin/sh", ["sh", "-c", script], self.environment())
+        job = f"{GPURUN} {EMULATED} sh -c 'echo up; exec sleep 1'"
+        script = f"set -m; {job} </dev/tty & read line; echo \"front got $line\"; wait"
+        pid, terminal = on_terminal(["/bin/sh", "-c", script], self.environment())
         self.addCleanup(os.close, terminal)
         self.read_until(terminal, b"up\r\n")
         os.write(terminal, b"typed\n")
