@@ -140,6 +140,26 @@ class Streams(LaunchedTest):
             self.assertEqual(process.wait(timeout=20), 128 + 13)
             self.assertIn(b"signal 13", error.read())
 
+    def test_jobs_that_print_into_one_pipe_can_be_ended_when_nobody_reads_it_any_more(self):
+        for _ in range(8):
+            reader, writer = os.pipe()
+            jobs = [self.start("-n", "2", "--grace=0.2", EMULATED, "yes", letter * 40, stdout=writer,
+                               stderr=subprocess.DEVNULL) for letter in "abc"]
+            os.close(writer)
+            missing = {b"a", b"b", b"c"}
+            while missing:
+                missing -= {bytes([letter]) for letter in os.read(reader, 4096)}
+            for _ in range(5000):  # whenever there is room again, each of them finds it
+                os.read(reader, 4096)
+            time.sleep(0.05)
+            for _ in range(2):
+                for job in jobs:
+                    job.terminate()
+                time.sleep(0.05)
+            statuses = [job.wait(timeout=20) for job in jobs]
+            os.close(reader)
+            self.assertEqual(statuses, [143] * 3)
+
     def test_a_full_disk_is_said(self):
         with open("/dev/full", "wb") as full:
             status, _, error = self.run_gpurun("-n", "2", EMULATED, "sh", "-c", "while :; do echo line; done",
