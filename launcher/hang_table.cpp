@@ -201,10 +201,7 @@ class Table {
             add_remark(index, "gpurun_init", format_time(rank.since_ns, now_ns_),
                        base::format("opens its device; {}", rank.system));
             break;
-        case Presence::kReady:
-            add_remark(index, "gpurun_init", format_time(rank.since_ns, now_ns_),
-                       base::format("{} to call gpurun_init()", missing()));
-            break;
+        case Presence::kReady: add_remark(index, "gpurun_init", format_time(rank.since_ns, now_ns_), missing()); break;
         case Presence::kNoAnswer: add_remark(index, "-", "-", base::format("does not answer; {}", rank.system)); break;
         case Presence::kFinalized:
             add_remark(index, "-", "-", base::format("has left gpurun_finalize(); {}", rank.system));
@@ -220,7 +217,9 @@ class Table {
         for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
             if (ranks_[rank].presence == Presence::kNoGpurun || ranks_[rank].presence == Presence::kJoining)
                 late.push_back(rank);
-        return base::format("rank{} {}", late.size() == 1 ? "" : "s", format_ranks(late));
+        if (late.empty())
+            return "gpurun: the other ranks have called gpurun_init(), or ended";
+        return base::format("rank{} {} to call gpurun_init()", late.size() == 1 ? "" : "s", format_ranks(late));
     }
 
     const Standings& ranks_;

@@ -45,7 +45,8 @@ void Inquiry::look() {
 }
 
 void Inquiry::on_time() {
-    timer_.acknowledge();
+    if (!timer_.acknowledge())
+        return;
     if (pausing_) {
         look();
         return;

@@ -72,7 +72,8 @@ void Job::enter(Ending ending) {
 }
 
 void Job::on_grace_over() {
-    has_.grace.acknowledge();
+    if (!has_.grace.acknowledge())
+        return;
     if (ending_ == Ending::kRefused)
         end_ranks(SIGTERM);
     else if (timed_out_)

@@ -56,9 +56,12 @@ void Job::on_end_request(int signal) {
 
 void Job::on_timeout() {
     has_.timeout.acknowledge();
-    if (ending_ >= Ending::kTerminated)
-        return;
     timed_out_ = true;
+    if (ending_ >= Ending::kTerminated) { // its ranks are being ended, and what they have printed gets the grace, too
+        if (live_ == 0 || ending_ == Ending::kKilled)
+            has_.grace.start(plan_.ending.grace_ms);
+        return;
+    }
     if (!exit_status_)
         exit_status_ = kTimedOut;
     say(base::format("the time of --timeout={} is over; the job was ended",

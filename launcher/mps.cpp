@@ -145,8 +145,8 @@ Mps::Mps(const Host& host, std::string program, Timers timers)
     : host_(host), program_(std::move(program)), timers_(std::move(timers)),
       limit_watch_(host.loop, timers_.limit.fd(),
                    [this] {
-                       timers_.limit.acknowledge();
-                       late_ = true;
+                       if (timers_.limit.acknowledge())
+                           late_ = true;
                    }),
       pause_watch_(host.loop, timers_.pause.fd(), [this] {
           timers_.pause.acknowledge();

@@ -36,8 +36,11 @@ base::Result<std::unique_ptr<Outputs>> Outputs::create(platform::EventLoop& loop
 }
 
 Outputs::Outputs(platform::EventLoop& loop, const OutputOptions& options, uint32_t ranks)
-    : loop_(loop), options_(options), alone_(ranks == 1), out_(loop, kOut, kRanksOutput),
-      error_(platform::same_file(kOut, kError) ? out_ : own_error_.emplace(loop, kError, kRanksOutput)),
+    : loop_(loop), options_(options), alone_(ranks == 1), own_out_(platform::own_write_end(kOut)),
+      own_error_out_(platform::own_write_end(kError)), out_(loop, own_out_ ? own_out_.get() : kOut, kRanksOutput),
+      error_(platform::same_file(kOut, kError)
+                 ? out_
+                 : own_error_.emplace(loop, own_error_out_ ? own_error_out_.get() : kError, kRanksOutput)),
       colour_out_(wants_colour(kOut)), colour_error_(wants_colour(kError)) {}
 
 base::Result<void> Outputs::share() {

@@ -55,7 +55,9 @@ class Outputs {
 
     platform::EventLoop& loop_;
     OutputOptions options_;
-    bool alone_; // one rank may show half a line: a prompt, a progress bar
+    bool alone_;                 // one rank may show half a line: a prompt, a progress bar
+    platform::UniqueFd own_out_; // of a pipe, which others may write to as well; none: of what else there is
+    platform::UniqueFd own_error_out_;
     OutputSink out_;
     std::optional<OutputSink> own_error_; // none where both go to the same place, so that they do not mix there
     OutputSink& error_;

@@ -22,6 +22,9 @@ struct Process {
     std::mutex changing; // init and finalize
     std::atomic<Phase> phase{Phase::kBefore};
     std::unique_ptr<Runtime> current;
+    // Some thread is in gpurun_abort(). Set before that looks at `running`, read after that has been cleared (both
+    // sequentially consistent): either it finds no runtime, or the one that it uses stays.
+    std::atomic<bool> aborting{false};
 };
 Process& process() {
     static auto* const the_process = new Process; // never destroyed: threads may still call while the process exits
@@ -101,7 +104,9 @@ static gpurun_status finalize() {
         return report(wrong_phase(phase));
     auto stopped = self.current->stop();
     self.phase.store(Phase::kFinalized, std::memory_order_release);
-    running.store(nullptr, std::memory_order_release);
+    running.store(nullptr);
+    if (self.aborting.load())
+        (void)self.current.release(); // this process is about to end
     self.current.reset();
     return report(std::move(stopped));
 }
@@ -109,8 +114,9 @@ static gpurun_status finalize() {
 [[noreturn]] static void abort_job(int code) {
     const int status = (code & 0xff) == 0 ? 1 : code & 0xff;
     std::fflush(nullptr);
-    if (auto current = runtime())
-        (void)(*current)->session().abort_job(status); // without gpurun, this process is the job
+    process().aborting.store(true);
+    if (Runtime* const current = running.load())
+        (void)current->session().abort_job(status); // without gpurun, this process is the job
     std::_Exit(status);
 }
 

@@ -72,15 +72,29 @@ void Engine::launch_mails() {
 }
 
 void Engine::start_background() {
-    background_on_duty_ = true;
-    if (!background_.joinable())
-        background_ = std::thread([this] { work_in_background(); });
-    else
+    if (!background_) {
+        const auto run = [](void* engine) -> void* {
+            static_cast<Engine*>(engine)->work_in_background();
+            return nullptr;
+        };
+        auto started = platform::start_quiet_thread(
+            run, this, "the thread that moves messages while the program computes", platform::kUsualStack);
+        if (!started) {
+            base::log(base::LogLevel::kWarn, "messages move only while this rank is in calls of gpurun: {}",
+                      started.error().detail);
+            background_wanted_ = false; // so nothing is put off from now on
+            enqueue_put_off();
+            return;
+        }
+        background_ = *started;
+    } else {
         background_called_.notify_one();
+    }
+    background_on_duty_ = true;
 }
 
 void Engine::stop_background(Lock& lock) {
-    if (!background_.joinable())
+    if (!background_)
         return;
     background_stops_ = true;
     background_called_.notify_one();
@@ -88,7 +102,8 @@ void Engine::stop_background(Lock& lock) {
     self.background_bell.fetch_add(1, std::memory_order_release);
     platform::wake_all(self.background_bell);
     lock.unlock();
-    background_.join();
+    platform::join_quiet_thread(*background_);
+    background_.reset();
     lock.lock();
     background_on_duty_ = false;
     background_wanted_ = false;

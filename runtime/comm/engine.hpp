@@ -12,6 +12,7 @@
 #include "base/yielding_mutex.hpp"
 #include "comm/awaiting.hpp"
 #include "comm/request.hpp"
+#include "platform/quiet_thread.hpp"
 #include "transfer/mailbox.hpp"
 #include "transfer/probe.hpp"
 
@@ -21,7 +22,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 namespace gpurun::comm {
@@ -287,9 +287,9 @@ class Engine {
     bool stuck_ = false; // some stream stays blocked on a dead rank's event, and the device cannot be waited for
     int64_t spin_ns_ = 0;
 
-    std::thread background_; // started with the first request that a call leaves active
+    std::optional<platform::QuietThread> background_; // started with the first request that a call leaves active
     std::condition_variable_any background_called_;
-    bool background_wanted_ = false; // GPURUN_PROGRESS
+    bool background_wanted_ = false; // GPURUN_PROGRESS; not any more if there is no thread to be had
     bool background_on_duty_ = false;
     bool background_stops_ = false;
 

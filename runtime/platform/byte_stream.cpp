@@ -1,5 +1,6 @@
 #include "platform/byte_stream.hpp"
 
+#include "base/format.hpp"
 #include "platform/system_error.hpp"
 
 #include <algorithm>
@@ -26,6 +27,14 @@ base::Result<Pipe> create_pipe() {
     if (::pipe2(fds, O_CLOEXEC) != 0)
         return system_error("creating a pipe");
     return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+UniqueFd own_write_end(int fd) {
+    struct stat status {};
+    if (::fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode))
+        return UniqueFd();
+    // Opened anew, so that the flag is not that of the others.
+    return UniqueFd(::open(base::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
 }
 
 Transfer read_now(int fd, std::span<char> buffer) {

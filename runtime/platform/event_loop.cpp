@@ -89,10 +89,9 @@ void Timer::start(int64_t delay_ms) {
     ::timerfd_settime(fd_.get(), 0, &when, nullptr);
 }
 
-void Timer::acknowledge() {
+bool Timer::acknowledge() {
     uint64_t passed = 0;
-    // Nothing to read only means that it was started again meanwhile.
-    [[maybe_unused]] const ssize_t got = ::read(fd_.get(), &passed, sizeof passed);
+    return ::read(fd_.get(), &passed, sizeof passed) == static_cast<ssize_t>(sizeof passed);
 }
 
 } // namespace gpurun::platform

@@ -63,8 +63,9 @@ class Timer {
     static base::Result<Timer> create();
 
     void start(int64_t delay_ms); // 0: it passes at once
-    // REQUIRES: it has passed. Makes it unreadable until the next start().
-    void acknowledge();
+    // For its handler: makes it unreadable until the next start(). False if it has been started again since it was
+    // seen to have passed, by an earlier handler of the same round.
+    bool acknowledge();
     int fd() const { return fd_.get(); }
 
   private:

@@ -84,9 +84,11 @@ Result<JobSession> JobSession::connect(const base::Settings& settings, uint32_t 
         GPURUN_ASSIGN(JobSegment segment, JobSegment::create(1, usable_processors()));
         return JobSession(MessageSocket(), std::move(segment), 0);
     }
-    if (::fcntl(settings.control_fd, F_SETFD, FD_CLOEXEC) != 0)
+    // The number may have become that of another file, which stays the program's.
+    if (!MessageSocket::is_one(settings.control_fd) || ::fcntl(settings.control_fd, F_SETFD, FD_CLOEXEC) != 0)
         return base::error(Status::kLauncher,
-                           "GPURUN_CONTROL_FD={} is not open: a program between gpurun and this one has closed it",
+                           "GPURUN_CONTROL_FD={} is not gpurun's socket: a program between gpurun and this one has "
+                           "closed it, or gpurun_init() has failed here before",
                            settings.control_fd);
     MessageSocket socket{UniqueFd(settings.control_fd)};
     wire::Hello hello;

@@ -16,6 +16,12 @@ base::Result<std::array<MessageSocket, 2>> MessageSocket::pair() {
     return std::array<MessageSocket, 2>{MessageSocket(UniqueFd(fds[0])), MessageSocket(UniqueFd(fds[1]))};
 }
 
+bool MessageSocket::is_one(int fd) {
+    int type = 0;
+    socklen_t size = sizeof type;
+    return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_SEQPACKET;
+}
+
 base::Result<void> MessageSocket::send(std::span<const std::byte> message, int fd) {
     GPURUN_TRY(send_with(message, fd, 0));
     return {};

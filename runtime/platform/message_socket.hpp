@@ -18,6 +18,7 @@ class MessageSocket {
     MessageSocket() = default;
     explicit MessageSocket(UniqueFd fd) : fd_(std::move(fd)) {}
     static base::Result<std::array<MessageSocket, 2>> pair(); // both close on exec
+    static bool is_one(int fd); // as far as a number can tell: a socket that keeps messages apart
 
     struct Received {
         size_t bytes = 0; // 0: the other end is closed

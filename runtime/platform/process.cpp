@@ -230,8 +230,11 @@ void ChildProcess::signal(int signal) const {
 }
 
 void ChildProcess::signal_group(int signal) const {
-    if (pid_ > 0)
-        ::kill(-pid_, signal);
+    if (pid_ <= 0)
+        return;
+    ::kill(-pid_, signal);
+    if (::getpgid(pid_) != pid_)
+        ::kill(pid_, signal);
 }
 
 void ChildProcess::end_tree() const {

@@ -73,6 +73,7 @@ class ChildProcess {
     // How it ended, if it has. It stays a zombie until reap(), so that its group's number stays its own.
     std::optional<ProcessEnd> end() const;
     void signal(int signal) const;
+    // Also the child itself, if it has gone to another group.
     void signal_group(int signal) const;
     // Kills it with all that it has started, whatever groups that has made, and waits for their ends.
     void end_tree() const;

@@ -8,17 +8,13 @@
 
 namespace gpurun::platform {
 
-namespace {
-
-constexpr size_t kStackBytes = size_t{512} << 10; // of which it touches few pages; sanitizers need more
-
-} // namespace
-
-base::Result<pthread_t> start_quiet_thread(void* (*run)(void*), void* argument, const char* purpose) {
+base::Result<QuietThread> start_quiet_thread(void* (*run)(void*), void* argument, const char* purpose,
+                                             size_t stack_bytes) {
     pthread_t thread{};
     pthread_attr_t attributes;
     ::pthread_attr_init(&attributes);
-    ::pthread_attr_setstacksize(&attributes, kStackBytes);
+    if (stack_bytes != kUsualStack)
+        ::pthread_attr_setstacksize(&attributes, stack_bytes);
     sigset_t every;
     sigset_t before;
     ::sigfillset(&every);
@@ -31,5 +27,7 @@ base::Result<pthread_t> start_quiet_thread(void* (*run)(void*), void* argument, 
     errno = failed;
     return system_error(base::format("starting {}", purpose));
 }
+
+void join_quiet_thread(QuietThread thread) { ::pthread_join(thread, nullptr); }
 
 } // namespace gpurun::platform

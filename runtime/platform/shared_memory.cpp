@@ -2,6 +2,8 @@
 
 #include "platform/system_error.hpp"
 
+#include <cerrno>
+#include <csignal>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -9,6 +11,24 @@
 #include <utility>
 
 namespace gpurun::platform {
+
+namespace {
+
+// Who may not make files as large (RLIMIT_FSIZE) would be ended by the system, did it not have SIGXFSZ blocked.
+int set_size(int fd, size_t size) {
+    sigset_t too_large;
+    sigset_t before;
+    ::sigemptyset(&too_large);
+    ::sigaddset(&too_large, SIGXFSZ);
+    ::pthread_sigmask(SIG_BLOCK, &too_large, &before);
+    const int failed = ::ftruncate(fd, static_cast<off_t>(size)) == 0 ? 0 : errno;
+    if (const timespec now{}; failed == EFBIG && ::sigismember(&before, SIGXFSZ) == 0)
+        ::sigtimedwait(&too_large, nullptr, &now);
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return failed;
+}
+
+} // namespace
 
 Mapping::Mapping(Mapping&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
@@ -40,8 +60,9 @@ base::Result<UniqueFd> create_segment(const char* name, size_t size) {
     UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd)
         return system_error("creating shared memory");
-    if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0)
-        return system_error("sizing shared memory");
+    if (const int failed = set_size(fd.get(), size); failed != 0)
+        return system_error(
+            failed == EFBIG ? "sizing shared memory (ulimit -f unlimited allows it)" : "sizing shared memory", failed);
     if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
         return system_error("sealing shared memory");
     return fd;

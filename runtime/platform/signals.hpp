@@ -13,8 +13,8 @@ namespace gpurun::platform {
 
 class SignalSource {
   public:
-    // Blocks `signals` and SIGPIPE for this process. A signal that the process was started with ignored (nohup, a
-    // job in a script's background) stays so: it is not listened for.
+    // Blocks `signals`, SIGPIPE and SIGXFSZ for this process. A signal that the process was started with ignored
+    // (nohup, a job in a script's background) stays so: it is not listened for.
     static base::Result<SignalSource> create(std::span<const int> signals);
 
     // The next signal that has arrived, if any.

@@ -1,7 +1,9 @@
 """How a job ends: its exit status, the one line that says why, and nothing left behind."""
 import os
+import resource
 import signal
 import subprocess
+import sys
 import time
 
 from launched import EMULATED, LaunchedTest, cpu_seconds, main, marked, on_rank, wait_until
@@ -72,6 +74,26 @@ class Endings(LaunchedTest):
     def test_a_timeout_ends_a_job_whose_output_nobody_reads_too(self):
         process = self.start("-n", "2", "--timeout=0.7", EMULATED, "head", "-c", "200000", "/dev/zero")
         self.assertEqual(process.wait(timeout=20), 124)
+
+    def test_a_timeout_ends_a_job_that_has_failed_before_and_whose_output_nobody_reads(self):
+        process = self.start("-n", "2", "--timeout=4", "--grace=0.5", EMULATED, *on_rank(
+            1, "head -c 100000 /dev/zero; exit 3"))
+        failed = b"exited with status 3" in process.stderr.readline()  # else this machine stood still for so long
+        self.assertEqual(process.wait(timeout=20), 3 if failed else 124)
+
+    def test_a_rank_that_has_gone_to_another_group_is_ended_too(self):
+        script = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); " \
+                 "os.setpgid(0, os.getpgid(os.getppid())); print('up', flush=True); time.sleep(100)"
+        process = self.start("--grace=0.3", EMULATED, sys.executable, "-c", script)
+        self.assertEqual(process.stdout.readline(), b"up\n")
+        process.terminate()
+        self.assertEqual(process.wait(timeout=20), 143)
+
+    def test_files_that_may_not_be_as_large_are_an_error(self):
+        status, _, error = self.run_gpurun("-n", "2", EMULATED, "true", preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
+        self.assertEqual(status, 1)
+        self.check_own_line(error, "ulimit -f", "File too large")
 
     def test_a_summary_names_the_device_and_the_last_line_of_stderr(self):
         status, out, error = self.run_gpurun("-n", "2", EMULATED, *on_rank(

@@ -1,6 +1,5 @@
 """What gpurun says of jobs that hang, when it is asked (SIGQUIT) and by itself (--hang-timeout)."""
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -8,7 +7,7 @@ import sys
 import threading
 import time
 
-from launched import EMULATED, GPURUN, WIRE_RANK, LaunchedTest, children_of, cpu_seconds, main, marked, wait_until
+from launched import EMULATED, GPURUN, WIRE_RANK, LaunchedTest, children_of, cpu_seconds, main, marked, on_terminal, wait_until
 
 HANGING, JOB_TESTS = [os.path.abspath(path) for path in sys.argv[3:5]]
 TWO_DEVICES = ("--device=emulated:2", "--oversubscribe")
@@ -198,9 +197,9 @@ class Hangs(LaunchedTest):
         self.assertIsNone(process.poll())
 
     def test_without_a_hang_nothing_is_said(self):
-        process = self.start_hanging("busy", ranks=2, options=["--hang-timeout=2"])
+        process = self.start_hanging("busy", ranks=2, options=["--hang-timeout=8"])  # of a machine that stands still, too
         while_starting = self.said.count(TITLE)
-        time.sleep(3)
+        time.sleep(5)  # at least two looks
         self.assertEqual(self.said.count(TITLE), while_starting, self.said)
         self.assertIsNone(process.poll())
 
@@ -245,9 +244,7 @@ class Hangs(LaunchedTest):
         self.assertEqual([cpu_seconds(pid) for pid in pids], times[-1], times)
 
     def test_control_backslash_asks_and_the_job_goes_on(self):
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.execve(GPURUN, [GPURUN, "-n", "2", *TWO_DEVICES, HANGING, "cycle"], self.environment())
+        pid, terminal = on_terminal([GPURUN, "-n", "2", *TWO_DEVICES, HANGING, "cycle"], self.environment())
         self.addCleanup(os.close, terminal)
         seen = b""
         while seen.count(b"up\r\n") < 2:

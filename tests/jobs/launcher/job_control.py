@@ -1,11 +1,10 @@
 """What a terminal does to the job in front of it: ^C, ^Z and fg, and that it goes away."""
 import os
-import pty
 import shlex
 import signal
 import time
 
-from launched import EMULATED, GPURUN, LaunchedTest, main, marked, state_of, wait_until
+from launched import EMULATED, GPURUN, LaunchedTest, main, marked, on_terminal, state_of, wait_until
 
 
 class JobControl(LaunchedTest):
@@ -18,9 +17,7 @@ class JobControl(LaunchedTest):
         return self.start_program(["/bin/sh", "-c", f"set -m; {script}"])
 
     def start_program(self, command):
-        pid, self.terminal = pty.fork()
-        if pid == 0:
-            os.execve(command[0], command, self.environment())
+        pid, self.terminal = on_terminal(command, self.environment())
         self.seen = b""
         self.addCleanup(os.close, self.terminal)
         return pid

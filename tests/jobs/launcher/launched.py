@@ -2,17 +2,21 @@
 
 A script's arguments are the paths of gpurun and, if it needs it, of wire_rank.
 """
+import faulthandler
 import os
+import pty
 import shutil
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 import uuid
 
 # Absolute, as some tests run them in other folders.
 GPURUN, WIRE_RANK = ([os.path.abspath(path) for path in sys.argv[1:3]] + ["", ""])[:2]
+LIMIT_S = 170  # a test that hangs says where, before Meson ends it
 LONG_S = 60  # nothing here takes so long, unless it hangs
 SOON_S = 20  # what is killed is gone by then, on a busy machine too
 
@@ -59,6 +63,18 @@ def state_of(pid):
 def children_of(pid):
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
         return [int(word) for word in file.read().split()]
+
+
+def on_terminal(command, environment):
+    """The command as the leader of a terminal's session. Returns its pid and the terminal's other end."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(command[0], command, environment)
+    # ^C and its like drop what is on its way, but after the signal: on a busy machine what that has caused, too.
+    attributes = termios.tcgetattr(terminal)
+    attributes[3] |= termios.NOFLSH
+    termios.tcsetattr(terminal, termios.TCSANOW, attributes)
+    return pid, terminal
 
 
 def own_cgroup():
@@ -150,4 +166,5 @@ class LaunchedTest(unittest.TestCase):
 
 
 def main():
+    faulthandler.dump_traceback_later(LIMIT_S, repeat=True)  # with sanitizers Meson is more patient
     unittest.main(argv=sys.argv[:1])

@@ -2,6 +2,7 @@
 import os
 import pty
 import re
+import resource
 import select
 import subprocess
 import sys
@@ -153,6 +154,15 @@ class Files(LaunchedTest):
         status, out, error = self.run_gpurun("-n", "2", "--output-dir", self.logs, EMULATED, "echo", "once")
         self.assertEqual((status, out), (1, b"once\n" * 2))
         self.check_own_line(error, "rank-1.out: No space left on device")
+
+    def test_a_file_that_may_not_grow_any_more_is_as_a_full_disk(self):
+        process = self.start("-n", "2", "--stdin=1", "--output-dir", self.logs, EMULATED, *on_rank(
+            1, "echo up; read line; while :; do echo line; done"), stdin=subprocess.PIPE)
+        self.assertEqual(process.stdout.readline(), b"up\n")
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100_000, 100_000))
+        _, error = process.communicate(b"go\n", timeout=20)
+        self.assertEqual(process.returncode, 128 + 13)
+        self.assertIn(f"gpurun: writing {self.logs}/rank-1.out: File too large\n", error.decode())
 
     def test_a_filter_shows_only_its_ranks_and_files_have_all(self):
         script = "echo out $GPURUN_RANK; echo error $GPURUN_RANK >&2"

@@ -1,13 +1,12 @@
 """What ranks print and read: whole lines, every byte, back-pressure, and input for rank 0."""
 import os
-import pty
 import re
 import subprocess
 import sys
 import tempfile
 import time
 
-from launched import EMULATED, GPURUN, LaunchedTest, main
+from launched import EMULATED, GPURUN, LaunchedTest, main, on_terminal
 
 WRITER = """
 import os, sys
@@ -141,6 +140,26 @@ class Streams(LaunchedTest):
             self.assertEqual(process.wait(timeout=20), 128 + 13)
             self.assertIn(b"signal 13", error.read())
 
+    def test_jobs_that_print_into_one_pipe_can_be_ended_when_nobody_reads_it_any_more(self):
+        for _ in range(8):
+            reader, writer = os.pipe()
+            jobs = [self.start("-n", "2", "--grace=0.2", EMULATED, "yes", letter * 40, stdout=writer,
+                               stderr=subprocess.DEVNULL) for letter in "abc"]
+            os.close(writer)
+            missing = {b"a", b"b", b"c"}
+            while missing:
+                missing -= {bytes([letter]) for letter in os.read(reader, 4096)}
+            for _ in range(5000):  # whenever there is room again, each of them finds it
+                os.read(reader, 4096)
+            time.sleep(0.05)
+            for _ in range(2):
+                for job in jobs:
+                    job.terminate()
+                time.sleep(0.05)
+            statuses = [job.wait(timeout=20) for job in jobs]
+            os.close(reader)
+            self.assertEqual(statuses, [143] * 3)
+
     def test_a_full_disk_is_said(self):
         with open("/dev/full", "wb") as full:
             status, _, error = self.run_gpurun("-n", "2", EMULATED, "sh", "-c", "while :; do echo line; done",
@@ -172,9 +191,7 @@ class Streams(LaunchedTest):
 class Terminal(LaunchedTest):
     def start_on_terminal(self, script, *options):
         """gpurun as the foreground job of a terminal of its own. Returns its pid and the terminal's other end."""
-        pid, terminal = pty.fork()
-        if pid == 0:
-            os.execve(GPURUN, [GPURUN, *options, EMULATED, "sh", "-c", script], self.environment())
+        pid, terminal = on_terminal([GPURUN, *options, EMULATED, "sh", "-c", script], self.environment())
         self.addCleanup(os.close, terminal)
         return pid, terminal
 
@@ -198,11 +215,9 @@ class Terminal(LaunchedTest):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 130)
 
     def test_in_the_background_gpurun_leaves_the_terminal_to_the_one_in_front(self):
-        pid, terminal = pty.fork()
-        if pid == 0:
-            job = f"{GPURUN} {EMULATED} sh -c 'echo up; exec sleep 1'"
-            script = f"set -m; {job} </dev/tty & read line; echo \"front got $line\"; wait"
-            os.execve("/bin/sh", ["sh", "-c", script], self.environment())
+        job = f"{GPURUN} {EMULATED} sh -c 'echo up; exec sleep 1'"
+        script = f"set -m; {job} </dev/tty & read line; echo \"front got $line\"; wait"
+        pid, terminal = on_terminal(["/bin/sh", "-c", script], self.environment())
         self.addCleanup(os.close, terminal)
         self.read_until(terminal, b"up\r\n")
         os.write(terminal, b"typed\n")

@@ -100,6 +100,16 @@ rank  call                        waited  does            peer  tag  bytes  path
 gpurun: rank 1 waits for its stream 0x55aa, in which a message from rank 2 waits until that rank's stream has come to its send)");
 }
 
+TEST_CASE("who waits in gpurun_init() for ranks that have ended is not said to wait for nobody") {
+    RankStanding ready;
+    ready.presence = RankStanding::Presence::kReady;
+    ready.since_ns = kSecondNs;
+    RankStanding ended;
+    ended.presence = RankStanding::Presence::kEnded;
+    CHECK(format_hangs({ready, ended}, kNowNs, "SIGQUIT").find("the other ranks have called gpurun_init(), or ended") !=
+          std::string::npos);
+}
+
 TEST_CASE("of much, the first is shown, and the rest is counted") {
     std::vector<Entry> many(standing::kMostAwaited, receives(1));
     RankStanding rank = in_call("gpurun_waitall", many);

@@ -3,8 +3,11 @@
 #include "support/unit.hpp"
 
 #include <array>
+#include <cerrno>
 #include <csignal>
+#include <fcntl.h>
 #include <string>
+#include <unistd.h>
 
 using namespace gpurun::platform;
 using gpurun::test::must;
@@ -39,6 +42,27 @@ TEST_CASE("a pipe takes what it has room for, and what it took arrives unchanged
         }
     }
     CHECK(received == sent);
+}
+
+TEST_CASE("a write end of one's own does not wait though the pipe has become full, and leaves the other as it is") {
+    const Pipe pipe = must(create_pipe());
+    const UniqueFd own = own_write_end(pipe.write_end.get());
+    REQUIRE(own);
+    const std::string page(4096, 'x');
+    while (::write(own.get(), page.data(), page.size()) > 0) {
+    }
+    CHECK(errno == EAGAIN);
+    CHECK((::fcntl(pipe.write_end.get(), F_GETFL) & O_NONBLOCK) == 0);
+}
+
+TEST_CASE("what is no pipe has no such end, and that of a pipe that nobody reads is closed") {
+    std::signal(SIGPIPE, SIG_IGN);
+    Pipe pipe = must(create_pipe());
+    pipe.read_end.reset();
+    const UniqueFd own = own_write_end(pipe.write_end.get());
+    CHECK(write_now(own.get(), "text").state == StreamState::kClosed);
+    const UniqueFd nothing = must(open_null());
+    CHECK_FALSE(own_write_end(nothing.get()));
 }
 
 TEST_CASE("writing to a pipe that nobody reads says that it is closed") {

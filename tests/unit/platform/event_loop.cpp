@@ -5,6 +5,7 @@
 #include "support/unit.hpp"
 
 #include <memory>
+#include <poll.h>
 
 using namespace gpurun::platform;
 using gpurun::test::must;
@@ -75,6 +76,31 @@ TEST_CASE("a timer fires after its delay, once") {
     REQUIRE_OK(loop->run_once());
     CHECK(fired == 1);
     CHECK(now_ns() - before >= 20'000'000);
+}
+
+TEST_CASE("a timer that an earlier handler of the round has started again has not passed") {
+    const auto loop = must(EventLoop::create());
+    Timer first = must(Timer::create());
+    Timer second = must(Timer::create());
+    int told = 0;
+    int passed = 0;
+    const auto handler = [&](Timer& own, Timer& other) {
+        ++told;
+        passed += own.acknowledge() ? 1 : 0;
+        other.start(60'000);
+    };
+    Watch first_watch(*loop, first.fd(), [&] { handler(first, second); });
+    Watch second_watch(*loop, second.fd(), [&] { handler(second, first); });
+    first_watch.wait_for(Ready::kReadable);
+    second_watch.wait_for(Ready::kReadable);
+    first.start(0);
+    second.start(0);
+    pollfd both[] = {{first.fd(), POLLIN, 0}, {second.fd(), POLLIN, 0}};
+    while (both[0].revents == 0 || both[1].revents == 0)
+        REQUIRE(::poll(both, 2, -1) > 0);
+    REQUIRE_OK(loop->run_once());
+    CHECK(told == 2);
+    CHECK(passed == 1);
 }
 
 TEST_SUITE_END();

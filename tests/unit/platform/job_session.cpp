@@ -7,6 +7,7 @@
 #include "support/unit.hpp"
 
 #include <cstring>
+#include <fcntl.h>
 #include <random>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -57,6 +58,17 @@ TEST_CASE("a launcher that says the right things is joined") {
     say(well.end, wire::PeerDevice{.rank = 1}, segment.fd());
     say(well.end, wire::Go{});
     CHECK(joins(well));
+}
+
+TEST_CASE("a descriptor that has become another file's stays the program's") {
+    const Pipe pipe = must(create_pipe());
+    Settings settings;
+    settings.size = 2;
+    settings.control_fd = pipe.read_end.get();
+    const auto session = JobSession::connect(settings, kVersion);
+    REQUIRE_FALSE(session);
+    CHECK(session.error().status == gpurun::base::Status::kLauncher);
+    CHECK(::fcntl(pipe.read_end.get(), F_GETFD) >= 0);
 }
 
 TEST_CASE("a launcher that traces says where to record before it welcomes") {

@@ -3,6 +3,8 @@
 #include "support/unit.hpp"
 
 #include <cstring>
+#include <string>
+#include <sys/resource.h>
 #include <unistd.h>
 
 using namespace gpurun::platform;
@@ -24,6 +26,18 @@ TEST_CASE("the size of a segment is sealed") {
     const UniqueFd segment = must(create_segment("test", page_size()));
     CHECK(::ftruncate(segment.get(), 0) != 0);
     CHECK(::ftruncate(segment.get(), 1 << 20) != 0);
+}
+
+TEST_CASE("a segment that is larger than this process may make files is an error, and no signal") {
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    rlimit small = before;
+    small.rlim_cur = page_size();
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+    const auto refused = create_segment("test", 2 * page_size());
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().detail.find("ulimit -f") != std::string::npos);
 }
 
 TEST_CASE("a hole reads as zeros") {
