@@ -16,7 +16,7 @@ namespace gpurun::platform {
 
 namespace {
 
-// How long what was killed may take to end; more means that the kernel itself waits for something.
+// Of a job that has ended, so that not much is left in it.
 constexpr int64_t kEndMs = 5000;
 
 // Where version 2 is mounted; "" if nowhere. A line: id parent device root target options [tag...] - type source more
@@ -94,17 +94,17 @@ std::optional<Cgroup> Cgroup::create(const std::string& path) {
 
 Cgroup::~Cgroup() {
     if (folder_)
-        end_cgroup(path_);
+        end_cgroup(path_, kEndMs);
 }
 
 void Cgroup::kill() const { write_one(path_ + "/cgroup.kill"); }
 
-void end_cgroup(const std::string& path) {
+void end_cgroup(const std::string& path, int64_t limit_ms) {
     if (::rmdir(path.c_str()) == 0)
         return;
     write_one(path + "/cgroup.kill");
     const UniqueFd events(::open((path + "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
-    const int64_t deadline_ns = now_ns() + kEndMs * 1'000'000;
+    const int64_t deadline_ns = now_ns() + limit_ms * 1'000'000;
     while (!remove_tree(path) && now_ns() < deadline_ns)
         wait_for_change(events.get(), 100);
 }

@@ -7,6 +7,7 @@
 
 #include "platform/unique_fd.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -35,7 +36,8 @@ class Cgroup {
     UniqueFd folder_; // none: moved from
 };
 
-// Kills all that is in the cgroup, and removes it with those that were made in it. Nothing happens if it is not there.
-void end_cgroup(const std::string& path);
+// Kills all that is in the cgroup, and removes it with those that were made in it; gives up after so long, which means
+// that the kernel itself waits for something. Nothing happens if it is not there.
+void end_cgroup(const std::string& path, int64_t limit_ms);
 
 } // namespace gpurun::platform

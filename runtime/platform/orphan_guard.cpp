@@ -34,8 +34,9 @@ static_assert(sizeof(Charge) <= PIPE_BUF, "a pipe takes it whole, or not at all"
 
 // Ranks, a daemon, its folder. A launcher that tells more is not listened to any further.
 constexpr size_t kMostCharges = 1024;
-// How long killed processes may take to end before their folders are removed all the same.
-constexpr int64_t kEndMs = 5000;
+// How long killed processes may take to end before their folders are removed all the same: as a driver needs to take
+// them apart on a busy machine. Nobody waits for the guard.
+constexpr int64_t kEndMs = 60'000;
 // A job that still grows after so many rounds grows faster than it can be killed.
 constexpr int kMostRounds = 16;
 
@@ -71,7 +72,7 @@ void end_all(const std::vector<Charge>& charges) {
             ::kill(-charge.pid, SIGKILL);
     for (const Charge& charge : charges)
         if (charge.what == What::kCgroup)
-            end_cgroup(charge.path);
+            end_cgroup(charge.path, kEndMs);
         else if (charge.what == What::kJob)
             end_job(charge.path);
     wait_for_ends(killed, kEndMs);
