@@ -335,18 +335,20 @@ Result<void> Engine::synchronize(device::Event event) {
     return waited ? std::move(result) : std::move(waited);
 }
 
-// Steps, each passed when every rank that lives has come to it. What was sent before the first is matched before the
-// second, and nothing after it, so that both sides of a message agree whether it is; nobody unmaps what a peer still
-// sends from; and nobody frees what a peer has mapped.
+// Steps, each passed when every rank that lives has come to it. All is sent before the first, and what has a receive is
+// matched before the second, so that both sides of a message agree whether it is; nobody unmaps what a peer still sends
+// from; and nobody frees what a peer has mapped.
 Result<void> Engine::close() {
     Lock lock(mutex_);
+    const Awaiting own{.kind = Awaiting::Kind::kOwnMessages};
+    const auto none = [&](auto busy) { return std::none_of(links_.begin(), links_.end(), busy); };
+    const auto sent = [&] { return none([](const auto& each) { return !each->unposted.empty(); }); };
+    const auto answered = [&] { return none([](const auto& each) { return !each->lost && !each->has_told(); }); };
     enqueue_put_off();
+    (void)wait(lock, own, sent, [] { return Result<void>(); });
     wait_for_all(lock, 1);
     (void)progress();
     end_receives();
-    const Awaiting own{.kind = Awaiting::Kind::kOwnMessages};
-    const auto none = [&](auto busy) { return std::none_of(links_.begin(), links_.end(), busy); };
-    const auto answered = [&] { return none([](const auto& each) { return !each->lost && !each->has_told(); }); };
     (void)wait(lock, own, answered, [] { return Result<void>(); });
     wait_for_all(lock, 2);
     (void)progress(); // what peers have answered
