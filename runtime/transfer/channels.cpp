@@ -264,6 +264,19 @@ Result<device::Channel> Channels::target_end(const Record& record, size_t bytes,
     return channel;
 }
 
+Result<bool> Channels::map_source(const Record& record, uint64_t bytes, bool must) {
+    if (record.slot.valid == 0 || bytes == 0 || link_.to_self)
+        return true;
+    GPURUN_ASSIGN(ImportCache * imports, link_.open_imports());
+    if (!must && !imports->can_open(record.source))
+        return false;
+    auto opened = imports->open(record.source);
+    if (!opened && !must && !imports->can_open(record.source))
+        return false; // a graph was launched meanwhile
+    GPURUN_TRY(std::move(opened));
+    return true;
+}
+
 Result<void> Channels::receive(const Record& record, const Operand& operand, uint64_t bytes, device::Stream stream,
                                bool one_of_many, uint32_t runs) {
     auto watched = watch(stream);

@@ -59,6 +59,9 @@ class Channels {
     // before graphs that have ended are cleared away. `runs`: its name in the trace's log of them, or 0.
     base::Result<std::optional<Sent>> send(const Operand& operand, const Envelope& envelope, bool synchronous,
                                            uint32_t runs);
+    // Target: whether receive() will find the source's memory mapped, if it needs it. Where that cannot be done yet, as
+    // what is mapped in its place cannot be unmapped: false, or an error if it `must` be.
+    base::Result<bool> map_source(const Record& record, uint64_t bytes, bool must);
     // Target: enqueues the first `bytes` of a kCaptured record's message in the captured `stream`. REQUIRES check().
     // `one_of_many`: any number may wait side by side, so each does it with one thread. By the thread that captures.
     base::Result<void> receive(const Record& record, const Operand& operand, uint64_t bytes, device::Stream stream,

@@ -534,6 +534,8 @@ Result<void> Incoming::advance() {
     }
     if (state_ == State::kReading)
         return read_from_peer();
+    if (state_ == State::kCovered)
+        return uncover();
     if (state_ == State::kInDoubt && platform::now_ns() > verdict_by_ns_)
         return base::error(base::Status::kSystem,
                            "the memory of rank {} cannot be read any more, and nobody knows whether it has died",

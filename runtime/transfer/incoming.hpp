@@ -52,12 +52,11 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     bool moving() const { return started() && !done() && state_ != State::kCaptured; }
     // The next advance() waits for nobody.
     bool busy() const { return state_ == State::kReading; }
-    // Only time, or the launcher, can tell how it goes on: to be advanced now and then.
-    bool in_doubt() const { return state_ == State::kInDoubt; }
+    // Only time, the launcher, or the end of some graph's run can tell how it goes on: to be advanced now and then.
+    bool in_doubt() const { return state_ == State::kInDoubt || state_ == State::kCovered; }
     // Somebody has to call advance() before the message can go on.
     bool needs_hand() const {
-        return state_ == State::kBeforeCopy || state_ == State::kReading || state_ == State::kInDoubt ||
-               state_ == State::kRelay;
+        return state_ == State::kBeforeCopy || state_ == State::kReading || in_doubt() || state_ == State::kRelay;
     }
     // The capture that it is for has ended without it.
     void miss_capture();
@@ -98,11 +97,25 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     device::Times* stream_times() const { return operand_.on_stream ? trace_.times(context_.trace) : nullptr; }
     bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }
 
-    enum class State { kNew, kEdgeless, kBeforeCopy, kReading, kInDoubt, kRelay, kCaptured, kDraining, kDone };
+    // kCovered: of a graph, and its source lies where other memory was that is mapped, and cannot be unmapped yet.
+    enum class State {
+        kNew,
+        kEdgeless,
+        kBeforeCopy,
+        kReading,
+        kInDoubt,
+        kRelay,
+        kCovered,
+        kCaptured,
+        kDraining,
+        kDone
+    };
 
     void count(Choice choice, uint64_t bytes);
     base::Result<void> start_inline(std::span<const std::byte> payload);
     base::Result<void> start_captured(const Record& record);
+    base::Result<void> uncover();
+    base::Result<void> follow_captured();
     base::Result<void> enqueue_captured();
     static base::Error missed_capture();
     base::Result<void> take_branch();
@@ -148,11 +161,11 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     const std::byte* from_ = nullptr;  // in the peer's process, with kReading
     uint64_t read_ = 0;                // of it so far
     std::optional<SharedCopy> shared_; // while the source writes, too
-    int64_t verdict_by_ns_ = 0;        // with kInDoubt
+    int64_t verdict_by_ns_ = 0;        // with kInDoubt and kCovered
     uint64_t serial_ = 0;              // of the request
     std::optional<Edgeless> edgeless_;
     std::optional<device::Stream> branch_;   // of a graph, in which a captured message that was started moves
-    std::unique_ptr<const Record> captured_; // which is matched, and not yet enqueued there
+    std::unique_ptr<const Record> captured_; // of a graph: is matched, and not yet enqueued
     bool missed_ = false;                    // its capture has ended
     bool from_host_ = true;
     std::optional<Path> path_; // once chosen

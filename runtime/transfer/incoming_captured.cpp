@@ -5,19 +5,36 @@
 // waits for it.
 #include "transfer/incoming.hpp"
 
+#include "platform/clock.hpp"
+
 namespace gpurun::transfer {
 
 using base::Result;
 
 Result<void> Incoming::start_captured(const Record& record) {
+    constexpr int64_t kUncoveredWithinNs = 30'000'000'000; // else the runs may wait for what comes after this message
     trace_.chosen(Channels::choice_of(record));
+    captured_ = std::make_unique<const Record>(record);
+    state_ = State::kCovered;
+    verdict_by_ns_ = platform::now_ns() + kUncoveredWithinNs;
+    return uncover();
+}
+
+// Unmapping waits for the device, so it waits itself for runs of graphs that may wait for a peer.
+Result<void> Incoming::uncover() {
+    GPURUN_ASSIGN(const bool mapped,
+                  link_->channels.map_source(*captured_, bytes_, platform::now_ns() > verdict_by_ns_));
+    return mapped ? follow_captured() : Result<void>();
+}
+
+Result<void> Incoming::follow_captured() {
     if (ends_in_stream()) {
-        GPURUN_TRY(link_->channels.receive(record, operand_, bytes_, operand_.stream, false,
+        const std::unique_ptr<const Record> record = std::move(captured_);
+        GPURUN_TRY(link_->channels.receive(*record, operand_, bytes_, operand_.stream, false,
                                            trace_.name_of_runs(context_.trace)));
         finish();
         return {};
     }
-    captured_ = std::make_unique<const Record>(record);
     state_ = State::kCaptured;
     if (missed_)
         return missed_capture();
@@ -59,7 +76,7 @@ base::Error Incoming::missed_capture() {
 
 void Incoming::miss_capture() {
     missed_ = true; // told when it is matched, so that its message is taken from the source
-    if (state_ == State::kCaptured)
+    if (captured_)
         fail(missed_capture());
 }
 

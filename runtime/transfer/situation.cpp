@@ -81,6 +81,7 @@ Entry Incoming::situation() const {
     case State::kEdgeless: entry.state = standing::State::kWantsEdge; break;
     case State::kReading: entry.state = standing::State::kCopying; break;
     case State::kInDoubt: entry.state = standing::State::kInDoubt; break;
+    case State::kCovered: entry.state = standing::State::kDevice; break;
     case State::kRelay:
         if (relay_)
             say_relay(entry, *relay_, link_->relay_in.front() == this);

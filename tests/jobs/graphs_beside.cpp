@@ -1,6 +1,7 @@
 // What goes on beside graphs: while a stream is captured, and while a run waits for its partner's.
 #include "graphs.hpp"
 
+#include <optional>
 #include <thread>
 
 using namespace gpurun::test;
@@ -128,4 +129,60 @@ TEST_CASE("what is freed while a thread sleeps for a message behind a run holds 
         CHECK(first_difference(message.get(), pattern(kBytes, 1).data(), kBytes) == -1);
     }
     synchronize(stream);
+}
+
+// What a peer frees and allocates anew may lie where its old memory was. That is still mapped by whoever has received
+// from it, and to unmap it waits for the device: a capture that needs the new memory comes after the runs that wait.
+TEST_CASE("memory in the place of other memory is received into a graph while a run waits") {
+    const int peer = partner();
+    if (!can_capture(peer))
+        return;
+    constexpr size_t kBytes = 200'000; // more than words carry
+    const bool receives = rank() < peer;
+    const Stream stream, other;
+    const Memory word(Kind::kDevice, 8), in(Kind::kDevice, kBytes);
+    const auto move = [&](const void* out, gpurun_stream captured, bool by_request) {
+        gpurun_request request = GPURUN_REQUEST_NULL;
+        if (!receives) {
+            REQUIRE_OK(gpurun_send(out, kBytes, GPURUN_BYTE, peer, kData, kWorld, captured));
+        } else if (by_request) {
+            REQUIRE_OK(gpurun_irecv(in.get(), kBytes, GPURUN_BYTE, peer, kData, kWorld, captured, &request));
+            REQUIRE_OK(gpurun_wait(&request, captured, nullptr));
+        } else {
+            REQUIRE_OK(gpurun_recv(in.get(), kBytes, GPURUN_BYTE, peer, kData, kWorld, captured, nullptr));
+        }
+    };
+    for (int round = 0; round < 4; round++) {
+        CAPTURE(round);
+        std::optional<Memory> first(std::in_place, Kind::kDevice, kBytes);
+        {
+            const Graph maps(stream, [&] { move(first->get(), stream, false); });
+            maps.launch(stream);
+            synchronize(stream);
+        }
+        const Graph waits(stream, [&] {
+            if (receives)
+                REQUIRE_OK(gpurun_recv(word.get(), 8, GPURUN_BYTE, peer, kOther, kWorld, stream, nullptr));
+            else
+                REQUIRE_OK(gpurun_send(word.get(), 8, GPURUN_BYTE, peer, kOther, kWorld, stream));
+        });
+        if (receives) {
+            waits.launch(stream);
+            REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, peer, kOther, kWorld, GPURUN_HOST));
+        } else {
+            REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, peer, kOther, kWorld, GPURUN_HOST, nullptr));
+        }
+        first.reset();
+        Memory second(Kind::kDevice, kBytes); // mostly where the first was
+        if (!receives)
+            second.write(pattern(kBytes, static_cast<uint64_t>(round)));
+        const Graph moves(other, [&] { move(second.get(), other, round % 2 == 1); });
+        if (!receives) // it is captured, and the partner is about to
+            waits.launch(stream);
+        moves.launch(other);
+        synchronize(stream);
+        synchronize(other);
+        if (receives)
+            CHECK(in.read() == pattern(kBytes, static_cast<uint64_t>(round)));
+    }
 }
