@@ -17,6 +17,10 @@ Result<void> Incoming::start_captured(const Record& record) {
     captured_ = std::make_unique<const Record>(record);
     state_ = State::kCovered;
     verdict_by_ns_ = platform::now_ns() + kUncoveredWithinNs;
+    if (missed_)
+        return missed_capture();
+    if (!ends_in_stream())
+        GPURUN_TRY(take_branch()); // already there, unless it is matched in the call that starts it
     return uncover();
 }
 
@@ -36,9 +40,7 @@ Result<void> Incoming::follow_captured() {
         return {};
     }
     state_ = State::kCaptured;
-    if (missed_)
-        return missed_capture();
-    return take_branch(); // already there, unless it is matched in the call that starts it
+    return {};
 }
 
 // What follows the start of the receive in the stream does not wait for the message: it may have to run first.
