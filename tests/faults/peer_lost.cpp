@@ -118,15 +118,12 @@ gpurun_status receive_taken(const Job& job) {
 // So much that the death comes while it is copied out of the victim's memory.
 constexpr size_t kHuge = 64u << 20;
 constexpr int kHugeMessages = 100;
-std::vector<std::byte>& huge_buffer() {
-    static std::vector<std::byte> buffer(kHuge, std::byte{1});
-    return buffer;
-}
+std::byte huge_buffer[kHuge]; // touched by messages alone: on a busy machine that may take longer than the victim has
 void victim_starts_huge(const Job& job) {
     for (int message = 0; message < kHugeMessages; message++) {
         for (int rank = 0; rank < job.victim(); rank++) {
             gpurun_request request = GPURUN_REQUEST_NULL;
-            MUST(gpurun_isend(huge_buffer().data(), kHuge, GPURUN_BYTE, rank, kManyTag, GPURUN_COMM_WORLD, GPURUN_HOST,
+            MUST(gpurun_isend(huge_buffer, kHuge, GPURUN_BYTE, rank, kManyTag, GPURUN_COMM_WORLD, GPURUN_HOST,
                               &request));
         }
     }
@@ -136,8 +133,8 @@ gpurun_status receive_huge(const Job& job) {
     sleep_seconds(kDiesAfter / 2);
     gpurun_status result = GPURUN_OK;
     for (int message = 0; message < kHugeMessages && result == GPURUN_OK; message++)
-        result = gpurun_recv(huge_buffer().data(), kHuge, GPURUN_BYTE, job.victim(), kManyTag, GPURUN_COMM_WORLD,
-                             GPURUN_HOST, nullptr);
+        result = gpurun_recv(huge_buffer, kHuge, GPURUN_BYTE, job.victim(), kManyTag, GPURUN_COMM_WORLD, GPURUN_HOST,
+                             nullptr);
     return result;
 }
 // Many messages that nobody has received: each is lost. Synchronous, so that none is complete before.
