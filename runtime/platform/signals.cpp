@@ -18,9 +18,8 @@ base::Result<SignalSource> SignalSource::create(std::span<const int> signals) {
             ::sigaddset(&listened, signal);
     }
     sigset_t blocked = listened;
-    for (const int of_a_write :
-         {SIGPIPE, SIGXFSZ}) // a closed output, or a file that may not grow, is seen as its error
-        ::sigaddset(&blocked, of_a_write);
+    ::sigaddset(&blocked, SIGPIPE); // a closed output is seen as the error of the write
+    ::sigaddset(&blocked, SIGXFSZ); // and so is a file that may not grow
     sigset_t original;
     if (::sigprocmask(SIG_BLOCK, &blocked, &original) != 0)
         return system_error("blocking signals");

@@ -115,7 +115,6 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> start_inline(std::span<const std::byte> payload);
     base::Result<void> start_captured(const Record& record);
     base::Result<void> uncover();
-    base::Result<void> follow_captured();
     base::Result<void> enqueue_captured();
     static base::Error missed_capture();
     base::Result<void> take_branch();

@@ -28,10 +28,8 @@ Result<void> Incoming::start_captured(const Record& record) {
 Result<void> Incoming::uncover() {
     GPURUN_ASSIGN(const bool mapped,
                   link_->channels.map_source(*captured_, bytes_, platform::now_ns() > verdict_by_ns_));
-    return mapped ? follow_captured() : Result<void>();
-}
-
-Result<void> Incoming::follow_captured() {
+    if (!mapped)
+        return {};
     if (ends_in_stream()) {
         const std::unique_ptr<const Record> record = std::move(captured_);
         GPURUN_TRY(link_->channels.receive(*record, operand_, bytes_, operand_.stream, false,

@@ -1,7 +1,8 @@
 // Who this rank is: ranks 0-1, 2-3, ... are pairs that measure at once. The even rank leads its pair: it takes the
 // times. The last of an odd number of ranks has no partner and only waits.
 //
-// What the ranks of a pair tell each other here goes by host order, on a tag of its own, never inside of what is timed.
+// What the ranks of a pair tell each other here goes by host order, on a tag of its own, and is not inside of what is
+// timed, but for go().
 #pragma once
 
 #include <cstddef>
@@ -22,10 +23,10 @@ class Pair {
     // Both ranks of the pair make each of these calls.
     void exchange(const void* mine, void* theirs, size_t bytes) const;
     void meet() const;
-    // One makes this call, the other one that.
+    double larger(double mine) const;
+    // One rank makes the first of these, the other one the second.
     void go() const;
     void await_go() const;
-    double larger(double mine) const;
 
   private:
     int rank_;
