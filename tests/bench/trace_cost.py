@@ -18,11 +18,9 @@ NO_FIGURES = {"test", "order", "bytes", "window", "batch", "runs", "samples", "a
 LONG_S = 300  # no run takes so long, unless it hangs
 
 
-def commands(options, arguments, folder):
+def commands(options, launcher, perf, folder):
     """name -> command"""
-    split = arguments.index("--") if "--" in arguments else len(arguments)
-    launcher = ["-n", "2", *arguments[:split]]
-    perf = arguments[split + 1:] or ["latency"]
+    launcher = ["-n", "2", *launcher]
     with_trace = [*launcher, "--trace", os.path.join(folder, "trace.json")]
     found = {"off": [options.gpurun, *launcher, options.perf, *perf, "--json"],
              "on": [options.gpurun, *with_trace, options.perf, *perf, "--json"]}
@@ -45,11 +43,15 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("gpurun")
     parser.add_argument("perf")
-    options, arguments = parser.parse_known_args()
+    # Apart, since argparse of Python 3.12 and later drops the "--" of what it does not know.
+    given = sys.argv[1:]
+    split = given.index("--") if "--" in given else len(given)
+    options, launcher = parser.parse_known_args(given[:split])
+    perf = given[split + 1:] or ["latency"]
     with tempfile.TemporaryDirectory() as folder:
-        all_commands = commands(options, arguments, folder)
+        all_commands = commands(options, launcher, perf, folder)
         taken = in_turns.measure(all_commands, options.rounds, rows_of)
-    print(f"# {in_turns.machine()}, {options.rounds} rounds: {' '.join(arguments)}")
+    print(f"# {in_turns.machine()}, {options.rounds} rounds: {' '.join([*launcher, '--', *perf])}")
     print(f"{'':50}" + "".join(f" {name[-19:]:>19}" for name in all_commands))
     for (test, order, size, key), by_name in taken.items():
         first = statistics.median(by_name["off"])
