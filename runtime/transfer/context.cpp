@@ -90,6 +90,8 @@ Result<void> Landing::grow() {
 Streams::~Streams() {
     for (const Entry& entry : all_)
         (void)device_.destroy_stream(entry.stream); // a failed device keeps them; nothing to do
+    for (const device::Stream lane : lanes_)
+        (void)device_.destroy_stream(lane);
 }
 
 Streams::Entry* Streams::find(device::Stream stream) {
@@ -145,7 +147,7 @@ Result<device::Stream> Streams::take() {
 void Streams::take_back(device::Stream stream, State state, const StreamEnd& end) {
     Entry* const entry = find(stream);
     if (entry == nullptr)
-        return; // another of its users has found it stuck
+        return; // a lane, or another of its users has found it stuck
     if (state == State::kStuck) {
         all_.erase(all_.begin() + (entry - all_.data()));
         return;
@@ -158,6 +160,15 @@ void Streams::take_back(device::Stream stream, State state, const StreamEnd& end
     } else if (state == State::kIdle && entry->users == 0 && !entry->waits) {
         idle_ = stream;
     }
+}
+
+Result<device::Stream> Streams::lane() {
+    if (lanes_.size() < kLanes) {
+        GPURUN_ASSIGN(const device::Stream made, device_.create_urgent_stream());
+        lanes_.push_back(made);
+        return made;
+    }
+    return lanes_[next_lane_++ % kLanes];
 }
 
 Events::~Events() {

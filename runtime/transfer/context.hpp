@@ -99,8 +99,14 @@ class Streams {
         kStuck,   // it may be blocked for ever, and is never used or waited for again
     };
     void take_back(device::Stream stream, State state, const StreamEnd& end = {});
+    // For a large copy that waits for nobody any more, so that others may come behind it. A few copies at a time move
+    // as much as many do, and end one after the other: what waits for all of them has little to look at in the end.
+    // Never stuck, and not given back.
+    base::Result<device::Stream> lane();
 
   private:
+    static constexpr size_t kLanes = 4; // measured: 1 stands still between copies, and of 32 all end at once
+
     struct Entry {
         device::Stream stream;
         uint32_t users = 0;
@@ -115,6 +121,8 @@ class Streams {
     std::vector<Entry> all_;
     std::optional<device::Stream> idle_;
     size_t next_ = 0; // in turn: the one given back longest ago has the least left to do
+    std::vector<device::Stream> lanes_;
+    size_t next_lane_ = 0;
 };
 
 // Events that mark a place in a stream for as long as a transfer needs it.

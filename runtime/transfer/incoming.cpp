@@ -475,11 +475,29 @@ bool Incoming::copies_by_kernel() const {
            both % kAligned == 0 && !link_->to_self && context_.kernels_wait;
 }
 
+// A large copy that has nothing to wait for goes behind others of its kind.
+Result<bool> Incoming::take_lane(Fence& fence, bool ready) {
+    const bool large = bytes_ > context_.settings.kernel_copy_bytes && !from_host_ && !link_->to_self;
+    if (!ready || !large || ends_in_stream() || operand_.where.placement != device::Placement::kDevice)
+        return false;
+    GPURUN_ASSIGN(const bool at_once, place_is_over());
+    if (!at_once)
+        return false;
+    GPURUN_TRY(note_source(fence, device::Stream{this})); // of no stream, until it is joined
+    GPURUN_ASSIGN(borrowed_, context_.streams.lane());
+    give_back(kept_place_, context_);
+    operand_.stream = *borrowed_;
+    return true;
+}
+
 Result<void> Incoming::copy_on_stream() {
-    GPURUN_TRY(take_stream());
     GPURUN_ASSIGN(Fence * fence, link_->in.fence());
-    GPURUN_TRY(note_source(*fence, operand_.stream));
     GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_.slot, slot_.value));
+    GPURUN_ASSIGN(const bool in_lane, take_lane(*fence, ready));
+    if (in_lane)
+        return copy_by_engine(*fence, true);
+    GPURUN_TRY(take_stream());
+    GPURUN_TRY(note_source(*fence, operand_.stream));
     const bool kernel_waits = !ready && copies_by_kernel() && kernel_may_wait(*fence, device::kCopyWait);
     // What need not wait in a kernel goes by a copy engine, unless somebody wants to know when: a kernel says so by the
     // way.
@@ -512,9 +530,10 @@ Result<void> Incoming::copy_by_kernel(Fence& fence, bool ready, bool kernel_wait
 Result<void> Incoming::copy_by_engine(Fence& fence, bool ready) {
     const device::Stream stream = operand_.stream;
     device::Times* const times = bytes_ != 0 ? stream_times() : nullptr;
-    if (!ready)
+    if (!ready) {
         GPURUN_TRY(write_time(context_.device, stream, times, &device::Times::began));
-    GPURUN_TRY(fence.await(Edge::kForward, slot_.slot, slot_.value, stream));
+        GPURUN_TRY(fence.await(Edge::kForward, slot_.slot, slot_.value, stream));
+    }
     GPURUN_TRY(write_time(context_.device, stream, times, &device::Times::moving));
     if (operand_.by_cpu() && from_host_ && bytes_ != 0)
         GPURUN_TRY(context_.host_copies.enqueue(context_.device, stream, operand_.address, from_, bytes_));
