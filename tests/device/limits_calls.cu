@@ -1,0 +1,173 @@
+// What calls of CUDA cost the host that makes them, one behind the other, while the GPU does what they ask for; and how
+// many small messages a launch is worth. Both ranks do so at once, as they do when they exchange messages.
+#include "limits_kernels.cuh"
+
+#include <memory>
+
+namespace limits {
+
+namespace {
+
+constexpr int kBatches = 20; // of a round; the first does not count
+constexpr int kCalls = 100;
+
+template <size_t kBytes>
+struct Payload {
+    unsigned char bytes[kBytes];
+};
+
+template <size_t kBytes>
+__global__ void do_nothing(const Payload<kBytes>) {
+    let_next_start();
+    await_predecessors();
+}
+
+// A block puts one.
+__global__ void __launch_bounds__(32) put_many(const __grid_constant__ Mails batch) {
+    const Mail& mail = batch.mails[blockIdx.x];
+    let_next_start();
+    await_predecessors();
+    const uint64_t at = uint64_t{8} * threadIdx.x;
+    if (at < mail.bytes)
+        store_word(mail.mailbox + 2 * at, eight_bytes(mail.data, at), mail.mark);
+}
+
+class Calls {
+  public:
+    explicit Calls(Pair& pair) : pair_(pair), arena_(pair), event_(cudaEventDisableTiming) {
+        MUST(cudaEventRecord(event_, stream_));
+        pair_.finish(stream_);
+    }
+
+    // Microseconds of a call.
+    Samples each(const std::function<void()>& call) {
+        Samples samples;
+        pair_.meet();
+        for (int batch = 0; batch <= kBatches; batch++) {
+            const double begin = now_seconds();
+            for (int i = 0; i < kCalls; i++)
+                call();
+            if (batch > 0)
+                samples.push_back((now_seconds() - begin) / kCalls * 1e6);
+            pair_.finish(stream_);
+        }
+        return samples;
+    }
+
+    template <size_t kBytes>
+    Samples launches(bool early) {
+        const Kernel nothing = kernel(do_nothing<kBytes>, 1, 32, early);
+        const Payload<kBytes> payload{};
+        return each([&] { launch(pair_, nothing, stream_, payload); });
+    }
+    Samples writes() {
+        return each([&] { pair_.write(stream_, &pair_.shared().freed[pair_.rank()], 1); });
+    }
+    Samples waits() { // for what has come
+        return each([&] { pair_.await_in(stream_, &pair_.shared().freed[pair_.rank()], 0); });
+    }
+    Samples pairs_of_operations() {
+        CUstreamBatchMemOpParams both[2] = {};
+        const auto word = reinterpret_cast<CUdeviceptr>(&pair_.shared().freed[pair_.rank()]);
+        both[0].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+        both[0].waitValue.address = word;
+        both[0].waitValue.value64 = 0;
+        both[0].waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+        both[1].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+        both[1].writeValue.address = word;
+        both[1].writeValue.value64 = 1;
+        both[1].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
+        return each([&] { pair_.must(pair_.driver().batch(stream_, 2, both, 0), "cuStreamBatchMemOp"); });
+    }
+    Samples records() {
+        return each([&] { MUST(cudaEventRecord(event_, stream_)); });
+    }
+    Samples event_queries() {
+        return each([&] { (void)cudaEventQuery(event_); });
+    }
+    Samples stream_queries() {
+        return each([&] { (void)cudaStreamQuery(stream_); });
+    }
+    Samples copies() {
+        return each([&] { MUST(cudaMemcpyAsync(arena_.data(), arena_.their_data(), 8, cudaMemcpyDefault, stream_)); });
+    }
+
+    // Microseconds of a mail: of the host's time, or until all are there. Nobody takes them.
+    enum class Until { kCalled, kThere };
+    Samples mails(bool together, Until until) {
+        constexpr int kGroups = 8; // of 32 mails
+        const Kernel many = kernel(put_many, kMailsOfLaunch, 32, true);
+        const Kernel alone = kernel(put<1>, 1, 32, true);
+        Mails batch{};
+        for (unsigned i = 0; i < kMailsOfLaunch; i++)
+            batch.mails[i] = mail(i);
+        Samples samples;
+        pair_.meet();
+        for (int n = 0; n <= kBatches; n++) {
+            const double begin = now_seconds();
+            for (int group = 0; group < kGroups; group++) {
+                if (together)
+                    launch(pair_, many, stream_, batch);
+                for (unsigned i = 0; i < kMailsOfLaunch && !together; i++)
+                    launch(pair_, alone, stream_, batch.mails[i]);
+            }
+            const double called = now_seconds();
+            pair_.finish(stream_);
+            const double end = until == Until::kCalled ? called : now_seconds();
+            if (n > 0)
+                samples.push_back((end - begin) / (kGroups * kMailsOfLaunch) * 1e6);
+        }
+        pair_.meet();
+        return samples;
+    }
+
+  private:
+    Mail mail(unsigned number) const {
+        Mail made{};
+        made.data = arena_.data();
+        made.mailbox = arena_.their_mailbox(number);
+        made.over = pair_.shared().over.address();
+        made.bytes = 8;
+        made.mark = 1;
+        return made;
+    }
+
+    Pair& pair_;
+    Arena arena_;
+    Stream stream_;
+    Event event_;
+};
+
+} // namespace
+
+void calls(Pair& pair, Report& report) {
+    std::unique_ptr<Calls> on;
+    using Until = Calls::Until;
+    const std::vector<Case> cases = {
+        {"3 call: cuLaunchKernel, 64 B of arguments", "no", [&] { return on->launches<64>(false); }},
+        {"3 call: cuLaunchKernel, 256 B", "no", [&] { return on->launches<256>(false); }},
+        {"3 call: cuLaunchKernelEx, early, 64 B", "a put: 64 B, a take: 72 B", [&] { return on->launches<64>(true); }},
+        {"3 call: cuLaunchKernelEx, early, 256 B", "no", [&] { return on->launches<256>(true); }},
+        {"3 call: cuStreamWriteValue64", "large messages, an edge", [&] { return on->writes(); }},
+        {"3 call: cuStreamWaitValue64", "large messages, an edge", [&] { return on->waits(); }},
+        {"3 call: cuStreamBatchMemOp, a wait and a write", "no", [&] { return on->pairs_of_operations(); }},
+        {"3 call: cudaEventRecord", "places of requests", [&] { return on->records(); }},
+        {"3 call: cudaEventQuery", "GPURUN_FENCE=event", [&] { return on->event_queries(); }},
+        {"3 call: cudaStreamQuery", "no", [&] { return on->stream_queries(); }},
+        {"3 call: cudaMemcpyAsync, 8 B from the peer", "large messages", [&] { return on->copies(); }},
+        {"9 a mail of 32 of a launch, the host's time", "requests, host order",
+         [&] { return on->mails(true, Until::kCalled); }},
+        {"9 a mail of a launch of its own, the host's time", "requests on streams",
+         [&] { return on->mails(false, Until::kCalled); }},
+        {"9 a mail of 32 of a launch, until they are there", "requests, host order",
+         [&] { return on->mails(true, Until::kThere); }},
+        {"9 a mail of a launch of its own, until they are there", "requests on streams",
+         [&] { return on->mails(false, Until::kThere); }},
+    };
+    if (!report.selects(cases))
+        return;
+    on = std::make_unique<Calls>(pair);
+    report.take_turns(cases);
+}
+
+} // namespace limits
