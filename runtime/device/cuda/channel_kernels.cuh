@@ -34,6 +34,12 @@ __device__ void* place_of(const ChannelArguments& channel, uint64_t turn, uint32
     return static_cast<uint4*>(channel.places) + first;
 }
 
+__device__ uint64_t read_clock() {
+    uint64_t now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
+    return now;
+}
+
 // By a thread of each block that waits: another block's end is told of again.
 __device__ void tell_wait(const ChannelArguments& channel, uint64_t runs, uint64_t waited_ns) {
     if (channel.wait == nullptr || threadIdx.x != 0)
@@ -51,7 +57,7 @@ __device__ bool wait_while(const ChannelArguments& channel, uint64_t runs, const
     for (unsigned looks = 1; more(); ++looks) {
         if (looks % kLooksPerAlive != 0)
             continue;
-        const uint64_t now = read_clock().ns();
+        const uint64_t now = read_clock();
         if (told_first == 0)
             told_first = now;
         tell_wait(channel, runs, now - told_first);
@@ -87,18 +93,17 @@ __device__ void tell_taken(const ChannelArguments& channel, uint32_t lane, uint6
 
 // Of kernels whose runs nobody records.
 struct NoLog {
-    __device__ ClockReading clock() const { return {}; }
-    __device__ void run(uint64_t, const ClockReading&, const ClockReading&) const {}
+    __device__ uint64_t clock() const { return 0; }
+    __device__ void run(uint64_t, uint64_t, uint64_t) const {}
     static constexpr bool kRecords = false;
 };
 
 struct Log {
     const RunLogArguments& log;
 
-    __device__ ClockReading clock() const { return clock_for(log.taken); }
+    __device__ uint64_t clock() const { return clock_for(log.taken); }
     // By one thread, at the very end, as store_times() does. `run` is told by the first operation alone.
-    __device__ void run(uint64_t run, const ClockReading& began, const ClockReading& moving) const {
-        const ClockReading done = clock();
+    __device__ void run(uint64_t run, uint64_t began, uint64_t moving) const {
         uint64_t at;
         if ((log.parts & kFirstOfRun) != 0) {
             at = atomicAdd(reinterpret_cast<unsigned long long*>(log.taken), 1);
@@ -112,13 +117,13 @@ struct Log {
             return;
         uint64_t* const words = log.places + at * kWordsOfRun;
         if ((log.parts & kFirstOfRun) != 0) {
-            store_counter(words, began.ns());
-            store_counter(words + 1, moving.ns());
+            store_counter(words, began);
+            store_counter(words + 1, moving);
             store_counter(words + 3, run);
             store_counter(words + 4, log.name);
         }
         if ((log.parts & kLastOfRun) != 0)
-            store_counter(words + 2, done.ns());
+            store_counter(words + 2, clock());
     }
     static constexpr bool kRecords = true;
 };
@@ -130,13 +135,13 @@ __device__ void put_in_channel(const PutInChannelArguments& put, const RunLog& l
     const uint64_t turn = load_turn(channel.turns + lane);
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
     await_predecessors();
-    const ClockReading began = log.clock();
+    const uint64_t began = log.clock();
     // Loaded while the wait, which most runs find over, goes on.
     const uint64_t bytes = first < channel.bytes ? load_bytes(put.source + first, channel.bytes - first) : 0;
     if (channel.bytes == 0)
         __threadfence_system(); // a signal says that what came before it is there
     const bool room = turn < kPlacesOfChannel || await_taken(channel, lane, turn + 1 - kPlacesOfChannel);
-    const ClockReading moving = log.clock();
+    const uint64_t moving = log.clock();
     let_next_start();
     if (room && (first < channel.bytes || first == 0)) {
         const uint32_t mark = mark_of(turn);
@@ -154,7 +159,7 @@ __device__ void put_in_channel(const PutInChannelArguments& put, const RunLog& l
 template <typename RunLog>
 __device__ void await_channel_taken(const ChannelArguments& channel, const RunLog& log) {
     await_predecessors(); // one of them has counted the run
-    const ClockReading began = log.clock();
+    const uint64_t began = log.clock();
     uint64_t turn = 0;
     if (threadIdx.x < channel.lanes) {
         turn = load_turn(channel.turns + threadIdx.x);
@@ -174,12 +179,12 @@ __device__ void take_from_channel(const TakeFromChannelArguments& take, const Ru
     const uint64_t turn = load_turn(channel.turns + lane);
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
     Word word;
-    const ClockReading began = log.clock();
+    const uint64_t began = log.clock();
     const bool came = (first < take.bytes || first == 0) && // of no bytes, too, the first word is waited for
                       await_channel_word(channel, turn, lane, threadIdx.x, word);
     let_next_start();
     await_predecessors();
-    const ClockReading moving = log.clock();
+    const uint64_t moving = log.clock();
     if (came && first < take.bytes)
         store_bytes(take.destination + first, take.bytes - first, word.low | static_cast<uint64_t>(word.high) << 32);
     __syncthreads();
@@ -194,7 +199,7 @@ template <typename RunLog>
 __device__ void await_channel_put(const ChannelArguments& channel, const RunLog& log) {
     const uint64_t turn = load_turn(channel.turns);
     Word word;
-    const ClockReading began = log.clock();
+    const uint64_t began = log.clock();
     await_channel_word(channel, turn, 0, 0, word);
     let_next_start();
     await_predecessors();
@@ -207,7 +212,7 @@ __device__ void tell_channel_taken(const ChannelArguments& channel, const RunLog
     await_predecessors();
     __threadfence_system();
     tell_taken(channel, 0, load_turn(channel.turns));
-    log.run(0, {}, {});
+    log.run(0, 0, 0);
 }
 
 template <typename RunLog>
@@ -215,7 +220,7 @@ __device__ void pull_through_channel(const PullThroughChannelArguments& pull, co
     const ChannelArguments& channel = pull.channel;
     __shared__ bool there; // else the source has died
     uint64_t turn = 0;
-    const ClockReading began = log.clock();
+    const uint64_t began = log.clock();
     if (threadIdx.x == 0) {
         turn = load_turn(channel.turns);
         Word word;
@@ -225,7 +230,7 @@ __device__ void pull_through_channel(const PullThroughChannelArguments& pull, co
     __syncthreads();
     let_next_start();
     await_predecessors();
-    const ClockReading moving = log.clock();
+    const uint64_t moving = log.clock();
     if (there)
         copy_bytes(pull.destination, pull.source, pull.bytes, first_index(), all_threads());
     if (is_last(pull.ticket, true)) { // every block has seen the run's number by now

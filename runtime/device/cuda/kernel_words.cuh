@@ -67,40 +67,23 @@ __device__ void let_next_start() {
 #endif
 }
 
-// What the device's clock reads. It answers late, and by halves, of which the upper may change between the answers: so
-// it is asked for all three on a message's way, and what it has answered is looked at in the end.
-struct ClockReading {
-    uint32_t high = 0, low = 0, high_after = 0;
-
-    __device__ uint64_t ns() const {
-        const uint32_t with_low = low >> 31 != 0 ? high : high_after; // differ within a moment of low's turning to 0
-        return uint64_t{with_low} << 32 | low;
-    }
-};
-
-__device__ ClockReading read_clock() {
-    ClockReading now;
-    asm volatile("mov.u32 %0, %globaltimer_hi;" : "=r"(now.high)::"memory");
-    asm volatile("mov.u32 %0, %globaltimer_lo;" : "=r"(now.low)::"memory");
-    asm volatile("mov.u32 %0, %globaltimer_hi;" : "=r"(now.high_after)::"memory");
+// What the device's clock reads, where somebody wants to know, and this is the thread that may have to say it.
+__device__ uint64_t clock_for(const uint64_t* times) {
+    uint64_t now = 0;
+    if (times != nullptr && threadIdx.x == 0)
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
     return now;
 }
 
-// Where somebody wants to know, and this is the thread that may have to say it.
-__device__ ClockReading clock_for(const uint64_t* times) {
-    return times != nullptr && threadIdx.x == 0 ? read_clock() : ClockReading{};
-}
-
 // Said at the end, all at once, behind what somebody waits for: on the way there, a store to host memory is one more
-// that a fence has to wait for. By the last block, which tells of itself. `waited`: else when it began is not said.
-__device__ void store_times(uint64_t* times, bool waited, const ClockReading& began, const ClockReading& moving,
-                            const ClockReading& done) {
+// that a fence has to wait for. By the last block, which tells of itself. `began` may be 0: it is not said.
+__device__ void store_times(uint64_t* times, uint64_t began, uint64_t moving) {
     if (times == nullptr)
         return;
-    if (waited)
-        store_counter(times, began.ns());
-    store_counter(times + 1, moving.ns());
-    store_counter(times + 2, done.ns());
+    if (began != 0)
+        store_counter(times, began);
+    store_counter(times + 1, moving);
+    store_counter(times + 2, clock_for(times));
 }
 
 // Whether this thread is to say that the whole grid is done. The ticket counts blocks, and wraps to 0 by itself.

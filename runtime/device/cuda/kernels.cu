@@ -31,22 +31,21 @@ __device__ bool await_word(const TakeMailArguments& mail, uint64_t index, Word& 
 extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_put_mail(const PutMailArguments mail) {
     let_next_start();
     await_predecessors();
-    const ClockReading began = clock_for(mail.times);
+    const uint64_t began = clock_for(mail.times);
     for (uint64_t i = first_index(); 8 * i < mail.bytes; i += all_threads()) {
         const uint64_t bytes = load_bytes(mail.source + 8 * i, mail.bytes - 8 * i);
         store_word(mail.words, i,
                    {static_cast<uint32_t>(bytes), mail.mark, static_cast<uint32_t>(bytes >> 32), mail.mark});
     }
     if (is_last(mail.ticket, true)) {
-        const ClockReading done = clock_for(mail.times);
         store_counter(mail.sent, mail.value);
-        store_times(mail.times, true, began, began, done);
+        store_times(mail.times, began, began);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_take_mail(const TakeMailArguments mail) {
-    const ClockReading began = clock_for(mail.times);
-    ClockReading moving = began;
+    const uint64_t began = clock_for(mail.times);
+    uint64_t moving = began;
     for (uint64_t i = first_index(); 8 * i < mail.bytes; i += all_threads()) {
         Word word;
         const bool came = await_word(mail, i, word);
@@ -59,9 +58,8 @@ extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_take_mail(cons
     }
     await_predecessors(); // threads without a word, too
     if (is_last(mail.ticket, mail.seen != 0)) {
-        const ClockReading done = clock_for(mail.times);
         store_counter(mail.taken, mail.value);
-        store_times(mail.times, true, began, moving, done);
+        store_times(mail.times, began, moving);
     }
 }
 
@@ -71,16 +69,15 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     const uint64_t from = uint64_t{8} * threadIdx.x;
     let_next_start();
     await_predecessors();
-    const ClockReading began = clock_for(mail.times);
+    const uint64_t began = clock_for(mail.times);
     if (from < mail.bytes) {
         const uint64_t bytes = load_bytes(mail.source + from, mail.bytes - from);
         store_word(mail.words, threadIdx.x,
                    {static_cast<uint32_t>(bytes), mail.mark, static_cast<uint32_t>(bytes >> 32), mail.mark});
     }
     if (is_last_of_block()) {
-        const ClockReading done = clock_for(mail.times);
         store_counter(mail.sent, mail.value);
-        store_times(mail.times, true, began, began, done);
+        store_times(mail.times, began, began);
     }
 }
 
@@ -89,17 +86,16 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     const TakeMailArguments& mail = batch.mails[blockIdx.x];
     const uint64_t to = uint64_t{8} * threadIdx.x;
     Word word;
-    const ClockReading began = clock_for(mail.times);
+    const uint64_t began = clock_for(mail.times);
     const bool came = to < mail.bytes && await_word(mail, threadIdx.x, word);
     let_next_start();
     await_predecessors();
-    const ClockReading moving = clock_for(mail.times);
+    const uint64_t moving = clock_for(mail.times);
     if (came)
         store_bytes(mail.destination + to, mail.bytes - to, word.low | static_cast<uint64_t>(word.high) << 32);
     if (is_last_of_block()) {
-        const ClockReading done = clock_for(mail.times);
         store_counter(mail.taken, mail.value);
-        store_times(mail.times, true, began, moving, done);
+        store_times(mail.times, began, moving);
     }
 }
 
@@ -111,7 +107,7 @@ extern "C" __global__ void gpurun_watch_counter(const WatchCounterArguments watc
 }
 
 extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(const FencedCopyArguments copy) {
-    const ClockReading began = clock_for(copy.times);
+    const uint64_t began = clock_for(copy.times);
     if (copy.before != nullptr) {
         // One looks at the counter, which is in host memory: reads of many would hold up who writes it.
         if (threadIdx.x == 0 && blockIdx.x == 0) {
@@ -126,12 +122,11 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(co
     }
     let_next_start();
     await_predecessors();
-    const ClockReading moving = clock_for(copy.times);
+    const uint64_t moving = clock_for(copy.times);
     copy_bytes(copy.destination, copy.source, copy.bytes, first_index(), all_threads());
     if (is_last(copy.ticket, true)) {
-        const ClockReading done = clock_for(copy.times);
         store_counter(copy.after, copy.value);
-        store_times(copy.times, copy.before != nullptr, began, moving, done);
+        store_times(copy.times, copy.before != nullptr ? began : 0, moving);
     }
 }
 
@@ -145,12 +140,12 @@ extern "C" __global__ void gpurun_read_clock(const ReadClockArguments clock) {
         while (asked < round);
         if (asked == kNoMoreRounds)
             return;
-        store_counter(clock.time, read_clock().ns());
+        store_counter(clock.time, clock_for(clock.time));
     }
 }
 
 extern "C" __global__ void gpurun_write_time(const WriteTimeArguments time) {
     let_next_start();
     await_predecessors();
-    store_counter(time.where, read_clock().ns());
+    store_counter(time.where, clock_for(time.where));
 }
