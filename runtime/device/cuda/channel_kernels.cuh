@@ -72,8 +72,12 @@ __device__ bool wait_while(const ChannelArguments& channel, uint64_t runs, const
     return came;
 }
 
+__device__ bool is_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turns) {
+    return load_turn(channel.taken + lane) >= turns;
+}
+
 __device__ bool await_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turns) {
-    return wait_while(channel, turns, [&] { return load_turn(channel.taken + lane) < turns; });
+    return wait_while(channel, turns, [&] { return !is_taken(channel, lane, turns); });
 }
 
 __device__ bool await_channel_word(const ChannelArguments& channel, uint64_t turn, uint32_t lane, uint64_t index,
@@ -84,6 +88,22 @@ __device__ bool await_channel_word(const ChannelArguments& channel, uint64_t tur
         word = load_word(place, index);
         return word.low_mark != mark || word.high_mark != mark;
     });
+}
+
+// How many runs must have been taken before this one finds room.
+__device__ uint64_t to_be_taken(uint64_t turn) { return turn < kPlacesOfChannel ? 0 : turn + 1 - kPlacesOfChannel; }
+
+// Asked for by one thread, since a line that all threads want at once is given to one after the other. `too`: what else
+// that thread has to do before the others go on.
+template <typename Too>
+__device__ uint64_t turn_of_block(const ChannelArguments& channel, uint32_t lane, const Too& too) {
+    __shared__ uint64_t turn;
+    if (threadIdx.x == 0) {
+        turn = load_turn(channel.turns + lane);
+        too(turn);
+    }
+    __syncthreads();
+    return turn;
 }
 
 __device__ void tell_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turn) {
@@ -132,15 +152,16 @@ template <typename RunLog>
 __device__ void put_in_channel(const PutInChannelArguments& put, const RunLog& log) {
     const ChannelArguments& channel = put.channel;
     const uint32_t lane = blockIdx.x;
-    const uint64_t turn = load_turn(channel.turns + lane);
+    __shared__ bool had_room; // most runs have: the peer has said so long ago
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
+    const uint64_t turn =
+        turn_of_block(channel, lane, [&](uint64_t now) { had_room = is_taken(channel, lane, to_be_taken(now)); });
     await_predecessors();
     const uint64_t began = log.clock();
-    // Loaded while the wait, which most runs find over, goes on.
     const uint64_t bytes = first < channel.bytes ? load_bytes(put.source + first, channel.bytes - first) : 0;
     if (channel.bytes == 0)
         __threadfence_system(); // a signal says that what came before it is there
-    const bool room = turn < kPlacesOfChannel || await_taken(channel, lane, turn + 1 - kPlacesOfChannel);
+    const bool room = had_room || await_taken(channel, lane, to_be_taken(turn));
     const uint64_t moving = log.clock();
     let_next_start();
     if (room && (first < channel.bytes || first == 0)) {
@@ -176,8 +197,8 @@ template <typename RunLog>
 __device__ void take_from_channel(const TakeFromChannelArguments& take, const RunLog& log) {
     const ChannelArguments& channel = take.channel;
     const uint32_t lane = blockIdx.x;
-    const uint64_t turn = load_turn(channel.turns + lane);
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
+    const uint64_t turn = turn_of_block(channel, lane, [](uint64_t) {});
     Word word;
     const uint64_t began = log.clock();
     const bool came = (first < take.bytes || first == 0) && // of no bytes, too, the first word is waited for
