@@ -127,21 +127,38 @@ Result<Streams::Entry*> Streams::find_free() {
     return nullptr;
 }
 
-Result<device::Stream> Streams::take() {
-    GPURUN_ASSIGN(Entry * best, find_free());
-    if (best == nullptr && all_.size() < kMost) {
+Result<Streams::Entry*> Streams::find_or_make() {
+    GPURUN_ASSIGN(Entry * entry, find_free());
+    if (entry == nullptr && all_.size() < kMost) {
         GPURUN_ASSIGN(const device::Stream stream, device_.create_urgent_stream());
-        best = &all_.emplace_back(Entry{stream});
+        entry = &all_.emplace_back(Entry{stream});
     }
+    return entry;
+}
+
+device::Stream Streams::give(Entry& entry) {
+    next_ = static_cast<size_t>(&entry - all_.data()) + 1;
+    ++entry.users;
+    return entry.stream;
+}
+
+Result<std::optional<device::Stream>> Streams::take_spare() {
+    const auto taken = std::count_if(all_.begin(), all_.end(), [](const Entry& each) { return each.users != 0; });
+    if (static_cast<size_t>(taken) >= kMostWithSpare)
+        return std::optional<device::Stream>();
+    GPURUN_ASSIGN(Entry * entry, find_or_make());
+    return entry == nullptr ? std::nullopt : std::optional(give(*entry));
+}
+
+Result<device::Stream> Streams::take() {
+    GPURUN_ASSIGN(Entry * best, find_or_make());
     if (best == nullptr) // in turn
         for (size_t i = 0; i < all_.size(); ++i) {
             Entry& entry = all_[(next_ + i) % all_.size()];
             if (best == nullptr || entry.users < best->users)
                 best = &entry;
         }
-    next_ = static_cast<size_t>(best - all_.data()) + 1;
-    ++best->users;
-    return best->stream;
+    return give(*best);
 }
 
 void Streams::take_back(device::Stream stream, State state, const StreamEnd& end) {

@@ -87,11 +87,14 @@ struct StreamEnd {
 class Streams {
   public:
     static constexpr size_t kMost = 32; // as many as a GPU runs side by side (CUDA_DEVICE_MAX_CONNECTIONS)
+    static constexpr size_t kMostWithSpare = kMost / 2;
 
     explicit Streams(device::Device& device) : device_(device) {}
     ~Streams();
 
     base::Result<device::Stream> take();
+    // For what could do without: none when others may need it.
+    base::Result<std::optional<device::Stream>> take_spare();
     enum class State {
         kIdle,    // all that was enqueued has run: the best to take next, since the device has it at hand
         kRunning, // what was enqueued waits for no peer
@@ -115,6 +118,8 @@ class Streams {
     };
     Entry* find(device::Stream stream);
     base::Result<Entry*> find_free(); // null if there is none
+    base::Result<Entry*> find_or_make();
+    device::Stream give(Entry& entry);
     base::Result<bool> still_waits(const Entry& entry);
 
     device::Device& device_;
