@@ -76,7 +76,7 @@ class EventFence final : public Fence {
     }
 
   private:
-    // Its next use is enqueued behind the last one.
+    // Its next use runs behind the last one.
     static bool is_relayed(uint32_t slot) { return slot >= kRelaySlot && slot < kLateSlot; }
     bool mine(Edge edge) const { return role_ == Role::kBoth || (edge == Edge::kForward) == (role_ == Role::kSource); }
 

@@ -27,6 +27,8 @@ void Incoming::fail(base::Error error) {
         error_ = std::move(error);
     trace_.failed();
     leave_link();
+    if (relay_)
+        relay_->give_up(operand_);
     if (shares_kernel_ && state_ == State::kDraining && !failed_before)
         return; // its kernel is told as well, and ends
     if (borrowed_ && !failed_before && context_.releases_streams()) {
@@ -48,6 +50,8 @@ void Incoming::abandon(base::Error error) {
     if (!error_)
         error_ = std::move(error);
     trace_.failed();
+    if (relay_)
+        relay_->give_up(operand_);
     if (borrowed_ && context_.releases_streams())
         (void)context_.device.synchronize(*borrowed_);
     finish();

@@ -20,6 +20,8 @@ void Outgoing::fail(base::Error error) {
         error_ = std::move(error);
     trace_.failed();
     leave_link();
+    if (relay_)
+        relay_->give_up(operand_);
     if (shares_kernel_ && state_ == State::kDraining && !failed_before)
         return; // it ends, whatever becomes of its target
     if (borrowed_ && !failed_before && context_.releases_streams()) {
@@ -37,6 +39,8 @@ void Outgoing::abandon(base::Error error) {
     if (!error_)
         error_ = std::move(error);
     trace_.failed();
+    if (relay_)
+        relay_->give_up(operand_);
     if (borrowed_ && context_.releases_streams())
         (void)context_.device.synchronize(*borrowed_);
     finish();

@@ -37,28 +37,81 @@ Result<bool> Relay::step(const Operand& operand) {
     return true;
 }
 
+// ------------------------------------------------------------------------------------------------- by turns
+
+// Where host functions copy, it is they that take the time, and they run one after the other.
+Result<void> Relay::part_streams(const Operand& operand) {
+    if (operand.in_host_memory() || plan_.chunks() < kLeastChunksByTurns)
+        return {};
+    while (parted_ < borrowed_.size()) {
+        GPURUN_ASSIGN(const std::optional<device::Stream> spare, context_.streams.take_spare());
+        if (!spare) {
+            give_streams_back(Streams::State::kWaiting, {});
+            return {};
+        }
+        borrowed_[parted_++] = *spare;
+        GPURUN_TRY(context_.joints.order(operand.stream, *spare));
+    }
+    return {};
+}
+
+device::Stream Relay::stream_of_next(device::Stream own) const {
+    const size_t turn = (plan_.chunks() - 1 - moved_) % (parted_ + 1);
+    return turn == 0 ? own : borrowed_[turn - 1];
+}
+
+Result<void> Relay::join_streams(device::Stream own) {
+    for (size_t i = 0; i < parted_; ++i)
+        GPURUN_TRY(context_.joints.order(borrowed_[i], own));
+    return {};
+}
+
+void Relay::give_streams_back(Streams::State state, const StreamEnd& end) {
+    while (parted_ > 0)
+        context_.streams.take_back(borrowed_[--parted_], state, end);
+}
+
+// Also where a stream may stay blocked for ever: the operand's own would, too, if it had to do without. A device that
+// fails here has nothing left to copy.
+void Relay::give_up(const Operand& operand) {
+    (void)join_streams(operand.stream);
+    give_streams_back(context_.releases_streams() ? Streams::State::kWaiting : Streams::State::kStuck, {});
+}
+
+// ------------------------------------------------------------------------------------------------- one chunk
+
 Result<bool> Relay::step_one(const Operand& operand, Fence& fence) {
     const auto pool = static_cast<size_t>(plan_.pool);
     uint64_t& next = side_ == Side::kFill ? link_.chunks_filled[pool] : link_.chunks_drained[pool];
     const Chunk now = chunk(next);
-    GPURUN_ASSIGN(const bool entered, enter(operand, fence, now));
-    if (!entered)
+    GPURUN_ASSIGN(const bool may, may_enter(operand, fence, now));
+    if (!may)
         return false;
-    device::Times* const first_of = moved_ == 0 ? times_ : nullptr;
-    device::Times* const last_of = moved_ + 1 == plan_.chunks() ? times_ : nullptr;
-    GPURUN_TRY(write_time(context_.device, operand.stream, first_of, &device::Times::moving));
+    const bool is_first = moved_ == 0;
+    const bool is_last = moved_ + 1 == plan_.chunks();
+    if (is_first)
+        GPURUN_TRY(part_streams(operand));
+    Operand here = operand;
+    here.stream = stream_of_next(operand.stream);
+    if (!here.by_cpu())
+        GPURUN_TRY(enter(operand, fence, now, here.stream));
+    GPURUN_TRY(write_time(context_.device, here.stream, is_first ? times_ : nullptr, &device::Times::moving));
     const uint64_t offset = moved_ * plan_.chunk_bytes;
-    GPURUN_TRY(copy(operand, now, offset, std::min(plan_.chunk_bytes, plan_.bytes - offset)));
+    GPURUN_TRY(copy(here, now, offset, std::min(plan_.chunk_bytes, plan_.bytes - offset)));
+    if (is_last)
+        GPURUN_TRY(join_streams(here.stream));
     const Edge done = side_ == Side::kFill ? Edge::kForward : Edge::kBackward;
-    if (operand.by_cpu())
+    if (here.by_cpu())
         fence.signal_now(done, now.slot, now.value);
     else
-        GPURUN_TRY(fence.signal(done, now.slot, now.value, operand.stream));
-    GPURUN_TRY(write_time(context_.device, operand.stream, last_of, &device::Times::done));
+        GPURUN_TRY(fence.signal(done, now.slot, now.value, here.stream));
+    GPURUN_TRY(write_time(context_.device, here.stream, is_last ? times_ : nullptr, &device::Times::done));
     last_number_ = next;
+    if (is_last)
+        give_streams_back(Streams::State::kWaiting, end_of(context_, last()));
     ++next;
     ++moved_;
-    // Release: publishes that the signal has been enqueued; pairs with the acquire in enter() of the other side.
+    // Release: publishes that the signal has been enqueued; pairs with the acquire in may_enter() of the other side.
     if (side_ == Side::kFill)
         link_.out.control().relay_filled[pool].store(next, std::memory_order_release);
     else
@@ -67,34 +120,46 @@ Result<bool> Relay::step_one(const Operand& operand, Fence& fence) {
     return true;
 }
 
-Result<bool> Relay::enter(const Operand& operand, Fence& fence, const Chunk& now) {
+// Null for a buffer's first use.
+std::optional<Relay::Before> Relay::before(const Chunk& now) const {
+    if (side_ == Side::kDrain)
+        return Before{Edge::kForward, now.value};
+    if (now.number < kRelayBuffers)
+        return std::nullopt;
+    return Before{Edge::kBackward, now.value - kStep};
+}
+
+Result<bool> Relay::may_enter(const Operand& operand, Fence& fence, const Chunk& now) {
+    const std::optional<Before> needed = before(now);
+    if (!needed)
+        return true;
     const auto pool = static_cast<size_t>(plan_.pool);
-    Edge edge = Edge::kForward;
-    uint64_t value = now.value;
     if (side_ == Side::kFill) {
-        if (now.number < kRelayBuffers)
-            return true; // the buffer's first use
         if (link_.out.control().relay_drained[pool].load(std::memory_order_acquire) + kRelayBuffers <= now.number)
             return false;
-        edge = Edge::kBackward;
-        value -= kStep;
     } else if (link_.in.control().relay_filled[pool].load(std::memory_order_acquire) <= now.number) {
         return false;
     } else if (plan_.pool == Pool::kSlab && !link_.peer_slab_handle) {
         return false; // its record is still on the way
     }
-    if (operand.by_cpu()) {
-        GPURUN_ASSIGN(const bool free, reached_alive(fence, edge, now.slot, value));
-        if (!free)
-            blocked_on_ = Awaited::edge_of(&fence, edge, now.slot, value);
-        return free;
-    }
+    if (!operand.by_cpu())
+        return true;
+    GPURUN_ASSIGN(const bool free, reached_alive(fence, needed->edge, now.slot, needed->value));
+    if (!free)
+        blocked_on_ = Awaited::edge_of(&fence, needed->edge, now.slot, needed->value);
+    return free;
+}
+
+Result<void> Relay::enter(const Operand& operand, Fence& fence, const Chunk& now, device::Stream stream) {
+    const std::optional<Before> needed = before(now);
+    if (!needed)
+        return {};
     device::Times* const first_of = moved_ == 0 ? times_ : nullptr;
-    GPURUN_TRY(write_time(context_.device, operand.stream, first_of, &device::Times::began));
-    GPURUN_TRY(fence.await(edge, now.slot, value, operand.stream));
+    GPURUN_TRY(write_time(context_.device, stream, first_of, &device::Times::began));
+    GPURUN_TRY(fence.await(needed->edge, now.slot, needed->value, stream));
     auto& in_flight = side_ == Side::kFill ? link_.awaiting_backward : link_.awaiting_forward;
-    in_flight[now.slot] = InFlight{operand.stream, value};
-    return true;
+    in_flight[now.slot] = InFlight{operand.stream, needed->value}; // which joins that one
+    return {};
 }
 
 Result<void> Relay::copy(const Operand& operand, const Chunk& now, uint64_t offset, uint64_t bytes) {

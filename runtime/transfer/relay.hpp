@@ -6,6 +6,19 @@
 // nobody waits: each side enqueues its part as soon as the other side is known to have enqueued what it waits for
 // (relay_filled, relay_drained), so the two calls walk through the message hand in hand.
 //
+// Between two copies in one stream an engine stands still, for the signal of the one and the wait of the other. So each
+// side enqueues the chunks of a message in kRelayStreams streams by turns: the engine copies one piece while the edges
+// of another are under way. The operand's own stream has the last chunk, and that chunk's signal comes behind all the
+// others: the message ends there as if there were no other stream, and whatever the others wait for is noted as that
+// stream's (Link::awaiting_forward). They are internal streams that start behind the operand's, borrowed until the last
+// chunk is enqueued.
+//
+// In which stream a buffer's slot is signalled changes from message to message. The edges alone order its uses: a chunk
+// is enqueued once the other side has enqueued its part of the buffer's last one, and runs behind that. So each value
+// is signalled behind the one before, in whichever streams, and the latest record of an event is the one that is
+// awaited. Poison ends waits early, but then nobody is left who awaits what follows; and within a message a slot keeps
+// to one stream.
+//
 // One message at a time moves through a pair's pools in each direction, in the order of the grants.
 //
 // Pools: kHost, pinned memory in the job segment (staged, shm, self); kSlab, memory on the source's device which the
@@ -16,9 +29,15 @@
 #include "transfer/link.hpp"
 #include "transfer/operand.hpp"
 
+#include <array>
 #include <optional>
 
 namespace gpurun::transfer {
+
+constexpr size_t kRelayStreams = 2; // of a side, that its chunks take by turns
+static_assert(platform::kRelayBuffers % kRelayStreams == 0, "within a message, each buffer has one stream");
+// Less is not worth the events that part streams and join them.
+constexpr uint64_t kLeastChunksByTurns = 4;
 
 struct RelayPlan {
     Pool pool = Pool::kHost;
@@ -41,8 +60,10 @@ class Relay {
 
     // REQUIRES: this relay is the first of the link's queue of its side; operand.by_cpu() or operand.stream is set.
     base::Result<bool> step(const Operand& operand);
+    // Its message has failed, and nothing more is enqueued. What is ends in operand.stream.
+    void give_up(const Operand& operand);
 
-    // The edge that says that this side's last copy is done.
+    // The edge that says that this side's copies are done: all of them.
     Awaited last() const;
     // While a CPU waits for the other side's stream: the edge that it waits for.
     const std::optional<Awaited>& blocked_on() const { return blocked_on_; }
@@ -56,12 +77,23 @@ class Relay {
         uint32_t slot;
         uint64_t value;
     };
+    // What has to come before a chunk's copy: the other side's last use of the buffer, if there was one.
+    struct Before {
+        Edge edge;
+        uint64_t value;
+    };
     Chunk chunk(uint64_t number) const;
+    std::optional<Before> before(const Chunk& chunk) const;
     base::Result<bool> step_one(const Operand& operand, Fence& fence);
-    // Orders this side's copy of the chunk behind the other side's last use of the buffer; false if that is not
-    // possible yet.
-    base::Result<bool> enter(const Operand& operand, Fence& fence, const Chunk& chunk);
+    // Whether this side's copy of the chunk can be ordered behind that now.
+    base::Result<bool> may_enter(const Operand& operand, Fence& fence, const Chunk& chunk);
+    base::Result<void> enter(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream);
     base::Result<void> copy(const Operand& operand, const Chunk& chunk, uint64_t offset, uint64_t bytes);
+
+    base::Result<void> part_streams(const Operand& operand);
+    device::Stream stream_of_next(device::Stream own) const;
+    base::Result<void> join_streams(device::Stream own);
+    void give_streams_back(Streams::State state, const StreamEnd& end);
 
     Context& context_;
     Link& link_;
@@ -71,6 +103,8 @@ class Relay {
     uint64_t moved_ = 0;   // chunks of this message
     uint64_t last_number_ = 0;
     std::optional<Awaited> blocked_on_;
+    std::array<device::Stream, kRelayStreams - 1> borrowed_;
+    size_t parted_ = 0; // of them
 };
 
 } // namespace gpurun::transfer
