@@ -137,6 +137,27 @@ gpurun_status receive_huge(const Job& job) {
                              nullptr);
     return result;
 }
+// Some message is under way when the victim dies, and every part of it that is enqueued is somewhere.
+gpurun_status receive_until_lost(const Job& job) {
+    gpurun_status result = GPURUN_OK;
+    while (result == GPURUN_OK)
+        result = in_stream(job, receive(job, job.stream, job.victim(), kLarge));
+    return result;
+}
+gpurun_status send_until_lost(const Job& job) {
+    gpurun_status result = GPURUN_OK;
+    while (result == GPURUN_OK)
+        result = in_stream(job, send(job, job.stream, kLarge));
+    return result;
+}
+void victim_sends_for_ever(const Job& job) {
+    for (int rank = 0;; rank = (rank + 1) % job.victim())
+        MUST(gpurun_send(job.device, kLarge, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream));
+}
+void victim_receives_for_ever(const Job& job) {
+    for (int rank = 0;; rank = (rank + 1) % job.victim())
+        MUST(receive(job, job.stream, rank, kLarge));
+}
 // Many messages that nobody has received: each is lost. Synchronous, so that none is complete before.
 std::vector<gpurun_request> start_many(const Job& job, int dest, size_t bytes, gpurun_stream domain) {
     std::vector<gpurun_request> requests(kMany);
@@ -261,6 +282,8 @@ constexpr Scenario kScenarios[] = {
     {"small-receive-of-the-dead", receive_of_the_dead, victim_sends, GPURUN_OK},
     {"fence-of-large-send", [](const Job& job) { return in_stream(job, send(job, job.stream, kLarge)); },
      [](const Job& job) { victim_receives_held(job, kLarge); }},
+    {"large-receives-in-motion", receive_until_lost, victim_sends_for_ever},
+    {"large-sends-in-motion", send_until_lost, victim_receives_for_ever},
     {"fence-of-host-receive", [](const Job& job) { return receive(job, GPURUN_HOST, job.victim(), kLarge); },
      [](const Job& job) { victim_sends_held(job, kLarge); }},
     {"fence-of-host-send", [](const Job& job) { return send(job, GPURUN_HOST, kLarge); },
