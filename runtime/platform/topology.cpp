@@ -258,8 +258,11 @@ base::Result<Machine> discover_machine(bool with_pci) {
 base::Result<Machine> read_machine(const std::string& xml_path) {
     GPURUN_ASSIGN(Topology topology, new_topology());
     const auto no_record = [&] {
-        return base::error(base::Status::kArgument,
-                           "{} is no machine in hwloc's XML format, as \"lstopo FILE.xml\" records it", xml_path);
+        return base::error(
+            base::Status::kArgument,
+            "{} is no machine in hwloc's XML format, as \"lstopo FILE.xml\" records it. If it is, hwloc lacks its "
+            "libxml2 plugin here: install it (libhwloc-plugins on Debian and Ubuntu)",
+            xml_path);
     };
     if (hwloc_topology_set_xml(topology.get(), xml_path.c_str()) != 0)
         return errno == EINVAL ? no_record() : system_error(xml_path);
