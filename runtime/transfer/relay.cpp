@@ -41,7 +41,7 @@ Result<bool> Relay::step(const Operand& operand) {
 
 // Where host functions copy, it is they that take the time, and they run one after the other.
 Result<void> Relay::part_streams(const Operand& operand) {
-    if (operand.in_host_memory() || plan_.chunks() < kLeastChunksByTurns)
+    if (!plan_.by_turns || operand.in_host_memory() || plan_.chunks() < kLeastChunksByTurns)
         return {};
     while (parted_ < borrowed_.size()) {
         GPURUN_ASSIGN(const std::optional<device::Stream> spare, context_.streams.take_spare());

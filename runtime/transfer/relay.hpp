@@ -7,11 +7,12 @@
 // (relay_filled, relay_drained), so the two calls walk through the message hand in hand.
 //
 // Between two copies in one stream an engine stands still, for the signal of the one and the wait of the other. So each
-// side enqueues the chunks of a message in kRelayStreams streams by turns: the engine copies one piece while the edges
-// of another are under way. The operand's own stream has the last chunk, and that chunk's signal comes behind all the
-// others: the message ends there as if there were no other stream, and whatever the others wait for is noted as that
-// stream's (Link::awaiting_forward). They are internal streams that start behind the operand's, borrowed until the last
-// chunk is enqueued.
+// side of a bounced message enqueues its chunks in kRelayStreams streams by turns: the engine copies one piece while
+// the edges of another are under way. (Copies to host memory take so long that two at once only delay each other.) The
+// operand's own stream has the last chunk, and that chunk's signal comes behind all the others: the message ends there
+// as if there were no other stream, and whatever the others wait for is noted as that stream's
+// (Link::awaiting_forward). They are internal streams that start behind the operand's, borrowed until the last chunk is
+// enqueued.
 //
 // In which stream a buffer's slot is signalled changes from message to message. The edges alone order its uses: a chunk
 // is enqueued once the other side has enqueued its part of the buffer's last one, and runs behind that. So each value
@@ -43,6 +44,7 @@ struct RelayPlan {
     Pool pool = Pool::kHost;
     uint64_t bytes = 0;
     uint64_t chunk_bytes = 1;
+    bool by_turns = pool == Pool::kSlab; // in several streams, if there are chunks enough
     uint64_t chunks() const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
 };
 

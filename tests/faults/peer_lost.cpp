@@ -422,8 +422,15 @@ void reuse_buffer(const Job& job) {
     give_up("a late write");
 }
 
+// Some scenarios end without it, and a process that is killed on a busy GPU takes its time to be gone.
+void await_news_of_death(const Job& job) {
+    if (gpurun_probe(job.victim(), kNoTag, GPURUN_COMM_WORLD, nullptr) != GPURUN_ERR_PEER_LOST)
+        give_up("a probe of the dead ends otherwise than by its death");
+}
+
 // What is left works: refused at once with the dead, as ever among the living and within the device.
 void live_on(const Job& job) {
+    await_news_of_death(job);
     const double start = gpurun_wtime();
     for (const gpurun_stream domain : {GPURUN_HOST, job.stream}) {
         if (send(job, domain, 8) != GPURUN_ERR_PEER_LOST || send(job, domain, kLarge) != GPURUN_ERR_PEER_LOST)

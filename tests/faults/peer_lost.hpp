@@ -13,7 +13,7 @@ namespace faults {
 inline constexpr double kDiesAfter = 0.4; // seconds, enough for everybody to be waiting
 inline constexpr size_t kLarge = 4u << 20;
 inline constexpr size_t kSmall = 1000;
-inline constexpr int kTag = 1, kDeathTag = 2, kLifeTag = 3;
+inline constexpr int kTag = 1, kDeathTag = 2, kLifeTag = 3, kNoTag = 4; // the last of no message
 
 struct Job {
     int rank = 0, size = 0;

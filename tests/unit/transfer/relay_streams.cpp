@@ -90,7 +90,7 @@ class Bench {
         return made;
     }
     Relay relay(Relay::Side side, uint64_t chunks) {
-        return Relay(context, *link, side, RelayPlan{Pool::kHost, chunks * kChunkBytes, kChunkBytes}, nullptr);
+        return Relay(context, *link, side, RelayPlan{Pool::kHost, chunks * kChunkBytes, kChunkBytes, true}, nullptr);
     }
     // The internal stream that is given next.
     device::Stream next_internal() {
@@ -148,8 +148,10 @@ TEST_CASE("a message in several streams brings every byte, and many after each o
             CAPTURE(chunks);
             const Operand from = bench.filled(chunks * kChunkBytes - 7);
             const Operand to = bench.operand(from.bytes);
-            Relay fill(bench.context, *bench.link, Relay::Side::kFill, {Pool::kHost, from.bytes, kChunkBytes}, nullptr);
-            Relay drain(bench.context, *bench.link, Relay::Side::kDrain, {Pool::kHost, to.bytes, kChunkBytes}, nullptr);
+            Relay fill(bench.context, *bench.link, Relay::Side::kFill, {Pool::kHost, from.bytes, kChunkBytes, true},
+                       nullptr);
+            Relay drain(bench.context, *bench.link, Relay::Side::kDrain, {Pool::kHost, to.bytes, kChunkBytes, true},
+                        nullptr);
             bool filled = false, drained = false;
             while (!filled || !drained) {
                 filled = filled || must(fill.step(from));
