@@ -115,6 +115,17 @@ std::string title_of(const Window& window) {
            (window.streams == 1 ? " stream" : " streams") + (window.by_events ? ", by events" : "");
 }
 
+const char* gpurun_does(const Window& window) {
+    if (window.piece < 64 * kMiB)
+        return window.fenced && window.streams == 2 ? "bounce" : "no";
+    if (!window.fenced)
+        return "is the reference 'copy'";
+    return window.streams == 1   ? "blocking receives on a stream"
+           : window.streams == 4 ? "requests"
+           : window.streams > 4  ? "requests whose source's stream lags"
+                                 : "no";
+}
+
 void pulls(Pair& pair, Report& report) {
     std::unique_ptr<Pulls> on;
     std::vector<Window> windows;
@@ -131,12 +142,8 @@ void pulls(Pair& pair, Report& report) {
     }
     std::vector<Case> cases;
     for (const Window& each : windows)
-        cases.push_back({title_of(each),
-                         each.piece < 64 * kMiB ? (each.fenced && each.streams == 1 ? "bounce" : "no")
-                         : !each.fenced         ? "is the reference 'copy'"
-                         : each.streams == 1    ? "a window on a stream"
-                                                : "no",
-                         [&, each] { return on->measure(each); }, "us", static_cast<double>(each.piece) * each.pieces});
+        cases.push_back({title_of(each), gpurun_does(each), [&, each] { return on->measure(each); }, "us",
+                         static_cast<double>(each.piece) * each.pieces});
     if (!report.selects(cases))
         return;
     on = std::make_unique<Pulls>(pair);
