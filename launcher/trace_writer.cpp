@@ -1,3 +1,4 @@
+#define FMT_HEADER_ONLY // it writes into buffers of its own, for which fmt's code must be at hand
 #include "trace_writer.hpp"
 
 #include "base/format.hpp"

@@ -1,18 +1,30 @@
-// Sentences for people: base::format is fmt, header-only (so that a built gpurun needs no libfmt where it runs).
-// Not for the message path: it allocates.
+// Sentences for people, by fmt. Not for the message path: it allocates.
+//
+// A file that formats sees how arguments are collected and checked; how they become text is in format.cpp alone, where
+// fmt is header-only, so that a built gpurun needs no libfmt where it runs.
 #pragma once
 
 #include "base/status.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+
+#include <string>
 
 namespace gpurun::base {
 
-using fmt::format;
+std::string format_collected(fmt::string_view text, fmt::format_args arguments);
+
+template <typename... Args>
+std::string format(fmt::format_string<Args...> text, Args&&... args) {
+    return format_collected(text, fmt::make_format_args(args...));
+}
 
 template <typename... Args>
 Error error(Status status, fmt::format_string<Args...> text, Args&&... args) {
-    return Error{status, fmt::format(text, std::forward<Args>(args)...)};
+    return Error{status, format_collected(text, fmt::make_format_args(args...))};
 }
+
+// A pointer to anything, as an argument.
+inline const void* address(const void* pointer) { return pointer; }
 
 } // namespace gpurun::base

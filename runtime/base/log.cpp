@@ -21,9 +21,9 @@ bool log_enabled(LogLevel level) { return static_cast<int>(level) <= level_now.l
 void log_line(LogLevel level, std::string_view text) {
     static constexpr const char* kNames[] = {"off", "error", "warn", "info", "debug"};
     const int rank = rank_now.load(std::memory_order_relaxed);
-    const std::string line =
-        rank < 0 ? fmt::format("gpurun: {}: {}\n", kNames[static_cast<int>(level)], text)
-                 : fmt::format("gpurun: rank {}: {}: {}\n", rank, kNames[static_cast<int>(level)], text);
+    const std::string line = rank < 0
+                                 ? format("gpurun: {}: {}\n", kNames[static_cast<int>(level)], text)
+                                 : format("gpurun: rank {}: {}: {}\n", rank, kNames[static_cast<int>(level)], text);
     std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

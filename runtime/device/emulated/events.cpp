@@ -21,7 +21,7 @@ base::Result<std::shared_ptr<Events::Entry>> Events::find(Event event) {
     const auto found = events_.find(event.native);
     if (found == events_.end())
         return base::error(Status::kEvent, "{} is not an event of this device, or was destroyed",
-                           fmt::ptr(event.native));
+                           base::address(event.native));
     return found->second;
 }
 
@@ -48,7 +48,7 @@ base::Result<void> Events::destroy(Event event) {
         const auto found = events_.find(event.native);
         if (found == events_.end())
             return base::error(Status::kEvent, "{} is not an event of this device, or was destroyed before",
-                               fmt::ptr(event.native));
+                               base::address(event.native));
         entry = std::move(found->second);
         events_.erase(found);
     }

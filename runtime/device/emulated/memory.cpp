@@ -69,7 +69,7 @@ base::Result<void> Memory::free(void* pointer) {
         if (!retired)
             return base::error(Status::kBuffer,
                                "{} is not the start of an allocation on this device, or was freed before",
-                               fmt::ptr(pointer));
+                               base::address(pointer));
         if (const auto exported = exports_.find(retired->id); exported != exports_.end()) {
             control_.exported(exported->second)->store(0, std::memory_order_release);
             export_slots_.release(exported->second);
@@ -85,7 +85,7 @@ base::Result<Arena::Block> Memory::retire_ordered(void* pointer) {
     const auto retired = ordered_.retire(pointer);
     if (!retired)
         return base::error(Status::kBuffer, "{} is not the start of a stream-ordered allocation, or was freed before",
-                           fmt::ptr(pointer));
+                           base::address(pointer));
     return *retired;
 }
 
@@ -140,13 +140,13 @@ base::Result<Buffer> Memory::describe_in(const Arena& arena, Placement placement
     if (!block)
         return base::error(Status::kBuffer,
                            "{} lies in device memory that is not allocated: it was freed, or the address is wrong",
-                           fmt::ptr(pointer));
+                           base::address(pointer));
     const size_t left = block->bytes - static_cast<size_t>(static_cast<const std::byte*>(pointer) - block->base);
     if (bytes > left)
         return base::error(Status::kBuffer,
                            "{} bytes at {} reach past the end of their allocation, which has {} left there: check "
                            "the count and the type",
-                           bytes, fmt::ptr(pointer), left);
+                           bytes, base::address(pointer), left);
     return Buffer{placement, &arena == &shareable_, false, block->base, block->bytes, block->id};
 }
 
@@ -155,7 +155,7 @@ base::Result<MemoryHandle> Memory::export_memory(const Buffer& buffer) {
     const auto block = shareable_.contains(buffer.base) ? shareable_.find(buffer.base) : std::nullopt;
     if (!block || block->id != buffer.id)
         return base::error(Status::kBuffer, "{} is not device memory that can be exported, or was freed",
-                           fmt::ptr(buffer.base));
+                           base::address(buffer.base));
     auto exported = exports_.find(block->id);
     if (exported == exports_.end()) {
         GPURUN_ASSIGN(const uint32_t slot, export_slots_.claim("exported allocations"));
