@@ -116,10 +116,11 @@ class Strays(LaunchedTest):
 
     def test_a_daemon_is_asked_to_end_before_it_is_killed(self):
         asked = "$TMPDIR/asked-$GPURUN_RANK"
+        # A daemon only once its parent has ended: the rank says that, for it has waited for it.
         script = f"trap 'while [ ! -e {asked} ]; do sleep 0.02; done; rm {asked}; exit 0' TERM; " \
                  f"(setsid sh -c 'trap \"echo caught; touch {asked}; exit 0\" TERM; echo up; sleep 100 & wait' &); " \
-                 "sleep 100 & wait"
-        process = self.start_ready(script, 2, ("--grace=20",))
+                 "echo up; sleep 100 & wait"
+        process = self.start_ready(script, 4, ("--grace=20",))
         process.terminate()
         out, _ = process.communicate(timeout=20)
         self.assertEqual((process.returncode, out), (143, b"caught\n" * 2))
