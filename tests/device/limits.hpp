@@ -75,6 +75,10 @@ struct Driver {
     decltype(&::cuStreamWriteValue64) write = nullptr;
     decltype(&::cuStreamWaitValue64) wait = nullptr;
     decltype(&::cuStreamBatchMemOp) batch = nullptr;
+    decltype(&::cuStreamGetCtx) context_of = nullptr;
+    decltype(&::cuStreamIsCapturing) is_capturing = nullptr;
+    decltype(&::cuPointerGetAttributes) attributes = nullptr;
+    decltype(&::cuCtxGetCurrent) current_context = nullptr;
 };
 
 class Pair {

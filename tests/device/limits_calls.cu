@@ -2,6 +2,7 @@
 // many small messages a launch is worth. Both ranks do so at once, as they do when they exchange messages.
 #include "limits_kernels.cuh"
 
+#include <iterator>
 #include <memory>
 
 namespace limits {
@@ -92,6 +93,40 @@ class Calls {
         return each([&] { MUST(cudaMemcpyAsync(arena_.data(), arena_.their_data(), 8, cudaMemcpyDefault, stream_)); });
     }
 
+    // What a message asks of its stream and its buffer before anything is enqueued.
+    Samples contexts_of_stream() {
+        CUcontext context = nullptr;
+        return each([&] { pair_.must(pair_.driver().context_of(stream_, &context), "cuStreamGetCtx"); });
+    }
+    Samples captures_of_stream() {
+        CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+        return each([&] { pair_.must(pair_.driver().is_capturing(stream_, &capturing), "cuStreamIsCapturing"); });
+    }
+    Samples current_contexts() {
+        CUcontext context = nullptr;
+        return each([&] { pair_.must(pair_.driver().current_context(&context), "cuCtxGetCurrent"); });
+    }
+    Samples attributes(unsigned count) {
+        CUpointer_attribute questions[] = {
+            CU_POINTER_ATTRIBUTE_BUFFER_ID,      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+            CU_POINTER_ATTRIBUTE_RANGE_SIZE,     CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+            CU_POINTER_ATTRIBUTE_IS_MANAGED,     CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+            CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+            CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+        };
+        uint64_t found[std::size(questions)] = {};
+        void* answers[std::size(questions)];
+        for (size_t i = 0; i < std::size(questions); i++)
+            answers[i] = &found[i];
+        const auto address = reinterpret_cast<CUdeviceptr>(arena_.data());
+        return each([&] {
+            pair_.must(pair_.driver().attributes(count, questions, answers, address), "cuPointerGetAttributes");
+        });
+    }
+    Samples clocks() {
+        return each([] { (void)now_seconds(); });
+    }
+
     // Microseconds of a mail: of the host's time, or until all are there. Nobody takes them.
     enum class Until { kCalled, kThere };
     Samples mails(bool together, Until until) {
@@ -155,6 +190,12 @@ void calls(Pair& pair, Report& report) {
         {"3 call: cudaEventQuery", "GPURUN_FENCE=event", [&] { return on->event_queries(); }},
         {"3 call: cudaStreamQuery", "no", [&] { return on->stream_queries(); }},
         {"3 call: cudaMemcpyAsync, 8 B from the peer", "large messages", [&] { return on->copies(); }},
+        {"3 call: cuStreamGetCtx", "every message", [&] { return on->contexts_of_stream(); }},
+        {"3 call: cuStreamIsCapturing", "every message", [&] { return on->captures_of_stream(); }},
+        {"3 call: cuCtxGetCurrent", "every call", [&] { return on->current_contexts(); }},
+        {"3 call: cuPointerGetAttributes, 9 of them", "every message", [&] { return on->attributes(9); }},
+        {"3 call: cuPointerGetAttributes, the buffer's id", "no", [&] { return on->attributes(1); }},
+        {"3 call: the clock of the host", "traces, waits", [&] { return on->clocks(); }},
         {"9 a mail of 32 of a launch, the host's time", "requests, host order",
          [&] { return on->mails(true, Until::kCalled); }},
         {"9 a mail of a launch of its own, the host's time", "requests on streams",

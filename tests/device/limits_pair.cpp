@@ -11,6 +11,10 @@ Driver::Driver() {
     MUST(find_entry_point("cuStreamWriteValue64", write));
     MUST(find_entry_point("cuStreamWaitValue64", wait));
     MUST(find_entry_point("cuStreamBatchMemOp", batch));
+    MUST(find_entry_point("cuStreamGetCtx", context_of));
+    MUST(find_entry_point("cuStreamIsCapturing", is_capturing));
+    MUST(find_entry_point("cuPointerGetAttributes", attributes));
+    MUST(find_entry_point("cuCtxGetCurrent", current_context));
 }
 
 namespace {
