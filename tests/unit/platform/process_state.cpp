@@ -40,7 +40,7 @@ TEST_CASE("processes may end while they are looked at") {
             static_cast<void>(process_state(latest));
     });
     for (int i = 0; i < 2000; ++i) {
-        const pid_t child = ::fork();
+        const pid_t child = ::vfork(); // copies nothing, which takes a sanitized process 30 ms
         if (child == 0)
             ::_exit(0);
         latest = child;
