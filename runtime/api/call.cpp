@@ -179,7 +179,7 @@ Result<device::Stream> device_stream(Runtime& runtime, gpurun_stream stream) {
         return base::error(Status::kUnsupported,
                            "stream {} is being captured into a graph, of which this call cannot be a part; make it "
                            "outside of the capture",
-                           base::address(stream));
+                           checked.stream.native);
     return checked.stream;
 }
 

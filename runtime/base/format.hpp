@@ -21,10 +21,7 @@ std::string format(fmt::format_string<Args...> text, Args&&... args) {
 
 template <typename... Args>
 Error error(Status status, fmt::format_string<Args...> text, Args&&... args) {
-    return Error{status, format_collected(text, fmt::make_format_args(args...))};
+    return Error{status, base::format(text, std::forward<Args>(args)...)};
 }
-
-// A pointer to anything, as an argument.
-inline const void* address(const void* pointer) { return pointer; }
 
 } // namespace gpurun::base

@@ -18,7 +18,7 @@ void log_line(LogLevel level, std::string_view text);
 template <typename... Args>
 void log(LogLevel level, fmt::format_string<Args...> text, Args&&... args) {
     if (log_enabled(level))
-        log_line(level, format_collected(text, fmt::make_format_args(args...)));
+        log_line(level, base::format(text, std::forward<Args>(args)...));
 }
 
 } // namespace gpurun::base

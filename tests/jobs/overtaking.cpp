@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kSizes[] = {8, 5000, 0, 40000, 4096, 300000, 16, 4097, 32768, 1, 70000, 8193, 16385, 8192, 12};
 constexpr size_t kRoom = 300000;
-constexpr int kMessages = 120, kTags = 3; // every size, way, tag and place of the window with each other
+constexpr int kMessages = 120, kTags = 3; // then sizes, ways, tags and places of the window come together again
 constexpr size_t kWindow = 8;             // requests that are open at once
 
 size_t bytes_of(int number) { return kSizes[static_cast<size_t>(number) % std::size(kSizes)]; }

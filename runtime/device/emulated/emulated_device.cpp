@@ -56,8 +56,7 @@ base::Result<void> EmulatedDevice::free_later(void* pointer) {
     GPURUN_ASSIGN(const Buffer buffer, memory_->describe(pointer, 1));
     const std::lock_guard lock(freed_mutex_);
     if (buffer.base != pointer || !freed_later_.emplace(pointer, buffer.placement).second)
-        return base::error(Status::kBuffer, "{} is not the start of an allocation, or it was freed before",
-                           base::address(pointer));
+        return base::error(Status::kBuffer, "{} is not the start of an allocation, or it was freed before", pointer);
     return {};
 }
 
@@ -115,7 +114,7 @@ base::Result<Buffer> EmulatedDevice::describe(const void* pointer, size_t bytes)
     const auto imported = peers_.check_import(pointer, bytes);
     if (!imported || imported.value())
         return base::error(Status::kBuffer, "{} is another process's device memory: pass memory of this rank's device",
-                           base::address(pointer));
+                           pointer);
     PageableMemo::remember(pointer, bytes, seen);
     return buffer;
 }
@@ -160,7 +159,7 @@ base::Result<EmulatedDevice::Side> EmulatedDevice::stream_side(const void* point
         return Side::kHost;
     if (buffer.placement == Placement::kElsewhere)
         return base::error(Status::kBuffer, "the {} bytes at {} are another device's: a stream may not reach them",
-                           bytes, base::address(pointer));
+                           bytes, pointer);
     if (buffer.placement != Placement::kPageable)
         return Side::kDevice;
     GPURUN_ASSIGN(const bool imported, peers_.check_import(pointer, bytes));
@@ -168,7 +167,7 @@ base::Result<EmulatedDevice::Side> EmulatedDevice::stream_side(const void* point
         return Side::kDevice;
     return base::error(Status::kBuffer,
                        "a stream cannot reach the {} bytes at {}: they are neither pinned nor device memory", bytes,
-                       base::address(pointer));
+                       pointer);
 }
 
 base::Result<void> EmulatedDevice::copy(void* destination, const void* source, size_t bytes, Stream stream) {
@@ -179,7 +178,7 @@ base::Result<void> EmulatedDevice::copy(void* destination, const void* source, s
     GPURUN_ASSIGN(const Side from, stream_side(source, bytes));
     if (to == Side::kHost && from == Side::kHost)
         return base::error(Status::kBuffer, "a stream copies from or to device memory; both {} and {} are on the host",
-                           base::address(destination), base::address(source));
+                           destination, source);
     return queue->enqueue(Copy{static_cast<std::byte*>(destination), static_cast<const std::byte*>(source), bytes});
 }
 
@@ -196,7 +195,7 @@ base::Result<void> EmulatedDevice::check_placement(const void* pointer, size_t b
     GPURUN_ASSIGN(const Buffer buffer, memory_->describe(pointer, bytes));
     if (buffer.placement == placement)
         return {};
-    return base::error(Status::kBuffer, "the {} bytes at {} are not {}", bytes, base::address(pointer), what);
+    return base::error(Status::kBuffer, "the {} bytes at {} are not {}", bytes, pointer, what);
 }
 
 base::Result<void> EmulatedDevice::copy_elsewhere(void* destination, const void* source, size_t bytes, Stream stream) {
@@ -227,7 +226,7 @@ base::Result<void> EmulatedDevice::check_counter(const Counter* counter) {
     GPURUN_ASSIGN(const Buffer buffer, memory_->describe(counter, sizeof *counter));
     if (buffer.placement != Placement::kPinned)
         return base::error(Status::kBuffer, "the counter at {} is not in registered host memory",
-                           base::address(counter));
+                           static_cast<const void*>(counter));
     return {};
 }
 
@@ -271,15 +270,14 @@ base::Result<void> EmulatedDevice::write_time(Stream stream, std::atomic<int64_t
 base::Result<void> EmulatedDevice::check_device_memory(const char* what, const void* pointer, size_t bytes,
                                                        size_t alignment, bool own) {
     if (reinterpret_cast<uintptr_t>(pointer) % alignment != 0)
-        return base::error(Status::kBuffer, "the {} at {} is not aligned to {} bytes", what, base::address(pointer),
-                           alignment);
+        return base::error(Status::kBuffer, "the {} at {} is not aligned to {} bytes", what, pointer, alignment);
     GPURUN_ASSIGN(const Side side, stream_side(pointer, bytes));
     if (side != Side::kDevice)
-        return base::error(Status::kBuffer, "the {} at {} is not in device memory", what, base::address(pointer));
+        return base::error(Status::kBuffer, "the {} at {} is not in device memory", what, pointer);
     if (own) {
         GPURUN_ASSIGN(const bool imported, peers_.check_import(pointer, bytes));
         if (imported)
-            return base::error(Status::kBuffer, "the {} at {} is another process's", what, base::address(pointer));
+            return base::error(Status::kBuffer, "the {} at {} is another process's", what, pointer);
     }
     return {};
 }

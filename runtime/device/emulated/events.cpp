@@ -20,8 +20,7 @@ base::Result<std::shared_ptr<Events::Entry>> Events::find(Event event) {
     const std::shared_lock lock(mutex_);
     const auto found = events_.find(event.native);
     if (found == events_.end())
-        return base::error(Status::kEvent, "{} is not an event of this device, or was destroyed",
-                           base::address(event.native));
+        return base::error(Status::kEvent, "{} is not an event of this device, or was destroyed", event.native);
     return found->second;
 }
 
@@ -48,7 +47,7 @@ base::Result<void> Events::destroy(Event event) {
         const auto found = events_.find(event.native);
         if (found == events_.end())
             return base::error(Status::kEvent, "{} is not an event of this device, or was destroyed before",
-                               base::address(event.native));
+                               event.native);
         entry = std::move(found->second);
         events_.erase(found);
     }

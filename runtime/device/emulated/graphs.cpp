@@ -37,8 +37,7 @@ base::Result<void> EmulatedDevice::launch(Graph graph, Stream stream) {
             body = found->second;
     }
     if (body == nullptr)
-        return base::error(Status::kArgument, "{} is not a graph of this device, or was destroyed",
-                           base::address(graph.native));
+        return base::error(Status::kArgument, "{} is not a graph of this device, or was destroyed", graph.native);
     if (queue->captured())
         return base::error(Status::kUnsupported,
                            "a graph cannot be launched in a captured stream of an emulated device");
@@ -51,7 +50,7 @@ base::Result<std::shared_ptr<GraphBody>> EmulatedDevice::take_graph(Graph graph)
     const auto found = graphs_.find(graph.native);
     if (found == graphs_.end())
         return base::error(Status::kArgument, "{} is not a graph of this device, or was destroyed before",
-                           base::address(graph.native));
+                           graph.native);
     std::shared_ptr<GraphBody> body = std::move(found->second);
     graphs_.erase(found);
     destroyed_graphs_.push_back(body);

@@ -22,7 +22,7 @@ base::Result<void*> HostRanges::allocate(size_t bytes, uint64_t id) {
 base::Result<platform::Mapping> HostRanges::free(void* pointer) {
     const auto found = ranges_.find(reinterpret_cast<uintptr_t>(pointer));
     if (found == ranges_.end() || found->second.owned.data() == nullptr)
-        return base::error(Status::kBuffer, "{} is not the start of a pinned allocation", base::address(pointer));
+        return base::error(Status::kBuffer, "{} is not the start of a pinned allocation", pointer);
     platform::Mapping owned = std::move(found->second.owned);
     ranges_.erase(found);
     return owned;
@@ -33,7 +33,7 @@ base::Result<void> HostRanges::add(void* memory, size_t bytes, uint64_t id) {
     if (memory == nullptr || first % platform::page_size() != 0 || bytes == 0 || bytes > UINTPTR_MAX - first)
         return base::error(Status::kArgument, "host memory to register must start on a page and not be empty");
     if (overlaps(first, bytes))
-        return base::error(Status::kArgument, "the host memory at {} is registered already", base::address(memory));
+        return base::error(Status::kArgument, "the host memory at {} is registered already", memory);
     ranges_.emplace(first, Entry{{static_cast<std::byte*>(memory), bytes, id}, {}});
     return {};
 }
@@ -41,7 +41,7 @@ base::Result<void> HostRanges::add(void* memory, size_t bytes, uint64_t id) {
 base::Result<void> HostRanges::remove(void* memory) {
     const auto found = ranges_.find(reinterpret_cast<uintptr_t>(memory));
     if (found == ranges_.end() || found->second.owned.data() != nullptr)
-        return base::error(Status::kArgument, "the host memory at {} is not registered", base::address(memory));
+        return base::error(Status::kArgument, "the host memory at {} is not registered", memory);
     ranges_.erase(found);
     return {};
 }

@@ -68,8 +68,7 @@ base::Result<void> Memory::free(void* pointer) {
         retired = shareable_.retire(pointer);
         if (!retired)
             return base::error(Status::kBuffer,
-                               "{} is not the start of an allocation on this device, or was freed before",
-                               base::address(pointer));
+                               "{} is not the start of an allocation on this device, or was freed before", pointer);
         if (const auto exported = exports_.find(retired->id); exported != exports_.end()) {
             control_.exported(exported->second)->store(0, std::memory_order_release);
             export_slots_.release(exported->second);
@@ -85,7 +84,7 @@ base::Result<Arena::Block> Memory::retire_ordered(void* pointer) {
     const auto retired = ordered_.retire(pointer);
     if (!retired)
         return base::error(Status::kBuffer, "{} is not the start of a stream-ordered allocation, or was freed before",
-                           base::address(pointer));
+                           pointer);
     return *retired;
 }
 
@@ -140,13 +139,13 @@ base::Result<Buffer> Memory::describe_in(const Arena& arena, Placement placement
     if (!block)
         return base::error(Status::kBuffer,
                            "{} lies in device memory that is not allocated: it was freed, or the address is wrong",
-                           base::address(pointer));
+                           pointer);
     const size_t left = block->bytes - static_cast<size_t>(static_cast<const std::byte*>(pointer) - block->base);
     if (bytes > left)
         return base::error(Status::kBuffer,
                            "{} bytes at {} reach past the end of their allocation, which has {} left there: check "
                            "the count and the type",
-                           bytes, base::address(pointer), left);
+                           bytes, pointer, left);
     return Buffer{placement, &arena == &shareable_, false, block->base, block->bytes, block->id};
 }
 
@@ -154,8 +153,7 @@ base::Result<MemoryHandle> Memory::export_memory(const Buffer& buffer) {
     const std::unique_lock lock(mutex_);
     const auto block = shareable_.contains(buffer.base) ? shareable_.find(buffer.base) : std::nullopt;
     if (!block || block->id != buffer.id)
-        return base::error(Status::kBuffer, "{} is not device memory that can be exported, or was freed",
-                           base::address(buffer.base));
+        return base::error(Status::kBuffer, "{} is not device memory that can be exported, or was freed", buffer.base);
     auto exported = exports_.find(block->id);
     if (exported == exports_.end()) {
         GPURUN_ASSIGN(const uint32_t slot, export_slots_.claim("exported allocations"));

@@ -67,8 +67,7 @@ base::Result<void> Peers::close_memory(void* imported) {
     const std::unique_lock lock(mutex_);
     const auto found = imports_.find(reinterpret_cast<uintptr_t>(imported));
     if (found == imports_.end())
-        return base::error(Status::kBuffer, "{} is not the start of imported memory, or was closed before",
-                           base::address(imported));
+        return base::error(Status::kBuffer, "{} is not the start of imported memory, or was closed before", imported);
     dropped = std::move(found->second.mapping);
     imports_.erase(found);
     return {};
@@ -85,8 +84,7 @@ base::Result<bool> Peers::check_import(const void* pointer, size_t bytes) const 
     if (skipped >= open.mapping.size())
         return false;
     if (bytes > open.mapping.size() - skipped)
-        return base::error(Status::kBuffer, "{} bytes at {} reach past the end of imported memory", bytes,
-                           base::address(pointer));
+        return base::error(Status::kBuffer, "{} bytes at {} reach past the end of imported memory", bytes, pointer);
     const Peer& from = *peers_.find(open.peer)->second;
     if (!from.unreachable.empty())
         return base::error(Status::kDevice, "cannot copy from or to peer {}'s memory: {}", open.peer, from.unreachable);

@@ -37,10 +37,9 @@ base::Result<void> Streams::destroy(Stream stream) {
         const auto found = streams_.find(stream.native);
         if (found == streams_.end())
             return base::error(Status::kStream, "{} is not a stream of this device, or was destroyed before",
-                               base::address(stream.native));
+                               stream.native);
         if (found->second->captured())
-            return base::error(Status::kStream, "{} is being captured: end the capture first",
-                               base::address(stream.native));
+            return base::error(Status::kStream, "{} is being captured: end the capture first", stream.native);
         queue = std::move(found->second);
         streams_.erase(found);
     }
@@ -54,7 +53,7 @@ base::Result<std::shared_ptr<StreamQueue>> Streams::find(Stream stream) {
             const auto found = streams_.find(stream.native);
             if (found == streams_.end())
                 return base::error(Status::kStream, "{} is not a stream of this device, or was destroyed",
-                                   base::address(stream.native));
+                                   stream.native);
             return found->second;
         }
         if (default_ != nullptr)
