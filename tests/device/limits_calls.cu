@@ -35,6 +35,8 @@ __global__ void __launch_bounds__(32) put_many(const __grid_constant__ Mails bat
 
 class Calls {
   public:
+    enum class Until { kCalled, kOver }; // by the host's time alone, or until the GPU is through
+
     explicit Calls(Pair& pair) : pair_(pair), arena_(pair), event_(cudaEventDisableTiming) {
         MUST(cudaEventRecord(event_, stream_));
         pair_.finish(stream_);
@@ -80,8 +82,39 @@ class Calls {
         both[1].writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
         return each([&] { pair_.must(pair_.driver().batch(stream_, 2, both, 0), "cuStreamBatchMemOp"); });
     }
+    // For what has come: microseconds of a wait, by the host's time or until the stream has passed it.
+    Samples many_waits(bool together, Until until) {
+        const auto word = reinterpret_cast<CUdeviceptr>(&pair_.shared().freed[pair_.rank()]);
+        CUstreamBatchMemOpParams waits[kMailsOfLaunch] = {};
+        for (auto& each : waits) {
+            each.waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+            each.waitValue.address = word;
+            each.waitValue.value64 = 0;
+            each.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+        }
+        return by_group(until, [&] {
+            if (together)
+                pair_.must(pair_.driver().batch(stream_, kMailsOfLaunch, waits, 0), "cuStreamBatchMemOp");
+            for (unsigned i = 0; i < kMailsOfLaunch && !together; i++)
+                pair_.await_in(stream_, &pair_.shared().freed[pair_.rank()], 0);
+        });
+    }
     Samples records() {
         return each([&] { MUST(cudaEventRecord(event_, stream_)); });
+    }
+    // From a record in an idle stream until a query says that it has come.
+    Samples marks() {
+        Samples samples;
+        pair_.meet();
+        for (int i = 0; i <= kBatches * kCalls; i++) {
+            const double begin = now_seconds();
+            MUST(cudaEventRecord(event_, stream_));
+            while (cudaEventQuery(event_) == cudaErrorNotReady)
+                ;
+            if (i >= kCalls)
+                samples.push_back((now_seconds() - begin) * 1e6);
+        }
+        return samples;
     }
     Samples event_queries() {
         return each([&] { (void)cudaEventQuery(event_); });
@@ -127,25 +160,31 @@ class Calls {
         return each([] { (void)now_seconds(); });
     }
 
-    // Microseconds of a mail: of the host's time, or until all are there. Nobody takes them.
-    enum class Until { kCalled, kThere };
+    // Microseconds of a mail. Nobody takes them.
     Samples mails(bool together, Until until) {
-        constexpr int kGroups = 8; // of 32 mails
         const Kernel many = kernel(put_many, kMailsOfLaunch, 32, true);
         const Kernel alone = kernel(put<1>, 1, 32, true);
         Mails batch{};
         for (unsigned i = 0; i < kMailsOfLaunch; i++)
             batch.mails[i] = mail(i);
+        return by_group(until, [&] {
+            if (together)
+                launch(pair_, many, stream_, batch);
+            for (unsigned i = 0; i < kMailsOfLaunch && !together; i++)
+                launch(pair_, alone, stream_, batch.mails[i]);
+        });
+    }
+
+  private:
+    // Of what a group enqueues kMailsOfLaunch times, microseconds each.
+    Samples by_group(Until until, const std::function<void()>& group) {
+        constexpr int kGroups = 8;
         Samples samples;
         pair_.meet();
         for (int n = 0; n <= kBatches; n++) {
             const double begin = now_seconds();
-            for (int group = 0; group < kGroups; group++) {
-                if (together)
-                    launch(pair_, many, stream_, batch);
-                for (unsigned i = 0; i < kMailsOfLaunch && !together; i++)
-                    launch(pair_, alone, stream_, batch.mails[i]);
-            }
+            for (int i = 0; i < kGroups; i++)
+                group();
             const double called = now_seconds();
             pair_.finish(stream_);
             const double end = until == Until::kCalled ? called : now_seconds();
@@ -155,8 +194,6 @@ class Calls {
         pair_.meet();
         return samples;
     }
-
-  private:
     Mail mail(unsigned number) const {
         Mail made{};
         made.data = arena_.data();
@@ -186,6 +223,12 @@ void calls(Pair& pair, Report& report) {
         {"3 call: cuStreamWriteValue64", "large messages, an edge", [&] { return on->writes(); }},
         {"3 call: cuStreamWaitValue64", "large messages, an edge", [&] { return on->waits(); }},
         {"3 call: cuStreamBatchMemOp, a wait and a write", "no", [&] { return on->pairs_of_operations(); }},
+        {"3 call: a wait of 32 of a cuStreamBatchMemOp", "no", [&] { return on->many_waits(true, Until::kCalled); }},
+        {"3 a wait of its own, until it is over", "large messages",
+         [&] { return on->many_waits(false, Until::kOver); }},
+        {"3 a wait of 32 of a cuStreamBatchMemOp, until over", "no",
+         [&] { return on->many_waits(true, Until::kOver); }},
+        {"3 from cudaEventRecord until a query sees it", "no", [&] { return on->marks(); }},
         {"3 call: cudaEventRecord", "places of requests", [&] { return on->records(); }},
         {"3 call: cudaEventQuery", "GPURUN_FENCE=event", [&] { return on->event_queries(); }},
         {"3 call: cudaStreamQuery", "no", [&] { return on->stream_queries(); }},
@@ -201,9 +244,9 @@ void calls(Pair& pair, Report& report) {
         {"9 a mail of a launch of its own, the host's time", "requests on streams",
          [&] { return on->mails(false, Until::kCalled); }},
         {"9 a mail of 32 of a launch, until they are there", "requests, host order",
-         [&] { return on->mails(true, Until::kThere); }},
+         [&] { return on->mails(true, Until::kOver); }},
         {"9 a mail of a launch of its own, until they are there", "requests on streams",
-         [&] { return on->mails(false, Until::kThere); }},
+         [&] { return on->mails(false, Until::kOver); }},
     };
     if (!report.selects(cases))
         return;

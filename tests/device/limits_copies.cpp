@@ -21,9 +21,15 @@ struct Window {
     size_t piece;
     unsigned pieces;
     unsigned streams = 1;
-    bool fenced = false; // a wait before each and a signal behind it
+    enum class Fence {
+        kNone,
+        kBoth,         // a wait before each and a signal behind it
+        kSignal,       // a signal behind each
+        kSignalBeside, // the same, in a stream that waits for an event behind it
+    } fence = Fence::kNone;
     bool by_events = false;
 };
+using Fence = Window::Fence;
 
 // ---- between the GPUs -------------------------------------------------------------------------------------------
 
@@ -71,17 +77,22 @@ class Pulls {
             MUST(cudaEventRecord(begin_, streams_[0]));
         for (unsigned i = 0; i < window.pieces; i++) {
             const Stream& stream = streams_[i % window.streams];
-            if (window.fenced)
+            if (window.fence == Fence::kBoth)
                 pair_.await_in(stream, &pair_.shared().filled[i], turn_);
             MUST(cudaMemcpyAsync(landing_ + i * window.piece, source_.theirs() + i * window.piece, window.piece,
                                  cudaMemcpyDefault, stream));
-            if (window.fenced)
-                pair_.write(stream, &pair_.shared().freed[i], turn_);
+            if (window.fence == Fence::kSignalBeside) {
+                MUST(cudaEventRecord(copied_, stream));
+                MUST(cudaStreamWaitEvent(beside_, copied_));
+            }
+            if (window.fence != Fence::kNone)
+                pair_.write(window.fence == Fence::kSignalBeside ? beside_ : stream, &pair_.shared().freed[i], turn_);
         }
         if (window.by_events)
             MUST(cudaEventRecord(end_, streams_[0]));
         for (unsigned i = 0; i < window.streams; i++)
             pair_.finish(streams_[i]);
+        pair_.finish(beside_);
         const double us = (now_seconds() - begin) * 1e6;
         if (!window.by_events)
             return us;
@@ -104,41 +115,59 @@ class Pulls {
     Pair& pair_;
     Exported source_;
     Stream streams_[kMostStreams];
+    Stream beside_;
     Event begin_, end_;
+    Event copied_{cudaEventDisableTiming};
     unsigned char* landing_ = nullptr;
     uint64_t turn_ = 0;
 };
 
+const char* title_of(Fence fence) {
+    switch (fence) {
+    case Fence::kNone: break;
+    case Fence::kBoth: return "wait and write each, ";
+    case Fence::kSignal: return "write each, ";
+    case Fence::kSignalBeside: return "write each beside, ";
+    }
+    return "";
+}
+
 std::string title_of(const Window& window) {
     return "5 " + std::to_string(window.pieces) + " x " + std::to_string(window.piece / kMiB) + " MiB, " +
-           (window.fenced ? "wait and write each, " : "") + std::to_string(window.streams) +
-           (window.streams == 1 ? " stream" : " streams") + (window.by_events ? ", by events" : "");
+           title_of(window.fence) + std::to_string(window.streams) + (window.streams == 1 ? " stream" : " streams") +
+           (window.by_events ? ", by events" : "");
 }
 
 const char* gpurun_does(const Window& window) {
     if (window.piece < 64 * kMiB)
-        return window.fenced && window.streams == 2 ? "bounce" : "no";
-    if (!window.fenced)
+        return window.fence == Fence::kBoth && window.streams == 2 ? "bounce" : "no";
+    if (window.fence == Fence::kNone)
         return "is the reference 'copy'";
-    return window.streams == 1   ? "blocking receives on a stream"
-           : window.streams == 4 ? "requests"
-           : window.streams > 4  ? "requests whose source's stream lags"
-                                 : "no";
+    if (window.fence == Fence::kSignal && window.streams == 4)
+        return "requests";
+    if (window.fence != Fence::kBoth)
+        return "no";
+    return window.streams == 1  ? "blocking receives on a stream"
+           : window.streams > 4 ? "requests whose source's stream lags"
+                                : "no";
 }
 
 void pulls(Pair& pair, Report& report) {
     std::unique_ptr<Pulls> on;
     std::vector<Window> windows;
     for (const auto& [piece, pieces] : {std::pair(64 * kMiB, 16u), std::pair(256 * kMiB, 4u)}) {
-        windows.push_back({piece, pieces, 1, false, true});
+        windows.push_back({piece, pieces, 1, Fence::kNone, true});
         windows.push_back({piece, pieces});
         for (unsigned streams = 1; streams <= pieces; streams *= streams == 4 ? 4 : 2)
-            windows.push_back({piece, pieces, streams, true});
+            windows.push_back({piece, pieces, streams, Fence::kBoth});
+        for (const Fence fence : {Fence::kSignal, Fence::kSignalBeside})
+            for (const unsigned streams : {1u, 2u, 4u})
+                windows.push_back({piece, pieces, streams, fence});
     }
     for (const auto& [piece, pieces] : {std::pair(4 * kMiB, 64u), std::pair(8 * kMiB, 32u)}) {
         windows.push_back({piece, pieces});
         for (const unsigned streams : {1u, 2u})
-            windows.push_back({piece, pieces, streams, true});
+            windows.push_back({piece, pieces, streams, Fence::kBoth});
     }
     std::vector<Case> cases;
     for (const Window& each : windows)
@@ -179,7 +208,7 @@ class Staged {
     }
 
     // Each piece through one of kSlots, once what was there is gone, and out of it, once it is there.
-    Samples pipeline(size_t piece, unsigned streams) {
+    Samples pipeline(size_t piece, unsigned streams, bool beside) {
         const auto pieces = static_cast<unsigned>(message_bytes(piece) / piece);
         return measure([&] {
             ++turn_;
@@ -193,7 +222,11 @@ class Staged {
                 if (!pair_.leads())
                     pair_.await_in(stream, &filled, turn_);
                 copy(i * piece, slot, piece, stream);
-                pair_.write(stream, pair_.leads() ? &filled : &freed, turn_);
+                if (beside) {
+                    MUST(cudaEventRecord(copied_, stream));
+                    MUST(cudaStreamWaitEvent(beside_, copied_));
+                }
+                pair_.write(beside ? beside_ : stream, pair_.leads() ? &filled : &freed, turn_);
             }
         });
     }
@@ -222,6 +255,7 @@ class Staged {
             enqueue();
             for (const Stream& each : streams_)
                 pair_.finish(each);
+            pair_.finish(beside_);
             const double us = pair_.larger((now_seconds() - begin) * 1e6);
             if (i > 0)
                 samples.push_back(us);
@@ -231,6 +265,8 @@ class Staged {
 
     Pair& pair_;
     Stream streams_[2];
+    Stream beside_;
+    Event copied_{cudaEventDisableTiming};
     unsigned char* memory_ = nullptr;
     uint64_t turn_ = kFirstTurn;
     static constexpr uint64_t kFirstTurn = uint64_t{1} << 32; // above what pulls have left in the counters
@@ -250,12 +286,14 @@ void staged(Pair& pair, Report& report) {
         {"6 both at once, the same memory", "", [&] { return on->apart(true, true, true); }, "us", kBytes},
     };
     for (const size_t piece : {kMiB, 2 * kMiB, 4 * kMiB, 8 * kMiB})
-        for (const unsigned streams : {1u, 2u})
-            cases.push_back({"6 one behind the other, pieces of " + std::to_string(piece / kMiB) + " MiB, " +
-                                 std::to_string(streams) + (streams == 1 ? " stream a side" : " streams a side"),
-                             piece == 8 * kMiB && streams == 1 ? "staged" : "no",
-                             [&, piece, streams] { return on->pipeline(piece, streams); }, "us",
-                             static_cast<double>(Staged::message_bytes(piece))});
+        for (const bool beside : {false, true})
+            for (const unsigned streams : {1u, 2u})
+                cases.push_back({"6 one behind the other, pieces of " + std::to_string(piece / kMiB) + " MiB, " +
+                                     (beside ? "signals beside, " : "") + std::to_string(streams) +
+                                     (streams == 1 ? " stream a side" : " streams a side"),
+                                 piece == 8 * kMiB && streams == 1 && !beside ? "staged" : "no",
+                                 [&, piece, streams, beside] { return on->pipeline(piece, streams, beside); }, "us",
+                                 static_cast<double>(Staged::message_bytes(piece))});
     if (!report.selects(cases))
         return;
     on = std::make_unique<Staged>(pair);
