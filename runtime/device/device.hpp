@@ -254,6 +254,9 @@ class Device {
     virtual base::Result<bool> is_captured(Stream stream) = 0;
     virtual base::Result<void> synchronize(Stream stream) = 0;
     virtual base::Result<bool> query(Stream stream) = 0;
+    // No other stream of the process ever has the same, not even one whose handle is the same later, or means another
+    // stream in each thread.
+    virtual base::Result<uint64_t> name(Stream stream) = 0;
     virtual base::Result<void> synchronize_all() = 0;
 
     // ---- enqueue ------------------------------------------------------------------------------------------

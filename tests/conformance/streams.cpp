@@ -2,6 +2,7 @@
 #include "subject.hpp"
 
 #include <atomic>
+#include <set>
 #include <thread>
 
 using namespace gpurun;
@@ -86,6 +87,19 @@ TEST_CASE("a new stream is done") {
     const Stream stream;
     CHECK(stream.done());
     stream.synchronize();
+}
+
+TEST_CASE("a stream has the name of no other, not even of one that was destroyed") {
+    const Stream first;
+    const uint64_t name = must(subject().name(first));
+    std::set<uint64_t> names{name, must(subject().name(device::Stream{}))};
+    CHECK(names.size() == 2);
+    for (size_t i = 0; i < 100; ++i) {
+        const Stream stream;
+        names.insert(must(subject().name(stream)));
+        CHECK(names.size() == i + 3);
+    }
+    CHECK(must(subject().name(first)) == name);
 }
 
 TEST_CASE("streams do not wait for each other unless they are told to") {

@@ -80,6 +80,7 @@ class CudaDevice final : public Device {
     base::Result<bool> is_captured(Stream stream) override;
     base::Result<void> synchronize(Stream stream) override;
     base::Result<bool> query(Stream stream) override;
+    base::Result<uint64_t> name(Stream stream) override;
     base::Result<void> synchronize_all() override;
 
     base::Result<void> copy(void* destination, const void* source, size_t bytes, Stream stream) override;

@@ -54,6 +54,7 @@
     X(cuStreamCreateWithPriority)                                                                                      \
     X(cuStreamDestroy)                                                                                                 \
     X(cuStreamGetCtx)                                                                                                  \
+    X(cuStreamGetId)                                                                                                   \
     X(cuStreamIsCapturing)                                                                                             \
     X(cuStreamBeginCapture)                                                                                            \
     X(cuStreamEndCapture)                                                                                              \

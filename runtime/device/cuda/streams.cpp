@@ -128,6 +128,13 @@ base::Result<bool> CudaDevice::query(Stream stream) {
     return true;
 }
 
+base::Result<uint64_t> CudaDevice::name(Stream stream) {
+    const auto current = enter();
+    unsigned long long name = 0;
+    GPURUN_TRY(driver_.check(driver_.cuStreamGetId(native(stream), &name), "cuStreamGetId", base::Status::kStream));
+    return name;
+}
+
 base::Result<void> CudaDevice::synchronize_all() {
     const auto current = enter_beside_capture();
     return driver_.check(driver_.cuCtxSynchronize(), "cuCtxSynchronize");

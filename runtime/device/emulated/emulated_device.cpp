@@ -151,6 +151,11 @@ base::Result<bool> EmulatedDevice::query(Stream stream) {
     return queue->idle();
 }
 
+base::Result<uint64_t> EmulatedDevice::name(Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    return queue->name();
+}
+
 // ---- enqueue
 
 base::Result<EmulatedDevice::Side> EmulatedDevice::stream_side(const void* pointer, size_t bytes) {

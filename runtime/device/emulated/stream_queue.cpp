@@ -20,8 +20,8 @@ constexpr auto kAbandonPeriod = std::chrono::milliseconds(1);
 
 } // namespace
 
-StreamQueue::StreamQueue(std::atomic<uint64_t>& progress, uint32_t slot, Slots& slots, Pace pace)
-    : progress_(progress), slot_(slot), slots_(slots), pace_(pace), ring_(kMostOperations),
+StreamQueue::StreamQueue(uint64_t name, std::atomic<uint64_t>& progress, uint32_t slot, Slots& slots, Pace pace)
+    : name_(name), progress_(progress), slot_(slot), slots_(slots), pace_(pace), ring_(kMostOperations),
       // The slot's former stream left all its marks behind it: events that name them stay complete.
       marks_(progress.load(std::memory_order_relaxed)), worker_([this] { work(); }) {}
 
@@ -78,7 +78,11 @@ base::Result<void> StreamQueue::enqueue(const Operation& operation) {
 base::Result<Record> StreamQueue::mark() {
     GPURUN_ASSIGN(const std::unique_lock lock, lock_with_room());
     CHECK(!captured_);
-    push(WriteWord{&progress_, marks_ += kMarkStep});
+    marks_ += kMarkStep;
+    if (head_ == tail_ && !pace_.on())                      // nothing stands before it, and nobody can wait for it yet
+        progress_.store(marks_, std::memory_order_release); // publishes what the stream has done, to whoever asks
+    else
+        push(WriteWord{&progress_, marks_});
     return Record{slot_, marks_};
 }
 

@@ -104,8 +104,9 @@ class StreamQueue {
   public:
     static constexpr size_t kMostOperations = 1024; // enqueued and not yet executed
 
-    // `progress` is the stream's word in the control area; `slot`, its number, goes back to `slots` at the end.
-    StreamQueue(std::atomic<uint64_t>& progress, uint32_t slot, Slots& slots, Pace pace);
+    // `progress` is the stream's word in the control area; `slot`, its number, goes back to `slots` at the end. `name`
+    // is no other's, ever.
+    StreamQueue(uint64_t name, std::atomic<uint64_t>& progress, uint32_t slot, Slots& slots, Pace pace);
     ~StreamQueue();
     StreamQueue(const StreamQueue&) = delete;
     StreamQueue& operator=(const StreamQueue&) = delete;
@@ -117,6 +118,7 @@ class StreamQueue {
     // Until everything enqueued so far is executed. kStream while the stream is captured.
     base::Result<void> wait();
     bool idle();
+    uint64_t name() const { return name_; }
 
     // kStream if it is captured already.
     base::Result<void> begin_capture();
@@ -156,6 +158,7 @@ class StreamQueue {
     static void tell_taken(const Channel& channel);
     static void log_run(const Channel& channel, uint64_t run, int64_t began_ns, int64_t moving_ns);
 
+    const uint64_t name_;
     std::atomic<uint64_t>& progress_;
     const uint32_t slot_;
     Slots& slots_;

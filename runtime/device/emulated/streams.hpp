@@ -36,7 +36,8 @@ class Streams {
     const uint64_t seed_;
     const int64_t longest_delay_us_;
     Slots slots_{kStreams};
-    std::shared_mutex mutex_; // guards default_ and streams_
+    std::atomic<uint64_t> names_{0}; // given so far
+    std::shared_mutex mutex_;        // guards default_ and streams_
     std::shared_ptr<StreamQueue> default_;
     std::unordered_map<void*, std::shared_ptr<StreamQueue>> streams_;
     std::vector<std::weak_ptr<StreamQueue>> of_graphs_;
