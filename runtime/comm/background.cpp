@@ -19,7 +19,7 @@ using transfer::Outgoing;
 namespace presence = platform::presence;
 
 Engine::Attendance::Attendance(Engine& engine) : engine_(engine), announced_(engine.background_on_duty_) {
-    engine_.enqueue_put_off();
+    engine_.end_row();
     if (announced_)
         engine_.context_.job.rank(engine_.rank()).presence.fetch_add(presence::kAttendant, std::memory_order_acq_rel);
 }
@@ -52,6 +52,11 @@ void Engine::put_off() {
     }
 }
 
+void Engine::end_row() {
+    context_.places.end_row();
+    enqueue_put_off();
+}
+
 void Engine::enqueue_put_off() {
     starts_in_a_row_ = 0;
     if (put_off_until_ns_ == 0)
@@ -65,6 +70,7 @@ void Engine::enqueue_put_off() {
 
 // Whoever waits for a mail that could not be launched is told by its edge.
 void Engine::launch_mails() {
+    context_.places.look_again();
     if (context_.mails.empty())
         return;
     if (auto launched = context_.mails.launch(context_); !launched)

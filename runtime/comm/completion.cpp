@@ -61,7 +61,7 @@ Result<bool> Engine::complete(Completion& several, const Order& order, Need need
     Lock lock(mutex_);
     GPURUN_TRY(look_up(several));
     GPURUN_TRY(check_same_capture(several.requests, order));
-    enqueue_put_off();
+    end_row();
     const std::span<Request* const> requests(several.requests);
     size_t first_open = 0; // with kAll
     std::optional<uint64_t> seen;
@@ -105,6 +105,9 @@ Result<bool> Engine::complete(Completion& several, const Order& order, Need need
 }
 
 Result<void> Engine::complete_each(Completion& several, const Order& order, Need need) {
+    context_.mails.begin_joins();
+    if (order.on_stream && need != Need::kOne)
+        expect_joins(several, order);
     for (size_t i = 0; i < several.requests.size(); ++i) {
         Request* request = several.requests[i];
         if (request == nullptr || !request->active || !can_complete(*request, order))
@@ -114,6 +117,13 @@ Result<void> Engine::complete_each(Completion& several, const Order& order, Need
             break;
     }
     return {};
+}
+
+// Several receives that share a kernel are awaited at once where the stream is to wait for all of them.
+void Engine::expect_joins(const Completion& several, const Order& order) {
+    for (const Request* request : several.requests)
+        if (request != nullptr && request->active && request->receive && can_complete(*request, order))
+            context_.mails.expect_join(request->receive->incoming.launch());
 }
 
 Result<void> Engine::finish(Request& request, const Order& order, Outcome& outcome) {

@@ -344,7 +344,7 @@ Result<void> Engine::close() {
     const auto none = [&](auto busy) { return std::none_of(links_.begin(), links_.end(), busy); };
     const auto sent = [&] { return none([](const auto& each) { return !each->unposted.empty(); }); };
     const auto answered = [&] { return none([](const auto& each) { return !each->lost && !each->has_told(); }); };
-    enqueue_put_off();
+    end_row();
     (void)wait(lock, own, sent, [] { return Result<void>(); });
     wait_for_all(lock, 1);
     (void)progress();
@@ -413,6 +413,11 @@ std::string Engine::report() const {
         lines(each->sent, "to", each->peer);
         lines(each->received, "from", each->peer);
     }
+    const auto& sent = context_.mails.sent();
+    const auto& received = context_.mails.received();
+    if (sent.mails + received.mails != 0)
+        text += base::format("gpurun: rank {}: small messages that shared kernels: {} sent by {}, {} received by {}\n",
+                             rank(), sent.mails, sent.launches, received.mails, received.launches);
     return text;
 }
 

@@ -178,6 +178,7 @@ class Engine {
     bool any_active() const { return active_requests_ != 0 || matcher_.open_short() != 0; }
     void begin(Request& request);
     void begin_send(Request& request);
+    bool may_share_kernel(const transfer::Outgoing& send);
     void enqueue_captured(Lock& lock, Request& request);
     void deactivate(Request& request);
     void reap_abandoned();
@@ -186,6 +187,7 @@ class Engine {
     bool in_capture(Request& request);
     base::Result<void> check_same_capture(std::span<Request* const> requests, const Order& order);
     base::Result<void> complete_each(Completion& several, const Order& order, Need need);
+    void expect_joins(const Completion& several, const Order& order);
     // gpurun_finalize(): what can no longer be matched ends.
     void end_receives();
     void end_sends();
@@ -193,7 +195,9 @@ class Engine {
     // ---- sharing kernels (background.cpp) ----------------------------------------------------------------------
     bool may_put_off() const { return starts_in_a_row_ != 0 && background_wanted_; }
     void put_off();
-    // What was put off is enqueued now. First in every call that waits, or completes.
+    // The end of a row of starts, first in every call that waits, or completes.
+    void end_row();
+    // What was put off is enqueued now.
     void enqueue_put_off();
     void launch_mails();
 

@@ -110,15 +110,26 @@ void Engine::begin(Request& request) {
 
 void Engine::begin_send(Request& request) {
     transfer::Link& to = link(request.peer);
-    if (!may_put_off() || !request.send->may_share_kernel() || context_.job.is_gone(to.peer)) {
-        begin(*request.send);
+    Outgoing& send = *request.send;
+    if (!may_share_kernel(send) || !may_put_off() || context_.job.is_gone(to.peer)) {
+        begin(send);
         return;
     }
-    to.unposted.push_back(*request.send);
+    if (auto kept = send.keep_place(); !kept) {
+        send.fail(std::move(kept).error());
+        watch(send);
+        return;
+    }
+    to.unposted.push_back(send);
     if (to.unposted.size() >= device::kMostMails)
         post_waiting(to);
     if (!to.unposted.empty())
         put_off();
+}
+
+// One in a stream counts in its row even if it goes at once.
+bool Engine::may_share_kernel(const Outgoing& send) {
+    return send.may_share_kernel() && (!send.on_stream() || context_.places.puts_off_send());
 }
 
 void Engine::cancel(Request& request) {

@@ -11,6 +11,7 @@
 #include "platform/trace_buffer.hpp"
 #include "transfer/export_cache.hpp"
 #include "transfer/mail_batches.hpp"
+#include "transfer/places.hpp"
 #include "transfer/still.hpp"
 #include "transfer/turns.hpp"
 
@@ -264,7 +265,11 @@ struct Context {
           kernels_wait(!uses_event_fence() && !takes_turns(job_, settings_, rank_)),
           waits(device_.info().waiting_room / ranks_on_device), exports(device_, job_.size()), landing(device_),
           streams(device_), events(device_), joints(device_), capture_streams(device_), capture_joints(device_),
-          cut_marks(device_), channel_waits(device_) {}
+          cut_marks(device_), channel_waits(device_),
+          places({[this](device::Stream stream) { return events.mark(stream); },
+                  [this](device::Event event) { events.give_back(event); },
+                  [&device_](device::Stream stream) { return device_.name(stream); },
+                  [&device_](device::Event event) { return device_.query(event); }}) {}
 
     // Which fence orders streams: what was asked for, or what the device can do best.
     bool uses_event_fence() const {
@@ -295,6 +300,7 @@ struct Context {
     CaptureJoints capture_joints;
     CutMarks cut_marks;
     ChannelWaits channel_waits;
+    Places places;
     MailBatches mails;
     // Until then messages of graphs that were destroyed may yet say that they are gone: a thread of the driver's tells
     // them.

@@ -95,7 +95,7 @@ void Incoming::finish() {
         context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state(), end_of(context_, awaited_));
     if (landing_ != nullptr)
         std::exchange(landing_, nullptr)->held = false;
-    give_back(kept_place_, context_);
+    context_.places.give_back(kept_place_);
     give_back(end_, context_);
     awaited_.reset();
     if (trace_.records()) [[unlikely]]
@@ -110,7 +110,7 @@ Result<void> Incoming::finish_in_order() {
         return {};
     }
     if (kept_place_) {
-        end_ = std::exchange(kept_place_, std::nullopt);
+        end_ = context_.places.release(kept_place_);
     } else {
         GPURUN_ASSIGN(end_, context_.events.mark(operand_.stream));
     }
@@ -126,7 +126,9 @@ Result<void> Incoming::join(device::Stream stream) {
         return {};
     GPURUN_ASSIGN(const bool over, awaited_->is_over(context_.device));
     if (!over) {
-        GPURUN_TRY(awaited_->await(context_.device, stream));
+        GPURUN_ASSIGN(const bool with_others, context_.mails.await_take(context_, launch_, stream));
+        if (!with_others)
+            GPURUN_TRY(awaited_->await(context_.device, stream));
         trace_.enqueued_only();
     }
     // What the message still needs of its source, `stream` needs now.
@@ -153,7 +155,7 @@ Result<void> Incoming::keep_place() {
         return {};
     if (operand_.captured)
         return take_branch();
-    GPURUN_ASSIGN(kept_place_, context_.events.mark(operand_.stream));
+    GPURUN_ASSIGN(kept_place_, context_.places.keep(operand_.stream));
     return {};
 }
 
@@ -171,8 +173,8 @@ Result<void> Incoming::take_stream() {
         return {};
     GPURUN_ASSIGN(borrowed_, context_.streams.take());
     if (kept_place_) {
-        GPURUN_TRY(context_.device.await_event(*borrowed_, *kept_place_));
-        give_back(kept_place_, context_);
+        GPURUN_TRY(context_.device.await_event(*borrowed_, kept_place_->event));
+        context_.places.give_back(kept_place_);
     } else if (operand_.on_stream) {
         GPURUN_TRY(context_.joints.order(operand_.stream, *borrowed_));
     }
@@ -242,19 +244,19 @@ bool Incoming::kernel_may_wait(Fence& fence, uint32_t size) const {
 }
 
 // Whether nothing in a stream of the user's has to come before the message any more.
-Result<bool> Incoming::place_is_over() const {
+Result<bool> Incoming::place_is_over() {
     if (!operand_.on_stream)
         return true;
-    return kept_place_ ? context_.device.query(*kept_place_) : Result<bool>(false);
+    return kept_place_ ? context_.places.is_over(*kept_place_) : Result<bool>(false);
 }
 
 // Of a request, in a kernel with others: soon, by whoever has matched it.
 Result<void> Incoming::share_kernel(Fence& fence, device::Mail mail) {
     GPURUN_TRY(note_source(fence, device::Stream{this})); // of no stream, until it is joined
-    give_back(kept_place_, context_);
+    context_.places.give_back(kept_place_);
     shares_kernel_ = true;
     mail.times = trace_.times(context_.trace);
-    GPURUN_TRY(context_.mails.take(context_, {mail, operand_.address, bytes_}));
+    GPURUN_ASSIGN(launch_, context_.mails.take(context_, {mail, operand_.address, bytes_}));
     drain(Awaited::edge_of(&fence, Edge::kBackward, slot_.slot, slot_.value));
     return {};
 }
@@ -489,7 +491,7 @@ Result<bool> Incoming::take_lane(Fence& fence, bool ready) {
         return false;
     GPURUN_TRY(note_source(fence, device::Stream{this})); // of no stream, until it is joined
     GPURUN_ASSIGN(borrowed_, context_.streams.lane());
-    give_back(kept_place_, context_);
+    context_.places.give_back(kept_place_);
     operand_.stream = *borrowed_;
     return true;
 }

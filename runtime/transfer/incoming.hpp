@@ -65,6 +65,8 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     const Link* link() const { return link_; } // after start()
     const Operand& operand() const { return operand_; }
     uint64_t serial() const { return serial_; }
+    // That it shares with others (MailBatches); 0: none.
+    uint64_t launch() const { return launch_; }
     // It cannot go on: the peer is lost, a call failed, or it was cancelled. Done once its own copies no longer touch
     // the buffer.
     void fail(base::Error error);
@@ -135,7 +137,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> copy_behind_edge(bool source_awaits);
     base::Result<void> copy_now();
     base::Result<void> take_mail(uint64_t mail_bytes);
-    base::Result<bool> place_is_over() const;
+    base::Result<bool> place_is_over();
     base::Result<void> share_kernel(Fence& fence, device::Mail mail);
     base::Result<bool> take_lane(Fence& fence, bool ready);
     base::Result<void> copy_on_stream();
@@ -172,11 +174,12 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
-    bool shares_kernel_ = false;              // which ends in the edge that awaited_ names
-    bool drained_ = false;                    // what awaited_ named has come: nothing is left in borrowed_
-    std::optional<device::Event> kept_place_; // in the operand's stream
-    std::optional<device::Event> end_;        // of its copies, when no edge says it
-    Landing::Buffer* landing_ = nullptr;      // whose event awaited_ is
+    bool shares_kernel_ = false;         // which ends in the edge that awaited_ names
+    uint64_t launch_ = 0;                // of that kernel (MailBatches); 0: of none
+    bool drained_ = false;               // what awaited_ named has come: nothing is left in borrowed_
+    std::optional<Place> kept_place_;    // in the operand's stream
+    std::optional<device::Event> end_;   // of its copies, when no edge says it
+    Landing::Buffer* landing_ = nullptr; // whose event awaited_ is
     std::optional<base::Error> error_;
     std::optional<device::Stream> join_; // the caller's stream, which waits for the borrowed one at the end
 };

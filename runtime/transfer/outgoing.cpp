@@ -77,7 +77,7 @@ void Outgoing::finish() {
     leave_link();
     if (borrowed_)
         context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state(), end_of(context_, awaited_));
-    give_back(kept_place_, context_);
+    context_.places.give_back(kept_place_);
     give_back(end_, context_);
     awaited_.reset();
     if (trace_.records()) [[unlikely]]
@@ -106,7 +106,7 @@ Result<void> Outgoing::join(device::Stream stream) {
         return {};
     GPURUN_ASSIGN(const bool over, awaited_->is_over(context_.device));
     if (!over) {
-        GPURUN_TRY(awaited_->await(context_.device, stream));
+        GPURUN_TRY(await_end(stream));
         trace_.enqueued_only();
     }
     if (!over && !awaited_->on_event && awaited_->edge == Edge::kBackward && !link_.lost)
@@ -115,6 +115,20 @@ Result<void> Outgoing::join(device::Stream stream) {
         hand_over(link_.awaiting_backward, *borrowed_, stream);
     finish();
     return {};
+}
+
+Result<void> Outgoing::await_end(device::Stream stream) {
+    if (moves_in_ != 0) {
+        GPURUN_ASSIGN(const uint64_t name, context_.device.name(stream));
+        if (name == moves_in_)
+            return {}; // behind all of it
+    }
+    if (launch_ != 0) {
+        GPURUN_ASSIGN(const bool awaited, context_.mails.await_put(context_, launch_, stream));
+        if (awaited)
+            return {};
+    }
+    return awaited_->await(context_.device, stream);
 }
 
 Result<bool> Outgoing::survives() const {
@@ -130,7 +144,7 @@ Result<bool> Outgoing::survives() const {
 Result<void> Outgoing::keep_place() {
     if (!is_joined() || signalled_ || kept_place_ || operand_.captured)
         return {};
-    GPURUN_ASSIGN(kept_place_, context_.events.mark(operand_.stream));
+    GPURUN_ASSIGN(kept_place_, context_.places.keep(operand_.stream));
     return {};
 }
 
@@ -140,8 +154,8 @@ Result<void> Outgoing::take_stream() {
         return {};
     GPURUN_ASSIGN(borrowed_, context_.streams.take());
     if (kept_place_) {
-        GPURUN_TRY(context_.device.await_event(*borrowed_, *kept_place_));
-        give_back(kept_place_, context_);
+        GPURUN_TRY(context_.device.await_event(*borrowed_, kept_place_->event));
+        context_.places.give_back(kept_place_);
     }
     operand_.stream = *borrowed_;
     return {};
@@ -222,6 +236,13 @@ bool Outgoing::mail_fits() const {
         operand_.on_stream ? settings.mail_bytes : std::min(settings.mail_bytes, settings.device_eager_bytes);
     return envelope_.bytes != 0 && envelope_.bytes <= largest && !operand_.by_cpu() && operand_.by_device() &&
            !link_.to_self && settings.path == base::PathChoice::kAuto && link_.open_outbox();
+}
+
+// With others, in no stream of the user's: nothing there stands before it.
+Result<bool> Outgoing::can_share_now() {
+    if (!is_shareable() || !operand_.on_stream)
+        return is_shareable();
+    return kept_place_ ? context_.places.is_over_for_send(*kept_place_) : Result<bool>(false);
 }
 
 Result<std::optional<SlotValue>> Outgoing::take_mail_slot(Fence& fence) {
@@ -339,9 +360,11 @@ bool Outgoing::push_slot(Choice choice) {
 // All is enqueued, and signals the forward edge at its end.
 void Outgoing::leave_to_stream(Fence& fence) {
     if (ends_in_stream())
-        finish();
-    else
-        drain(Awaited::edge_of(&fence, Edge::kForward, slot_.slot, slot_.value));
+        return finish();
+    if (is_joined() && !borrowed_ && !shares_kernel_)
+        if (const auto name = context_.device.name(operand_.stream))
+            moves_in_ = name.value();
+    drain(Awaited::edge_of(&fence, Edge::kForward, slot_.slot, slot_.value));
 }
 
 // The record goes first, so that both sides launch their kernels at the same time. The target's may then wait for one
@@ -352,12 +375,13 @@ Result<bool> Outgoing::post_mail(const SlotValue& slot) {
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
     device::Mail mail = link_.outbox.outgoing(*fence, slot_, envelope_.bytes);
     mail.ticket = context_.workspace.ticket(link_.peer, Role::kSource, slot_.slot);
-    if (shares_kernels()) {
+    GPURUN_ASSIGN(shares_kernel_, can_share_now());
+    if (shares_kernel_) {
         if (!push_slot({Path::kMailbox, Reason::kSmall}))
             return false;
-        shares_kernel_ = true;
+        context_.places.give_back(kept_place_);
         mail.times = trace_.times(context_.trace);
-        GPURUN_TRY(context_.mails.put(context_, {mail, operand_.address}));
+        GPURUN_ASSIGN(launch_, context_.mails.put(context_, {mail, operand_.address}));
         leave_to_stream(*fence);
         return true;
     }
@@ -462,7 +486,7 @@ Result<void> Outgoing::end_in_place() {
         GPURUN_ASSIGN(Fence * fence, link_.out.fence());
         drain(Awaited::edge_of(fence, Edge::kForward, slot_.slot, slot_.value));
     } else {
-        end_ = std::exchange(kept_place_, std::nullopt);
+        end_ = context_.places.release(kept_place_);
         drain(Awaited::event_of(*end_));
     }
     return advance();

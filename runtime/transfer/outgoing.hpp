@@ -53,11 +53,13 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     static bool fits_inline(const Context& context, const Operand& operand, SendMode mode) {
         return !mode.synchronous && operand.by_cpu() && operand.bytes <= context.settings.eager_bytes;
     }
-    // Whether it may be posted a little later, to share a kernel with others.
-    bool may_share_kernel() const { return shares_kernels() && mail_fits(); }
+    // Whether it may be posted a little later, to share a kernel with others: one in a stream after keep_place().
+    bool may_share_kernel() const { return is_shareable() && mail_fits(); }
+    bool on_stream() const { return operand_.on_stream; }
     // False if there is no room yet: to be tried again, before any later message to the peer.
     base::Result<bool> post();
-    // After a post() that found no room, once: the stream goes on, and the message remembers its place in it.
+    // Before a post() that comes later, or after one that found no room: the stream goes on, and the message remembers
+    // its place in it.
     base::Result<void> keep_place();
     void note_held_up() { trace_.held_up(); }
     base::Result<void> answered(const Record& answer);
@@ -114,9 +116,10 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     void drain(const Awaited& awaited);
 
     bool mail_fits() const;
-    bool shares_kernels() const {
-        return mode_.ending == Ending::kJoined && !mode_.synchronous && !operand_.on_stream && is_small_mail();
+    bool is_shareable() const {
+        return mode_.ending == Ending::kJoined && !mode_.synchronous && !operand_.captured && is_small_mail();
     }
+    base::Result<bool> can_share_now();
     bool is_small_mail() const { return envelope_.bytes <= device::kSmallMailBytes; }
     base::Result<std::optional<SlotValue>> take_mail_slot(Fence& fence);
     bool slot_fits() const;
@@ -134,6 +137,7 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     void write_shared();
     base::Result<void> take_stream();
     base::Result<void> leave_stream();
+    base::Result<void> await_end(device::Stream stream);
     bool push(const Record& record, std::span<const std::byte> payload = {});
 
     Context& context_;
@@ -153,11 +157,13 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     uint64_t shared_address_ = 0; // in the target's process
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
-    bool shares_kernel_ = false;              // which ends in the edge that awaited_ names
-    bool drained_ = false;                    // what awaited_ named has come: nothing is left in borrowed_
-    std::optional<device::Channel> taken_;    // of a graph's message, whose end is still to be awaited
-    std::optional<device::Event> kept_place_; // in the operand's stream
-    std::optional<device::Event> end_;        // of the message, when no edge says it
+    bool shares_kernel_ = false;           // which ends in the edge that awaited_ names
+    uint64_t launch_ = 0;                  // of that kernel (MailBatches); 0: of none
+    uint64_t moves_in_ = 0;                // the name of the user's stream in which all of it is; 0: of none
+    bool drained_ = false;                 // what awaited_ named has come: nothing is left in borrowed_
+    std::optional<device::Channel> taken_; // of a graph's message, whose end is still to be awaited
+    std::optional<Place> kept_place_;      // in the operand's stream
+    std::optional<device::Event> end_;     // of the message, when no edge says it
     std::optional<base::Error> error_;
 };
 

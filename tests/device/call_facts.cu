@@ -4,7 +4,8 @@
 //
 // First: whether a call waits for a stream that it has nothing to do with, and whether another thread's call gets
 // through meanwhile. Then: whether a capture survives the call, made as the runtime makes its own (context.hpp), by the
-// thread that captures and by another, of a stream that the default stream waits for and of one that it does not.
+// thread that captures and by another, of a stream that the default stream waits for and of one that it does not. Last:
+// whether an event of a stream that follows the default one follows it, too, though nothing else is in that stream.
 // Exits 0, 1 if something that the runtime relies on does not hold, or 77 without a GPU.
 #include "facts.hpp"
 
@@ -253,6 +254,26 @@ bool all_beside_a_capture(Things& on) {
     return good;
 }
 
+bool an_event_follows_the_default_stream(Things& on) {
+    cudaStream_t blocking;
+    cudaEvent_t event;
+    MUST(cudaStreamCreate(&blocking));
+    MUST(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    spin<<<1, 1, 0, cudaStreamLegacy>>>(on.gate, ++on.turn);
+    MUST(cudaEventRecord(event, blocking));
+    const double end = now_seconds() + kHeldS;
+    bool early = false;
+    while (!early && now_seconds() < end)
+        early = cudaEventQuery(event) == cudaSuccess;
+    *static_cast<volatile unsigned*>(on.gate) = on.turn;
+    MUST(cudaEventSynchronize(event));
+    MUST(cudaEventDestroy(event));
+    MUST(cudaStreamDestroy(blocking));
+    if (early)
+        printf("an event of a stream that follows the default one has come before what is there\n");
+    return !early;
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -270,5 +291,6 @@ int main(int argc, char** argv) {
     Things things("/proc/self/exe");
     const bool waits_are_known = all_beside_a_wait(things);
     const bool captures_survive = all_beside_a_capture(things);
-    return waits_are_known && captures_survive ? 0 : 1;
+    const bool events_follow = an_event_follows_the_default_stream(things);
+    return waits_are_known && captures_survive && events_follow ? 0 : 1;
 }

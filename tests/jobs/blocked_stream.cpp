@@ -208,3 +208,61 @@ TEST_CASE("a started message that is held up holds up none that is received late
 }
 
 TEST_SUITE_END();
+
+TEST_CASE("a small message that is held up at its sender holds up no stream that others were completed into") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kMany = 9;
+    const Stream held, free;
+    Memory buffer(Kind::kDevice, kMany * 8);
+    gpurun_request requests[kMany];
+    if (rank() < partner()) {
+        buffer.write(pattern(kMany * 8, 7));
+        Gate gate(held);
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(gpurun_isend(buffer.at(i * 8), 8, GPURUN_BYTE, partner(), i == 4 ? kHeld : kFree, kWorld,
+                                    i == 4 ? held : free, &requests[i]));
+        REQUIRE_OK(gpurun_waitall(4, requests, free, nullptr));
+        REQUIRE_OK(gpurun_waitall(4, &requests[5], free, nullptr));
+        free.synchronize();
+        REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+        gate.open();
+        REQUIRE_OK(gpurun_wait(&requests[4], GPURUN_HOST, nullptr));
+        return;
+    }
+    for (size_t i = 0; i < kMany; i++)
+        REQUIRE_OK(gpurun_irecv(buffer.at(i * 8), 8, GPURUN_BYTE, partner(), i == 4 ? kHeld : kFree, kWorld,
+                                i == 4 ? held : free, &requests[i]));
+    REQUIRE_OK(gpurun_wait(&requests[4], held, nullptr));
+    REQUIRE_OK(gpurun_waitall(4, requests, free, nullptr));
+    REQUIRE_OK(gpurun_waitall(4, &requests[5], free, nullptr));
+    free.synchronize(); // would hang here
+    REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
+    held.synchronize();
+    CHECK(first_difference(buffer.read(), pattern(kMany * 8, 7)) == -1);
+}
+
+TEST_CASE("small messages that were started before their stream was held arrive, and can be completed elsewhere") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kMany = 40;
+    const Stream held, free;
+    Memory out(Kind::kDevice, kMany * 8), in(Kind::kDevice, kMany * 8);
+    gpurun_request requests[2 * kMany];
+    for (int round = 0; round < 3; ++round) { // the first of windows is sent otherwise than those that follow
+        out.write(pattern(kMany * 8, static_cast<uint64_t>(100 * rank() + round)));
+        held.synchronize();
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(gpurun_irecv(in.at(i * 8), 8, GPURUN_BYTE, partner(), kFree, kWorld, held, &requests[i]));
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(
+                gpurun_isend(out.at(i * 8), 8, GPURUN_BYTE, partner(), kFree, kWorld, held, &requests[kMany + i]));
+        Gate gate(held);
+        REQUIRE_OK(gpurun_waitall(2 * kMany, requests, round == 1 ? static_cast<gpurun_stream>(free) : GPURUN_HOST,
+                                  nullptr)); // would hang here
+        free.synchronize();
+        gate.open();
+        held.synchronize();
+        CHECK(first_difference(in.read(), pattern(kMany * 8, static_cast<uint64_t>(100 * partner() + round))) == -1);
+    }
+}

@@ -1,4 +1,4 @@
-// Windows of small messages in the host's order: what is started back to back is enqueued together.
+// Windows of small messages, in the host's order and in streams': what is started back to back is enqueued together.
 #include "support/job.hpp"
 
 #include <array>
@@ -108,4 +108,100 @@ TEST_CASE("small messages that are started together are there while their sender
         REQUIRE_OK(gpurun_recv(buffer.at(i * 64), 64, GPURUN_BYTE, partner(), kData, kWorld, GPURUN_HOST, nullptr));
     CHECK(gpurun_wtime() - begin < 1.5);
     CHECK(first_difference(buffer.read(), pattern(3 * 64, 5)) == -1);
+}
+
+TEST_CASE("what small messages carry is what their stream had written before them, idle or not") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kMany = 70, kEach = 16; // more than share one kernel
+    const Stream stream, other;
+    const Memory out(Kind::kDevice, kMany * kEach), in(Kind::kDevice, kMany * kEach);
+    Memory staged(Kind::kPinned, kMany * kEach), got(Kind::kPinned, kMany * kEach);
+    for (int round = 0; round < 24; ++round) {
+        CAPTURE(round);
+        const bool idle = round % 3 != 0;
+        const gpurun_stream end_in = round % 2 == 0 ? stream : other;
+        std::array<gpurun_request, 2 * kMany> requests;
+        staged.write(pattern(kMany * kEach, seed_of(rank(), round, 0)));
+        if (!idle)
+            delay(stream, 3000);
+        REQUIRE_OK(gpurun_memcpy(out.get(), staged.get(), kMany * kEach, stream));
+        REQUIRE_OK(gpurun_memset(in.get(), 0xee, kMany * kEach, stream));
+        if (idle)
+            stream.synchronize();
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(
+                gpurun_irecv(in.at(i * kEach), kEach, GPURUN_BYTE, partner(), kData, kWorld, stream, &requests[i]));
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(gpurun_isend(out.at(i * kEach), kEach, GPURUN_BYTE, partner(), kData, kWorld, stream,
+                                    &requests[kMany + i]));
+        REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), end_in, nullptr));
+        REQUIRE_OK(gpurun_memset(out.get(), 0xdd, kMany * kEach, end_in)); // would be sent if it did not wait
+        REQUIRE_OK(gpurun_memcpy(got.get(), in.get(), kMany * kEach, end_in));
+        synchronize(end_in);
+        stream.synchronize();
+        CHECK(first_difference(got.read(), pattern(kMany * kEach, seed_of(partner(), round, 0))) == -1);
+    }
+}
+
+TEST_CASE("small messages of several streams and of the host arrive in the order in which they were started") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kMany = 100;
+    const Stream first, second, third;
+    const gpurun_stream domains[] = {first, second, GPURUN_HOST, first, third, third};
+    Memory out(Kind::kDevice, kMany * 8), in(Kind::kDevice, kMany * 8);
+    const auto domain = [&](size_t i) { return domains[i % std::size(domains)]; };
+    for (int round = 0; round < 6; ++round) {
+        CAPTURE(round);
+        std::array<gpurun_request, kMany> sends, receives;
+        out.write(pattern(kMany * 8, seed_of(rank(), round, 0)));
+        if (round % 2 == 1)
+            delay(second, 3000);
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(gpurun_isend(out.at(i * 8), 8, GPURUN_BYTE, partner(), kData, kWorld, domain(i), &sends[i]));
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(
+                gpurun_irecv(in.at(i * 8), 8, GPURUN_BYTE, partner(), kData, kWorld, domain(i + 1), &receives[i]));
+        for (size_t i = 0; i < kMany; i++) { // each in a domain that is not its own
+            REQUIRE_OK(gpurun_wait(&receives[i], domain(i + 2), nullptr));
+            REQUIRE_OK(gpurun_wait(&sends[i], domain(i), nullptr));
+        }
+        for (const gpurun_stream each : domains)
+            synchronize(each);
+        CHECK(first_difference(in.read(), pattern(kMany * 8, seed_of(partner(), round, 0))) == -1);
+    }
+}
+
+TEST_CASE("what follows small sends in the stream that they are completed into does not change them") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kMany = 30, kEach = 4096; // launched by the call that completes them
+    const Stream stream, other;
+    const Memory buffer(Kind::kDevice, kMany * kEach);
+    Memory staged(Kind::kPinned, kMany * kEach);
+    for (int round = 0; round < 16; ++round) {
+        CAPTURE(round);
+        std::array<gpurun_request, kMany> requests;
+        const gpurun_stream start_in = round % 4 == 3 ? GPURUN_HOST : static_cast<gpurun_stream>(stream);
+        const gpurun_stream end_in = round % 2 == 0 ? stream : other;
+        if (rank() < partner()) {
+            staged.write(pattern(kMany * kEach, seed_of(rank(), round, 0)));
+            REQUIRE_OK(gpurun_memcpy(buffer.get(), staged.get(), kMany * kEach, stream));
+            stream.synchronize();
+            for (size_t i = 0; i < kMany; i++)
+                REQUIRE_OK(gpurun_isend(buffer.at(i * kEach), kEach, GPURUN_BYTE, partner(), kData, kWorld, start_in,
+                                        &requests[i]));
+            REQUIRE_OK(gpurun_waitall(kMany, requests.data(), end_in, nullptr));
+            REQUIRE_OK(gpurun_memset(buffer.get(), 0xdd, kMany * kEach, end_in));
+            synchronize(end_in);
+            continue;
+        }
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(
+                gpurun_recv(buffer.at(i * kEach), kEach, GPURUN_BYTE, partner(), kData, kWorld, stream, nullptr));
+        REQUIRE_OK(gpurun_memcpy(staged.get(), buffer.get(), kMany * kEach, stream));
+        stream.synchronize();
+        CHECK(first_difference(staged.read(), pattern(kMany * kEach, seed_of(partner(), round, 0))) == -1);
+    }
 }
