@@ -90,8 +90,10 @@ Result<void> Landing::grow() {
 Streams::~Streams() {
     for (const Entry& entry : all_)
         (void)device_.destroy_stream(entry.stream); // a failed device keeps them; nothing to do
-    for (const device::Stream lane : lanes_)
-        (void)device_.destroy_stream(lane);
+    for (const Lane& lane : lanes_) {
+        (void)device_.destroy_stream(lane.copies);
+        (void)device_.destroy_stream(lane.signals);
+    }
 }
 
 Streams::Entry* Streams::find(device::Stream stream) {
@@ -179,9 +181,11 @@ void Streams::take_back(device::Stream stream, State state, const StreamEnd& end
     }
 }
 
-Result<device::Stream> Streams::lane() {
+Result<Streams::Lane> Streams::lane() {
     if (lanes_.size() < kLanes) {
-        GPURUN_ASSIGN(const device::Stream made, device_.create_urgent_stream());
+        Lane made;
+        GPURUN_ASSIGN(made.copies, device_.create_urgent_stream());
+        GPURUN_ASSIGN(made.signals, device_.create_urgent_stream());
         lanes_.push_back(made);
         return made;
     }

@@ -105,8 +105,13 @@ class Streams {
     void take_back(device::Stream stream, State state, const StreamEnd& end = {});
     // For a large copy that waits for nobody any more, so that others may come behind it. A few copies at a time move
     // as much as many do, and end one after the other: what waits for all of them has little to look at in the end.
+    // What tells that a copy has ended is enqueued beside it: an engine stands still for that between two copies.
     // Never stuck, and not given back.
-    base::Result<device::Stream> lane();
+    struct Lane {
+        device::Stream copies;
+        device::Stream signals;
+    };
+    base::Result<Lane> lane();
 
   private:
     static constexpr size_t kLanes = 4; // measured: 1 stands still between copies, and of 32 all end at once
@@ -127,7 +132,7 @@ class Streams {
     std::vector<Entry> all_;
     std::optional<device::Stream> idle_;
     size_t next_ = 0; // in turn: the one given back longest ago has the least left to do
-    std::vector<device::Stream> lanes_;
+    std::vector<Lane> lanes_;
     size_t next_lane_ = 0;
 };
 

@@ -490,9 +490,11 @@ Result<bool> Incoming::take_lane(Fence& fence, bool ready) {
     if (!at_once)
         return false;
     GPURUN_TRY(note_source(fence, device::Stream{this})); // of no stream, until it is joined
-    GPURUN_ASSIGN(borrowed_, context_.streams.lane());
+    GPURUN_ASSIGN(const Streams::Lane lane, context_.streams.lane());
     context_.places.give_back(kept_place_);
-    operand_.stream = *borrowed_;
+    borrowed_ = lane.copies;
+    signals_ = lane.signals;
+    operand_.stream = lane.copies;
     return true;
 }
 
@@ -547,8 +549,11 @@ Result<void> Incoming::copy_by_engine(Fence& fence, bool ready) {
         GPURUN_TRY(copy_through_host(context_, operand_, operand_.address, from_, bytes_));
     else
         GPURUN_TRY(context_.device.copy(operand_.address, from_, bytes_, stream));
-    GPURUN_TRY(fence.signal(Edge::kBackward, slot_.slot, slot_.value, stream));
-    GPURUN_TRY(write_time(context_.device, stream, times, &device::Times::done));
+    if (signals_)
+        GPURUN_TRY(context_.joints.order(stream, *signals_));
+    const device::Stream behind = signals_.value_or(stream);
+    GPURUN_TRY(fence.signal(Edge::kBackward, slot_.slot, slot_.value, behind));
+    GPURUN_TRY(write_time(context_.device, behind, times, &device::Times::done));
     return leave_to_stream(fence);
 }
 

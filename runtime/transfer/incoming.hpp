@@ -174,12 +174,13 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     std::optional<Relay> relay_;
     std::optional<Awaited> awaited_;
     std::optional<device::Stream> borrowed_;
-    bool shares_kernel_ = false;         // which ends in the edge that awaited_ names
-    uint64_t launch_ = 0;                // of that kernel (MailBatches); 0: of none
-    bool drained_ = false;               // what awaited_ named has come: nothing is left in borrowed_
-    std::optional<Place> kept_place_;    // in the operand's stream
-    std::optional<device::Event> end_;   // of its copies, when no edge says it
-    Landing::Buffer* landing_ = nullptr; // whose event awaited_ is
+    std::optional<device::Stream> signals_; // of a lane: beside the copy
+    bool shares_kernel_ = false;            // which ends in the edge that awaited_ names
+    uint64_t launch_ = 0;                   // of that kernel (MailBatches); 0: of none
+    bool drained_ = false;                  // what awaited_ named has come: nothing is left in borrowed_
+    std::optional<Place> kept_place_;       // in the operand's stream
+    std::optional<device::Event> end_;      // of its copies, when no edge says it
+    Landing::Buffer* landing_ = nullptr;    // whose event awaited_ is
     std::optional<base::Error> error_;
     std::optional<device::Stream> join_; // the caller's stream, which waits for the borrowed one at the end
 };

@@ -55,6 +55,22 @@ Result<void> Relay::part_streams(const Operand& operand) {
     return {};
 }
 
+// It starts behind the operand's with the first signal.
+Result<void> Relay::take_beside(const Operand& operand) {
+    if (plan_.by_turns || operand.by_cpu() || operand.in_host_memory() || plan_.chunks() < kLeastChunksByTurns)
+        return {};
+    GPURUN_ASSIGN(signals_, context_.streams.take_spare());
+    return {};
+}
+
+// Where a copy's signal goes, which comes behind it.
+Result<device::Stream> Relay::stream_of_signal(device::Stream copies, bool is_last) {
+    if (is_last || !signals_)
+        return copies;
+    GPURUN_TRY(context_.joints.order(copies, *signals_));
+    return *signals_;
+}
+
 device::Stream Relay::stream_of_next(device::Stream own) const {
     const size_t turn = (plan_.chunks() - 1 - moved_) % (parted_ + 1);
     return turn == 0 ? own : borrowed_[turn - 1];
@@ -63,12 +79,14 @@ device::Stream Relay::stream_of_next(device::Stream own) const {
 Result<void> Relay::join_streams(device::Stream own) {
     for (size_t i = 0; i < parted_; ++i)
         GPURUN_TRY(context_.joints.order(borrowed_[i], own));
-    return {};
+    return signals_ ? context_.joints.order(*signals_, own) : Result<void>();
 }
 
 void Relay::give_streams_back(Streams::State state, const StreamEnd& end) {
     while (parted_ > 0)
         context_.streams.take_back(borrowed_[--parted_], state, end);
+    if (signals_)
+        context_.streams.take_back(*std::exchange(signals_, std::nullopt), state, end);
 }
 
 // Also where a stream may stay blocked for ever: the operand's own would, too, if it had to do without. A device that
@@ -89,8 +107,10 @@ Result<bool> Relay::step_one(const Operand& operand, Fence& fence) {
         return false;
     const bool is_first = moved_ == 0;
     const bool is_last = moved_ + 1 == plan_.chunks();
-    if (is_first)
+    if (is_first) {
         GPURUN_TRY(part_streams(operand));
+        GPURUN_TRY(take_beside(operand));
+    }
     Operand here = operand;
     here.stream = stream_of_next(operand.stream);
     if (!here.by_cpu())
@@ -101,10 +121,12 @@ Result<bool> Relay::step_one(const Operand& operand, Fence& fence) {
     if (is_last)
         GPURUN_TRY(join_streams(here.stream));
     const Edge done = side_ == Side::kFill ? Edge::kForward : Edge::kBackward;
-    if (here.by_cpu())
+    if (here.by_cpu()) {
         fence.signal_now(done, now.slot, now.value);
-    else
-        GPURUN_TRY(fence.signal(done, now.slot, now.value, here.stream));
+    } else {
+        GPURUN_ASSIGN(const device::Stream behind, stream_of_signal(here.stream, is_last));
+        GPURUN_TRY(fence.signal(done, now.slot, now.value, behind));
+    }
     GPURUN_TRY(write_time(context_.device, here.stream, is_last ? times_ : nullptr, &device::Times::done));
     last_number_ = next;
     if (is_last)

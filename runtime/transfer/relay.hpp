@@ -12,7 +12,8 @@
 // operand's own stream has the last chunk, and that chunk's signal comes behind all the others: the message ends there
 // as if there were no other stream, and whatever the others wait for is noted as that stream's
 // (Link::awaiting_forward). They are internal streams that start behind the operand's, borrowed until the last chunk is
-// enqueued.
+// enqueued. Copies to and from host memory have one such stream beside them, for their signals but the last: the engine
+// goes on with the next chunk.
 //
 // In which stream a buffer's slot is signalled changes from message to message. The edges alone order its uses: a chunk
 // is enqueued once the other side has enqueued its part of the buffer's last one, and runs behind that. So each value
@@ -93,6 +94,8 @@ class Relay {
     base::Result<void> copy(const Operand& operand, const Chunk& chunk, uint64_t offset, uint64_t bytes);
 
     base::Result<void> part_streams(const Operand& operand);
+    base::Result<void> take_beside(const Operand& operand);
+    base::Result<device::Stream> stream_of_signal(device::Stream copies, bool is_last);
     device::Stream stream_of_next(device::Stream own) const;
     base::Result<void> join_streams(device::Stream own);
     void give_streams_back(Streams::State state, const StreamEnd& end);
@@ -106,7 +109,8 @@ class Relay {
     uint64_t last_number_ = 0;
     std::optional<Awaited> blocked_on_;
     std::array<device::Stream, kRelayStreams - 1> borrowed_;
-    size_t parted_ = 0; // of them
+    size_t parted_ = 0;                     // of them
+    std::optional<device::Stream> signals_; // beside the operand's own
 };
 
 } // namespace gpurun::transfer
