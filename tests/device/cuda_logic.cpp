@@ -119,7 +119,7 @@ TEST_CASE("memory of the device is described as far as it reaches") {
 TEST_CASE("only ordinary device memory can be exported") {
     Bench bench;
     char* memory = bench.allocate(64);
-    bench.memory().pool = true;
+    bench.memory() = FakeMemory{.size = 64, .pool = true, .id = 6}; // an id has one kind of memory
     CHECK(!must(bench.device.describe(memory, 1)).exportable);
     bench.memory() = FakeMemory{.size = 64, .managed = true, .id = 7};
     CHECK(must(bench.device.describe(memory, 1)).placement == Placement::kManaged);

@@ -61,6 +61,43 @@ TEST_CASE("memory of another device that the rank's device reaches is like its o
     CHECK(!described(bench, 0, 64).exportable);
 }
 
+TEST_CASE("an address that was described before is asked for its id alone, until other memory lies there") {
+    Bench bench;
+    have(0, {.size = 64});
+    const Buffer first = described(bench, 8, 8);
+    const auto questions = [&](size_t bytes) {
+        const unsigned before = fake().questions;
+        const Buffer buffer = described(bench, 8, bytes);
+        CHECK(buffer.placement == first.placement);
+        CHECK(buffer.base == first.base);
+        CHECK(buffer.exportable);
+        return fake().questions - before;
+    };
+    CHECK(questions(8) == 1);
+    CHECK(questions(56) == 1);
+    CHECK_STATUS(bench.device.describe(at(8), 57), Status::kBuffer);
+
+    have(0, {.size = 128}).id = 7;
+    CHECK(questions(56) > 1);
+    CHECK(described(bench, 8, 8).id == 7);
+    CHECK(questions(120) == 1);
+    fake().memory.clear();
+    CHECK_STATUS(bench.device.describe(at(8), 8), Status::kBuffer);
+}
+
+TEST_CASE("what may change while its id stays, or is not the rank's alone, is asked for everything each time") {
+    Bench bench;
+    for (const FakeMemory& memory : {FakeMemory{.size = 64, .ordinal = 1}, FakeMemory{.size = 64, .managed = true},
+                                     FakeMemory{.size = 64, .exportable = false, .pool = true},
+                                     FakeMemory{.size = 64, .type = CU_MEMORYTYPE_HOST}}) {
+        have(0, memory);
+        described(bench, 0, 64);
+        const unsigned before = fake().questions;
+        described(bench, 0, 64);
+        CHECK(fake().questions - before > 1);
+    }
+}
+
 TEST_CASE("managed memory is managed, whichever device was current when it was made") {
     Bench bench;
     have(0, {.size = 64, .ordinal = 1, .managed = true, .exportable = false});

@@ -59,6 +59,7 @@ struct FakeGraphs {
 // What the fake driver's functions see; one test at a time.
 struct FakeState {
     std::map<uintptr_t, FakeMemory> memory; // by start
+    unsigned questions = 0;                 // about addresses
     CUcontext current = nullptr;
     int switches = 0;
     int devices = 2;
@@ -121,6 +122,7 @@ inline void answer_attribute(CUpointer_attribute question, void* place, uintptr_
 }
 
 inline CUresult get_attributes(unsigned count, CUpointer_attribute* questions, void** places, CUdeviceptr pointer) {
+    fake().questions += count;
     for (const auto& [start, memory] : fake().memory)
         if (pointer >= start && pointer < start + memory.size)
             for (unsigned i = 0; i < count; ++i)

@@ -16,6 +16,7 @@
 #include "device/cuda/handle_set.hpp"
 #include "device/cuda/kernel_arguments.hpp"
 #include "device/cuda/kernels.hpp"
+#include "device/cuda/known_allocations.hpp"
 #include "device/device.hpp"
 
 #include <map>
@@ -147,6 +148,7 @@ class CudaDevice final : public Device {
     template <typename Arguments>
     base::Result<void> launch(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
                               Stream stream) const; // launch.hpp
+    std::optional<Buffer> recall(const void* pointer, size_t bytes) const;
     base::Result<Buffer> describe_unknown(const void* pointer);
     base::Result<Buffer> describe_host(const Attributes& found, const void* pointer, size_t bytes);
     base::Result<Buffer> describe_allocation(const Attributes& found, const void* pointer, size_t bytes);
@@ -174,6 +176,7 @@ class CudaDevice final : public Device {
     HandleSet events_;
     HandleSet graphs_;
     AddressRecord seen_;
+    KnownAllocations known_; // of cudaMalloc(), on the rank's device
     Elsewhere elsewhere_;
     GraphRuns graph_runs_;
     struct Clock {
