@@ -34,7 +34,7 @@ void Incoming::fail(base::Error error) {
     if (borrowed_ && !failed_before && context_.releases_streams()) {
         if (join_) {
             (void)context_.joints.order(*borrowed_, *join_);
-        } else if (auto end = context_.events.mark(*borrowed_)) {
+        } else if (auto end = mark_end()) {
             give_back(end_, context_);
             end_ = *end;
             drain(Awaited::event_of(*end_));
@@ -42,6 +42,13 @@ void Incoming::fail(base::Error error) {
         }
     }
     finish();
+}
+
+// Behind all that is enqueued in internal streams.
+Result<device::Event> Incoming::mark_end() {
+    if (signals_)
+        GPURUN_TRY(context_.joints.order(*borrowed_, *signals_));
+    return context_.events.mark(signals_.value_or(*borrowed_));
 }
 
 void Incoming::abandon(base::Error error) {
@@ -53,7 +60,8 @@ void Incoming::abandon(base::Error error) {
     if (relay_)
         relay_->give_up(operand_);
     if (borrowed_ && context_.releases_streams())
-        (void)context_.device.synchronize(*borrowed_);
+        for (const device::Stream each : {*borrowed_, signals_.value_or(*borrowed_)})
+            (void)context_.device.synchronize(each);
     finish();
 }
 
@@ -465,9 +473,9 @@ Result<void> Incoming::leave_to_stream(Fence& fence) {
         finish();
         return {};
     }
-    GPURUN_ASSIGN(
-        const Awaited end,
-        own_end(context_, Awaited::edge_of(&fence, Edge::kBackward, slot_.slot, slot_.value), operand_.stream, end_));
+    GPURUN_ASSIGN(const Awaited end,
+                  own_end(context_, Awaited::edge_of(&fence, Edge::kBackward, slot_.slot, slot_.value),
+                          signals_.value_or(operand_.stream), end_));
     drain(end);
     return {};
 }

@@ -139,6 +139,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> take_mail(uint64_t mail_bytes);
     base::Result<bool> place_is_over();
     base::Result<void> share_kernel(Fence& fence, device::Mail mail);
+    base::Result<device::Event> mark_end();
     base::Result<bool> take_lane(Fence& fence, bool ready);
     base::Result<void> copy_on_stream();
     base::Result<void> copy_by_kernel(Fence& fence, bool ready, bool kernel_waits);
