@@ -114,6 +114,7 @@ void Engine::begin(std::span<Outgoing* const> sends, Receive* receive) {
         begin(*receive);
     for (Outgoing* send : sends)
         begin(*send);
+    launch_mails(); // of requests that have found no room before
 }
 
 void Engine::begin(Outgoing& send) {

@@ -94,6 +94,8 @@ Streams::~Streams() {
         (void)device_.destroy_stream(lane.copies);
         (void)device_.destroy_stream(lane.signals);
     }
+    for (const device::Stream each : own_)
+        (void)device_.destroy_stream(each);
 }
 
 Streams::Entry* Streams::find(device::Stream stream) {
@@ -141,6 +143,7 @@ Result<Streams::Entry*> Streams::find_or_make() {
 device::Stream Streams::give(Entry& entry) {
     next_ = static_cast<size_t>(&entry - all_.data()) + 1;
     ++entry.users;
+    entry.behind = 0;
     return entry.stream;
 }
 
@@ -161,6 +164,26 @@ Result<device::Stream> Streams::take() {
                 best = &entry;
         }
     return give(*best);
+}
+
+Result<device::Stream> Streams::take_behind(uint64_t name) {
+    const auto same = std::find_if(all_.begin(), all_.end(),
+                                   [&](const Entry& each) { return each.users != 0 && each.behind == name; });
+    if (same != all_.end()) {
+        ++same->users;
+        return same->stream;
+    }
+    GPURUN_ASSIGN(const device::Stream taken, take());
+    Entry* const entry = find(taken);
+    if (entry->users == 1)
+        entry->behind = name;
+    return taken;
+}
+
+Result<device::Stream> Streams::own() {
+    GPURUN_ASSIGN(const device::Stream made, device_.create_urgent_stream());
+    own_.push_back(made);
+    return made;
 }
 
 void Streams::take_back(device::Stream stream, State state, const StreamEnd& end) {

@@ -94,6 +94,9 @@ class Streams {
     ~Streams();
 
     base::Result<device::Stream> take();
+    // For what waits for its place in a stream of the user's, the one of this name, and for nobody else: such places
+    // come in their order, so all that is behind them shares one.
+    base::Result<device::Stream> take_behind(uint64_t name);
     // For what could do without: none when others may need it.
     base::Result<std::optional<device::Stream>> take_spare();
     enum class State {
@@ -112,6 +115,8 @@ class Streams {
         device::Stream signals;
     };
     base::Result<Lane> lane();
+    // One that is given to nobody else.
+    base::Result<device::Stream> own();
 
   private:
     static constexpr size_t kLanes = 4; // measured: 1 stands still between copies, and of 32 all end at once
@@ -119,7 +124,8 @@ class Streams {
     struct Entry {
         device::Stream stream;
         uint32_t users = 0;
-        bool waits = false; // perhaps: something that was given back does
+        uint64_t behind = 0; // the name of the stream that all users wait for; 0: of none
+        bool waits = false;  // perhaps: something that was given back does
         StreamEnd end;
     };
     Entry* find(device::Stream stream);
@@ -133,6 +139,7 @@ class Streams {
     std::optional<device::Stream> idle_;
     size_t next_ = 0; // in turn: the one given back longest ago has the least left to do
     std::vector<Lane> lanes_;
+    std::vector<device::Stream> own_;
     size_t next_lane_ = 0;
 };
 

@@ -78,7 +78,7 @@ Result<MailBatches::Taker*> MailBatches::find_taker(Context& context) {
         if (each.stream && each.waits())
             continue;
         if (!each.stream) {
-            GPURUN_ASSIGN(each.stream, context.streams.take());
+            GPURUN_ASSIGN(each.stream, context.streams.own());
         }
         return &each;
     }

@@ -149,10 +149,14 @@ Result<void> Outgoing::keep_place() {
 }
 
 // The stream for what is enqueued now: the operand's own, unless it has gone on.
-Result<void> Outgoing::take_stream() {
+Result<void> Outgoing::take_stream(bool waits_for_peer) {
     if (borrowed_ || (operand_.on_stream && !kept_place_))
         return {};
-    GPURUN_ASSIGN(borrowed_, context_.streams.take());
+    if (kept_place_ && !waits_for_peer) {
+        GPURUN_ASSIGN(borrowed_, context_.streams.take_behind(kept_place_->stream));
+    } else {
+        GPURUN_ASSIGN(borrowed_, context_.streams.take());
+    }
     if (kept_place_) {
         GPURUN_TRY(context_.device.await_event(*borrowed_, kept_place_->event));
         context_.places.give_back(kept_place_);
@@ -319,7 +323,7 @@ Result<bool> Outgoing::post_captured() {
 Result<bool> Outgoing::post_slot(const SlotValue& slot) {
     slot_ = slot;
     GPURUN_ASSIGN(Fence * fence, link_.out.fence());
-    GPURUN_TRY(take_stream());
+    GPURUN_TRY(take_stream(false));
     if (!signalled_) {
         device::Times* times = nullptr;
         if (envelope_.bytes != 0) {
@@ -330,6 +334,7 @@ Result<bool> Outgoing::post_slot(const SlotValue& slot) {
         }
         GPURUN_TRY(fence->signal(Edge::kForward, slot.slot, slot.value, operand_.stream));
         GPURUN_TRY(write_time(context_.device, operand_.stream, times, &device::Times::done));
+        note_stream();
         signalled_ = true;
     }
     if (!push_slot({link_.to_self ? Path::kSelf : Path::kStaged, Reason::kSmall}))
@@ -357,13 +362,17 @@ bool Outgoing::push_slot(Choice choice) {
     return true;
 }
 
+// All of it is enqueued now in the operand's own stream. The program may destroy that before the message is posted.
+void Outgoing::note_stream() {
+    if (is_joined() && !borrowed_)
+        if (const auto name = context_.device.name(operand_.stream))
+            moves_in_ = name.value();
+}
+
 // All is enqueued, and signals the forward edge at its end.
 void Outgoing::leave_to_stream(Fence& fence) {
     if (ends_in_stream())
         return finish();
-    if (is_joined() && !borrowed_ && !shares_kernel_)
-        if (const auto name = context_.device.name(operand_.stream))
-            moves_in_ = name.value();
     drain(Awaited::edge_of(&fence, Edge::kForward, slot_.slot, slot_.value));
 }
 
@@ -385,9 +394,10 @@ Result<bool> Outgoing::post_mail(const SlotValue& slot) {
         leave_to_stream(*fence);
         return true;
     }
-    GPURUN_TRY(take_stream());
+    GPURUN_TRY(take_stream(false));
     if (!push_slot({Path::kMailbox, Reason::kSmall}))
         return false;
+    note_stream();
     mail.times = trace_.times(context_.trace);
     if (auto put = context_.device.put_mail(mail, operand_.address, operand_.stream); !put) {
         // The device has failed, and with it this rank. Its peer must not wait for the mail.

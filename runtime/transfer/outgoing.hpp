@@ -135,7 +135,8 @@ class Outgoing : public base::Linked<Outgoing, Unposted>,
     base::Result<void> pulled(const Record& answer);
     base::Result<void> granted(const Record& answer);
     void write_shared();
-    base::Result<void> take_stream();
+    base::Result<void> take_stream(bool waits_for_peer = true);
+    void note_stream();
     base::Result<void> leave_stream();
     base::Result<void> await_end(device::Stream stream);
     bool push(const Record& record, std::span<const std::byte> payload = {});

@@ -64,7 +64,8 @@ Result<bool> Places::ask(const Place& place, int64_t longest_ns) {
     if (known->busy == looks_)
         return false;
     GPURUN_ASSIGN(bool over, ground_.query(*known->newest));
-    if (!over && longest_ns != 0) {
+    if (!over && longest_ns != 0 && waited_ != looks_) {
+        waited_ = looks_;
         const int64_t end_ns = platform::now_ns() + longest_ns;
         while (!over && platform::now_ns() < end_ns) {
             GPURUN_ASSIGN(over, ground_.query(*known->newest));

@@ -76,6 +76,7 @@ class Places {
     size_t next_stream_ = 0;
     uint64_t places_ = 0;
     uint64_t looks_ = 1;
+    uint64_t waited_ = 0; // for a stream that was not idle at once (looks_): only for one at a time
     uint32_t sends_in_row_ = 0;
     bool last_was_long_ = false;
     uint32_t rows_at_once_ = 0;

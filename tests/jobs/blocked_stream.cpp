@@ -207,8 +207,6 @@ TEST_CASE("a started message that is held up holds up none that is received late
         }
 }
 
-TEST_SUITE_END();
-
 TEST_CASE("a small message that is held up at its sender holds up no stream that others were completed into") {
     if (partner() == GPURUN_PROC_NULL)
         return;
@@ -265,4 +263,41 @@ TEST_CASE("small messages that were started before their stream was held arrive,
         held.synchronize();
         CHECK(first_difference(in.read(), pattern(kMany * 8, static_cast<uint64_t>(100 * partner() + round))) == -1);
     }
+    // Both keep the memory until no stream is held: what a rank frees its partner unmaps (above).
+    REQUIRE_OK(gpurun_sendrecv(nullptr, 0, GPURUN_BYTE, partner(), kGo, nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld,
+                               GPURUN_HOST, nullptr));
 }
+
+TEST_CASE("small messages that are held up at their sender hold up nothing else, however many") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kMany = 48, kBytes = 8; // more than there are internal streams
+    const Stream held, free;
+    Memory out(Kind::kDevice, kMany * kBytes), in(Kind::kDevice, kBytes);
+    std::vector<gpurun_request> requests(kMany);
+    const gpurun_stream domains[] = {GPURUN_HOST, free};
+    if (rank() < partner()) {
+        out.write(pattern(kMany * kBytes, 8));
+        Gate gate(held);
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(
+                gpurun_isend(out.at(i * kBytes), kBytes, GPURUN_BYTE, partner(), kHeld, kWorld, held, &requests[i]));
+        for (const gpurun_stream domain : domains) {
+            gpurun_request request;
+            REQUIRE_OK(gpurun_irecv(in.at(0), kBytes, GPURUN_BYTE, partner(), kFree, kWorld, domain, &request));
+            REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr)); // would hang here
+        }
+        gate.open();
+        REQUIRE_OK(gpurun_waitall(kMany, requests.data(), GPURUN_HOST, nullptr));
+        return;
+    }
+    for (const gpurun_stream domain : domains)
+        REQUIRE_OK(gpurun_send(in.at(0), kBytes, GPURUN_BYTE, partner(), kFree, kWorld, domain));
+    for (size_t i = 0; i < kMany; i++)
+        REQUIRE_OK(
+            gpurun_irecv(out.at(i * kBytes), kBytes, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST, &requests[i]));
+    REQUIRE_OK(gpurun_waitall(kMany, requests.data(), GPURUN_HOST, nullptr));
+    CHECK(first_difference(out.read(), pattern(kMany * kBytes, 8)) == -1);
+}
+
+TEST_SUITE_END();

@@ -205,3 +205,33 @@ TEST_CASE("what follows small sends in the stream that they are completed into d
         CHECK(first_difference(staged.read(), pattern(kMany * kEach, seed_of(partner(), round, 0))) == -1);
     }
 }
+
+TEST_CASE(
+    "a window of more small messages than a rank remembers launches of arrives, completed bit by bit or at once") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kMany = 400, kEach = 8;
+    const Stream stream, other;
+    Memory out(Kind::kDevice, kMany * kEach), in(Kind::kDevice, kMany * kEach);
+    for (const size_t at_once : {kMany, size_t{7}, size_t{64}}) {
+        CAPTURE(at_once);
+        std::vector<gpurun_request> sends(kMany), receives(kMany);
+        out.write(pattern(kMany * kEach, seed_of(rank(), static_cast<int>(at_once), 1)));
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(
+                gpurun_irecv(in.at(i * kEach), kEach, GPURUN_BYTE, partner(), kData, kWorld, stream, &receives[i]));
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(
+                gpurun_isend(out.at(i * kEach), kEach, GPURUN_BYTE, partner(), kData, kWorld, stream, &sends[i]));
+        for (size_t i = 0; i < kMany; i += at_once) {
+            const size_t count = std::min(at_once, kMany - i);
+            const gpurun_stream end_in = i / at_once % 2 == 0 ? stream : other;
+            REQUIRE_OK(gpurun_waitall(count, &receives[i], end_in, nullptr));
+            REQUIRE_OK(gpurun_waitall(count, &sends[i], end_in, nullptr));
+        }
+        other.synchronize();
+        stream.synchronize();
+        CHECK(first_difference(in.read(), pattern(kMany * kEach, seed_of(partner(), static_cast<int>(at_once), 1))) ==
+              -1);
+    }
+}

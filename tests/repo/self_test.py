@@ -138,6 +138,11 @@ SAMPLES = {
         {"include/gpurun/gpurun.h": HEADER},
         [("no comment", {"include/gpurun/gpurun.h": HEADER.replace("/** End. Since 0.1. */", "")}),
          ("since which version", {"include/gpurun/gpurun.h": HEADER.replace("End. Since 0.1.", "End.")})]),
+    "every test of a theme is in its suite": (
+        {"tests/jobs/a.cpp": 'TEST_SUITE_BEGIN("a");\nTEST_CASE("b") {}\nTEST_SUITE_END();\n',
+         "tests/device/a.cpp": 'TEST_CASE("a program of its own") {}\n'},
+        [("in no suite", {"tests/jobs/a.cpp": 'TEST_SUITE_BEGIN("a");\nTEST_SUITE_END();\nTEST_CASE("b") {}\n'}),
+         ("in no suite", {"tests/jobs/a.cpp": 'TEST_CASE("b") {}\nTEST_SUITE_BEGIN("a");\n'})]),
     "sources are formatted": (
         {".clang-format": "BasedOnStyle: LLVM\n", "a.cpp": "int a;\n"},
         [("not formatted", {"a.cpp": "int  a ;\n"})]),

@@ -69,6 +69,20 @@ def every_public_function_has_a_contract(tree):
             yield Violation(HEADER, function.line, f"{function.name}() does not say since which version it exists")
 
 
+@check
+def every_test_of_a_theme_is_in_its_suite(tree):
+    # Tests of jobs are run by suite: one that is in none never runs.
+    for path in tree.paths:
+        if not path.endswith(".cpp") or "TEST_SUITE_BEGIN" not in tree.text(path):
+            continue
+        inside = False
+        for number, line in enumerate(tree.text(path).splitlines(), 1):
+            if line.startswith(("TEST_SUITE_BEGIN", "TEST_SUITE_END")):
+                inside = line.startswith("TEST_SUITE_BEGIN")
+            elif line.startswith("TEST_CASE") and not inside:
+                yield Violation(path, number, "a test in no suite; TEST_SUITE_BEGIN() goes before it")
+
+
 # ---- how long functions are: by matching braces, which is good enough for a bound
 
 NOT_CODE = re.compile(
