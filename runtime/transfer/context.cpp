@@ -103,6 +103,11 @@ Streams::Entry* Streams::find(device::Stream stream) {
     return found == all_.end() ? nullptr : &*found;
 }
 
+bool Streams::is_scarce() const {
+    const auto taken = std::count_if(all_.begin(), all_.end(), [](const Entry& each) { return each.users != 0; });
+    return static_cast<size_t>(taken) >= kMostWithSpare;
+}
+
 Result<bool> Streams::still_waits(const Entry& entry) {
     if (!entry.waits)
         return false;
@@ -148,8 +153,7 @@ device::Stream Streams::give(Entry& entry) {
 }
 
 Result<std::optional<device::Stream>> Streams::take_spare() {
-    const auto taken = std::count_if(all_.begin(), all_.end(), [](const Entry& each) { return each.users != 0; });
-    if (static_cast<size_t>(taken) >= kMostWithSpare)
+    if (is_scarce())
         return std::optional<device::Stream>();
     GPURUN_ASSIGN(Entry * entry, find_or_make());
     return entry == nullptr ? std::nullopt : std::optional(give(*entry));
@@ -167,9 +171,11 @@ Result<device::Stream> Streams::take() {
 }
 
 Result<device::Stream> Streams::take_behind(uint64_t name) {
-    const auto same = std::find_if(all_.begin(), all_.end(),
-                                   [&](const Entry& each) { return each.users != 0 && each.behind == name; });
-    if (same != all_.end()) {
+    Entry* same = nullptr;
+    for (Entry& each : all_)
+        if (each.users != 0 && each.behind == name && (same == nullptr || each.users < same->users))
+            same = &each;
+    if (same != nullptr && is_scarce()) {
         ++same->users;
         return same->stream;
     }

@@ -94,8 +94,8 @@ class Streams {
     ~Streams();
 
     base::Result<device::Stream> take();
-    // For what waits for its place in a stream of the user's, the one of this name, and for nobody else: such places
-    // come in their order, so all that is behind them shares one.
+    // For what waits for its place in a stream of the user's, the one of this name, and for nobody else. Such places
+    // come in their order, so all that is behind them may share one, and does when others may need the rest.
     base::Result<device::Stream> take_behind(uint64_t name);
     // For what could do without: none when others may need it.
     base::Result<std::optional<device::Stream>> take_spare();
@@ -129,6 +129,7 @@ class Streams {
         StreamEnd end;
     };
     Entry* find(device::Stream stream);
+    bool is_scarce() const;
     base::Result<Entry*> find_free(); // null if there is none
     base::Result<Entry*> find_or_make();
     device::Stream give(Entry& entry);

@@ -175,10 +175,14 @@ std::optional<Awaited> Incoming::awaited() const {
 }
 
 // The stream for the message's work: the operand's own in blocking calls, else one that starts behind it.
-Result<void> Incoming::take_stream() {
+Result<void> Incoming::take_stream(bool waits_for_peer) {
     if (borrowed_ || ends_in_stream())
         return {};
-    GPURUN_ASSIGN(borrowed_, context_.streams.take());
+    if (operand_.on_stream && !waits_for_peer) {
+        GPURUN_ASSIGN(borrowed_, take_behind_place());
+    } else {
+        GPURUN_ASSIGN(borrowed_, context_.streams.take());
+    }
     if (kept_place_) {
         GPURUN_TRY(context_.device.await_event(*borrowed_, kept_place_->event));
         context_.places.give_back(kept_place_);
@@ -187,6 +191,13 @@ Result<void> Incoming::take_stream() {
     }
     operand_.stream = *borrowed_;
     return {};
+}
+
+Result<device::Stream> Incoming::take_behind_place() {
+    if (kept_place_)
+        return context_.streams.take_behind(kept_place_->stream);
+    GPURUN_ASSIGN(const uint64_t name, context_.device.name(operand_.stream));
+    return context_.streams.take_behind(name);
 }
 
 void Incoming::count(Choice choice, uint64_t bytes) {
@@ -463,7 +474,7 @@ Result<void> Incoming::copy_on_stream() {
     GPURUN_ASSIGN(const bool in_lane, take_lane(*fence, ready));
     if (in_lane)
         return copy_by_engine(*fence, true);
-    GPURUN_TRY(take_stream());
+    GPURUN_TRY(take_stream(!ready));
     GPURUN_TRY(note_source(*fence, operand_.stream));
     const bool kernel_waits = !ready && copies_by_kernel() && kernel_may_wait(*fence, device::kCopyWait);
     // What need not wait in a kernel goes by a copy engine, unless somebody wants to know when: a kernel says so by the
