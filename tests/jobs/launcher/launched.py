@@ -6,6 +6,7 @@ import faulthandler
 import os
 import pty
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -166,5 +167,8 @@ class LaunchedTest(unittest.TestCase):
 
 
 def main():
+    # Where tests run in the background these may be ignored, and gpurun leaves them so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     faulthandler.dump_traceback_later(LIMIT_S, repeat=True)  # with sanitizers Meson is more patient
     unittest.main(argv=sys.argv[:1])
