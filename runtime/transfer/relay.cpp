@@ -40,9 +40,13 @@ Result<bool> Relay::step(const Operand& operand) {
 // ------------------------------------------------------------------------------------------------- by turns
 
 // Where host functions copy, it is they that take the time, and they run one after the other.
-Result<void> Relay::part_streams(const Operand& operand) {
-    if (!plan_.by_turns || operand.in_host_memory() || plan_.chunks() < kLeastChunksByTurns)
+Result<void> Relay::take_streams(const Operand& operand) {
+    if (operand.in_host_memory() || plan_.chunks() < kLeastChunksByTurns)
         return {};
+    return plan_.by_turns ? part_streams(operand) : take_beside();
+}
+
+Result<void> Relay::part_streams(const Operand& operand) {
     while (parted_ < borrowed_.size()) {
         GPURUN_ASSIGN(const std::optional<device::Stream> spare, context_.streams.take_spare());
         if (!spare) {
@@ -56,9 +60,7 @@ Result<void> Relay::part_streams(const Operand& operand) {
 }
 
 // It starts behind the operand's with the first signal.
-Result<void> Relay::take_beside(const Operand& operand) {
-    if (plan_.by_turns || operand.by_cpu() || operand.in_host_memory() || plan_.chunks() < kLeastChunksByTurns)
-        return {};
+Result<void> Relay::take_beside() {
     GPURUN_ASSIGN(signals_, context_.streams.take_spare());
     return {};
 }
@@ -107,10 +109,8 @@ Result<bool> Relay::step_one(const Operand& operand, Fence& fence) {
         return false;
     const bool is_first = moved_ == 0;
     const bool is_last = moved_ + 1 == plan_.chunks();
-    if (is_first) {
-        GPURUN_TRY(part_streams(operand));
-        GPURUN_TRY(take_beside(operand));
-    }
+    if (is_first)
+        GPURUN_TRY(take_streams(operand));
     Operand here = operand;
     here.stream = stream_of_next(operand.stream);
     if (!here.by_cpu())

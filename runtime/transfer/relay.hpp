@@ -93,8 +93,9 @@ class Relay {
     base::Result<void> enter(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream);
     base::Result<void> copy(const Operand& operand, const Chunk& chunk, uint64_t offset, uint64_t bytes);
 
+    base::Result<void> take_streams(const Operand& operand);
     base::Result<void> part_streams(const Operand& operand);
-    base::Result<void> take_beside(const Operand& operand);
+    base::Result<void> take_beside();
     base::Result<device::Stream> stream_of_signal(device::Stream copies, bool is_last);
     device::Stream stream_of_next(device::Stream own) const;
     base::Result<void> join_streams(device::Stream own);
