@@ -118,10 +118,12 @@ void Engine::stop_background(Lock& lock) {
 void Engine::work_in_background() {
     Lock lock(mutex_);
     platform::RankRecord& self = context_.job.rank(rank());
+    Patience patience;
     while (!background_stops_) {
         if (!any_active()) {
             background_on_duty_ = false;
             background_called_.wait(lock, [this] { return background_stops_ || background_on_duty_; });
+            patience.renew();
             continue;
         }
         if (put_off_until_ns_ != 0) {
@@ -143,16 +145,17 @@ void Engine::work_in_background() {
         const uint32_t seen = self.background_bell.load(std::memory_order_acquire);
         const bool attended = (there & presence::kAttendants) != 0;
         if (attended || !progress()) {
-            alarm_missing_ = false;
+            begin_arming();
             if (!attended)
                 if (auto armed = arm_moving(); !armed)
                     base::log(base::LogLevel::kWarn, "waiting for messages in the background: {}",
                               armed.error().detail);
-            const int64_t timeout_ns = longest_sleep_ns();
+            const int64_t timeout_ns = longest_sleep_ns(patience);
             lock.unlock();
             platform::sleep_while(self.background_bell, seen, timeout_ns);
             lock.lock();
         } else {
+            patience.renew();
             mutex_.yield(); // whoever makes a call gets its turn
         }
         self.presence.fetch_sub(presence::kBackground, std::memory_order_relaxed);

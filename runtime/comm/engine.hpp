@@ -16,12 +16,14 @@
 #include "transfer/mailbox.hpp"
 #include "transfer/probe.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace gpurun::comm {
@@ -235,8 +237,22 @@ class Engine {
                             base::FunctionRef<base::Result<void>()> arm);
     base::Result<void> arm(std::span<transfer::Outgoing* const> sends, Receive* receive);
     base::Result<void> set_alarm(const transfer::Awaited& awaited);
+    // How long a thread sleeps on alarms before it looks again by itself. They ring by host functions, of which a
+    // process runs one at a time: one of the program's that blocks holds them up.
+    class Patience {
+      public:
+        int64_t next_ns() { return std::exchange(next_ns_, std::min(2 * next_ns_, kMostNs)); }
+        void renew() { next_ns_ = kLeastNs; }
+
+      private:
+        static constexpr int64_t kLeastNs = 1'000'000;
+        static constexpr int64_t kMostNs = 20'000'000;
+
+        int64_t next_ns_ = kLeastNs;
+    };
+    void begin_arming() { alarm_set_ = alarm_missing_ = false; }
     // After arming. Something may want to be looked at although nobody rings for it.
-    int64_t longest_sleep_ns();
+    int64_t longest_sleep_ns(Patience& patience);
     void wait_for_all(Lock& lock, uint32_t step);
 
     // ---- standing.cpp ---------------------------------------------------------------------------------------
@@ -317,7 +333,8 @@ class Engine {
     static constexpr size_t kMostAlarms = 32;
     static constexpr int64_t kLookAgainNs = 200'000;
     std::deque<Alarm> alarms_;
-    bool alarm_missing_ = false; // since the last sleep
+    bool alarm_set_ = false; // since begin_arming(), as is the next
+    bool alarm_missing_ = false;
 };
 
 } // namespace gpurun::comm

@@ -86,6 +86,7 @@ Result<void> Engine::wait(Lock& lock, const Awaiting& what, base::FunctionRef<bo
                           base::FunctionRef<Result<void>()> arm) {
     platform::RankRecord& self = context_.job.rank(rank());
     Spin spin(spin_ns_);
+    Patience patience;
     Announcement announcement(waiters_, what);
     while (true) {
         if (done())
@@ -101,13 +102,15 @@ Result<void> Engine::wait(Lock& lock, const Awaiting& what, base::FunctionRef<bo
         const uint32_t seen = self.doorbell.load(std::memory_order_acquire);
         const bool moved = progress();
         Result<void> ready;
-        if (!moved && !done()) {
-            alarm_missing_ = false;
+        if (moved) {
+            patience.renew();
+        } else if (!done()) {
+            begin_arming();
             ready = arm();
             if (ready && any_active())
                 ready = arm_moving(); // nobody waits for those in a call
             if (ready) {
-                const int64_t timeout_ns = longest_sleep_ns();
+                const int64_t timeout_ns = longest_sleep_ns(patience);
                 lock.unlock();
                 platform::sleep_while(self.doorbell, seen, timeout_ns);
                 lock.lock();
@@ -120,10 +123,12 @@ Result<void> Engine::wait(Lock& lock, const Awaiting& what, base::FunctionRef<bo
     }
 }
 
-int64_t Engine::longest_sleep_ns() {
+int64_t Engine::longest_sleep_ns(Patience& patience) {
     bool in_doubt = false;
     moving_in_.for_each([&](const transfer::Incoming& incoming) { in_doubt |= incoming.in_doubt(); });
-    return alarm_missing_ || in_doubt ? kLookAgainNs : platform::kForever;
+    if (alarm_missing_ || in_doubt)
+        return kLookAgainNs;
+    return alarm_set_ ? patience.next_ns() : platform::kForever;
 }
 
 Result<void> Engine::arm(std::span<Outgoing* const> sends, Receive* receive) {
@@ -139,6 +144,7 @@ Result<void> Engine::arm(std::span<Outgoing* const> sends, Receive* receive) {
 }
 
 Result<void> Engine::set_alarm(const Awaited& awaited) {
+    alarm_set_ = true;
     Alarm* unused = nullptr;
     for (Alarm& alarm : alarms_) {
         if (alarm.rung.load(std::memory_order_acquire))

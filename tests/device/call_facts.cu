@@ -4,11 +4,13 @@
 //
 // First: whether a call waits for a stream that it has nothing to do with, and whether another thread's call gets
 // through meanwhile. Then: whether a capture survives the call, made as the runtime makes its own (context.hpp), by the
-// thread that captures and by another, of a stream that the default stream waits for and of one that it does not. Last:
+// thread that captures and by another, of a stream that the default stream waits for and of one that it does not. Then:
 // whether an event of a stream that follows the default one follows it, too, though nothing else is in that stream.
-// Exits 0, 1 if something that the runtime relies on does not hold, or 77 without a GPU.
+// Last: whether host functions of two streams run at the same time. Exits 0, 1 if something that the runtime relies on
+// does not hold, or 77 without a GPU.
 #include "facts.hpp"
 
+#include <atomic>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -274,6 +276,24 @@ bool an_event_follows_the_default_stream(Things& on) {
     return !early;
 }
 
+// Of use to whoever wonders why a host function is late; the runtime takes either.
+void say_whether_host_functions_run_at_once(const Things& on) {
+    std::atomic<bool> open = false, ran = false;
+    const auto block = [](void* opened) {
+        while (!*static_cast<std::atomic<bool>*>(opened))
+            sleep_ms(1);
+    };
+    MUST(cudaLaunchHostFunc(on.held, block, &open));
+    MUST(cudaLaunchHostFunc(
+        on.other, [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; }, &ran));
+    const double end = now_seconds() + kHeldS;
+    while (!ran && now_seconds() < end)
+        sleep_ms(1);
+    printf("a host function beside one of another stream that blocks: %s\n", ran ? "runs" : "waits for it");
+    open = true;
+    MUST(cudaDeviceSynchronize());
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -292,5 +312,6 @@ int main(int argc, char** argv) {
     const bool waits_are_known = all_beside_a_wait(things);
     const bool captures_survive = all_beside_a_capture(things);
     const bool events_follow = an_event_follows_the_default_stream(things);
+    say_whether_host_functions_run_at_once(things);
     return waits_are_known && captures_survive && events_follow ? 0 : 1;
 }

@@ -268,6 +268,39 @@ TEST_CASE("small messages that were started before their stream was held arrive,
                                GPURUN_HOST, nullptr));
 }
 
+// CUDA calls host functions one at a time, and what wakes a call that has waited for long is one.
+TEST_CASE("a call that waits for long returns although a host function of another stream blocks") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kBytes = 8;
+    constexpr auto kLongerThanCallsSpin = std::chrono::milliseconds(30);
+    const Stream held, free;
+    Memory buffer(Kind::kDevice, kBytes);
+    gpurun_request request;
+    for (const bool host_waits : {false, true}) {
+        CAPTURE(host_waits);
+        if (rank() < partner()) {
+            buffer.write(pattern(kBytes, 9));
+            Gate gate(held);
+            REQUIRE_OK(gpurun_isend(buffer.get(), kBytes, GPURUN_BYTE, partner(), kHeld, kWorld, held, &request));
+            REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+            std::this_thread::sleep_for(kLongerThanCallsSpin);
+            gate.open();
+            REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr));
+            continue;
+        }
+        buffer.write(Bytes(kBytes));
+        Gate gate(held);
+        REQUIRE_OK(gpurun_irecv(buffer.get(), kBytes, GPURUN_BYTE, partner(), kHeld, kWorld, free, &request));
+        REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
+        REQUIRE_OK(gpurun_wait(&request, host_waits ? GPURUN_HOST : static_cast<gpurun_stream>(free), nullptr));
+        free.synchronize(); // would hang here, or in the call before
+        gate.open();
+        held.synchronize();
+        CHECK(first_difference(buffer.read(), pattern(kBytes, 9)) == -1);
+    }
+}
+
 TEST_CASE("small messages that are held up at their sender hold up nothing else, however many") {
     if (partner() == GPURUN_PROC_NULL)
         return;

@@ -20,8 +20,10 @@ constexpr auto kAbandonPeriod = std::chrono::milliseconds(1);
 
 } // namespace
 
-StreamQueue::StreamQueue(uint64_t name, std::atomic<uint64_t>& progress, uint32_t slot, Slots& slots, Pace pace)
-    : name_(name), progress_(progress), slot_(slot), slots_(slots), pace_(pace), ring_(kMostOperations),
+StreamQueue::StreamQueue(uint64_t name, std::atomic<uint64_t>& progress, uint32_t slot, Slots& slots,
+                         std::mutex& host_functions, Pace pace)
+    : name_(name), progress_(progress), slot_(slot), slots_(slots), host_functions_(host_functions), pace_(pace),
+      ring_(kMostOperations),
       // The slot's former stream left all its marks behind it: events that name them stay complete.
       marks_(progress.load(std::memory_order_relaxed)), worker_([this] { work(); }) {}
 
@@ -198,7 +200,7 @@ bool StreamQueue::execute(Operation& operation) {
     else if (auto* fill = std::get_if<Fill>(&operation))
         pace_.fill(fill->destination, fill->value, fill->bytes);
     else if (auto* call = std::get_if<CallHost>(&operation))
-        call->function(call->argument);
+        call_host(*call);
     else if (auto* write = std::get_if<WriteWord>(&operation))
         platform::store_and_wake(*write->word, write->value);
     else if (auto* wait = std::get_if<AwaitWord>(&operation))
@@ -220,6 +222,11 @@ bool StreamQueue::execute(Operation& operation) {
     else if (auto* run = std::get_if<EndRun>(&operation))
         run->graph.reset();
     return true;
+}
+
+void StreamQueue::call_host(const CallHost& call) {
+    const std::lock_guard one_at_a_time(host_functions_);
+    call.function(call.argument);
 }
 
 void StreamQueue::copy_if_came(const CopyIfCame& operation) {

@@ -105,8 +105,9 @@ class StreamQueue {
     static constexpr size_t kMostOperations = 1024; // enqueued and not yet executed
 
     // `progress` is the stream's word in the control area; `slot`, its number, goes back to `slots` at the end. `name`
-    // is no other's, ever.
-    StreamQueue(uint64_t name, std::atomic<uint64_t>& progress, uint32_t slot, Slots& slots, Pace pace);
+    // is no other's, ever. Whoever calls a host function holds `host_functions`.
+    StreamQueue(uint64_t name, std::atomic<uint64_t>& progress, uint32_t slot, Slots& slots, std::mutex& host_functions,
+                Pace pace);
     ~StreamQueue();
     StreamQueue(const StreamQueue&) = delete;
     StreamQueue& operator=(const StreamQueue&) = delete;
@@ -141,6 +142,7 @@ class StreamQueue {
     void work();
     // False if it was cut short because the queue is abandoned: what follows must not run.
     bool execute(Operation& operation);
+    void call_host(const CallHost& call);
     void copy_if_came(const CopyIfCame& operation);
     bool take_mails(TakeMails& operation);
     void take_mail(const TakeMails::One& one, int64_t began_ns);
@@ -162,6 +164,7 @@ class StreamQueue {
     std::atomic<uint64_t>& progress_;
     const uint32_t slot_;
     Slots& slots_;
+    std::mutex& host_functions_;
     Pace pace_; // the worker's
 
     std::mutex mutex_;

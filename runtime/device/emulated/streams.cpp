@@ -14,7 +14,7 @@ base::Result<std::shared_ptr<StreamQueue>> Streams::start() {
     GPURUN_ASSIGN(const uint32_t slot, slots_.claim("streams"));
     control_.note_stream(slot);
     try {
-        return std::make_shared<StreamQueue>(++names_, *control_.progress(slot), slot, slots_,
+        return std::make_shared<StreamQueue>(++names_, *control_.progress(slot), slot, slots_, host_functions_,
                                              Pace(seed_, longest_delay_us_, slot));
     } catch (const std::system_error& failure) { // std::thread has no other way to say it
         slots_.release(slot);

@@ -7,6 +7,7 @@
 #include "device/emulated/stream_queue.hpp"
 
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
 #include <vector>
@@ -36,6 +37,7 @@ class Streams {
     const uint64_t seed_;
     const int64_t longest_delay_us_;
     Slots slots_{kStreams};
+    std::mutex host_functions_;      // of all streams, one at a time: so does CUDA call them
     std::atomic<uint64_t> names_{0}; // given so far
     std::shared_mutex mutex_;        // guards default_ and streams_
     std::shared_ptr<StreamQueue> default_;
