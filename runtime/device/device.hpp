@@ -266,8 +266,8 @@ class Device {
     // One of the two is kElsewhere, the other pinned.
     virtual base::Result<void> copy_elsewhere(void* destination, const void* source, size_t bytes, Stream stream) = 0;
     virtual base::Result<void> fill_elsewhere(void* destination, int value, size_t bytes, Stream stream) = 0;
-    // `function` runs on some host thread, in stream order. It must not call the device. One that blocks may hold up those
-    // of all streams.
+    // `function` runs on some host thread, in stream order. It must not call the device. One that blocks may hold up
+    // those of all streams.
     virtual base::Result<void> call_host(Stream stream, void (*function)(void*), void* argument) = 0;
     // The counter reads `value` after everything before in the stream is visible to whoever reads it.
     virtual base::Result<void> write_counter(Stream stream, Counter* counter, uint64_t value) = 0;
