@@ -5,9 +5,10 @@
 #include "transfer/relay.hpp"
 
 #include "platform/clock.hpp"
+#include "platform/wake.hpp"
 
-#include <atomic>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -41,28 +42,27 @@ base::Settings with_fence(base::FenceKind fence) {
     return settings;
 }
 
-// Keeps a stream from going on.
+// Keeps a stream from going on, and no host function.
 class Gate {
   public:
-    Gate(device::Device& device, device::Stream stream) : device_(device), stream_(stream) {
-        REQUIRE_OK(device.call_host(
-            stream, [](void* gate) { static_cast<Gate*>(gate)->opened_.wait(false); }, this));
+    Gate(device::Device& device, device::Stream stream)
+        : device_(device), stream_(stream),
+          opened_(new (must(device.allocate_pinned(sizeof(device::Counter)))) device::Counter(0)) {
+        REQUIRE_OK(device.await_counter(stream, opened_, 1));
     }
     ~Gate() {
         open();
         (void)device_.synchronize(stream_); // nobody looks at it any more
+        (void)device_.free_pinned(opened_);
     }
     Gate(const Gate&) = delete;
     Gate& operator=(const Gate&) = delete;
-    void open() {
-        opened_ = true;
-        opened_.notify_all();
-    }
+    void open() { platform::store_and_wake(*opened_, 1); }
 
   private:
     device::Device& device_;
     device::Stream stream_;
-    std::atomic<bool> opened_ = false;
+    device::Counter* opened_;
 };
 
 class Bench {
