@@ -157,7 +157,7 @@ Result<void> Engine::set_alarm(const Awaited& awaited) {
         return {};
     }
     if (unused == nullptr) {
-        GPURUN_ASSIGN(const device::Stream stream, context_.device.create_stream());
+        GPURUN_ASSIGN(const device::Stream stream, context_.device.create_urgent_stream());
         unused = &alarms_.emplace_back(this, stream);
     }
     unused->awaited = awaited;

@@ -89,6 +89,7 @@ class Streams {
   public:
     static constexpr size_t kMost = 32; // as many as a GPU runs side by side (CUDA_DEVICE_MAX_CONNECTIONS)
     static constexpr size_t kMostWithSpare = kMost / 2;
+    static constexpr size_t kLanes = 4; // measured: 1 stands still between copies, and of 32 all end at once
 
     explicit Streams(device::Device& device) : device_(device) {}
     ~Streams();
@@ -119,8 +120,6 @@ class Streams {
     base::Result<device::Stream> own();
 
   private:
-    static constexpr size_t kLanes = 4; // measured: 1 stands still between copies, and of 32 all end at once
-
     struct Entry {
         device::Stream stream;
         uint32_t users = 0;
@@ -315,6 +314,8 @@ struct Context {
     ChannelWaits channel_waits;
     Places places;
     MailBatches mails;
+    // To be reserved before there is work that they could have to wait for (Device::reserve_urgent_streams).
+    static constexpr size_t kMostStreams = Streams::kMost + 2 * Streams::kLanes + MailBatches::kTakers;
     // Until then messages of graphs that were destroyed may yet say that they are gone: a thread of the driver's tells
     // them.
     std::atomic<int64_t> graphs_end_by_ns{0};

@@ -25,6 +25,8 @@ struct Context;
 
 class MailBatches {
   public:
+    static constexpr size_t kTakers = 8; // streams of their own for launches of takes
+
     // A mail whose record has been published. An error is one of a launch: what it concerns ends as if the peer had
     // died. Says which launch it will be part of.
     base::Result<uint64_t> put(Context& context, const device::OutgoingMail& mail);
@@ -95,7 +97,7 @@ class MailBatches {
     Batch<device::IncomingMail> takes_;
     uint64_t launches_ = 0;
     std::array<Mark, 8> marks_; // in turn
-    std::array<Taker, 8> takers_;
+    std::array<Taker, kTakers> takers_;
     size_t next_mark_ = 0;
     Tally sent_;
     Tally received_;

@@ -10,6 +10,7 @@
 // does not hold, or 77 without a GPU.
 #include "facts.hpp"
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -23,6 +24,7 @@ constexpr size_t kBytes = 1 << 20;
 constexpr double kHeldS = 0.1, kOtherAfterS = 0.03;
 constexpr double kWaitedMs = 50; // whoever takes longer has waited for the stream
 constexpr int kGraphs = 200;     // which one of them waits is not known
+constexpr size_t kStreams = 80;  // of which the 36th of the process waits, and every 43rd after it
 constexpr int kTimesMade = 5;    // each call: beside a stream that waits, and beside four captures
 
 __global__ void spin(volatile unsigned* gate, unsigned turn) {
@@ -102,6 +104,20 @@ struct Things {
         }
         return result;
     }
+    int create_streams() {
+        int result = cudaSuccess;
+        for (cudaStream_t& each : streams)
+            if (result == cudaSuccess)
+                result = cudaStreamCreateWithFlags(&each, cudaStreamNonBlocking);
+        return result;
+    }
+    int destroy_streams() {
+        int result = cudaSuccess;
+        for (const cudaStream_t each : streams)
+            if (result == cudaSuccess)
+                result = cudaStreamDestroy(each);
+        return result;
+    }
     cudaIpcMemHandle_t exported;
     CUresult (*get_flags)(unsigned*) = nullptr;
     CUresult (*set_flags)(unsigned) = nullptr;
@@ -115,7 +131,7 @@ struct Things {
     // Made by one call, and given back by the next.
     void* memory = nullptr;
     void* host = aligned_alloc(kPage, kPage);
-    cudaStream_t stream = nullptr;
+    std::array<cudaStream_t, kStreams> streams{};
     cudaEvent_t made = nullptr;
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
@@ -141,8 +157,8 @@ std::vector<Call> calls_with(Things& on) {
         {"cudaIpcOpenMemHandle",
          [&] { return cudaIpcOpenMemHandle(&on.memory, on.exported, cudaIpcMemLazyEnablePeerAccess); }, kBoth},
         {"cudaIpcCloseMemHandle", [&] { return cudaIpcCloseMemHandle(on.memory); }, kNoBreak},
-        {"cudaStreamCreate", [&] { return cudaStreamCreateWithFlags(&on.stream, cudaStreamNonBlocking); }, kBoth},
-        {"cudaStreamDestroy", [&] { return cudaStreamDestroy(on.stream); }, kBoth},
+        {"cudaStreamCreate of 80", [&] { return on.create_streams(); }, kNoBreak},
+        {"cudaStreamDestroy of 80", [&] { return on.destroy_streams(); }, kBoth},
         {"cudaStreamQuery", [&] { return cudaStreamQuery(on.idle); }, kBoth},
         {"cudaStreamSynchronize", [&] { return cudaStreamSynchronize(on.idle); }, kBoth},
         {"cudaEventCreate", [&] { return cudaEventCreateWithFlags(&on.made, cudaEventDisableTiming); }, kBoth},

@@ -22,6 +22,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace gpurun::device::cuda {
 
@@ -48,6 +49,7 @@ class CudaDevice final : public Device {
     CudaDevice(const Driver& driver, Facts facts, Kernels kernels)
         : driver_(driver), facts_(std::move(facts)), kernels_(kernels), elsewhere_(driver_, facts_.context),
           graph_runs_(driver_) {}
+    ~CudaDevice() override;
 
     const Info& info() const override { return facts_.info; }
     base::Result<void> make_current() override;
@@ -76,7 +78,8 @@ class CudaDevice final : public Device {
     base::Result<void> close_memory(void* imported) override;
 
     base::Result<Stream> create_stream() override { return make_stream(0); }
-    base::Result<Stream> create_urgent_stream() override { return make_stream(facts_.urgent_priority); }
+    base::Result<Stream> create_urgent_stream() override;
+    base::Result<void> reserve_urgent_streams(size_t count) override;
     base::Result<void> destroy_stream(Stream stream) override;
     base::Result<bool> is_captured(Stream stream) override;
     base::Result<void> synchronize(Stream stream) override;
@@ -173,6 +176,10 @@ class CudaDevice final : public Device {
     HandleSet graphs_later_;
     HandleSet imported_memory_;
     HandleSet streams_;
+    struct Reserve {
+        std::mutex mutex; // guards the others
+        std::vector<Stream> streams;
+    } reserve_; // urgent ones, in streams_ already
     HandleSet events_;
     HandleSet graphs_;
     AddressRecord seen_;

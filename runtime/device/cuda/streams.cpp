@@ -79,6 +79,34 @@ base::Result<Stream> CudaDevice::make_stream(int priority) {
     return Stream{stream};
 }
 
+// The driver waits for the whole device when it makes the 36th stream of a process, and every 43rd after that
+// (tests/device/call_facts.cu).
+base::Result<void> CudaDevice::reserve_urgent_streams(size_t count) {
+    const std::lock_guard lock(reserve_.mutex);
+    for (; count > 0; --count) {
+        GPURUN_ASSIGN(const Stream stream, make_stream(facts_.urgent_priority));
+        reserve_.streams.push_back(stream);
+    }
+    return {};
+}
+
+base::Result<Stream> CudaDevice::create_urgent_stream() {
+    {
+        const std::lock_guard lock(reserve_.mutex);
+        if (!reserve_.streams.empty()) {
+            const Stream stream = reserve_.streams.back();
+            reserve_.streams.pop_back();
+            return stream;
+        }
+    }
+    return make_stream(facts_.urgent_priority);
+}
+
+CudaDevice::~CudaDevice() {
+    for (const Stream stream : reserve_.streams)
+        (void)destroy_stream(stream); // a failed device keeps it; nothing to do
+}
+
 base::Result<void> CudaDevice::destroy_stream(Stream stream) {
     if (!streams_.erase(stream.native))
         return base::error(base::Status::kStream,
