@@ -41,7 +41,7 @@ Result<std::unique_ptr<Engine>> Engine::start(device::Device& device, const plat
                                               const device::RunLog& runs) {
     std::unique_ptr<Engine> engine(
         new Engine(device, job, settings, rank, std::move(probe), std::move(workspace), trace, runs));
-    GPURUN_TRY(device.reserve_urgent_streams(transfer::Context::kMostStreams + kMostAlarms));
+    GPURUN_TRY(device.reserve_urgent_streams(transfer::Context::kReservedStreams + kMostAlarms));
     for (uint32_t peer = 0; peer < job.size(); ++peer) {
         GPURUN_ASSIGN(std::unique_ptr<transfer::Link> link, transfer::Link::open(engine->context_, peer));
         if (job.size() <= transfer::kMostOpened)

@@ -92,7 +92,10 @@ Result<void> Engine::wait(Lock& lock, const Awaiting& what, base::FunctionRef<bo
         if (done())
             return {};
         announcement.look();
-        if (progress() || spin.goes_on()) {
+        const bool moves = progress();
+        if (moves)
+            patience.renew();
+        if (moves || spin.goes_on()) {
             mutex_.yield(); // other threads of the rank get their turn
             continue;
         }
@@ -157,7 +160,7 @@ Result<void> Engine::set_alarm(const Awaited& awaited) {
         return {};
     }
     if (unused == nullptr) {
-        GPURUN_ASSIGN(const device::Stream stream, context_.device.create_urgent_stream());
+        GPURUN_ASSIGN(const device::Stream stream, context_.device.take_reserved_stream());
         unused = &alarms_.emplace_back(this, stream);
     }
     unused->awaited = awaited;

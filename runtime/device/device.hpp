@@ -249,9 +249,10 @@ class Device {
     virtual base::Result<Stream> create_stream() = 0;
     // What is enqueued there goes before what has not begun in other streams, where the device can do that.
     virtual base::Result<Stream> create_urgent_stream() = 0;
-    // So many that are still to be asked for wait for nothing when they are: where making a stream may wait for what
-    // others wait for, they are made now.
+    // Makes urgent streams for later: making one may wait for what other streams wait for, taking one of these does
+    // not.
     virtual base::Result<void> reserve_urgent_streams(size_t count) = 0;
+    virtual base::Result<Stream> take_reserved_stream() = 0;      // makes one if none is left
     virtual base::Result<void> destroy_stream(Stream stream) = 0; // waits for its work; kStream if it is none
     // Whether it is being captured into a graph; kStream unless it is a stream of this device.
     virtual base::Result<bool> is_captured(Stream stream) = 0;

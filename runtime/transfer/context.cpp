@@ -139,7 +139,7 @@ Result<Streams::Entry*> Streams::find_free() {
 Result<Streams::Entry*> Streams::find_or_make() {
     GPURUN_ASSIGN(Entry * entry, find_free());
     if (entry == nullptr && all_.size() < kMost) {
-        GPURUN_ASSIGN(const device::Stream stream, device_.create_urgent_stream());
+        GPURUN_ASSIGN(const device::Stream stream, device_.take_reserved_stream());
         entry = &all_.emplace_back(Entry{stream});
     }
     return entry;
@@ -187,7 +187,7 @@ Result<device::Stream> Streams::take_behind(uint64_t name) {
 }
 
 Result<device::Stream> Streams::own() {
-    GPURUN_ASSIGN(const device::Stream made, device_.create_urgent_stream());
+    GPURUN_ASSIGN(const device::Stream made, device_.take_reserved_stream());
     own_.push_back(made);
     return made;
 }
@@ -213,8 +213,8 @@ void Streams::take_back(device::Stream stream, State state, const StreamEnd& end
 Result<Streams::Lane> Streams::lane() {
     if (lanes_.size() < kLanes) {
         Lane made;
-        GPURUN_ASSIGN(made.copies, device_.create_urgent_stream());
-        GPURUN_ASSIGN(made.signals, device_.create_urgent_stream());
+        GPURUN_ASSIGN(made.copies, device_.take_reserved_stream());
+        GPURUN_ASSIGN(made.signals, device_.take_reserved_stream());
         lanes_.push_back(made);
         return made;
     }
@@ -322,7 +322,8 @@ Result<device::Stream> CaptureStreams::take() {
         each.used = true;
         return each.stream;
     }
-    GPURUN_ASSIGN(const device::Stream stream, device_.create_urgent_stream());
+    GPURUN_ASSIGN(const device::Stream stream,
+                  all_.size() < kReserved ? device_.take_reserved_stream() : device_.create_urgent_stream());
     all_.push_back(Entry{stream, true});
     return stream;
 }

@@ -221,6 +221,8 @@ class WaitingRoom {
 // ended.
 class CaptureStreams {
   public:
+    static constexpr size_t kReserved = 16; // more receives that one capture has started, and not ended, take new ones
+
     explicit CaptureStreams(device::Device& device) : device_(device) {}
     ~CaptureStreams();
 
@@ -314,8 +316,9 @@ struct Context {
     ChannelWaits channel_waits;
     Places places;
     MailBatches mails;
-    // To be reserved before there is work that they could have to wait for (Device::reserve_urgent_streams).
-    static constexpr size_t kMostStreams = Streams::kMost + 2 * Streams::kLanes + MailBatches::kTakers;
+    // To be reserved before there is work that making them could wait for.
+    static constexpr size_t kReservedStreams =
+        Streams::kMost + 2 * Streams::kLanes + MailBatches::kTakers + CaptureStreams::kReserved;
     // Until then messages of graphs that were destroyed may yet say that they are gone: a thread of the driver's tells
     // them.
     std::atomic<int64_t> graphs_end_by_ns{0};

@@ -287,6 +287,8 @@ TEST_CASE("a call that waits for long returns although a host function of anothe
             std::this_thread::sleep_for(kLongerThanCallsSpin);
             gate.open();
             REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr));
+            // Sends nothing before it has heard: that would wake the other.
+            REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
             continue;
         }
         buffer.write(Bytes(kBytes));
@@ -295,6 +297,7 @@ TEST_CASE("a call that waits for long returns although a host function of anothe
         REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
         REQUIRE_OK(gpurun_wait(&request, host_waits ? GPURUN_HOST : static_cast<gpurun_stream>(free), nullptr));
         free.synchronize(); // would hang here, or in the call before
+        REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
         gate.open();
         held.synchronize();
         CHECK(first_difference(buffer.read(), pattern(kBytes, 9)) == -1);

@@ -78,8 +78,9 @@ class CudaDevice final : public Device {
     base::Result<void> close_memory(void* imported) override;
 
     base::Result<Stream> create_stream() override { return make_stream(0); }
-    base::Result<Stream> create_urgent_stream() override;
+    base::Result<Stream> create_urgent_stream() override { return make_stream(facts_.urgent_priority); }
     base::Result<void> reserve_urgent_streams(size_t count) override;
+    base::Result<Stream> take_reserved_stream() override;
     base::Result<void> destroy_stream(Stream stream) override;
     base::Result<bool> is_captured(Stream stream) override;
     base::Result<void> synchronize(Stream stream) override;
@@ -176,10 +177,10 @@ class CudaDevice final : public Device {
     HandleSet graphs_later_;
     HandleSet imported_memory_;
     HandleSet streams_;
-    struct Reserve {
+    struct Reserve {      // streams that nobody has taken yet
         std::mutex mutex; // guards the others
         std::vector<Stream> streams;
-    } reserve_; // urgent ones, in streams_ already
+    } reserve_;
     HandleSet events_;
     HandleSet graphs_;
     AddressRecord seen_;

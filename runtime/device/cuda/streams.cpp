@@ -84,13 +84,13 @@ base::Result<Stream> CudaDevice::make_stream(int priority) {
 base::Result<void> CudaDevice::reserve_urgent_streams(size_t count) {
     const std::lock_guard lock(reserve_.mutex);
     for (; count > 0; --count) {
-        GPURUN_ASSIGN(const Stream stream, make_stream(facts_.urgent_priority));
+        GPURUN_ASSIGN(const Stream stream, create_urgent_stream());
         reserve_.streams.push_back(stream);
     }
     return {};
 }
 
-base::Result<Stream> CudaDevice::create_urgent_stream() {
+base::Result<Stream> CudaDevice::take_reserved_stream() {
     {
         const std::lock_guard lock(reserve_.mutex);
         if (!reserve_.streams.empty()) {
@@ -99,7 +99,7 @@ base::Result<Stream> CudaDevice::create_urgent_stream() {
             return stream;
         }
     }
-    return make_stream(facts_.urgent_priority);
+    return create_urgent_stream();
 }
 
 CudaDevice::~CudaDevice() {

@@ -59,6 +59,7 @@ class EmulatedDevice final : public Device {
     base::Result<Stream> create_stream() override { return streams_.create(); }
     base::Result<Stream> create_urgent_stream() override { return streams_.create(); } // none waits for another
     base::Result<void> reserve_urgent_streams(size_t) override { return {}; }          // nor does making one
+    base::Result<Stream> take_reserved_stream() override { return create_urgent_stream(); }
     base::Result<void> destroy_stream(Stream stream) override { return streams_.destroy(stream); }
     base::Result<bool> is_captured(Stream stream) override;
     base::Result<void> synchronize(Stream stream) override;

@@ -200,7 +200,7 @@ bool StreamQueue::execute(Operation& operation) {
     else if (auto* fill = std::get_if<Fill>(&operation))
         pace_.fill(fill->destination, fill->value, fill->bytes);
     else if (auto* call = std::get_if<CallHost>(&operation))
-        call_host(*call);
+        return call_host(*call);
     else if (auto* write = std::get_if<WriteWord>(&operation))
         platform::store_and_wake(*write->word, write->value);
     else if (auto* wait = std::get_if<AwaitWord>(&operation))
@@ -224,9 +224,12 @@ bool StreamQueue::execute(Operation& operation) {
     return true;
 }
 
-void StreamQueue::call_host(const CallHost& call) {
+bool StreamQueue::call_host(const CallHost& call) {
     const std::lock_guard one_at_a_time(host_functions_);
+    if (abandoned_) // while it waited for its turn
+        return false;
     call.function(call.argument);
+    return true;
 }
 
 void StreamQueue::copy_if_came(const CopyIfCame& operation) {

@@ -142,7 +142,7 @@ class StreamQueue {
     void work();
     // False if it was cut short because the queue is abandoned: what follows must not run.
     bool execute(Operation& operation);
-    void call_host(const CallHost& call);
+    bool call_host(const CallHost& call);
     void copy_if_came(const CopyIfCame& operation);
     bool take_mails(TakeMails& operation);
     void take_mail(const TakeMails::One& one, int64_t began_ns);

@@ -1,11 +1,8 @@
 // What the device contract leaves undefined, and GPUs may tolerate, is refused by emulated devices.
 #include "emulated.hpp"
 
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <new>
-#include <thread>
 #include <vector>
 
 using namespace gpurun;
@@ -99,33 +96,6 @@ TEST_CASE("a function that a stream runs cannot use that stream") {
     REQUIRE_OK(device->synchronize(call.stream));
     CHECK(call.enqueued == static_cast<int>(Status::kUnsupported));
     CHECK(call.waited == static_cast<int>(Status::kUnsupported));
-}
-
-TEST_CASE("functions that streams run are called one at a time, whatever their streams") {
-    const auto device = open_emulated();
-    struct {
-        std::atomic<bool> begun = false, open = false;
-    } held;
-    std::atomic<bool> ran = false;
-    const device::Stream first = must(device->create_stream()), second = must(device->create_stream());
-    REQUIRE_OK(device->call_host(
-        first,
-        [](void* argument) {
-            auto& mine = *static_cast<decltype(held)*>(argument);
-            mine.begun = true;
-            mine.begun.notify_all();
-            mine.open.wait(false);
-        },
-        &held));
-    held.begun.wait(false);
-    REQUIRE_OK(device->call_host(
-        second, [](void* flag) { *static_cast<std::atomic<bool>*>(flag) = true; }, &ran));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50)); // it would have run in far less
-    CHECK_FALSE(ran);
-    held.open = true;
-    held.open.notify_all();
-    REQUIRE_OK(device->synchronize(second));
-    CHECK(ran);
 }
 
 TEST_CASE("only shared events are exported, and stream-ordered memory is not") {
