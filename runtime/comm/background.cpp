@@ -123,7 +123,7 @@ void Engine::work_in_background() {
         if (!any_active()) {
             background_on_duty_ = false;
             background_called_.wait(lock, [this] { return background_stops_ || background_on_duty_; });
-            patience.renew();
+            patience = Patience();
             continue;
         }
         if (put_off_until_ns_ != 0) {
@@ -155,7 +155,6 @@ void Engine::work_in_background() {
             platform::sleep_while(self.background_bell, seen, timeout_ns);
             lock.lock();
         } else {
-            patience.renew();
             mutex_.yield(); // whoever makes a call gets its turn
         }
         self.presence.fetch_sub(presence::kBackground, std::memory_order_relaxed);

@@ -241,14 +241,19 @@ class Engine {
     // process runs one at a time: one of the program's that blocks holds them up.
     class Patience {
       public:
-        int64_t next_ns() { return std::exchange(next_ns_, std::min(2 * next_ns_, kMostNs)); }
-        void renew() { next_ns_ = kLeastNs; }
+        // Twice as long as the last time, unless the engine has moved something since.
+        int64_t next_ns(uint64_t changes) {
+            if (std::exchange(changes_, changes) != changes)
+                next_ns_ = kLeastNs;
+            return std::exchange(next_ns_, std::min(2 * next_ns_, kMostNs));
+        }
 
       private:
         static constexpr int64_t kLeastNs = 1'000'000;
         static constexpr int64_t kMostNs = 20'000'000;
 
         int64_t next_ns_ = kLeastNs;
+        uint64_t changes_ = 0;
     };
     void begin_arming() { alarm_set_ = alarm_missing_ = false; }
     // After arming. Something may want to be looked at although nobody rings for it.

@@ -92,10 +92,7 @@ Result<void> Engine::wait(Lock& lock, const Awaiting& what, base::FunctionRef<bo
         if (done())
             return {};
         announcement.look();
-        const bool moves = progress();
-        if (moves)
-            patience.renew();
-        if (moves || spin.goes_on()) {
+        if (progress() || spin.goes_on()) {
             mutex_.yield(); // other threads of the rank get their turn
             continue;
         }
@@ -105,9 +102,7 @@ Result<void> Engine::wait(Lock& lock, const Awaiting& what, base::FunctionRef<bo
         const uint32_t seen = self.doorbell.load(std::memory_order_acquire);
         const bool moved = progress();
         Result<void> ready;
-        if (moved) {
-            patience.renew();
-        } else if (!done()) {
+        if (!moved && !done()) {
             begin_arming();
             ready = arm();
             if (ready && any_active())
@@ -131,7 +126,7 @@ int64_t Engine::longest_sleep_ns(Patience& patience) {
     moving_in_.for_each([&](const transfer::Incoming& incoming) { in_doubt |= incoming.in_doubt(); });
     if (alarm_missing_ || in_doubt)
         return kLookAgainNs;
-    return alarm_set_ ? patience.next_ns() : platform::kForever;
+    return alarm_set_ ? patience.next_ns(changes_) : platform::kForever;
 }
 
 Result<void> Engine::arm(std::span<Outgoing* const> sends, Receive* receive) {
