@@ -18,12 +18,7 @@ template <typename Work>
 Result<void> in_order(Runtime& runtime, const Operand& operand, Work work) {
     if (operand.on_stream)
         return work(operand.stream);
-    GPURUN_ASSIGN(const device::Stream stream, runtime.device().create_stream());
-    Result<void> result = work(stream);
-    if (result)
-        result = runtime.engine().synchronize(stream);
-    auto destroyed = runtime.device().destroy_stream(stream);
-    return result ? std::move(destroyed) : std::move(result);
+    return runtime.engine().run_for_host(work);
 }
 
 Result<void> copy(void* destination, const void* source, size_t size, gpurun_stream stream) {

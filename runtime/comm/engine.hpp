@@ -120,6 +120,9 @@ class Engine {
     base::Result<void> synchronize(device::Stream stream);
     base::Result<void> synchronize(device::Event event);
 
+    // Has `work` enqueue something, under the lock, in a stream that nobody else's work holds up, and waits for it.
+    base::Result<void> run_for_host(base::FunctionRef<base::Result<void>(device::Stream)> work);
+
     // Frees memory of the device's, or pinned memory: at once, or once the device can be waited for. Peers that may
     // have it mapped are told.
     base::Result<void> free(const device::Buffer& buffer, void* pointer);
@@ -235,6 +238,7 @@ class Engine {
     // tells others of it.
     base::Result<void> wait(Lock& lock, const Awaiting& what, base::FunctionRef<bool()> done,
                             base::FunctionRef<base::Result<void>()> arm);
+    base::Result<void> wait_for(Lock& lock, const Awaiting& what, device::Event event);
     base::Result<void> arm(std::span<transfer::Outgoing* const> sends, Receive* receive);
     base::Result<void> set_alarm(const transfer::Awaited& awaited);
     // How long a thread sleeps on alarms before it looks again by itself. They ring by host functions, of which a

@@ -194,6 +194,18 @@ Result<device::Stream> Streams::own() {
 
 void Streams::take_back(device::Stream stream, State state, const StreamEnd& end) {
     Entry* const entry = find(stream);
+Result<device::Stream> Streams::take_briefly() {
+    GPURUN_ASSIGN(const std::optional<device::Stream> spare, take_spare());
+    return spare ? Result<device::Stream>(*spare) : device_.create_stream();
+}
+
+Result<void> Streams::take_back_brief(device::Stream stream, State state) {
+    if (find(stream) == nullptr)
+        return device_.destroy_stream(stream);
+    take_back(stream, state);
+    return {};
+}
+
     if (entry == nullptr)
         return; // a lane, or another of its users has found it stuck
     if (state == State::kStuck) {

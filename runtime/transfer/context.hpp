@@ -114,6 +114,9 @@ class Streams {
     struct Lane {
         device::Stream copies;
         device::Stream signals;
+    // For work that is waited for before the stream is given back: a spare one, or one that is made for it.
+    base::Result<device::Stream> take_briefly();
+    base::Result<void> take_back_brief(device::Stream stream, State state);
     };
     base::Result<Lane> lane();
     // One that is given to nobody else.

@@ -26,13 +26,14 @@ Pattern pattern_of(uint32_t rank) {
 // Memory for one trial, released whatever happens.
 struct Trial {
     device::Device& device;
+    Streams* streams; // null before there are any
     device::Stream stream{};
     void* pinned = nullptr;
     void* local = nullptr;
     void* imported = nullptr;
 
     Result<void> take() {
-        GPURUN_ASSIGN(stream, device.create_stream());
+        GPURUN_ASSIGN(stream, streams != nullptr ? streams->take_briefly() : device.create_stream());
         GPURUN_ASSIGN(pinned, device.allocate_pinned(kProbeBytes));
         GPURUN_ASSIGN(local, device.allocate(kProbeBytes));
         return {};
@@ -44,7 +45,11 @@ struct Trial {
             (void)device.free(local);
         if (pinned != nullptr)
             (void)device.free_pinned(pinned);
-        if (stream.native != nullptr)
+        if (stream.native == nullptr)
+            return;
+        if (streams != nullptr)
+            (void)streams->take_back_brief(stream, Streams::State::kWaiting); // or nobody knows, after an error
+        else
             (void)device.destroy_stream(stream);
     }
 };
@@ -53,7 +58,7 @@ Result<bool> trial_copy(Context& context, uint32_t peer) {
     const platform::RankRecord& record = context.job.rank(peer);
     if (record.has_probe == 0)
         return false;
-    Trial trial{context.device};
+    Trial trial{context.device, &context.streams};
     GPURUN_TRY(trial.take());
     device::MemoryHandle handle;
     std::memcpy(handle.bytes.data(), record.probe.data(), record.probe.size());
@@ -73,7 +78,7 @@ Result<Probe> Probe::publish(device::Device& device, platform::RankRecord& recor
     std::memcpy(record.device.data(), &device.info().identity, sizeof(device::Identity));
     GPURUN_ASSIGN(void* memory, device.allocate(kProbeBytes));
     Probe probe(device, memory);
-    Trial trial{device};
+    Trial trial{device, nullptr};
     GPURUN_TRY(trial.take());
     const Pattern pattern = pattern_of(rank);
     std::memcpy(trial.pinned, pattern.data(), kProbeBytes);
@@ -100,7 +105,7 @@ device::Identity peer_identity(const platform::RankRecord& record) {
 }
 
 base::Result<bool> can_write(Context& context, std::byte* imported) {
-    Trial trial{context.device};
+    Trial trial{context.device, &context.streams};
     GPURUN_TRY(trial.take());
     const Pattern pattern = pattern_of(context.rank);
     std::memcpy(trial.pinned, pattern.data(), kProbeBytes);

@@ -336,4 +336,20 @@ TEST_CASE("small messages that are held up at their sender hold up nothing else,
     CHECK(first_difference(out.read(), pattern(kMany * kBytes, 8)) == -1);
 }
 
+TEST_CASE("copies and fills in the host's order go on beside a stream that is held, however many") {
+    constexpr size_t kBytes = 4096;
+    constexpr int kMany = 100; // CUDA waits for the device at every 43rd stream that is made
+    const Stream held;
+    Memory from(Kind::kDevice, kBytes), to(Kind::kDevice, kBytes);
+    from.write(pattern(kBytes, 11));
+    Gate gate(held);
+    for (int i = 0; i < kMany; i++) {
+        REQUIRE_OK(gpurun_memset(to.get(), i, kBytes, GPURUN_HOST)); // would hang here
+        REQUIRE_OK(gpurun_memcpy(to.get(), from.get(), kBytes, GPURUN_HOST));
+    }
+    gate.open();
+    held.synchronize();
+    CHECK(first_difference(to.read(), pattern(kBytes, 11)) == -1);
+}
+
 TEST_SUITE_END();
