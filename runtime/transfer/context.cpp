@@ -44,45 +44,47 @@ void HostCopies::run(void* argument) {
 }
 
 Landing::~Landing() {
-    for (Buffer& buffer : buffers_)
-        (void)device_.destroy_event(buffer.copied); // a failed device keeps them; nothing to do
+    for (const Shelf& shelf : shelves_)
+        for (const Buffer& buffer : shelf.buffers)
+            (void)device_.destroy_event(buffer.copied); // a failed device keeps them; nothing to do
     for (void* block : blocks_)
         (void)device_.free_pinned(block);
 }
 
-Result<Landing::Buffer*> Landing::take() {
-    if (!buffers_.empty()) {
-        Buffer& oldest = buffers_[next_];
+Result<Landing::Buffer*> Landing::take(size_t bytes) {
+    Shelf& shelf =
+        *std::find_if(shelves_.begin(), shelves_.end(), [&](const Shelf& each) { return bytes <= each.bytes; });
+    if (!shelf.buffers.empty()) {
+        Buffer& oldest = shelf.buffers[shelf.next];
         bool done = true;
         if (oldest.used) {
             GPURUN_ASSIGN(done, device_.query(oldest.copied));
         }
         if (oldest.held) {
             done = false;
-        } else if (!done && buffers_.size() >= kLimit) {
+        } else if (!done && shelf.buffers.size() >= kMost) {
             GPURUN_TRY(device_.synchronize(oldest.copied));
             done = true;
         }
         if (done) {
-            next_ = (next_ + 1) % buffers_.size();
+            shelf.next = (shelf.next + 1) % shelf.buffers.size();
             oldest.used = true;
             return &oldest;
         }
     }
-    next_ = buffers_.size();
-    GPURUN_TRY(grow());
-    Buffer& first = buffers_[next_];
-    next_ = (next_ + 1) % buffers_.size();
-    first.used = true;
-    return &first;
+    const size_t first = shelf.buffers.size();
+    GPURUN_TRY(grow(shelf));
+    shelf.next = (first + 1) % shelf.buffers.size();
+    shelf.buffers[first].used = true;
+    return &shelf.buffers[first];
 }
 
-Result<void> Landing::grow() {
-    GPURUN_ASSIGN(void* block, device_.allocate_pinned(kBlockBuffers * kBytes));
+Result<void> Landing::grow(Shelf& shelf) {
+    GPURUN_ASSIGN(void* block, device_.allocate_pinned(shelf.in_block * shelf.bytes));
     blocks_.push_back(block);
-    for (size_t i = 0; i < kBlockBuffers; ++i) {
+    for (size_t i = 0; i < shelf.in_block; ++i) {
         GPURUN_ASSIGN(const device::Event event, device_.create_event());
-        buffers_.push_back(Buffer{static_cast<std::byte*>(block) + i * kBytes, event});
+        shelf.buffers.push_back(Buffer{static_cast<std::byte*>(block) + i * shelf.bytes, event});
     }
     return {};
 }
@@ -192,8 +194,6 @@ Result<device::Stream> Streams::own() {
     return made;
 }
 
-void Streams::take_back(device::Stream stream, State state, const StreamEnd& end) {
-    Entry* const entry = find(stream);
 Result<device::Stream> Streams::take_briefly() {
     GPURUN_ASSIGN(const std::optional<device::Stream> spare, take_spare());
     return spare ? Result<device::Stream>(*spare) : device_.create_stream();
@@ -206,6 +206,8 @@ Result<void> Streams::take_back_brief(device::Stream stream, State state) {
     return {};
 }
 
+void Streams::take_back(device::Stream stream, State state, const StreamEnd& end) {
+    Entry* const entry = find(stream);
     if (entry == nullptr)
         return; // a lane, or another of its users has found it stuck
     if (state == State::kStuck) {

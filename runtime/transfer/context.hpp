@@ -15,6 +15,7 @@
 #include "transfer/still.hpp"
 #include "transfer/turns.hpp"
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -60,20 +61,26 @@ class Landing {
     explicit Landing(device::Device& device) : device_(device) {}
     ~Landing();
 
-    static constexpr size_t kBytes = 64 * 1024; // of a buffer: an inline message's bytes, or a mail's
-    // A buffer whose last copy is done.
-    base::Result<Buffer*> take();
+    static constexpr size_t kBytes = 64 * 1024; // of the largest buffer
+    // A buffer of at least `bytes` whose last copy is done.
+    base::Result<Buffer*> take(size_t bytes);
 
   private:
-    static constexpr size_t kBlockBuffers = 8;
-    static constexpr size_t kLimit = 64 * kBlockBuffers; // then take() waits for the oldest
+    // Buffers of one size. Those that nobody holds wait in streams of the user's, and CUDA has no room for more
+    // operations that wait there: beyond kMost, take() waits for the oldest.
+    struct Shelf {
+        size_t bytes;
+        size_t in_block;
+        std::deque<Buffer> buffers;
+        size_t next = 0;
+    };
+    static constexpr size_t kMost = 1024;
 
-    base::Result<void> grow();
+    base::Result<void> grow(Shelf& shelf);
 
     device::Device& device_;
     std::vector<void*> blocks_;
-    std::deque<Buffer> buffers_;
-    size_t next_ = 0;
+    std::array<Shelf, 3> shelves_{{{1024, 64}, {8 * 1024, 64}, {kBytes, 8}}};
 };
 
 // What reads `value` once nothing in an internal stream waits for anybody any more; null if nothing tells.
@@ -107,6 +114,9 @@ class Streams {
         kStuck,   // it may be blocked for ever, and is never used or waited for again
     };
     void take_back(device::Stream stream, State state, const StreamEnd& end = {});
+    // For work that is waited for before the stream is given back: a spare one, or one that is made for it.
+    base::Result<device::Stream> take_briefly();
+    base::Result<void> take_back_brief(device::Stream stream, State state);
     // For a large copy that waits for nobody any more, so that others may come behind it. A few copies at a time move
     // as much as many do, and end one after the other: what waits for all of them has little to look at in the end.
     // What tells that a copy has ended is enqueued beside it: an engine stands still for that between two copies.
@@ -114,9 +124,6 @@ class Streams {
     struct Lane {
         device::Stream copies;
         device::Stream signals;
-    // For work that is waited for before the stream is given back: a spare one, or one that is made for it.
-    base::Result<device::Stream> take_briefly();
-    base::Result<void> take_back_brief(device::Stream stream, State state);
     };
     base::Result<Lane> lane();
     // One that is given to nobody else.

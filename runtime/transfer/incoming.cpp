@@ -176,28 +176,8 @@ std::optional<Awaited> Incoming::awaited() const {
 
 // The stream for the message's work: the operand's own in blocking calls, else one that starts behind it.
 Result<void> Incoming::take_stream(bool waits_for_peer) {
-    if (borrowed_ || ends_in_stream())
-        return {};
-    if (operand_.on_stream && !waits_for_peer) {
-        GPURUN_ASSIGN(borrowed_, take_behind_place());
-    } else {
-        GPURUN_ASSIGN(borrowed_, context_.streams.take());
-    }
-    if (kept_place_) {
-        GPURUN_TRY(context_.device.await_event(*borrowed_, kept_place_->event));
-        context_.places.give_back(kept_place_);
-    } else if (operand_.on_stream) {
-        GPURUN_TRY(context_.joints.order(operand_.stream, *borrowed_));
-    }
-    operand_.stream = *borrowed_;
-    return {};
-}
-
-Result<device::Stream> Incoming::take_behind_place() {
-    if (kept_place_)
-        return context_.streams.take_behind(kept_place_->stream);
-    GPURUN_ASSIGN(const uint64_t name, context_.device.name(operand_.stream));
-    return context_.streams.take_behind(name);
+    return ends_in_stream() ? Result<void>()
+                            : borrow_stream(context_, operand_, kept_place_, waits_for_peer, borrowed_);
 }
 
 void Incoming::count(Choice choice, uint64_t bytes) {
@@ -240,8 +220,8 @@ Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
         finish();
         return {};
     }
-    GPURUN_TRY(take_stream());
-    GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take());
+    GPURUN_TRY(take_stream(false)); // the bytes are here
+    GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take(bytes_));
     std::memcpy(landing->data, payload.data(), bytes_);
     device::Times* const times = stream_times();
     GPURUN_TRY(write_time(context_.device, operand_.stream, times, &device::Times::moving));

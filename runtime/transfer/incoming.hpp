@@ -151,7 +151,6 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     bool kernel_may_wait(Fence& fence, uint32_t size) const;
     bool copies_by_kernel() const;
     base::Result<void> take_stream(bool waits_for_peer = true);
-    base::Result<device::Stream> take_behind_place();
 
     Context& context_;
     Link* link_ = nullptr;

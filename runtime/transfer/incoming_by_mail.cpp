@@ -25,7 +25,12 @@ Result<void> Incoming::take_mail(uint64_t mail_bytes) {
         if (at_once)
             return share_kernel(*fence, context_.workspace.incoming(link_->peer, *fence, slot_, mail_bytes));
     }
-    GPURUN_TRY(take_stream());
+    bool waits = false;
+    if (!ends_in_stream()) {
+        GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_.slot, slot_.value));
+        waits = !ready;
+    }
+    GPURUN_TRY(take_stream(waits));
     GPURUN_TRY(note_source(*fence, operand_.stream));
     if (bytes_ == 0 || !kernel_may_wait(*fence, 1))
         GPURUN_TRY(fence->await(Edge::kForward, slot_.slot, slot_.value, operand_.stream));
@@ -40,7 +45,7 @@ Result<void> Incoming::take_mail(uint64_t mail_bytes) {
         GPURUN_TRY(context_.device.take_mail(mail, operand_.address, bytes_, !ends_in_stream(), operand_.stream));
         return leave_to_stream(*fence);
     }
-    GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take());
+    GPURUN_ASSIGN(Landing::Buffer * landing, context_.landing.take(bytes_));
     GPURUN_TRY(context_.device.take_mail(mail, landing->data, bytes_, true, operand_.stream));
     if (operand_.elsewhere())
         GPURUN_TRY(context_.device.copy_elsewhere(operand_.address, landing->data, bytes_, operand_.stream));

@@ -50,4 +50,9 @@ inline base::Result<void> copy_through_host(Context& context, const Operand& ope
     return context.device.copy(destination, source, bytes, operand.stream);
 }
 
+// An internal stream for the message's work, unless it has one (`borrowed`): it starts at the operand's place, which is
+// not kept any more, or where its stream is now, and is the operand's from then on.
+base::Result<void> borrow_stream(Context& context, Operand& operand, std::optional<Place>& place, bool waits_for_peer,
+                                 std::optional<device::Stream>& borrowed);
+
 } // namespace gpurun::transfer

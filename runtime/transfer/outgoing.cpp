@@ -147,19 +147,8 @@ Result<void> Outgoing::keep_place() {
 
 // The stream for what is enqueued now: the operand's own, unless it has gone on.
 Result<void> Outgoing::take_stream(bool waits_for_peer) {
-    if (borrowed_ || (operand_.on_stream && !kept_place_))
-        return {};
-    if (kept_place_ && !waits_for_peer) {
-        GPURUN_ASSIGN(borrowed_, context_.streams.take_behind(kept_place_->stream));
-    } else {
-        GPURUN_ASSIGN(borrowed_, context_.streams.take());
-    }
-    if (kept_place_) {
-        GPURUN_TRY(context_.device.await_event(*borrowed_, kept_place_->event));
-        context_.places.give_back(kept_place_);
-    }
-    operand_.stream = *borrowed_;
-    return {};
+    const bool in_own = operand_.on_stream && !kept_place_;
+    return in_own ? Result<void>() : borrow_stream(context_, operand_, kept_place_, waits_for_peer, borrowed_);
 }
 
 // The same after the forward edge was signalled in the operand's own.

@@ -136,6 +136,46 @@ void receive_held(Memory& late, const Memory& free, size_t bytes, bool there) {
     CHECK(first_difference(got.data(), pattern(bytes, there ? 7 : 8).data(), bytes) == -1);
 }
 
+// More than there are internal streams, even if either kind had half of them.
+constexpr size_t kFromHost = 600, kFromDevice = 30, kEach = 8;
+
+void send_many() {
+    const Stream free;
+    const Bytes bytes = pattern((kFromHost + kFromDevice) * kEach, 10);
+    Memory on_device(Kind::kDevice, kFromDevice * kEach);
+    const Memory passing(Kind::kDevice, kEach);
+    on_device.write(Bytes(bytes.begin() + kFromHost * kEach, bytes.end()));
+    for (size_t i = 0; i < kFromHost; i++)
+        REQUIRE_OK(gpurun_send(&bytes[i * kEach], kEach, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST));
+    for (size_t i = 0; i < kFromDevice; i++)
+        REQUIRE_OK(gpurun_send(on_device.at(i * kEach), kEach, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST));
+    REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
+    for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(free)})
+        REQUIRE_OK(gpurun_send(passing.get(), kEach, GPURUN_BYTE, partner(), kFree, kWorld, domain));
+    // Both ranks keep their memory until no stream is held.
+    REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+}
+
+// They have all come before their stream is held.
+void receive_many() {
+    const Stream held, free;
+    const Memory in(Kind::kDevice, (kFromHost + kFromDevice) * kEach), passing(Kind::kDevice, kEach);
+    std::vector<gpurun_request> requests(kFromHost + kFromDevice);
+    REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+    Gate gate(held);
+    for (size_t i = 0; i < requests.size(); i++)
+        REQUIRE_OK(gpurun_irecv(in.at(i * kEach), kEach, GPURUN_BYTE, partner(), kHeld, kWorld, held, &requests[i]));
+    for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(free)}) {
+        gpurun_request request;
+        REQUIRE_OK(gpurun_irecv(passing.get(), kEach, GPURUN_BYTE, partner(), kFree, kWorld, domain, &request));
+        REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr)); // would hang here
+    }
+    gate.open();
+    REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), GPURUN_HOST, nullptr));
+    REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
+    CHECK(first_difference(in.read(), pattern(in.size(), 10)) == -1);
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("blocked stream");
@@ -334,6 +374,15 @@ TEST_CASE("small messages that are held up at their sender hold up nothing else,
             gpurun_irecv(out.at(i * kBytes), kBytes, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST, &requests[i]));
     REQUIRE_OK(gpurun_waitall(kMany, requests.data(), GPURUN_HOST, nullptr));
     CHECK(first_difference(out.read(), pattern(kMany * kBytes, 8)) == -1);
+}
+
+TEST_CASE("small messages that are held up at their receiver hold up nothing else, however many") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    if (rank() < partner())
+        send_many();
+    else
+        receive_many();
 }
 
 TEST_CASE("copies and fills in the host's order go on beside a stream that is held, however many") {
