@@ -66,8 +66,8 @@ class Landing {
     base::Result<Buffer*> take(size_t bytes);
 
   private:
-    // Buffers of one size. Those that nobody holds wait in streams of the user's, and CUDA has no room for more
-    // operations that wait there: beyond kMost, take() waits for the oldest.
+    // Buffers of one size. Those that nobody holds wait in streams of the user's, where CUDA takes no more operations
+    // than 1021 (tests/device/call_facts.cu): beyond kMost, take() waits for the oldest.
     struct Shelf {
         size_t bytes;
         size_t in_block;

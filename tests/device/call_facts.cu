@@ -6,8 +6,8 @@
 // through meanwhile. Then: whether a capture survives the call, made as the runtime makes its own (context.hpp), by the
 // thread that captures and by another, of a stream that the default stream waits for and of one that it does not. Then:
 // whether an event of a stream that follows the default one follows it, too, though nothing else is in that stream.
-// Last: whether host functions of two streams run at the same time. Exits 0, 1 if something that the runtime relies on
-// does not hold, or 77 without a GPU.
+// Last: whether host functions of two streams run at the same time, and how much can be enqueued behind what waits.
+// Exits 0, 1 if something that the runtime relies on does not hold, or 77 without a GPU.
 #include "facts.hpp"
 
 #include <array>
@@ -25,7 +25,8 @@ constexpr double kHeldS = 0.1, kOtherAfterS = 0.03;
 constexpr double kWaitedMs = 50; // whoever takes longer has waited for the stream
 constexpr int kGraphs = 200;     // which one of them waits is not known
 constexpr size_t kStreams = 80;  // of which the 36th of the process waits, and every 43rd after it
-constexpr int kTimesMade = 5;    // each call: beside a stream that waits, and beside four captures
+constexpr int kMostEnqueued = 4096;
+constexpr int kTimesMade = 5; // each call: beside a stream that waits, and beside four captures
 
 __global__ void spin(volatile unsigned* gate, unsigned turn) {
     while (*gate < turn) {
@@ -310,6 +311,26 @@ void say_whether_host_functions_run_at_once(const Things& on) {
     MUST(cudaDeviceSynchronize());
 }
 
+// The runtime bounds what waits in streams of the program's by it (transfer/context.hpp).
+void say_how_many_are_enqueued(Things& on, const char* what, const std::function<void()>& enqueue) {
+    std::atomic<int> enqueued = 0;
+    spin<<<1, 1, 0, on.held>>>(on.gate, ++on.turn);
+    std::thread release([&] {
+        for (int seen = -1; seen != enqueued && enqueued < kMostEnqueued;) {
+            seen = enqueued;
+            sleep_ms(static_cast<int>(kHeldS * 1e3));
+        }
+        const int most = enqueued;
+        *static_cast<volatile unsigned*>(on.gate) = on.turn;
+        printf("%s behind what waits in their stream: %s%d do not wait\n", what,
+               most < kMostEnqueued ? "" : "at least ", most);
+    });
+    for (; enqueued < kMostEnqueued; ++enqueued)
+        enqueue();
+    release.join();
+    MUST(cudaDeviceSynchronize());
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -329,5 +350,9 @@ int main(int argc, char** argv) {
     const bool captures_survive = all_beside_a_capture(things);
     const bool events_follow = an_event_follows_the_default_stream(things);
     say_whether_host_functions_run_at_once(things);
+    say_how_many_are_enqueued(
+        things, "copies", [&] { MUST(cudaMemcpyAsync(things.value, things.gate, 4, cudaMemcpyDefault, things.held)); });
+    say_how_many_are_enqueued(things, "kernels", [&] { add_one<<<1, 1, 0, things.held>>>(things.value); });
+    say_how_many_are_enqueued(things, "events", [&] { MUST(cudaEventRecord(things.event, things.held)); });
     return waits_are_known && captures_survive && events_follow ? 0 : 1;
 }
