@@ -2,8 +2,10 @@
 // expects (but for one, GPURUN_ERR_PEER_LOST) within kBoundMs, says how long that took, and must then be able to go on
 // without the dead.
 //
-// The victim announces when it will die, so that survivors can tell an answer from a guess.
+// The victim announces when it will die, so that survivors can tell an answer from a guess. It must be gone by then:
+// what it had enqueued on a device may move bytes until the system has taken its process down.
 #include "peer_lost.hpp"
+#include "process_watch.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -379,12 +381,18 @@ void meet(const Job& job) {
     MUST(gpurun_stream_synchronize(job.stream));
 }
 
+// What the victim announces.
+struct Death {
+    double at; // gpurun_wtime()
+    int pid;
+};
+
 [[noreturn]] void die(const Job& job, const Scenario& scenario) {
-    const double death = gpurun_wtime() + kDiesAfter;
+    const Death death{gpurun_wtime() + kDiesAfter, getpid()};
     for (int rank = 0; rank < job.victim(); rank++)
-        MUST(gpurun_send(&death, 1, GPURUN_DOUBLE, rank, kDeathTag, GPURUN_COMM_WORLD, GPURUN_HOST));
+        MUST(gpurun_send(&death, sizeof death, GPURUN_BYTE, rank, kDeathTag, GPURUN_COMM_WORLD, GPURUN_HOST));
     std::thread killer([death] {
-        sleep_seconds(death - gpurun_wtime());
+        sleep_seconds(death.at - gpurun_wtime());
         kill(getpid(), SIGKILL);
     });
     if (scenario.victim != nullptr)
@@ -394,10 +402,13 @@ void meet(const Job& job) {
 }
 
 void survive(const Job& job, const Scenario& scenario) {
-    double death = 0;
-    MUST(gpurun_recv(&death, 1, GPURUN_DOUBLE, job.victim(), kDeathTag, GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));
+    Death death{};
+    MUST(gpurun_recv(&death, sizeof death, GPURUN_BYTE, job.victim(), kDeathTag, GPURUN_COMM_WORLD, GPURUN_HOST,
+                     nullptr));
+    ProcessWatch victim(death.pid);
     const gpurun_status status = scenario.survivor(job);
-    const double late_ms = (gpurun_wtime() - death) * 1e3;
+    const double told = gpurun_wtime(), late_ms = (told - death.at) * 1e3;
+    const bool gone = victim.is_gone();
     if (status != scenario.expected) {
         std::fprintf(stderr, "rank %d: %s instead of %s, %.1f ms after the death\n", job.rank,
                      gpurun_status_string(status), gpurun_status_string(scenario.expected), late_ms);
@@ -405,7 +416,14 @@ void survive(const Job& job, const Scenario& scenario) {
     }
     if (late_ms < 0 || late_ms > kBoundMs)
         give_up("the answer came too early or too late");
-    std::printf("rank %d: told %.1f ms after the death: %s\n", job.rank, late_ms, gpurun_error_detail());
+    if (status != GPURUN_ERR_PEER_LOST) {
+        std::printf("rank %d: went on %.1f ms after the death\n", job.rank, late_ms);
+        return;
+    }
+    if (!victim.valid() || !gone)
+        give_up("the answer came before the process of the dead was gone");
+    std::printf("rank %d: told %.1f ms after the death, %.1f ms after its process was gone: %s\n", job.rank, late_ms,
+                (told - victim.gone_at()) * 1e3, gpurun_error_detail());
 }
 
 // The buffer of a call that has failed is its caller's again: nothing that was under way may still write to it.
