@@ -80,3 +80,17 @@ TEST_CASE("a stream of one's own is given to nobody else") {
     for (size_t i = 0; i < 2 * Streams::kMost; ++i)
         CHECK(own.count(must(bench.streams.take()).native) == 0);
 }
+
+TEST_CASE("brief work gets a stream that nobody else has, a new one where others may need the internal ones") {
+    Bench bench;
+    const device::Stream spare = must(bench.streams.take_briefly());
+    must(bench.streams.take_back_brief(spare, Streams::State::kIdle));
+    std::set<void*> taken;
+    while (taken.size() < Streams::kMostWithSpare)
+        taken.insert(must(bench.streams.take()).native);
+    CHECK(taken.count(spare.native) == 1); // it was of these
+    const device::Stream made = must(bench.streams.take_briefly());
+    CHECK(taken.count(made.native) == 0);
+    must(bench.streams.take_back_brief(made, Streams::State::kIdle));
+    CHECK(!bench.device->query(made)); // it is gone
+}

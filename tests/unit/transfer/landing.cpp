@@ -1,0 +1,108 @@
+// Which pinned buffers are given, and when one is given again.
+#include "support/unit.hpp"
+#include "transfer/context.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <set>
+#include <span>
+#include <thread>
+#include <vector>
+
+using namespace gpurun;
+using gpurun::test::must;
+using transfer::Landing;
+
+namespace {
+
+constexpr size_t kSmall = 8, kMedium = 5000;
+
+struct Bench {
+    std::unique_ptr<device::Device> device = [] {
+        device::Options options;
+        options.selector = "emulated:0/1";
+        options.emulated_memory_bytes = size_t{1} << 20;
+        return must(device::open_device(options));
+    }();
+    device::Stream stream = must(device->create_stream());
+    Landing landing{*device};
+
+    // As whoever takes a buffer does, once what copies out of it is enqueued.
+    Landing::Buffer* take(size_t bytes) {
+        Landing::Buffer* const buffer = must(landing.take(bytes));
+        must(device->record(buffer->copied, stream));
+        return buffer;
+    }
+    void idle() { must(device->synchronize(stream)); }
+};
+
+// Holds the bench's stream while it lives.
+class Held {
+  public:
+    explicit Held(Bench& bench) : bench_(bench) {
+        must(bench.device->call_host(
+            bench.stream,
+            [](void* open) {
+                while (!*static_cast<std::atomic<bool>*>(open))
+                    std::this_thread::yield();
+            },
+            &open_));
+    }
+    ~Held() {
+        open_ = true;
+        bench_.idle();
+    }
+
+  private:
+    Bench& bench_;
+    std::atomic<bool> open_ = false;
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("landing buffers");
+
+TEST_CASE("a buffer has room for what was asked, whatever others are taken between") {
+    Bench bench;
+    const Held held(bench);
+    const size_t sizes[] = {1, 1024, 1025, 8192, 8193, Landing::kBytes};
+    std::vector<std::span<std::byte>> taken;
+    for (int round = 0; round < 70; ++round)
+        for (const size_t bytes : sizes) {
+            taken.emplace_back(bench.take(bytes)->data, bytes);
+            std::fill(taken.back().begin(), taken.back().end(), static_cast<std::byte>(taken.size()));
+        }
+    size_t number = 0, overwritten = 0;
+    for (const std::span<std::byte> each : taken) {
+        const auto own = static_cast<std::byte>(++number);
+        overwritten += each.front() != own || each.back() != own;
+    }
+    CHECK(overwritten == 0);
+}
+
+TEST_CASE("a buffer that is still copied from is not given again, however many are taken") {
+    Bench bench;
+    constexpr size_t kMany = 300;
+    std::set<std::byte*> taken;
+    {
+        const Held held(bench);
+        for (size_t i = 0; i < kMany; ++i)
+            taken.insert(bench.take(kSmall)->data);
+        CHECK(taken.size() == kMany);
+    }
+    for (size_t i = 0; i < kMany; ++i) {
+        taken.insert(bench.take(kSmall)->data);
+        bench.idle();
+    }
+    CHECK(taken.size() < kMany + 64); // of one more block
+}
+
+TEST_CASE("a buffer that somebody holds is not given again") {
+    Bench bench;
+    Landing::Buffer* const held = bench.take(kMedium);
+    held->held = true;
+    for (int i = 0; i < 200; ++i) {
+        CHECK(bench.take(kMedium) != held);
+        bench.idle();
+    }
+}
