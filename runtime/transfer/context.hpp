@@ -96,7 +96,7 @@ class Streams {
   public:
     static constexpr size_t kMost = 32; // as many as a GPU runs side by side (CUDA_DEVICE_MAX_CONNECTIONS)
     static constexpr size_t kMostWithSpare = kMost / 2;
-    static constexpr size_t kLanes = 4; // measured: 1 stands still between copies, and of 32 all end at once
+    static constexpr size_t kLanes = 2; // measured: 1 stands still between copies, and of many all end at once
 
     explicit Streams(device::Device& device) : device_(device) {}
     ~Streams();
