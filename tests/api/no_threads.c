@@ -57,8 +57,10 @@ static void exchange(int peer) {
 
 static void check_signals(int peer) {
     gpurun_request request;
+    gpurun_stream stream; // an emulated one has a thread
     sigset_t mine;
     sigset_t pending;
+    MUST(gpurun_stream_create(&stream));
     MUST(gpurun_irecv(incoming[0], 1, GPURUN_BYTE, peer, 0, GPURUN_COMM_WORLD, GPURUN_HOST, &request));
     sigemptyset(&mine);
     sigaddset(&mine, SIGUSR1);
@@ -71,6 +73,7 @@ static void check_signals(int peer) {
     }
     MUST(gpurun_send(outgoing[0], 1, GPURUN_BYTE, peer, 0, GPURUN_COMM_WORLD, GPURUN_HOST));
     MUST(gpurun_wait(&request, GPURUN_HOST, NULL));
+    MUST(gpurun_stream_destroy(stream));
 }
 
 int main(int argc, char** argv) {

@@ -9,6 +9,7 @@
 #include "platform/wake.hpp"
 
 #include <chrono>
+#include <thread>
 
 namespace gpurun::device::emulated {
 
@@ -25,7 +26,18 @@ StreamQueue::StreamQueue(uint64_t name, std::atomic<uint64_t>& progress, uint32_
     : name_(name), progress_(progress), slot_(slot), slots_(slots), host_functions_(host_functions), pace_(pace),
       ring_(kMostOperations),
       // The slot's former stream left all its marks behind it: events that name them stay complete.
-      marks_(progress.load(std::memory_order_relaxed)), worker_([this] { work(); }) {}
+      marks_(progress.load(std::memory_order_relaxed)) {}
+
+base::Result<void> StreamQueue::start() {
+    const auto run = [](void* queue) -> void* {
+        static_cast<StreamQueue*>(queue)->work();
+        return nullptr;
+    };
+    // It calls the program's functions, so its stack is a usual one.
+    GPURUN_ASSIGN(worker_,
+                  platform::start_quiet_thread(run, this, "the thread of an emulated stream", platform::kUsualStack));
+    return {};
+}
 
 StreamQueue::~StreamQueue() {
     bool busy = false;
@@ -41,7 +53,8 @@ StreamQueue::~StreamQueue() {
             platform::wake_all(*word);
         std::this_thread::sleep_for(kAbandonPeriod);
     }
-    worker_.join();
+    if (worker_)
+        platform::join_quiet_thread(*worker_);
     if (head_ == tail_) {
         slots_.release(slot_);
     } else { // whoever waits for an abandoned mark, here or in a peer, must not wait for ever; the slot is spent
@@ -51,7 +64,7 @@ StreamQueue::~StreamQueue() {
 }
 
 base::Result<std::unique_lock<std::mutex>> StreamQueue::lock_with_room() {
-    if (std::this_thread::get_id() == worker_.get_id())
+    if (is_worker())
         return base::error(base::Status::kUnsupported,
                            "a function that a stream runs on the host must not use the device");
     std::unique_lock lock(mutex_);
@@ -89,7 +102,7 @@ base::Result<Record> StreamQueue::mark() {
 }
 
 base::Result<void> StreamQueue::wait() {
-    if (std::this_thread::get_id() == worker_.get_id())
+    if (is_worker())
         return base::error(base::Status::kUnsupported,
                            "a function that a stream runs on the host must not wait for it");
     std::unique_lock lock(mutex_);

@@ -12,13 +12,14 @@
 #include "device/emulated/arena.hpp"
 #include "device/emulated/control.hpp"
 #include "device/emulated/delays.hpp"
+#include "platform/quiet_thread.hpp"
 
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <thread>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -109,6 +110,8 @@ class StreamQueue {
     StreamQueue(uint64_t name, std::atomic<uint64_t>& progress, uint32_t slot, Slots& slots, std::mutex& host_functions,
                 Pace pace);
     ~StreamQueue();
+    // Once, before anything else. kSystem where there is no thread to be had.
+    base::Result<void> start();
     StreamQueue(const StreamQueue&) = delete;
     StreamQueue& operator=(const StreamQueue&) = delete;
 
@@ -140,6 +143,7 @@ class StreamQueue {
     base::Result<std::unique_lock<std::mutex>> lock_with_room();
     void push(const Operation& operation);
     void work();
+    bool is_worker() const { return worker_ && ::pthread_equal(::pthread_self(), *worker_) != 0; }
     // False if it was cut short because the queue is abandoned: what follows must not run.
     bool execute(Operation& operation);
     bool call_host(const CallHost& call);
@@ -183,7 +187,7 @@ class StreamQueue {
     std::atomic<bool> abandoned_{false}; // set under mutex_; the worker reads it inside await() without
     std::atomic<bool> ended_{false};     // by the worker, as its last act
     std::atomic<std::atomic<uint64_t>*> awaited_{nullptr}; // the word on which the worker may be asleep
-    std::thread worker_;
+    std::optional<platform::QuietThread> worker_;
 };
 
 } // namespace gpurun::device::emulated

@@ -4,7 +4,6 @@
 #include "device/emulated/graph_body.hpp"
 
 #include <mutex>
-#include <system_error>
 
 namespace gpurun::device::emulated {
 
@@ -13,13 +12,10 @@ using base::Status;
 base::Result<std::shared_ptr<StreamQueue>> Streams::start() {
     GPURUN_ASSIGN(const uint32_t slot, slots_.claim("streams"));
     control_.note_stream(slot);
-    try {
-        return std::make_shared<StreamQueue>(++names_, *control_.progress(slot), slot, slots_, host_functions_,
-                                             Pace(seed_, longest_delay_us_, slot));
-    } catch (const std::system_error& failure) { // std::thread has no other way to say it
-        slots_.release(slot);
-        return base::error(Status::kSystem, "starting the thread of an emulated stream: {}", failure.what());
-    }
+    auto queue = std::make_shared<StreamQueue>(++names_, *control_.progress(slot), slot, slots_, host_functions_,
+                                               Pace(seed_, longest_delay_us_, slot));
+    GPURUN_TRY(queue->start());
+    return queue;
 }
 
 base::Result<Stream> Streams::create() {
