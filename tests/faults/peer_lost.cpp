@@ -406,6 +406,8 @@ void survive(const Job& job, const Scenario& scenario) {
     MUST(gpurun_recv(&death, sizeof death, GPURUN_BYTE, job.victim(), kDeathTag, GPURUN_COMM_WORLD, GPURUN_HOST,
                      nullptr));
     ProcessWatch victim(death.pid);
+    if (!victim.valid())
+        give_up("pidfd_open");
     const gpurun_status status = scenario.survivor(job);
     const double told = gpurun_wtime(), late_ms = (told - death.at) * 1e3;
     const bool gone = victim.is_gone();
@@ -420,7 +422,7 @@ void survive(const Job& job, const Scenario& scenario) {
         std::printf("rank %d: went on %.1f ms after the death\n", job.rank, late_ms);
         return;
     }
-    if (!victim.valid() || !gone)
+    if (!gone)
         give_up("the answer came before the process of the dead was gone");
     std::printf("rank %d: told %.1f ms after the death, %.1f ms after its process was gone: %s\n", job.rank, late_ms,
                 (told - victim.gone_at()) * 1e3, gpurun_error_detail());

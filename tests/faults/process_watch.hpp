@@ -15,7 +15,7 @@ class ProcessWatch {
     // REQUIRES: it lives, or was not waited for yet.
     explicit ProcessWatch(int pid)
         : pidfd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))), waiter_([this] {
-              if (is_gone(kMostMs))
+              if (valid() && is_gone(kMostMs))
                   gone_at_ = gpurun_wtime();
           }) {}
     ~ProcessWatch() {
