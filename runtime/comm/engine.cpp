@@ -329,18 +329,12 @@ Result<void> Engine::synchronize(device::Event event) {
 Result<void> Engine::run_for_host(base::FunctionRef<Result<void>(device::Stream)> work) {
     Lock lock(mutex_);
     const Attendance attendance(*this);
-    GPURUN_ASSIGN(const device::Stream stream, context_.streams.take_briefly());
-    Result<void> result = work(stream);
-    if (result) {
-        auto end = context_.events.mark(stream);
-        result = end ? wait_for(lock, Awaiting{.kind = Awaiting::Kind::kStream, .handle = stream.native}, *end)
-                     : Result<void>(std::move(end).error());
-        if (end)
-            context_.events.give_back(*end);
-    }
-    using State = transfer::Streams::State;
-    auto given_back = context_.streams.take_back_brief(stream, result ? State::kIdle : State::kWaiting);
-    return result ? std::move(given_back) : std::move(result);
+    GPURUN_ASSIGN(const device::Stream stream, context_.streams.brief());
+    GPURUN_TRY(work(stream));
+    GPURUN_ASSIGN(const device::Event end, context_.events.mark(stream));
+    auto waited = wait_for(lock, Awaiting{.kind = Awaiting::Kind::kStream, .handle = stream.native}, end);
+    context_.events.give_back(end);
+    return waited;
 }
 
 Result<void> Engine::wait_for(Lock& lock, const Awaiting& what, device::Event event) {

@@ -120,7 +120,7 @@ class Engine {
     base::Result<void> synchronize(device::Stream stream);
     base::Result<void> synchronize(device::Event event);
 
-    // Has `work` enqueue something, under the lock, in a stream that nobody else's work holds up, and waits for it.
+    // Has `work` enqueue something that waits for nobody, under the lock, in an internal stream, and waits for it.
     base::Result<void> run_for_host(base::FunctionRef<base::Result<void>(device::Stream)> work);
 
     // Frees memory of the device's, or pinned memory: at once, or once the device can be waited for. Peers that may

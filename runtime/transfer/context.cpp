@@ -12,8 +12,6 @@ namespace gpurun::transfer {
 
 using base::Result;
 
-static_assert(Landing::kBytes >= kLargestInline && Landing::kBytes >= kMailBytes);
-
 Result<void> HostCopies::enqueue(device::Device& device, device::Stream stream, void* destination, const void* source,
                                  size_t bytes) {
     HostCopy* copy = nullptr;
@@ -43,52 +41,6 @@ void HostCopies::run(void* argument) {
     home->idle_.push_back(copy);
 }
 
-Landing::~Landing() {
-    for (const Shelf& shelf : shelves_)
-        for (const Buffer& buffer : shelf.buffers)
-            (void)device_.destroy_event(buffer.copied); // a failed device keeps them; nothing to do
-    for (void* block : blocks_)
-        (void)device_.free_pinned(block);
-}
-
-Result<Landing::Buffer*> Landing::take(size_t bytes) {
-    Shelf& shelf =
-        *std::find_if(shelves_.begin(), shelves_.end(), [&](const Shelf& each) { return bytes <= each.bytes; });
-    if (!shelf.buffers.empty()) {
-        Buffer& oldest = shelf.buffers[shelf.next];
-        bool done = true;
-        if (oldest.used) {
-            GPURUN_ASSIGN(done, device_.query(oldest.copied));
-        }
-        if (oldest.held) {
-            done = false;
-        } else if (!done && shelf.buffers.size() >= kMost) {
-            GPURUN_TRY(device_.synchronize(oldest.copied));
-            done = true;
-        }
-        if (done) {
-            shelf.next = (shelf.next + 1) % shelf.buffers.size();
-            oldest.used = true;
-            return &oldest;
-        }
-    }
-    const size_t first = shelf.buffers.size();
-    GPURUN_TRY(grow(shelf));
-    shelf.next = (first + 1) % shelf.buffers.size();
-    shelf.buffers[first].used = true;
-    return &shelf.buffers[first];
-}
-
-Result<void> Landing::grow(Shelf& shelf) {
-    GPURUN_ASSIGN(void* block, device_.allocate_pinned(shelf.in_block * shelf.bytes));
-    blocks_.push_back(block);
-    for (size_t i = 0; i < shelf.in_block; ++i) {
-        GPURUN_ASSIGN(const device::Event event, device_.create_event());
-        shelf.buffers.push_back(Buffer{static_cast<std::byte*>(block) + i * shelf.bytes, event});
-    }
-    return {};
-}
-
 Streams::~Streams() {
     for (const Entry& entry : all_)
         (void)device_.destroy_stream(entry.stream); // a failed device keeps them; nothing to do
@@ -96,8 +48,9 @@ Streams::~Streams() {
         (void)device_.destroy_stream(lane.copies);
         (void)device_.destroy_stream(lane.signals);
     }
-    for (const device::Stream each : own_)
-        (void)device_.destroy_stream(each);
+    for (const auto* const streams : {&brief_, &own_})
+        for (const device::Stream each : *streams)
+            (void)device_.destroy_stream(each);
 }
 
 Streams::Entry* Streams::find(device::Stream stream) {
@@ -105,9 +58,18 @@ Streams::Entry* Streams::find(device::Stream stream) {
     return found == all_.end() ? nullptr : &*found;
 }
 
-bool Streams::is_scarce() const {
-    const auto taken = std::count_if(all_.begin(), all_.end(), [](const Entry& each) { return each.users != 0; });
-    return static_cast<size_t>(taken) >= kMostWithSpare;
+Result<bool> Streams::is_scarce() {
+    const auto taken = [&] {
+        return static_cast<size_t>(
+            std::count_if(all_.begin(), all_.end(), [](const Entry& each) { return each.users != 0 || each.waits; }));
+    };
+    if (taken() < kMostWithSpare)
+        return false;
+    for (Entry& each : all_)
+        if (each.users == 0 && each.waits) {
+            GPURUN_ASSIGN(each.waits, still_waits(each));
+        }
+    return taken() >= kMostWithSpare;
 }
 
 Result<bool> Streams::still_waits(const Entry& entry) {
@@ -155,7 +117,8 @@ device::Stream Streams::give(Entry& entry) {
 }
 
 Result<std::optional<device::Stream>> Streams::take_spare() {
-    if (is_scarce())
+    GPURUN_ASSIGN(const bool scarce, is_scarce());
+    if (scarce)
         return std::optional<device::Stream>();
     GPURUN_ASSIGN(Entry * entry, find_or_make());
     return entry == nullptr ? std::nullopt : std::optional(give(*entry));
@@ -172,19 +135,33 @@ Result<device::Stream> Streams::take() {
     return give(*best);
 }
 
-Result<device::Stream> Streams::take_behind(uint64_t name) {
-    Entry* same = nullptr;
-    for (Entry& each : all_)
-        if (each.users != 0 && each.behind == name && (same == nullptr || each.users < same->users))
-            same = &each;
-    if (same != nullptr && is_scarce()) {
-        ++same->users;
-        return same->stream;
+Streams::Entry* Streams::find_behind(uint64_t name, uint64_t number) {
+    Entry* found = nullptr;
+    for (Entry& each : all_) {
+        const bool fits = (each.users != 0 || each.waits) && each.behind == name && each.number <= number;
+        if (fits && each.shared < kMostShared && (found == nullptr || each.shared < found->shared))
+            found = &each;
+    }
+    return found;
+}
+
+Result<device::Stream> Streams::take_behind(uint64_t name, uint64_t number) {
+    if (Entry* const same = find_behind(name, number); same != nullptr) {
+        GPURUN_ASSIGN(const bool scarce, is_scarce());
+        if (scarce) {
+            ++same->users;
+            ++same->shared;
+            same->number = number;
+            return same->stream;
+        }
     }
     GPURUN_ASSIGN(const device::Stream taken, take());
     Entry* const entry = find(taken);
-    if (entry->users == 1)
+    if (entry->users == 1 && !entry->waits) {
         entry->behind = name;
+        entry->number = number;
+        entry->shared = 1;
+    }
     return taken;
 }
 
@@ -194,16 +171,13 @@ Result<device::Stream> Streams::own() {
     return made;
 }
 
-Result<device::Stream> Streams::take_briefly() {
-    GPURUN_ASSIGN(const std::optional<device::Stream> spare, take_spare());
-    return spare ? Result<device::Stream>(*spare) : device_.create_stream();
-}
-
-Result<void> Streams::take_back_brief(device::Stream stream, State state) {
-    if (find(stream) == nullptr)
-        return device_.destroy_stream(stream);
-    take_back(stream, state);
-    return {};
+Result<device::Stream> Streams::brief() {
+    if (brief_.size() < kBrief) {
+        GPURUN_ASSIGN(const device::Stream made, device_.take_reserved_stream());
+        brief_.push_back(made);
+        return made;
+    }
+    return brief_[next_brief_++ % kBrief];
 }
 
 void Streams::take_back(device::Stream stream, State state, const StreamEnd& end) {

@@ -10,12 +10,12 @@
 #include "platform/job_segment.hpp"
 #include "platform/trace_buffer.hpp"
 #include "transfer/export_cache.hpp"
+#include "transfer/landing.hpp"
 #include "transfer/mail_batches.hpp"
 #include "transfer/places.hpp"
 #include "transfer/still.hpp"
 #include "transfer/turns.hpp"
 
-#include <array>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -49,40 +49,6 @@ class HostCopies {
     std::vector<HostCopy*> idle_;
 };
 
-// Pinned buffers that hold what a stream is to copy on: the payload of an inline message, a mail for pageable memory.
-class Landing {
-  public:
-    struct Buffer {
-        std::byte* data;
-        device::Event copied; // recorded behind the copy out of it
-        bool used = false;
-        bool held = false; // somebody still wants to know whether it was copied: not to be used again
-    };
-    explicit Landing(device::Device& device) : device_(device) {}
-    ~Landing();
-
-    static constexpr size_t kBytes = 64 * 1024; // of the largest buffer
-    // A buffer of at least `bytes` whose last copy is done.
-    base::Result<Buffer*> take(size_t bytes);
-
-  private:
-    // Buffers of one size. Those that nobody holds wait in streams of the user's, where CUDA takes no more operations
-    // than 1021 (tests/device/call_facts.cu): beyond kMost, take() waits for the oldest.
-    struct Shelf {
-        size_t bytes;
-        size_t in_block;
-        std::deque<Buffer> buffers;
-        size_t next = 0;
-    };
-    static constexpr size_t kMost = 1024;
-
-    base::Result<void> grow(Shelf& shelf);
-
-    device::Device& device_;
-    std::vector<void*> blocks_;
-    std::array<Shelf, 3> shelves_{{{1024, 64}, {8 * 1024, 64}, {kBytes, 8}}};
-};
-
 // What reads `value` once nothing in an internal stream waits for anybody any more; null if nothing tells.
 struct StreamEnd {
     const device::Counter* counter = nullptr;
@@ -96,15 +62,18 @@ class Streams {
   public:
     static constexpr size_t kMost = 32; // as many as a GPU runs side by side (CUDA_DEVICE_MAX_CONNECTIONS)
     static constexpr size_t kMostWithSpare = kMost / 2;
+    static constexpr size_t kMostShared = 128; // messages in a stream that was taken for one: some 1000 operations
+    static constexpr size_t kBrief = 4;
     static constexpr size_t kLanes = 2; // measured: 1 stands still between copies, and of many all end at once
 
     explicit Streams(device::Device& device) : device_(device) {}
     ~Streams();
 
     base::Result<device::Stream> take();
-    // For what waits for its place in a stream of the user's, the one of this name, and for nobody else. Such places
-    // come in their order, so all that is behind them may share one, and does when others may need the rest.
-    base::Result<device::Stream> take_behind(uint64_t name);
+    // For what waits for its place in a stream of the user's, the one of this name, and for nobody else. Places come in
+    // the order of their numbers, so what is behind later ones may go behind what is there, and does when others may
+    // need the rest.
+    base::Result<device::Stream> take_behind(uint64_t name, uint64_t number);
     // For what could do without: none when others may need it.
     base::Result<std::optional<device::Stream>> take_spare();
     enum class State {
@@ -114,9 +83,8 @@ class Streams {
         kStuck,   // it may be blocked for ever, and is never used or waited for again
     };
     void take_back(device::Stream stream, State state, const StreamEnd& end = {});
-    // For work that is waited for before the stream is given back: a spare one, or one that is made for it.
-    base::Result<device::Stream> take_briefly();
-    base::Result<void> take_back_brief(device::Stream stream, State state);
+    // For work that waits for nobody, and is waited for by an event: not given back.
+    base::Result<device::Stream> brief();
     // For a large copy that waits for nobody any more, so that others may come behind it. A few copies at a time move
     // as much as many do, and end one after the other: what waits for all of them has little to look at in the end.
     // What tells that a copy has ended is enqueued beside it: an engine stands still for that between two copies.
@@ -133,12 +101,15 @@ class Streams {
     struct Entry {
         device::Stream stream;
         uint32_t users = 0;
-        uint64_t behind = 0; // the name of the stream that all users wait for; 0: of none
+        uint64_t behind = 0; // the name of the stream that all in it waits for; 0: of none
+        uint64_t number = 0; // with `behind`: of the last of their places
+        uint32_t shared = 0; // with `behind`: how many messages that is
         bool waits = false;  // perhaps: something that was given back does
         StreamEnd end;
     };
     Entry* find(device::Stream stream);
-    bool is_scarce() const;
+    base::Result<bool> is_scarce();
+    Entry* find_behind(uint64_t name, uint64_t number);
     base::Result<Entry*> find_free(); // null if there is none
     base::Result<Entry*> find_or_make();
     device::Stream give(Entry& entry);
@@ -149,8 +120,10 @@ class Streams {
     std::optional<device::Stream> idle_;
     size_t next_ = 0; // in turn: the one given back longest ago has the least left to do
     std::vector<Lane> lanes_;
-    std::vector<device::Stream> own_;
     size_t next_lane_ = 0;
+    std::vector<device::Stream> brief_;
+    size_t next_brief_ = 0;
+    std::vector<device::Stream> own_;
 };
 
 // Events that mark a place in a stream for as long as a transfer needs it.
@@ -328,7 +301,7 @@ struct Context {
     MailBatches mails;
     // To be reserved before there is work that making them could wait for.
     static constexpr size_t kReservedStreams =
-        Streams::kMost + 2 * Streams::kLanes + MailBatches::kTakers + CaptureStreams::kReserved;
+        Streams::kMost + 2 * Streams::kLanes + Streams::kBrief + MailBatches::kTakers + CaptureStreams::kReserved;
     // Until then messages of graphs that were destroyed may yet say that they are gone: a thread of the driver's tells
     // them.
     std::atomic<int64_t> graphs_end_by_ns{0};

@@ -69,10 +69,15 @@ void Incoming::drain(const Awaited& awaited) {
     state_ = State::kDraining;
 }
 
-void Incoming::drain_landing(Landing::Buffer* landing) {
-    landing_ = landing;
-    landing_->held = true;
-    drain(Awaited::event_of(landing->copied));
+// All is enqueued, and the last of it copies out of the buffer.
+Result<void> Incoming::end_behind(Landing::Buffer& landing) {
+    GPURUN_TRY(context_.device.record(landing.copied, operand_.stream));
+    landing_ = &landing;
+    if (ends_in_stream())
+        finish();
+    else
+        drain(Awaited::event_of(landing.copied));
+    return {};
 }
 
 void Incoming::leave_link() {
@@ -100,8 +105,10 @@ void Incoming::finish() {
         link_->channels.refuse(*std::exchange(captured_, nullptr));
     if (borrowed_)
         context_.streams.take_back(*std::exchange(borrowed_, std::nullopt), stream_state(), end_of(context_, awaited_));
-    if (landing_ != nullptr)
-        std::exchange(landing_, nullptr)->held = false;
+    if (landing_ != nullptr && drained_)
+        context_.landing.give_back(*std::exchange(landing_, nullptr));
+    else if (landing_ != nullptr)
+        context_.landing.leave(*std::exchange(landing_, nullptr));
     context_.places.give_back(kept_place_);
     give_back(end_, context_);
     awaited_.reset();
@@ -226,13 +233,8 @@ Result<void> Incoming::start_inline(std::span<const std::byte> payload) {
     device::Times* const times = stream_times();
     GPURUN_TRY(write_time(context_.device, operand_.stream, times, &device::Times::moving));
     GPURUN_TRY(copy_through_host(context_, operand_, operand_.address, landing->data, bytes_));
-    GPURUN_TRY(context_.device.record(landing->copied, operand_.stream));
     GPURUN_TRY(write_time(context_.device, operand_.stream, times, &device::Times::done));
-    if (ends_in_stream())
-        finish();
-    else
-        drain_landing(landing);
-    return {};
+    return end_behind(*landing);
 }
 
 // A kernel may wait for the source where nobody can be held up by it; else the stream waits before it.

@@ -94,7 +94,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     Streams::State stream_state() const;
     base::Result<void> finish_in_order();
     void drain(const Awaited& awaited);
-    void drain_landing(Landing::Buffer* landing);
+    base::Result<void> end_behind(Landing::Buffer& landing);
     // In the host's order, the host sees when copies have ended.
     device::Times* stream_times() const { return operand_.on_stream ? trace_.times(context_.trace) : nullptr; }
     bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }
@@ -181,7 +181,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     bool drained_ = false;                  // what awaited_ named has come: nothing is left in borrowed_
     std::optional<Place> kept_place_;       // in the operand's stream
     std::optional<device::Event> end_;      // of its copies, when no edge says it
-    Landing::Buffer* landing_ = nullptr;    // whose event awaited_ is
+    Landing::Buffer* landing_ = nullptr;    // whose event is the end
     std::optional<base::Error> error_;
     std::optional<device::Stream> join_; // the caller's stream, which waits for the borrowed one at the end
 };

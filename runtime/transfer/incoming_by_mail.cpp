@@ -52,12 +52,7 @@ Result<void> Incoming::take_mail(uint64_t mail_bytes) {
     else
         GPURUN_TRY(
             context_.host_copies.enqueue(context_.device, operand_.stream, operand_.address, landing->data, bytes_));
-    GPURUN_TRY(context_.device.record(landing->copied, operand_.stream));
-    if (ends_in_stream())
-        finish();
-    else
-        drain_landing(landing);
-    return {};
+    return end_behind(*landing);
 }
 
 } // namespace gpurun::transfer

@@ -11,9 +11,9 @@ Result<device::Stream> take_internal(Context& context, const Operand& operand, c
     if (!operand.on_stream || waits_for_peer)
         return context.streams.take();
     if (place)
-        return context.streams.take_behind(place->stream);
+        return context.streams.take_behind(place->stream, place->number);
     GPURUN_ASSIGN(const uint64_t name, context.device.name(operand.stream));
-    return context.streams.take_behind(name);
+    return context.streams.take_behind(name, context.places.take_number());
 }
 
 } // namespace

@@ -40,6 +40,8 @@ class Places {
 
     // The place of what is started in `stream` now.
     base::Result<Place> keep(device::Stream stream);
+    // A number for that place, of which no event is kept.
+    uint64_t take_number() { return ++places_; }
     // Whoever has kept it needs it no more; release() leaves the event to the caller, who gives it back.
     void give_back(std::optional<Place>& place);
     device::Event release(std::optional<Place>& place);

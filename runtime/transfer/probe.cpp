@@ -33,7 +33,7 @@ struct Trial {
     void* imported = nullptr;
 
     Result<void> take() {
-        GPURUN_ASSIGN(stream, streams != nullptr ? streams->take_briefly() : device.create_stream());
+        GPURUN_ASSIGN(stream, streams != nullptr ? streams->brief() : device.create_stream());
         GPURUN_ASSIGN(pinned, device.allocate_pinned(kProbeBytes));
         GPURUN_ASSIGN(local, device.allocate(kProbeBytes));
         return {};
@@ -45,11 +45,7 @@ struct Trial {
             (void)device.free(local);
         if (pinned != nullptr)
             (void)device.free_pinned(pinned);
-        if (stream.native == nullptr)
-            return;
-        if (streams != nullptr)
-            (void)streams->take_back_brief(stream, Streams::State::kWaiting); // or nobody knows, after an error
-        else
+        if (streams == nullptr && stream.native != nullptr)
             (void)device.destroy_stream(stream);
     }
 };

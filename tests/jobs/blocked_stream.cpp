@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <deque>
 #include <optional>
 #include <thread>
 
@@ -169,6 +170,10 @@ void receive_many() {
         gpurun_request request;
         REQUIRE_OK(gpurun_irecv(passing.get(), kEach, GPURUN_BYTE, partner(), kFree, kWorld, domain, &request));
         REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr)); // would hang here
+    }
+    for (int i = 0; i < 100; i++) { // which make no streams: CUDA may wait for the device then
+        REQUIRE_OK(gpurun_memset(passing.get(), i, kEach, GPURUN_HOST));
+        REQUIRE_OK(gpurun_memcpy(passing.get(), passing.at(kEach / 2), kEach / 2, GPURUN_HOST));
     }
     gate.open();
     REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), GPURUN_HOST, nullptr));
@@ -385,20 +390,93 @@ TEST_CASE("small messages that are held up at their receiver hold up nothing els
         receive_many();
 }
 
-TEST_CASE("copies and fills in the host's order go on beside a stream that is held, however many") {
-    constexpr size_t kBytes = 4096;
-    constexpr int kMany = 100; // more than there are internal streams
-    const Stream held;
-    Memory from(Kind::kDevice, kBytes), to(Kind::kDevice, kBytes);
-    from.write(pattern(kBytes, 11));
-    Gate gate(held);
-    for (int i = 0; i < kMany; i++) {
-        REQUIRE_OK(gpurun_memset(to.get(), i, kBytes, GPURUN_HOST)); // would hang here
-        REQUIRE_OK(gpurun_memcpy(to.get(), from.get(), kBytes, GPURUN_HOST));
+TEST_CASE("small messages that are completed into the stream that holds them up hold up nothing else") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kMany = 60; // more than there are internal streams
+    const Stream held, free;
+    const Memory in(Kind::kDevice, kMany * kEach), passing(Kind::kDevice, kEach);
+    const Bytes bytes = pattern(kMany * kEach, 11);
+    if (rank() < partner()) {
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(gpurun_send(&bytes[i * kEach], kEach, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST));
+        REQUIRE_OK(gpurun_send(passing.get(), kEach, GPURUN_BYTE, partner(), kFree, kWorld, GPURUN_HOST));
+        REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+        return;
     }
+    Gate gate(held);
+    for (size_t i = 0; i < kMany; i++) {
+        gpurun_request request;
+        REQUIRE_OK(gpurun_irecv(in.at(i * kEach), kEach, GPURUN_BYTE, partner(), kHeld, kWorld, held, &request));
+        REQUIRE_OK(gpurun_wait(&request, held, nullptr));
+    }
+    receive(passing, kFree, free);
+    free.synchronize(); // would hang here
     gate.open();
     held.synchronize();
-    CHECK(first_difference(to.read(), pattern(kBytes, 11)) == -1);
+    REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
+    CHECK(first_difference(in.read(), bytes) == -1);
+}
+
+TEST_CASE("small messages that blocking calls have received into streams that are held hold up nothing else") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kStreams = 3, kOfStream = 400, kMany = kStreams * kOfStream; // CUDA takes 1021 a stream
+    const Stream free, held[kStreams];
+    const Memory in(Kind::kDevice, kMany * kEach), passing(Kind::kDevice, kEach);
+    const Bytes bytes = pattern(kMany * kEach, 12);
+    if (rank() < partner()) {
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(gpurun_send(&bytes[i * kEach], kEach, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST));
+        REQUIRE_OK(gpurun_send(passing.get(), kEach, GPURUN_BYTE, partner(), kFree, kWorld, GPURUN_HOST));
+        REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+        return;
+    }
+    std::deque<Gate> gates; // opened together: host functions are called one at a time, whichever comes first
+    for (const Stream& each : held)
+        gates.emplace_back(each);
+    for (size_t i = 0; i < kMany; i++)
+        REQUIRE_OK(
+            gpurun_recv(in.at(i * kEach), kEach, GPURUN_BYTE, partner(), kHeld, kWorld, held[i % kStreams], nullptr));
+    receive(passing, kFree, free);
+    free.synchronize(); // would hang here, or in the call before
+    for (Gate& each : gates)
+        each.open();
+    for (const Stream& each : held)
+        each.synchronize();
+    REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
+    CHECK(first_difference(in.read(), bytes) == -1);
+}
+
+TEST_CASE("a small message is not held up by those that were received later in its stream, and came first") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kMany = 40;
+    const Stream held;
+    const Memory in(Kind::kDevice, (1 + kMany) * kEach);
+    const Bytes bytes = pattern((1 + kMany) * kEach, 13);
+    if (rank() < partner()) {
+        REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+        for (size_t i = 1; i <= 1 + kMany; i++) { // the first last
+            const size_t next = i % (1 + kMany);
+            REQUIRE_OK(gpurun_send(&bytes[next * kEach], kEach, GPURUN_BYTE, partner(), static_cast<int>(next), kWorld,
+                                   GPURUN_HOST));
+        }
+        return;
+    }
+    std::vector<gpurun_request> requests(1 + kMany);
+    std::optional<Gate> gate;
+    for (size_t i = 0; i < requests.size(); i++) {
+        REQUIRE_OK(gpurun_irecv(in.at(i * kEach), kEach, GPURUN_BYTE, partner(), static_cast<int>(i), kWorld, held,
+                                &requests[i]));
+        if (!gate)
+            gate.emplace(held);
+    }
+    REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
+    REQUIRE_OK(gpurun_wait(&requests[0], GPURUN_HOST, nullptr)); // would hang here
+    gate->open();
+    REQUIRE_OK(gpurun_waitall(kMany, &requests[1], GPURUN_HOST, nullptr));
+    CHECK(first_difference(in.read(), bytes) == -1);
 }
 
 TEST_SUITE_END();

@@ -20,11 +20,12 @@ struct Bench {
         return must(device::open_device(options));
     }();
     Streams streams{*device};
+    uint64_t places = 0;
 
     std::vector<void*> take_behind(uint64_t name, size_t count) {
         std::vector<void*> taken;
         for (size_t i = 0; i < count; ++i)
-            taken.push_back(must(streams.take_behind(name)).native);
+            taken.push_back(must(streams.take_behind(name, ++places)).native);
         return taken;
     }
     void take_back(const std::vector<void*>& taken) {
@@ -60,6 +61,16 @@ TEST_CASE("what is behind places of several streams shares only with its own kin
     CHECK(std::count(second.begin(), second.end(), third[0]) + std::count(first.begin(), first.end(), third[0]) == 0);
 }
 
+TEST_CASE("what is behind an earlier place goes behind nothing that waits for a later one") {
+    Bench bench;
+    const std::vector<void*> later = bench.take_behind(1, Streams::kMostWithSpare);
+    const void* const earlier = must(bench.streams.take_behind(1, 3)).native;
+    CHECK(std::count(later.begin() + 3, later.end(), earlier) == 0);
+    const void* const first = must(bench.streams.take_behind(1, 0)).native;
+    CHECK(std::count(later.begin(), later.end(), first) == 0);
+    CHECK(first != earlier);
+}
+
 TEST_CASE("a stream that was given back has nobody's places before it") {
     Bench bench;
     const std::vector<void*> behind = bench.take_behind(1, 1);
@@ -81,16 +92,36 @@ TEST_CASE("a stream of one's own is given to nobody else") {
         CHECK(own.count(must(bench.streams.take()).native) == 0);
 }
 
-TEST_CASE("brief work gets a stream that nobody else has, a new one where others may need the internal ones") {
+TEST_CASE("what was given back and waits still shares its stream with what is behind later places") {
     Bench bench;
-    const device::Stream spare = must(bench.streams.take_briefly());
-    must(bench.streams.take_back_brief(spare, Streams::State::kIdle));
-    std::set<void*> taken;
-    while (taken.size() < Streams::kMostWithSpare)
-        taken.insert(must(bench.streams.take()).native);
-    CHECK(taken.count(spare.native) == 1); // it was of these
-    const device::Stream made = must(bench.streams.take_briefly());
-    CHECK(taken.count(made.native) == 0);
-    must(bench.streams.take_back_brief(made, Streams::State::kIdle));
-    CHECK(!bench.device->query(made)); // it is gone
+    device::Counter over{0};
+    const std::vector<void*> behind = bench.take_behind(1, Streams::kMostWithSpare);
+    for (void* const native : behind)
+        bench.streams.take_back({native}, Streams::State::kWaiting, {&over, 1});
+    const std::vector<void*> more = bench.take_behind(1, 100);
+    CHECK(distinct(more) == Streams::kMostWithSpare);
+    for (void* const each : more)
+        CHECK(std::count(behind.begin(), behind.end(), each) == 1);
+    CHECK(!must(bench.streams.take_spare()));
+    bench.take_back(more);
+    over = 1;
+    CHECK(must(bench.streams.take_spare()));
+}
+
+TEST_CASE("no more share a stream than CUDA lets wait there") {
+    Bench bench;
+    const std::vector<void*> full = bench.take_behind(1, Streams::kMostWithSpare * Streams::kMostShared);
+    CHECK(distinct(full) == Streams::kMostWithSpare);
+    void* const next = bench.take_behind(1, 1)[0];
+    CHECK(std::count(full.begin(), full.end(), next) == 0);
+}
+
+TEST_CASE("brief work has few streams, which are given to nobody else") {
+    Bench bench;
+    std::set<void*> brief;
+    for (size_t i = 0; i < 3 * Streams::kBrief; ++i)
+        brief.insert(must(bench.streams.brief()).native);
+    CHECK(brief.size() == Streams::kBrief);
+    for (size_t i = 0; i < 2 * Streams::kMost; ++i)
+        CHECK(brief.count(must(bench.streams.take()).native) == 0);
 }
