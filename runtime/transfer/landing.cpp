@@ -4,6 +4,7 @@
 #include "transfer/record_ring.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace gpurun::transfer {
