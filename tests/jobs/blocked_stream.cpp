@@ -181,6 +181,15 @@ void receive_many() {
     CHECK(first_difference(in.read(), pattern(in.size(), 10)) == -1);
 }
 
+// All of them in messages of kEach, then one to a stream that is not held.
+void send_to_held_streams(const Bytes& bytes) {
+    const Memory passing(Kind::kDevice, kEach);
+    for (size_t at = 0; at < bytes.size(); at += kEach)
+        REQUIRE_OK(gpurun_send(&bytes[at], kEach, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST));
+    REQUIRE_OK(gpurun_send(passing.get(), kEach, GPURUN_BYTE, partner(), kFree, kWorld, GPURUN_HOST));
+    REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("blocked stream");
@@ -398,10 +407,7 @@ TEST_CASE("small messages that are completed into the stream that holds them up 
     const Memory in(Kind::kDevice, kMany * kEach), passing(Kind::kDevice, kEach);
     const Bytes bytes = pattern(kMany * kEach, 11);
     if (rank() < partner()) {
-        for (size_t i = 0; i < kMany; i++)
-            REQUIRE_OK(gpurun_send(&bytes[i * kEach], kEach, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST));
-        REQUIRE_OK(gpurun_send(passing.get(), kEach, GPURUN_BYTE, partner(), kFree, kWorld, GPURUN_HOST));
-        REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+        send_to_held_streams(bytes);
         return;
     }
     Gate gate(held);
@@ -426,10 +432,7 @@ TEST_CASE("small messages that blocking calls have received into streams that ar
     const Memory in(Kind::kDevice, kMany * kEach), passing(Kind::kDevice, kEach);
     const Bytes bytes = pattern(kMany * kEach, 12);
     if (rank() < partner()) {
-        for (size_t i = 0; i < kMany; i++)
-            REQUIRE_OK(gpurun_send(&bytes[i * kEach], kEach, GPURUN_BYTE, partner(), kHeld, kWorld, GPURUN_HOST));
-        REQUIRE_OK(gpurun_send(passing.get(), kEach, GPURUN_BYTE, partner(), kFree, kWorld, GPURUN_HOST));
-        REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+        send_to_held_streams(bytes);
         return;
     }
     std::deque<Gate> gates; // opened together: host functions are called one at a time, whichever comes first

@@ -1,5 +1,5 @@
 // Which internal streams are given, and to whom else: on an emulated device, on which nothing is enqueued.
-#include "support/unit.hpp"
+#include "one_device.hpp"
 #include "transfer/context.hpp"
 
 #include <algorithm>
@@ -13,12 +13,7 @@ using transfer::Streams;
 namespace {
 
 struct Bench {
-    std::unique_ptr<device::Device> device = [] {
-        device::Options options;
-        options.selector = "emulated:0/1";
-        options.emulated_memory_bytes = size_t{1} << 20;
-        return must(device::open_device(options));
-    }();
+    std::unique_ptr<device::Device> device = gpurun::test::open_one_device();
     Streams streams{*device};
     uint64_t places = 0;
 

@@ -1,5 +1,5 @@
 // Which pinned buffers are given, and when one is given again.
-#include "support/unit.hpp"
+#include "one_device.hpp"
 #include "transfer/context.hpp"
 
 #include <algorithm>
@@ -18,12 +18,7 @@ namespace {
 constexpr size_t kSmall = 8, kMedium = 5000, kOfBlock = 64; // of either
 
 struct Bench {
-    std::unique_ptr<device::Device> device = [] {
-        device::Options options;
-        options.selector = "emulated:0/1";
-        options.emulated_memory_bytes = size_t{1} << 20;
-        return must(device::open_device(options));
-    }();
+    std::unique_ptr<device::Device> device = gpurun::test::open_one_device();
     device::Stream stream = must(device->create_stream());
     Landing landing{*device};
 
