@@ -48,9 +48,8 @@ Streams::~Streams() {
         (void)device_.destroy_stream(lane.copies);
         (void)device_.destroy_stream(lane.signals);
     }
-    for (const auto* const streams : {&brief_, &own_})
-        for (const device::Stream each : *streams)
-            (void)device_.destroy_stream(each);
+    for (const device::Stream each : own_)
+        (void)device_.destroy_stream(each);
 }
 
 Streams::Entry* Streams::find(device::Stream stream) {
@@ -173,7 +172,7 @@ Result<device::Stream> Streams::own() {
 
 Result<device::Stream> Streams::brief() {
     if (brief_.size() < kBrief) {
-        GPURUN_ASSIGN(const device::Stream made, device_.take_reserved_stream());
+        GPURUN_ASSIGN(const device::Stream made, own());
         brief_.push_back(made);
         return made;
     }

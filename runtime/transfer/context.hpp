@@ -121,7 +121,7 @@ class Streams {
     size_t next_ = 0; // in turn: the one given back longest ago has the least left to do
     std::vector<Lane> lanes_;
     size_t next_lane_ = 0;
-    std::vector<device::Stream> brief_;
+    std::vector<device::Stream> brief_; // of own_
     size_t next_brief_ = 0;
     std::vector<device::Stream> own_;
 };

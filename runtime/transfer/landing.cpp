@@ -4,20 +4,12 @@
 #include "transfer/record_ring.hpp"
 
 #include <algorithm>
-#include <tuple>
-#include <utility>
 
 namespace gpurun::transfer {
 
 using base::Result;
 
 static_assert(Landing::kBytes >= kLargestInline && Landing::kBytes >= kMailBytes);
-
-Landing::Landing(device::Device& device) : device_(device) {
-    constexpr std::pair<size_t, size_t> kShelves[] = {{1024, 64}, {8 * 1024, 64}, {kBytes, 8}};
-    for (size_t i = 0; i < shelves_.size(); ++i)
-        std::tie(shelves_[i].bytes, shelves_[i].in_block) = kShelves[i];
-}
 
 Landing::~Landing() {
     for (const Shelf& shelf : shelves_)

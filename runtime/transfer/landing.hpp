@@ -25,7 +25,7 @@ class Landing {
         size_t shelf;
     };
 
-    explicit Landing(device::Device& device);
+    explicit Landing(device::Device& device) : device_(device) {}
     ~Landing();
 
     // A buffer of at least `bytes`, which is its taker's until one of the two below. Waits for the device only where
@@ -52,7 +52,7 @@ class Landing {
 
     device::Device& device_;
     std::vector<void*> blocks_;
-    std::array<Shelf, 3> shelves_{};
+    std::array<Shelf, 3> shelves_{{{1024, 64}, {8 * 1024, 64}, {kBytes, 8}}};
 };
 
 } // namespace gpurun::transfer
