@@ -266,9 +266,7 @@ Result<void> Incoming::start_request(const Record& record) {
     serial_ = record.serial;
     if (choice.reason == Reason::kSingleCopy) {
         from_ = reinterpret_cast<const std::byte*>(record.source.address);
-        state_ = State::kReading;
-        share_copy();
-        return read_from_peer();
+        return start_reading();
     }
     if (!can_pull(choice, record))
         return grant(choice);
@@ -514,6 +512,8 @@ Result<void> Incoming::advance() {
         GPURUN_ASSIGN(const bool ready, awaited_->come(context_.device));
         return ready ? copy_now() : Result<void>();
     }
+    if (state_ == State::kToShare)
+        return start_reading();
     if (state_ == State::kReading)
         return read_from_peer();
     if (state_ == State::kCovered)

@@ -50,14 +50,12 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     bool enqueued() const { return state_ == State::kDraining || state_ == State::kCaptured || done(); }
     // advance() has something to do.
     bool moving() const { return started() && !done() && state_ != State::kCaptured; }
-    // The next advance() waits for nobody.
-    bool busy() const { return state_ == State::kReading; }
+    // Goes on by the CPU's own work, each time that it is advanced.
+    bool busy() const { return state_ == State::kReading || state_ == State::kToShare; }
     // Only time, the launcher, or the end of some graph's run can tell how it goes on: to be advanced now and then.
     bool in_doubt() const { return state_ == State::kInDoubt || state_ == State::kCovered; }
     // Somebody has to call advance() before the message can go on.
-    bool needs_hand() const {
-        return state_ == State::kBeforeCopy || state_ == State::kReading || in_doubt() || state_ == State::kRelay;
-    }
+    bool needs_hand() const { return state_ == State::kBeforeCopy || busy() || in_doubt() || state_ == State::kRelay; }
     // The capture that it is for has ended without it.
     void miss_capture();
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
@@ -99,11 +97,13 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     device::Times* stream_times() const { return operand_.on_stream ? trace_.times(context_.trace) : nullptr; }
     bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }
 
-    // kCovered: of a graph, and its source lies where other memory was that is mapped, and cannot be unmapped yet.
+    // kToShare: both ranks are to copy it, after another. kCovered: of a graph, and its source lies where other memory
+    // was that is mapped, and cannot be unmapped yet.
     enum class State {
         kNew,
         kEdgeless,
         kBeforeCopy,
+        kToShare,
         kReading,
         kInDoubt,
         kRelay,
@@ -128,6 +128,8 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> pull(const SourceBuffer& source, Choice choice);
     base::Result<void> grant(Choice choice);
     void answer_pulled(Choice choice, bool unreadable = false);
+    base::Result<void> start_reading();
+    bool can_share_copy() const;
     void share_copy();
     void stop_sharing();
     base::Result<void> read_shared();

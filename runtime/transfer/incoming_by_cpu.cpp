@@ -12,10 +12,12 @@ namespace gpurun::transfer {
 using base::Result;
 
 // The source helps if some thread of it is in a call. That takes a core for each rank.
+bool Incoming::can_share_copy() const {
+    return bytes_ >= kLeastSharedBytes && bytes_ <= kMostSharedBytes &&
+           context_.job.size() <= context_.job.header().cores;
+}
+
 void Incoming::share_copy() {
-    if (link_->shares_copy || bytes_ < kLeastSharedBytes || bytes_ > kMostSharedPieces * kSharedPieceBytes ||
-        context_.job.size() > context_.job.header().cores)
-        return;
     shared_ = SharedCopy::begin(link_->in.control(), bytes_);
     link_->shares_copy = true;
     Record share{};
@@ -51,6 +53,20 @@ Result<void> Incoming::read_shared() {
     read_ = shared_->failed() ? shared_->front_end() : bytes_;
     shared_.reset();
     link_->shares_copy = false;
+    return read_from_peer();
+}
+
+// Messages that both can copy come one after the other: if this side went on with the next alone, the source would
+// finish the one, and then have nothing to do.
+Result<void> Incoming::start_reading() {
+    state_ = State::kReading;
+    if (can_share_copy()) {
+        if (link_->shares_copy) {
+            state_ = State::kToShare;
+            return {};
+        }
+        share_copy();
+    }
     return read_from_peer();
 }
 

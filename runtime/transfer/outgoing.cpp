@@ -496,7 +496,7 @@ void Outgoing::write_shared() {
     }
     const auto wrote = platform::write_peer(context_.job.rank(link_.peer).pid, shared_address_ + piece->offset,
                                             operand_.address + piece->offset, piece->bytes);
-    shared_->written(static_cast<bool>(wrote));
+    shared_->written(*piece, static_cast<bool>(wrote));
     if (!wrote) // the target reads it itself
         shared_.reset();
 }

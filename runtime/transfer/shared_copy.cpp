@@ -10,7 +10,7 @@ namespace {
 
 // In PairControl::copy_claims, from the low end.
 struct Claims {
-    uint32_t front;  // 20 bits: pieces that the target has taken
+    uint32_t front;  // 20 bits: units that the target has taken
     uint32_t back;   // 20 bits: the first that the source has taken
     uint32_t number; // 24 bits: of the message
 };
@@ -25,7 +25,7 @@ uint64_t pack(const Claims& claims) {
     return uint64_t{claims.number} << 40 | uint64_t{claims.back} << 20 | claims.front;
 }
 
-// In PairControl::copy_written, beside the number of pieces.
+// In PairControl::copy_written, beside the number of units.
 constexpr uint64_t kFailed = uint64_t{1} << 63;
 
 } // namespace
@@ -33,10 +33,10 @@ constexpr uint64_t kFailed = uint64_t{1} << 63;
 SharedCopy SharedCopy::begin(platform::PairControl& control, uint64_t bytes) {
     const uint32_t last = unpack(control.copy_claims.load(std::memory_order_relaxed)).number;
     SharedCopy copy(control, bytes, (last + 1) % kNumbers);
-    CHECK(copy.pieces() <= kMostSharedPieces);
+    CHECK(bytes <= kMostSharedBytes);
     control.copy_written.store(0, std::memory_order_relaxed);
     // Release: a source that takes a piece of this message adds to the 0 above.
-    control.copy_claims.store(pack({0, copy.pieces(), copy.number_}), std::memory_order_release);
+    control.copy_claims.store(pack({0, units(bytes), copy.number_}), std::memory_order_release);
     return copy;
 }
 
@@ -46,11 +46,13 @@ std::optional<SharedCopy::Piece> SharedCopy::take(bool front) {
         Claims claims = unpack(word);
         if (claims.number != number_ || claims.front >= claims.back)
             return std::nullopt;
-        const uint32_t piece = front ? claims.front++ : --claims.back;
+        const uint32_t count = std::clamp((claims.back - claims.front) / 2, 1u, kMostPieceUnits);
+        const uint32_t first = front ? claims.front : claims.back - count;
+        (front ? claims.front : claims.back) = front ? first + count : first;
         if (control_->copy_claims.compare_exchange_weak(word, pack(claims), std::memory_order_acq_rel,
                                                         std::memory_order_acquire)) {
-            const uint64_t offset = piece * kSharedPieceBytes;
-            return Piece{offset, std::min(kSharedPieceBytes, bytes_ - offset)};
+            const uint64_t offset = first * kSharedUnitBytes;
+            return Piece{offset, std::min(count * kSharedUnitBytes, bytes_ - offset)};
         }
     }
 }
@@ -58,11 +60,11 @@ std::optional<SharedCopy::Piece> SharedCopy::take(bool front) {
 std::optional<SharedCopy::Piece> SharedCopy::take_front() { return take(true); }
 std::optional<SharedCopy::Piece> SharedCopy::take_back() { return take(false); }
 
-void SharedCopy::written(bool well) {
+void SharedCopy::written(const Piece& piece, bool well) {
     if (!well)
         control_->copy_written.fetch_or(kFailed, std::memory_order_relaxed);
     // Release: publishes the piece's bytes, or that there are none; pairs with complete().
-    control_->copy_written.fetch_add(1, std::memory_order_release);
+    control_->copy_written.fetch_add(units(piece.bytes), std::memory_order_release);
 }
 
 void SharedCopy::close() {
@@ -72,13 +74,13 @@ void SharedCopy::close() {
 
 bool SharedCopy::complete() const {
     const uint32_t back = unpack(control_->copy_claims.load(std::memory_order_acquire)).back;
-    return (control_->copy_written.load(std::memory_order_acquire) & ~kFailed) == pieces() - back;
+    return (control_->copy_written.load(std::memory_order_acquire) & ~kFailed) == units(bytes_) - back;
 }
 
 bool SharedCopy::failed() const { return (control_->copy_written.load(std::memory_order_relaxed) & kFailed) != 0; }
 
 uint64_t SharedCopy::front_end() const {
-    return std::min(bytes_, unpack(control_->copy_claims.load(std::memory_order_relaxed)).back * kSharedPieceBytes);
+    return std::min(bytes_, unpack(control_->copy_claims.load(std::memory_order_relaxed)).back * kSharedUnitBytes);
 }
 
 } // namespace gpurun::transfer

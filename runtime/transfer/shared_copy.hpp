@@ -1,9 +1,10 @@
 // A large host message that both ranks copy at once, each with its own core: the target reads pieces from the front,
 // the source, if it waits for the message in a call, writes pieces from the back, until they meet.
 //
-// One message of a pair at a time, in each direction. Who copies a piece is decided by one word in the pair's control:
-// how many pieces the target has taken, the first that the source has, and which message it is, so that a source that
-// looks late takes nothing of the next.
+// Each takes half of what is left, so that there are few pieces, and the last ones are short: nobody waits long for the
+// other. One message of a pair at a time, in each direction. Who copies a piece is decided by one word in the pair's
+// control: how many units the target has taken, the first that the source has, and which message it is, so that a
+// source that looks late takes nothing of the next.
 #pragma once
 
 #include "platform/job_segment.hpp"
@@ -13,13 +14,15 @@
 
 namespace gpurun::transfer {
 
-constexpr uint64_t kSharedPieceBytes = 128 * 1024; // long enough for a system call, short enough to meet soon
-constexpr uint64_t kLeastSharedBytes = 4 * kSharedPieceBytes;
-constexpr uint64_t kMostSharedPieces = (1u << 20) - 1;
+// Measured in windows and ping-pongs on two cores (tests/bench/RESULTS.md).
+constexpr uint64_t kSharedUnitBytes = 32 * 1024; // of a piece; shorter ones cost more than they save
+constexpr uint32_t kMostPieceUnits = 16;         // so that nobody waits long for the engine's lock
+constexpr uint64_t kLeastSharedBytes = 4 * kSharedUnitBytes;
+constexpr uint64_t kMostSharedBytes = ((1u << 20) - 1) * kSharedUnitBytes;
 
 class SharedCopy {
   public:
-    // The target's: a new message of `bytes` (kLeastSharedBytes up to kMostSharedPieces pieces).
+    // The target's: a new message of `bytes` (up to kMostSharedBytes).
     static SharedCopy begin(platform::PairControl& control, uint64_t bytes);
     // The source's, of the message that the target has begun.
     SharedCopy(platform::PairControl& control, uint64_t bytes, uint32_t number)
@@ -34,7 +37,7 @@ class SharedCopy {
     std::optional<Piece> take_back();  // by the source
 
     // By the source, for each piece that it has taken.
-    void written(bool well);
+    void written(const Piece& piece, bool well);
     // By the target: nobody takes any more.
     void close();
 
@@ -46,7 +49,9 @@ class SharedCopy {
 
   private:
     std::optional<Piece> take(bool front);
-    uint32_t pieces() const { return static_cast<uint32_t>((bytes_ + kSharedPieceBytes - 1) / kSharedPieceBytes); }
+    static uint32_t units(uint64_t bytes) {
+        return static_cast<uint32_t>((bytes + kSharedUnitBytes - 1) / kSharedUnitBytes);
+    }
 
     platform::PairControl* control_;
     uint64_t bytes_;

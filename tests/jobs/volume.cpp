@@ -1,6 +1,7 @@
 // Many messages: every bounded thing inside fills up and is used again.
 #include "support/job.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace gpurun::test;
@@ -77,6 +78,40 @@ TEST_CASE("hundreds of large device messages one way arrive in order, without a 
     if (rank() % 2 == 1)
         for (size_t i = 0; i < kMessages; i++)
             CHECK(kept.get()[i] == i % 251);
+}
+
+TEST_CASE("windows of large host messages of any length cross whole, both ways at once") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kMessages = 24;
+    const auto bytes_of = [](size_t i) { return 20'000 + i * i * 2'500 + i; }; // up to 1.3 MB
+    const auto seed_of = [](int source, size_t i) { return static_cast<uint64_t>(source) * kMessages + i; };
+    std::vector<Bytes> outgoing, incoming;
+    for (size_t i = 0; i < kMessages; i++) {
+        outgoing.push_back(pattern(bytes_of(i), seed_of(rank(), i)));
+        incoming.emplace_back(bytes_of(i));
+    }
+    for (int round = 0; round < 4; round++) {
+        std::vector<gpurun_request> requests;
+        const auto start_sends = [&] {
+            for (const Bytes& each : outgoing)
+                REQUIRE_OK(gpurun_isend(each.data(), each.size(), GPURUN_BYTE, partner(), 0, kWorld, GPURUN_HOST,
+                                        &requests.emplace_back()));
+        };
+        const bool unexpected = (round + rank()) % 2 == 0; // of the other's
+        if (unexpected)
+            start_sends();
+        for (Bytes& each : incoming) {
+            std::fill(each.begin(), each.end(), uint8_t{0});
+            REQUIRE_OK(gpurun_irecv(each.data(), each.size(), GPURUN_BYTE, partner(), 0, kWorld, GPURUN_HOST,
+                                    &requests.emplace_back()));
+        }
+        if (!unexpected)
+            start_sends();
+        REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), GPURUN_HOST, nullptr));
+        for (size_t i = 0; i < kMessages; i++)
+            CHECK(first_difference(incoming[i], pattern(bytes_of(i), seed_of(partner(), i))) == -1);
+    }
 }
 
 TEST_CASE("a flood of small messages nobody waits for yet is kept, and received last to first") {

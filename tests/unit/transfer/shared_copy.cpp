@@ -8,7 +8,7 @@
 #include <vector>
 
 using namespace gpurun;
-using transfer::kSharedPieceBytes;
+using transfer::kSharedUnitBytes;
 using transfer::SharedCopy;
 
 namespace {
@@ -29,25 +29,31 @@ struct Ends {
 
 TEST_SUITE_BEGIN("shared copy");
 
-TEST_CASE("the target takes pieces from the front, the source from the back, until they meet") {
-    Ends ends(5 * kSharedPieceBytes + kOdd);
-    CHECK(ends.target.take_front()->offset == 0);
-    const auto last = ends.source.take_back();
-    CHECK(last->offset == 5 * kSharedPieceBytes);
-    CHECK(last->bytes == kOdd);
-    CHECK(ends.target.take_front()->offset == kSharedPieceBytes);
-    CHECK(ends.target.take_front()->offset == 2 * kSharedPieceBytes);
-    CHECK(ends.source.take_back()->offset == 4 * kSharedPieceBytes);
-    const auto middle = ends.source.take_back();
-    CHECK(middle->offset == 3 * kSharedPieceBytes);
-    CHECK(middle->bytes == kSharedPieceBytes);
+TEST_CASE("each takes half of what is left, the target from the front, the source from the back, until they meet") {
+    Ends ends(11 * kSharedUnitBytes + kOdd);
+    const auto expect = [](const auto& piece, uint64_t first_unit, uint64_t bytes) {
+        REQUIRE(piece);
+        CHECK(piece->offset == first_unit * kSharedUnitBytes);
+        CHECK(piece->bytes == bytes);
+    };
+    expect(ends.target.take_front(), 0, 6 * kSharedUnitBytes);
+    expect(ends.source.take_back(), 9, 2 * kSharedUnitBytes + kOdd);
+    expect(ends.target.take_front(), 6, kSharedUnitBytes);
+    expect(ends.source.take_back(), 8, kSharedUnitBytes);
+    expect(ends.source.take_back(), 7, kSharedUnitBytes);
     CHECK_FALSE(ends.target.take_front());
     CHECK_FALSE(ends.source.take_back());
-    CHECK(ends.target.front_end() == 3 * kSharedPieceBytes);
+    CHECK(ends.target.front_end() == 7 * kSharedUnitBytes);
+}
+
+TEST_CASE("no piece is so long that others wait long for the engine") {
+    Ends ends(1000 * kSharedUnitBytes);
+    CHECK(ends.target.take_front()->bytes == transfer::kMostPieceUnits * kSharedUnitBytes);
+    CHECK(ends.source.take_back()->bytes == transfer::kMostPieceUnits * kSharedUnitBytes);
 }
 
 TEST_CASE("a message that the source does not help with is the target's, and complete when it has taken all") {
-    constexpr uint64_t kBytes = 4 * kSharedPieceBytes + 1;
+    constexpr uint64_t kBytes = 4 * kSharedUnitBytes + 1;
     Ends ends(kBytes);
     uint64_t bytes = 0;
     while (const auto piece = ends.target.take_front()) {
@@ -61,58 +67,64 @@ TEST_CASE("a message that the source does not help with is the target's, and com
 }
 
 TEST_CASE("a message is complete once the source has written all that it took") {
-    Ends ends(4 * kSharedPieceBytes);
-    REQUIRE(ends.source.take_back());
-    REQUIRE(ends.source.take_back());
+    Ends ends(4 * kSharedUnitBytes);
+    const auto first = ends.source.take_back(); // two units
+    const auto second = ends.source.take_back();
+    REQUIRE(second);
     ends.target.close();
     CHECK_FALSE(ends.target.complete());
-    ends.source.written(true);
+    ends.source.written(*first, true);
     CHECK_FALSE(ends.target.complete());
-    ends.source.written(true);
+    ends.source.written(*second, true);
     CHECK(ends.target.complete());
     CHECK_FALSE(ends.target.failed());
 }
 
 TEST_CASE("what the source cannot write is left to the target") {
-    Ends ends(4 * kSharedPieceBytes);
-    REQUIRE(ends.source.take_back());
-    ends.source.written(false);
+    Ends ends(4 * kSharedUnitBytes);
+    const auto piece = ends.source.take_back();
+    REQUIRE(piece);
+    ends.source.written(*piece, false);
     ends.target.close();
     CHECK(ends.target.complete());
     CHECK(ends.target.failed());
-    CHECK(ends.target.front_end() == 3 * kSharedPieceBytes);
+    CHECK(ends.target.front_end() == 2 * kSharedUnitBytes);
 }
 
 TEST_CASE("a source that looks late takes nothing of the next message") {
-    Ends ends(4 * kSharedPieceBytes);
+    Ends ends(4 * kSharedUnitBytes);
     ends.target.close();
-    SharedCopy next = SharedCopy::begin(*ends.control, 6 * kSharedPieceBytes);
+    SharedCopy next = SharedCopy::begin(*ends.control, 6 * kSharedUnitBytes);
     CHECK(next.number() != ends.target.number());
     CHECK_FALSE(ends.source.take_back());
     CHECK(next.take_front());
     CHECK_FALSE(ends.target.take_front());
 }
 
-TEST_CASE("each piece is taken once, however they race") {
-    constexpr uint64_t kPieces = 1000;
-    for (int round = 0; round < 20; round++) {
-        Ends ends(kPieces * kSharedPieceBytes);
-        std::vector<int> taken(kPieces);
-        std::vector<uint64_t> theirs;
+TEST_CASE("each byte is taken once, however they race") {
+    constexpr uint64_t kUnits = 1000;
+    const auto note = [](std::vector<int>& taken, const SharedCopy::Piece& piece) {
+        for (uint64_t at = piece.offset; at < piece.offset + piece.bytes; at += kSharedUnitBytes)
+            ++taken[at / kSharedUnitBytes];
+    };
+    for (int round = 0; round < 100; round++) {
+        Ends ends(kUnits * kSharedUnitBytes);
+        std::vector<int> ours(kUnits);
+        std::vector<int> theirs(kUnits);
         std::thread source([&] {
             while (const auto piece = ends.source.take_back()) {
-                theirs.push_back(piece->offset / kSharedPieceBytes);
-                ends.source.written(true);
+                note(theirs, *piece);
+                ends.source.written(*piece, true);
             }
         });
         while (const auto piece = ends.target.take_front())
-            ++taken[piece->offset / kSharedPieceBytes];
+            note(ours, *piece);
         while (!ends.target.complete()) {
         }
         source.join();
-        for (const uint64_t piece : theirs)
-            ++taken[piece];
-        CHECK(taken == std::vector<int>(kPieces, 1));
+        for (size_t unit = 0; unit < kUnits; unit++)
+            ours[unit] += theirs[unit];
+        CHECK(ours == std::vector<int>(kUnits, 1));
     }
 }
 
