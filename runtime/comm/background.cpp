@@ -163,10 +163,12 @@ void Engine::work_in_background() {
 
 // Whether some message goes on only if somebody of this rank moves it.
 bool Engine::needs_hand() const {
-    return std::any_of(links_.begin(), links_.end(), [](const auto& each) {
-        return !each->unposted.empty() || !each->owing_edge.empty() || !each->relay_out.empty() ||
-               !each->relay_in.empty();
-    });
+    return std::any_of(links_.begin(), links_.end(),
+                       [](const auto& each) {
+                           return !each->unposted.empty() || !each->owing_edge.empty() || !each->relay_out.empty() ||
+                                  !each->relay_in.empty();
+                       }) ||
+           moving_in_.find([](const transfer::Incoming& each) { return each.busy(); }) != nullptr;
 }
 
 Result<void> Engine::arm_moving() {

@@ -221,6 +221,7 @@ class Engine {
     void dispatch(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload);
     void answer(transfer::Link& link, const transfer::Record& record);
     void share_copy(transfer::Link& link, const transfer::Record& record);
+    bool share_next(transfer::Link& link);
     static void take_edge(transfer::Link& link, const transfer::Record& record);
     bool give_edges(transfer::Link& link);
     bool post_waiting(transfer::Link& link);

@@ -137,6 +137,19 @@ void Engine::share_copy(Link& link, const Record& record) {
     watch(*send);
 }
 
+// The next message that both ranks copy, if none is.
+bool Engine::share_next(Link& link) {
+    bool any = false;
+    while (!link.shares_copy && !link.to_share.empty()) {
+        transfer::Incoming& next = *link.to_share.front();
+        if (auto read = next.read_in_turn(); !read)
+            next.fail(std::move(read).error());
+        watch(next);
+        any = true;
+    }
+    return any;
+}
+
 bool Engine::post_waiting(Link& link) {
     bool posted_any = false;
     while (Outgoing* send = link.unposted.front()) {
@@ -172,6 +185,8 @@ bool Engine::advance_moving() {
         advance(incoming, moving_in_);
         changed |= incoming.busy();
     });
+    for (auto& link : links_)
+        changed |= share_next(*link);
     return changed;
 }
 
@@ -232,6 +247,7 @@ void Engine::lose_operations(Link& link) {
     };
     link.unposted.for_each(fail);
     link.unanswered.for_each(fail);
+    link.to_share.for_each(fail);
     moving_out_.for_each([&](Outgoing& send) {
         if (&send.link() == &link && !send.error())
             fail_unless_safe(send);

@@ -28,7 +28,7 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 7;
+constexpr uint32_t kLayout = 8;
 constexpr uint32_t kMaxRanks = 256;
 
 // Set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far

@@ -40,7 +40,7 @@ enum class State : uint32_t {
     kUnmatched, // its other side has not been called
     kWantsEdge, // matched; all slots of the fence are in use
     kCopying,   // by a CPU
-    kTurn,      // behind others in a relay
+    kTurn,      // behind others in a relay, or that both ranks copy
     kRelay,     // `done` of `all` chunks
     kEdge,      // a fence's edge: `done` of `all`
     kDevice,    // work of the rank's own

@@ -83,6 +83,8 @@ Result<void> Incoming::end_behind(Landing::Buffer& landing) {
 void Incoming::leave_link() {
     if (state_ == State::kEdgeless)
         link_->edgeless_in.remove(*this);
+    if (state_ == State::kToShare)
+        link_->to_share.remove(*this);
     if (state_ == State::kRelay)
         link_->relay_in.remove(*this);
 }
@@ -512,8 +514,6 @@ Result<void> Incoming::advance() {
         GPURUN_ASSIGN(const bool ready, awaited_->come(context_.device));
         return ready ? copy_now() : Result<void>();
     }
-    if (state_ == State::kToShare)
-        return start_reading();
     if (state_ == State::kReading)
         return read_from_peer();
     if (state_ == State::kCovered)

@@ -49,13 +49,18 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     // Nothing is left to decide: it is done, or will be when what is enqueued has run.
     bool enqueued() const { return state_ == State::kDraining || state_ == State::kCaptured || done(); }
     // advance() has something to do.
-    bool moving() const { return started() && !done() && state_ != State::kCaptured; }
-    // Goes on by the CPU's own work, each time that it is advanced.
-    bool busy() const { return state_ == State::kReading || state_ == State::kToShare; }
+    bool moving() const { return started() && !done() && state_ != State::kCaptured && state_ != State::kToShare; }
+    // The next advance() waits for nobody.
+    bool busy() const { return state_ == State::kReading; }
     // Only time, the launcher, or the end of some graph's run can tell how it goes on: to be advanced now and then.
     bool in_doubt() const { return state_ == State::kInDoubt || state_ == State::kCovered; }
     // Somebody has to call advance() before the message can go on.
-    bool needs_hand() const { return state_ == State::kBeforeCopy || busy() || in_doubt() || state_ == State::kRelay; }
+    bool needs_hand() const {
+        return state_ == State::kBeforeCopy || state_ == State::kToShare || busy() || in_doubt() ||
+               state_ == State::kRelay;
+    }
+    // REQUIRES that it is the first that its link is to share, and that the link shares none.
+    base::Result<void> read_in_turn();
     // The capture that it is for has ended without it.
     void miss_capture();
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
@@ -97,7 +102,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     device::Times* stream_times() const { return operand_.on_stream ? trace_.times(context_.trace) : nullptr; }
     bool ends_in_stream() const { return operand_.on_stream && ending_ == Ending::kInStream; }
 
-    // kToShare: both ranks are to copy it, after another. kCovered: of a graph, and its source lies where other memory
+    // kToShare: both ranks are to copy it, after others. kCovered: of a graph, and its source lies where other memory
     // was that is mapped, and cannot be unmapped yet.
     enum class State {
         kNew,
@@ -163,7 +168,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     MessageTrace trace_;
     uint64_t bytes_ = 0; // that move: the shorter of message and buffer
     SlotValue slot_{};
-    const std::byte* from_ = nullptr;  // in the peer's process, with kReading
+    const std::byte* from_ = nullptr;  // in the peer's process, with kReading and kToShare
     uint64_t read_ = 0;                // of it so far
     std::optional<SharedCopy> shared_; // while the source writes, too
     int64_t verdict_by_ns_ = 0;        // with kInDoubt and kCovered

@@ -17,7 +17,9 @@ bool Incoming::can_share_copy() const {
            context_.job.size() <= context_.job.header().cores;
 }
 
+// REQUIRES that the link shares none.
 void Incoming::share_copy() {
+    link_->longest_shared = link_->to_share.empty() ? bytes_ : std::max(bytes_, link_->longest_shared);
     shared_ = SharedCopy::begin(link_->in.control(), bytes_);
     link_->shares_copy = true;
     Record share{};
@@ -57,16 +59,28 @@ Result<void> Incoming::read_shared() {
 }
 
 // Messages that both can copy come one after the other: if this side went on with the next alone, the source would
-// finish the one, and then have nothing to do.
+// finish the one, and then have nothing to do. But none waits for one that is far longer than itself.
 Result<void> Incoming::start_reading() {
-    state_ = State::kReading;
-    if (can_share_copy()) {
-        if (link_->shares_copy) {
-            state_ = State::kToShare;
-            return {};
-        }
-        share_copy();
+    constexpr uint64_t kFarLonger = 16;
+    const bool shares = can_share_copy();
+    const bool turn_comes = !link_->shares_copy && link_->to_share.empty();
+    if (shares && !turn_comes && bytes_ >= link_->longest_shared / kFarLonger) {
+        state_ = State::kToShare;
+        link_->to_share.push_back(*this);
+        link_->longest_shared = std::max(bytes_, link_->longest_shared);
+        return {};
     }
+    state_ = State::kReading;
+    if (shares && turn_comes)
+        share_copy();
+    return read_from_peer();
+}
+
+Result<void> Incoming::read_in_turn() {
+    CHECK(state_ == State::kToShare && !link_->shares_copy);
+    link_->to_share.remove(*this);
+    state_ = State::kReading;
+    share_copy();
     return read_from_peer();
 }
 

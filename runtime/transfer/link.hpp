@@ -173,6 +173,8 @@ class Link {
     bool maps(const SourceBuffer& source);
     base::List<Incoming, Placed> edgeless_in; // matched, but their edges have not come
     bool shares_copy = false;                 // some message of the peer's is copied by both
+    base::List<Incoming, Placed> to_share;    // others that will be, in the order of their matches
+    uint64_t longest_shared = 0;              // at least of these; 0: of none yet
     base::List<Incoming, Placed> relay_in;    // granted, in grant order
     std::array<uint64_t, platform::kRelayPools> chunks_drained{};
     std::optional<device::MemoryHandle> peer_slab_handle;

@@ -1,10 +1,10 @@
 // A large host message that both ranks copy at once, each with its own core: the target reads pieces from the front,
 // the source, if it waits for the message in a call, writes pieces from the back, until they meet.
 //
-// Each takes half of what is left, so that there are few pieces, and the last ones are short: nobody waits long for the
-// other. One message of a pair at a time, in each direction. Who copies a piece is decided by one word in the pair's
-// control: how many units the target has taken, the first that the source has, and which message it is, so that a
-// source that looks late takes nothing of the next.
+// Each takes half of what is left, up to a limit, so that there are few pieces, and the last ones are short: nobody
+// waits long for the other. One message of a pair at a time, in each direction. Who copies a piece is decided by one
+// word in the pair's control: how many units the target has taken, the first that the source has, and which message it
+// is, so that a source that looks late takes nothing of the next.
 #pragma once
 
 #include "platform/job_segment.hpp"

@@ -79,7 +79,7 @@ Entry Incoming::situation() const {
     switch (state_) {
     case State::kNew: entry.state = standing::State::kUnmatched; break;
     case State::kEdgeless: entry.state = standing::State::kWantsEdge; break;
-    case State::kToShare:
+    case State::kToShare: entry.state = standing::State::kTurn; break;
     case State::kReading: entry.state = standing::State::kCopying; break;
     case State::kInDoubt: entry.state = standing::State::kInDoubt; break;
     case State::kCovered: entry.state = standing::State::kDevice; break;

@@ -301,6 +301,34 @@ TEST_CASE("a started message is there for its receiver while the sender makes no
     REQUIRE_OK(gpurun_waitall(others.size(), others.data(), GPURUN_HOST, nullptr));
 }
 
+TEST_CASE("large messages that a call has matched move on while their receiver makes no other") {
+    if (!goes_on_without_calls())
+        return;
+    constexpr size_t kMany = 24;
+    Memory buffer(Kind::kPageable, kMany * kLarge);
+    pid_t other = getpid();
+    std::vector<gpurun_request> requests(kMany);
+    if (rank() % 2 == 1) {
+        buffer.write(pattern(buffer.size(), 4));
+        REQUIRE_OK(gpurun_recv(&other, sizeof other, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST, nullptr));
+        for (size_t i = 0; i < kMany; i++)
+            REQUIRE_OK(gpurun_isend(buffer.at(i * kLarge), kLarge, GPURUN_BYTE, partner(), kData, kWorld, GPURUN_HOST,
+                                    &requests[i]));
+        REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), GPURUN_HOST, nullptr));
+        REQUIRE(kill(other, SIGUSR1) == 0); // no message: its receiver makes no call
+        return;
+    }
+    await_signal();
+    for (size_t i = 0; i < kMany; i++)
+        REQUIRE_OK(gpurun_irecv(buffer.at(i * kLarge), kLarge, GPURUN_BYTE, partner(), kData, kWorld, GPURUN_HOST,
+                                &requests[i]));
+    REQUIRE_OK(gpurun_send(&other, sizeof other, GPURUN_BYTE, partner(), kGo, kWorld, GPURUN_HOST));
+    complete(requests[0], GPURUN_HOST); // others have been matched by then
+    sleep_until_signal();
+    REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), GPURUN_HOST, nullptr));
+    CHECK(first_difference(buffer.read(), pattern(buffer.size(), 4)) == -1);
+}
+
 TEST_CASE("a ring full of small messages is emptied while their receiver makes no call") {
     if (!goes_on_without_calls())
         return;

@@ -67,7 +67,7 @@ TEST_CASE("a message that the source does not help with is the target's, and com
 }
 
 TEST_CASE("a message is complete once the source has written all that it took") {
-    Ends ends(4 * kSharedUnitBytes);
+    Ends ends(3 * kSharedUnitBytes + kOdd);
     const auto first = ends.source.take_back(); // two units
     const auto second = ends.source.take_back();
     REQUIRE(second);
