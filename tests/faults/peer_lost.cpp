@@ -139,6 +139,38 @@ gpurun_status receive_huge(const Job& job) {
                              nullptr);
     return result;
 }
+// With a core for each rank both copy a message when the victim dies, and others of the window wait for that.
+gpurun_status cross_window(int peer, bool receives) {
+    constexpr size_t kMessages = 32, kBytes = kHuge / kMessages;
+    gpurun_request requests[kMessages];
+    for (size_t i = 0; i < kMessages; i++) {
+        std::byte* const bytes = huge_buffer + i * kBytes;
+        MUST(receives
+                 ? gpurun_irecv(bytes, kBytes, GPURUN_BYTE, peer, kTag, GPURUN_COMM_WORLD, GPURUN_HOST, &requests[i])
+                 : gpurun_isend(bytes, kBytes, GPURUN_BYTE, peer, kTag, GPURUN_COMM_WORLD, GPURUN_HOST, &requests[i]));
+    }
+    return gpurun_waitall(kMessages, requests, GPURUN_HOST, nullptr);
+}
+gpurun_status receive_windows(const Job& job) {
+    gpurun_status result = GPURUN_OK;
+    while (result == GPURUN_OK)
+        result = cross_window(job.victim(), true);
+    return result;
+}
+void victim_sends_windows(const Job& job) {
+    for (int rank = 0;; rank = (rank + 1) % job.victim())
+        MUST(cross_window(rank, false));
+}
+gpurun_status send_windows(const Job& job) {
+    gpurun_status result = GPURUN_OK;
+    while (result == GPURUN_OK)
+        result = cross_window(job.victim(), false);
+    return result;
+}
+void victim_receives_windows(const Job& job) {
+    for (int rank = 0;; rank = (rank + 1) % job.victim())
+        MUST(cross_window(rank, true));
+}
 // Some message is under way when the victim dies, and every part of it that is enqueued is somewhere.
 gpurun_status receive_until_lost(const Job& job) {
     gpurun_status result = GPURUN_OK;
@@ -300,6 +332,8 @@ constexpr Scenario kScenarios[] = {
     {"probe-of-any", [](const Job&) { return probe(GPURUN_ANY_SOURCE); }, nullptr},
     {"receive-of-taken", receive_taken, victim_starts_held},
     {"copy-of-victims-memory", receive_huge, victim_starts_huge},
+    {"windows-of-victims-memory", receive_windows, victim_sends_windows},
+    {"windows-of-survivors-memory", send_windows, victim_receives_windows},
     {"started-receive-from-any",
      [](const Job& job) { return wait(start_receive(job, GPURUN_HOST, GPURUN_ANY_SOURCE, kLarge), GPURUN_HOST); },
      nullptr},
