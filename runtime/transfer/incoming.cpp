@@ -289,9 +289,13 @@ bool Incoming::can_pull(Choice choice, const Record& record) const {
     return (from_host && operand_.in_host_memory()) || !pageable;
 }
 
+base::Error Incoming::source_died() {
+    return {base::Status::kPeerLost, "the other rank died before the message had moved"};
+}
+
 Result<void> Incoming::want_edge(const Record& record, Choice choice) {
     if (link_->lost)
-        return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
+        return source_died();
     if (!kept_place_)
         GPURUN_TRY(keep_place());
     edgeless_ = Edgeless{record.source, choice};
@@ -357,7 +361,7 @@ Result<void> Incoming::grant(Choice choice) {
         return finish_in_order();
     }
     if (link_->lost)
-        return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
+        return source_died();
     if (!operand_.by_cpu())
         GPURUN_TRY(take_stream());
     if (ends_in_stream() && beside_send_) {
@@ -406,7 +410,7 @@ Result<void> Incoming::note_source(Fence& fence, device::Stream stream) {
     if (link_->lost) {
         GPURUN_ASSIGN(const bool cut_short, fence.cut_short(Edge::kForward, slot_.slot, slot_.value));
         if (cut_short)
-            return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
+            return source_died();
     }
     link_->awaiting_forward[slot_.slot] = InFlight{stream, slot_.value};
     return {};

@@ -133,6 +133,7 @@ class Incoming : public base::Linked<Incoming, Placed>, public base::Linked<Inco
     base::Result<void> pull(const SourceBuffer& source, Choice choice);
     base::Result<void> grant(Choice choice);
     void answer_pulled(Choice choice, bool unreadable = false);
+    static base::Error source_died();
     base::Result<void> start_reading();
     bool can_share_copy() const;
     void share_copy();

@@ -139,6 +139,20 @@ gpurun_status receive_huge(const Job& job) {
                              nullptr);
     return result;
 }
+// One comes while the victim lives. Of the others the first tells this rank of the death, the second comes when it
+// knows.
+gpurun_status receive_late(const Job& job) {
+    const auto receive_one = [&] {
+        return gpurun_recv(huge_buffer, kHuge, GPURUN_BYTE, job.victim(), kManyTag, GPURUN_COMM_WORLD, GPURUN_HOST,
+                           nullptr);
+    };
+    MUST(receive_one());
+    sleep_seconds(kDiesAfter + 0.3);
+    const gpurun_status first = receive_one(), second = receive_one();
+    if (first != second)
+        give_up("only one of two messages is lost");
+    return second;
+}
 // With a core for each rank both copy a message when the victim dies, and others of the window wait for that.
 gpurun_status cross_window(int peer, bool receives) {
     constexpr size_t kMessages = 32, kBytes = kHuge / kMessages;
@@ -332,6 +346,7 @@ constexpr Scenario kScenarios[] = {
     {"probe-of-any", [](const Job&) { return probe(GPURUN_ANY_SOURCE); }, nullptr},
     {"receive-of-taken", receive_taken, victim_starts_held},
     {"copy-of-victims-memory", receive_huge, victim_starts_huge},
+    {"late-copies-of-victims-memory", receive_late, victim_starts_huge},
     {"windows-of-victims-memory", receive_windows, victim_sends_windows},
     {"windows-of-survivors-memory", send_windows, victim_receives_windows},
     {"started-receive-from-any",
