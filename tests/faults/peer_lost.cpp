@@ -165,25 +165,15 @@ gpurun_status cross_window(int peer, bool receives) {
     }
     return gpurun_waitall(kMessages, requests, GPURUN_HOST, nullptr);
 }
-gpurun_status receive_windows(const Job& job) {
+gpurun_status cross_windows(const Job& job, bool receives) {
     gpurun_status result = GPURUN_OK;
     while (result == GPURUN_OK)
-        result = cross_window(job.victim(), true);
+        result = cross_window(job.victim(), receives);
     return result;
 }
-void victim_sends_windows(const Job& job) {
+void victim_crosses_windows(const Job& job, bool receives) {
     for (int rank = 0;; rank = (rank + 1) % job.victim())
-        MUST(cross_window(rank, false));
-}
-gpurun_status send_windows(const Job& job) {
-    gpurun_status result = GPURUN_OK;
-    while (result == GPURUN_OK)
-        result = cross_window(job.victim(), false);
-    return result;
-}
-void victim_receives_windows(const Job& job) {
-    for (int rank = 0;; rank = (rank + 1) % job.victim())
-        MUST(cross_window(rank, true));
+        MUST(cross_window(rank, receives));
 }
 // Some message is under way when the victim dies, and every part of it that is enqueued is somewhere.
 gpurun_status receive_until_lost(const Job& job) {
@@ -347,8 +337,10 @@ constexpr Scenario kScenarios[] = {
     {"receive-of-taken", receive_taken, victim_starts_held},
     {"copy-of-victims-memory", receive_huge, victim_starts_huge},
     {"late-copies-of-victims-memory", receive_late, victim_starts_huge},
-    {"windows-of-victims-memory", receive_windows, victim_sends_windows},
-    {"windows-of-survivors-memory", send_windows, victim_receives_windows},
+    {"windows-of-victims-memory", [](const Job& job) { return cross_windows(job, true); },
+     [](const Job& job) { victim_crosses_windows(job, false); }},
+    {"windows-of-survivors-memory", [](const Job& job) { return cross_windows(job, false); },
+     [](const Job& job) { victim_crosses_windows(job, true); }},
     {"started-receive-from-any",
      [](const Job& job) { return wait(start_receive(job, GPURUN_HOST, GPURUN_ANY_SOURCE, kLarge), GPURUN_HOST); },
      nullptr},
