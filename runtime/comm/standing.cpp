@@ -131,13 +131,16 @@ void Engine::describe(const Waiter& waiter, std::vector<Entry>& entries) {
             awaited.add(entry_of(Topic::kAwaited, *request));
     if (what.kind == Awaiting::Kind::kOwnMessages) {
         moving_out_.for_each([&](const transfer::Outgoing& send) { awaited.add(entry_of(Topic::kAwaited, send)); });
-        moving_in_.for_each([&](const transfer::Incoming& incoming) {
+        const auto add = [&](const transfer::Incoming& incoming) {
             Entry entry = incoming.situation();
             entry.topic = Topic::kAwaited;
             entry.peer = static_cast<int32_t>(incoming.link()->peer);
             entry.tag = kAnyTag;
             awaited.add(entry);
-        });
+        };
+        moving_in_.for_each(add);
+        for (const auto& link : links_)
+            link->to_share.for_each(add);
     }
     Entry entry;
     entry.topic = Topic::kAwaited;

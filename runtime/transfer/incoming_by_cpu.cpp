@@ -62,7 +62,7 @@ Result<void> Incoming::read_shared() {
 // finish the one, and then have nothing to do. But none waits for one that is far longer than itself.
 Result<void> Incoming::start_reading() {
     constexpr uint64_t kFarLonger = 16;
-    if (link_->lost)
+    if (link_->is_gone())
         return source_died(); // and its pid may be another's
     const bool shares = can_share_copy();
     const bool turn_comes = !link_->shares_copy && link_->to_share.empty();

@@ -151,20 +151,21 @@ void graphs(Rank& self) {
                ? gpurun_send(memory, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream)
                : gpurun_recv(memory, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream, nullptr));
     };
-    const auto start = [&](size_t bytes, int tag) {
+    const auto start = [&](void* memory, size_t bytes, int tag) {
         gpurun_request request;
         ok(self.rank == 0
-               ? gpurun_isend(self.device, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream, &request)
-               : gpurun_irecv(self.device, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream, &request));
+               ? gpurun_isend(memory, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream, &request)
+               : gpurun_irecv(memory, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream, &request));
         return request;
     };
+    void* const beside = static_cast<char*>(self.device) + (512 << 10); // two are under way at once
     gpurun_graph graph;
     ok(gpurun_capture_begin(self.stream));
     exchange(self.device, 64, 300);
     exchange(self.device, 65536, 301);
     exchange(self.device, 200'000, 302);
     exchange(unexportable, 200'000, 303);
-    gpurun_request requests[] = {start(5000, 304), start(200'000, 305)};
+    gpurun_request requests[] = {start(beside, 5000, 304), start(self.device, 200'000, 305)};
     ok(gpurun_waitall(2, requests, self.stream, nullptr));
     if (self.rank == 0)
         ok(gpurun_ssend(self.device, 8, GPURUN_BYTE, 1, 306, GPURUN_COMM_WORLD, self.stream));
