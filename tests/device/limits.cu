@@ -38,6 +38,9 @@ constexpr double kGraceSeconds = 3; // for a rank whose partner has failed
 
 Options parsed(int argc, char** argv) {
     Options options;
+    const char* const ranks = getenv("GPURUN_SIZE");
+    if (ranks != nullptr && atoi(ranks) > 1) // they would use the same two GPUs at once
+        usage("it starts its two ranks itself: start it without gpurun, or with gpurun -n 1");
     for (int i = 1; i < argc; i++) {
         const std::string option = argv[i];
         const bool has_value = option == "--rounds" || option == "--only";

@@ -27,7 +27,10 @@ struct Window {
         kSignal,       // a signal behind each
         kSignalBeside, // the same, in a stream that waits for an event behind it
     } fence = Fence::kNone;
-    bool by_events = false;
+    bool by_events = false; // from the first stream's begin to its end
+
+    bool first_only() const { return by_events && streams == pieces; }
+    double bytes() const { return static_cast<double>(piece) * (first_only() ? 1 : pieces); }
 };
 using Fence = Window::Fence;
 
@@ -135,15 +138,15 @@ const char* title_of(Fence fence) {
 std::string title_of(const Window& window) {
     return "5 " + std::to_string(window.pieces) + " x " + std::to_string(window.piece / kMiB) + " MiB, " +
            title_of(window.fence) + std::to_string(window.streams) + (window.streams == 1 ? " stream" : " streams") +
-           (window.by_events ? ", by events" : "");
+           (window.by_events ? ", by events" : "") + (window.first_only() ? ", until the first has ended" : "");
 }
 
 const char* gpurun_does(const Window& window) {
     if (window.piece < 64 * kMiB)
         return window.fence == Fence::kBoth && window.streams == 2 ? "bounce" : "no";
     if (window.fence == Fence::kNone)
-        return "is the reference 'copy'";
-    if (window.fence == Fence::kSignal && window.streams == 4)
+        return window.streams == 1 ? "is the reference 'copy'" : "no";
+    if (window.fence == Fence::kSignalBeside && window.streams == 2)
         return "requests";
     if (window.fence != Fence::kBoth)
         return "no";
@@ -163,6 +166,10 @@ void pulls(Pair& pair, Report& report) {
         for (const Fence fence : {Fence::kSignal, Fence::kSignalBeside})
             for (const unsigned streams : {1u, 2u, 4u})
                 windows.push_back({piece, pieces, streams, fence});
+        if (pieces == kMostStreams) {
+            windows.push_back({piece, pieces, pieces, Fence::kSignalBeside});
+            windows.push_back({piece, pieces, pieces, Fence::kNone, true});
+        }
     }
     for (const auto& [piece, pieces] : {std::pair(4 * kMiB, 64u), std::pair(8 * kMiB, 32u)}) {
         windows.push_back({piece, pieces});
@@ -171,8 +178,8 @@ void pulls(Pair& pair, Report& report) {
     }
     std::vector<Case> cases;
     for (const Window& each : windows)
-        cases.push_back({title_of(each), gpurun_does(each), [&, each] { return on->measure(each); }, "us",
-                         static_cast<double>(each.piece) * each.pieces});
+        cases.push_back(
+            {title_of(each), gpurun_does(each), [&, each] { return on->measure(each); }, "us", each.bytes()});
     if (!report.selects(cases))
         return;
     on = std::make_unique<Pulls>(pair);
