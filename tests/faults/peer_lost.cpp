@@ -121,14 +121,15 @@ gpurun_status receive_taken(const Job& job) {
 constexpr size_t kHuge = 64u << 20;
 constexpr int kHugeMessages = 100;
 std::byte huge_buffer[kHuge]; // touched by messages alone: on a busy machine that may take longer than the victim has
-void victim_starts_huge(const Job& job) {
-    for (int message = 0; message < kHugeMessages; message++) {
-        for (int rank = 0; rank < job.victim(); rank++) {
-            gpurun_request request = GPURUN_REQUEST_NULL;
-            MUST(gpurun_isend(huge_buffer, kHuge, GPURUN_BYTE, rank, kManyTag, GPURUN_COMM_WORLD, GPURUN_HOST,
-                              &request));
-        }
+void start_for_each_survivor(const Job& job, size_t bytes, int tag) {
+    for (int rank = 0; rank < job.victim(); rank++) {
+        gpurun_request request = GPURUN_REQUEST_NULL;
+        MUST(gpurun_isend(huge_buffer, bytes, GPURUN_BYTE, rank, tag, GPURUN_COMM_WORLD, GPURUN_HOST, &request));
     }
+}
+void victim_starts_huge(const Job& job) {
+    for (int message = 0; message < kHugeMessages; message++)
+        start_for_each_survivor(job, kHuge, kManyTag);
 }
 gpurun_status receive_huge(const Job& job) {
     MUST(gpurun_probe(job.victim(), kManyTag, GPURUN_COMM_WORLD, nullptr));
@@ -143,10 +144,7 @@ gpurun_status receive_huge(const Job& job) {
 // it knows.
 constexpr size_t kCopied = 64u << 10; // out of the victim's memory, too
 void victim_starts_one_and_huge(const Job& job) {
-    for (int rank = 0; rank < job.victim(); rank++) {
-        gpurun_request request = GPURUN_REQUEST_NULL;
-        MUST(gpurun_isend(huge_buffer, kCopied, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, GPURUN_HOST, &request));
-    }
+    start_for_each_survivor(job, kCopied, kTag);
     victim_starts_huge(job);
 }
 gpurun_status receive_late(const Job& job) {
