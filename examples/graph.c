@@ -46,7 +46,7 @@ static double captured_us(int rank, const struct ball *ball, int runs, gpurun_st
     return us;
 }
 
-// What a run brings back is what was in pinned memory when it started, whatever the runs before have left anywhere.
+// A run brings back what was in pinned memory when it started, not what earlier runs have left somewhere.
 static void check_runs(int rank, const struct ball *ball, gpurun_stream stream) {
     gpurun_graph graph;
     void *written, *read;

@@ -10,17 +10,17 @@
 //     compute   inside ............................ rim   inside ...
 //     halos     irecv, isend, waitall                     irecv, ...
 //
-// Both streams take the device's time where they pass. What is printed is rank 0's last steps; the trace has all of
-// all ranks. The result must be that of one thread. (Emulated devices overlap where there is an idle core for each
-// stream.)
+// Both streams record the device's time between their pieces. The last steps of rank 0 are printed; the trace has all
+// steps of all ranks. The result must be that of one thread. (On emulated devices pieces overlap only if there is an
+// idle core for each stream.)
 #include "kernels/choose.h"
 #include "kernels/heat_kernels.h"
 #include "kernels/stamp_kernels.h"
 #include "plate.h"
 #include "timeline.h"
 
-// A kernel that fills a GPU lets no other begin until its last blocks have, not even one that moves a message: the
-// inside is computed in bands, and messages move between them.
+// While a kernel fills a GPU, no other kernel begins before its last blocks have begun, not even one that moves a
+// message. So the inside is computed in bands, and messages move between them.
 enum { kBands = 8, kShown = 3, kTagTimes = 4 };
 
 struct solver {
@@ -113,7 +113,7 @@ static void step(struct solver *solver, struct step_times *times) {
     take_step(&solver->part);
 }
 
-// The order that the streams and events ask for: true at any speed.
+// The order that streams and events demand, at any speed.
 static void check_order(const struct step_times *times, int steps) {
     for (int i = 0; i < steps; i++) {
         const struct interval *of = times[i].of;

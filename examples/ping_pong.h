@@ -38,7 +38,7 @@ static inline void play(int rank, const struct ball *ball, int rounds, gpurun_st
 
 static inline unsigned char byte_of_ball(size_t index, size_t seed) { return (unsigned char)(index * 7 + seed); }
 
-// Both from the host's order: nothing is under way.
+// Both in the host's order: REQUIRES that nothing is under way.
 static inline void paint(const struct ball *ball, size_t seed) {
     unsigned char *bytes = malloc(ball->bytes);
     EXPECT(bytes != NULL, "no memory");

@@ -15,7 +15,7 @@ struct options {
     const char *output; // a file's name, or NULL
 };
 
-// Overwrites what the command line names.
+// Sets the options that the command line names.
 static inline void read_options(struct options *options, int argc, char **argv) {
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--size") == 0)
@@ -104,7 +104,7 @@ static inline void gather(const struct part *part, float *plate) {
     }
 }
 
-// Makes as many steps by one thread, from `now` on, and expects to be where the ranks are.
+// Makes as many steps by one thread, from `now` on, and expects the same result.
 static inline void compare_with_serial(const float *plate, float *now, size_t size, int steps) {
     float *next = make_plate(size);
     memcpy(next, now, size * size * sizeof *next);

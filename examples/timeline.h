@@ -59,7 +59,7 @@ static inline void print_timeline(const struct step_times *steps, int count) {
     }
 }
 
-// Of all ranks, `count` steps each. Clocks of different devices are not the same: each rank begins at 0.
+// `count` steps of each rank. Clocks of different devices differ, so each rank begins at 0.
 static inline void write_trace(const char *path, const struct step_times *steps, int count, int ranks) {
     FILE *file = fopen(path, "w");
     EXPECT(file != NULL, "cannot write %s", path);

@@ -14,7 +14,7 @@ namespace wire = platform::wire;
 namespace {
 
 constexpr uint32_t kVersion = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
-// Of one rank at once: more than a socket holds unless somebody fills it all the while, whom nothing else waits for.
+// Handled of one rank at a time: more than a socket holds, so a rank that keeps sending cannot keep others waiting.
 constexpr int kMostMessages = 1024;
 // Magic, kind, protocol and version: what every protocol's hello begins with.
 constexpr size_t kHelloFixedBytes = offsetof(wire::Hello, layout);
@@ -134,13 +134,13 @@ void Assembly::take_hello(uint32_t rank, std::span<const std::byte> message) {
     welcome.size = segment_.size();
     welcome.cores = segment_.header().cores;
     if (auto sent = peer.socket.try_send(bytes_of(welcome), segment_.fd()); !sent || !*sent)
-        return; // it is gone, or does not read: its end will tell
+        return; // it is gone, or does not read; gpurun notices when it ends
     observer_.rank_said_hello(rank);
 }
 
 void Assembly::take_ready(uint32_t rank, platform::UniqueFd device) {
     Peer& peer = peers_[rank];
-    if (peer.stage == Stage::kRefused) // they have crossed
+    if (peer.stage == Stage::kRefused) // its message and the refusal have crossed
         return;
     if (peer.stage != Stage::kWelcomed) {
         misbehaved(rank, "a ready out of turn");

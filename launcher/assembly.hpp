@@ -27,10 +27,10 @@ class Assembly {
         virtual void rank_said_hello(uint32_t rank) = 0;
         virtual void rank_misbehaved(uint32_t rank, const std::string& what) = 0;
         virtual void versions_differ(uint32_t rank, const std::string& what) = 0;
-        // Closed its socket while others wait for it; it may be about to end.
+        // It has closed its socket while others wait for it in gpurun_init(); it may be about to end.
         virtual void rank_left_early(uint32_t rank) = 0;
         virtual void rank_aborted(uint32_t rank, int code) = 0;
-        // To ask(). False: no rank of ours says that.
+        // It has answered ask(). False: no rank of ours sends that.
         virtual bool rank_answered(uint32_t rank, const platform::wire::Answer& answer) = 0;
         virtual bool rank_answered_all(uint32_t rank, const platform::wire::Answered& answered) = 0;
     };
@@ -40,12 +40,11 @@ class Assembly {
 
     // `trace_fd` is where the rank is to record what it does; -1: nowhere.
     void connect(uint32_t rank, platform::MessageSocket socket, int trace_fd = -1);
-    // Handles what the rank has sent so far, as far as it has not sent without end. It may have said its last words
-    // just before it ended.
+    // Handles what the rank has sent so far, up to a bound: a rank may have sent something just before it ended.
     void hear(uint32_t rank);
     bool said_hello(uint32_t rank) const { return peers_[rank].stage != Stage::kSilent; }
     bool anyone_waits() const; // for ranks that have not come yet
-    // How it stands; false if it cannot be asked, or its socket is full.
+    // Asks for its wait report. False if it cannot be asked, or its socket is full.
     bool ask(uint32_t rank, uint32_t number);
     enum class Stage { kSilent, kWelcomed, kReady, kGone, kRefused };
     Stage stage(uint32_t rank) const { return peers_[rank].stage; }

@@ -2,7 +2,7 @@
 //
 // Each rank gets whole cores near its device, ranks with the same neighbourhood equal shares of it. The cores of
 // two ranks are disjoint as long as there are as many cores as ranks, even if some must then be further away.
-// core_shares says who gets which cores; here it is decided what is near, and cores become CPUs.
+// core_shares divides the cores; this file decides which are near a device, and turns cores into CPUs.
 #pragma once
 
 #include "devices.hpp"

@@ -6,12 +6,15 @@
 #include "machine_report.hpp"
 #include "machine_view.hpp"
 #include "mps.hpp"
+#include "mps_limits.hpp"
 #include "options.hpp"
+#include "own_lines.hpp"
 #include "placement.hpp"
 #include "placement_report.hpp"
 #include "platform/byte_stream.hpp"
 #include "platform/free_port.hpp"
 #include "platform/process.hpp"
+#include "platform/signals.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -22,10 +25,8 @@ namespace gpurun::launcher {
 namespace {
 
 constexpr int kUsage = 2;
-constexpr int kOut = 1;
-constexpr int kError = 2;
 
-void say(const std::string& line) { platform::write_all(kError, base::format("gpurun: {}\n", line)); }
+void say(const std::string& text) { platform::write_all(platform::kStandardError, as_own_lines(text)); }
 
 int complain(int exit_status, const std::string& detail) {
     say(detail);
@@ -57,6 +58,7 @@ Located locate(const Program& program) {
 base::Result<Surroundings> look_around(const Options& options, const char* const* environment) {
     Surroundings there;
     there.environment = environment;
+    const platform::SignalsBlocked for_threads; // NVML and hwloc's plugins may start some
     GPURUN_ASSIGN(MachineView view, view_machine(options));
     there.gpus = std::move(view.gpus);
     there.absence = std::move(view.absence);
@@ -67,19 +69,29 @@ base::Result<Surroundings> look_around(const Options& options, const char* const
 }
 
 void report(const Options& options, const Placement& placement, const platform::Machine& machine) {
-    // What is printed beside a job's output must not mix with it.
-    platform::write_all(options.report.dry_run ? kOut : kError, options.report.json
-                                                                    ? bindings_as_json(placement, machine)
-                                                                    : bindings_as_table(options, placement, machine));
+    const std::string text =
+        options.report.json ? bindings_as_json(placement, machine) : bindings_as_table(options, placement, machine);
+    if (options.report.dry_run)
+        platform::write_all(platform::kStandardOutput, text);
+    else if (options.report.json) // for a program to read
+        platform::write_all(platform::kStandardError, text);
+    else // what is printed beside a job's output must not mix with it
+        say(text);
 }
 
 base::Result<MpsPlan> mps_for(const Options& options, const Placement& placement) {
     if (options.report.record) // which may lack UUIDs, and nothing is started
         return MpsPlan();
     std::vector<Device> devices;
-    for (const RankPlan& rank : placement.ranks)
+    std::vector<uint32_t> queues;
+    for (const RankPlan& rank : placement.ranks) {
         devices.push_back(rank.device);
-    return plan_mps(options.mps, devices);
+        queues.push_back(rank.hardware_queues);
+    }
+    GPURUN_ASSIGN(MpsPlan plan, plan_mps(options.mps, devices));
+    if (!plan.gpus.empty())
+        plan.notice = notice_of_queues(devices, queues);
+    return plan;
 }
 
 // How many CPUs the ranks have together.
@@ -128,8 +140,8 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
     for (const std::string& notice : {placement->device_notice, mps->notice})
         if (!notice.empty())
             say(notice);
-    // Emulated devices stand for others, so nobody minds what they are slowed down by; and who lets ranks share
-    // devices knows.
+    // No notice for emulated devices, whose speed does not matter, or with --oversubscribe, by which the user accepts
+    // it.
     const bool table_says_it = options.report.bindings && !options.report.json;
     if (placement->on_gpus && !options.placement.oversubscribe && !placement->core_notice.empty() && !table_says_it)
         say(placement->core_notice);
@@ -145,7 +157,8 @@ int print_machine(const Options& options, const char* const* environment) {
     auto facts = gather_facts(options, environment);
     if (!facts)
         return complain(kUsage, facts.error().detail);
-    platform::write_all(kOut, options.report.json ? machine_as_json(*facts) : machine_as_text(*facts));
+    platform::write_all(platform::kStandardOutput,
+                        options.report.json ? machine_as_json(*facts) : machine_as_text(*facts));
     return 0;
 }
 
@@ -158,7 +171,7 @@ int run(int argc, const char* const* argv, const char* const* environment) {
     if (!parsed)
         return complain(kUsage, parsed.error().detail);
     if (!parsed->to_print.empty()) {
-        platform::write_all(kOut, parsed->to_print);
+        platform::write_all(platform::kStandardOutput, parsed->to_print);
         return 0;
     }
     const Options& options = parsed->options;

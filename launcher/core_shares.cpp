@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kNobody = SIZE_MAX;
 
-// Ranks that would rather have the same cores. Below, "core" stands for hardware threads too, where these are divided.
+// Ranks that prefer the same cores. "Core" also means hardware thread below, if these are divided.
 struct Group {
     Cores near;
     std::vector<size_t> ranks;
@@ -58,7 +58,7 @@ class Division {
                 }
     }
 
-    // The neighbourhoods that were taken by narrower ones give back what is more than fair.
+    // Groups that have more than their fair share give the rest back.
     void be_fair() {
         for (size_t i = 0; i < groups_.size(); ++i)
             while (groups_[i].cores.size() < groups_[i].fair) {

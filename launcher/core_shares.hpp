@@ -1,4 +1,4 @@
-// Divides the cores of a machine among ranks, each of which would rather have some of them. A pure function.
+// Divides the cores of a machine among ranks, each of which prefers some of them. A pure function.
 #pragma once
 
 #include "platform/topology.hpp"
@@ -14,9 +14,9 @@ struct Share {
     std::vector<int> cpus; // of these cores, all or some
 };
 
-// `near` has the cores that each rank would rather have, which are never none. Ranks with the same ones get equal
-// shares. Whole cores while there are as many as ranks, else hardware threads; where these do not suffice either,
-// everybody gets all that is near.
+// `near`: the cores that each rank prefers, at least one. Ranks that prefer the same cores get equal shares of them.
+// Whole cores, if there are as many as ranks, else hardware threads; if there are too few of those, too, each rank gets
+// all cores that it prefers, and shares them.
 std::vector<Share> share_cores(const platform::Machine& machine, const std::vector<Cores>& near);
 
 } // namespace gpurun::launcher

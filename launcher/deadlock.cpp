@@ -9,10 +9,10 @@
 
 namespace gpurun::launcher {
 
-namespace standing = platform::standing;
-using standing::Entry;
-using standing::State;
-using standing::What;
+namespace wait_report = platform::wait_report;
+using wait_report::Entry;
+using wait_report::State;
+using wait_report::What;
 
 namespace {
 
@@ -21,12 +21,12 @@ using Set = std::vector<bool>; // by rank
 bool is_stuck(const Entry& entry, const Set& stuck) {
     if (!needs_call(entry))
         return false;
-    if (entry.peer == standing::kAnySource)
+    if (entry.peer == wait_report::kAnySource)
         return std::all_of(stuck.begin(), stuck.end(), [](bool each) { return each; });
     return stuck[static_cast<size_t>(entry.peer)];
 }
 
-bool is_stuck(const ThreadStanding& thread, const Set& stuck) {
+bool is_stuck(const ThreadReport& thread, const Set& stuck) {
     if (!thread.settled)
         return false;
     const auto each_stuck = [&](const Entry& entry) { return is_stuck(entry, stuck); };
@@ -36,13 +36,13 @@ bool is_stuck(const ThreadStanding& thread, const Set& stuck) {
            std::all_of(thread.awaited.begin(), thread.awaited.end(), each_stuck);
 }
 
-bool is_stuck(const RankStanding& rank, const Set& stuck) {
+bool is_stuck(const RankReport& rank, const Set& stuck) {
     return rank.answered() && !rank.threads.empty() && rank.end.threads == rank.threads.size() &&
            std::all_of(rank.threads.begin(), rank.threads.end(),
-                       [&](const ThreadStanding& thread) { return is_stuck(thread, stuck); });
+                       [&](const ThreadReport& thread) { return is_stuck(thread, stuck); });
 }
 
-Set find_stuck(const Standings& ranks) {
+Set find_stuck(const WaitReports& ranks) {
     Set stuck(ranks.size(), true);
     for (bool changed = true; changed;) {
         changed = false;
@@ -56,18 +56,18 @@ Set find_stuck(const Standings& ranks) {
 }
 
 // Those that it waits for among the stuck ones, each once.
-std::vector<WaitsFor> edges_of(uint32_t rank, const Standings& ranks, const Set& stuck) {
+std::vector<WaitsFor> edges_of(uint32_t rank, const WaitReports& ranks, const Set& stuck) {
     std::vector<WaitsFor> edges;
     std::set<uint32_t> seen;
-    const auto add = [&](const ThreadStanding& thread, const Entry& entry, uint32_t peer) {
+    const auto add = [&](const ThreadReport& thread, const Entry& entry, uint32_t peer) {
         if (stuck[peer] && seen.insert(peer).second)
             edges.push_back({rank, peer, thread.call, entry});
     };
-    for (const ThreadStanding& thread : ranks[rank].threads)
+    for (const ThreadReport& thread : ranks[rank].threads)
         for (const Entry& entry : thread.awaited) {
             if (!is_stuck(entry, stuck))
                 continue;
-            if (entry.peer != standing::kAnySource)
+            if (entry.peer != wait_report::kAnySource)
                 add(thread, entry, static_cast<uint32_t>(entry.peer));
             else
                 for (uint32_t peer = 0; peer < ranks.size(); ++peer)
@@ -128,16 +128,16 @@ std::string format_ranks(const std::vector<uint32_t>& ranks) { return format_cpu
 
 std::string format_wait(const std::string& call, const Entry& entry) {
     std::string text = call.empty() ? "a thread of gpurun's" : call;
-    if (entry.has(standing::kCollective) || entry.what == What::kRank)
+    if (entry.has(wait_report::kCollective) || entry.what == What::kRank)
         return text;
-    if (entry.tag == standing::kAnyTag)
+    if (entry.tag == wait_report::kAnyTag)
         text += ", any tag";
     else
         text += base::format(", tag {}", entry.tag);
-    return text + (entry.peer == standing::kAnySource ? ", any source" : "");
+    return text + (entry.peer == wait_report::kAnySource ? ", any source" : "");
 }
 
-std::vector<Deadlock> find_deadlocks(const Standings& ranks) {
+std::vector<Deadlock> find_deadlocks(const WaitReports& ranks) {
     Set stuck = find_stuck(ranks);
     std::vector<std::vector<WaitsFor>> edges(ranks.size());
     for (uint32_t rank = 0; rank < ranks.size(); ++rank)
@@ -160,7 +160,7 @@ std::vector<Deadlock> find_deadlocks(const Standings& ranks) {
     }
 }
 
-std::vector<WaitsFor> find_graph_circle(const Standings& ranks) {
+std::vector<WaitsFor> find_graph_circle(const WaitReports& ranks) {
     std::vector<std::vector<WaitsFor>> edges(ranks.size());
     for (uint32_t rank = 0; rank < ranks.size(); ++rank)
         for (const Entry& entry : ranks[rank].settled_graphs)

@@ -1,8 +1,8 @@
-// When messages moved on a rank's device, by the clock that all of the trace has.
+// When messages moved on a rank's device, by the clock of the trace (CLOCK_MONOTONIC).
 //
-// The device writes times by its own clock (platform/operation_times.hpp). The rank has read both when it joined and,
-// if it got there, when it left: what lies between goes by the line through the two readings, since clocks differ in
-// speed, too. Without the second one they count as equally fast.
+// The device writes times by its own clock (platform/operation_times.hpp). The rank reads both clocks when it joins,
+// and when it leaves, if it gets there. Times between are converted by the line through the two readings, since clocks
+// differ in speed, too. Without the second reading the clocks are taken to be equally fast.
 #pragma once
 
 #include "platform/trace_buffer.hpp"

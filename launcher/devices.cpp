@@ -33,7 +33,7 @@ base::Result<DeviceList> list_devices(const DeviceChoice& choice, size_t emulate
         const size_t number = list.devices.size();
         // Records of machines may lack UUIDs.
         const std::string setting = base::format("cuda:{}", gpu.uuid.empty() ? std::to_string(number) : gpu.uuid);
-        list.devices.push_back({setting, gpu.bus_id, gpu.uuid, number, gpu.parent});
+        list.devices.push_back({setting, gpu.bus_id, gpu.uuid, number, gpu.parent, gpu.compute_major});
     }
     return list;
 }

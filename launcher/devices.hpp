@@ -10,11 +10,12 @@
 namespace gpurun::launcher {
 
 struct Device {
-    std::string setting; // for GPURUN_DEVICE
-    std::string bus_id;  // "" where it is not a GPU
-    std::string uuid;    // likewise
-    size_t number = 0;   // as CUDA and --gpus count
-    std::string parent;  // UUID of the GPU that this is a MIG instance of, else ""
+    std::string setting;   // for GPURUN_DEVICE
+    std::string bus_id;    // "" where it is not a GPU
+    std::string uuid;      // likewise
+    size_t number = 0;     // as CUDA and --gpus count
+    std::string parent;    // UUID of the GPU that this is a MIG instance of, else ""
+    int compute_major = 0; // of a GPU's compute capability; 0: unknown
 };
 
 struct DeviceList {

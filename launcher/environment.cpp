@@ -1,10 +1,9 @@
 #include "environment.hpp"
 
 #include "base/format.hpp"
+#include "mps_limits.hpp"
 
 #include <algorithm>
-#include <optional>
-#include <string_view>
 
 namespace gpurun::launcher {
 
@@ -12,7 +11,7 @@ namespace {
 
 std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
 
-// The value of what has one.
+// The value of a variable, if it is set.
 std::optional<std::string> find(const char* const* environment, std::string_view name) {
     for (; *environment != nullptr; ++environment)
         if (const std::string_view entry = *environment; name_of(entry) == name && entry.size() > name.size())
@@ -25,16 +24,16 @@ std::vector<Variable> defaults(const RankFacts& facts) {
     return {
         // Ordinals then mean the same to gpurun and to every program.
         {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"},
-        // The most hardware queues that CUDA offers: streams that share one hold each other up, and a stream that
-        // waits for another rank must not hold up a stranger.
-        {"CUDA_DEVICE_MAX_CONNECTIONS", "32"},
+        // As many hardware queues as the GPU has for each of its ranks: streams that share a queue hold each other up.
+        {"CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(queues_per_rank(facts.ranks_on_device))},
         // Without it each rank starts a thread for every core of the machine.
         {"OMP_NUM_THREADS", std::to_string(facts.threads)},
     };
 }
 
-// How torch.distributed finds its first process; unless the user has set it, but a gpurun around this one is no user.
-std::vector<Variable> rendezvous(const RankFacts& facts) {
+// How torch.distributed finds its first process. Kept if the user has set it, but not if another gpurun has, in a rank
+// of which this one runs.
+std::vector<Variable> master_address(const RankFacts& facts) {
     return {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(facts.port)}};
 }
 
@@ -74,7 +73,7 @@ base::Result<std::vector<Variable>> rank_variables(const char* const* inherited,
     if (facts.compat) {
         set_variables(variables, other_names(facts));
         const bool nested = find(inherited, "GPURUN_CONTROL_FD").has_value();
-        for (const Variable& fallback : rendezvous(facts))
+        for (const Variable& fallback : master_address(facts))
             if (facts.port != 0 && (nested || !find(inherited, fallback.name)))
                 variables.push_back(fallback);
     }
@@ -90,6 +89,14 @@ base::Result<std::vector<Variable>> rank_variables(const char* const* inherited,
         set_variables(variables, wanted);
     }
     return variables;
+}
+
+std::optional<std::string> value_for_rank(const char* const* inherited, std::span<const Variable> set,
+                                          std::string_view name) {
+    for (const Variable& variable : set)
+        if (variable.name == name)
+            return variable.value;
+    return find(inherited, name);
 }
 
 void set_variables(std::vector<Variable>& variables, std::span<const Variable> more) {

@@ -5,8 +5,10 @@
 #include "program_options.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpurun::launcher {
@@ -24,10 +26,15 @@ struct RankFacts {
     size_t threads = 1;
     bool compat = true; // names of other launchers, too
     uint16_t port = 0;  // for MASTER_PORT; 0: none is to be had
+    size_t ranks_on_device = 1;
 };
 
-// What is set for a rank, as far as it is known before the rank starts. Each name once; what `settings` has is the
-// user's word. kArgument if a setting is to take a value that `inherited` lacks.
+// The variable's value for a rank: as it is set, or else as it is inherited.
+std::optional<std::string> value_for_rank(const char* const* inherited, std::span<const Variable> set,
+                                          std::string_view name);
+
+// What is set for a rank, as far as it is known before the rank starts. Each name once. `settings` (--env) take
+// precedence. kArgument if one of them has no value and `inherited` has none either.
 base::Result<std::vector<Variable>> rank_variables(const char* const* inherited, const RankFacts& facts,
                                                    std::span<const Setting> settings);
 

@@ -1,5 +1,6 @@
 #include "hang_table.hpp"
 
+#include "base/collectives.hpp"
 #include "base/format.hpp"
 #include "deadlock.hpp"
 #include "remarks.hpp"
@@ -10,11 +11,11 @@
 
 namespace gpurun::launcher {
 
-namespace standing = platform::standing;
-using standing::Entry;
-using standing::State;
-using standing::What;
-using Presence = RankStanding::Presence;
+namespace wait_report = platform::wait_report;
+using wait_report::Entry;
+using wait_report::State;
+using wait_report::What;
+using Presence = RankReport::Presence;
 
 namespace {
 
@@ -25,7 +26,7 @@ using Row = std::vector<std::string>;
 
 std::string edge(const Entry& entry) {
     return base::format("fence edge {} of slot {} (at {}, wants {})",
-                        entry.has(standing::kBackward) ? "backward" : "forward", entry.slot, entry.done, entry.all);
+                        entry.has(wait_report::kBackward) ? "backward" : "forward", entry.slot, entry.done, entry.all);
 }
 
 std::string cause(const Entry& entry) {
@@ -48,7 +49,7 @@ std::string cause(const Entry& entry) {
         return base::format("matched; {} to {} chunk {} of {}", peer, sends ? "drain" : "fill",
                             std::min(entry.done + 1, entry.all), entry.all);
     case State::kEdge:
-        return base::format("matched; {} stream: {}", entry.has(standing::kPeerEdge) ? peer + "'s" : "its own",
+        return base::format("matched; {} stream: {}", entry.has(wait_report::kPeerEdge) ? peer + "'s" : "its own",
                             edge(entry));
     case State::kDevice: return "matched; its own work on the device";
     case State::kInDoubt: return "whether " + peer + " lives";
@@ -60,13 +61,13 @@ std::string cause(const Entry& entry) {
 }
 
 std::string describe_operation(const Entry& entry) {
-    std::string text = entry.what == What::kSend      ? entry.has(standing::kSynchronous) ? "ssend" : "send"
+    std::string text = entry.what == What::kSend      ? entry.has(wait_report::kSynchronous) ? "ssend" : "send"
                        : entry.what == What::kReceive ? "recv"
                        : entry.what == What::kProbe   ? "probe"
                                                       : "-";
-    if (entry.has(standing::kCaptured))
+    if (entry.has(wait_report::kCaptured))
         return text + " in graph";
-    return text != "-" && entry.has(standing::kOnStream) ? text + " on stream" : text;
+    return text != "-" && entry.has(wait_report::kOnStream) ? text + " on stream" : text;
 }
 
 std::string format_time(int64_t since_ns, int64_t now_ns) {
@@ -77,8 +78,8 @@ std::string format_time(int64_t since_ns, int64_t now_ns) {
 
 class Table {
   public:
-    Table(const Standings& ranks, int64_t now_ns) : ranks_(ranks), now_ns_(now_ns) {
-        for (const RankStanding& rank : ranks)
+    Table(const WaitReports& ranks, int64_t now_ns) : ranks_(ranks), now_ns_(now_ns) {
+        for (const RankReport& rank : ranks)
             with_threads_ = with_threads_ || rank.threads.size() > 1;
         rows_.push_back({"rank", "call", "waited", "does", "peer", "tag", "bytes", "path", "waits for"});
     }
@@ -109,14 +110,14 @@ class Table {
                      const std::string& text) {
         const bool is_message = entry.what == What::kSend || entry.what == What::kReceive || entry.what == What::kProbe;
         const bool has_peer = is_message || entry.what == What::kRank;
-        const bool shows_tag = is_message && !entry.has(standing::kCollective);
         rows_.push_back({std::to_string(rank), call, time, describe_operation(entry),
-                         !has_peer                            ? "-"
-                         : entry.peer == standing::kAnySource ? "any"
-                                                              : std::to_string(entry.peer),
-                         !shows_tag                       ? "-"
-                         : entry.tag == standing::kAnyTag ? "any"
-                                                          : std::to_string(entry.tag),
+                         !has_peer                               ? "-"
+                         : entry.peer == wait_report::kAnySource ? "any"
+                                                                 : std::to_string(entry.peer),
+                         !is_message                           ? "-"
+                         : entry.has(wait_report::kCollective) ? base::collective_name(entry.tag)
+                         : entry.tag == wait_report::kAnyTag   ? "any"
+                                                               : std::to_string(entry.tag),
                          is_message && entry.what != What::kProbe ? std::to_string(entry.bytes) : "-",
                          entry.name[0] != '\0' ? entry.name : "-", text});
     }
@@ -131,7 +132,7 @@ class Table {
             add_remark(rank, "", "", base::format("and {} more{}", number - shown, of_what));
     }
 
-    void add(uint32_t index, const ThreadStanding& thread) {
+    void add(uint32_t index, const ThreadReport& thread) {
         std::string call = thread.call.empty() ? "-" : thread.call;
         if (thread.awaited.size() > 1)
             call += base::format(" ({} of {})", thread.any ? "any" : "all", thread.number);
@@ -149,19 +150,19 @@ class Table {
         add_rest(index, thread.number, shown(thread.awaited).size(), "");
     }
 
-    void add_answer(uint32_t index, const RankStanding& rank) {
-        if (rank.end.phase == standing::Phase::kStarting) {
+    void add_answer(uint32_t index, const RankReport& rank) {
+        if (rank.end.phase == wait_report::Phase::kStarting) {
             add_remark(index, "gpurun_init", "-", "opens the devices of others");
             return;
         }
-        if (rank.end.phase == standing::Phase::kBusy)
+        if (rank.end.phase == wait_report::Phase::kBusy)
             add_remark(index, "-", "-", "its lock is kept by a thread in a long call: only calls are known");
-        const bool all_idle = std::all_of(rank.threads.begin(), rank.threads.end(), [](const ThreadStanding& thread) {
+        const bool all_idle = std::all_of(rank.threads.begin(), rank.threads.end(), [](const ThreadReport& thread) {
             return thread.call.empty() && !thread.waits();
         });
         if (all_idle)
             add_remark(index, "-", "-", base::format("in no call of gpurun; its process {}", rank.system));
-        for (const ThreadStanding& thread : rank.threads)
+        for (const ThreadReport& thread : rank.threads)
             if (!thread.call.empty() || thread.waits())
                 add(index, thread);
         if (rank.end.threads > rank.threads.size())
@@ -178,10 +179,11 @@ class Table {
         add_rest(index, rank.end.unawaited, shown(rank.unawaited).size(), " that nobody waits for");
         for (const Entry& entry : shown(rank.unexpected))
             add_message(index, "-", "-", entry,
-                        entry.has(standing::kCollective) ? "its part of a collective: it has come"
-                                                         : "a receive that fits: it has come");
+                        entry.has(wait_report::kCollective)
+                            ? base::format("this rank's {}: it has come", base::collective_name(entry.tag))
+                            : "a receive that fits: it has come");
         add_rest(index, rank.end.unexpected, shown(rank.unexpected).size(), " that no receive fits");
-        if (rank.end.phase != standing::Phase::kBusy && (rank.end.flags & standing::kLookedAll) == 0)
+        if (rank.end.phase != wait_report::Phase::kBusy && (rank.end.flags & wait_report::kLookedAll) == 0)
             add_remark(index, "", "", "and more messages than it could look at in a moment");
     }
 
@@ -191,7 +193,7 @@ class Table {
         return entry;
     }
 
-    void add(uint32_t index, const RankStanding& rank) {
+    void add(uint32_t index, const RankReport& rank) {
         switch (rank.presence) {
         case Presence::kNoGpurun:
             add_remark(index, "-", "-",
@@ -222,7 +224,7 @@ class Table {
         return base::format("rank{} {} to call gpurun_init()", late.size() == 1 ? "" : "s", format_ranks(late));
     }
 
-    const Standings& ranks_;
+    const WaitReports& ranks_;
     int64_t now_ns_;
     bool with_threads_ = false;
     std::vector<Row> rows_;
@@ -245,7 +247,7 @@ std::string describe(const Deadlock& deadlock) {
 
 } // namespace
 
-std::string format_hangs(const Standings& ranks, int64_t now_ns, const std::string& why) {
+std::string format_hangs(const WaitReports& ranks, int64_t now_ns, const std::string& why) {
     std::string text = base::format("what each rank waits for ({}):\n{}", why, Table(ranks, now_ns).text());
     std::vector<std::string> said;
     for (const Deadlock& deadlock : find_deadlocks(ranks))
@@ -258,7 +260,7 @@ std::string format_hangs(const Standings& ranks, int64_t now_ns, const std::stri
         said.push_back(base::format("and {} more such things", more));
     }
     for (const std::string& sentence : said)
-        text += base::format("gpurun: {}\n", sentence);
+        text += sentence + '\n';
     text.pop_back();
     return text;
 }

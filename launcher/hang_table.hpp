@@ -1,13 +1,13 @@
 // What the ranks of a job wait for, as text: a table, then what can be said for certain. A pure function.
 #pragma once
 
-#include "standings.hpp"
+#include "wait_reports.hpp"
 
 #include <string>
 
 namespace gpurun::launcher {
 
 // Ends without a line end. `why` the table is printed: "SIGQUIT".
-std::string format_hangs(const Standings& ranks, int64_t now_ns, const std::string& why);
+std::string format_hangs(const WaitReports& ranks, int64_t now_ns, const std::string& why);
 
 } // namespace gpurun::launcher

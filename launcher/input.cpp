@@ -9,7 +9,7 @@ namespace {
 // How soon input that came while gpurun was in the background is looked at again.
 constexpr int64_t kLookAgainMs = 500;
 // No more than any pipe takes at once.
-constexpr size_t kChunkBytes = 4096;
+constexpr size_t kInputBytes = 4096;
 } // namespace
 
 base::Result<std::unique_ptr<InputForwarder>> InputForwarder::create(platform::EventLoop& loop, int source) {
@@ -49,7 +49,7 @@ void InputForwarder::read_source() {
         timer_.start(kLookAgainMs);
         return;
     }
-    std::array<char, kChunkBytes> chunk;
+    std::array<char, kInputBytes> chunk;
     const platform::Transfer got = platform::read_now(source_, chunk);
     if (got.state == platform::StreamState::kClosed) {
         stop(); // those that read see the end of their input

@@ -1,8 +1,8 @@
-// Brings gpurun's own input to the ranks that are to read it, as fast as the slowest of them reads.
+// Forwards gpurun's own input to the ranks that are to read it, as fast as the slowest of them reads.
 //
 // Needed where they cannot read it themselves: from a terminal, because ranks are in process groups of their own,
-// which may not; and where all are to read the same. While gpurun is in the background it leaves what is typed to
-// whoever is in front. Runs on the event loop's thread.
+// which may not; and where all are to read the same. While gpurun is in the background, it does not read what is typed.
+// Runs on the event loop's thread.
 #pragma once
 
 #include "platform/byte_stream.hpp"
@@ -21,7 +21,7 @@ class InputForwarder {
 
     // From now on `rank` is brought everything that has not been read yet.
     void connect(uint32_t rank, platform::UniqueFd target);
-    // gpurun may be in front now.
+    // gpurun may be in the foreground now.
     void look_again();
     // A rank has ended. Without ranks nothing is read any more.
     void disconnect(uint32_t rank);

@@ -33,7 +33,7 @@ void Inquiry::look() {
     unanswered_ = 0;
     for (uint32_t rank = 0; rank < now_.size(); ++rank) {
         now_[rank] = there_.look(rank);
-        // Who has not answered before is not waited for again.
+        // A rank that did not answer the first time is not waited for the second time.
         const bool silent = !before_.empty() && !before_[rank].answered();
         asked_[rank] = !silent && !now_[rank].stopped && there_.assembly.ask(rank, number_);
         unanswered_ += asked_[rank] ? 1 : 0;
@@ -59,7 +59,7 @@ void Inquiry::on_time() {
     end_look();
 }
 
-// What it has said so far may be half of it.
+// Part of its answer may have come: that is dropped.
 void Inquiry::give_up(uint32_t rank) {
     asked_[rank] = false;
     --unanswered_;
@@ -75,7 +75,7 @@ void Inquiry::end_look() {
         timer_.start(kBetweenLooksMs);
         return;
     }
-    const Standings seen = now_; // another inquiry may start in there
+    const WaitReports seen = now_; // another inquiry may start in there
     there_.done(seen);
 }
 

@@ -1,4 +1,4 @@
-// Asking all ranks how they stand, without waiting for any: one or two looks, each with a bound on how long it takes.
+// Asks all ranks for their wait reports, once or twice, and waits a bounded time for each answer.
 //
 // Runs on the event loop's thread. Ranks answer through Assembly; those that do not in time, or cannot, are described
 // by what gpurun and the kernel know of them.
@@ -6,7 +6,7 @@
 
 #include "assembly.hpp"
 #include "platform/event_loop.hpp"
-#include "standings.hpp"
+#include "wait_reports.hpp"
 
 #include <functional>
 #include <optional>
@@ -18,16 +18,16 @@ class Inquiry {
     struct Surroundings {
         platform::EventLoop& loop;
         Assembly& assembly;
-        std::function<RankStanding(uint32_t)> look; // what is known of a rank without asking it
-        std::function<void(const Standings&)> done; // may start another one
+        std::function<RankReport(uint32_t)> look;     // what is known of a rank without asking it
+        std::function<void(const WaitReports&)> done; // may start another one
     };
     static base::Result<std::unique_ptr<Inquiry>> create(Surroundings there, uint32_t ranks);
 
-    // Two looks can tell what holds for good from what was about to change. REQUIRES that none is under way.
+    // Two looks tell what lasts from what was about to change. REQUIRES: no inquiry is under way.
     void start(int looks);
     bool under_way() const { return looks_left_ > 0; }
 
-    // False: not what a rank of this job says. Late answers are dropped.
+    // False: no rank of this job sends that. Late answers are dropped.
     bool take(uint32_t rank, const platform::wire::Answer& answer);
     bool finish(uint32_t rank, const platform::wire::Answered& answered);
     // It has ended, and will not answer.
@@ -50,8 +50,8 @@ class Inquiry {
     uint32_t number_ = 0;  // of the question
     size_t unanswered_ = 0;
     std::vector<bool> asked_; // and not answered
-    Standings now_;
-    Standings before_;
+    WaitReports now_;
+    WaitReports before_;
 };
 
 } // namespace gpurun::launcher

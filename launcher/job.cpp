@@ -27,18 +27,17 @@ void Job::on_rank_end(uint32_t index) {
     inquiry_->rank_ended(index);
     const auto failure =
         judge({*process_end, assembly_.said_hello(index), is_finalized(index), assembly_.anyone_waits()});
-    // Those that end because the job is being ended are not to blame.
+    // A rank that ends because the job is being ended has not failed.
     if (failure && ending_ == Ending::kNone)
         fail(index, *failure, false);
 }
 
 void Job::fail(uint32_t index, const Failure& failure, bool whole_job) {
     const Rank& rank = *ranks_[index];
-    // A rank that ends the job on purpose is not mourned: its peers would only complain about it.
+    // gpurun_abort(): the other ranks are told to end before they notice the death, which they would only report.
     if (whole_job)
         end_ranks(SIGTERM);
-    // Before anything else, so that whoever waits for this rank goes on. If it cannot be done, the others are ended
-    // below anyway.
+    // Before anything is printed, so that ranks that wait for this one go on. If it fails, they are ended below anyway.
     static_cast<void>(has_.segment.mark_dead(index));
     const bool ends_job = whole_job || !plan_.ending.keep_going;
     if (!exit_status_)
@@ -46,9 +45,12 @@ void Job::fail(uint32_t index, const Failure& failure, bool whole_job) {
     // What it printed last comes before what we say.
     has_.outputs->pump(index);
     const Others others = live_ == (rank.live ? 1u : 0u) ? Others::kNone : ends_job ? Others::kEnded : Others::kGoOn;
-    say(summarize({index, rank.process.pid(), describe_device(plan_.ranks[index].device), failure.what,
-                   has_.outputs->last_error_line(index)},
-                  others));
+    // As in any pipeline.
+    const bool goes_without_saying = failure.exit_status == 128 + SIGPIPE && has_.outputs->reader_gone();
+    if (!goes_without_saying)
+        say(summarize({index, rank.process.pid(), describe_device(plan_.ranks[index].device), failure.what,
+                       has_.outputs->last_error_line(index)},
+                      others));
     if (ends_job)
         end_ranks(SIGTERM);
     else // without this one, those that wait in gpurun_init() would wait for ever
@@ -123,7 +125,7 @@ void Job::rank_aborted(uint32_t rank, int code) {
     fail(rank, Failure{exit_status, base::format("called gpurun_abort({})", code)}, true);
 }
 
-// Who asks gpurun to end now can mean nothing else.
+// A signal to end gpurun ends the writing: nothing else is left to end.
 void Job::write_trace() {
     const auto stop = [this] {
         bool asked = false;

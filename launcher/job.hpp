@@ -88,8 +88,9 @@ class Job : private Assembly::Observer {
 
     uint32_t size() const { return static_cast<uint32_t>(plan_.ranks.size()); }
     base::Result<void> start_mps();
-    base::Result<void> start_rank(uint32_t rank);
-    platform::SpawnRequest describe_start(uint32_t rank, int control_fd) const;
+    base::Result<void> start_ranks();
+    base::Result<void> start_rank(uint32_t rank, platform::Pipe out, bool on_terminal);
+    platform::SpawnRequest describe_start(uint32_t rank, int control_fd, bool on_terminal) const;
     base::Result<platform::UniqueFd> input_for(uint32_t rank);
     std::optional<int> failed_program();
 
@@ -114,10 +115,10 @@ class Job : private Assembly::Observer {
         }
     };
     void ask_ranks(const std::string& why);
-    RankStanding look_at(uint32_t rank) const;
-    void on_standings(const Standings& standings);
-    static std::vector<Wait> waits_of(const Standings& standings);
-    bool hangs_anew(const Standings& standings) const;
+    RankReport look_at(uint32_t rank) const;
+    void on_wait_reports(const WaitReports& reports);
+    static std::vector<Wait> waits_of(const WaitReports& reports);
+    bool hangs_anew(const WaitReports& reports) const;
     void on_hang_time();
     bool rank_answered(uint32_t rank, const platform::wire::Answer& answer) override;
     bool rank_answered_all(uint32_t rank, const platform::wire::Answered& answered) override;
@@ -140,7 +141,7 @@ class Job : private Assembly::Observer {
     base::Result<void> pass_output();
     void write_trace();
     bool is_finalized(uint32_t rank) const;
-    void say(const std::string& line) { has_.outputs->say(line); }
+    void say(const std::string& text) { has_.outputs->say(text); }
 
     JobPlan plan_;
     Resources has_;

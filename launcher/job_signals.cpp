@@ -26,6 +26,7 @@ void Job::on_signal(int signal) {
         break;
     case SIGTSTP: suspend(); break;
     case SIGQUIT: ask_ranks("SIGQUIT"); break;
+    case SIGWINCH: has_.outputs->fit_terminals(); break;
     case SIGCONT:
         signal_everything(SIGCONT);
         if (input_ != nullptr)

@@ -5,8 +5,11 @@
 #include "cpu_list.hpp"
 #include "environment.hpp"
 #include "platform/adoption.hpp"
+#include "platform/byte_stream.hpp"
 #include "platform/job_name.hpp"
 #include "platform/process_tree.hpp"
+#include "platform/pseudo_terminal.hpp"
+#include "standard_outputs.hpp"
 #include "summary.hpp"
 
 #include <array>
@@ -17,8 +20,6 @@
 namespace gpurun::launcher {
 
 namespace {
-constexpr int kIn = 0;
-constexpr int kError = 2;
 constexpr int kCannotExecute = 126;
 constexpr int kNotFound = 127;
 constexpr int kOwnFailure = 1;
@@ -71,7 +72,8 @@ std::optional<platform::Cgroup> make_cgroup(const platform::OrphanGuard& guard, 
 
 base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     plan.descriptor_limit = platform::raise_descriptor_limit();
-    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGQUIT, SIGCHLD};
+    constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD, SIGWINCH};
+    constexpr std::array kQuestions = {SIGQUIT};
     std::vector<int> older_children = platform::children_of_this();
     GPURUN_TRY(platform::adopt_orphans());
     GPURUN_ASSIGN(platform::OrphanGuard guard, platform::OrphanGuard::create());
@@ -79,7 +81,7 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     guard.watch_job(own_name);
     std::string name = platform::nested_job_name(std::getenv("GPURUN_JOB"), own_name);
     std::optional<platform::Cgroup> cgroup = make_cgroup(guard, name);
-    GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened));
+    GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened, kQuestions));
     GPURUN_ASSIGN(auto loop, platform::EventLoop::create());
     GPURUN_ASSIGN(platform::JobSegment segment,
                   platform::JobSegment::create(static_cast<uint32_t>(plan.ranks.size()), plan.cores));
@@ -101,7 +103,7 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     Job& self = *job;
     GPURUN_ASSIGN(self.inquiry_, Inquiry::create({*self.has_.loop, self.assembly_,
                                                   [&self](uint32_t rank) { return self.look_at(rank); },
-                                                  [&self](const Standings& ranks) { self.on_standings(ranks); }},
+                                                  [&self](const WaitReports& ranks) { self.on_wait_reports(ranks); }},
                                                  self.size()));
     return job;
 }
@@ -132,8 +134,7 @@ base::Result<int> Job::run() {
     GPURUN_TRY(start_mps());
     if (exit_status_) // by a signal or the timeout, meanwhile
         return *exit_status_;
-    for (uint32_t rank = 0; rank < size(); ++rank)
-        GPURUN_TRY(start_rank(rank));
+    GPURUN_TRY(start_ranks());
     if (const std::optional<int> exit_status = failed_program())
         return *exit_status;
     while (live_ > 0)
@@ -175,7 +176,16 @@ base::Result<void> Job::start_mps() {
     return {};
 }
 
-platform::SpawnRequest Job::describe_start(uint32_t rank, int control_fd) const {
+base::Result<void> Job::start_ranks() {
+    GPURUN_ASSIGN(StandardOutputs outputs, open_standard_outputs(plan_.output.pty, size()));
+    if (!outputs.notice.empty())
+        say(outputs.notice);
+    for (uint32_t rank = 0; rank < size(); ++rank)
+        GPURUN_TRY(start_rank(rank, std::move(outputs.of_ranks[rank]), outputs.terminals));
+    return {};
+}
+
+platform::SpawnRequest Job::describe_start(uint32_t rank, int control_fd, bool on_terminal) const {
     const RankPlan& plan = plan_.ranks[rank];
     const ProgramPlan& program = plan_.programs[plan.program];
     platform::SpawnRequest request;
@@ -184,6 +194,8 @@ platform::SpawnRequest Job::describe_start(uint32_t rank, int control_fd) const 
     request.folder = program.folder;
     request.environment =
         environment_with(plan_.environment, start_variables(plan, program, control_fd, has_.name, mps_.get()));
+    if (on_terminal)
+        describe_terminal(request.environment, plan.variables, has_.outputs->only_on_terminal());
     request.inherited = control_fd;
     request.cpus = plan.binding.cpus;
     request.cgroup = has_.cgroup ? has_.cgroup->fd() : -1;
@@ -194,20 +206,24 @@ platform::SpawnRequest Job::describe_start(uint32_t rank, int control_fd) const 
     return request;
 }
 
-base::Result<void> Job::start_rank(uint32_t rank) {
+base::Result<void> Job::start_rank(uint32_t rank, platform::Pipe out, bool on_terminal) {
     GPURUN_ASSIGN(auto sockets, platform::MessageSocket::pair());
-    GPURUN_ASSIGN(platform::Pipe out, platform::create_pipe());
     GPURUN_ASSIGN(platform::Pipe error, platform::create_pipe());
     GPURUN_ASSIGN(const platform::UniqueFd in, input_for(rank));
-    platform::SpawnRequest request = describe_start(rank, sockets[1].fd());
-    request.standard_in = in ? in.get() : kIn;
+    platform::SpawnRequest request = describe_start(rank, sockets[1].fd(), on_terminal);
+    request.standard_in = in ? in.get() : platform::kStandardInput;
     request.standard_out = out.write_end.get();
     request.standard_error = error.write_end.get();
+    if (on_terminal)
+        platform::set_window_size(out.read_end.get(), has_.outputs->window_for(rank));
     GPURUN_ASSIGN(platform::ChildProcess process, platform::ChildProcess::start(request));
     has_.guard.watch(process.pid());
 
     auto& started = *ranks_.emplace_back(std::make_unique<Rank>(std::move(process)));
-    has_.outputs->connect(rank, std::move(out.read_end), std::move(error.read_end));
+    std::function<void()> stop_writer;
+    if (on_terminal)
+        stop_writer = [&started] { started.process.signal_group(SIGPIPE); };
+    has_.outputs->connect(rank, std::move(out.read_end), std::move(error.read_end), std::move(stop_writer));
     started.ended = platform::Watch(*has_.loop, started.process.pidfd(), [this, rank] { on_rank_end(rank); });
     started.ended.wait_for(platform::Ready::kReadable);
     if (has_.tracing != nullptr)
@@ -223,11 +239,11 @@ base::Result<platform::UniqueFd> Job::input_for(uint32_t rank) {
     if (!readers.has(rank))
         return platform::open_null();
     const bool for_all = size() > 1 && readers.has(0) && readers.has(1);
-    if (!for_all && !platform::is_terminal(kIn))
+    if (!for_all && !platform::is_terminal(platform::kStandardInput))
         return platform::UniqueFd();
     GPURUN_ASSIGN(platform::Pipe pipe, platform::create_pipe());
     if (input_ == nullptr) {
-        GPURUN_ASSIGN(input_, InputForwarder::create(*has_.loop, kIn));
+        GPURUN_ASSIGN(input_, InputForwarder::create(*has_.loop, platform::kStandardInput));
     }
     input_->connect(rank, std::move(pipe.write_end));
     return std::move(pipe.read_end);
@@ -239,7 +255,7 @@ std::optional<int> Job::failed_program() {
         if (const platform::StartFailure failed = ranks_[rank]->process.wait_for_exec();
             failed.step != platform::StartFailure::Step::kNone) {
             const RankPlan& plan = plan_.ranks[rank];
-            platform::write_all(kError,
+            platform::write_all(platform::kStandardError,
                                 base::format("gpurun: {}\n", describe(failed, plan, plan_.programs[plan.program])));
             if (failed.step != platform::StartFailure::Step::kExec)
                 return kOwnFailure;

@@ -16,10 +16,14 @@ constexpr std::array kColours = {36, 33, 35, 32, 34, 96, 93, 95, 92, 94};
 } // namespace
 
 LineTag::LineTag(uint32_t rank, const TagStyle& style) : time_(style.time) {
+    if (time_)
+        columns_ = std::string_view("2026-11-21T10:20:31.123 ").size();
     if (!style.rank)
         return;
-    rank_ = style.colour ? base::format("\033[{}m[{}]\033[0m ", kColours[rank % kColours.size()], rank)
-                         : base::format("[{}] ", rank);
+    rank_ = base::format("[{}] ", rank);
+    columns_ += rank_.size();
+    if (style.colour)
+        rank_ = base::format("\033[{}m[{}]\033[0m ", kColours[rank % kColours.size()], rank);
 }
 
 void LineTag::mark(std::string_view text, bool begins_line, std::string& target) const {

@@ -40,8 +40,6 @@ Place near(const platform::Machine& machine, const platform::Gpu& gpu) {
     return found;
 }
 
-std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
-
 std::string gpus_as_text(const MachineView& view) {
     std::string text;
     if (view.gpus.empty()) {

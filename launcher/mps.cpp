@@ -1,6 +1,7 @@
 #include "mps.hpp"
 
 #include "base/format.hpp"
+#include "mps_limits.hpp"
 #include "platform/byte_stream.hpp"
 
 #include <algorithm>
@@ -76,6 +77,20 @@ std::string describe(const platform::ProcessEnd& end) {
                          : base::format("exited with status {}", end.value);
 }
 
+// Of ranks that a daemon is to serve.
+base::Result<void> check_clients(const std::vector<Device>& ranks) {
+    for (const Device& device : ranks) {
+        const auto there =
+            std::count_if(ranks.begin(), ranks.end(), [&](const Device& other) { return other.uuid == device.uuid; });
+        if (const size_t most = most_mps_clients(device.compute_major); static_cast<size_t>(there) > most)
+            return base::error(base::Status::kArgument,
+                               "{} ranks on GPU {}, but MPS serves at most {} processes on one: start fewer ranks, or "
+                               "let them take turns with --mps=off",
+                               there, device.bus_id, most);
+    }
+    return {};
+}
+
 } // namespace
 
 base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& ranks) {
@@ -107,6 +122,8 @@ base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& rank
                       "one instance only (--mps=off accepts that)";
         plan.gpus.clear();
     }
+    if (!plan.gpus.empty())
+        GPURUN_TRY(check_clients(ranks));
     return plan;
 }
 
@@ -263,7 +280,7 @@ base::Result<platform::ChildProcess> Mps::spawn(const char* argument, int in, in
     return platform::ChildProcess::start(request);
 }
 
-// Brings a command to the daemon at variables_, by the program itself: what they speak is nobody else's business.
+// Sends a command to the daemon at variables_, by NVIDIA's program, since their protocol is not documented.
 base::Result<void> Mps::send(const std::string& command) {
     GPURUN_ASSIGN(platform::Pipe input, platform::create_pipe());
     platform::write_now(input.write_end.get(), command + "\n");
@@ -271,7 +288,7 @@ base::Result<void> Mps::send(const std::string& command) {
     GPURUN_ASSIGN(platform::ChildProcess client, spawn(nullptr, input.read_end.get(), nothing.get(), nullptr));
     client_watch_.stop();
     client_.emplace(std::move(client));
-    // The loop is only to come round.
+    // So that the event loop returns when the client has ended.
     client_watch_ =
         platform::Watch(host_.loop, client_->pidfd(), [this] { client_watch_.wait_for(platform::Ready::kNothing); });
     client_watch_.wait_for(platform::Ready::kReadable);

@@ -1,5 +1,5 @@
-// MPS for a job: NVIDIA's daemon with which processes that share a GPU run on it at the same time. Without it they
-// take turns, and each turn costs a message about 150 us.
+// MPS for a job: NVIDIA's daemon, by which processes that share a GPU run on it at the same time. Without it they take
+// turns, and each turn costs a message about 150 us.
 //
 // The daemon is the job's own: its pipes and logs lie in a private folder, and it runs in the foreground as a child
 // of gpurun, from before the first rank to after the last. Or it is one that the user has started, which is used as
@@ -29,10 +29,11 @@ struct MpsPlan {
 };
 
 // A pure function: a daemon is wanted where ranks share a GPU, or if it is asked for. kArgument if it is asked for
-// where there are no GPUs, or several MIG instances, of which a daemon serves one only.
+// where there are no GPUs, or several MIG instances, of which a daemon serves one only, or if a GPU has more ranks than
+// a daemon serves there.
 base::Result<MpsPlan> plan_mps(MpsChoice choice, const std::vector<Device>& ranks);
 
-// What there is of MPS before any job.
+// Which MPS this machine has, before any job.
 struct MpsState {
     std::string program; // "" if it is not found
     std::string reason;  // why not
@@ -49,7 +50,7 @@ class Mps {
         const char* const* environment;
         sigset_t signal_mask;
         size_t descriptor_limit;
-        std::function<bool()> hurried; // nothing is to be waited for any more
+        std::function<bool()> hurried; // gpurun is to end: nothing may be waited for
         std::function<void(const std::string&)> say;
     };
 
@@ -97,7 +98,7 @@ class Mps {
     platform::Watch limit_watch_;
     platform::Watch pause_watch_;
     bool ready_ = false;     // and not yet asked to end
-    bool late_ = false;      // the limit of this wait has passed
+    bool late_ = false;      // the time limit of this wait has passed
     bool ask_again_ = false; // the daemon may have become ready
 };
 

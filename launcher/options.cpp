@@ -1,6 +1,7 @@
 #include "options.hpp"
 
 #include "base/format.hpp"
+#include "option_hints.hpp"
 #include "option_values.hpp"
 
 #include <CLI/App.hpp>
@@ -60,6 +61,8 @@ Output and input (RANKS: 0,2-5, all or none):
   --output-dir DIR       write DIR/rank-N.out and DIR/rank-N.err too, for each rank N
   --filter RANKS         print only what these ranks print (default: all)
   --stdin RANK|all|none  who reads gpurun's input (default: 0)
+  --pty auto|on|off      ranks print to pseudo-terminals, so that lines come at once: where there are some (default),
+                         always, or to pipes
 
 Where the time goes:
   --trace FILE           write each message and call of each rank as a timeline, for Perfetto and chrome://tracing
@@ -118,6 +121,20 @@ const CLI::Option* named_option(const CLI::App& app, const std::string& word) {
     return app.get_option_no_throw(word.substr(0, word.find('=')));
 }
 
+base::Error unknown_option(const CLI::App& app, const std::string& word) {
+    const std::string name = word.substr(0, word.find('='));
+    std::string hint = hint_of_other_launchers(name);
+    if (hint.empty()) {
+        std::vector<std::string> names;
+        for (const CLI::Option* option : app.get_options())
+            names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+        if (const std::string nearest = nearest_name(name, names); !nearest.empty())
+            hint = base::format("is --{} meant?", nearest);
+    }
+    return base::error(base::Status::kArgument, "unknown option {}{}{}{}", name, hint.empty() ? "" : ": ", hint,
+                       kSeeHelp);
+}
+
 // CLI11 would take the next word for a value that is empty: the program, in --trace=$UNSET ./app.
 base::Result<void> check_values(const CLI::App& app, const std::vector<std::string>& words) {
     std::set<const CLI::Option*> given;
@@ -125,6 +142,8 @@ base::Result<void> check_values(const CLI::App& app, const std::vector<std::stri
         const std::string& word = words[i];
         const CLI::Option* const option = named_option(app, word);
         const size_t equals = word.find('=');
+        if (option == nullptr && !hint_of_other_launchers(word.substr(0, equals)).empty())
+            return unknown_option(app, word); // of which CLI11 may understand the beginning, as of -np 4
         if (option == nullptr)
             continue;
         const bool takes_value = option->get_items_expected_min() > 0;
@@ -155,7 +174,7 @@ base::Result<void> take_options(CLI::App& app, std::vector<std::string>& words) 
     if (!words.empty() && words[0] == "--")
         words.erase(words.begin());
     else if (!words.empty() && words[0].starts_with('-')) // CLI11 leaves unknown options before PROGRAM
-        return base::error(base::Status::kArgument, "unknown option {}{}", words[0], kSeeHelp);
+        return unknown_option(app, words[0]);
     return {};
 }
 

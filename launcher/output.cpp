@@ -17,8 +17,9 @@ constexpr size_t kRoundBytes = 4 * kChunkBytes;
 constexpr size_t kLargestPipeBytes = size_t{1} << 20;
 } // namespace
 
-OutputSink::OutputSink(platform::EventLoop& loop, int fd, std::string name)
-    : fd_(fd), name_(std::move(name)), loop_(loop), room_(loop, fd, [this] { flush(); }) {}
+OutputSink::OutputSink(platform::EventLoop& loop, int fd, std::string name, Complain complain)
+    : fd_(fd), name_(std::move(name)), complain_(std::move(complain)), loop_(loop),
+      room_(loop, fd, [this] { flush(); }) {}
 
 void OutputSink::share(platform::Timer tick) {
     floor_.emplace(loop_, std::move(tick), [this] { return !ready(); });
@@ -40,7 +41,7 @@ void OutputSink::write_tagged(const void* writer, const LineTag& tag, std::strin
     last_tagged_ = writer;
 }
 
-void OutputSink::write_line(std::string_view line) { write(base::format("{}{}\n", at_line_start_ ? "" : "\n", line)); }
+void OutputSink::write_lines(std::string_view lines) { write(base::format("{}{}", at_line_start_ ? "" : "\n", lines)); }
 
 void OutputSink::begin_long_line(const void* writer) {
     if (floor_)
@@ -65,10 +66,9 @@ void OutputSink::put(std::string_view text) {
         text.remove_prefix(written.bytes);
         if (written.state == platform::StreamState::kClosed) {
             failed_ = written.error_number != 0;
-            if (failed_ && fd_ != 2)
-                platform::write_all(2, base::format("gpurun: writing {}: {}\n", name_,
-                                                    std::generic_category().message(written.error_number)));
             close();
+            if (failed_ && complain_)
+                complain_(base::format("writing {}: {}", name_, std::generic_category().message(written.error_number)));
             return;
         }
     }
@@ -104,6 +104,18 @@ OutputPump::OutputPump(platform::EventLoop& loop, platform::UniqueFd source, Out
     readable_.wait_for(platform::Ready::kReadable);
 }
 
+// As much as is there and fits. A terminal gives it in pieces of one line or a few.
+platform::Transfer OutputPump::read(std::span<char> chunk) const {
+    platform::Transfer all = platform::read_now(source_.get(), chunk);
+    while (all.state == platform::StreamState::kOpen && all.bytes < chunk.size()) {
+        const platform::Transfer more = platform::read_now(source_.get(), chunk.subspan(all.bytes));
+        if (more.state != platform::StreamState::kOpen)
+            break; // the end is seen again
+        all.bytes += more.bytes;
+    }
+    return all;
+}
+
 void OutputPump::pump() {
     std::array<char, kChunkBytes> chunk;
     if (done() || paused_)
@@ -112,15 +124,14 @@ void OutputPump::pump() {
         left_to_read_ = kRoundBytes;
     while (left_to_read_ > 0) {
         if (closed()) {
-            end();
+            give_up();
             return;
         }
         if (OutputSink* const sink = full(); sink != nullptr) {
             wait_for(*sink);
             return;
         }
-        const platform::Transfer got =
-            platform::read_now(source_.get(), std::span(chunk).first(std::min(chunk.size(), left_to_read_)));
+        const platform::Transfer got = read(std::span(chunk).first(std::min(chunk.size(), left_to_read_)));
         if (got.state == platform::StreamState::kWouldWait)
             break;
         if (got.state == platform::StreamState::kClosed) {
@@ -132,6 +143,24 @@ void OutputPump::pump() {
     }
     if (finishing_)
         end();
+}
+
+// Nobody reads any more. Whoever writes to a pipe from now on gets SIGPIPE. To a terminal that has to be sent, and it
+// is sent to who writes on only: what was under way is dropped, as a pipe drops it.
+void OutputPump::give_up() {
+    if (!route_.stop_writer || finishing_) {
+        end();
+        return;
+    }
+    std::array<char, kChunkBytes> dropped;
+    const platform::Transfer got = read(dropped);
+    if (got.state == platform::StreamState::kClosed) {
+        end();
+    } else if (got.bytes > 0 && unread_) {
+        route_.stop_writer();
+        end();
+    }
+    unread_ = true;
 }
 
 void OutputPump::take(std::string_view text) {

@@ -1,9 +1,9 @@
-// What ranks print, on its way to where it goes.
+// The way of what ranks print: from their pipes and terminals to gpurun's outputs and to files.
 //
-// An OutputSink is one place that output goes to; an OutputPump brings one stream of one rank there, by whole lines.
-// A sink that cannot take more stops its pumps, their pipes fill, and the ranks wait: nothing grows. A line that is too
-// long to be kept passes as it comes, and stops the other pumps of its sink (floor.hpp). Everything runs on the event
-// loop's thread; a sink outlives its pumps.
+// An OutputSink is one output, a descriptor; an OutputPump forwards one stream of one rank to it, by whole lines.
+// A sink that cannot take more stops its pumps, their streams fill, and the ranks wait: nothing grows. A line that is
+// too long to be kept passes as it comes, and stops the other pumps of its sink (floor.hpp). Everything runs on the
+// event loop's thread; a sink outlives its pumps.
 #pragma once
 
 #include "floor.hpp"
@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,8 +24,11 @@ namespace gpurun::launcher {
 
 class OutputSink {
   public:
+    // Is told once that it cannot be written, and why.
+    using Complain = std::function<void(const std::string& line)>;
+
     // `name` is for the line that says that it cannot be written.
-    OutputSink(platform::EventLoop& loop, int fd, std::string name);
+    OutputSink(platform::EventLoop& loop, int fd, std::string name, Complain complain = {});
     OutputSink(const OutputSink&) = delete;
     // Several ranks write to it, by whole lines. `tick` becomes its own.
     void share(platform::Timer tick);
@@ -33,8 +37,8 @@ class OutputSink {
     void write(std::string_view text);
     // The same, with `tag` before each line. Where another writer has left a line unfinished, that is ended first.
     void write_tagged(const void* writer, const LineTag& tag, std::string_view text);
-    // A line of gpurun's own, which does not continue anybody's.
-    void write_line(std::string_view line);
+    // Lines of gpurun's own, which begin a new line.
+    void write_lines(std::string_view lines);
     // `writer` is in the middle of a line that goes on with what it writes next.
     void begin_long_line(const void* writer);
     void end_long_line(const void* writer);
@@ -56,6 +60,7 @@ class OutputSink {
 
     int fd_;
     std::string name_;
+    Complain complain_;
     bool closed_ = false;
     bool failed_ = false;
     bool at_line_start_ = true;
@@ -67,12 +72,14 @@ class OutputSink {
     platform::Watch room_;
 };
 
-// Where one stream of one rank goes: to either place, both or none.
+// The sinks of one stream of one rank: one, both or none.
 struct OutputRoute {
     OutputSink* shown = nullptr;
     OutputSink* file = nullptr; // byte for byte, without tags
     LineTag tag;                // for `shown`
     bool by_lines = true;       // for `shown`
+    // Ends who writes on when nobody reads any more. None where the stream is a pipe: its end does that.
+    std::function<void()> stop_writer;
 };
 
 class OutputPump {
@@ -80,14 +87,17 @@ class OutputPump {
     OutputPump(platform::EventLoop& loop, platform::UniqueFd source, OutputRoute route);
     OutputPump(const OutputPump&) = delete;
 
-    // Brings over what is there now.
+    // Forwards what has been written by now.
     void pump();
-    // The rank has ended: what is in the pipe now is the end of the stream, even if somebody keeps it open.
+    // The rank has ended: what has been written by now is the end of the stream, even if somebody keeps it open.
     void finish();
     bool done() const { return !source_; }
     std::string last_line() const { return last_.text(); }
+    int source() const { return source_.get(); } // -1 if it is done
 
   private:
+    platform::Transfer read(std::span<char> chunk) const;
+    void give_up();
     void take(std::string_view text);
     void show(std::string_view text);
     OutputSink* full() const;
@@ -98,6 +108,7 @@ class OutputPump {
     OutputRoute route_;
     platform::UniqueFd source_;
     bool paused_ = false;
+    bool unread_ = false; // nobody reads any more, and what was under way then has been dropped
     size_t left_to_read_;
     bool finishing_ = false;
     LineBuffer lines_;

@@ -1,6 +1,7 @@
 #include "output_options.hpp"
 
 #include "base/format.hpp"
+#include "option_values.hpp"
 
 #include <CLI/App.hpp>
 
@@ -10,6 +11,9 @@ namespace {
 
 constexpr const char* kFilter = "--filter";
 constexpr const char* kInput = "--stdin";
+constexpr const char* kPty = "--pty";
+constexpr Choice<PtyChoice> kPtyChoices[] = {
+    {"auto", PtyChoice::kAuto}, {"on", PtyChoice::kOn}, {"off", PtyChoice::kOff}};
 
 base::Result<RankSet> parse_readers(const std::string& text) {
     auto readers = RankSet::parse(text, kInput);
@@ -26,6 +30,7 @@ void add_output_options(CLI::App& app, OutputWords& words) {
     app.add_option("--output-dir", words.folder);
     app.add_option(kFilter, words.filter);
     app.add_option(kInput, words.input);
+    app.add_option(kPty, words.pty);
 }
 
 base::Result<OutputOptions> understand(const OutputWords& words) {
@@ -37,6 +42,9 @@ base::Result<OutputOptions> understand(const OutputWords& words) {
     options.folder = words.folder.value_or("");
     if (words.filter) {
         GPURUN_ASSIGN(options.shown, RankSet::parse(*words.filter, kFilter));
+    }
+    if (words.pty) {
+        GPURUN_ASSIGN(options.pty, parse_choice(*words.pty, kPty, kPtyChoices));
     }
     if (words.input) {
         GPURUN_ASSIGN(options.readers, parse_readers(*words.input));

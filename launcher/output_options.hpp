@@ -13,7 +13,11 @@ class App;
 
 namespace gpurun::launcher {
 
+// Whether ranks print to pseudo-terminals: where the system has some, always, never.
+enum class PtyChoice { kAuto, kOn, kOff };
+
 struct OutputOptions {
+    PtyChoice pty = PtyChoice::kAuto;
     bool tag = false;       // "[rank] " before each line
     bool timestamp = false; // the time before each line
     std::string folder;     // for a file of each rank and stream; "": none
@@ -23,6 +27,7 @@ struct OutputOptions {
 
 // The words as written.
 struct OutputWords {
+    std::optional<std::string> pty;
     bool tag = false;
     bool timestamp = false;
     std::optional<std::string> folder;

@@ -1,6 +1,8 @@
 #include "outputs.hpp"
 
 #include "base/format.hpp"
+#include "own_lines.hpp"
+#include "platform/byte_stream.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,13 +11,14 @@
 
 namespace gpurun::launcher {
 
+using platform::kStandardError;
+using platform::kStandardOutput;
+
 namespace {
 
-constexpr int kOut = 1;
-constexpr int kError = 2;
 constexpr const char* kRanksOutput = "the ranks' output";
 
-// no-color.org; and a terminal that says so itself.
+// By no-color.org, and only on a terminal that has colours.
 bool wants_colour(int fd) {
     const char* refused = std::getenv("NO_COLOR");
     const char* kind = std::getenv("TERM");
@@ -36,12 +39,13 @@ base::Result<std::unique_ptr<Outputs>> Outputs::create(platform::EventLoop& loop
 }
 
 Outputs::Outputs(platform::EventLoop& loop, const OutputOptions& options, uint32_t ranks)
-    : loop_(loop), options_(options), alone_(ranks == 1), own_out_(platform::own_write_end(kOut)),
-      own_error_out_(platform::own_write_end(kError)), out_(loop, own_out_ ? own_out_.get() : kOut, kRanksOutput),
-      error_(platform::same_file(kOut, kError)
+    : loop_(loop), options_(options), alone_(ranks == 1), own_out_(platform::own_write_end(kStandardOutput)),
+      own_error_out_(platform::own_write_end(kStandardError)),
+      out_(loop, own_out_ ? own_out_.get() : kStandardOutput, kRanksOutput, [this](const auto& line) { say(line); }),
+      error_(platform::same_file(kStandardOutput, kStandardError)
                  ? out_
-                 : own_error_.emplace(loop, own_error_out_ ? own_error_out_.get() : kError, kRanksOutput)),
-      colour_out_(wants_colour(kOut)), colour_error_(wants_colour(kError)) {}
+                 : own_error_.emplace(loop, own_error_out_ ? own_error_out_.get() : kStandardError, kRanksOutput)),
+      colour_out_(wants_colour(kStandardOutput)), colour_error_(wants_colour(kStandardError)) {}
 
 base::Result<void> Outputs::share() {
     GPURUN_ASSIGN(platform::Timer tick, platform::Timer::create());
@@ -62,7 +66,7 @@ base::Result<void> Outputs::make_files(uint32_t ranks) {
         for (const char* stream : {"out", "err"}) {
             const std::string path = base::format("{}/rank-{}.{}", options_.folder, rank, stream);
             GPURUN_ASSIGN(platform::UniqueFd fd, platform::create_file(path));
-            auto sink = std::make_unique<OutputSink>(loop_, fd.get(), path);
+            auto sink = std::make_unique<OutputSink>(loop_, fd.get(), path, [this](const auto& line) { say(line); });
             files_.push_back({std::move(fd), std::move(sink)});
         }
     return {};
@@ -79,18 +83,39 @@ OutputRoute Outputs::route(uint32_t rank, OutputSink& shown, bool colour, size_t
     return route;
 }
 
-void Outputs::connect(uint32_t rank, platform::UniqueFd out, platform::UniqueFd error) {
+void Outputs::connect(uint32_t rank, platform::UniqueFd out, platform::UniqueFd error,
+                      std::function<void()> stop_writer) {
     const size_t file = size_t{2} * rank;
-    streams_.emplace_back(new Streams{{loop_, std::move(out), route(rank, out_, colour_out_, file)},
+    OutputRoute out_route = route(rank, out_, colour_out_, file);
+    out_route.stop_writer = std::move(stop_writer);
+    const bool on_terminal = static_cast<bool>(out_route.stop_writer);
+    streams_.emplace_back(new Streams{on_terminal,
+                                      {loop_, std::move(out), std::move(out_route)},
                                       {loop_, std::move(error), route(rank, error_, colour_error_, file + 1)}});
 }
+
+platform::WindowSize Outputs::window_for(uint32_t rank) const {
+    platform::WindowSize size = platform::window_size(kStandardOutput);
+    const size_t tag = LineTag(rank, {options_.tag, options_.timestamp, false}).columns();
+    if (size.columns > tag)
+        size.columns = static_cast<uint16_t>(size.columns - tag);
+    return size;
+}
+
+void Outputs::fit_terminals() {
+    for (uint32_t rank = 0; rank < streams_.size(); ++rank)
+        if (streams_[rank]->on_terminal && !streams_[rank]->out.done())
+            platform::set_window_size(streams_[rank]->out.source(), window_for(rank));
+}
+
+bool Outputs::only_on_terminal() const { return platform::is_terminal(kStandardOutput) && files_.empty(); }
 
 void Outputs::pump(uint32_t rank) {
     streams_[rank]->out.pump();
     streams_[rank]->error.pump();
 }
 
-void Outputs::say(const std::string& line) { error_.write_line(base::format("gpurun: {}", line)); }
+void Outputs::say(const std::string& text) { error_.write_lines(as_own_lines(text)); }
 
 void Outputs::finish() {
     for (const auto& streams : streams_) {

@@ -2,10 +2,12 @@
 
 #include "base/format.hpp"
 #include "mapping.hpp"
+#include "mps_limits.hpp"
 #include "platform/job_segment.hpp"
 #include "ranges.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 
 namespace gpurun::launcher {
@@ -85,6 +87,17 @@ base::Result<std::vector<Binding>> bind(const PlacementOptions& options, const p
     return bind_ranks(machine, devices, options.bind_to, options.membind);
 }
 
+size_t ranks_on(const Mapping& mapping, size_t device) {
+    return static_cast<size_t>(std::count(mapping.devices.begin(), mapping.devices.end(), device));
+}
+
+uint32_t queues_asked_for(const char* const* inherited, const std::vector<Variable>& set) {
+    const std::string text = value_for_rank(inherited, set, "CUDA_DEVICE_MAX_CONNECTIONS").value_or("");
+    uint32_t queues = 0;
+    const auto [stop, failed] = std::from_chars(text.data(), text.data() + text.size(), queues);
+    return failed == std::errc{} && stop == text.data() + text.size() ? std::min(queues, kMostQueues) : 0;
+}
+
 } // namespace
 
 base::Result<Placement> place_job(const Options& options, const Surroundings& there) {
@@ -99,7 +112,7 @@ base::Result<Placement> place_job(const Options& options, const Surroundings& th
     std::vector<Device> devices;
     for (const size_t device : mapping.devices)
         devices.push_back(list.devices[device]);
-    GPURUN_ASSIGN(const std::vector<Binding> bindings, bind(where, there.machine, devices));
+    GPURUN_ASSIGN(const std::vector<Binding> bindings, launcher::bind(where, there.machine, devices));
     const size_t size = devices.size();
     placement.core_notice = notice_of_cores(there.machine, where, size);
 
@@ -107,16 +120,18 @@ base::Result<Placement> place_job(const Options& options, const Surroundings& th
     const std::string visible = placement.on_gpus ? visible_to_all(mapping, list.devices) : "";
     const std::vector<size_t> programs = program_of_ranks(options.programs, size);
     for (size_t rank = 0; rank < size; ++rank) {
-        RankPlan plan{programs[rank], devices[rank], bindings[rank], own, {}};
+        RankPlan plan{programs[rank], devices[rank], bindings[rank], own, {}, 0};
         const RankFacts facts{static_cast<uint32_t>(rank),
                               static_cast<uint32_t>(size),
                               plan.device.setting,
                               own ? name_for_cuda(plan.device) : visible,
                               plan.binding.threads,
                               options.compat_environment,
-                              there.port};
+                              there.port,
+                              ranks_on(mapping, mapping.devices[rank])};
         GPURUN_ASSIGN(plan.variables,
                       rank_variables(there.environment, facts, options.programs[plan.program].settings));
+        plan.hardware_queues = queues_asked_for(there.environment, plan.variables);
         placement.ranks.push_back(std::move(plan));
     }
     return placement;

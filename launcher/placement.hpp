@@ -10,6 +10,7 @@
 #include "environment.hpp"
 #include "options.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct RankPlan {
     Binding binding;
     bool sees_only_its_own = false; // of the GPUs
     std::vector<Variable> variables;
+    uint32_t hardware_queues = 0; // that it asks for; 0: CUDA_DEVICE_MAX_CONNECTIONS has been set to no number
 };
 
 struct Placement {

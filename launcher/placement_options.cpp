@@ -31,7 +31,10 @@ base::Result<void> understand_map_by(const std::string& text, PlacementOptions& 
     else if (text.starts_with(kList) && text.size() > kList.size()) {
         options.map_by = MapBy::kList;
         options.list = text.substr(kList.size());
-    } else
+    } else if (text.starts_with("ppr:"))
+        return base::error(base::Status::kArgument,
+                           "--map-by {}: mpirun's ppr:N:gpu is --ranks-per-gpu N here, and ppr:N:node is -n N", text);
+    else
         return base::error(base::Status::kArgument,
                            "--map-by must be gpu, numa or list:GPU,... (the GPU of rank 0, of rank 1, ...), not '{}'",
                            text);

@@ -24,7 +24,7 @@ enum class GpuVisible { kJob, kOwn };
 struct DeviceChoice {
     DeviceKind kind = DeviceKind::kAuto;
     std::optional<uint32_t> count; // of emulated devices
-    bool given = false;            // asked for by --device, so its outcome is no news
+    bool given = false;            // asked for by --device, so no notice is needed
 };
 
 // One rank of --map.

@@ -24,8 +24,6 @@ std::string describe_node(const Binding& binding) {
     return format_cpus(binding.memory) + (binding.strict_memory ? " only" : "");
 }
 
-std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
-
 bool is_near_known(const platform::Machine& machine, const Device& device) {
     const auto found = machine.near.find(device.bus_id);
     return found != machine.near.end() && !found->second.empty() && found->second.size() < machine.cores.size();

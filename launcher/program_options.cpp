@@ -47,8 +47,6 @@ base::Result<Program> understand(const ProgramWords& words, std::vector<std::str
     Program program;
     program.command = std::move(command);
     program.folder = words.folder;
-    if (words.ranks == "p")
-        return base::error(base::Status::kArgument, "mpirun's -np is -n here: gpurun -n RANKS PROGRAM");
     if (words.ranks) {
         GPURUN_ASSIGN(program.ranks, parse_count(*words.ranks, "the number of ranks (-n)"));
     }

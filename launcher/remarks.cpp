@@ -1,5 +1,6 @@
 #include "remarks.hpp"
 
+#include "base/collectives.hpp"
 #include "base/format.hpp"
 #include "deadlock.hpp"
 
@@ -8,15 +9,15 @@
 
 namespace gpurun::launcher {
 
-namespace standing = platform::standing;
-using standing::Entry;
-using standing::What;
+namespace wait_report = platform::wait_report;
+using wait_report::Entry;
+using wait_report::What;
 
 namespace {
 
-// What a rank does that is in no wait for others.
-std::string describe_free(const RankStanding& rank) {
-    using Presence = RankStanding::Presence;
+// What a rank does that waits for no other rank.
+std::string describe_free(const RankReport& rank) {
+    using Presence = RankReport::Presence;
     switch (rank.presence) {
     case Presence::kNoGpurun: return "has not called gpurun_init()";
     case Presence::kJoining:
@@ -26,16 +27,16 @@ std::string describe_free(const RankStanding& rank) {
     case Presence::kEnded: return "has ended";
     case Presence::kAnswered: break;
     }
-    if (rank.end.phase == standing::Phase::kStarting)
+    if (rank.end.phase == wait_report::Phase::kStarting)
         return "is in gpurun_init()";
-    for (const ThreadStanding& thread : rank.threads)
+    for (const ThreadReport& thread : rank.threads)
         if (!thread.call.empty())
             return "is in " + thread.call + "()";
     return "is in no call of gpurun";
 }
 
-// All the time between two looks.
-bool waits(const RankStanding& rank) {
+// Whether it waited all the time between the two reports.
+bool waits(const RankReport& rank) {
     return rank.answered() && !rank.threads.empty() &&
            std::all_of(rank.threads.begin(), rank.threads.end(), [](const auto& thread) { return thread.settled; });
 }
@@ -44,40 +45,40 @@ const char* plural(size_t number) { return number == 1 ? "rank" : "ranks"; }
 const char* verb(size_t number) { return number == 1 ? "waits" : "wait"; }
 
 template <typename Visit>
-void for_each_needed(const RankStanding& rank, const Visit& visit) {
-    for (const ThreadStanding& thread : rank.threads)
+void for_each_needed(const RankReport& rank, const Visit& visit) {
+    for (const ThreadReport& thread : rank.threads)
         for (const Entry& entry : thread.awaited)
             if (thread.settled && needs_call(entry))
                 visit(thread, entry);
 }
 
 // "rank 1 waits for tag 7 from rank 0, and has a message with tag 8 from it"
-void remark_unexpected(uint32_t index, const RankStanding& rank, std::vector<std::string>& remarks) {
+void remark_unexpected(uint32_t index, const RankReport& rank, std::vector<std::string>& remarks) {
     std::set<const Entry*> told;
-    for_each_needed(rank, [&](const ThreadStanding&, const Entry& wanted) {
+    for_each_needed(rank, [&](const ThreadReport&, const Entry& wanted) {
         if (wanted.what != What::kReceive && wanted.what != What::kProbe)
             return;
         const auto near = std::find_if(rank.unexpected.begin(), rank.unexpected.end(), [&](const Entry& there) {
             const bool same_context =
-                ((there.flags ^ wanted.flags) & (standing::kCollective | standing::kCaptured)) == 0;
-            const bool same_source = wanted.peer == standing::kAnySource || there.peer == wanted.peer;
-            const bool same_tag = wanted.tag == standing::kAnyTag || there.tag == wanted.tag;
-            return same_context && !there.has(standing::kCollective) && same_source != same_tag;
+                ((there.flags ^ wanted.flags) & (wait_report::kCollective | wait_report::kCaptured)) == 0;
+            const bool same_source = wanted.peer == wait_report::kAnySource || there.peer == wanted.peer;
+            const bool same_tag = wanted.tag == wait_report::kAnyTag || there.tag == wanted.tag;
+            return same_context && !there.has(wait_report::kCollective) && same_source != same_tag;
         });
         if (near == rank.unexpected.end() || !told.insert(&*near).second)
             return;
         const std::string source =
-            wanted.peer == standing::kAnySource ? "any rank" : base::format("rank {}", wanted.peer);
-        const std::string tag = wanted.tag == standing::kAnyTag ? "any tag" : base::format("tag {}", wanted.tag);
+            wanted.peer == wait_report::kAnySource ? "any rank" : base::format("rank {}", wanted.peer);
+        const std::string tag = wanted.tag == wait_report::kAnyTag ? "any tag" : base::format("tag {}", wanted.tag);
         remarks.push_back(base::format("rank {} waits for {} from {}, and has a message with tag {} from rank {} ({} "
                                        "bytes) that no receive fits",
                                        index, tag, source, near->tag, near->peer, near->bytes));
     });
 }
 
-// A stream that is waited for, and itself waits for a peer's.
-void remark_held(uint32_t index, const RankStanding& rank, std::vector<std::string>& remarks) {
-    for (const ThreadStanding& thread : rank.threads)
+// A call waits for a stream which itself waits for a peer's stream.
+void remark_held(uint32_t index, const RankReport& rank, std::vector<std::string>& remarks) {
+    for (const ThreadReport& thread : rank.threads)
         for (const Entry& wanted : thread.awaited)
             for (const Entry& held : rank.held) {
                 if (!thread.settled || wanted.what != What::kStream || wanted.bytes != held.bytes)
@@ -91,22 +92,24 @@ void remark_held(uint32_t index, const RankStanding& rank, std::vector<std::stri
             }
 }
 
-void remark_graphs(const Standings& ranks, std::vector<std::string>& remarks) {
+void remark_graphs(const WaitReports& ranks, std::vector<std::string>& remarks) {
     std::string text;
     for (const WaitsFor& each : find_graph_circle(ranks)) {
         const Entry& entry = each.entry;
         text += text.empty() ? "messages of graphs wait for each other: " : ", ";
         text += base::format("rank {}'s {} rank {}", each.rank, entry.what == What::kSend ? "to" : "from", each.peer);
-        text += entry.has(standing::kCollective) ? base::format(" (of a collective, run {})", entry.all)
-                                                 : base::format(" (tag {}, run {})", entry.tag, entry.all);
+        text += entry.has(wait_report::kCollective)
+                    ? base::format(" (of a {}, run {})", base::collective_name(entry.tag), entry.all)
+                    : base::format(" (tag {}, run {})", entry.tag, entry.all);
     }
     if (!text.empty())
         remarks.push_back(std::move(text));
 }
 
 // A collective that some have called, and others not.
-void remark_collectives(const Standings& ranks, std::vector<std::string>& remarks) {
-    for (const std::string name : {"gpurun_barrier", "gpurun_bcast"}) {
+void remark_collectives(const WaitReports& ranks, std::vector<std::string>& remarks) {
+    for (const char* const collective : base::kCollectiveNames) {
+        const std::string name = std::string("gpurun_") + collective;
         std::vector<uint32_t> inside;
         for (uint32_t rank = 0; rank < ranks.size(); ++rank)
             if (std::any_of(ranks[rank].threads.begin(), ranks[rank].threads.end(),
@@ -131,18 +134,18 @@ void remark_collectives(const Standings& ranks, std::vector<std::string>& remark
     }
 }
 
-// Whom the others wait for, directly or through each other, that waits for nobody.
-void remark_roots(const Standings& ranks, std::vector<std::string>& remarks) {
+// The ranks that wait for nobody, and that others wait for, directly or through each other.
+void remark_roots(const WaitReports& ranks, std::vector<std::string>& remarks) {
     std::vector<std::vector<uint32_t>> waited_for_by(ranks.size());
-    // Who waits for any of several waits for the only one that can still do something.
+    // If a thread waits for any of several, it counts as waiting for the only rank that can still do something.
     const bool one_is_free =
         std::count_if(ranks.begin(), ranks.end(), [](const auto& rank) { return !waits(rank); }) == 1;
     for (uint32_t rank = 0; rank < ranks.size(); ++rank)
-        for_each_needed(ranks[rank], [&](const ThreadStanding& thread, const Entry& entry) {
+        for_each_needed(ranks[rank], [&](const ThreadReport& thread, const Entry& entry) {
             for (uint32_t peer = 0; peer < ranks.size(); ++peer) {
                 const bool sure = !thread.any && entry.peer >= 0;
                 const bool meant =
-                    entry.peer == standing::kAnySource ? peer != rank : peer == static_cast<uint32_t>(entry.peer);
+                    entry.peer == wait_report::kAnySource ? peer != rank : peer == static_cast<uint32_t>(entry.peer);
                 if (meant && (sure || one_is_free))
                     waited_for_by[peer].push_back(rank);
             }
@@ -166,15 +169,15 @@ void remark_roots(const Standings& ranks, std::vector<std::string>& remarks) {
     }
 }
 
-// Who has come to gpurun_finalize() makes no other call.
-void remark_leavers(uint32_t index, const Standings& ranks, std::vector<std::string>& remarks) {
+// A rank that is in gpurun_finalize() will make no other call: who waits for one waits in vain.
+void remark_leavers(uint32_t index, const WaitReports& ranks, std::vector<std::string>& remarks) {
     std::set<int32_t> told;
-    for_each_needed(ranks[index], [&](const ThreadStanding& thread, const Entry& entry) {
+    for_each_needed(ranks[index], [&](const ThreadReport& thread, const Entry& entry) {
         if (entry.what == What::kRank || entry.peer < 0 || !told.insert(entry.peer).second)
             return;
-        const RankStanding& peer = ranks[static_cast<size_t>(entry.peer)];
-        const bool left = peer.presence == RankStanding::Presence::kFinalized ||
-                          (peer.answered() && peer.end.phase == standing::Phase::kFinalizing);
+        const RankReport& peer = ranks[static_cast<size_t>(entry.peer)];
+        const bool left = peer.presence == RankReport::Presence::kFinalized ||
+                          (peer.answered() && peer.end.phase == wait_report::Phase::kFinalizing);
         if (left)
             remarks.push_back(base::format(
                 "rank {} waits for rank {} ({}), which has called gpurun_finalize() and will "
@@ -185,7 +188,7 @@ void remark_leavers(uint32_t index, const Standings& ranks, std::vector<std::str
 
 } // namespace
 
-std::vector<std::string> find_remarks(const Standings& ranks) {
+std::vector<std::string> find_remarks(const WaitReports& ranks) {
     std::vector<std::string> remarks;
     for (uint32_t rank = 0; rank < ranks.size(); ++rank)
         remark_unexpected(rank, ranks[rank], remarks);

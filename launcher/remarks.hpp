@@ -1,15 +1,15 @@
-// What else can be said of ranks that wait: of messages that nearly fit, of who is missing, and of who is waited for in
-// the end. Pure functions.
+// Remarks below the hang table: messages that nearly fit, ranks that are missing in a collective, and the ranks that
+// all others wait for in the end. Pure functions.
 #pragma once
 
-#include "standings.hpp"
+#include "wait_reports.hpp"
 
 #include <string>
 #include <vector>
 
 namespace gpurun::launcher {
 
-// A sentence each, the most telling first. Only of waits that were seen twice.
-std::vector<std::string> find_remarks(const Standings& ranks);
+// A sentence each, the most helpful first. Only about waits that two reports have in common.
+std::vector<std::string> find_remarks(const WaitReports& ranks);
 
 } // namespace gpurun::launcher

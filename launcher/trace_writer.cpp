@@ -1,9 +1,10 @@
 #define FMT_HEADER_ONLY // it writes into buffers of its own, for which fmt's code must be at hand
 #include "trace_writer.hpp"
 
+#include "base/collectives.hpp"
 #include "base/format.hpp"
 #include "device_times.hpp"
-#include "trace_lanes.hpp"
+#include "trace_rows.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -26,10 +27,10 @@ namespace flags = platform::trace_flags;
 namespace {
 
 // Rows of messages have numbers above those of threads.
-constexpr uint32_t kOutLanes = 100'000;
-constexpr uint32_t kInLanes = 200'000;
-constexpr uint32_t kDeviceOutLanes = 300'000;
-constexpr uint32_t kDeviceInLanes = 400'000;
+constexpr uint32_t kOutRows = 100'000;
+constexpr uint32_t kInRows = 200'000;
+constexpr uint32_t kDeviceOutRows = 300'000;
+constexpr uint32_t kDeviceInRows = 400'000;
 
 // What stands in quotes in JSON, whatever it is.
 std::string quoted(const std::string& text) {
@@ -260,17 +261,17 @@ class RankWriter {
     }
 
     void name_rows() {
-        const auto name = [](const char* what, size_t lane) {
-            return lane == 0 ? std::string(what) : base::format("{} ({})", what, lane + 1);
+        const auto name = [](const char* what, size_t row) {
+            return row == 0 ? std::string(what) : base::format("{} ({})", what, row + 1);
         };
-        const auto name_lanes = [&](const TraceLanes& lanes, uint32_t first, const char* what) {
-            for (size_t lane = 0; lane < lanes.count(); ++lane)
-                name_row(first + static_cast<uint32_t>(lane), name(what, lane));
+        const auto name_rows = [&](const TraceRows& rows, uint32_t first, const char* what) {
+            for (size_t row = 0; row < rows.count(); ++row)
+                name_row(first + static_cast<uint32_t>(row), name(what, row));
         };
-        name_lanes(out_, kOutLanes, "messages out");
-        name_lanes(in_, kInLanes, "messages in");
-        name_lanes(device_out_, kDeviceOutLanes, "device, messages out");
-        name_lanes(device_in_, kDeviceInLanes, "device, messages in");
+        name_rows(out_, kOutRows, "messages out");
+        name_rows(in_, kInRows, "messages in");
+        name_rows(device_out_, kDeviceOutRows, "device, messages out");
+        name_rows(device_in_, kDeviceInRows, "device, messages in");
     }
 
     // ---- slices
@@ -301,6 +302,8 @@ class RankWriter {
         if (event.has(flags::kHasPath) && event.path() < paths_.size() && event.reason() < reasons_.size())
             fmt::format_to(text_.end(), FMT_COMPILE(R"(,"path":{},"why":{})"), paths_[event.path()],
                            reasons_[event.reason()]);
+        if (is_collective(event))
+            fmt::format_to(text_.end(), FMT_COMPILE(R"(,"collective":"{}")"), base::collective_name(event.tag));
         if (event.has(flags::kHasOrdinal))
             fmt::format_to(text_.end(), FMT_COMPILE(R"(,"number":{})"), event.ordinal);
         constexpr struct {
@@ -320,7 +323,10 @@ class RankWriter {
     const char* category(const Event& event) const {
         if (event.context == header().copy_context)
             return "copy";
-        return (event.context & header().collective_contexts) != 0 ? "collective" : "message";
+        return is_collective(event) ? "collective" : "message";
+    }
+    bool is_collective(const Event& event) const {
+        return event.context != header().copy_context && (event.context & header().collective_contexts) != 0;
     }
 
     // Once it is matched. A copy in a stream's order moves when the stream comes to it, which the host does not see.
@@ -329,7 +335,7 @@ class RankWriter {
     }
 
     void write_send(const Event& event) {
-        const uint32_t row = kOutLanes + static_cast<uint32_t>(out_.place(event.begin_ns, event.end_ns));
+        const uint32_t row = kOutRows + static_cast<uint32_t>(out_.place(event.begin_ns, event.end_ns));
         open_slice(row, event.begin_ns, event.end_ns, category(event));
         fmt::format_to(text_.end(), FMT_COMPILE(R"("send to {}")"), event.peer);
         add_arguments(event);
@@ -349,7 +355,7 @@ class RankWriter {
     }
 
     void write_receive(const Event& event) {
-        const uint32_t row = kInLanes + static_cast<uint32_t>(in_.place(event.begin_ns, event.end_ns));
+        const uint32_t row = kInRows + static_cast<uint32_t>(in_.place(event.begin_ns, event.end_ns));
         open_slice(row, event.begin_ns, event.end_ns, category(event));
         if (event.peer < 0)
             fmt::format_to(text_.end(), FMT_COMPILE(R"("receive from any")"));
@@ -392,9 +398,9 @@ class RankWriter {
             std::clamp(over ? moved.done_ns : last_ns, begin_ns + 1, std::max(last_ns, begin_ns + 1));
         const int64_t moving_ns = std::clamp(moved.moving_ns != 0 ? moved.moving_ns : end_ns, begin_ns, end_ns);
         const bool out = kind == TraceKind::kSend;
-        TraceLanes& lanes = out ? device_out_ : device_in_;
+        TraceRows& rows = out ? device_out_ : device_in_;
         const uint32_t row =
-            (out ? kDeviceOutLanes : kDeviceInLanes) + static_cast<uint32_t>(lanes.place(begin_ns, end_ns));
+            (out ? kDeviceOutRows : kDeviceInRows) + static_cast<uint32_t>(rows.place(begin_ns, end_ns));
         open_slice(row, begin_ns, end_ns, category(event));
         fmt::format_to(text_.end(), FMT_COMPILE(R"("{} {}","args":{{"peer":{},"tag":{},"bytes":{},"number":{})"),
                        out ? "to" : "from", event.peer, event.peer, event.tag, event.bytes, event.ordinal);
@@ -461,10 +467,10 @@ class RankWriter {
     std::vector<std::string> paths_;
     std::vector<std::string> reasons_;
     std::vector<std::string> calls_;
-    TraceLanes out_;
-    TraceLanes in_;
-    TraceLanes device_out_;
-    TraceLanes device_in_;
+    TraceRows out_;
+    TraceRows in_;
+    TraceRows device_out_;
+    TraceRows device_in_;
     uint64_t written_ = 0;
 };
 

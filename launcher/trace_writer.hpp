@@ -5,8 +5,8 @@
 // moving (or enqueuing, where this is all that the host knows). An arrow leads from a send to its receive. What a
 // device has said of its part is in rows of its own, with arrows of its own between the two that moved the bytes.
 //
-// Written rank by rank in one pass, in memory that does not grow with the number of events, but for the times of
-// devices, which are bounded. Nothing that is in a buffer is trusted: a rank may have written there by accident.
+// Written rank by rank in one pass, in memory that does not grow with the number of events, except for the times of
+// devices, whose number is bounded. What is in a buffer is not trusted: a rank may have written there by accident.
 #pragma once
 
 #include "base/function_ref.hpp"

@@ -238,7 +238,7 @@ GPURUN_API gpurun_status gpurun_malloc_host(void **ret_pointer, size_t size);
  * @retval GPURUN_OK               allocated; usable by work that @p stream orders after this call
  * @retval GPURUN_ERR_MEMORY       the device has not that much left
  * @retval GPURUN_ERR_STREAM       not a stream of the rank's device (GPURUN_HOST is none)
- * @retval GPURUN_ERR_UNSUPPORTED  the device has no stream-ordered allocator
+ * @retval GPURUN_ERR_UNSUPPORTED  the device has no stream-ordered memory: use gpurun_malloc()
  * @retval GPURUN_ERR_ARGUMENT     @p ret_pointer is NULL
  * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
  *
@@ -254,10 +254,11 @@ GPURUN_API gpurun_status gpurun_free_async(void *pointer, gpurun_stream stream);
  *
  * On GPURUN_HOST the copy is complete on return.
  *
- * @retval GPURUN_OK          copied, or enqueued
- * @retval GPURUN_ERR_BUFFER  NULL (with size > 0), freed or foreign memory, or shorter than @p size
- * @retval GPURUN_ERR_STREAM  not a stream of the rank's device
- * @retval GPURUN_ERR_DEVICE  the device failed
+ * @retval GPURUN_OK               copied, or enqueued
+ * @retval GPURUN_ERR_BUFFER       NULL (with size > 0), freed or foreign memory, or shorter than @p size
+ * @retval GPURUN_ERR_STREAM       not a stream of the rank's device
+ * @retval GPURUN_ERR_UNSUPPORTED  @p stream is captured, and one of the buffers is pageable host memory
+ * @retval GPURUN_ERR_DEVICE       the device failed
  * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
  *
  * Threads: any. Since 0.1. See gpurun_memcpy(3).
@@ -328,7 +329,7 @@ GPURUN_API gpurun_status gpurun_event_query(gpurun_event event, int *ret_done);
  *
  * @retval GPURUN_OK               begun
  * @retval GPURUN_ERR_STREAM       not a stream that can be captured: GPURUN_HOST, or another device's
- * @retval GPURUN_ERR_UNSUPPORTED  it is being captured already
+ * @retval GPURUN_ERR_UNSUPPORTED  it is being captured already, or the device has no graphs
  *
  * Threads: any; it is ended in the same one. Since 0.1. See gpurun_capture_begin(3).
  */
@@ -768,6 +769,28 @@ GPURUN_API gpurun_status gpurun_bcast(void *buffer, size_t count, gpurun_datatyp
  * The other errors are those of gpurun_bcast(). Since 0.1. See gpurun_barrier(3).
  */
 GPURUN_API gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream);
+
+/**
+ * Start a broadcast, as gpurun_bcast() would make it, and do not wait: it is complete by gpurun_wait() and its kin.
+ *
+ * In @p stream it comes after what was issued there before; the stream goes on. Several collectives of a communicator
+ * may be under way, started in the same order by all its ranks.
+ *
+ * @retval GPURUN_ERR_UNSUPPORTED  @p stream is being captured: gpurun_bcast() can be part of a graph
+ *
+ * The other errors are those of gpurun_bcast() and gpurun_isend(); a message that was too long is told by the call that
+ * completes it. Since 0.1. See gpurun_bcast(3).
+ */
+GPURUN_API gpurun_status gpurun_ibcast(void *buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
+                                       gpurun_stream stream, gpurun_request *ret_request);
+
+/**
+ * Start a barrier, and do not wait: whoever completes the request passes once all ranks of @p comm have started theirs,
+ * and, on a stream, have reached it in their order domains.
+ *
+ * The errors are those of gpurun_ibcast(). Since 0.1. See gpurun_barrier(3).
+ */
+GPURUN_API gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
 
 #ifdef __cplusplus
 }

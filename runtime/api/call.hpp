@@ -4,7 +4,9 @@
 
 #include "api/call_scope.hpp"
 #include "api/runtime.hpp"
+#include "comm/datatype.hpp"
 #include "comm/point_to_point.hpp"
+#include "device/capabilities.hpp"
 
 #include <gpurun/gpurun.h>
 
@@ -14,7 +16,13 @@ namespace gpurun::api {
 // every call.
 extern constinit std::atomic<Runtime*> running;
 // kNotInitialized or kFinalized outside init and finalize.
-base::Result<Runtime*> runtime();
+base::Error not_running();
+inline base::Result<Runtime*> runtime() {
+    Runtime* const current = running.load(std::memory_order_acquire);
+    if (current == nullptr) [[unlikely]]
+        return not_running();
+    return current;
+}
 
 // Keeps the error's detail for gpurun_error_detail() and returns its status.
 gpurun_status report(base::Error error);
@@ -27,8 +35,17 @@ struct Call {
     Runtime* runtime = nullptr;
     const comm::Communicator* comm = nullptr;
 };
+base::Error no_such_comm(gpurun_comm comm);
 // What every call with a communicator begins with.
-base::Result<void> enter(Call& call, gpurun_comm comm);
+inline base::Result<void> enter(Call& call, gpurun_comm comm) {
+    call.runtime = running.load(std::memory_order_acquire);
+    if (call.runtime == nullptr) [[unlikely]]
+        return not_running();
+    call.comm = &call.runtime->world();
+    if (comm.id != call.comm->id()) [[unlikely]]
+        return no_such_comm(comm);
+    return {};
+}
 
 // A message that a probe has taken, or none (GPURUN_MESSAGE_NO_PROC).
 struct Taken {
@@ -38,27 +55,62 @@ struct Taken {
 base::Result<Taken> find_taken(const gpurun_message* message);
 
 // What a receive of `room` bytes gives for a message of `bytes`: nothing, or kTruncated.
-base::Result<void> check_truncation(size_t bytes, size_t room);
-// `ret_status` may be null.
+base::Error truncated(size_t bytes, size_t room);
+inline base::Result<void> check_truncation(size_t bytes, size_t room) {
+    if (bytes <= room) [[likely]]
+        return {};
+    return truncated(bytes, room);
+}
 void fill_status(const comm::Arrived& arrived, gpurun_datatype type, base::Status error, bool cancelled,
-                 gpurun_message_status* ret_status);
+                 gpurun_message_status& ret_status);
 // Fills the status, and says so if the message was truncated.
-base::Result<void> deliver(const comm::Arrived& arrived, size_t room, gpurun_datatype type,
-                           gpurun_message_status* ret_status);
+inline base::Result<void> deliver(const comm::Arrived& arrived, size_t room, gpurun_datatype type,
+                                  gpurun_message_status* ret_status) {
+    if (ret_status != nullptr)
+        fill_status(arrived, type, arrived.bytes <= room ? base::Status::kOk : base::Status::kTruncated, false,
+                    *ret_status);
+    return check_truncation(arrived.bytes, room);
+}
 
-base::Result<const comm::Communicator*> find_comm(Runtime& runtime, gpurun_comm comm);
+base::Error no_such_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard);
 // A rank of the communicator, or PROC_NULL, or (with `wildcard`) ANY_SOURCE.
-base::Result<void> check_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard);
-base::Result<void> check_tag(int tag, bool wildcard);
-base::Result<void> check_output(const void* output, const char* what);
+inline base::Result<void> check_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard) {
+    if (comm.group().has(rank) || rank == GPURUN_PROC_NULL || (wildcard && rank == GPURUN_ANY_SOURCE)) [[likely]]
+        return {};
+    return no_such_rank(comm, rank, what, wildcard);
+}
+base::Error no_such_tag(int tag, bool wildcard);
+inline base::Result<void> check_tag(int tag, bool wildcard) {
+    if (tag >= 0 || (wildcard && tag == GPURUN_ANY_TAG)) [[likely]]
+        return {};
+    return no_such_tag(tag, wildcard);
+}
+base::Error no_output(const char* what);
+inline base::Result<void> check_output(const void* output, const char* what) {
+    if (output != nullptr) [[likely]]
+        return {};
+    return no_output(what);
+}
 
 // A buffer of `bytes` in the order domain `stream`, both checked. Filled where the caller has it: small messages are
 // short enough for copies of it to be seen.
-base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access access, const void* buffer,
-                                size_t bytes, gpurun_stream stream);
+base::Result<void> look_up_operand(transfer::Operand& operand, Runtime& runtime, Access access, gpurun_stream stream);
+inline base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access access, const void* buffer,
+                                       size_t bytes, gpurun_stream stream) {
+    operand.address = const_cast<std::byte*>(static_cast<const std::byte*>(buffer)); // not written by a sender
+    operand.bytes = bytes;
+    if (stream == GPURUN_HOST && (bytes == 0 || runtime.host_pages().know(buffer, bytes, access)))
+        return {};
+    return look_up_operand(operand, runtime, access, stream);
+}
 // The same for `count` elements of `type`.
-base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access access, const void* buffer,
-                                size_t count, gpurun_datatype type, gpurun_stream stream);
+inline base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access access, const void* buffer,
+                                       size_t count, gpurun_datatype type, gpurun_stream stream) {
+    size_t bytes = 0;
+    if (!comm::is_message(count, comm::size_of_type(static_cast<int>(type)), bytes)) [[unlikely]]
+        return comm::no_such_message(count, static_cast<int>(type));
+    return fill_operand(operand, runtime, access, buffer, bytes, stream);
+}
 // A stream of the device; GPURUN_HOST is none.
 struct CheckedStream {
     device::Stream stream;
@@ -67,9 +119,24 @@ struct CheckedStream {
 base::Result<CheckedStream> any_stream(Runtime& runtime, gpurun_stream stream);
 // kUnsupported if it is captured.
 base::Result<device::Stream> device_stream(Runtime& runtime, gpurun_stream stream);
+// A capability of the rank's device; kUnsupported, with what to do instead, if it lacks that.
+base::Error lacks(Runtime& runtime, device::Capability what, const char* advice);
+template <typename Interface>
+base::Result<Interface*> need(Runtime& runtime, Interface* (device::Device::*get)(), device::Capability what,
+                              const char* advice) {
+    Interface* const found = (runtime.device().*get)();
+    if (found == nullptr)
+        return lacks(runtime, what, advice);
+    return found;
+}
 // For what cannot be part of a graph.
 base::Result<void> refuse_captured(const transfer::Operand& operand, const char* what);
 // A graph's receive names its message.
-base::Result<void> check_captured(const transfer::Operand& receive, int source, int tag);
+base::Error no_wildcards();
+inline base::Result<void> check_captured(const transfer::Operand& receive, int source, int tag) {
+    if (!receive.captured() || (source != GPURUN_ANY_SOURCE && tag != GPURUN_ANY_TAG)) [[likely]]
+        return {};
+    return no_wildcards();
+}
 
 } // namespace gpurun::api

@@ -51,15 +51,10 @@ TraceEvent* CallTrace::begin(const char* name, const CallArguments& arguments) {
             event->how.store(platform::trace_flags::kHasBytes, std::memory_order_relaxed);
         }
     platform::TraceBuffer::publish(*event, platform::TraceKind::kCall);
-    if (arguments.one_message)
-        platform::TraceBuffer::offer(event);
     return event;
 }
 
-void CallTrace::end(TraceEvent& event) {
-    event.end_ns.store(platform::now_ns(), std::memory_order_relaxed);
-    platform::TraceBuffer::offer(nullptr);
-}
+void CallTrace::end(TraceEvent& event) { event.end_ns.store(platform::now_ns(), std::memory_order_relaxed); }
 
 void CallTrace::add(const char* name, int64_t begin_ns) {
     TraceEvent* event = new_event(name);

@@ -60,6 +60,8 @@ class CallScope {
         if (observed_) [[unlikely]]
             end();
     }
+    // The slice of this call in the trace, for a call that is one message: the message has no other. Null: it has none.
+    platform::TraceEvent* event() const { return observed_ ? event_ : nullptr; }
     CallScope(const CallScope&) = delete;
     CallScope& operator=(const CallScope&) = delete;
 

@@ -9,10 +9,16 @@ namespace {
 using base::Result;
 using base::Status;
 
+Result<device::Graphs*> graphs_of(Runtime& runtime) {
+    return need(runtime, &device::Device::graphs, device::Capability::kGraphs,
+                "make the calls in a stream that is not captured");
+}
+
 Result<void> begin_capture(gpurun_stream stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(device::Graphs * graphs, graphs_of(*found));
     GPURUN_ASSIGN(const device::Stream in, device_stream(*found, stream));
-    return found->device().begin_capture(in);
+    return graphs->begin_capture(in);
 }
 
 Result<void> end_capture(gpurun_stream stream, gpurun_graph* ret_graph) {
@@ -21,8 +27,9 @@ Result<void> end_capture(gpurun_stream stream, gpurun_graph* ret_graph) {
     if (stream == GPURUN_HOST)
         return base::error(Status::kStream,
                            "GPURUN_HOST cannot be captured: pass the stream of gpurun_capture_begin()");
-    GPURUN_ASSIGN(const device::Graph graph, found->device().end_capture(device::Stream{stream}));
-    *ret_graph = static_cast<gpurun_graph>(graph.native);
+    GPURUN_ASSIGN(device::Graphs * graphs, graphs_of(*found));
+    GPURUN_ASSIGN(const device::Graph graph, graphs->end_capture(device::Stream(stream)));
+    *ret_graph = graph.native;
     return {};
 }
 
@@ -31,15 +38,17 @@ Result<void> launch(gpurun_graph graph, gpurun_stream stream) {
     if (graph == nullptr)
         return base::error(Status::kArgument,
                            "graph is NULL: pass one of gpurun_capture_end() or cudaGraphInstantiate()");
+    GPURUN_ASSIGN(device::Graphs * graphs, graphs_of(*found));
     GPURUN_ASSIGN(const CheckedStream checked, any_stream(*found, stream));
-    return found->device().launch(device::Graph{graph}, checked.stream);
+    return graphs->launch(device::Graph(graph), checked.stream);
 }
 
 Result<void> destroy(gpurun_graph graph) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     if (graph == nullptr)
         return {};
-    return found->engine().destroy(device::Graph{graph});
+    GPURUN_TRY(graphs_of(*found));
+    return found->engine().memory().destroy(device::Graph(graph));
 }
 
 } // namespace

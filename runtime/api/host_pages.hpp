@@ -2,10 +2,11 @@
 // without a call of the device's or of the system's.
 //
 // A page is known as long as the device says that nothing has changed (Device::host_memory_changes()); where it does
-// not say, nothing is kept. Memory that is unmapped or protected later is the caller's bug. Any thread: each place is
-// one word, and publishes nothing.
+// not say, nothing is kept. Of memory that the program unmaps or protects later, see host_memory.hpp. Any thread: each
+// place is one word, and publishes nothing.
 #pragma once
 
+#include "base/limits.hpp"
 #include "device/device.hpp"
 
 #include <array>
@@ -53,7 +54,7 @@ class HostPages {
     static constexpr int kPageBits = 12;
     static constexpr int kPlaceBits = 10;
     static constexpr uint64_t kVersions = uint64_t{1} << 26;
-    static constexpr uint64_t kMostPages = 4;
+    static constexpr uint64_t kMostPages = base::kMostEagerBytes >> kPageBits; // of a buffer that is looked up so often
 
     struct Range {
         Range(const void* buffer, size_t bytes)

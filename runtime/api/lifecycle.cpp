@@ -44,11 +44,7 @@ base::Error wrong_phase(Phase phase) {
 
 constinit std::atomic<Runtime*> running{nullptr};
 
-base::Result<Runtime*> runtime() {
-    if (Runtime* const current = running.load(std::memory_order_acquire))
-        return current;
-    return wrong_phase(process().phase.load(std::memory_order_acquire));
-}
+base::Error not_running() { return wrong_phase(process().phase.load(std::memory_order_acquire)); }
 
 // In a child that this process forks: it shares the job's memory with the rank, and its calls would pass for the
 // rank's. Takes no lock, since a thread that is not in the child may hold it.

@@ -1,6 +1,8 @@
 // The rank's device and its memory: allocation, copies, fills.
 #include "api/call.hpp"
 #include "base/format.hpp"
+#include "device/capability/ordered_memory.hpp"
+#include "device/capability/other_devices.hpp"
 
 #include <cstring>
 
@@ -16,9 +18,9 @@ using transfer::Operand;
 // Runs `work` in the order domain of `operand`: in its stream, or in an internal one that is waited for.
 template <typename Work>
 Result<void> in_order(Runtime& runtime, const Operand& operand, Work work) {
-    if (operand.on_stream)
+    if (operand.on_stream())
         return work(operand.stream);
-    return runtime.engine().run_for_host(work);
+    return runtime.engine().device_waits().run_for_host(work);
 }
 
 Result<void> copy(void* destination, const void* source, size_t size, gpurun_stream stream) {
@@ -33,9 +35,13 @@ Result<void> copy(void* destination, const void* source, size_t size, gpurun_str
         std::memmove(destination, source, size);
         return {};
     }
+    if (to.captured() && (to.where.placement == Placement::kPageable || from.where.placement == Placement::kPageable))
+        return base::error(Status::kUnsupported,
+                           "gpurun_memcpy() of pageable host memory cannot be captured into a graph: use "
+                           "gpurun_malloc_host() or cudaMallocHost()");
     const bool both_in_host_memory = to.in_host_memory() && from.in_host_memory();
     if (both_in_host_memory || !to.by_device() || !from.by_device())
-        return comm::copy(found->engine(), to, from);
+        return comm::copy(found->engine(), found->world(), to, from);
     return in_order(*found, to, [&](device::Stream in) { return found->device().copy(destination, source, size, in); });
 }
 
@@ -55,9 +61,10 @@ Result<void> fill(void* pointer, int value, size_t size, gpurun_stream stream) {
         std::memset(pointer, value, size);
         return {};
     }
-    if (to.elsewhere())
-        return in_order(*found, to,
-                        [&](device::Stream in) { return found->device().fill_elsewhere(pointer, value, size, in); });
+    if (to.on_other_device())
+        return in_order(*found, to, [&](device::Stream in) {
+            return found->device().other_devices()->fill_elsewhere(pointer, value, size, in);
+        });
     if (!to.in_host_memory())
         return in_order(*found, to, [&](device::Stream in) { return found->device().fill(pointer, value, size, in); });
     GPURUN_TRY(refuse_captured(to, "gpurun_memset() of host memory"));
@@ -81,7 +88,7 @@ Result<void> free_memory(void* pointer) {
                            "{} is not memory of gpurun_malloc() or gpurun_malloc_host(), or it was "
                            "freed before",
                            pointer);
-    return found->engine().free(buffer, pointer);
+    return found->engine().memory().free(buffer, pointer);
 }
 
 template <typename Allocate>
@@ -119,7 +126,9 @@ Result<void> describe_device(gpurun_device_info* ret_info) {
     const device::Info& info = found->device().info();
     gpurun_device_info result{};
     result.size = sizeof result;
-    result.kind = info.identity.kind == device::Kind::kCuda ? GPURUN_DEVICE_CUDA : GPURUN_DEVICE_EMULATED;
+    static_assert(static_cast<int>(device::Kind::kCuda) == GPURUN_DEVICE_CUDA &&
+                  static_cast<int>(device::Kind::kEmulated) == GPURUN_DEVICE_EMULATED);
+    result.kind = static_cast<gpurun_device_kind>(info.identity.kind);
     result.ordinal = static_cast<int>(info.identity.ordinal);
     result.memory_bytes = info.memory_bytes;
     copy_text(info.name, result.name);
@@ -131,10 +140,24 @@ Result<void> describe_device(gpurun_device_info* ret_info) {
 
 } // namespace
 
+static Result<device::OrderedMemory*> ordered_memory_of(Runtime& runtime) {
+    return need(runtime, &device::Device::ordered_memory, device::Capability::kOrderedMemory,
+                "use gpurun_malloc() and gpurun_free()");
+}
+
+static Result<void*> allocate_ordered(Runtime& runtime, size_t size, gpurun_stream stream) {
+    GPURUN_ASSIGN(device::OrderedMemory * memory, ordered_memory_of(runtime));
+    GPURUN_ASSIGN(const device::Stream in, device_stream(runtime, stream));
+    return memory->allocate_ordered(size, in);
+}
+
 static Result<void> free_ordered(void* pointer, gpurun_stream stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(const device::Stream in, device_stream(*found, stream));
-    return pointer == nullptr ? Result<void>() : found->device().free_ordered(pointer, in);
+    if (pointer == nullptr)
+        return {};
+    GPURUN_ASSIGN(device::OrderedMemory * memory, ordered_memory_of(*found));
+    return memory->free_ordered(pointer, in);
 }
 
 } // namespace gpurun::api
@@ -157,10 +180,8 @@ gpurun_status gpurun_malloc_host(void** ret_pointer, size_t size) {
 
 gpurun_status gpurun_malloc_async(void** ret_pointer, size_t size, gpurun_stream stream) {
     const api::CallScope call(__func__, {.count = size});
-    return api::allocate(ret_pointer, size, [&](api::Runtime& found) -> gpurun::base::Result<void*> {
-        GPURUN_ASSIGN(const gpurun::device::Stream in, api::device_stream(found, stream));
-        return found.device().allocate_ordered(size, in);
-    });
+    return api::allocate(ret_pointer, size,
+                         [&](api::Runtime& found) { return api::allocate_ordered(found, size, stream); });
 }
 
 gpurun_status gpurun_free(void* pointer) {

@@ -1,6 +1,5 @@
 // Point-to-point calls and collectives: check, translate, call.
 #include "api/call.hpp"
-#include "api/short_messages.hpp"
 #include "base/format.hpp"
 #include "comm/collective/collective.hpp"
 #include "comm/datatype.hpp"
@@ -16,7 +15,7 @@ using comm::Communicator;
 using transfer::Operand;
 
 Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
-                  gpurun_stream stream, bool synchronous) {
+                  gpurun_stream stream, const comm::SendOptions& options) {
     Call call;
     GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
@@ -25,11 +24,11 @@ Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int de
     GPURUN_TRY(fill_operand(from, *call.runtime, Access::kRead, buffer, count, type, stream));
     if (dest == GPURUN_PROC_NULL)
         return {};
-    return comm::send(call.runtime->engine(), *call.comm, from, dest, tag, synchronous);
+    return comm::send(call.runtime->engine(), *call.comm, from, dest, tag, options);
 }
 
 Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
-                  gpurun_stream stream, gpurun_message_status* ret_status) {
+                  gpurun_stream stream, gpurun_message_status* ret_status, platform::TraceEvent* event) {
     Call call;
     GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_rank(*call.comm, source, "source", true));
@@ -38,23 +37,44 @@ Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, 
     GPURUN_TRY(fill_operand(into, *call.runtime, Access::kWrite, buffer, count, type, stream));
     GPURUN_TRY(check_captured(into, source, tag));
     Arrived arrived;
-    if (source != GPURUN_PROC_NULL) {
-        GPURUN_ASSIGN(arrived, comm::recv(call.runtime->engine(), *call.comm, into, source, tag));
-    }
+    if (source != GPURUN_PROC_NULL)
+        GPURUN_TRY(comm::recv(call.runtime->engine(), *call.comm, into, source, tag, event, arrived));
     return deliver(arrived, into.bytes, type, ret_status);
 }
 
-Result<void> bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm, gpurun_stream stream) {
+// A broadcast's buffer, as the root or another rank has it.
+struct Message {
+    void* buffer;
+    size_t count;
+    gpurun_datatype type;
+};
+Result<void> prepare_bcast(Operand& both, const Call& call, const Message& message, int root, gpurun_stream stream) {
+    if (!call.comm->group().has(root))
+        return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
+                           call.comm->size() - 1);
+    const Access access = root == call.comm->rank().value ? Access::kRead : Access::kWrite;
+    return fill_operand(both, *call.runtime, access, message.buffer, message.count, message.type, stream);
+}
+
+Result<void> bcast(const Message& message, int root, gpurun_comm comm, gpurun_stream stream) {
     Call call;
     GPURUN_TRY(enter(call, comm));
-    if (root < 0 || root >= call.comm->size)
-        return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
-                           call.comm->size - 1);
     Operand both;
-    const Access access = root == call.comm->rank ? Access::kRead : Access::kWrite;
-    GPURUN_TRY(fill_operand(both, *call.runtime, access, buffer, count, type, stream));
+    GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
     GPURUN_ASSIGN(const size_t bytes, comm::bcast(call.runtime->engine(), *call.comm, both, root));
     return check_truncation(bytes, both.bytes);
+}
+
+Result<void> ibcast(const Message& message, int root, gpurun_comm comm, gpurun_stream stream,
+                    gpurun_request* ret_request) {
+    Call call;
+    GPURUN_TRY(enter(call, comm));
+    GPURUN_TRY(check_output(ret_request, "ret_request"));
+    Operand both;
+    GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
+    GPURUN_TRY(refuse_captured(both, "starting a collective without waiting for it"));
+    *ret_request = gpurun_request{comm::start_bcast(call.runtime->engine(), *call.comm, both, root)};
+    return {};
 }
 
 Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
@@ -63,6 +83,17 @@ Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
     Operand order;
     GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
     return comm::barrier(call.runtime->engine(), *call.comm, order);
+}
+
+Result<void> ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    Call call;
+    GPURUN_TRY(enter(call, comm));
+    GPURUN_TRY(check_output(ret_request, "ret_request"));
+    Operand order;
+    GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
+    GPURUN_TRY(refuse_captured(order, "starting a collective without waiting for it"));
+    *ret_request = gpurun_request{comm::start_barrier(call.runtime->engine(), *call.comm, order)};
+    return {};
 }
 
 } // namespace
@@ -113,28 +144,21 @@ extern "C" {
 
 gpurun_status gpurun_send(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                           gpurun_stream stream) {
-    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count, true});
-    if (api::ShortMessage(api::Access::kRead, buffer, count, type, dest, tag, comm, stream).send())
-        return GPURUN_OK;
-    return api::report(api::send(buffer, count, type, dest, tag, comm, stream, false));
+    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
+    return api::report(api::send(buffer, count, type, dest, tag, comm, stream, {.call = call.event()}));
 }
 
 gpurun_status gpurun_ssend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                            gpurun_stream stream) {
-    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count, true});
-    return api::report(api::send(buffer, count, type, dest, tag, comm, stream, true));
+    const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
+    return api::report(
+        api::send(buffer, count, type, dest, tag, comm, stream, {.synchronous = true, .call = call.event()}));
 }
 
 gpurun_status gpurun_recv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                           gpurun_stream stream, gpurun_message_status* ret_status) {
-    const api::CallScope call(__func__, {source, tag, static_cast<int>(type), count, true});
-    const api::ShortMessage message(api::Access::kWrite, buffer, count, type, source, tag, comm, stream);
-    if (gpurun::comm::Arrived arrived; message.receive(arrived)) {
-        if (ret_status == nullptr && arrived.bytes <= message.bytes())
-            return GPURUN_OK;
-        return api::report(api::deliver(arrived, message.bytes(), type, ret_status));
-    }
-    return api::report(api::recv(buffer, count, type, source, tag, comm, stream, ret_status));
+    const api::CallScope call(__func__, {source, tag, static_cast<int>(type), count});
+    return api::report(api::recv(buffer, count, type, source, tag, comm, stream, ret_status, call.event()));
 }
 
 gpurun_status gpurun_sendrecv(const void* send_buffer, size_t send_count, gpurun_datatype send_type, int dest,
@@ -156,12 +180,23 @@ gpurun_status gpurun_sendrecv_replace(void* buffer, size_t count, gpurun_datatyp
 gpurun_status gpurun_bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
                            gpurun_stream stream) {
     const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
-    return api::report(api::bcast(buffer, count, type, root, comm, stream));
+    return api::report(api::bcast({buffer, count, type}, root, comm, stream));
+}
+
+gpurun_status gpurun_ibcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
+                            gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
+    return api::report(api::ibcast({buffer, count, type}, root, comm, stream, ret_request));
 }
 
 gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) {
     const api::CallScope call(__func__);
     return api::report(api::barrier(comm, stream));
+}
+
+gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__);
+    return api::report(api::ibarrier(comm, stream, ret_request));
 }
 
 gpurun_status gpurun_comm_rank(gpurun_comm comm, int* ret_rank) {
@@ -170,7 +205,7 @@ gpurun_status gpurun_comm_rank(gpurun_comm comm, int* ret_rank) {
         return api::report(std::move(entered));
     if (auto checked = api::check_output(ret_rank, "ret_rank"); !checked)
         return api::report(std::move(checked));
-    *ret_rank = call.comm->rank;
+    *ret_rank = call.comm->rank().value;
     return GPURUN_OK;
 }
 
@@ -180,7 +215,7 @@ gpurun_status gpurun_comm_size(gpurun_comm comm, int* ret_size) {
         return api::report(std::move(entered));
     if (auto checked = api::check_output(ret_size, "ret_size"); !checked)
         return api::report(std::move(checked));
-    *ret_size = call.comm->size;
+    *ret_size = call.comm->size();
     return GPURUN_OK;
 }
 

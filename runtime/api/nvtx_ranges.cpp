@@ -1,9 +1,11 @@
 #include "api/ranges.hpp"
 
+#include "base/collectives.hpp"
 #include "comm/datatype.hpp"
 
 #include <nvtx3/nvToolsExt.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -17,7 +19,6 @@ struct Category {
     std::array<std::string_view, 4> prefixes; // the rest empty, which nothing begins with
 };
 constexpr Category kCategories[] = {
-    {"collective", {"gpurun_bcast", "gpurun_barrier"}},
     {"completion", {"gpurun_wait", "gpurun_test"}},
     {"start", {"gpurun_i", "gpurun_start", "gpurun_send_init", "gpurun_recv_init"}},
     {"message", {"gpurun_send", "gpurun_ssend", "gpurun_recv", "gpurun_mrecv"}},
@@ -25,7 +26,18 @@ constexpr Category kCategories[] = {
     {"memory", {"gpurun_malloc", "gpurun_free", "gpurun_mem"}},
 };
 
+constexpr uint32_t kCollectives = std::size(kCategories) + 1;
+
+bool is_collective(std::string_view name) {
+    name.remove_prefix(std::string_view("gpurun_").size());
+    return std::any_of(base::kCollectiveNames.begin(), base::kCollectiveNames.end(), [&](std::string_view collective) {
+        return name == collective || (name.starts_with('i') && name.substr(1) == collective);
+    });
+}
+
 uint32_t category_of(std::string_view name) {
+    if (is_collective(name))
+        return kCollectives;
     for (uint32_t i = 0; i < std::size(kCategories); ++i)
         for (const std::string_view prefix : kCategories[i].prefixes)
             if (!prefix.empty() && name.starts_with(prefix))
@@ -39,6 +51,8 @@ nvtxDomainHandle_t domain() {
         const nvtxDomainHandle_t made = nvtxDomainCreateA("gpurun");
         for (uint32_t i = 0; made != nullptr && i < std::size(kCategories); ++i)
             nvtxDomainNameCategoryA(made, i + 1, kCategories[i].name);
+        if (made != nullptr)
+            nvtxDomainNameCategoryA(made, kCollectives, "collective");
         return made;
     }();
     return created;

@@ -10,7 +10,7 @@ using base::Status;
 Result<Taken> find_taken(const gpurun_message* message) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(check_output(message, "message"));
-    if (message->id != GPURUN_MESSAGE_NO_PROC.id && !found->engine().has_taken(message->id))
+    if (message->id != GPURUN_MESSAGE_NO_PROC.id && !found->engine().messages().has_taken(message->id))
         return base::error(Status::kRequest,
                            "{} is no probed message of this process: it was received before, or never probed",
                            message->id);
@@ -35,19 +35,22 @@ Result<bool> probe(const Probe& what, gpurun_message* ret_message, gpurun_messag
     if (what.source == GPURUN_PROC_NULL) {
         if (ret_message != nullptr)
             *ret_message = GPURUN_MESSAGE_NO_PROC;
-        fill_status(comm::Arrived{}, GPURUN_BYTE, Status::kOk, false, ret_status);
+        if (ret_status != nullptr)
+            fill_status(comm::Arrived{}, GPURUN_BYTE, Status::kOk, false, *ret_status);
         return true;
     }
     uint64_t taken = 0;
-    GPURUN_ASSIGN(const std::optional<comm::Matcher::Found> found,
-                  call.runtime->engine().probe({call.comm->user_context(), what.source, what.tag}, what.may_wait,
-                                               ret_message == nullptr ? nullptr : &taken));
+    const auto pattern = comm::Pattern::of(call.comm->group(), call.comm->user_context(), what.source, what.tag);
+    GPURUN_ASSIGN(
+        const std::optional<comm::Messages::Found> found,
+        call.runtime->engine().messages().probe(pattern, what.may_wait, ret_message == nullptr ? nullptr : &taken));
     if (!found)
         return false;
     if (ret_message != nullptr)
         *ret_message = gpurun_message{taken};
-    fill_status({found->source, found->envelope.tag, static_cast<size_t>(found->envelope.bytes)}, GPURUN_BYTE,
-                Status::kOk, false, ret_status);
+    if (ret_status != nullptr)
+        fill_status({pattern.rank_of(found->source), found->envelope.tag, static_cast<size_t>(found->envelope.bytes)},
+                    GPURUN_BYTE, Status::kOk, false, *ret_status);
     return true;
 }
 
@@ -60,7 +63,7 @@ gpurun_status report_found(Result<bool> found, int* ret_found) {
 }
 
 Result<void> receive_taken(void* buffer, size_t count, gpurun_datatype type, gpurun_message* message,
-                           gpurun_stream stream, gpurun_message_status* ret_status) {
+                           gpurun_stream stream, gpurun_message_status* ret_status, platform::TraceEvent* event) {
     GPURUN_ASSIGN(const Taken taken, find_taken(message));
     transfer::Operand into;
     GPURUN_TRY(fill_operand(into, *taken.runtime, Access::kWrite, buffer, count, type, stream));
@@ -69,7 +72,8 @@ Result<void> receive_taken(void* buffer, size_t count, gpurun_datatype type, gpu
     const bool from_nobody = taken.number == GPURUN_MESSAGE_NO_PROC.id;
     *message = GPURUN_MESSAGE_NULL;
     if (!from_nobody) {
-        GPURUN_ASSIGN(arrived, comm::recv_taken(taken.runtime->engine(), into, taken.number));
+        GPURUN_ASSIGN(arrived,
+                      comm::recv_taken(taken.runtime->engine(), taken.runtime->world(), into, taken.number, event));
     }
     return deliver(arrived, into.bytes, type, ret_status);
 }
@@ -114,8 +118,8 @@ gpurun_status gpurun_improbe(int source, int tag, gpurun_comm comm, int* ret_fou
 
 gpurun_status gpurun_mrecv(void* buffer, size_t count, gpurun_datatype type, gpurun_message* message,
                            gpurun_stream stream, gpurun_message_status* ret_status) {
-    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count, .one_message = true});
-    return api::report(api::receive_taken(buffer, count, type, message, stream, ret_status));
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
+    return api::report(api::receive_taken(buffer, count, type, message, stream, ret_status, call.event()));
 }
 
 } // extern "C"

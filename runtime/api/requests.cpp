@@ -1,6 +1,5 @@
 // Requests: starting messages that outlive the call, and completing them.
 #include "api/call.hpp"
-#include "api/short_messages.hpp"
 #include "base/format.hpp"
 
 namespace gpurun::api {
@@ -9,67 +8,73 @@ namespace {
 
 using base::Result;
 using base::Status;
-using comm::Engine;
+using comm::Arrived;
 using comm::Order;
-using comm::Outcome;
 using comm::Request;
+using comm::Requests;
 using comm::Task;
 
 // ---------------------------------------------------------------------------------------------------- starting
 
-struct Start {
-    Task::Kind kind;
-    const void* buffer;
+// What a message is sent from, or received into.
+struct Buffer {
+    const void* address;
     size_t count;
-    gpurun_datatype type;
-    int peer;
-    int tag;
-    gpurun_comm comm;
     gpurun_stream stream;
-    bool synchronous = false;
 };
 
-Result<void> prepare(Task& task, Runtime& runtime, const comm::Communicator& comm, const Start& what) {
-    const bool receives = what.kind == Task::Kind::kReceive;
-    GPURUN_TRY(check_rank(comm, what.peer, receives ? "source" : "destination", receives));
-    GPURUN_TRY(check_tag(what.tag, receives));
-    GPURUN_TRY(fill_operand(task.operand, runtime, receives ? Access::kWrite : Access::kRead, what.buffer, what.count,
-                            what.type, what.stream));
+// `task` has its kind, rank, tag and type. Inline in each function of the API, as start_new() is: with the kind known
+// there, what it does is a fifth of the time that a small message takes.
+template <Task::Kind kind>
+[[gnu::always_inline]] inline Result<void> prepare(Task& task, const Buffer& buffer, const Call& call) {
+    constexpr bool receives = kind == Task::Kind::kReceive;
+    GPURUN_TRY(check_rank(*call.comm, task.peer, receives ? "source" : "destination", receives));
+    GPURUN_TRY(check_tag(task.tag, receives));
+    GPURUN_TRY(fill_operand(task.operand, *call.runtime, receives ? Access::kWrite : Access::kRead, buffer.address,
+                            buffer.count, static_cast<gpurun_datatype>(task.type), buffer.stream));
     if (receives)
-        GPURUN_TRY(check_captured(task.operand, what.peer, what.tag));
-    task.kind = what.kind;
-    task.peer = what.peer;
-    task.tag = what.tag;
-    task.type = static_cast<int>(what.type);
-    task.context = comm.user_context();
-    task.synchronous = what.synchronous;
+        GPURUN_TRY(check_captured(task.operand, task.peer, task.tag));
+    task.comm = call.comm;
     return {};
 }
 
-Result<void> start_new(const Start& what, gpurun_request* ret_request) {
+template <Task::Kind kind>
+[[gnu::always_inline]] inline Result<void> start_new(Task&& task, const Buffer& buffer, gpurun_comm comm,
+                                                     gpurun_request* ret_request) {
     Call call;
-    GPURUN_TRY(enter(call, what.comm));
+    GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_output(ret_request, "ret_request"));
-    Task task;
-    GPURUN_TRY(prepare(task, *call.runtime, *call.comm, what));
-    *ret_request = gpurun_request{call.runtime->engine().start(task)};
+    GPURUN_TRY(prepare<kind>(task, buffer, call));
+    *ret_request = gpurun_request{call.runtime->engine().requests().start(task)};
     return {};
 }
 
-Result<void> make_persistent(const Start& what, gpurun_request* ret_request) {
+template <Task::Kind kind>
+Result<void> make_persistent(Task&& task, const Buffer& buffer, gpurun_comm comm, gpurun_request* ret_request) {
     Call call;
-    GPURUN_TRY(enter(call, what.comm));
+    GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_output(ret_request, "ret_request"));
-    Task task;
-    GPURUN_TRY(prepare(task, *call.runtime, *call.comm, what));
+    GPURUN_TRY(prepare<kind>(task, buffer, call));
     task.persistent = true;
-    *ret_request = gpurun_request{call.runtime->engine().make(task)};
+    *ret_request = gpurun_request{call.runtime->engine().requests().make(task)};
     return {};
+}
+
+// Of one kind of call.
+Task send_to(int dest, int tag, gpurun_datatype type, bool synchronous = false) {
+    return {.kind = Task::Kind::kSend,
+            .synchronous = synchronous,
+            .type = static_cast<int>(type),
+            .peer = dest,
+            .tag = tag};
+}
+Task receive_from(int source, int tag, gpurun_datatype type) {
+    return {.kind = Task::Kind::kReceive, .type = static_cast<int>(type), .peer = source, .tag = tag};
 }
 
 Result<Request*> find(Runtime& runtime, const gpurun_request* request) {
     GPURUN_TRY(check_output(request, "request"));
-    Request* found = runtime.engine().find(request->id);
+    Request* found = runtime.engine().requests().find(request->id);
     if (found == nullptr)
         return comm::no_request(request->id);
     return found;
@@ -78,21 +83,22 @@ Result<Request*> find(Runtime& runtime, const gpurun_request* request) {
 Result<void> start_again(gpurun_request* request) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * again, find(*found, request));
-    if (!again->persistent)
+    Task& task = again->task;
+    if (!task.persistent)
         return base::error(Status::kRequest, "this request is not of gpurun_send_init() or its kin: it started when "
                                              "it was made");
     if (again->active)
         return base::error(Status::kRequest, "the request is active: wait for it before it is started again");
     // Its memory may have been freed, or be another allocation by now.
-    const gpurun_stream stream =
-        again->operand.on_stream ? static_cast<gpurun_stream>(again->operand.stream.native) : GPURUN_HOST;
+    const gpurun_stream stream = task.operand.on_stream() ? task.operand.stream.native : GPURUN_HOST;
+    const bool receives = task.kind == Task::Kind::kReceive;
     transfer::Operand operand;
-    const Access access = again->kind == Task::Kind::kReceive ? Access::kWrite : Access::kRead;
-    GPURUN_TRY(fill_operand(operand, *found, access, again->operand.address, again->operand.bytes, stream));
-    if (again->kind == Task::Kind::kReceive)
-        GPURUN_TRY(check_captured(operand, again->peer, again->tag));
-    again->operand = operand;
-    found->engine().start_again(*again);
+    GPURUN_TRY(fill_operand(operand, *found, receives ? Access::kWrite : Access::kRead, task.operand.address,
+                            task.operand.bytes, stream));
+    if (receives)
+        GPURUN_TRY(check_captured(operand, task.peer, task.tag));
+    task.operand = operand;
+    found->engine().requests().start_again(*again);
     return {};
 }
 
@@ -102,98 +108,66 @@ Result<Order> order_of(Runtime& runtime, gpurun_stream stream) {
     if (stream == GPURUN_HOST)
         return Order{};
     GPURUN_ASSIGN(const CheckedStream checked, any_stream(runtime, stream));
-    return Order{true, checked.captured, checked.stream};
+    return Order{checked.captured ? transfer::Domain::kGraph : transfer::Domain::kStream, checked.stream};
 }
 
-// One call that completes some of several requests.
-class Completing {
-  public:
-    Completing(size_t count, gpurun_request* requests) : count_(count), requests_(requests) {}
+void keep_first(Result<void>& first, Result<void> next) {
+    if (!next && first)
+        first = std::move(next);
+}
 
-    // Nothing has happened if this fails.
-    Result<void> prepare(gpurun_stream stream) {
-        GPURUN_ASSIGN(runtime_, runtime());
-        if (count_ != 0)
-            GPURUN_TRY(check_output(requests_, "requests"));
-        GPURUN_ASSIGN(order_, order_of(*runtime_, stream));
-        several_.names.resize(count_);
-        for (size_t i = 0; i < count_; ++i)
-            several_.names[i] = requests_[i].id;
-        return {};
-    }
+// Fills the status of a completed request, and gives its error.
+Result<void> settle(const Request& done, gpurun_message_status* ret_status) {
+    Result<void> result;
+    if (const base::Error* const error = done.error())
+        result = *error;
+    else if (done.is_truncated())
+        result = truncated(done.message_bytes(), done.task.operand.bytes);
+    if (ret_status != nullptr)
+        fill_status(done.arrived(),
+                    done.task.kind == Task::Kind::kCollective ? GPURUN_BYTE
+                                                              : static_cast<gpurun_datatype>(done.task.type),
+                    result ? Status::kOk : result.error().status, done.cancelled, *ret_status);
+    return result;
+}
 
-    // False if it may not wait and would have to.
-    Result<bool> run(Engine::Need need, bool may_wait) {
-        auto run = runtime_->engine().complete(several_, order_, need, may_wait);
-        for (size_t i = 0; !run && i < several_.outcomes.size(); ++i)
-            if (several_.outcomes[i].completed && several_.outcomes[i].gone)
-                requests_[i] = GPURUN_REQUEST_NULL;
-        return run;
-    }
+// Of a request that was complete before the call.
+void fill_empty(gpurun_message_status* ret_status) {
+    if (ret_status != nullptr)
+        fill_status(Arrived{comm::kAnySource, comm::kAnyTag, 0}, GPURUN_BYTE, Status::kOk, false, *ret_status);
+}
 
-    bool completed(size_t index) const { return several_.outcomes[index].completed; }
+static_assert(sizeof(gpurun_request) == sizeof(uint64_t)); // GPURUN_REQUEST_NULL is 0
 
-    // Fills the status of the request at `index`, takes the request off the caller's list, and gives its error.
-    Result<void> settle(size_t index, gpurun_message_status* ret_status) {
-        Outcome& outcome = several_.outcomes[index];
-        if (!outcome.completed) { // before the call
-            fill_status(Outcome{}.arrived, GPURUN_BYTE, Status::kOk, false, ret_status);
-            return {};
-        }
-        Result<void> result;
-        if (outcome.error)
-            result = std::move(*outcome.error);
-        else if (outcome.truncates)
-            result = check_truncation(outcome.arrived.bytes, outcome.room);
-        fill_status(outcome.arrived, static_cast<gpurun_datatype>(outcome.type),
-                    result ? Status::kOk : result.error().status, outcome.cancelled, ret_status);
-        if (outcome.gone)
-            requests_[index] = GPURUN_REQUEST_NULL;
-        return result;
-    }
-
-  private:
-    static comm::Completion& of_thread() {
-        static thread_local comm::Completion several;
-        return several;
-    }
-
-    size_t count_;
-    gpurun_request* requests_;
-    Runtime* runtime_ = nullptr;
-    Order order_;
-    comm::Completion& several_ = of_thread();
-};
-
-Result<void> keep_first(Result<void> first, Result<void> next) { return first ? std::move(next) : std::move(first); }
-
-// Of a call that may wait. False if the requests are not all of small messages that are there, or come at once.
-bool complete_short(size_t count, gpurun_request* requests, gpurun_stream stream, gpurun_message_status* ret_statuses) {
-    Runtime* const found = running.load(std::memory_order_acquire);
-    if (found == nullptr || stream != GPURUN_HOST || requests == nullptr || count == 0)
-        return false;
-    static_assert(sizeof(gpurun_request) == sizeof requests->id);
-    const auto fill = [&](size_t index, const comm::Arrived& arrived, int type) {
-        fill_status(arrived, type == 0 ? GPURUN_BYTE : static_cast<gpurun_datatype>(type), Status::kOk, false,
-                    &ret_statuses[index]);
-    };
-    const Engine::Settle settle(fill);
-    return found->engine().complete_short({&requests->id, count}, ret_statuses == nullptr ? nullptr : &settle);
+// Nothing has happened if this fails.
+Result<Requests::Ask> ask_for(Runtime& runtime, size_t count, gpurun_request* requests, gpurun_stream stream,
+                              Requests::Need need, bool may_wait, bool tell_all = true) {
+    if (count != 0)
+        GPURUN_TRY(check_output(requests, "requests"));
+    GPURUN_ASSIGN(const Order order, order_of(runtime, stream));
+    return Requests::Ask{{count == 0 ? nullptr : &requests->id, count}, order, need, may_wait, tell_all};
 }
 
 Result<bool> complete_all(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait,
                           gpurun_message_status* ret_statuses) {
-    if (may_wait && complete_short(count, requests, stream, ret_statuses))
-        return true;
-    Completing completion(count, requests);
-    GPURUN_TRY(completion.prepare(stream));
-    GPURUN_ASSIGN(const bool done, completion.run(Engine::Need::kAll, may_wait));
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const Requests::Ask ask,
+                  ask_for(*found, count, requests, stream, Requests::Need::kAll, may_wait, ret_statuses != nullptr));
+    size_t settled = 0; // the first of which nothing is said yet
+    const auto fill_up_to = [&](size_t index) {
+        for (; ret_statuses != nullptr && settled < index; ++settled)
+            fill_empty(&ret_statuses[settled]);
+        settled = index + 1;
+    };
+    Result<void> result;
+    const auto settle_one = [&](size_t index, const Request& done) {
+        fill_up_to(index);
+        keep_first(result, settle(done, ret_statuses == nullptr ? nullptr : &ret_statuses[index]));
+    };
+    GPURUN_ASSIGN(const bool done, found->engine().requests().complete(ask, settle_one));
     if (!done)
         return false;
-    Result<void> result;
-    for (size_t i = 0; i < count; ++i)
-        result =
-            keep_first(std::move(result), completion.settle(i, ret_statuses == nullptr ? nullptr : &ret_statuses[i]));
+    fill_up_to(count);
     if (!result)
         return std::move(result).error();
     return true;
@@ -202,43 +176,41 @@ Result<bool> complete_all(size_t count, gpurun_request* requests, gpurun_stream 
 // `ret_index` is written whenever something was completed, or nothing is active.
 Result<bool> complete_one(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait, int* ret_index,
                           gpurun_message_status* ret_status) {
-    Completing completion(count, requests);
-    GPURUN_TRY(completion.prepare(stream));
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const Requests::Ask ask, ask_for(*found, count, requests, stream, Requests::Need::kOne, may_wait));
     GPURUN_TRY(check_output(ret_index, "ret_index"));
-    GPURUN_ASSIGN(const bool done, completion.run(Engine::Need::kOne, may_wait));
+    int completed = GPURUN_UNDEFINED;
+    Result<void> result;
+    const auto settle_one = [&](size_t index, const Request& done) {
+        completed = static_cast<int>(index);
+        result = settle(done, ret_status);
+    };
+    GPURUN_ASSIGN(const bool done, found->engine().requests().complete(ask, settle_one));
     if (!done)
         return false;
-    size_t index = 0;
-    while (index < count && !completion.completed(index))
-        ++index;
-    if (index == count) {
-        *ret_index = GPURUN_UNDEFINED;
-        fill_status(Outcome{}.arrived, GPURUN_BYTE, Status::kOk, false, ret_status);
-        return true;
-    }
-    *ret_index = static_cast<int>(index);
-    GPURUN_TRY(completion.settle(index, ret_status));
+    *ret_index = completed;
+    if (completed == GPURUN_UNDEFINED)
+        fill_empty(ret_status);
+    if (!result)
+        return std::move(result).error();
     return true;
 }
 
 Result<void> complete_some(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait, int* ret_count,
                            int* ret_indices, gpurun_message_status* ret_statuses) {
-    Completing completion(count, requests);
-    GPURUN_TRY(completion.prepare(stream));
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_ASSIGN(const Requests::Ask ask, ask_for(*found, count, requests, stream, Requests::Need::kSome, may_wait));
     GPURUN_TRY(check_output(ret_count, "ret_count"));
     if (count != 0)
         GPURUN_TRY(check_output(ret_indices, "ret_indices"));
-    GPURUN_ASSIGN(const bool done, completion.run(Engine::Need::kSome, may_wait));
     int completed = 0;
     Result<void> result;
-    for (size_t i = 0; done && i < count; ++i) {
-        if (!completion.completed(i))
-            continue;
-        ret_indices[completed] = static_cast<int>(i);
-        result = keep_first(std::move(result),
-                            completion.settle(i, ret_statuses == nullptr ? nullptr : &ret_statuses[completed]));
+    const auto settle_one = [&](size_t index, const Request& done) {
+        ret_indices[completed] = static_cast<int>(index);
+        keep_first(result, settle(done, ret_statuses == nullptr ? nullptr : &ret_statuses[completed]));
         ++completed;
-    }
+    };
+    GPURUN_ASSIGN(const bool done, found->engine().requests().complete(ask, settle_one));
     *ret_count = !done ? 0 : completed == 0 ? GPURUN_UNDEFINED : completed;
     return result;
 }
@@ -263,16 +235,18 @@ Result<void> cancel(gpurun_request* request) {
     GPURUN_ASSIGN(Request * cancelled, find(*found, request));
     if (!cancelled->active)
         return base::error(Status::kRequest, "the request is not active: there is nothing to take back");
-    if (cancelled->kind == Task::Kind::kSend)
+    if (cancelled->task.kind == Task::Kind::kSend)
         return base::error(Status::kUnsupported, "a send cannot be taken back: its receiver may have matched it");
-    found->engine().cancel(*cancelled);
+    if (cancelled->task.kind == Task::Kind::kCollective)
+        return base::error(Status::kUnsupported, "a collective cannot be taken back: other ranks take part in it");
+    found->engine().requests().cancel(*cancelled);
     return {};
 }
 
 Result<void> free_request(gpurun_request* request) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * freed, find(*found, request));
-    GPURUN_TRY(found->engine().abandon(*freed));
+    GPURUN_TRY(found->engine().requests().abandon(*freed));
     *request = GPURUN_REQUEST_NULL;
     return {};
 }
@@ -284,15 +258,13 @@ static Result<void> start_taken(void* buffer, size_t count, gpurun_datatype type
     GPURUN_TRY(check_output(ret_request, "ret_request"));
     GPURUN_ASSIGN(const Taken taken, find_taken(message));
     const int source = taken.number == GPURUN_MESSAGE_NO_PROC.id ? GPURUN_PROC_NULL : GPURUN_ANY_SOURCE;
-    Task task;
-    transfer::Operand into;
-    GPURUN_TRY(fill_operand(into, *taken.runtime, Access::kWrite, buffer, count, type, stream));
-    GPURUN_TRY(refuse_captured(into, "receiving a probed message"));
-    GPURUN_TRY(prepare(task, *taken.runtime, taken.runtime->world(),
-                       {Task::Kind::kReceive, buffer, count, type, source, GPURUN_ANY_TAG, {}, stream}));
+    Task task = receive_from(source, GPURUN_ANY_TAG, type);
+    GPURUN_TRY(fill_operand(task.operand, *taken.runtime, Access::kWrite, buffer, count, type, stream));
+    GPURUN_TRY(refuse_captured(task.operand, "receiving a probed message"));
+    task.comm = &taken.runtime->world();
     if (source != GPURUN_PROC_NULL)
         task.taken = taken.number;
-    *ret_request = gpurun_request{taken.runtime->engine().start(task)};
+    *ret_request = gpurun_request{taken.runtime->engine().requests().start(task)};
     *message = GPURUN_MESSAGE_NULL;
     return {};
 }
@@ -307,35 +279,22 @@ extern "C" {
 gpurun_status gpurun_isend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                            gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
-    if (ret_request != nullptr) {
-        const api::ShortMessage message(api::Access::kRead, buffer, count, type, dest, tag, comm, stream);
-        if (const uint64_t name = message.start_send(); name != 0) {
-            ret_request->id = name;
-            return GPURUN_OK;
-        }
-    }
-    return api::report(api::start_new({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
+    return api::report(
+        api::start_new<Task::Kind::kSend>(api::send_to(dest, tag, type), {buffer, count, stream}, comm, ret_request));
 }
 
 gpurun_status gpurun_issend(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                             gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
-    return api::report(
-        api::start_new({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream, true}, ret_request));
+    return api::report(api::start_new<Task::Kind::kSend>(api::send_to(dest, tag, type, true), {buffer, count, stream},
+                                                         comm, ret_request));
 }
 
 gpurun_status gpurun_irecv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                            gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__, {source, tag, static_cast<int>(type), count});
-    if (ret_request != nullptr) {
-        const api::ShortMessage message(api::Access::kWrite, buffer, count, type, source, tag, comm, stream);
-        if (const uint64_t name = message.start_receive(); name != 0) {
-            ret_request->id = name;
-            return GPURUN_OK;
-        }
-    }
-    return api::report(
-        api::start_new({Task::Kind::kReceive, buffer, count, type, source, tag, comm, stream}, ret_request));
+    return api::report(api::start_new<Task::Kind::kReceive>(api::receive_from(source, tag, type),
+                                                            {buffer, count, stream}, comm, ret_request));
 }
 
 gpurun_status gpurun_imrecv(void* buffer, size_t count, gpurun_datatype type, gpurun_message* message,
@@ -347,22 +306,22 @@ gpurun_status gpurun_imrecv(void* buffer, size_t count, gpurun_datatype type, gp
 gpurun_status gpurun_send_init(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
-    return api::report(
-        api::make_persistent({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream}, ret_request));
+    return api::report(api::make_persistent<Task::Kind::kSend>(api::send_to(dest, tag, type), {buffer, count, stream},
+                                                               comm, ret_request));
 }
 
 gpurun_status gpurun_ssend_init(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                 gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__, {dest, tag, static_cast<int>(type), count});
-    return api::report(
-        api::make_persistent({Task::Kind::kSend, buffer, count, type, dest, tag, comm, stream, true}, ret_request));
+    return api::report(api::make_persistent<Task::Kind::kSend>(api::send_to(dest, tag, type, true),
+                                                               {buffer, count, stream}, comm, ret_request));
 }
 
 gpurun_status gpurun_recv_init(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                                gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__, {source, tag, static_cast<int>(type), count});
-    return api::report(
-        api::make_persistent({Task::Kind::kReceive, buffer, count, type, source, tag, comm, stream}, ret_request));
+    return api::report(api::make_persistent<Task::Kind::kReceive>(api::receive_from(source, tag, type),
+                                                                  {buffer, count, stream}, comm, ret_request));
 }
 
 gpurun_status gpurun_start(gpurun_request* request) {

@@ -2,9 +2,11 @@
 
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "device/open.hpp"
 #include "platform/known_threads.hpp"
+#include "transfer/channel/gpu_sharing.hpp"
+#include "transfer/channel/shm_channel.hpp"
 #include "transfer/message_trace.hpp"
-#include "transfer/turns.hpp"
 
 #include <gpurun/version.h>
 
@@ -48,7 +50,25 @@ Result<std::unique_ptr<device::Device>> open_device(const base::Settings& settin
     options.emulated_delay_us = settings.emulated_delay_us;
     options.emulated_lose = settings.emulated_lose;
     options.emulated_ordered = placement_of(settings.emulated_ordered);
-    return device::open_device(options);
+    options.emulated_capabilities = settings.emulated_capabilities;
+    GPURUN_ASSIGN(std::unique_ptr<device::Device> device, device::open_device(options));
+    if (settings.fence == base::FenceKind::kCounter && device->counters() == nullptr)
+        return base::error(Status::kSetting,
+                           "GPURUN_FENCE=counter: {} lacks the capability 'counters'; unset it, or set it to event",
+                           device->info().name);
+    return device;
+}
+
+// Streams of two ranks are ordered by counters or by events, and both sides do it in the same way.
+Result<void> check_order(const platform::JobSegment& job, uint32_t self) {
+    const bool by_events = job.rank(self).orders_by_events != 0;
+    for (uint32_t peer = 0; peer < job.size(); ++peer)
+        if ((job.rank(peer).orders_by_events != 0) != by_events)
+            return base::error(
+                Status::kSetting,
+                "this rank orders streams by {}, and rank {} by {}: run all ranks with GPURUN_FENCE=event",
+                by_events ? "events" : "counters", peer, by_events ? "counters" : "events");
+    return {};
 }
 
 } // namespace
@@ -69,26 +89,50 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     if (const auto& trace = runtime->session_->trace())
         runtime->runs_ = transfer::time_messages(*trace, device);
     platform::RankRecord& record = job.rank(rank);
+    record.orders_by_events = transfer::ordering_counters(device, settings) == nullptr ? 1 : 0;
     GPURUN_ASSIGN(transfer::Probe probe, transfer::Probe::publish(device, record, rank));
     GPURUN_ASSIGN(transfer::Workspace workspace, transfer::Workspace::publish(device, settings, record, job.size()));
     GPURUN_ASSIGN(std::vector<platform::UniqueFd> peers,
                   runtime->session_->ready(device.shareable_fd(), settings.single_copy));
+    GPURUN_TRY(check_order(job, rank));
     GPURUN_TRY(runtime->start_reporter());
     for (uint32_t peer = 0; peer < job.size(); ++peer)
         if (peer != rank)
-            GPURUN_TRY(device.add_peer(static_cast<int>(peer), transfer::peer_identity(job.rank(peer)),
-                                       peers[peer].release()));
-    if (transfer::takes_turns(job, settings, rank))
-        base::log(base::LogLevel::kInfo, "other ranks have the same device, and there is no MPS: they take turns");
-    GPURUN_ASSIGN(runtime->engine_,
-                  comm::Engine::start(device, job, settings, rank, std::move(probe), std::move(workspace),
-                                      runtime->session_->trace().get(), runtime->runs_));
+            GPURUN_TRY(
+                device.add_peer(static_cast<int>(peer), transfer::device_of(job.rank(peer)), peers[peer].release()));
+    GPURUN_TRY(runtime->start_engine(std::move(probe), std::move(workspace)));
     runtime->described_.store(runtime->engine_.get(), std::memory_order_release);
     if (runtime->session_->trace() != nullptr)
         comm::describe_messages(runtime->session_->trace()->header());
-    runtime->world_ = comm::Communicator{comm::kWorldId, static_cast<int>(rank), static_cast<int>(job.size())};
+    runtime->world_.emplace(comm::kWorldId, comm::Group::of_all(job.size()), base::WorldRank{rank});
     record.state.store(static_cast<uint32_t>(platform::RankState::kAlive), std::memory_order_release);
     return runtime;
+}
+
+Result<void> Runtime::start_engine(transfer::Probe probe, transfer::Workspace workspace) {
+    const platform::JobSegment& job = session_->segment();
+    const base::WorldRank self{session_->rank()};
+    const bool takes_turns = transfer::takes_turns(job, settings_.mps, self.value);
+    if (takes_turns)
+        base::log(base::LogLevel::kInfo, "other ranks have the same device, and there is no MPS: they take turns");
+    const transfer::ShmChannel::Options options{job.rank(self.value).orders_by_events != 0, settings_.mps};
+    std::vector<std::unique_ptr<transfer::PeerChannel>> channels;
+    for (uint32_t peer = 0; peer < job.size(); ++peer) {
+        GPURUN_ASSIGN(auto channel, transfer::ShmChannel::open(*device_, job, self, base::WorldRank{peer}, options));
+        channels.push_back(std::move(channel));
+    }
+    GPURUN_ASSIGN(engine_, comm::Engine::start({.job = job,
+                                                .self = self,
+                                                .settings = settings_,
+                                                .device = *device_,
+                                                .probe = std::move(probe),
+                                                .workspace = std::move(workspace),
+                                                .trace = session_->trace().get(),
+                                                .runs = runs_,
+                                                .takes_turns = takes_turns,
+                                                .ranks_on_device = transfer::ranks_on_device(job, self.value)},
+                                               std::move(channels)));
+    return {};
 }
 
 // A rank can say how it stands from here on, before it has an engine.
@@ -96,12 +140,12 @@ Result<void> Runtime::start_reporter() {
     if (session_->alone())
         return {};
     platform::know_this_thread();
-    GPURUN_ASSIGN(reporter_, session_->listen([this](std::vector<platform::standing::Entry>& entries) {
+    GPURUN_ASSIGN(reporter_, session_->listen([this](std::vector<platform::wait_report::Entry>& entries) {
         comm::Engine* const engine = described_.load(std::memory_order_acquire);
         if (engine != nullptr)
-            return engine->describe(entries);
+            return engine->wait_report().describe(entries);
         entries.clear();
-        return platform::standing::End{};
+        return platform::wait_report::End{};
     }));
     return {};
 }
@@ -110,8 +154,8 @@ Result<void> Runtime::stop() {
     Result<void> result;
     std::string report;
     if (settings_.report_paths)
-        report = engine_->report();
-    result = engine_->close();
+        report = engine_->traffic();
+    result = engine_->leave();
     if (const auto& trace = session_->trace(); trace && !engine_->stuck())
         transfer::note_last_times(*trace, *device_, runs_);
     reporter_.reset();

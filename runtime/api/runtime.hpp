@@ -1,12 +1,14 @@
 // The one runtime object of a process: everything that lives between gpurun_init() and gpurun_finalize().
 #pragma once
 
+#include "api/given_handles.hpp"
 #include "api/host_pages.hpp"
 #include "comm/engine.hpp"
 #include "platform/job_session.hpp"
 
 #include <atomic>
 #include <memory>
+#include <optional>
 
 namespace gpurun::api {
 
@@ -19,21 +21,26 @@ class Runtime {
 
     comm::Engine& engine() { return *engine_; }
     device::Device& device() { return *device_; }
-    const comm::Communicator& world() const { return world_; }
+    const comm::Communicator& world() const { return *world_; }
     platform::JobSession& session() { return *session_; }
     HostPages& host_pages() { return *host_pages_; }
+    GivenHandles<device::Stream>& given_streams() { return given_streams_; }
+    GivenHandles<device::Event>& given_events() { return given_events_; }
 
   private:
     Runtime() = default;
     base::Result<void> start_reporter();
+    base::Result<void> start_engine(transfer::Probe probe, transfer::Workspace workspace);
 
     base::Settings settings_;
     std::unique_ptr<platform::JobSession> session_;
     device::RunLog runs_; // of messages of graphs, for the trace: what the device runs points there
     std::unique_ptr<device::Device> device_;
     std::unique_ptr<HostPages> host_pages_;
+    GivenHandles<device::Stream> given_streams_;
+    GivenHandles<device::Event> given_events_;
     std::unique_ptr<comm::Engine> engine_; // before its device and its session in destruction
-    comm::Communicator world_{};
+    std::optional<comm::Communicator> world_;
     std::atomic<comm::Engine*> described_{nullptr}; // engine_, once it is there (release)
     std::unique_ptr<platform::Reporter> reporter_;  // goes before all that it describes
 };

@@ -31,18 +31,34 @@ Result<void> create_stream(gpurun_stream* ret_stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(check_output(ret_stream, "ret_stream"));
     GPURUN_ASSIGN(const device::Stream created, found->device().create_stream());
-    *ret_stream = static_cast<gpurun_stream>(created.native);
+    found->given_streams().insert(created);
+    *ret_stream = created.native;
     return {};
 }
 
+base::Error not_given(device::Stream stream) {
+    return base::error(Status::kStream, "{} is not a stream of gpurun_stream_create(), or it was destroyed before",
+                       stream.address());
+}
+
+base::Error not_given(device::Event event) {
+    return base::error(Status::kEvent, "{} is not an event of gpurun_event_create(), or it was destroyed before",
+                       event.address());
+}
+
 Result<void> destroy_stream(gpurun_stream stream) {
-    GPURUN_ASSIGN(const InStream in, enter(stream));
-    return in.runtime->device().destroy_stream(in.stream);
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    if (!found->given_streams().contains(device::Stream(stream))) // not to be followed, either
+        return not_given(device::Stream(stream));
+    GPURUN_ASSIGN(const device::Stream destroyed, device_stream(*found, stream));
+    if (!found->given_streams().erase(destroyed))
+        return not_given(destroyed);
+    return found->device().destroy_stream(destroyed);
 }
 
 Result<void> synchronize(gpurun_stream stream) {
     GPURUN_ASSIGN(const InStream in, enter(stream));
-    return in.runtime->engine().synchronize(in.stream);
+    return in.runtime->engine().device_waits().synchronize(in.stream);
 }
 
 Result<void> query(gpurun_stream stream, int* ret_done) {
@@ -55,7 +71,7 @@ Result<void> query(gpurun_stream stream, int* ret_done) {
 
 Result<void> await_event(gpurun_stream stream, gpurun_event event) {
     GPURUN_ASSIGN(const InStream in, enter_any(stream));
-    return in.runtime->device().await_event(in.stream, device::Event{event});
+    return in.runtime->device().await_event(in.stream, device::Event(event));
 }
 
 Result<void> launch_host(gpurun_stream stream, void (*function)(void*), void* argument) {
@@ -69,30 +85,34 @@ Result<void> create_event(gpurun_event* ret_event) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(check_output(ret_event, "ret_event"));
     GPURUN_ASSIGN(const device::Event created, found->device().create_event());
-    *ret_event = static_cast<gpurun_event>(created.native);
+    found->given_events().insert(created);
+    *ret_event = created.native;
     return {};
 }
 
 Result<void> destroy_event(gpurun_event event) {
     GPURUN_ASSIGN(Runtime * found, runtime());
-    return found->device().destroy_event(device::Event{event});
+    const device::Event destroyed(event);
+    if (!found->given_events().erase(destroyed))
+        return not_given(destroyed);
+    return found->device().destroy_event(destroyed);
 }
 
 Result<void> record(gpurun_event event, gpurun_stream stream) {
     GPURUN_ASSIGN(const InStream in, enter_any(stream));
-    return in.runtime->device().record(device::Event{event}, in.stream);
+    return in.runtime->device().record(device::Event(event), in.stream);
 }
 
 Result<void> synchronize_event(gpurun_event event) {
     GPURUN_ASSIGN(Runtime * found, runtime());
-    GPURUN_TRY(found->device().query(device::Event{event})); // not an event: says so
-    return found->engine().synchronize(device::Event{event});
+    GPURUN_TRY(found->device().query(device::Event(event))); // not an event: says so
+    return found->engine().device_waits().synchronize(device::Event(event));
 }
 
 Result<void> query_event(gpurun_event event, int* ret_done) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(check_output(ret_done, "ret_done"));
-    GPURUN_ASSIGN(const bool done, found->device().query(device::Event{event}));
+    GPURUN_ASSIGN(const bool done, found->device().query(device::Event(event)));
     *ret_done = done ? 1 : 0;
     return {};
 }

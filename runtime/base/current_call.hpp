@@ -19,7 +19,6 @@ struct CallArguments {
     int tag = kNone;  // with two of them, of a sendrecv, peer and tag are the send's
     int type = kNone; // of `count` elements; without it, `count` is a number of requests or bytes
     size_t count = 0;
-    bool one_message = false; // the call is a message that blocks, and nothing else
 };
 
 struct CurrentCall {
@@ -31,7 +30,7 @@ struct CurrentCall {
 };
 
 namespace detail {
-inline constinit thread_local CurrentCall current_call;
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local CurrentCall current_call; // two words: there is room
 }
 
 // The calling thread's.

@@ -14,6 +14,7 @@ template <typename R, typename... Args>
 class FunctionRef<R(Args...)> {
   public:
     template <typename F>
+    // NOLINTNEXTLINE(bugprone-forwarding-reference-overload): it is constrained
     requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>) FunctionRef(F&& function)
         : object_(const_cast<void*>(static_cast<const void*>(std::addressof(function)))),
           call_([](void* object, Args... args) -> R {

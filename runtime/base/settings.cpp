@@ -1,6 +1,7 @@
 #include "base/settings.hpp"
 
 #include "base/format.hpp"
+#include "base/limits.hpp"
 
 #include <charconv>
 #include <climits>
@@ -85,6 +86,14 @@ Result<void> read_peer_access(Settings& settings, const std::string& text) {
     return {};
 }
 
+Result<void> read_capabilities(Settings& settings, const std::string& text) {
+    // Names are checked by the emulated device, which knows them; here only their form.
+    if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyz-,") != std::string::npos)
+        return error(Status::kSetting, "must be all, none, or a list of capabilities such as counters,mails");
+    settings.emulated_capabilities = text;
+    return {};
+}
+
 constexpr SettingInfo kTable[] = {
     {"GPURUN_RANK", "0", "this process's rank", true,
      [](Settings& s, const std::string& t) { return read_number(t, 0, INT_MAX, s.rank); }},
@@ -108,6 +117,9 @@ constexpr SettingInfo kTable[] = {
          s.job = t;
          return Result<void>{};
      }},
+    {"CUDA_DEVICE_MAX_CONNECTIONS", "32",
+     "hardware queues of the GPU that the rank uses, from which its number of streams follows", true,
+     [](Settings& s, const std::string& t) { return read_number<uint32_t>(t, 1, 1024, s.hardware_queues); }},
     {"GPURUN_LOG", "error", "what the runtime says on stderr: off, error, warn, info, debug", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kLogLevels, s.log_level); }},
     {"GPURUN_REPORT", "none", "paths: print each peer's path, reason, messages and bytes at finalize", false,
@@ -117,15 +129,15 @@ constexpr SettingInfo kTable[] = {
     {"GPURUN_PATH", "auto", "forces the path of device messages: auto, direct, bounce, staged", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kPaths, s.path); }},
     {"GPURUN_EAGER_BYTES", "8192", "largest host message that never waits for its match", false,
-     [](Settings& s, const std::string& t) { return read_bytes(t, 0, 16384, s.eager_bytes); }},
+     [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostEagerBytes, s.eager_bytes); }},
     {"GPURUN_DEVICE_EAGER_BYTES", "4096", "largest device message that never waits for its match", false,
-     [](Settings& s, const std::string& t) { return read_bytes(t, 0, 32768, s.device_eager_bytes); }},
+     [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostDeviceEagerBytes, s.device_eager_bytes); }},
     {"GPURUN_MAIL_BYTES", "64K", "largest device message that goes through the receiver's mailbox; 0: none", false,
-     [](Settings& s, const std::string& t) { return read_bytes(t, 0, 65536, s.mail_bytes); }},
+     [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostMailBytes, s.mail_bytes); }},
     {"GPURUN_KERNEL_COPY_BYTES", "16M", "largest device message that a kernel waits for and copies", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, size_t{1} << 40, s.kernel_copy_bytes); }},
     {"GPURUN_RELAY_CHUNK_BYTES", "8M", "largest piece of a bounce or staged message in flight", false,
-     [](Settings& s, const std::string& t) { return read_bytes(t, 4096, 8u << 20, s.relay_chunk_bytes); }},
+     [](Settings& s, const std::string& t) { return read_bytes(t, 4096, kMostRelayChunkBytes, s.relay_chunk_bytes); }},
     {"GPURUN_SINGLE_COPY", "on", "whether large host messages are read from their sender: on, off", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kSwitch, s.single_copy); }},
     {"GPURUN_PROGRESS", "thread", "who completes requests: a thread of the rank's, or only its calls", false,
@@ -163,6 +175,8 @@ constexpr SettingInfo kTable[] = {
      }},
     {"GPURUN_EMULATED_ORDERED", "own", "whose memory gpurun_malloc_async() gives, for tests: own, other, managed",
      false, [](Settings& s, const std::string& t) { return read_choice(t, kOrderedMemory, s.emulated_ordered); }},
+    {"GPURUN_EMULATED_CAPABILITIES", "all",
+     "what emulated devices can do beyond the core: all, none, or a list of names", false, read_capabilities},
 };
 
 } // namespace

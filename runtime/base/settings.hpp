@@ -4,6 +4,7 @@
 // names the variable, the value and what is allowed; nothing is ever silently ignored.
 #pragma once
 
+#include "base/limits.hpp"
 #include "base/status.hpp"
 
 #include <cstddef>
@@ -25,27 +26,28 @@ struct Settings {
     int size = 1;
     int local_rank = 0;
     int local_size = 1;
-    int control_fd = -1;         // -1: not started by gpurun, a job of one rank
-    std::string device = "auto"; // auto, cuda:UUID, cuda:ORDINAL, emulated:ORDINAL/COUNT
-    bool mps = false;            // processes that share a GPU run on it at the same time, not by turns
-    std::string job;             // the job's name; empty: not started by gpurun
+    int control_fd = -1;           // -1: not started by gpurun, a job of one rank
+    std::string device = "auto";   // auto, cuda:UUID, cuda:ORDINAL, emulated:ORDINAL/COUNT
+    bool mps = false;              // processes that share a GPU run on it at the same time, not in turns
+    std::string job;               // the job's name; empty: not started by gpurun
+    uint32_t hardware_queues = 32; // of the GPU that are this rank's
 
     // For users.
     int log_level = 1;
     bool report_paths = false;
     FenceKind fence = FenceKind::kAuto;
     PathChoice path = PathChoice::kAuto;
-    size_t eager_bytes = 8192;        // host messages up to this size travel inside the record ring
-    size_t device_eager_bytes = 4096; // device messages up to this size never wait for their match
-    size_t mail_bytes = 65536;        // device messages up to this size go by mailbox, where there is one
+    size_t eager_bytes = 8192;          // host messages up to this size travel inside the record ring
+    size_t device_eager_bytes = 4096;   // device messages up to this size never wait for their match
+    size_t mail_bytes = kMostMailBytes; // device messages up to this size go by mailbox, where there is one
     size_t kernel_copy_bytes =
         16u << 20; // device messages up to this size are copied by a kernel where it waits for them
-    size_t relay_chunk_bytes = 8u << 20;
+    size_t relay_chunk_bytes = kMostRelayChunkBytes;
     bool single_copy = true;         // host messages are read from their sender where the system allows it
     bool progress_thread = true;     // a thread completes requests while the program computes
     std::string mps_control;         // the program that gpurun starts for MPS; empty: it is searched for
     uint64_t trace_events = 1 << 20; // that fit into a rank's part of gpurun's --trace
-    std::optional<int64_t> spin_us;  // unset: 1000, or 0 when the job has more ranks than the machine has cores
+    std::optional<int64_t> spin_us;  // unset: by device and cores (comm/waiter.cpp)
 
     // The emulated device.
     size_t emulated_memory_bytes = size_t{16} << 30;
@@ -54,6 +56,7 @@ struct Settings {
     int64_t emulated_delay_us = 50;           // the longest delay, with a seed
     std::string emulated_lose;                // a device ordinal that is not there, to test a vanished GPU
     OrderedMemory emulated_ordered = OrderedMemory::kOwn;
+    std::string emulated_capabilities = "all"; // all, none, or a list of names (device/capabilities.hpp)
 };
 
 struct SettingInfo {

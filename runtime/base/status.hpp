@@ -47,11 +47,32 @@ struct Error {
     std::string detail; // one sentence: what happened, and what to do about it
 };
 
+// An error on its way up. One pointer, so that what passes it on stays small.
+class [[nodiscard]] Failure {
+  public:
+    Failure() = default;
+    Failure(Error error) : error_(keep(std::move(error))) {}
+
+    bool failed() const { return error_ != nullptr; }
+    // REQUIRES failed().
+    Error& error() const {
+        CHECK(error_ != nullptr);
+        return *error_;
+    }
+
+  private:
+    [[gnu::noinline]] static std::unique_ptr<Error> keep(Error&& error) {
+        return std::make_unique<Error>(std::move(error));
+    }
+    std::unique_ptr<Error> error_;
+};
+
 template <typename T>
 class [[nodiscard]] Result {
   public:
     Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
     Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+    Result(Failure failure) : state_(std::in_place_index<1>, std::move(failure)) {}
 
     explicit operator bool() const { return state_.index() == 0; }
     T& value() {
@@ -64,45 +85,45 @@ class [[nodiscard]] Result {
     }
     T& operator*() { return value(); }
     T* operator->() { return &value(); }
-    // REQUIRES: !*this.
-    Error error() && {
+    // REQUIRES: !*this, as do the next two.
+    Error error() && { return std::move(std::move(*this).failure().error()); }
+    const Error& error() const& {
+        CHECK(state_.index() == 1);
+        return std::get_if<1>(&state_)->error();
+    }
+    Failure failure() && {
         CHECK(state_.index() == 1);
         return std::move(*std::get_if<1>(&state_));
     }
-    const Error& error() const& {
-        CHECK(state_.index() == 1);
-        return *std::get_if<1>(&state_);
-    }
 
   private:
-    std::variant<T, Error> state_;
+    std::variant<T, Failure> state_;
 };
 
 template <>
 class [[nodiscard]] Result<void> {
   public:
     Result() = default;
-    Result(Error error) : error_(std::make_unique<Error>(std::move(error))) {}
+    Result(Error error) : failure_(std::move(error)) {}
+    Result(Failure failure) : failure_(std::move(failure)) {}
 
-    explicit operator bool() const { return error_ == nullptr; }
-    Error error() && {
-        CHECK(error_ != nullptr);
-        return std::move(*error_);
-    }
-    const Error& error() const& {
-        CHECK(error_ != nullptr);
-        return *error_;
+    explicit operator bool() const { return !failure_.failed(); }
+    Error error() && { return std::move(failure_.error()); }
+    const Error& error() const& { return failure_.error(); }
+    Failure failure() && {
+        CHECK(failure_.failed());
+        return std::move(failure_);
     }
 
   private:
-    std::unique_ptr<Error> error_;
+    Failure failure_;
 };
 
 // Returns the error of `expression` from the enclosing function, or goes on.
 #define GPURUN_TRY(expression)                                                                                         \
     do {                                                                                                               \
         if (auto try_result = (expression); !try_result)                                                               \
-            return std::move(try_result).error();                                                                      \
+            return std::move(try_result).failure();                                                                    \
     } while (false)
 
 // GPURUN_ASSIGN(auto x, f()): declares or assigns x from f()'s value, or returns f()'s error.
@@ -113,7 +134,7 @@ class [[nodiscard]] Result<void> {
 #define GPURUN_ASSIGN_NAMED(target, expression, name)                                                                  \
     auto name = (expression);                                                                                          \
     if (!name)                                                                                                         \
-        return std::move(name).error();                                                                                \
+        return std::move(name).failure();                                                                              \
     target = std::move(*name)
 
 } // namespace gpurun::base

@@ -1,10 +1,4 @@
-// The background thread: what a rank's peers wait for goes on while the rank computes.
-//
-// It is on duty while requests are active. Then it sleeps on a bell of its own, which peers ring only for urgent news
-// (a request that wants an answer, a relay that can go on), and only while no thread of the rank is in a call that
-// looks by itself. So ranks that do call pay nothing for it, and it uses no CPU while nothing happens. Messages that
-// carry their bytes lie where they are until a call looks: nobody waits for them.
-#include "comm/engine.hpp"
+#include "comm/background.hpp"
 
 #include "base/log.hpp"
 #include "platform/clock.hpp"
@@ -14,73 +8,48 @@
 
 namespace gpurun::comm {
 
-using base::Result;
-using transfer::Outgoing;
 namespace presence = platform::presence;
+using platform::Notify;
 
-Engine::Attendance::Attendance(Engine& engine) : engine_(engine), announced_(engine.background_on_duty_) {
-    engine_.end_row();
-    if (announced_)
-        engine_.context_.job.rank(engine_.rank()).presence.fetch_add(presence::kAttendant, std::memory_order_acq_rel);
+Background::Background(Core& core, Progress& progress, Batch& batch, Alarms& alarms, bool wanted)
+    : core_(core), progress_(progress), batch_(batch), alarms_(alarms), wanted_(wanted) {
+    batch_.allow(wanted);
+    batch_.on_begin([this] {
+        if (!on_duty_ || minds_batch_)
+            return;
+        minds_batch_ = true;
+        core_.notify_self(Notify::kAlways);
+    });
 }
 
-Engine::Attendance::~Attendance() {
+Background::Attendance::Attendance(Background& background) : background_(background), announced_(background.on_duty_) {
+    background_.batch_.end();
     if (announced_)
-        engine_.context_.job.rank(engine_.rank()).presence.fetch_sub(presence::kAttendant, std::memory_order_acq_rel);
-    engine_.leave_to_background();
+        background_.core_.own_record().presence.fetch_add(presence::kAttendant, std::memory_order_acq_rel);
 }
 
-void Engine::leave_to_background() {
-    if (!any_active() || !background_wanted_)
+Background::Attendance::~Attendance() {
+    if (announced_)
+        background_.core_.own_record().presence.fetch_sub(presence::kAttendant, std::memory_order_acq_rel);
+    background_.leave_to();
+}
+
+void Background::leave_to() {
+    if (!has_duty() || !wanted_)
         return;
-    if (!background_on_duty_) {
-        start_background();
+    if (!on_duty_) {
+        start();
         return;
     }
-    (void)progress(); // what was published while a call looked by itself rang no bell
+    (void)progress_.run(); // what was posted while the call made progress has rung nobody
     if (needs_hand())
-        context_.job.ring_doorbell(rank(), platform::News::kUrgent);
+        core_.notify_self(Notify::kAlways);
 }
 
-void Engine::put_off() {
-    if (put_off_until_ns_ != 0)
-        return;
-    put_off_until_ns_ = platform::now_ns() + kLongestDelayNs;
-    if (background_on_duty_ && !background_minds_) {
-        background_minds_ = true;
-        context_.job.ring_doorbell(rank(), platform::News::kUrgent);
-    }
-}
-
-void Engine::end_row() {
-    context_.places.end_row();
-    enqueue_put_off();
-}
-
-void Engine::enqueue_put_off() {
-    starts_in_a_row_ = 0;
-    if (put_off_until_ns_ == 0)
-        return;
-    put_off_until_ns_ = 0;
-    for (auto& each : links_)
-        if (!each->unposted.empty())
-            post_waiting(*each);
-    launch_mails();
-}
-
-// Whoever waits for a mail that could not be launched is told by its edge.
-void Engine::launch_mails() {
-    context_.places.look_again();
-    if (context_.mails.empty())
-        return;
-    if (auto launched = context_.mails.launch(context_); !launched)
-        base::log(base::LogLevel::kWarn, "small messages could not be enqueued: {}", launched.error().detail);
-}
-
-void Engine::start_background() {
-    if (!background_) {
-        const auto run = [](void* engine) -> void* {
-            static_cast<Engine*>(engine)->work_in_background();
+void Background::start() {
+    if (!thread_) {
+        const auto run = [](void* self) -> void* {
+            static_cast<Background*>(self)->work();
             return nullptr;
         };
         auto started = platform::start_quiet_thread(
@@ -88,116 +57,86 @@ void Engine::start_background() {
         if (!started) {
             base::log(base::LogLevel::kWarn, "messages move only while this rank is in calls of gpurun: {}",
                       started.error().detail);
-            background_wanted_ = false; // so nothing is put off from now on
-            enqueue_put_off();
+            wanted_ = false; // nobody would flush a batch in time: nothing is deferred from now on
+            batch_.allow(false);
+            batch_.flush();
             return;
         }
-        background_ = *started;
+        thread_ = *started;
     } else {
-        background_called_.notify_one();
+        called_.notify_one();
     }
-    background_on_duty_ = true;
+    on_duty_ = true;
 }
 
-void Engine::stop_background(Lock& lock) {
-    if (!background_)
+void Background::stop(EngineLock& lock) {
+    if (!thread_)
         return;
-    background_stops_ = true;
-    background_called_.notify_one();
-    platform::RankRecord& self = context_.job.rank(rank());
+    stops_ = true;
+    called_.notify_one();
+    platform::RankRecord& self = core_.own_record();
     self.background_bell.fetch_add(1, std::memory_order_release);
     platform::wake_all(self.background_bell);
     lock.unlock();
-    platform::join_quiet_thread(*background_);
-    background_.reset();
+    platform::join_quiet_thread(*thread_);
+    thread_.reset();
     lock.lock();
-    background_on_duty_ = false;
-    background_wanted_ = false;
+    on_duty_ = false;
+    wanted_ = false;
+    batch_.allow(false);
 }
 
-void Engine::work_in_background() {
-    Lock lock(mutex_);
-    platform::RankRecord& self = context_.job.rank(rank());
+void Background::work() {
+    EngineLock lock(core_.mutex());
     Patience patience;
-    while (!background_stops_) {
-        if (!any_active()) {
-            background_on_duty_ = false;
-            background_called_.wait(lock, [this] { return background_stops_ || background_on_duty_; });
+    while (!stops_) {
+        if (!has_duty()) {
+            on_duty_ = false;
+            called_.wait(lock, [this] { return stops_ || on_duty_; });
             patience = Patience();
-            continue;
-        }
-        if (put_off_until_ns_ != 0) {
-            const int64_t left_ns = put_off_until_ns_ - platform::now_ns();
-            if (left_ns <= 0) {
-                enqueue_put_off();
-                continue;
-            }
-            background_minds_ = true;
-            const uint32_t rung = self.background_bell.load(std::memory_order_acquire);
-            lock.unlock();
-            platform::sleep_while(self.background_bell, rung, left_ns);
-            lock.lock();
-            continue;
-        }
-        background_minds_ = false;
-        // Announced with a read-modify-write before the look; pairs with JobSegment::ring_doorbell().
-        const uint64_t there = self.presence.fetch_add(presence::kBackground, std::memory_order_acq_rel);
-        const uint32_t seen = self.background_bell.load(std::memory_order_acquire);
-        const bool attended = (there & presence::kAttendants) != 0;
-        if (attended || !progress()) {
-            begin_arming();
-            if (!attended)
-                if (auto armed = arm_moving(); !armed)
-                    base::log(base::LogLevel::kWarn, "waiting for messages in the background: {}",
-                              armed.error().detail);
-            const int64_t timeout_ns = longest_sleep_ns(patience);
-            lock.unlock();
-            platform::sleep_while(self.background_bell, seen, timeout_ns);
-            lock.lock();
+        } else if (batch_.is_deferring()) {
+            const int64_t left_ns = batch_.deferred_until_ns() - platform::now_ns();
+            minds_batch_ = true;
+            if (left_ns <= 0)
+                batch_.flush();
+            else
+                sleep(lock, left_ns, core_.own_record().background_bell.load(std::memory_order_acquire));
         } else {
-            mutex_.yield(); // whoever makes a call gets its turn
+            minds_batch_ = false;
+            attend(lock, patience);
         }
-        self.presence.fetch_sub(presence::kBackground, std::memory_order_relaxed);
     }
 }
 
+void Background::sleep(EngineLock& lock, int64_t timeout_ns, uint32_t rung) {
+    lock.unlock();
+    platform::sleep_while(core_.own_record().background_bell, rung, timeout_ns);
+    lock.lock();
+}
+
+void Background::attend(EngineLock& lock, Patience& patience) {
+    platform::RankRecord& self = core_.own_record();
+    // Announced before the look, so that a record that the look misses rings; pairs with JobSegment::ring_doorbell().
+    const uint64_t there = self.presence.fetch_add(presence::kBackground, std::memory_order_acq_rel);
+    const uint32_t rung = self.background_bell.load(std::memory_order_acquire);
+    const bool attended = (there & presence::kAttendants) != 0;
+    if (attended || !progress_.run()) {
+        alarms_.begin();
+        if (!attended)
+            if (auto armed = alarms_.set_for_moving(false); !armed)
+                base::log(base::LogLevel::kWarn, "waiting for messages in the background: {}", armed.error().detail);
+        sleep(lock, alarms_.longest_sleep_ns(patience), rung);
+    } else {
+        lock.yield(); // a thread that makes a call goes first
+    }
+    self.presence.fetch_sub(presence::kBackground, std::memory_order_relaxed);
+}
+
 // Whether some message goes on only if somebody of this rank moves it.
-bool Engine::needs_hand() const {
-    return std::any_of(links_.begin(), links_.end(),
-                       [](const auto& each) {
-                           return !each->unposted.empty() || !each->owing_edge.empty() || !each->relay_out.empty() ||
-                                  !each->relay_in.empty();
-                       }) ||
-           moving_in_.find([](const transfer::Incoming& each) { return each.busy(); }) != nullptr;
-}
-
-Result<void> Engine::arm_moving() {
-    Result<void> result;
-    const auto arm = [&](const auto& each) {
-        if (!result || !each.needs_hand())
-            return;
-        if (const auto awaited = each.awaited())
-            result = set_alarm(*awaited);
-    };
-    for (const auto& each : links_)
-        if (const Outgoing* send = each->owing_edge.front())
-            arm(*send);
-    moving_out_.for_each(arm);
-    moving_in_.for_each(arm);
-    return result;
-}
-
-Result<void> Engine::arm_ends() {
-    Result<void> result = arm_moving();
-    const auto arm = [&](const auto& each) {
-        if (!result)
-            return;
-        if (const auto awaited = each.awaited())
-            result = set_alarm(*awaited);
-    };
-    moving_out_.for_each(arm);
-    moving_in_.for_each(arm);
-    return result;
+bool Background::needs_hand() const {
+    return std::any_of(core_.peers().begin(), core_.peers().end(),
+                       [](const auto& each) { return each->needs_hand(); }) ||
+           core_.resources().moving.find([](const transfer::Operation& each) { return each.is_busy(); }) != nullptr;
 }
 
 } // namespace gpurun::comm

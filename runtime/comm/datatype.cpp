@@ -15,14 +15,21 @@ Result<size_t> type_size(int type) {
     return size;
 }
 
+base::Error no_such_message(size_t count, int type) {
+    auto element = type_size(type);
+    if (!element)
+        return std::move(element).error();
+    return base::error(Status::kCount,
+                       "{} elements of {} bytes are more than an address space holds; count is in elements and must "
+                       "not be negative",
+                       count, *element);
+}
+
 Result<size_t> message_bytes(size_t count, int type) {
-    GPURUN_ASSIGN(const size_t element, type_size(type));
-    if (count > (SIZE_MAX >> 1) / element)
-        return base::error(Status::kCount,
-                           "{} elements of {} bytes are more than an address space holds; count is in "
-                           "elements and must not be negative",
-                           count, element);
-    return count * element;
+    size_t bytes = 0;
+    if (!is_message(count, size_of_type(type), bytes))
+        return no_such_message(count, type);
+    return bytes;
 }
 
 } // namespace gpurun::comm

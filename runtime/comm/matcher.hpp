@@ -1,168 +1,164 @@
-// Matching: which message goes to which receive, by MPI's rule.
+// Matching: which message goes to which receive, by MPI's rule. Moves no bytes and knows of no transfer.
 //
-// A receive takes the oldest message that fits its (context, source, tag); a message goes to the oldest receive that
-// fits. Messages of one source arrive here in the order in which they were sent, so none overtakes another.
-// Receives wait in a list for each source, and those of any source in one more, so that a message looks at receives
-// that could be its own only. What arrives before its receive waits in the unexpected queue of its source; inline
-// payloads are kept with it (their total is bounded: kEagerCreditBytes a source), a request keeps its bytes with its
-// sender. A matched probe takes a message out of the queue. Used under the engine lock.
+// A receive takes the oldest message that fits its (context, source, tag); a message goes to the oldest posted receive
+// that fits. Messages of one source arrive here in the order in which they were sent, so none overtakes another. Both
+// queues are hashed: a message looks at the oldest receive for exactly its source and tag, and at that of each kind of
+// wildcard that is posted at all; a receive without wildcards looks at the oldest message with its source and tag. One
+// of any tag looks through its source's messages, one of any source through all, oldest first.
+//
+// A matched probe takes a message out of the queue. Used under the engine lock.
 #pragma once
 
-#include "comm/communicator.hpp"
-#include "transfer/incoming.hpp"
+#include "comm/hashed_queue.hpp"
+#include "comm/pattern.hpp"
 
-#include <functional>
-#include <list>
-#include <optional>
+#include <array>
+#include <bit>
+#include <deque>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 namespace gpurun::comm {
 
-struct Pattern {
-    uint32_t context;
-    int source; // a world rank, or kAnySource
-    int tag;    // or kAnyTag
+struct ByPattern; // the matcher's queues
+struct BySource;
+struct ByArrival;
 
-    bool fits(int from, const transfer::Envelope& envelope) const {
-        return context == envelope.context && (source == kAnySource || source == from) &&
-               (tag == kAnyTag || tag == envelope.tag);
-    }
+// A posted receive, as the matcher sees it.
+struct Expected : Hashed<Expected, ByPattern> {
+    explicit Expected(const Pattern& pattern_) : pattern(pattern_) {}
+
+    Pattern pattern;
+    uint64_t turn = 0; // grows with each that is posted: the oldest has the least
 };
 
-struct Posted; // the matcher's lists
-
-// What waits in the matcher's lists for a message: a Receive, or a ShortReceive.
-struct Expected : base::Linked<Expected, Posted> {
-    Pattern pattern{};
-    uint64_t turn = 0; // among the posted ones
-    bool is_short = false;
-};
-
-// A receive into a small buffer in host memory, in the host's order, which most likely gets its message inline. All
-// others of its messages make it a Receive first.
-struct ShortReceive : Expected {
-    ShortReceive() { is_short = true; }
-
-    std::byte* into = nullptr;
-    size_t room = 0;
-    bool open = false; // posted, and its message has not come
-    Arrived arrived{kAnySource, kAnyTag, 0};
-};
-
-// One receive, from its call until it is complete for the caller, with whom it lives.
-struct Receive : Expected {
-    Receive(transfer::Context& context, const transfer::Operand& operand, const Pattern& pattern_, bool beside_send,
-            transfer::Ending ending = transfer::Ending::kInStream)
-        : incoming(context, operand, beside_send, ending) {
-        pattern = pattern_;
-        if (operand.captured)
-            pattern.context |= transfer::kCapturedContexts;
-        if (context.trace != nullptr) [[unlikely]]
-            tell_trace(operand);
-    }
-    [[gnu::noinline]] void tell_trace(const transfer::Operand& operand);
-
-    transfer::Incoming incoming;
-    int source = kAnySource;       // once matched
-    transfer::Envelope envelope{}; // once matched
+// An unexpected message: its record and inline payload. Its memory is used again.
+struct Unexpected : Hashed<Unexpected, ByPattern>,
+                    base::Linked<Unexpected, BySource>,
+                    base::Linked<Unexpected, ByArrival> {
+    WorldRank source{};
+    uint64_t ordinal = 0; // of the message in its pair, for the trace
+    transfer::Record record;
+    std::vector<std::byte> payload;
 };
 
 class Matcher {
   public:
-    // `promote` makes a Receive of a short one, in its place if it is posted.
-    using Promote = std::function<Receive&(ShortReceive&)>;
-    Matcher(size_t sources, Promote promote)
-        : posted_(sources + 1), unexpected_(sources), promote_(std::move(promote)) {}
+    explicit Matcher(size_t sources) : of_source_(sources) {}
 
-    // Starts `receive` with the message it takes (true), or keeps it until one comes.
-    bool post(Receive& receive, std::span<const std::unique_ptr<transfer::Link>> links);
-    // REQUIRES has_unexpected() of its source to be false.
-    void post_short(ShortReceive& receive);
-    // Gives the messages that are there to short receives, as long as each is the next one's and takes one line.
-    // Whether there were any.
-    bool take_in_turn(transfer::Link& link);
-    bool has_unexpected(int source) const { return !unexpected_[static_cast<size_t>(source)].empty(); }
-    size_t open_short() const { return open_short_; }
-    // `receive` stands for the short one from now on.
-    void promoted(ShortReceive& from, Receive& receive);
-    // All that are posted, up to `most`. False if there are more.
-    bool promote_all(size_t most = SIZE_MAX);
-    void withdraw(Expected& receive);
-    // Whether no receive waits that could take a message of the source's, and no message of it: its next one goes to
-    // the next receive, if it fits.
-    bool is_idle(int source) const {
-        const auto index = static_cast<size_t>(source);
-        return posted_[index].empty() && posted_.back().empty() && unexpected_[index].empty();
+    // The unexpected message that the receive takes: the caller's until give_back(). Null if there is none: the receive
+    // is posted.
+    Unexpected* post(Expected& receive) {
+        if (!by_arrival_.empty())
+            if (Unexpected* const message = find(receive.pattern)) {
+                forget(*message);
+                return message;
+            }
+        receive.turn = turns_++;
+        posted_.push_back(receive, key_of(receive.pattern));
+        const size_t kind = kind_of(receive.pattern);
+        ++posted_of_kind_[kind];
+        posted_kinds_ |= 1u << kind;
+        return nullptr;
     }
-    // Starts the receive that takes the message, which is returned, or keeps the message.
-    Receive* arrive(transfer::Link& link, const transfer::Record& record, std::span<const std::byte> payload);
+    // Does nothing if it is not posted.
+    void withdraw(Expected& receive) {
+        if (!posted_.has(receive))
+            return;
+        posted_.remove(receive);
+        const size_t kind = kind_of(receive.pattern);
+        if (--posted_of_kind_[kind] == 0)
+            posted_kinds_ &= ~(1u << kind);
+    }
+    // The posted receive that takes a message, withdrawn; or null: the caller keeps the message (keep()).
+    Expected* arrive(WorldRank source, const transfer::Envelope& envelope) {
+        Expected* oldest = nullptr;
+        if (posted_kinds_ == kExactOnly) { // the usual way
+            const uint64_t key = key_of(envelope.context, source.value, static_cast<uint32_t>(envelope.tag));
+            oldest = posted_.find(key, [&](const Expected& each) { return each.pattern.fits(source, envelope); });
+            if (oldest != nullptr)
+                withdraw(*oldest);
+            return oldest;
+        }
+        for (uint32_t kinds = posted_kinds_; kinds != 0; kinds &= kinds - 1) {
+            const int kind = std::countr_zero(kinds);
+            const uint64_t key = key_of(envelope.context, (kind & kAnySourceKind) != 0 ? kAny : source.value,
+                                        (kind & kAnyTagKind) != 0 ? kAny : static_cast<uint32_t>(envelope.tag));
+            Expected* const found =
+                posted_.find(key, [&](const Expected& each) { return each.pattern.fits(source, envelope); });
+            if (found != nullptr && (oldest == nullptr || found->turn < oldest->turn))
+                oldest = found;
+        }
+        if (oldest != nullptr)
+            withdraw(*oldest);
+        return oldest;
+    }
+    void keep(WorldRank source, uint64_t ordinal, const transfer::Record& record, std::span<const std::byte> payload);
+    void give_back(Unexpected& message) { unused_.push_back(&message); }
 
-    // The message that a receive with this pattern would take now.
-    struct Found {
-        int source;
-        transfer::Envelope envelope;
-    };
-    std::optional<Found> peek(const Pattern& pattern);
+    // Whether nothing is posted, and no message of the source is unexpected: then its next message goes to the next
+    // receive that fits.
+    bool is_idle(WorldRank source) const { return posted_.empty() && of_source_[source.value].empty(); }
+    bool has_posted() const { return !posted_.empty(); }
+
+    // The message that a receive with this pattern would take now, or null.
+    const Unexpected* peek(const Pattern& pattern) const { return find(pattern); }
     // REQUIRES peek(). Takes that message out; the number names it.
     uint64_t take(const Pattern& pattern);
     bool has_taken(uint64_t number) const { return taken_.contains(number); }
-    // REQUIRES has_taken().
-    void start_taken(uint64_t number, Receive& receive, std::span<const std::unique_ptr<transfer::Link>> links);
+    // REQUIRES has_taken(). The caller's until give_back().
+    Unexpected& release_taken(uint64_t number);
 
     // Every posted receive; `visit` may withdraw the one that it is given.
     template <typename Visit>
     void for_each_posted(const Visit& visit) {
-        promote_all();
-        for (auto& list : posted_)
-            list.for_each([&](Expected& each) { visit(static_cast<Receive&>(each)); });
+        posted_.for_each([&](Expected& each) { visit(each); });
     }
-
-    // Messages that no receive has taken, by source, in the order in which they came, up to `most`. False if there are
-    // more.
+    // Messages that no receive has taken, in the order in which they came, up to `most`. False if there are more.
     template <typename Visit>
     bool for_each_unexpected(size_t most, const Visit& visit) const {
-        for (size_t source = 0; source < unexpected_.size(); ++source)
-            for (const Unexpected& each : unexpected_[source]) {
-                if (most-- == 0)
-                    return false;
-                visit(static_cast<int>(source), each.record.envelope);
-            }
-        return true;
+        const Unexpected* each = by_arrival_.front();
+        for (; each != nullptr && most != 0; each = base::List<Unexpected, ByArrival>::next(*each), --most)
+            visit(*each);
+        return each == nullptr;
     }
+
+    // How many entries of a queue are looked at, at most, for a message, or a receive without wildcards. For tests.
+    size_t most_looks() const { return std::max(posted_.most_looks(), unexpected_.most_looks()); }
 
   private:
-    struct Unexpected {
-        uint64_t arrival = 0;
-        uint32_t source = 0;
-        uint64_t ordinal = 0; // among its pair's messages
-        transfer::Record record{};
-        std::vector<std::byte> payload;
-    };
-    using Queue = std::list<Unexpected>;
-    using List = base::List<Expected, Posted>;
-
-    List& list_of(const Pattern& pattern) {
-        return pattern.source == kAnySource ? posted_.back() : posted_[static_cast<size_t>(pattern.source)];
+    // Kinds of patterns, by their wildcards.
+    static constexpr size_t kAnyTagKind = 1;
+    static constexpr size_t kAnySourceKind = 2;
+    static constexpr size_t kKinds = 4;
+    static constexpr uint32_t kExactOnly = 1; // of posted_kinds_: no wildcards
+    static size_t kind_of(const Pattern& pattern) {
+        return (pattern.any_source ? kAnySourceKind : 0) | (pattern.any_tag() ? kAnyTagKind : 0);
     }
-    // The oldest that fits, in its source's queue.
-    bool find(const Pattern& pattern, Queue::iterator& ret_oldest);
-    Expected* take_oldest(const transfer::Link& link, const transfer::Envelope& envelope);
-    void take_inline(ShortReceive& receive, transfer::Link& link, const transfer::Envelope& envelope,
-                     std::span<const std::byte> payload);
-    static void start(Receive& receive, transfer::Link& link, const transfer::Record& record,
-                      std::span<const std::byte> payload, uint64_t ordinal);
+    static constexpr uint64_t kAny = UINT32_MAX; // in place of a source or a tag, none of which is so large
+    static uint64_t key_of(uint32_t context, uint64_t source, uint64_t tag) {
+        return (uint64_t{context} * 0x9e3779b97f4a7c15 + source) * 0xff51afd7ed558ccd + tag;
+    }
+    static uint64_t key_of(const Pattern& pattern) {
+        return key_of(pattern.context, pattern.any_source ? kAny : pattern.source.value,
+                      pattern.any_tag() ? kAny : static_cast<uint32_t>(pattern.tag));
+    }
 
-    std::vector<List> posted_; // by source, each in call order; the last one of any source
+    Unexpected* find(const Pattern& pattern) const;
+    void forget(Unexpected& message);
+
+    HashedQueue<Expected, ByPattern> posted_;
+    std::array<size_t, kKinds> posted_of_kind_{};
+    uint32_t posted_kinds_ = 0; // a bit for each kind of which some are posted
     uint64_t turns_ = 0;
-    size_t open_short_ = 0;
-    std::vector<Queue> unexpected_;
-    Queue spare_; // kept with their payload's memory, to be used again
-    uint64_t arrivals_ = 0;
-    std::unordered_map<uint64_t, Queue> taken_; // queues of one
-    uint64_t taken_numbers_ = 1;                // 0 and 1 name none
-    const Promote promote_;
+    HashedQueue<Unexpected, ByPattern> unexpected_;
+    std::vector<base::List<Unexpected, BySource>> of_source_;
+    base::List<Unexpected, ByArrival> by_arrival_;
+    std::deque<Unexpected> all_;
+    std::vector<Unexpected*> unused_;
+    std::unordered_map<uint64_t, Unexpected*> taken_;
+    uint64_t taken_numbers_ = 1; // 0 and 1 name none
 };
 
 } // namespace gpurun::comm

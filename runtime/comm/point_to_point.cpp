@@ -1,48 +1,50 @@
 #include "comm/point_to_point.hpp"
 
+#include "transfer/protocol/inline.hpp"
+
 namespace gpurun::comm {
 
 using base::Result;
 using transfer::Ending;
 using transfer::Envelope;
 using transfer::Operand;
-using transfer::Outgoing;
-using transfer::SendMode;
+using transfer::SendOp;
 
 namespace {
 
-Arrived arrived(const Receive& receive) {
-    return Arrived{receive.source, receive.envelope.tag, static_cast<size_t>(receive.envelope.bytes)};
+transfer::Peer& peer_of(Engine& engine, const Communicator& comm, int rank) {
+    return engine.messages().peer(comm.group().world(Rank{rank}));
+}
+
+Pattern pattern_of(const Communicator& comm, int source, int tag) {
+    return Pattern::of(comm.group(), comm.user_context(), source, tag);
 }
 
 } // namespace
 
-Result<void> send(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag,
-                  bool synchronous) {
-    const Envelope envelope{comm.user_context(), tag, buffer.bytes};
-    const SendMode mode{Ending::kInStream, synchronous};
-    if (engine.send_small(dest, buffer, envelope, mode))
-        return {};
-    Outgoing outgoing(engine.context(), engine.link(dest), buffer, envelope, mode);
-    Outgoing* const sends[] = {&outgoing};
-    return engine.complete(sends, nullptr);
+Result<void> send_and_wait(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag,
+                           const SendOptions& options) {
+    SendOp op(engine.resources(), peer_of(engine, comm, dest), buffer, {comm.user_context(), tag, buffer.bytes},
+              {Ending::kInStream, options.synchronous, options.call});
+    SendOp* const sends[] = {&op};
+    return engine.messages().complete(sends, nullptr);
 }
 
-Result<Arrived> recv(Engine& engine, const Communicator& comm, const Operand& buffer, int source, int tag) {
-    const Pattern pattern{comm.user_context(), source, tag};
-    Arrived at_once;
-    if (buffer.by_cpu() && buffer.bytes <= engine.longest_short() && source != kAnySource &&
-        engine.receive_short(pattern, {buffer.address, buffer.bytes}, at_once))
-        return at_once;
-    Receive receive(engine.context(), buffer, pattern, false);
-    GPURUN_TRY(engine.complete({}, &receive));
-    return arrived(receive);
+Result<void> recv_and_wait(Engine& engine, const Operand& buffer, const Pattern& pattern, platform::TraceEvent* call,
+                           Arrived& ret_arrived) {
+    LocalReceiveOp home;
+    PostedReceive receive(engine.resources(), home, buffer, pattern, {.call = call});
+    GPURUN_TRY(engine.messages().complete({}, &receive));
+    ret_arrived = receive.arrived();
+    return {};
 }
 
-Result<Arrived> recv_taken(Engine& engine, const Operand& buffer, uint64_t number) {
-    Receive receive(engine.context(), buffer, Pattern{}, false);
-    GPURUN_TRY(engine.receive_taken(number, receive));
-    return arrived(receive);
+Result<Arrived> recv_taken(Engine& engine, const Communicator& comm, const Operand& buffer, uint64_t number,
+                           platform::TraceEvent* call) {
+    LocalReceiveOp home;
+    PostedReceive receive(engine.resources(), home, buffer, pattern_of(comm, kAnySource, kAnyTag), {.call = call});
+    GPURUN_TRY(engine.messages().receive_taken(number, receive));
+    return receive.arrived();
 }
 
 Result<Arrived> sendrecv(Engine& engine, const Communicator& comm, const Outbound& out, const Inbound& in) {
@@ -52,28 +54,45 @@ Result<Arrived> sendrecv(Engine& engine, const Communicator& comm, const Outboun
         GPURUN_TRY(send(engine, comm, out.buffer, out.dest, out.tag));
         return Arrived{};
     }
-    if (out.dest == kProcNull)
-        return recv(engine, comm, in.buffer, in.source, in.tag);
-    GPURUN_TRY(engine.check_captured(out.dest, out.buffer));
-    GPURUN_TRY(engine.check_captured(in.source, in.buffer));
-    // What a graph's send still has to wait for comes behind the receive in the stream.
-    const SendMode mode{out.buffer.captured ? Ending::kJoined : Ending::kInStream, false};
-    Outgoing outgoing(engine.context(), engine.link(out.dest), out.buffer,
-                      Envelope{comm.user_context(), out.tag, out.buffer.bytes}, mode);
-    Outgoing* const sends[] = {&outgoing};
-    Receive receive(engine.context(), in.buffer, Pattern{comm.user_context(), in.source, in.tag}, true);
-    GPURUN_TRY(engine.complete(sends, &receive));
-    if (out.buffer.captured)
-        GPURUN_TRY(engine.join(outgoing, out.buffer.stream));
-    return arrived(receive);
+    if (out.dest == kProcNull) {
+        Arrived arrived;
+        GPURUN_TRY(recv(engine, comm, in.buffer, in.source, in.tag, nullptr, arrived));
+        return arrived;
+    }
+    Messages& messages = engine.messages();
+    const bool captured = out.buffer.captured();
+    if (captured) { // before either is begun
+        GPURUN_TRY(messages.check_captured(comm.group().world(Rank{out.dest}), out.buffer));
+        GPURUN_TRY(messages.check_captured(comm.group().world(Rank{in.source}), in.buffer));
+    }
+    // In a graph, the send's last wait is enqueued behind the receive.
+    SendOp op(engine.resources(), peer_of(engine, comm, out.dest), out.buffer,
+              Envelope{comm.user_context(), out.tag, out.buffer.bytes},
+              {.ending = captured ? Ending::kByCompletion : Ending::kInStream});
+    SendOp* const sends[] = {&op};
+    LocalReceiveOp home;
+    PostedReceive receive(engine.resources(), home, in.buffer, pattern_of(comm, in.source, in.tag),
+                          {.beside_send = true});
+    GPURUN_TRY(messages.complete(sends, &receive));
+    if (captured)
+        GPURUN_TRY(messages.complete_into(op, out.buffer.stream));
+    return receive.arrived();
 }
 
-Result<void> copy(Engine& engine, const Operand& destination, const Operand& source) {
-    const auto self = static_cast<int>(engine.rank());
-    Outgoing outgoing(engine.context(), engine.link(self), source, Envelope{kCopyContext, 0, source.bytes});
-    Outgoing* const sends[] = {&outgoing};
-    Receive receive(engine.context(), destination, Pattern{kCopyContext, self, 0}, true);
-    return engine.complete(sends, &receive);
+Result<void> copy(Engine& engine, const Communicator& comm, const Operand& destination, const Operand& source) {
+    Messages& messages = engine.messages();
+    if (source.captured()) {
+        GPURUN_TRY(messages.check_captured(engine.self(), source));
+        GPURUN_TRY(messages.check_captured(engine.self(), destination));
+    }
+    SendOp op(engine.resources(), messages.peer(engine.self()), source, Envelope{kCopyContext, 0, source.bytes},
+              {.ending = source.captured() ? Ending::kByCompletion : Ending::kInStream});
+    SendOp* const sends[] = {&op};
+    LocalReceiveOp home;
+    PostedReceive receive(engine.resources(), home, destination,
+                          Pattern::of(comm.group(), kCopyContext, comm.rank().value, 0), {.beside_send = true});
+    GPURUN_TRY(messages.complete(sends, &receive));
+    return source.captured() ? messages.complete_into(op, source.stream) : Result<void>();
 }
 
 } // namespace gpurun::comm

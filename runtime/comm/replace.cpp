@@ -1,8 +1,9 @@
-// sendrecv_replace: the contents are copied aside in the buffer's own order domain, and sent from there. The copy lives
-// in the same kind of memory, and as long as its order domain needs it.
+// sendrecv_replace: copies the contents, in the buffer's own order domain, and sends the copy. That is in the same kind
+// of memory, and is freed in the same order domain; on a stream of a device without ordered memory it is host memory.
 #include "comm/point_to_point.hpp"
 
 #include "base/format.hpp"
+#include "device/capability/ordered_memory.hpp"
 
 #include <cstdlib>
 
@@ -16,10 +17,11 @@ namespace {
 class Aside {
   public:
     static Result<Aside> make(Engine& engine, const Operand& original) {
-        device::Device& device = engine.context().device;
+        device::Device& device = engine.resources().device;
         Aside aside(engine);
         aside.copy_ = original;
-        if (original.in_host_memory()) {
+        device::OrderedMemory* const ordered = device.ordered_memory();
+        if (original.in_host_memory() || (original.on_stream() && ordered == nullptr)) {
             aside.copy_.address = static_cast<std::byte*>(std::malloc(original.bytes));
             aside.copy_.where = device::Buffer{};
             if (aside.copy_.address == nullptr)
@@ -27,8 +29,8 @@ class Aside {
                                    original.bytes);
             return aside;
         }
-        Result<void*> memory = original.on_stream ? device.allocate_ordered(original.bytes, original.stream)
-                                                  : device.allocate(original.bytes);
+        Result<void*> memory = original.on_stream() ? ordered->allocate_ordered(original.bytes, original.stream)
+                                                    : device.allocate(original.bytes);
         if (!memory)
             return std::move(memory).error();
         aside.copy_.address = static_cast<std::byte*>(*memory);
@@ -49,16 +51,16 @@ class Aside {
     explicit Aside(Engine& engine) : engine_(engine) {}
 
     void release() {
-        device::Device& device = engine_.context().device;
+        device::Device& device = engine_.resources().device;
         if (copy_.in_host_memory()) {
-            if (!copy_.on_stream)
+            if (!copy_.on_stream())
                 std::free(copy_.address);
             else
                 (void)device.call_host(copy_.stream, std::free, copy_.address);
-        } else if (copy_.on_stream) {
-            (void)device.free_ordered(copy_.address, copy_.stream);
+        } else if (copy_.on_stream()) {
+            (void)device.ordered_memory()->free_ordered(copy_.address, copy_.stream);
         } else {
-            (void)engine_.free(copy_.where, copy_.address);
+            (void)engine_.memory().free(copy_.where, copy_.address);
         }
     }
 
@@ -71,13 +73,13 @@ class Aside {
 Result<Arrived> sendrecv_replace(Engine& engine, const Communicator& comm, const Outbound& out, const Inbound& in) {
     if (out.buffer.bytes == 0 || out.dest == kProcNull || in.source == kProcNull)
         return sendrecv(engine, comm, out, in); // nothing is both read and written
-    if (out.buffer.captured)
+    if (out.buffer.captured())
         return base::error(base::Status::kUnsupported,
                            "gpurun_sendrecv_replace() cannot be captured into a graph, which "
                            "would need memory of its own: use gpurun_sendrecv() and two "
                            "buffers");
     GPURUN_ASSIGN(const Aside aside, Aside::make(engine, out.buffer));
-    GPURUN_TRY(copy(engine, aside.operand(), out.buffer));
+    GPURUN_TRY(copy(engine, comm, aside.operand(), out.buffer));
     return sendrecv(engine, comm, Outbound{aside.operand(), out.dest, out.tag}, in);
 }
 

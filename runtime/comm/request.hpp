@@ -1,15 +1,17 @@
 // Operations that outlive the call that started them, and the table that gives them names.
 //
-// A Request is taken from the table, started and completed by the engine (comm/engine.hpp), and goes back to the table
-// when it is released; a persistent one is started and completed again and again in between. Its memory is used again
-// by later requests, so that starting one allocates nothing once as many have been under way before. A name is never
-// given twice: an old one is found out.
+// A Request is taken from the table, started and completed (comm/requests.hpp), and goes back to the table when it is
+// released; a persistent one is started and completed again and again in between. Later requests use its memory again,
+// so that starting one allocates nothing once as many have been under way before. A name is never given twice, so an
+// old one is recognized.
 //
-// Used under the engine lock. What a request that is not active is to do may be read without.
+// Used under the engine lock. The Task of a request that is not active may be read without it.
 #pragma once
 
-#include "comm/matcher.hpp"
-#include "transfer/outgoing.hpp"
+#include "base/function_ref.hpp"
+#include "comm/engine_lock.hpp"
+#include "comm/posted_receive.hpp"
+#include "transfer/send_op.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -18,100 +20,173 @@
 
 namespace gpurun::comm {
 
-// What waiting for a request gives.
-struct Outcome {
-    bool completed = false;                  // by this call
-    Arrived arrived{kAnySource, kAnyTag, 0}; // of a receive
-    std::optional<base::Error> error;
-    bool cancelled = false;
-    bool truncates = false; // a receive that has a message may
-    size_t room = 0;        // of its buffer
-    int type = 0;           // of its elements
-    bool gone = false;      // the request's name is none any more
-};
+class Alarms;
 
-struct Abandoned; // the engine's list of requests that were freed while they were active
+using SendOps = transfer::OperationPool<transfer::SendOp>;
+
+// A collective that is under way, as requests and waiting calls see it (comm/schedule_run.hpp). Used under the engine
+// lock.
+class CollectiveOp {
+  public:
+    // Complete for the host: nothing touches its buffers any more.
+    virtual bool done() const = 0;
+    // Complete for its order: nothing is left to decide.
+    virtual bool enqueued() const = 0;
+    // REQUIRES enqueued(). What follows in `stream` comes after it. Done afterwards.
+    virtual base::Result<void> complete_into(device::Stream stream) GPURUN_REQUIRES(engine_lock) = 0;
+    virtual const base::Error* error() const = 0; // null: none
+    // What has come into its buffer, which may be longer than that.
+    virtual size_t received_bytes() const = 0;
+    // Before a thread sleeps until it is done: sets the alarms that it needs.
+    virtual base::Result<void> arm(Alarms& alarms) const GPURUN_REQUIRES(engine_lock) = 0;
+    // Calls with each half of a message that is under way.
+    virtual void for_each_message(base::FunctionRef<void(const transfer::SendOp&)> send,
+                                  base::FunctionRef<void(const PostedReceive&)> receive) const = 0;
+    // The end of its use. REQUIRES done().
+    virtual void release() = 0;
+
+  protected:
+    ~CollectiveOp() = default;
+};
 
 // What a request is to do: as started, and to be started again if persistent.
 struct Task {
-    enum class Kind { kSend, kReceive };
+    enum class Kind : uint8_t { kSend, kReceive, kCollective };
 
     Kind kind = Kind::kSend;
-    transfer::Operand operand;
-    int peer = kProcNull; // kAnySource too, of a receive
-    int tag = 0;
-    int type = 0; // of its elements
-    uint32_t context = 0;
     bool synchronous = false;
     bool persistent = false;
+    int type = 0;         // of its elements
+    int peer = kProcNull; // a rank of the communicator; of a receive kAnySource, too
+    int tag = 0;
+    const Communicator* comm = nullptr;
     uint64_t taken = 0; // the number of the probed message that it receives, else 0
+    transfer::Operand operand;
 };
 
-struct Request : Task, base::Linked<Request, Abandoned> {
+struct Abandoned; // the table's list of requests that were freed while they were active
+
+struct Request : base::Linked<Request, Abandoned> {
+    uint64_t name = 0;
     // Between start and completion.
     bool active = false;
     bool cancelled = false;
-    // Neither of them: nothing is left to do (with PROC_NULL, or a small message that has gone, or come at once).
-    std::optional<transfer::Outgoing> send;
-    std::optional<Receive> receive;
+    // None of these: nothing is left to do (PROC_NULL, or a small message that has been sent).
+    transfer::SendOp* send = nullptr; // of the table's
+    std::optional<PostedReceive> receive;
+    CollectiveOp* collective = nullptr; // comm/schedules.hpp's
+    Task task;
 
-    std::optional<Arrived> came_at_once;
-
-    uint64_t id = 0;
-
-    bool under_way() const { return send || receive; }
-    bool done() const { return send ? send->done() : !receive || receive->incoming.done(); }
-    bool enqueued() const { return send ? send->enqueued() : !receive || receive->incoming.enqueued(); }
-    bool needs_hand() const {
-        return send ? send->needs_hand() : receive.has_value() && receive->incoming.needs_hand();
+    bool under_way() const { return send != nullptr || receive || collective != nullptr; }
+    bool done() const {
+        if (send != nullptr)
+            return send->done();
+        return receive ? receive->done() : collective == nullptr || collective->done();
     }
-    std::optional<transfer::Awaited> awaited() const {
-        return send ? send->awaited() : receive ? receive->incoming.awaited() : std::nullopt;
+    bool enqueued() const {
+        if (send != nullptr)
+            return send->enqueued();
+        return receive ? receive->enqueued() : collective == nullptr || collective->enqueued();
+    }
+    // REQUIRES enqueued(). What follows in `stream` comes after it.
+    base::Result<void> complete_into(device::Stream stream) GPURUN_REQUIRES(engine_lock) {
+        if (collective != nullptr)
+            return collective->complete_into(stream);
+        transfer::Operation* const of = operation();
+        return of != nullptr ? of->complete_into(stream) : base::Result<void>();
+    }
+    // ---- of one that is complete
+    // The message that it has received. A receive from PROC_NULL has an empty one; a send any source and tag, as in
+    // MPI.
+    Arrived arrived() const {
+        if (has_message())
+            return receive->arrived();
+        const bool of_nobody = task.kind == Task::Kind::kReceive && !receive;
+        return of_nobody ? Arrived{} : Arrived{kAnySource, kAnyTag, 0};
+    }
+    // Neither cancelled nor failed nor truncated.
+    bool ended_well() const { return !cancelled && error() == nullptr && !is_truncated(); }
+    bool is_truncated() const { return message_bytes() > task.operand.bytes; }
+    // The true length of what it has got.
+    size_t message_bytes() const {
+        if (collective != nullptr)
+            return collective->received_bytes();
+        return has_message() ? static_cast<size_t>(receive->envelope().bytes) : 0;
+    }
+    bool has_message() const { return receive && receive->started(); } // which may be truncated
+    const base::Error* error() const {
+        if (collective != nullptr)
+            return collective->error();
+        const transfer::Operation* const of = cancelled ? nullptr : operation();
+        return of != nullptr && of->error() ? &*of->error() : nullptr;
+    }
+
+    // Its half of a message. Null if it has none yet, or needs none.
+    transfer::Operation* operation() const {
+        if (send != nullptr)
+            return send;
+        return receive ? receive->made_op() : nullptr;
     }
 };
 
 base::Error no_request(uint64_t name);
 
-// What a name stands for: a Request, or a small message in the host's order, which is complete, or is a receive that
-// waits for its message. It becomes a Request if anything unusual is to be done with it (Engine::promote()).
-struct alignas(64) Named : ShortReceive {
-    uint64_t id = 0;
-    Request* request = nullptr;
-    Task::Kind kind = Task::Kind::kSend; // without a request, as is the next
-    int type = 0;                        // of its elements
-};
-
 class RequestTable {
   public:
-    RequestTable() { none_.id = kPlace; }
+    RequestTable() { none_.name = kIndex; }
+    ~RequestTable() {
+        for (Request& each : all_)
+            if (each.send != nullptr)
+                sends_.destroy(each.send);
+    }
     RequestTable(const RequestTable&) = delete;
     RequestTable& operator=(const RequestTable&) = delete;
 
-    Request& take(const Task& task);
-    // A small message, of which all is to be said yet.
-    Named& take_short(Task::Kind kind, int type) {
-        Named& named = take_name();
-        named.request = nullptr;
-        named.kind = kind;
-        named.type = type;
-        return named;
+    // A request that is not active.
+    Request& take() {
+        if (unused_.empty()) [[unlikely]]
+            add();
+        Request& request = *unused_.back();
+        unused_.pop_back();
+        request.name += kUse;
+        return request;
     }
-    // A Request for it, of the same name.
-    Request& promote(Named& named);
-    void release(Request& request);
-    void release(Named& named) {
-        unused_names_.push_back(&named);
-        named.id += kUse; // no lookup finds it until it is taken again
+    // REQUIRES that it is not active.
+    void release(Request& request) {
+        request.name += kUse; // no look-up finds it until it is taken again
+        unused_.push_back(&request);
     }
-    // Null if `id` names none, or none any more.
-    Named* find(uint64_t id) {
-        const uint64_t place = id & kPlace;
-        if (place >= by_place_.size())
-            return nullptr;
-        Named* const named = by_place_[place];
-        return named->id == id ? named : nullptr;
+    // Null if no request has the name, or none has it any more.
+    Request* find(uint64_t name) {
+        const uint64_t index = name & kIndex;
+        return index < by_index_.size() && by_index_[index]->name == name ? by_index_[index] : nullptr;
     }
-    // Those under way and all others that there ever were at the same time, up to `most`. False if there are more.
+    // Requests with a message under way.
+    bool any_under_way() const { return under_way_ != 0; }
+    void note_started() { ++under_way_; }
+    SendOps& sends() { return sends_; }
+    ReceiveOpHome& receives() { return receives_; }
+    // It is complete: destroys its operation. REQUIRES: it is done, or was completed into a stream.
+    void end(Request& request) {
+        if (request.send != nullptr) {
+            sends_.destroy(std::exchange(request.send, nullptr));
+            --under_way_;
+        } else if (request.receive) {
+            request.receive.reset();
+            --under_way_;
+        } else if (request.collective != nullptr) {
+            std::exchange(request.collective, nullptr)->release();
+            --under_way_;
+        }
+        request.active = false;
+    }
+    // Nobody will complete it: it is released once it is done.
+    void abandon(Request& request);
+    void reap_abandoned() {
+        if (!abandoned_.empty()) [[unlikely]]
+            reap();
+    }
+    // Calls with each request, `most` at most. False if there are more.
     template <typename Visit>
     bool for_each(size_t most, const Visit& visit) const {
         for (size_t i = 0; i < std::min(most, all_.size()); ++i)
@@ -120,27 +195,21 @@ class RequestTable {
     }
 
   private:
-    // A name: the use of a place above, the place below.
+    // A name: above, how often the entry was used; below, its index, from 1 on.
     static constexpr uint64_t kUse = uint64_t{1} << 32;
-    static constexpr uint64_t kPlace = kUse - 1;
+    static constexpr uint64_t kIndex = kUse - 1;
 
-    Named& take_name() {
-        if (unused_names_.empty())
-            add_name();
-        Named& named = *unused_names_.back();
-        unused_names_.pop_back();
-        named.id += kUse;
-        return named;
-    }
-    void add_name();
-    Request& take_request();
+    void add();
+    void reap();
 
-    Named none_; // in place 0, by a name of another place, so that no look-up finds it
-    std::deque<Named> named_;
-    std::vector<Named*> by_place_{&none_};
-    std::vector<Named*> unused_names_;
+    SendOps sends_; // before the requests that use them
+    ReceiveOpPool receives_;
+    Request none_; // entry 0, with the name of another entry, so that no look-up finds it
     std::deque<Request> all_;
+    std::vector<Request*> by_index_{&none_};
     std::vector<Request*> unused_;
+    base::List<Request, Abandoned> abandoned_;
+    size_t under_way_ = 0;
 };
 
 } // namespace gpurun::comm

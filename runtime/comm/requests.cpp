@@ -1,207 +1,365 @@
-// Requests of the engine: starting, cancelling, giving up.
-#include "comm/engine.hpp"
+#include "comm/requests.hpp"
 
 #include "base/format.hpp"
+#include "transfer/protocol/inline.hpp"
+
+#include <algorithm>
 
 namespace gpurun::comm {
 
+using base::Result;
 using base::Status;
 using transfer::Ending;
 using transfer::Envelope;
-using transfer::Outgoing;
-using transfer::SendMode;
 
-uint64_t Engine::make(const Task& task) {
-    const Lock lock(mutex_);
-    return requests_.take(task).id;
+namespace {
+
+// Whether it can be completed into `order` now.
+bool is_ready(const Request& request, const Order& order) {
+    return order.on_stream() ? request.enqueued() : request.done();
 }
 
-uint64_t Engine::start(const Task& task) {
-    Lock lock(mutex_);
-    Request& request = requests_.take(task);
-    begin(request);
-    enqueue_captured(lock, request);
-    return request.id;
-}
+} // namespace
 
-Request* Engine::find(uint64_t name) {
-    const Lock lock(mutex_);
-    return request_of(name);
-}
+// Whether what a call wants of several requests is there. Remembers how far it has looked. A request that has been
+// released meanwhile (another thread has completed it, which is a mistake of the program) counts as complete.
+class Requests::Goal {
+  public:
+    Goal(Core& core, const Ask& ask) : core_(core), ask_(ask) {}
 
-Request* Engine::request_of(uint64_t name) {
-    Named* const named = requests_.find(name);
-    if (named == nullptr || named->request != nullptr)
-        return named == nullptr ? nullptr : named->request;
-    return &promote(*named);
-}
-
-Request& Engine::promote(Named& named) {
-    Request& request = requests_.promote(named);
-    if (named.kind == Task::Kind::kSend)
-        return request;
-    request.operand.address = named.into;
-    request.operand.bytes = named.room;
-    request.peer = named.pattern.source;
-    request.tag = named.pattern.tag;
-    request.context = named.pattern.context;
-    if (!named.open) {
-        request.came_at_once = named.arrived;
-        return request;
+    bool is_met() GPURUN_REQUIRES(engine_lock) {
+        if (seen_ == core_.changes())
+            return false; // nothing has changed since the last look
+        seen_ = core_.changes();
+        return ask_.need == Need::kAll ? are_all_ready() : is_any_ready();
     }
-    request.receive.emplace(context_, request.operand, named.pattern, false, Ending::kJoined);
-    matcher_.promoted(named, *request.receive);
-    ++active_requests_;
-    return request;
+    // The requests that the call waits for now.
+    std::span<const uint64_t> awaited() const {
+        return ask_.need == Need::kAll ? std::span<const uint64_t>(ask_.names).subspan(first_open_, 1) : ask_.names;
+    }
+
+  private:
+    const Request* find_open(uint64_t name) const GPURUN_REQUIRES(engine_lock) {
+        const Request* const request = core_.requests().find(name);
+        return request != nullptr && request->active ? request : nullptr;
+    }
+    bool are_all_ready() GPURUN_REQUIRES(engine_lock) {
+        for (; first_open_ < ask_.names.size(); ++first_open_) {
+            const Request* const request = find_open(ask_.names[first_open_]);
+            if (request != nullptr && !is_ready(*request, ask_.order))
+                return false;
+        }
+        return true;
+    }
+    bool is_any_ready() const GPURUN_REQUIRES(engine_lock) {
+        bool any_open = false;
+        for (const uint64_t name : ask_.names) {
+            const Request* const request = find_open(name);
+            if (request != nullptr && is_ready(*request, ask_.order))
+                return true;
+            any_open |= request != nullptr;
+        }
+        return !any_open;
+    }
+
+    Core& core_;
+    const Ask& ask_;
+    size_t first_open_ = 0;
+    std::optional<uint64_t> seen_;
+};
+
+// ------------------------------------------------------------------------------------------------------- starting
+
+uint64_t Requests::make(const Task& task) {
+    const EngineLock lock(core_.mutex());
+    Request& request = core_.requests().take();
+    request.task = task;
+    return request.name;
 }
 
-void Engine::start_again(Request& request) {
-    Lock lock(mutex_);
+[[gnu::flatten]] uint64_t Requests::start(const Task& task) {
+    EngineLock lock(core_.mutex());
+    Request& request = core_.requests().take();
+    request.task = task;
+    begin(request);
+    enqueue_captured(lock, request);
+    return request.name;
+}
+
+Request* Requests::find(uint64_t name) {
+    const EngineLock lock(core_.mutex());
+    return core_.requests().find(name);
+}
+
+void Requests::start_again(Request& request) {
+    EngineLock lock(core_.mutex());
     begin(request);
     enqueue_captured(lock, request);
 }
 
-// A captured send that finds no room, which graphs that end are about to make, waits for it in the call that starts
-// it: a graph is not guarded against two threads that add to it.
-void Engine::enqueue_captured(Lock& lock, Request& request) {
-    if (!request.operand.captured || !request.send || request.enqueued())
+void Requests::begin(Request& request) {
+    request.active = true;
+    request.cancelled = false;
+    if (request.task.peer == kProcNull)
         return;
-    const Attendance attendance(*this);
-    Request* const one[] = {&request};
-    const Awaiting what{.kind = Awaiting::Kind::kRequests, .into_stream = true, .requests = one};
-    auto waited = wait(
-        lock, what, [&] { return request.enqueued(); }, [&] { return arm(one); });
+    const bool defers = batch_.may_defer();
+    if (request.task.kind == Task::Kind::kSend) {
+        if (!begin_send(request))
+            return;
+    } else {
+        begin_receive(request);
+    }
+    if (request.done())
+        return;
+    const transfer::Operation* const operation = request.operation();
+    if (operation == nullptr) { // a receive for the CPU that waits for its message
+        if (!background_.on_duty()) [[unlikely]]
+            background_.leave_to();
+        return;
+    }
+    batch_.count_start();
+    const bool deferred = batch_.after_start(defers);
+    if (!background_.on_duty() || (operation->needs_hand() && !deferred))
+        background_.leave_to();
+}
+
+// False if its message was sent at once.
+bool Requests::begin_send(Request& request) {
+    const Task& task = request.task;
+    const WorldRank dest = task.comm->group().world(Rank{task.peer});
+    const Envelope envelope{task.comm->user_context(), task.tag, task.operand.bytes};
+    if (!task.synchronous && transfer::goes_inline(core_.resources().settings, task.operand) &&
+        messages_.try_send_now(dest, task.operand.address, envelope, nullptr))
+        return false;
+    RequestTable& table = core_.requests();
+    table.note_started();
+    const transfer::Send::Mode mode{Ending::kByCompletion, task.synchronous, nullptr};
+    request.send = table.sends().make(core_.resources(), core_.peer(dest), task.operand, envelope, mode);
+    if (task.operand.captured())
+        background_.keep_watch();
+    if (request.send->target().channel().is_gone())
+        messages_.start(*request.send); // which fails it
+    else
+        batch_.start_send(*request.send);
+    return true;
+}
+
+void Requests::begin_receive(Request& request) {
+    const Task& task = request.task;
+    RequestTable& table = core_.requests();
+    table.note_started();
+    const int source = task.taken == 0 ? task.peer : kAnySource;
+    request.receive.emplace(core_.resources(), table.receives(), task.operand,
+                            Pattern::of(task.comm->group(), task.comm->user_context(), source, task.tag),
+                            ReceiveMode{.ending = Ending::kByCompletion});
+    if (task.taken == 0)
+        messages_.start(*request.receive);
+    else
+        messages_.start_taken(task.taken, *request.receive);
+}
+
+// A captured send may find no room before other graphs have ended. Then the call that starts it waits: only the thread
+// that captures may add to the graph, so no other can enqueue the send later.
+void Requests::enqueue_captured(EngineLock& lock, Request& request) {
+    if (!request.task.operand.captured() || request.send == nullptr || request.enqueued())
+        return;
+    const Background::Attendance attendance(background_);
+    const uint64_t names[] = {request.name};
+    const WaitReason reason{.kind = WaitReason::Kind::kRequests, .into_stream = true, .requests = names};
+    auto waited = waiter_.wait(
+        lock, reason, [&] { return request.enqueued(); },
+        [&] {
+            assume_engine_lock();
+            return arm(request);
+        });
     if (!waited)
         request.send->fail(std::move(waited).error());
 }
 
-void Engine::begin(Request& request) {
-    request.active = true;
-    request.cancelled = false;
-    if (request.peer == kProcNull)
-        return;
-    if (request.kind == Task::Kind::kSend) {
-        const Envelope envelope{request.context, request.tag, request.operand.bytes};
-        const SendMode mode{Ending::kJoined, request.synchronous};
-        if (Outgoing::fits_inline(context_, request.operand, mode) &&
-            push_short(request.peer, request.operand.address, envelope))
-            return;
-        ++active_requests_;
-        request.send.emplace(context_, link(request.peer), request.operand, envelope, mode);
-        begin_send(request);
-    } else {
-        ++active_requests_;
-        request.receive.emplace(context_, request.operand, Pattern{request.context, request.peer, request.tag}, false,
-                                Ending::kJoined);
-        if (request.taken == 0)
-            begin(*request.receive);
-        else
-            begin_taken(request.taken, *request.receive);
-    }
-    const bool puts_off = may_put_off();
-    ++starts_in_a_row_;
-    if (!puts_off)
-        launch_mails();
-    else if (!context_.mails.empty() || put_off_until_ns_ != 0)
-        put_off();
-    if (!background_on_duty_ || (request.needs_hand() && put_off_until_ns_ == 0))
-        leave_to_background();
-}
+// ------------------------------------------------------------------------------------------------------ completing
 
-void Engine::begin_send(Request& request) {
-    transfer::Link& to = link(request.peer);
-    Outgoing& send = *request.send;
-    if (!may_share_kernel(send) || !may_put_off() || context_.job.is_gone(to.peer)) {
-        begin(send);
-        return;
+Result<void> Requests::check(const Ask& ask) {
+    for (const uint64_t name : ask.names) {
+        Request* const request = name == 0 ? nullptr : core_.requests().find(name);
+        if (name != 0 && request == nullptr)
+            return no_request(name);
+        if (request != nullptr && (request->task.operand.captured() || ask.order.captured()))
+            GPURUN_TRY(check_same_capture(*request, ask.order));
     }
-    if (auto kept = send.keep_place(); !kept) {
-        send.fail(std::move(kept).error());
-        watch(send);
-        return;
-    }
-    to.unposted.push_back(send);
-    if (to.unposted.size() >= device::kMostMails)
-        post_waiting(to);
-    if (!to.unposted.empty())
-        put_off();
-}
-
-// One in a stream counts in its row even if it goes at once.
-bool Engine::may_share_kernel(const Outgoing& send) {
-    return send.may_share_kernel() && (!send.on_stream() || context_.places.puts_off_send());
-}
-
-void Engine::cancel(Request& request) {
-    const Lock lock(mutex_);
-    (void)progress(); // a message that is there is matched: who only starts and takes back gets it in the end
-    if (!request.receive || request.receive->incoming.started() || request.receive->incoming.done())
-        return;
-    matcher_.withdraw(*request.receive);
-    request.receive->incoming.fail(base::Error{Status::kInternal, "the receive was cancelled"});
-    request.cancelled = true;
-    changed();
-}
-
-base::Result<void> Engine::abandon(Request& request) {
-    const Lock lock(mutex_);
-    if (!request.active) {
-        requests_.release(request);
-        return {};
-    }
-    if (in_capture(request))
-        return base::error(base::Status::kUnsupported,
-                           "the request was started under capture: it becomes part of the graph when it is waited for, "
-                           "and cannot be freed before");
-    abandoned_.push_back(request);
-    reap_abandoned();
     return {};
 }
 
-void Engine::reap_abandoned() {
-    abandoned_.for_each([&](Request& request) {
-        if (!request.done())
-            return;
-        abandoned_.remove(request);
-        deactivate(request);
-        requests_.release(request);
-    });
-}
-
-void Engine::deactivate(Request& request) {
-    CHECK(request.active && request.done());
-    if (request.send)
-        moving_out_.remove(*request.send);
+// Whether the request is still to become part of a graph. If its capture has ended without it, it ends in an error.
+bool Requests::is_in_capture(Request& request) {
+    if (!request.active || !request.under_way() || !request.task.operand.captured())
+        return false;
+    auto captured = core_.device().is_captured(request.task.operand.stream);
+    if (captured && *captured)
+        return true;
     if (request.receive)
-        moving_in_.remove(request.receive->incoming);
-    if (request.under_way())
-        --active_requests_;
-    request.send.reset();
-    request.receive.reset();
-    request.came_at_once.reset();
-    request.active = false;
+        request.receive->op().miss_capture();
+    return false;
 }
 
-// Nobody makes a call any more: what has not found its other side never will.
-void Engine::end_receives() {
-    matcher_.for_each_posted([&](Receive& receive) {
-        matcher_.withdraw(receive);
-        receive.incoming.fail(base::Error{Status::kInternal, "gpurun_finalize() was called before a message came"});
-    });
+// A request belongs to a graph, or it does not, from its start to its end.
+Result<void> Requests::check_same_capture(Request& request, const Order& order) {
+    if (!request.active || !request.under_way() || is_in_capture(request) == order.captured())
+        return {};
+    return order.captured()
+               ? base::error(Status::kUnsupported,
+                             "the request was not started under this capture, and cannot be completed into a graph: "
+                             "wait for it before the capture begins, or on another stream")
+               : base::error(Status::kUnsupported,
+                             "the request was started under capture: it is complete once it has been waited for on a "
+                             "stream of the same capture");
 }
 
-void Engine::end_sends() {
-    const auto fail = [&](Outgoing& send) {
-        send.fail(base::Error{Status::kInternal, "gpurun_finalize() was called before the message was received"});
-        watch(send);
+[[gnu::flatten]] Result<bool> Requests::complete(const Ask& ask, Settle settle) {
+    EngineLock lock(core_.mutex());
+    GPURUN_TRY(check(ask));
+    batch_.end();
+    if (ask.need == Need::kAll && ask.may_wait && !ask.order.on_stream())
+        return complete_in_turn(lock, ask, settle);
+    GPURUN_ASSIGN(const bool met, wait_until_met(lock, ask));
+    if (met)
+        GPURUN_TRY(complete_each(ask, settle));
+    return met;
+}
+
+// One look at each: windows of small messages are as fast as this.
+Result<bool> Requests::complete_in_turn(EngineLock& lock, const Ask& ask, const Settle& settle) {
+    size_t next = 0;
+    const auto are_all_complete = [&] {
+        assume_engine_lock();
+        for (; next < ask.names.size(); ++next) {
+            Request* const request = core_.requests().find(ask.names[next]);
+            if (request == nullptr || !request->active)
+                continue;
+            if (!request->done())
+                return false;
+            end(ask, next, *request, settle);
+        }
+        return true;
     };
-    for (auto& each : links_) {
-        each->unposted.for_each(fail);
-        each->unanswered.for_each([&](Outgoing& send) {
-            if (!send.matched()) // else its target only has to learn where it is
-                fail(send);
-        });
+    if (are_all_complete())
+        return true;
+    const Background::Attendance attendance(background_);
+    const WaitReason reason{.kind = WaitReason::Kind::kRequests, .requests = ask.names};
+    GPURUN_TRY(waiter_.wait(lock, reason, are_all_complete, [&] {
+        assume_engine_lock();
+        return arm(ask.names.subspan(next, 1));
+    }));
+    return true;
+}
+
+void Requests::end(const Ask& ask, size_t index, Request& request, const Settle& settle) {
+    if (ask.tell_all || !request.ended_well())
+        settle(index, request);
+    core_.requests().end(request);
+    if (!request.task.persistent) {
+        core_.requests().release(request);
+        ask.names[index] = 0;
     }
+}
+
+Result<bool> Requests::wait_until_met(EngineLock& lock, const Ask& ask) {
+    Goal goal(core_, ask);
+    if (goal.is_met())
+        return true;
+    const Background::Attendance attendance(background_);
+    if (!ask.may_wait) {
+        (void)progress_.run();
+        return goal.is_met();
+    }
+    const WaitReason reason{.kind = WaitReason::Kind::kRequests,
+                            .any = ask.need != Need::kAll,
+                            .into_stream = ask.order.on_stream(),
+                            .requests = ask.names};
+    GPURUN_TRY(waiter_.wait(
+        lock, reason,
+        [&] {
+            assume_engine_lock();
+            return goal.is_met();
+        },
+        [&] {
+            assume_engine_lock();
+            return arm(goal.awaited());
+        }));
+    return true;
+}
+
+Result<void> Requests::complete_each(const Ask& ask, const Settle& settle) {
+    if (ask.order.on_stream())
+        expect_fused(ask);
+    for (size_t i = 0; i < ask.names.size(); ++i) {
+        Request* const request = core_.requests().find(ask.names[i]);
+        if (request == nullptr || !request->active || !is_ready(*request, ask.order))
+            continue;
+        if (ask.order.on_stream())
+            GPURUN_TRY(request->complete_into(ask.order.stream));
+        end(ask, i, *request, settle);
+        if (ask.need == Need::kOne)
+            break;
+    }
+    return {};
+}
+
+// Several receives that share a kernel are awaited at once where the stream is to wait for all of them.
+void Requests::expect_fused(const Ask& ask) {
+    transfer::FusedMails& mails = core_.resources().mails;
+    mails.begin_completion();
+    for (const uint64_t name : ask.names) {
+        const Request* const each = core_.requests().find(name);
+        if (ask.need != Need::kOne && each != nullptr && each->active && each->receive && is_ready(*each, ask.order) &&
+            each->receive->made_op() != nullptr)
+            mails.expect(each->receive->made_op()->launch());
+    }
+}
+
+Result<void> Requests::arm(std::span<const uint64_t> names) {
+    for (const uint64_t name : names)
+        if (const Request* const request = core_.requests().find(name); request != nullptr && request->active)
+            GPURUN_TRY(arm(*request));
+    return {};
+}
+
+Result<void> Requests::arm(const Request& request) {
+    if (request.collective != nullptr)
+        return request.collective->arm(alarms_);
+    const transfer::Operation* const operation = request.operation();
+    if (operation == nullptr)
+        return {};
+    if (request.send != nullptr && request.send->waits_for_graphs())
+        alarms_.look_again();
+    const auto point = operation->awaited();
+    return point ? alarms_.set(*point) : Result<void>();
+}
+
+// -------------------------------------------------------------------------------------------------------- giving up
+
+void Requests::cancel(Request& request) {
+    const EngineLock lock(core_.mutex());
+    (void)progress_.run(); // a message that has come is matched first, and the receive is not cancelled then
+    if (!request.receive || request.receive->started() || request.receive->done())
+        return;
+    core_.matcher().withdraw(*request.receive);
+    request.receive->fail(base::Error{Status::kInternal, "the receive was cancelled"});
+    request.cancelled = true;
+    core_.note_change();
+}
+
+Result<void> Requests::abandon(Request& request) {
+    const EngineLock lock(core_.mutex());
+    if (!request.active) {
+        core_.requests().release(request);
+        return {};
+    }
+    if (is_in_capture(request))
+        return base::error(Status::kUnsupported,
+                           "the request was started under capture: it becomes part of the graph when it is waited for, "
+                           "and cannot be freed before");
+    core_.requests().abandon(request);
+    return {};
 }
 
 } // namespace gpurun::comm

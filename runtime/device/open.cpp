@@ -1,6 +1,7 @@
 // Chooses the device: reads the selector, and hands over to the implementation that it names.
+#include "device/open.hpp"
+
 #include "base/format.hpp"
-#include "device/device.hpp"
 #include "device/emulated/open_emulated.hpp"
 
 #ifdef GPURUN_WITH_CUDA

@@ -15,9 +15,6 @@ namespace gpurun::platform {
 
 namespace {
 
-// How long what was killed may take to end; more means that the kernel itself waits for something.
-constexpr int64_t kEndMs = 5000;
-
 std::vector<int> adopted(const IsOwnChild& is_own) {
     std::vector<int> pids = children_of_this();
     std::erase_if(pids, is_own);
@@ -49,7 +46,7 @@ void signal_adopted(const IsOwnChild& is_own, const std::vector<int>& leaders, s
 }
 
 void end_adopted(const IsOwnChild& is_own) {
-    const int64_t deadline_ns = now_ns() + kEndMs * 1'000'000;
+    const int64_t deadline_ns = now_ns() + kKilledEndMs * 1'000'000;
     while (true) {
         bury_adopted(is_own);
         const std::vector<int> left = adopted(is_own);

@@ -1,8 +1,8 @@
-// What a job's programs leave behind by leaving them: daemons, and whatever else has lost its parent.
+// Orphans of a job: daemons, and whatever else its programs have started and left without a parent.
 //
-// This process adopts them (PR_SET_CHILD_SUBREAPER), whatever sessions and groups they have made, so that it can find
-// them, bury them when they end, and end them with the job. Callers say which children are their own, by pid: those
-// are watched and reaped elsewhere.
+// This process adopts them (PR_SET_CHILD_SUBREAPER), in whatever sessions and groups they are, so that it can find
+// them, reap them when they end, and end them with the job. Callers say which children are their own, by pid: those are
+// watched and reaped by others.
 #pragma once
 
 #include "base/status.hpp"

@@ -20,6 +20,12 @@ bool ready(int fd, short events) {
     return ::poll(&query, 1, 0) > 0;
 }
 
+// As terminals are. One that has gone gives EIO, as a disk that is broken does.
+bool is_device(int fd) {
+    struct stat status {};
+    return ::fstat(fd, &status) == 0 && S_ISCHR(status.st_mode);
+}
+
 } // namespace
 
 base::Result<Pipe> create_pipe() {
@@ -31,10 +37,10 @@ base::Result<Pipe> create_pipe() {
 
 UniqueFd own_write_end(int fd) {
     struct stat status {};
-    if (::fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode))
+    if (::fstat(fd, &status) != 0 || (!S_ISFIFO(status.st_mode) && !is_terminal(fd)))
         return UniqueFd();
     // Opened anew, so that the flag is not that of the others.
-    return UniqueFd(::open(base::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    return UniqueFd(::open(base::format("/proc/self/fd/{}", fd).c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
 }
 
 Transfer read_now(int fd, std::span<char> buffer) {
@@ -70,7 +76,7 @@ Transfer write_now(int fd, std::string_view data) {
             return done;
         } else if (errno != EINTR) {
             done.state = StreamState::kClosed;
-            done.error_number = errno == EPIPE ? 0 : errno;
+            done.error_number = errno == EPIPE || (errno == EIO && is_device(fd)) ? 0 : errno;
             return done;
         }
     }

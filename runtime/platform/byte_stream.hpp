@@ -1,8 +1,8 @@
 // Reading and writing pipes, terminals and files without ever waiting for them.
 //
-// The descriptors may be shared with other processes (a shell's terminal), so none is made non-blocking: each
-// call asks first whether it would have to wait. Between the answer and the call others may fill a pipe: who must not
-// wait even then takes an end of its own.
+// The descriptors may be shared with other processes (a shell's terminal), so none is made non-blocking. Instead each
+// call first asks whether it would have to wait. Another process may fill a pipe in between; a caller that must not
+// wait even then takes a write end of its own (own_write_end()).
 #pragma once
 
 #include "base/status.hpp"
@@ -15,15 +15,18 @@
 
 namespace gpurun::platform {
 
+// The numbers that every program starts with.
+inline constexpr int kStandardInput = 0, kStandardOutput = 1, kStandardError = 2;
+
 struct Pipe {
     UniqueFd read_end;
     UniqueFd write_end;
 };
 base::Result<Pipe> create_pipe(); // both ends close on exec
 
-// Another write end of the pipe that `fd` writes to, which never waits, whatever `fd` does. None where that is no pipe,
-// or where the system refuses (another user's pipe, no /proc). There is no such thing for reading: a FIFO that is
-// opened after its last writer has gone never says so.
+// Another write end of the pipe or terminal that `fd` writes to, which never waits, whatever `fd` does. None where that
+// is neither, or where the system refuses (another user's pipe, no /proc). There is no such thing for reading: a FIFO
+// that is opened after its last writer has gone never says so.
 UniqueFd own_write_end(int fd);
 
 enum class StreamState { kOpen, kWouldWait, kClosed };

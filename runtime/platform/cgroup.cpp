@@ -17,7 +17,7 @@ namespace gpurun::platform {
 namespace {
 
 // Of a job that has ended, so that not much is left in it.
-constexpr int64_t kEndMs = 5000;
+constexpr int64_t kMembersEndMs = 5000;
 
 // Where version 2 is mounted; "" if nowhere. A line: id parent device root target options [tag...] - type source more
 std::string mount_point() {
@@ -94,7 +94,7 @@ std::optional<Cgroup> Cgroup::create(const std::string& path) {
 
 Cgroup::~Cgroup() {
     if (folder_)
-        end_cgroup(path_, kEndMs);
+        end_cgroup(path_, kMembersEndMs);
 }
 
 void Cgroup::kill() const { write_one(path_ + "/cgroup.kill"); }

@@ -1,5 +1,5 @@
-// A cgroup of a job's own (version 2): whatever its ranks start is in it, however it has detached itself, and the
-// kernel kills all of it at one word, nobody escaping by a fork.
+// A cgroup of a job's own (version 2). Whatever its ranks start is in it, even if it has detached itself, and the
+// kernel kills all of it with one write, forks included.
 //
 // Only where the system lets this user make one: in a container or a service of root's, or where systemd has
 // delegated a part of the tree. Elsewhere adoption.hpp finds what ranks have left behind.
@@ -15,8 +15,8 @@ namespace gpurun::platform {
 
 class Cgroup {
   public:
-    // Where one of this name would be, below this process's own: whoever is to end it can be told before it is there.
-    // Nothing where the system has no version 2.
+    // The path of a cgroup with this name, below this process's own. Known before the cgroup exists, so that the guard
+    // can be told first. None where the system has no version 2.
     static std::optional<std::string> path_of(const std::string& name);
     // Nothing if the system refuses, or has no cgroup.kill (Linux 5.14).
     static std::optional<Cgroup> create(const std::string& path);

@@ -14,7 +14,7 @@ namespace {
 
 // A GPU in MIG mode is used by its instances only.
 void add_gpu(const Nvml& nvml, NvmlDevice device, GpuInventory& inventory) {
-    const Gpu gpu{nvml.uuid(device), nvml.bus_id(device), nvml.name(device), ""};
+    const Gpu gpu{nvml.uuid(device), nvml.bus_id(device), nvml.name(device), "", nvml.compute_major(device)};
     if (gpu.uuid.empty() || gpu.bus_id.empty())
         return;
     if (!nvml.in_mig_mode(device)) {
@@ -24,7 +24,8 @@ void add_gpu(const Nvml& nvml, NvmlDevice device, GpuInventory& inventory) {
     const size_t before = inventory.gpus.size();
     for (unsigned i = 0; i < nvml.most_instances(device); ++i)
         if (NvmlDevice instance = nvml.instance(device, i); instance != nullptr)
-            inventory.gpus.push_back(Gpu{nvml.uuid(instance), gpu.bus_id, nvml.name(instance), gpu.uuid});
+            inventory.gpus.push_back(
+                Gpu{nvml.uuid(instance), gpu.bus_id, nvml.name(instance), gpu.uuid, gpu.compute_major});
     if (inventory.gpus.size() == before)
         inventory.unusable.push_back(gpu.uuid);
 }

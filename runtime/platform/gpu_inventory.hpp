@@ -13,7 +13,8 @@ struct Gpu {
     std::string uuid;   // "GPU-...", or "MIG-..." of a MIG instance
     std::string bus_id; // as normal_bus_id() spells it
     std::string name;
-    std::string parent; // of a MIG instance, the UUID of its GPU, which nobody can use as a whole then
+    std::string parent;    // of a MIG instance, the UUID of its GPU, which nobody can use as a whole then
+    int compute_major = 0; // of CUDA's compute capability; 0: unknown
 };
 
 struct GpuInventory {

@@ -13,7 +13,7 @@ constexpr size_t pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPag
 
 constexpr size_t kFencesBytes = pages(kFenceSlots * sizeof(FenceSlot));
 constexpr size_t kEventsBytes = pages(sizeof(EventHandles));
-constexpr size_t kRelayBytes = kRelayBuffers * kRelayBufferBytes;
+constexpr size_t kRelayBytes = kRelayBuffers * kRelayBufferBytes; // of a window
 constexpr size_t kEagerBytes = kEagerBuffers * kEagerBufferBytes;
 
 // Where the parts of a pair begin.
@@ -21,7 +21,7 @@ constexpr size_t kEventsOffset = kFencesBytes;
 constexpr size_t kRingOffset = kEventsOffset + kEventsBytes;
 constexpr size_t kEagerOffset = kRingOffset + kRingBytes;
 constexpr size_t kRelayOffset = kEagerOffset + kEagerBytes;
-constexpr size_t kPairBytes = kRelayOffset + kRelayBytes;
+constexpr size_t kPairBytes = kRelayOffset + kRelayWindows * kRelayBytes;
 
 constexpr size_t controls_offset(size_t size) { return kRecordsOffset + size * sizeof(RankRecord); }
 constexpr size_t front_bytes(size_t size) { return pages(controls_offset(size) + size * size * sizeof(PairControl)); }
@@ -93,8 +93,9 @@ base::Result<Mapping> JobSegment::map_eager(uint32_t source, uint32_t target) co
     return Mapping::map(fd(), pair_offset(size(), source, target) + kEagerOffset, kEagerBytes);
 }
 
-base::Result<Mapping> JobSegment::map_relay(uint32_t source, uint32_t target) const {
-    return Mapping::map(fd(), pair_offset(size(), source, target) + kRelayOffset, kRelayBytes);
+base::Result<Mapping> JobSegment::map_relay(uint32_t source, uint32_t target, uint32_t window) const {
+    CHECK(window < kRelayWindows);
+    return Mapping::map(fd(), pair_offset(size(), source, target) + kRelayOffset + window * kRelayBytes, kRelayBytes);
 }
 
 void JobSegment::choose_bells() {
@@ -104,12 +105,12 @@ void JobSegment::choose_bells() {
 }
 
 // Either the caller sees a sleeper, or the sleeper's last look before sleeping sees what the caller published. For that
-// each side's store has to come before its load: by a read-modify-write on both sides, or, for news that is small and
-// frequent, by the sleeper's heavy fence alone. Attendants come and go too often for that: urgent news reads them by a
-// read-modify-write, as they announce themselves.
-void JobSegment::ring_doorbell(uint32_t target, News news) const {
+// each side's store has to come before its load: by a read-modify-write on both sides, or, for what is small and
+// frequent, by the sleeper's heavy fence alone. Attendants come and go too often for that: Notify::kAlways reads them
+// by a read-modify-write, as they announce themselves.
+void JobSegment::ring_doorbell(uint32_t target, Notify notify) const {
     RankRecord& record = rank(target);
-    if (news == News::kPassive && light_bells_) {
+    if (notify == Notify::kIfSleeping && light_bells_) {
         if (!is_awake(record))
             wake_by(record.doorbell);
         return;
@@ -117,7 +118,7 @@ void JobSegment::ring_doorbell(uint32_t target, News news) const {
     const uint64_t there = record.presence.fetch_add(0, std::memory_order_acq_rel);
     if ((there & presence::kSleepers) != 0)
         wake_by(record.doorbell);
-    if (news == News::kUrgent && (there & presence::kBackground) != 0 && (there & presence::kAttendants) == 0)
+    if (notify == Notify::kAlways && (there & presence::kBackground) != 0 && (there & presence::kAttendants) == 0)
         wake_by(record.background_bell);
 }
 

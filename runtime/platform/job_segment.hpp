@@ -3,19 +3,20 @@
 //   JobHeader
 //   RankRecord[size]                          who is there, who lives, each rank's doorbell
 //   for each ordered pair (source, target):
-//     PairControl                             what has been taken out of the record ring, and how far relays are
+//     PairControl                             totals: what was taken out of the record ring, how far relays are
 //     FenceSlot[kFenceSlots]                  the counters that order streams of the two
 //     EventHandles                            used by the event fence only
 //     record ring, kRingBytes                 envelopes and small host messages
 //     eager buffers                           pinned: messages on streams that do not wait for their match
 //     relay buffers                           pinned, pipelined: staged and host paths
 //
-// Everything is sparse, so a pair that never talks costs nothing. Pair parts are page-aligned: each rank pins
-// only what it uses with its GPU. No pointers; fixed widths; kLayout changes with any of this.
+// Everything is sparse, so a pair that exchanges no messages costs nothing. Parts of a pair are page-aligned: each rank
+// pins only what it uses with its GPU. No pointers; fixed widths; kLayout changes with any of this.
 //
 // Who may write: each field names its writer. When a rank dies, the launcher marks it and poisons (poison_pairs).
 #pragma once
 
+#include "base/limits.hpp"
 #include "base/status.hpp"
 #include "platform/peer_memory.hpp"
 #include "platform/shared_memory.hpp"
@@ -28,12 +29,12 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 8;
+constexpr uint32_t kLayout = 9;
 constexpr uint32_t kMaxRanks = 256;
 
-// Set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
-// below bit 62; bit 0 (real values are even) makes sleepers on the low half notice. What was reached before
-// can still be read.
+// Poison: set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
+// below bit 62; bit 0 (real values are even) wakes sleepers, which look at the low half. The value that was reached
+// before can still be read.
 constexpr uint64_t kPoison = (uint64_t{1} << 62) | 1;
 constexpr bool is_poisoned(uint64_t value) { return (value & kPoison) != 0; }
 constexpr uint64_t reached_value(uint64_t value) { return value & ~kPoison; }
@@ -42,10 +43,11 @@ constexpr size_t kFenceSlots = 256;
 constexpr size_t kRingBytes = 144 * 1024;
 constexpr size_t kRingEntryBytes = 16 * 1024; // its first part
 constexpr size_t kEagerBuffers = 32;
-constexpr size_t kEagerBufferBytes = 32 * 1024;
+constexpr size_t kEagerBufferBytes = base::kMostDeviceEagerBytes;
 constexpr size_t kRelayBuffers = 4; // at least three pieces in flight, one being filled
-constexpr size_t kRelayPools = 2;   // host buffers (below), and buffers on the source's device
-constexpr size_t kRelayBufferBytes = size_t{8} << 20;
+constexpr size_t kRelayBufferBytes = base::kMostRelayChunkBytes;
+constexpr size_t kRelayWindows = 8; // sets of such buffers: messages of different streams must not wait for each other
+constexpr size_t kPairTotals = 1 + 2 * kRelayWindows;
 
 struct JobHeader {
     uint32_t magic;
@@ -56,31 +58,32 @@ struct JobHeader {
 
 enum class RankState : uint32_t { kStarting = 0, kAlive = 1, kFinalized = 2, kDying = 3, kDead = 4 };
 
-// Who of a rank is there to notice news, in one word, so that one read-modify-write reads all of it.
+// Presence: which threads of a rank notice a record by themselves, and which have to be woken. In one word, so that one
+// read-modify-write reads all of it.
 namespace presence {
 constexpr uint64_t kSleeper = 1;                    // each thread that sleeps in a call, on the doorbell
-constexpr uint64_t kAttendant = uint64_t{1} << 24;  // each thread that is in a call and looks by itself
-constexpr uint64_t kBackground = uint64_t{1} << 48; // the background thread sleeps on its own bell
+constexpr uint64_t kAttendant = uint64_t{1} << 24;  // each thread that makes progress in a call
+constexpr uint64_t kBackground = uint64_t{1} << 48; // the background thread sleeps, on its own doorbell
 constexpr uint64_t kSleepers = kAttendant - 1;
 constexpr uint64_t kAttendants = kBackground - kAttendant;
 } // namespace presence
 
-// Whom news concerns.
-enum class News {
-    kPassive, // whoever waits for it in a call
-    kUrgent,  // also a rank that computes: somebody waits for its part
+// Whom to wake when something was published for a rank.
+enum class Notify {
+    kIfSleeping, // threads that sleep in a call
+    kAlways,     // also the background thread: somebody waits for this rank to do something
 };
 
 struct alignas(64) RankRecord {
-    // Read by everybody again and again, hence apart from what changes.
-    std::atomic<uint32_t> state;   // RankState; by the rank, kDying and kDead by the launcher
+    // Read often by all ranks, so in cache lines of its own, apart from what changes often.
+    std::atomic<uint32_t> state;   // RankState; written by the rank, kDying and kDead by the launcher
     std::atomic<uint32_t> leaving; // steps of gpurun_finalize() that the rank has reached; by the rank
     int32_t pid;                   // by the rank, before Ready, as is the next
     int32_t has_probe;
     uint32_t heavy_fences;          // the rank has agreed to them
     std::atomic<uint32_t> captures; // not 0 once the rank has captured a message; by the rank
     Token token;                    // by which a peer finds out whether it can read the rank's memory
-    // By anyone: +1 and wake after publishing something for this rank, or for its background thread.
+    // Both are written by anyone: +1, then wake, after publishing something for this rank.
     alignas(64) std::atomic<uint32_t> doorbell;
     std::atomic<uint32_t> background_bell;
     std::atomic<uint64_t> presence; // by the rank
@@ -88,22 +91,26 @@ struct alignas(64) RankRecord {
     // allocation with a known pattern (a device::MemoryHandle), by which a peer tries whether direct copies work.
     alignas(64) std::array<std::byte, 40> device;
     std::array<std::byte, 64> probe;
-    uint64_t has_mailboxes;              // by the rank, before Ready, as is the next
+    uint32_t orders_by_events; // by the rank, before Ready, as are the next two; else its streams do it by counters
+    uint32_t has_mailboxes;
     std::array<std::byte, 64> workspace; // with has_mailboxes: the handle of the memory that they are in
 };
 static_assert(sizeof(RankRecord) == 320);
 
+// A host message that both ranks copy (transfer/protocol/shared_copy.hpp).
+struct CopyClaims {
+    std::atomic<uint64_t> taken;   // by both
+    std::atomic<uint64_t> written; // by the source; the target sets it to 0
+};
+
 struct PairControl {
-    // Bytes ever taken out of the two parts of the ring, told now and then; by the target.
+    // Bytes ever taken out of the two parts of the ring, updated in large steps; by the target.
     alignas(64) std::atomic<uint64_t> ring_entries;
     std::atomic<uint64_t> ring_payloads;
-    alignas(64) std::atomic<uint64_t> eager_matched; // bytes of eager payload ever delivered; by the target
-    // Chunks ever enqueued in each relay pool: filled by the source, drained by the target.
-    alignas(64) std::atomic<uint64_t> relay_filled[kRelayPools];
-    alignas(64) std::atomic<uint64_t> relay_drained[kRelayPools];
-    // A host message that both copy (transfer/shared_copy.hpp).
-    alignas(64) std::atomic<uint64_t> copy_claims; // by both
-    std::atomic<uint64_t> copy_written;            // by the source; the target sets it to 0
+    // What one side tells the other (transfer/channel/peer_channel.hpp). The first is by the target, the next half of
+    // the others by the source, the last by the target.
+    alignas(64) std::atomic<uint64_t> totals[kPairTotals];
+    alignas(64) CopyClaims copy;
 };
 static_assert(sizeof(PairControl) == 320);
 
@@ -144,27 +151,27 @@ class JobSegment {
     base::Result<Mapping> map_events(uint32_t source, uint32_t target) const; // EventHandles
     base::Result<Mapping> map_ring(uint32_t source, uint32_t target) const;
     base::Result<Mapping> map_eager(uint32_t source, uint32_t target) const; // kEagerBuffers * kEagerBufferBytes
-    base::Result<Mapping> map_relay(uint32_t source, uint32_t target) const; // kRelayBuffers * kRelayBufferBytes
+    base::Result<Mapping> map_relay(uint32_t source, uint32_t target,
+                                    uint32_t window) const; // kRelayBuffers * kRelayBufferBytes
 
-    // When every rank's record is there: passive news costs no read-modify-write if all have agreed to heavy fences,
-    // and none has to sleep because there are too few cores.
+    // REQUIRES: every rank's record is written. Decides how sleepers are notified: without a read-modify-write, if all
+    // ranks have agreed to heavy fences and each has a core.
     void choose_bells();
-    // After publishing passive news for `rank`: whether nobody there has to be woken.
+    // After publishing something with kIfSleeping: whether no thread of the rank has to be woken.
     bool is_awake(const RankRecord& record) const {
         if (!light_bells_)
             return false; // not known without ring_doorbell()
         light_fence();
         return (record.presence.load(std::memory_order_relaxed) & presence::kSleepers) == 0;
     }
-    // After publishing something that `rank` may be sleeping for.
-    void ring_doorbell(uint32_t rank, News news) const;
-    // Before the last look of a thread that is going to sleep on the doorbell: whoever publishes later sees it, and
+    // After publishing something for `rank`: wakes who has to be woken.
+    void ring_doorbell(uint32_t rank, Notify notify) const;
+    // A thread is going to sleep on the doorbell, and looks once more after this. What is published after that look
     // rings.
     void announce_sleeper(uint32_t rank) const;
 
-    // Launcher: `rank` has ended without gpurun_finalize(). Poisons every fence that survivors could be waiting
-    // for, then marks it dead, then wakes everybody.
-    // Marks it dying first: whoever is released by poison sees that.
+    // Launcher: `rank` has ended without gpurun_finalize(). Marks it dying, so that whoever poison releases sees why;
+    // poisons every counter that it would have signalled; marks it dead; wakes everybody.
     base::Result<void> mark_dead(uint32_t rank) const;
     // kDying or kDead.
     bool is_gone(uint32_t of) const { return is_gone(rank(of)); }

@@ -1,7 +1,7 @@
-// The threads of this process that have waited in a call of gpurun, for who has to say what call each is in.
+// The threads of this process that have ever waited in a call of gpurun, for wait reports, which name the call of each.
 //
-// A thread gets here where it waits anyway, never on its way through a call, and leaves when it ends. Process-wide, as
-// threads are.
+// A thread enters the list when it waits, so that calls that do not wait pay nothing, and leaves it when it ends. One
+// list a process.
 #pragma once
 
 #include "base/current_call.hpp"

@@ -45,6 +45,7 @@ bool Nvml::look_up_all() {
 }
 
 void Nvml::look_up_what_newer_ones_have() {
+    look_up("nvmlDeviceGetCudaComputeCapability", compute_capability_);
     look_up("nvmlDeviceGetMigMode", mig_mode_);
     look_up("nvmlDeviceGetMaxMigDeviceCount", most_instances_);
     look_up("nvmlDeviceGetMigDeviceHandleByIndex", instance_);
@@ -102,6 +103,12 @@ std::string Nvml::name(NvmlDevice device) const {
 std::string Nvml::bus_id(NvmlDevice device) const {
     NvmlPciInfo pci{};
     return pci_(device, &pci) == 0 ? normal_bus_id(pci.bus_id) : "";
+}
+
+int Nvml::compute_major(NvmlDevice device) const {
+    int major = 0;
+    int minor = 0;
+    return compute_capability_ != nullptr && compute_capability_(device, &major, &minor) == 0 ? major : 0;
 }
 
 bool Nvml::in_mig_mode(NvmlDevice device) const {

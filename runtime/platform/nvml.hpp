@@ -40,6 +40,7 @@ class Nvml {
     std::string uuid(NvmlDevice device) const;
     std::string name(NvmlDevice device) const;
     std::string bus_id(NvmlDevice device) const; // as normal_bus_id() spells it
+    int compute_major(NvmlDevice device) const;  // of its compute capability; 0 if it cannot be told
 
     // Of a GPU in MIG mode: its instances are devices of their own. Of others there are none.
     bool in_mig_mode(NvmlDevice device) const;
@@ -71,6 +72,7 @@ class Nvml {
     int (*name_)(NvmlDevice, char*, unsigned) = nullptr;
     int (*pci_)(NvmlDevice, NvmlPciInfo*) = nullptr;
     // Null where the driver lacks them.
+    int (*compute_capability_)(NvmlDevice, int* major, int* minor) = nullptr;
     int (*mig_mode_)(NvmlDevice, unsigned* current, unsigned* pending) = nullptr;
     int (*most_instances_)(NvmlDevice, unsigned*) = nullptr;
     int (*instance_)(NvmlDevice, unsigned, NvmlDevice*) = nullptr;

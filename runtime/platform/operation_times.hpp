@@ -8,10 +8,10 @@
 namespace gpurun::platform {
 
 // In host memory that the device can write. All are 0 at first, and `done` is written last: at the latest when the
-// operation is over for its stream, if not for who waits for what it signals.
+// operation is over for its stream; what it signals may be seen before.
 struct OperationTimes {
-    std::atomic<int64_t> began;  // its turn had come, as far as its own wait goes; 0: it had nothing to wait for
-    std::atomic<int64_t> moving; // nothing had to be waited for any more
+    std::atomic<int64_t> began;  // it began to wait for its peer; 0: it had nothing to wait for
+    std::atomic<int64_t> moving; // it began to move bytes
     std::atomic<int64_t> done;
 };
 static_assert(sizeof(OperationTimes) == 24);

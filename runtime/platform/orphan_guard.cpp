@@ -36,9 +36,9 @@ static_assert(sizeof(Charge) <= PIPE_BUF, "a pipe takes it whole, or not at all"
 constexpr size_t kMostCharges = 1024;
 // How long killed processes may take to end before their folders are removed all the same: as a driver needs to take
 // them apart on a busy machine. Nobody waits for the guard.
-constexpr int64_t kEndMs = 60'000;
+constexpr int64_t kOrphansEndMs = 60'000;
 // A job that still grows after so many rounds grows faster than it can be killed.
-constexpr int kMostRounds = 16;
+constexpr int kMostHunts = 16;
 
 // Keeps only `fd`, as number 0: an inherited pipe would otherwise stay open for as long as the guard lives.
 void keep_only(int fd) {
@@ -51,11 +51,11 @@ void keep_only(int fd) {
 
 // Those that are about to start others, or a program, are found in the next round.
 void end_job(const std::string& name) {
-    for (int round = 0; round < kMostRounds; ++round) {
+    for (int round = 0; round < kMostHunts; ++round) {
         const ProcessesOfJob found = processes_of_job(name);
         for (const int pid : found.pids)
             ::kill(pid, SIGKILL);
-        if ((found.pids.empty() && !found.uncertain) || !wait_for_ends(found.pids, kEndMs))
+        if ((found.pids.empty() && !found.uncertain) || !wait_for_ends(found.pids, kOrphansEndMs))
             return;
     }
 }
@@ -72,10 +72,10 @@ void end_all(const std::vector<Charge>& charges) {
             ::kill(-charge.pid, SIGKILL);
     for (const Charge& charge : charges)
         if (charge.what == What::kCgroup)
-            end_cgroup(charge.path, kEndMs);
+            end_cgroup(charge.path, kOrphansEndMs);
         else if (charge.what == What::kJob)
             end_job(charge.path);
-    wait_for_ends(killed, kEndMs);
+    wait_for_ends(killed, kOrphansEndMs);
     for (const Charge& charge : charges)
         if (charge.what == What::kFolder)
             remove_folder(charge.path);
@@ -100,7 +100,7 @@ void end_all(const std::vector<Charge>& charges) {
         }
     }
     // Its pipe closes before its children are orphans. Whom we stop by then gets SIGHUP.
-    wait_for_ends({launcher}, kEndMs);
+    wait_for_ends({launcher}, kOrphansEndMs);
     end_all(charges);
     ::_exit(0);
 }

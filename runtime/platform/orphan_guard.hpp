@@ -1,9 +1,10 @@
-// Ends the processes of a job whose launcher was killed before it could: a small process that outlives it.
+// The guard: a small process that outlives the launcher, and ends the job's processes if the launcher was killed.
 //
-// The kernel already kills ranks with their parent (process.hpp); the guard kills their process groups, so that
-// nothing that they started stays behind either, and what has left the groups is found by the job's cgroup, where
-// there is one, and by the job's name in its environment. A program that the kernel does not kill (SpawnRequest::guard)
-// the guard ends itself, with all its descendants: it has to find them while their parent still lives. Folders go last.
+// The kernel kills the ranks with their parent (process.hpp). The guard kills their process groups, so that nothing
+// that they have started stays behind. Processes that have left the groups it finds by the job's cgroup, if there is
+// one, and by the job's name in their environment. A program that the kernel does not kill (SpawnRequest::guard) is
+// ended by the guard with all its descendants, which it has to find while their parent still lives. Folders are removed
+// last.
 #pragma once
 
 #include "base/status.hpp"

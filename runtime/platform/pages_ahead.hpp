@@ -1,9 +1,8 @@
-// Memory that is written from its front to its back has its pages a little before they are written.
+// Touches the pages of memory that is written from its front to its back, a little before they are written.
 //
-// To touch a new page of shared memory takes a microsecond or two, much of what a message takes. Here a thread of its
-// own does it: kStepBytes at a time, a step ahead of whoever writes, who pays one wake-up a step. What is never written
-// costs no more than that. A page that is not there in time comes when it is touched, as ever; so it is
-// where the system cannot do this (before Linux 5.14).
+// Touching a new page of shared memory takes a microsecond or two, as long as a small message. So a thread of its own
+// does it, kStepBytes at a time, one step ahead of the writer, who pays one wake-up a step. A page that is not there in
+// time is faulted in by the writer, as without this; so are all where the system cannot do it (before Linux 5.14).
 #pragma once
 
 #include "base/status.hpp"
@@ -26,7 +25,7 @@ class PagesAhead {
     PagesAhead(const PagesAhead&) = delete;
     PagesAhead& operator=(const PagesAhead&) = delete;
 
-    // Up to there, soon: of several threads' wishes, the last one may not be the farthest.
+    // The writer is about to write up to `bytes`. Calls of several threads may come in any order.
     void wanted(size_t bytes);
 
   private:

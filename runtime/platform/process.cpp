@@ -22,8 +22,6 @@ namespace gpurun::platform {
 
 namespace {
 
-// How long what was killed may take to end; more means that the kernel itself waits for something.
-constexpr int64_t kEndMs = 5000;
 constexpr size_t kWordBits = 8 * sizeof(unsigned long);
 
 // A kernel bitmap of CPUs or NUMA nodes.
@@ -239,7 +237,7 @@ void ChildProcess::signal_group(int signal) const {
 
 void ChildProcess::end_tree() const {
     if (pid_ > 0)
-        wait_for_ends(kill_tree(pid_), kEndMs);
+        wait_for_ends(kill_tree(pid_), kKilledEndMs);
 }
 
 void ChildProcess::reap() {

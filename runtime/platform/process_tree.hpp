@@ -1,7 +1,7 @@
-// Ending a process with all that it has started, whichever process groups that has made for itself.
+// Ending a process with all its descendants, in whatever process groups they are.
 //
-// What a daemon starts need not stay in its group, so its parents say who belongs to it (/proc). Used where the
-// launcher, or the guard of a launcher that was killed, ends what is not in a rank's group.
+// What a daemon starts need not stay in its group, so descendants are found by their parents (/proc). For processes
+// that are not in a rank's group; used by the launcher, and by the guard of a launcher that was killed.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,9 @@ std::vector<int> descendants(int pid, const std::vector<int>& spared = {});
 // Kills `pid`, its group and its descendants. Returns whom it has killed.
 // REQUIRES: `pid` has not been reaped, so that the number still is its own.
 std::vector<int> kill_tree(int pid);
+
+// How long what was killed may take to end; more means that the kernel itself waits for something.
+inline constexpr int64_t kKilledEndMs = 5000;
 
 // Waits until all have ended, however long they are zombies. False if that takes longer.
 bool wait_for_ends(const std::vector<int>& pids, int64_t limit_ms);

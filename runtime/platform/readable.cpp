@@ -2,34 +2,91 @@
 
 #include "platform/unique_fd.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace gpurun::platform {
 
-// The kernel reads for us and answers EFAULT. A pipe works where containers refuse process_vm_readv().
-bool readable(const void* address) {
+namespace {
+
+// The pages of a range, one after the other, by the first address of each that is in the range.
+class Pages {
+  public:
+    Pages(const void* first, size_t bytes)
+        : first_(reinterpret_cast<uintptr_t>(first)), last_(first_ + (bytes == 0 ? 0 : bytes - 1)),
+          page_(first_ / kSmallestPage) {}
+    bool exist() const { return first_ <= last_; } // else the range wraps around
+    bool any_left() const { return page_ <= last_ / kSmallestPage; }
+    uintptr_t take() { return std::max(first_, page_++ * kSmallestPage); }
+
+  private:
+    uintptr_t first_;
+    uintptr_t last_;
+    uintptr_t page_;
+};
+
+// The kernel reads a byte of each for us; it stops before the first that it cannot read. A pipe works where containers
+// refuse process_vm_readv().
+bool takes_all(const std::array<iovec, 64>& bytes, size_t count) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
         return true;
     const UniqueFd out(ends[0]);
     const UniqueFd in(ends[1]);
-    // Not write(): to sanitizers that is a read of the address, in this thread.
-    return syscall(SYS_write, in.get(), address, 1) == 1 || errno != EFAULT;
+    // Not writev(): to sanitizers that is a read of the addresses, in this thread.
+    const long written = syscall(SYS_writev, in.get(), bytes.data(), count);
+    return written < 0 ? errno != EFAULT : static_cast<size_t>(written) == count;
+}
+
+} // namespace
+
+bool readable(const void* first, size_t bytes) {
+    Pages pages(first, bytes);
+    if (!pages.exist())
+        return false;
+    std::array<iovec, 64> looks;
+    while (pages.any_left()) {
+        size_t count = 0;
+        while (count < looks.size() && pages.any_left())
+            looks[count++] = {reinterpret_cast<void*>(pages.take()), 1};
+        if (!takes_all(looks, count))
+            return false;
+    }
+    return true;
 }
 
 // Of all that the kernel does to a word of the caller's, only this leaves it as it is: an atomic "or" with nothing.
-bool writable(const void* address) {
-    uint32_t unused = 0;
-    const uintptr_t word = reinterpret_cast<uintptr_t>(address) & ~uintptr_t{3};
+bool writable(const void* first, size_t bytes) {
     constexpr unsigned kOrNothing = FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0);
     constexpr long kWakeNobody = 0;
-    return syscall(SYS_futex, &unused, FUTEX_WAKE_OP_PRIVATE, kWakeNobody, kWakeNobody, word, kOrNothing) >= 0 ||
-           errno != EFAULT;
+    uint32_t unused = 0;
+    Pages pages(first, bytes);
+    if (!pages.exist())
+        return false;
+    while (pages.any_left()) {
+        const uintptr_t word = pages.take() & ~uintptr_t{3};
+        if (syscall(SYS_futex, &unused, FUTEX_WAKE_OP_PRIVATE, kWakeNobody, kWakeNobody, word, kOrNothing) < 0 &&
+            errno == EFAULT)
+            return false;
+    }
+    return true;
+}
+
+// An asynchronous msync() does nothing but to walk over the mappings.
+bool mapped(const void* first, size_t bytes) {
+    const size_t in_page = reinterpret_cast<uintptr_t>(first) % kSmallestPage;
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(first) - in_page;
+    if (bytes > UINTPTR_MAX - in_page || begin > UINTPTR_MAX - (bytes + in_page))
+        return false;
+    return msync(reinterpret_cast<void*>(begin), bytes + in_page, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
 } // namespace gpurun::platform

@@ -1,11 +1,19 @@
-// Whether this process can read or write an address, without the fault that doing so would be.
+// Whether this process can read or write memory, without the fault that doing so would be.
 #pragma once
+
+#include <cstddef>
 
 namespace gpurun::platform {
 
-// A few system calls: for telling what is wrong, not for the message path. True if the system will not say.
-bool readable(const void* address);
+constexpr size_t kSmallestPage = 4096;
+
+// Each page of [first, first + bytes). A few system calls, and for writable() one a page. True if the system will not
+// say.
+bool readable(const void* first, size_t bytes = 1);
 // Whatever is written there at the same time, by another thread or by a device, stays.
-bool writable(const void* address);
+bool writable(const void* first, size_t bytes = 1);
+// Whether something is mapped in all of it, whatever may be done with that: one system call, some 0.2 us, and no page
+// is touched.
+bool mapped(const void* first, size_t bytes);
 
 } // namespace gpurun::platform

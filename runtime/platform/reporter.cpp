@@ -76,7 +76,7 @@ bool Reporter::answer(uint32_t number) {
     wire::Answered last;
     last.number = number;
     last.end = describe_(entries_);
-    for (const standing::Entry& entry : entries_) {
+    for (const wait_report::Entry& entry : entries_) {
         wire::Answer message;
         message.number = number;
         message.entry = entry;

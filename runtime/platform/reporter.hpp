@@ -1,5 +1,5 @@
-// A rank's ear for what gpurun asks while the job runs (wire::Ask): a thread that sleeps on the control socket, and
-// answers, whatever the other threads of the rank are doing.
+// Answers gpurun when it asks for the wait report of this rank (wire::Ask): a thread that sleeps on the control socket,
+// whatever the other threads of the rank are doing.
 //
 // It uses no CPU while nobody asks, has all signals blocked, and calls nothing of the device. From its start to its end
 // it is the only one that reads the socket; others may send.
@@ -7,7 +7,7 @@
 
 #include "base/status.hpp"
 #include "platform/message_socket.hpp"
-#include "platform/standing.hpp"
+#include "platform/wait_report.hpp"
 
 #include <functional>
 #include <memory>
@@ -18,8 +18,8 @@ namespace gpurun::platform {
 
 class Reporter {
   public:
-    // Fills in how the rank stands, and says how much that would be. Does not wait for anybody.
-    using Describe = std::function<standing::End(std::vector<standing::Entry>&)>;
+    // Fills in the wait report, and returns the lengths of its lists. Does not wait for anybody.
+    using Describe = std::function<wait_report::End(std::vector<wait_report::Entry>&)>;
 
     // `socket` outlives it.
     static base::Result<std::unique_ptr<Reporter>> start(MessageSocket& socket, Describe describe);
@@ -41,7 +41,7 @@ class Reporter {
     MessageSocket& socket_;
     UniqueFd stop_; // readable: it is to end
     Describe describe_;
-    std::vector<standing::Entry> entries_;
+    std::vector<wait_report::Entry> entries_;
     pthread_t thread_{};
     bool running_ = false;
 };

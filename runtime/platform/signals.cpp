@@ -8,7 +8,7 @@
 
 namespace gpurun::platform {
 
-base::Result<SignalSource> SignalSource::create(std::span<const int> signals) {
+base::Result<SignalSource> SignalSource::create(std::span<const int> signals, std::span<const int> questions) {
     sigset_t listened;
     ::sigemptyset(&listened);
     for (const int signal : signals) {
@@ -17,6 +17,8 @@ base::Result<SignalSource> SignalSource::create(std::span<const int> signals) {
         if (::sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN)
             ::sigaddset(&listened, signal);
     }
+    for (const int signal : questions)
+        ::sigaddset(&listened, signal);
     sigset_t blocked = listened;
     ::sigaddset(&blocked, SIGPIPE); // a closed output is seen as the error of the write
     ::sigaddset(&blocked, SIGXFSZ); // and so is a file that may not grow
@@ -44,6 +46,16 @@ void SignalSource::take_default(int signal) const {
     ::sigprocmask(SIG_UNBLOCK, &only, nullptr); // here it arrives
     ::sigprocmask(SIG_BLOCK, &only, nullptr);
 }
+
+SignalsBlocked::SignalsBlocked() {
+    sigset_t all;
+    ::sigfillset(&all);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT})
+        ::sigdelset(&all, fault);
+    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
+}
+
+SignalsBlocked::~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
 std::string describe_signal(int signal) {
     const char* text = ::strsignal(signal);

@@ -13,9 +13,10 @@ namespace gpurun::platform {
 
 class SignalSource {
   public:
-    // Blocks `signals`, SIGPIPE and SIGXFSZ for this process. A signal that the process was started with ignored
-    // (nohup, a job in a script's background) stays so: it is not listened for.
-    static base::Result<SignalSource> create(std::span<const int> signals);
+    // Blocks `signals`, `questions`, SIGPIPE and SIGXFSZ for this process. A signal that the process was started with
+    // ignored (nohup, a job in a script's background) stays so: it is not listened for, unless it is a question, which
+    // ends nothing. What a child starts with ignored is the same in both cases.
+    static base::Result<SignalSource> create(std::span<const int> signals, std::span<const int> questions = {});
 
     // The next signal that has arrived, if any.
     std::optional<int> next();
@@ -30,6 +31,19 @@ class SignalSource {
 
     UniqueFd fd_;
     sigset_t original_;
+};
+
+// While it lives, signals wait. Threads that are started meanwhile, as those of libraries, never get any: one that came
+// to such a thread would do what it does by default, whatever this process listens for.
+class SignalsBlocked {
+  public:
+    SignalsBlocked();
+    ~SignalsBlocked();
+    SignalsBlocked(const SignalsBlocked&) = delete;
+    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+  private:
+    sigset_t before_;
 };
 
 // For people: "Segmentation fault".

@@ -63,7 +63,7 @@ Result<TraceBuffer> TraceBuffer::attach(UniqueFd fd) {
 void TraceBuffer::announce_thread() {
     constexpr uint32_t kMost = std::numeric_limits<uint16_t>::max(); // those beyond share a number
     const uint32_t number = std::min(header().threads.fetch_add(1, std::memory_order_relaxed) + 1, kMost);
-    thread_ = Thread{this, static_cast<uint16_t>(number), nullptr};
+    thread_ = Thread{this, static_cast<uint16_t>(number)};
     TraceEvent* event = take();
     if (event == nullptr)
         return;

@@ -11,7 +11,7 @@
 // one fetch_add and then belongs to whoever has taken it: the thread of a call, or whoever holds the engine lock. It is
 // published when it begins, and completed in place, so that what never ends is seen too. A full segment counts what it
 // loses. Times are CLOCK_MONOTONIC, which is the same for all processes of a machine: there is nothing to align. Only
-// the device's clock is another one; the rank reads both when it joins, and when it leaves.
+// the device's clock differs; the rank reads both clocks when it joins, and when it leaves.
 //
 // The device writes the last two parts, so these are pinned from the start, and small.
 #pragma once
@@ -31,7 +31,7 @@
 namespace gpurun::platform {
 
 constexpr uint32_t kTraceMagic = 0x63727467; // "gtrc"
-constexpr uint32_t kTraceLayout = 4;
+constexpr uint32_t kTraceLayout = 5;
 
 enum class TraceKind : uint8_t {
     kNone = 0, // not published: its rank died while it wrote it, or has not got there
@@ -55,7 +55,7 @@ constexpr uint32_t kHeldUp = 1u << 23;       // found no room at first
 constexpr uint32_t kHasPath = 1u << 24;      // path and reason are known
 constexpr uint32_t kEnqueuedOnly = 1u << 25; // its end is when its copies were enqueued: when they ran nobody knows
 constexpr uint32_t kFailed = 1u << 26;       // the peer died, it was cancelled, or a call failed
-constexpr uint32_t kHasOrdinal = 1u << 27;   // of a message: it has a place in the order of its pair
+constexpr uint32_t kHasOrdinal = 1u << 27;   // of a message: its number in its pair is known
 constexpr uint32_t kReadByPeer = 1u << 28;   // of a send: the target's CPU had read it before it answered
 constexpr uint32_t kHasBytes = 1u << 29;     // of a call: it has the size of a message; else `ordinal` is a count
 constexpr uint32_t kIsCall = 1u << 30;       // of a message: it is all that its call did, and ended with it
@@ -96,8 +96,9 @@ struct TraceHeader {
     uint64_t capacity; // events; by the launcher, as the two before it and the next
     uint64_t timed_capacity;
     uint64_t runs_capacity; // 0: there are no TraceRuns either
-    std::array<std::array<char, 16>, 16> paths;
-    std::array<std::array<char, 64>, 32> reasons;
+    // By the number of a route: its path, and why it was chosen.
+    std::array<std::array<char, 16>, 128> paths;
+    std::array<std::array<char, 64>, 128> reasons;
     std::array<std::array<char, 32>, 128> calls;
     uint32_t copy_context;                   // of copies inside a rank, which go the way of a message to itself
     uint32_t collective_contexts;            // a bit that the contexts of collectives have
@@ -106,7 +107,7 @@ struct TraceHeader {
     std::atomic<uint64_t> timed;        // messages that asked for times
     std::array<ClockReading, 2> clocks; // of the rank's device: when it joined, when it left
 };
-constexpr size_t kTraceHeaderBytes = 8192;
+constexpr size_t kTraceHeaderBytes = 16384;
 static_assert(sizeof(TraceHeader) <= kTraceHeaderBytes);
 
 class TraceBuffer {
@@ -135,10 +136,6 @@ class TraceBuffer {
     static void publish(TraceEvent& event, TraceKind kind) {
         event.kind.store(static_cast<uint8_t>(kind), std::memory_order_release);
     }
-    // Of the calling thread's call, for the message that the call is; null: not any more.
-    static void offer(TraceEvent* event) { thread_.offered = event; }
-    // Null if there is none. To be published again.
-    static TraceEvent* take_offered() { return std::exchange(thread_.offered, nullptr); }
 
     // The part that the device writes, for who registers it there. Whole pages, which stay where they are.
     std::span<std::byte> timed_memory() const {
@@ -221,7 +218,6 @@ class TraceBuffer {
     struct Thread {
         const TraceBuffer* buffer = nullptr;
         uint16_t number = 0;
-        TraceEvent* offered = nullptr;
     };
     static constinit thread_local Thread thread_;
 

@@ -1,4 +1,4 @@
-// What launcher and ranks say to each other while a job starts and ends, and when somebody wants to know how it stands:
+// What launcher and ranks say to each other while a job starts and ends, and when somebody asks what ranks wait for:
 // one fixed struct a message.
 //
 //   rank -> launcher   Hello                   who I am, which versions I speak
@@ -8,14 +8,14 @@
 //   launcher -> rank   PeerDevice + device fd  one for each other rank that has one
 //   launcher -> rank   Go                      every rank is ready
 //   rank -> launcher   Abort                   end the job with this code
-//   launcher -> rank   Ask                     how do you stand? At any time after Go
-//   rank -> launcher   Answer...               one thing that is waited for, or lies there
-//   rank -> launcher   Answered                that was all
+//   launcher -> rank   Ask                     send your wait report; at any time after Go
+//   rank -> launcher   Answer...               an entry of it each (wait_report.hpp)
+//   rank -> launcher   Answered                that was all of it
 //
 // The launcher never trusts what it reads: a message of a wrong size, kind or rank ends the job with one line.
 #pragma once
 
-#include "platform/standing.hpp"
+#include "platform/wait_report.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -98,13 +98,13 @@ struct Answer {
     Header header{kMagic, Kind::kAnswer};
     uint32_t number = 0;
     uint32_t unused = 0;
-    standing::Entry entry;
+    wait_report::Entry entry;
 };
 
 struct Answered {
     Header header{kMagic, Kind::kAnswered};
     uint32_t number = 0;
-    standing::End end;
+    wait_report::End end;
 };
 
 static_assert(sizeof(Ask) == 12 && sizeof(Answer) == 120 && sizeof(Answered) == 40);

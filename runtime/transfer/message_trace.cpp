@@ -1,10 +1,8 @@
 #include "transfer/message_trace.hpp"
 
 #include "base/log.hpp"
-#include "transfer/operand.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 namespace gpurun::transfer {
@@ -12,30 +10,31 @@ namespace gpurun::transfer {
 namespace flags = platform::trace_flags;
 using platform::TraceEvent;
 
-void MessageTrace::start(platform::TraceBuffer& buffer, platform::TraceKind kind, int peer, const Envelope& envelope,
-                         const Operand& operand, Ending ending, uint32_t marks) {
-    event_ = platform::TraceBuffer::take_offered();
+void MessageTrace::start(platform::TraceBuffer& buffer, const Begin& what, const Envelope& envelope,
+                         const Operand& operand, Ending ending) {
+    uint32_t marks = what.marks;
+    event_ = what.call;
     if (event_ != nullptr)
         marks |= flags::kIsCall;
     else if (event_ = buffer.begin(); event_ == nullptr)
         return;
-    if (operand.on_stream)
+    if (operand.on_stream())
         marks |= flags::kOnStream;
-    if (operand.captured)
+    if (operand.captured())
         marks |= flags::kCaptured;
-    if (ending == Ending::kJoined)
+    if (ending == Ending::kByCompletion)
         marks |= flags::kRequest;
     event_->how.store(marks, std::memory_order_relaxed);
     event_->tag = envelope.tag;
-    event_->peer = peer;
+    event_->peer = what.peer;
     event_->context = envelope.context & ~kCapturedContexts;
     event_->bytes = envelope.bytes;
-    platform::TraceBuffer::publish(*event_, kind);
+    platform::TraceBuffer::publish(*event_, what.kind);
 }
 
-void MessageTrace::sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, const Envelope& envelope, Choice choice,
-                                uint64_t ordinal, int64_t begin_ns) {
-    TraceEvent* event = platform::TraceBuffer::take_offered();
+void MessageTrace::sent_at_once(platform::TraceBuffer& buffer, TraceEvent* call, base::WorldRank peer,
+                                const Envelope& envelope, Route route, uint64_t ordinal, int64_t begin_ns) {
+    TraceEvent* event = call;
     uint32_t marks = flags::kIsCall;
     if (event == nullptr) {
         event = buffer.begin();
@@ -45,11 +44,9 @@ void MessageTrace::sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, co
         event->begin_ns = begin_ns;
         marks = 0;
     }
-    event->how.store(static_cast<uint32_t>(choice.path) | static_cast<uint32_t>(choice.reason) << 8 | flags::kHasPath |
-                         flags::kHasOrdinal | marks,
-                     std::memory_order_relaxed);
+    event->how.store(bits_of(route) | flags::kHasOrdinal | marks, std::memory_order_relaxed);
     event->tag = envelope.tag;
-    event->peer = static_cast<int32_t>(peer);
+    event->peer = static_cast<int32_t>(peer.value);
     event->context = envelope.context;
     event->bytes = envelope.bytes;
     event->ordinal = ordinal;
@@ -62,8 +59,8 @@ void MessageTrace::note_posting() {
     event_->posted_after_ns.store(static_cast<uint32_t>(std::min(after_ns, kMost)), std::memory_order_relaxed);
 }
 
-void MessageTrace::note_matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room) {
-    event_->peer = static_cast<int32_t>(source);
+void MessageTrace::note_matched(base::WorldRank source, const Envelope& envelope, uint64_t ordinal, size_t room) {
+    event_->peer = static_cast<int32_t>(source.value);
     event_->tag = envelope.tag;
     event_->context = envelope.context & ~kCapturedContexts;
     event_->bytes = envelope.bytes;
@@ -107,7 +104,11 @@ device::RunLog time_messages(platform::TraceBuffer& buffer, device::Device& devi
     const std::span<std::byte> memory = buffer.timed_memory();
     if (memory.empty())
         return {};
-    auto clock = device.read_clock();
+    if (device.clock() == nullptr) {
+        base::log(base::LogLevel::kWarn, "the trace has no times of the device: {} has no clock", device.info().name);
+        return {};
+    }
+    auto clock = device.clock()->read_clock();
     auto usable = clock ? device.register_host(memory.data(), memory.size()) : std::move(clock).error();
     if (!usable) {
         base::log(base::LogLevel::kWarn, "the trace has no times of the device: {}", usable.error().detail);
@@ -125,7 +126,7 @@ device::RunLog time_messages(platform::TraceBuffer& buffer, device::Device& devi
 void note_last_times(platform::TraceBuffer& buffer, device::Device& device, const device::RunLog& runs) {
     if (buffer.header().clocks[0].host_ns == 0)
         return;
-    if (auto clock = device.read_clock())
+    if (auto clock = device.clock()->read_clock())
         buffer.header().clocks[1] = *clock;
     else
         base::log(base::LogLevel::kWarn, "times of the device in the trace may be off: {}", clock.error().detail);
@@ -133,16 +134,6 @@ void note_last_times(platform::TraceBuffer& buffer, device::Device& device, cons
         return;
     if (auto taken = read_count(device, runs.taken))
         runs.lost->store(*taken - std::min(*taken, runs.room), std::memory_order_relaxed);
-}
-
-void name_paths(platform::TraceHeader& header) {
-    static_assert(kPaths <= std::tuple_size_v<decltype(header.paths)>);
-    static_assert(kReasons <= std::tuple_size_v<decltype(header.reasons)>);
-    const auto name = [](auto& place, const char* text) { std::strncpy(place.data(), text, place.size() - 1); };
-    for (size_t path = 0; path < kPaths; ++path)
-        name(header.paths[path], kPathNames[path]);
-    for (size_t reason = 0; reason < kReasons; ++reason)
-        name(header.reasons[reason], kReasonTexts[reason]);
 }
 
 } // namespace gpurun::transfer

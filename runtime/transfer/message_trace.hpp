@@ -1,37 +1,43 @@
-// One half of a message in the trace (platform/trace_buffer.hpp): what Outgoing and Incoming tell of themselves.
+// What an operation tells the trace (platform/trace_buffer.hpp).
 //
-// Nothing but a null pointer where nobody traces. Both halves of a message name it alike without a word on the wire:
-// records of an ordered pair of ranks arrive in the order in which they were published, so each side counts them.
-// What is said here is what this rank's host knows. Of copies in a stream that is when they were enqueued; when they
-// ran, the device itself says, in a place that times() gives: kernels that move messages by the way, and around what
-// copy engines and host functions move write_time() does.
+// Without --trace it is a null pointer. Both sides of a message name it by its number in the pair, which each side
+// counts: records arrive in the order in which they were posted, so nothing has to be sent for that. The host only
+// knows when copies were enqueued; when they ran, the device says, in the memory that times() gives: kernels that move
+// messages do it themselves, and write_time() does it before and after copy engines and host functions.
 //
 // Used under the engine lock, but for begin().
 #pragma once
 
+#include "base/world_rank.hpp"
+#include "device/capability/channels.hpp"
+#include "device/capability/clock.hpp"
 #include "device/device.hpp"
 #include "platform/trace_buffer.hpp"
-#include "transfer/path.hpp"
-#include "transfer/record.hpp"
+#include "transfer/operand.hpp"
+#include "transfer/route.hpp"
 
 namespace gpurun::transfer {
 
-struct Operand;
-enum class Ending;
-
 class MessageTrace {
   public:
+    struct Begin {
+        platform::TraceKind kind;
+        int peer;
+        uint32_t marks = 0;
+        platform::TraceEvent* call = nullptr; // of the call that is this message and nothing else
+    };
     // `buffer` is null where nobody traces.
-    void begin(platform::TraceBuffer* buffer, platform::TraceKind kind, int peer, const Envelope& envelope,
-               const Operand& operand, Ending ending, uint32_t marks = 0) {
+    void begin(platform::TraceBuffer* buffer, const Begin& what, const Envelope& envelope, const Operand& operand,
+               Ending ending) {
         if (buffer != nullptr) [[unlikely]]
-            start(*buffer, kind, peer, envelope, operand, ending, marks);
+            start(*buffer, what, envelope, operand, ending);
     }
     // False where nobody traces, or there was no room.
     bool records() const { return event_ != nullptr; }
-    // A small message that a send leaves nothing of: it began at `begin_ns`, and is over.
-    [[gnu::noinline]] static void sent_at_once(platform::TraceBuffer& buffer, uint32_t peer, const Envelope& envelope,
-                                               Choice choice, uint64_t ordinal, int64_t begin_ns);
+    // A small message that needed no operation: it began at `begin_ns`, and is over. `call` as in Begin.
+    [[gnu::noinline]] static void sent_at_once(platform::TraceBuffer& buffer, platform::TraceEvent* call,
+                                               base::WorldRank peer, const Envelope& envelope, Route route,
+                                               uint64_t ordinal, int64_t begin_ns);
     // Of a send: there was no room for its record at first.
     void held_up() { set(platform::trace_flags::kHeldUp); }
     // Its record is to be published now, if there is room. The time is of before: later would be after its match.
@@ -54,21 +60,20 @@ class MessageTrace {
         }
     }
     // Of a receive.
-    void matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room) {
+    void matched(base::WorldRank source, const Envelope& envelope, uint64_t ordinal, size_t room) {
         if (event_ != nullptr) [[unlikely]]
             note_matched(source, envelope, ordinal, room);
     }
-    // Of a send: the target has a receive for it. What is said first counts.
+    // Of a send: the target has matched it. Only the first call counts.
     void matched() {
         if (event_ != nullptr && event_->matched_ns.load(std::memory_order_relaxed) == 0) [[unlikely]]
             event_->matched_ns.store(platform::now_ns(), std::memory_order_relaxed);
     }
-    void chosen(Choice choice) {
+    void chosen(Route route) {
         if (event_ != nullptr) [[unlikely]]
-            set(static_cast<uint32_t>(choice.path) | static_cast<uint32_t>(choice.reason) << 8 |
-                platform::trace_flags::kHasPath);
+            set(bits_of(route));
     }
-    // For the operation that moves the message, which is enqueued next. `buffer` is what begin() was given.
+    // Where the device writes the times of the message, which is enqueued next. `buffer` is that of begin().
     device::Times* times(platform::TraceBuffer* buffer) const {
         return event_ == nullptr ? nullptr : buffer->take_times(*event_);
     }
@@ -88,10 +93,11 @@ class MessageTrace {
   private:
     // Apart, so that they stay out of the code of those who do not trace; but not cold, since the page of another
     // function would have to be fetched for each.
-    [[gnu::noinline]] void start(platform::TraceBuffer& buffer, platform::TraceKind kind, int peer,
-                                 const Envelope& envelope, const Operand& operand, Ending ending, uint32_t marks);
+    [[gnu::noinline]] void start(platform::TraceBuffer& buffer, const Begin& what, const Envelope& envelope,
+                                 const Operand& operand, Ending ending);
     [[gnu::noinline]] void note_posting();
-    [[gnu::noinline]] void note_matched(uint32_t source, const Envelope& envelope, uint64_t ordinal, size_t room);
+    [[gnu::noinline]] void note_matched(base::WorldRank source, const Envelope& envelope, uint64_t ordinal,
+                                        size_t room);
     void note_end() { // the call's is the message's
         if ((event_->how.load(std::memory_order_relaxed) & platform::trace_flags::kIsCall) == 0)
             event_->end_ns.store(platform::now_ns(), std::memory_order_relaxed);
@@ -101,13 +107,20 @@ class MessageTrace {
             event_->how.store(event_->how.load(std::memory_order_relaxed) | bits, std::memory_order_relaxed);
     }
 
+    // The header has the texts of a route's path and reason at its number.
+    static uint32_t bits_of(Route route) {
+        const auto number = static_cast<uint32_t>(route.number());
+        return number | number << 8 | platform::trace_flags::kHasPath;
+    }
+
     platform::TraceEvent* event_ = nullptr;
 };
 
-// The device says when what has been enqueued in the stream so far is over. Nothing where `times` is null.
+// The device says when what has been enqueued in the stream so far is over. Nothing where `times` is null,
+// as it is where the device has no clock.
 inline base::Result<void> write_time(device::Device& device, device::Stream stream, device::Times* times,
                                      std::atomic<int64_t> device::Times::*which) {
-    return times == nullptr ? base::Result<void>() : device.write_time(stream, &(times->*which));
+    return times == nullptr ? base::Result<void>() : device.clock()->write_time(stream, &(times->*which));
 }
 
 // The device says when messages ran there, from here on, and where those of graphs say it. Warns and goes without where
@@ -115,8 +128,5 @@ inline base::Result<void> write_time(device::Device& device, device::Stream stre
 device::RunLog time_messages(platform::TraceBuffer& buffer, device::Device& device);
 // Nothing more runs: how far its clock has strayed, and how many runs found no room.
 void note_last_times(platform::TraceBuffer& buffer, device::Device& device, const device::RunLog& runs);
-
-// Says in the header of a trace which paths and reasons there are.
-void name_paths(platform::TraceHeader& header);
 
 } // namespace gpurun::transfer

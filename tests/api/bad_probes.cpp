@@ -7,7 +7,6 @@ using namespace gpurun::test;
 
 namespace {
 
-constexpr int kTag = 9; // of messages to self, which no other test sends
 const gpurun_message kUntouchedMessage = gpurun_make_message(77);
 
 enum class Way { kProbe, kIprobe, kMprobe, kImprobe };
@@ -39,8 +38,8 @@ void check_no_probe(int source, int tag, gpurun_comm comm, gpurun_status expecte
 
 gpurun_message take_from_self(int number) {
     gpurun_message message{};
-    REQUIRE_OK(gpurun_send(&number, 1, GPURUN_INT32, rank(), kTag, kWorld, GPURUN_HOST));
-    REQUIRE_OK(gpurun_mprobe(rank(), kTag, kWorld, &message, nullptr));
+    REQUIRE_OK(gpurun_send(&number, 1, GPURUN_INT32, rank(), kSelfTag, kWorld, GPURUN_HOST));
+    REQUIRE_OK(gpurun_mprobe(rank(), kSelfTag, kWorld, &message, nullptr));
     return message;
 }
 
@@ -75,14 +74,14 @@ TEST_CASE("probes without a place for what is to be known are refused, and take 
     const int number = 4;
     int got = 0, found = 7;
     gpurun_message message = kUntouchedMessage;
-    REQUIRE_OK(gpurun_send(&number, 1, GPURUN_INT32, rank(), kTag, kWorld, GPURUN_HOST));
-    check_refused(gpurun_iprobe(rank(), kTag, kWorld, nullptr, nullptr), GPURUN_ERR_ARGUMENT);
-    check_refused(gpurun_mprobe(rank(), kTag, kWorld, nullptr, nullptr), GPURUN_ERR_ARGUMENT);
-    check_refused(gpurun_improbe(rank(), kTag, kWorld, nullptr, &message, nullptr), GPURUN_ERR_ARGUMENT);
-    check_refused(gpurun_improbe(rank(), kTag, kWorld, &found, nullptr, nullptr), GPURUN_ERR_ARGUMENT);
+    REQUIRE_OK(gpurun_send(&number, 1, GPURUN_INT32, rank(), kSelfTag, kWorld, GPURUN_HOST));
+    check_refused(gpurun_iprobe(rank(), kSelfTag, kWorld, nullptr, nullptr), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_mprobe(rank(), kSelfTag, kWorld, nullptr, nullptr), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_improbe(rank(), kSelfTag, kWorld, nullptr, &message, nullptr), GPURUN_ERR_ARGUMENT);
+    check_refused(gpurun_improbe(rank(), kSelfTag, kWorld, &found, nullptr, nullptr), GPURUN_ERR_ARGUMENT);
     CHECK(found == 7);
     CHECK(message.id == kUntouchedMessage.id);
-    REQUIRE_OK(gpurun_recv(&got, 1, GPURUN_INT32, rank(), kTag, kWorld, GPURUN_HOST, nullptr));
+    REQUIRE_OK(gpurun_recv(&got, 1, GPURUN_INT32, rank(), kSelfTag, kWorld, GPURUN_HOST, nullptr));
     CHECK(got == number);
 }
 

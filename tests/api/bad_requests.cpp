@@ -13,7 +13,6 @@ using StartReceive = gpurun_status (*)(void*, size_t, gpurun_datatype, int, int,
                                        gpurun_request*);
 constexpr StartSend kStartSends[] = {gpurun_isend, gpurun_issend, gpurun_send_init, gpurun_ssend_init};
 constexpr StartReceive kStartReceives[] = {gpurun_irecv, gpurun_recv_init};
-constexpr int kTag = 9; // of messages to self, which no other test sends
 
 const gpurun_request kUntouchedRequest = gpurun_make_request(77);
 
@@ -37,10 +36,12 @@ std::vector<gpurun_request> no_requests() {
 
 gpurun_request receive_from_self(int* number) {
     gpurun_request request{};
-    REQUIRE_OK(gpurun_irecv(number, 1, GPURUN_INT32, rank(), kTag, kWorld, GPURUN_HOST, &request));
+    REQUIRE_OK(gpurun_irecv(number, 1, GPURUN_INT32, rank(), kSelfTag, kWorld, GPURUN_HOST, &request));
     return request;
 }
-void send_to_self(int number) { REQUIRE_OK(gpurun_send(&number, 1, GPURUN_INT32, rank(), kTag, kWorld, GPURUN_HOST)); }
+void send_to_self(int number) {
+    REQUIRE_OK(gpurun_send(&number, 1, GPURUN_INT32, rank(), kSelfTag, kWorld, GPURUN_HOST));
+}
 
 // Every way to complete `count` requests is refused with `expected`, and leaves all outputs as they are.
 void check_not_completed(size_t count, gpurun_request* requests, gpurun_stream stream, gpurun_status expected) {
@@ -190,14 +191,14 @@ TEST_CASE("only an active receive is taken back") {
     gpurun_request null = GPURUN_REQUEST_NULL, inactive{}, send{};
     check_refused(gpurun_cancel(nullptr), GPURUN_ERR_ARGUMENT);
     check_refused(gpurun_cancel(&null), GPURUN_ERR_REQUEST);
-    REQUIRE_OK(gpurun_recv_init(&number, 1, GPURUN_INT32, rank(), kTag, kWorld, GPURUN_HOST, &inactive));
+    REQUIRE_OK(gpurun_recv_init(&number, 1, GPURUN_INT32, rank(), kSelfTag, kWorld, GPURUN_HOST, &inactive));
     check_refused(gpurun_cancel(&inactive), GPURUN_ERR_REQUEST);
     REQUIRE_OK(gpurun_request_free(&inactive));
     const int sent = 8;
-    REQUIRE_OK(gpurun_isend(&sent, 1, GPURUN_INT32, rank(), kTag, kWorld, GPURUN_HOST, &send));
+    REQUIRE_OK(gpurun_isend(&sent, 1, GPURUN_INT32, rank(), kSelfTag, kWorld, GPURUN_HOST, &send));
     check_refused(gpurun_cancel(&send), GPURUN_ERR_UNSUPPORTED);
     CHECK(send.id != 0);
-    REQUIRE_OK(gpurun_recv(&number, 1, GPURUN_INT32, rank(), kTag, kWorld, GPURUN_HOST, nullptr));
+    REQUIRE_OK(gpurun_recv(&number, 1, GPURUN_INT32, rank(), kSelfTag, kWorld, GPURUN_HOST, nullptr));
     REQUIRE_OK(gpurun_wait(&send, GPURUN_HOST, nullptr)); // goes on all the same
     CHECK(number == 8);
 }
@@ -227,7 +228,7 @@ TEST_CASE("only an inactive persistent request whose memory is there is started"
     check_refused(gpurun_start(&once), GPURUN_ERR_REQUEST);
     send_to_self(1);
     REQUIRE_OK(gpurun_wait(&once, GPURUN_HOST, nullptr));
-    REQUIRE_OK(gpurun_recv_init(&number, 1, GPURUN_INT32, rank(), kTag, kWorld, GPURUN_HOST, &again[0]));
+    REQUIRE_OK(gpurun_recv_init(&number, 1, GPURUN_INT32, rank(), kSelfTag, kWorld, GPURUN_HOST, &again[0]));
     REQUIRE_OK(gpurun_start(&again[0]));
     check_refused(gpurun_start(&again[0]), GPURUN_ERR_REQUEST);
     check_refused(gpurun_startall(2, again), GPURUN_ERR_REQUEST);

@@ -27,6 +27,8 @@ struct Misuse {
     std::function<void(Arguments&)> spoil;
 };
 
+inline constexpr int kSelfTag = 9; // of messages to self, which no other test sends
+
 inline constexpr gpurun_message_status kUntouched{7, 7, 7, 7, GPURUN_ERR_INTERNAL, 7};
 
 inline bool equal(const gpurun_message_status& a, const gpurun_message_status& b) {

@@ -7,12 +7,12 @@ namespace gpurun::bench {
 
 namespace {
 
-constexpr int kTag = 5;
+constexpr int kCapturedTag = 5;
 
 // A message of no bytes each way; why it cannot be captured, or "".
 std::string try_exchange(int other, gpurun_stream stream) {
-    const gpurun_status status = gpurun_sendrecv(nullptr, 0, GPURUN_BYTE, other, kTag, nullptr, 0, GPURUN_BYTE, other,
-                                                 kTag, GPURUN_COMM_WORLD, stream, nullptr);
+    const gpurun_status status = gpurun_sendrecv(nullptr, 0, GPURUN_BYTE, other, kCapturedTag, nullptr, 0, GPURUN_BYTE,
+                                                 other, kCapturedTag, GPURUN_COMM_WORLD, stream, nullptr);
     if (status == GPURUN_ERR_UNSUPPORTED)
         return gpurun_error_detail();
     CALL(status);

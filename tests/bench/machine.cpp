@@ -12,7 +12,7 @@ namespace gpurun::bench {
 
 namespace {
 
-constexpr int kTag = 4;
+constexpr int kMachineTag = 4;
 constexpr size_t kTextBytes = 512;
 
 // What changes how messages move, or how fast.
@@ -29,11 +29,11 @@ constexpr const char* kSettings[] = {"GPURUN_PATH",
                                      "CUDA_MPS_PIPE_DIRECTORY"};
 
 void tell(int rank, const void* data, size_t bytes) {
-    CALL(gpurun_send(data, bytes, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, GPURUN_HOST));
+    CALL(gpurun_send(data, bytes, GPURUN_BYTE, rank, kMachineTag, GPURUN_COMM_WORLD, GPURUN_HOST));
 }
 
 void hear(int rank, void* data, size_t bytes) {
-    CALL(gpurun_recv(data, bytes, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));
+    CALL(gpurun_recv(data, bytes, GPURUN_BYTE, rank, kMachineTag, GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));
 }
 
 void tell_all(void* data, size_t bytes) {

@@ -19,21 +19,21 @@ namespace gpurun::bench {
 namespace {
 
 template <typename T>
-struct Named {
+struct Choice {
     const char* name;
     T value;
 };
 
-constexpr Named<Test> kTests[] = {
+constexpr Choice<Test> kTests[] = {
     {"latency", Test::kLatency}, {"bandwidth", Test::kBandwidth}, {"bidirectional", Test::kBidirectional},
     {"rate", Test::kRate},       {"overlap", Test::kOverlap},     {"call", Test::kCall},
     {"first", Test::kFirst}};
-constexpr Named<Memory> kMemories[] = {{"device", Memory::kDevice},
-                                       {"device-async", Memory::kDeviceAsync},
-                                       {"pinned", Memory::kPinned},
-                                       {"host", Memory::kHost}};
-constexpr Named<Order> kOrders[] = {{"stream", Order::kStream}, {"host", Order::kHost}, {"graph", Order::kGraph}};
-constexpr Named<Reference> kReferences[] = {{"copy", Reference::kCopy}, {"nccl", Reference::kNccl}};
+constexpr Choice<Memory> kMemories[] = {{"device", Memory::kDevice},
+                                        {"device-async", Memory::kDeviceAsync},
+                                        {"pinned", Memory::kPinned},
+                                        {"host", Memory::kHost}};
+constexpr Choice<Order> kOrders[] = {{"stream", Order::kStream}, {"host", Order::kHost}, {"graph", Order::kGraph}};
+constexpr Choice<Reference> kReferences[] = {{"copy", Reference::kCopy}, {"nccl", Reference::kNccl}};
 
 template <typename Table, typename T>
 const char* name_in(const Table& table, T value) {

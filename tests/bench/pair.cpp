@@ -8,7 +8,7 @@ namespace gpurun::bench {
 
 namespace {
 
-constexpr int kTag = 1;
+constexpr int kPairTag = 1;
 
 } // namespace
 
@@ -21,7 +21,7 @@ Pair Pair::of_this_rank() {
 }
 
 void Pair::exchange(const void* mine, void* theirs, size_t bytes) const {
-    CALL(gpurun_sendrecv(mine, bytes, GPURUN_BYTE, partner(), kTag, theirs, bytes, GPURUN_BYTE, partner(), kTag,
+    CALL(gpurun_sendrecv(mine, bytes, GPURUN_BYTE, partner(), kPairTag, theirs, bytes, GPURUN_BYTE, partner(), kPairTag,
                          GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));
 }
 
@@ -33,12 +33,12 @@ void Pair::meet() const {
 
 void Pair::go() const {
     const char here = 1;
-    CALL(gpurun_send(&here, sizeof(here), GPURUN_BYTE, partner(), kTag, GPURUN_COMM_WORLD, GPURUN_HOST));
+    CALL(gpurun_send(&here, sizeof(here), GPURUN_BYTE, partner(), kPairTag, GPURUN_COMM_WORLD, GPURUN_HOST));
 }
 
 void Pair::await_go() const {
     char there = 0;
-    CALL(gpurun_recv(&there, sizeof(there), GPURUN_BYTE, partner(), kTag, GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));
+    CALL(gpurun_recv(&there, sizeof(there), GPURUN_BYTE, partner(), kPairTag, GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));
 }
 
 double Pair::larger(double mine) const {

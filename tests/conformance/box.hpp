@@ -3,6 +3,8 @@
 
 #include "subject.hpp"
 
+#include "device/capability/mails.hpp"
+
 namespace gpurun::conformance {
 
 constexpr size_t kLargestMail = 65536;
@@ -39,10 +41,10 @@ class Box {
     }
     void put(const std::byte* source, size_t bytes, device::Stream stream) const {
         const device::Mail mail = outgoing(bytes);
-        REQUIRE_OK(subject().put_mail(mail, source, stream));
+        REQUIRE_OK(subject().mails()->put_mail(mail, source, stream));
     }
     void take(std::byte* destination, size_t bytes, bool seen, device::Stream stream) const {
-        REQUIRE_OK(subject().take_mail(common(1), destination, bytes, seen, stream));
+        REQUIRE_OK(subject().mails()->take_mail(common(1), destination, bytes, seen, stream));
     }
     void check_tickets() const { CHECK(read(tickets_.get(), 2 * sizeof(uint32_t)) == Bytes(2 * sizeof(uint32_t))); }
 

@@ -3,8 +3,7 @@
 #include "box.hpp"
 #include "slot.hpp"
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::chains {
 
 TEST_SUITE_BEGIN("chains");
 
@@ -108,3 +107,5 @@ TEST_CASE("what is still to be sent is not overwritten by the message that comes
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::conformance::chains

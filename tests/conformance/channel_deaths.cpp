@@ -3,8 +3,7 @@
 
 #include <chrono>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::channel_deaths {
 
 TEST_SUITE_BEGIN("channels of the dead");
 
@@ -145,3 +144,5 @@ TEST_CASE("a wait for a signal whose source dies ends, and says so") {
     receiver.finish();
     CHECK(line.cut_at_target() == 1);
 }
+
+} // namespace gpurun::conformance::channel_deaths

@@ -6,8 +6,7 @@
 #include <chrono>
 #include <thread>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::channel_waits {
 
 TEST_SUITE_BEGIN("channel waits");
 
@@ -88,3 +87,5 @@ TEST_CASE("a wait that a death ends is over") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::conformance::channel_waits

@@ -9,8 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::channels {
 
 TEST_SUITE_BEGIN("channels");
 
@@ -285,7 +284,7 @@ TEST_CASE("a signal says that what came before it is there, and its answer that 
         REQUIRE_OK(subject().fill(source.get(), 0xee, kBytes, sender)); // the target is done with it
         await.launch(receiver);
         if (run == 0)
-            REQUIRE_OK(subject().await_counter(receiver, &counter(gate), 2));
+            REQUIRE_OK(subject().counters()->await_counter(receiver, &counter(gate), 2));
         copy_and_tell.launch(receiver);
         REQUIRE_OK(subject().copy(log.get() + run * kBytes, destination.get(), kBytes, receiver));
     }
@@ -443,24 +442,26 @@ TEST_CASE("what is no channel is refused") {
     const Memory memory(64);
     std::byte pageable[64] = {};
     const Stream stream;
-    CHECK_STATUS(subject().channel_put(line.source(), pageable, stream), Status::kBuffer);
-    CHECK_STATUS(subject().channel_take(line.target(), pageable, 64, stream), Status::kBuffer);
-    CHECK_STATUS(subject().channel_take(line.target(), memory.get(), 65, stream), Status::kArgument);
+    CHECK_STATUS(subject().channels()->channel_put(line.source(), pageable, stream), Status::kBuffer);
+    CHECK_STATUS(subject().channels()->channel_take(line.target(), pageable, 64, stream), Status::kBuffer);
+    CHECK_STATUS(subject().channels()->channel_take(line.target(), memory.get(), 65, stream), Status::kArgument);
     device::Channel wrong = line.source();
     wrong.bytes = kLargestInChannel + 1;
-    CHECK_STATUS(subject().channel_put(wrong, memory.get(), stream), Status::kArgument);
+    CHECK_STATUS(subject().channels()->channel_put(wrong, memory.get(), stream), Status::kArgument);
     wrong = line.source();
     wrong.places += 8;
-    CHECK_FALSE(static_cast<bool>(subject().channel_put(wrong, memory.get(), stream)));
+    CHECK_FALSE(static_cast<bool>(subject().channels()->channel_put(wrong, memory.get(), stream)));
     wrong = line.source();
     wrong.turns = reinterpret_cast<uint64_t*>(pageable);
-    CHECK_FALSE(static_cast<bool>(subject().channel_put(wrong, memory.get(), stream)));
+    CHECK_FALSE(static_cast<bool>(subject().channels()->channel_put(wrong, memory.get(), stream)));
     wrong = line.source();
     device::Counter unregistered{0};
     wrong.alive = &unregistered;
-    CHECK_FALSE(static_cast<bool>(subject().channel_put(wrong, memory.get(), stream)));
+    CHECK_FALSE(static_cast<bool>(subject().channels()->channel_put(wrong, memory.get(), stream)));
     wrong = line.source();
     wrong.cut = &unregistered;
-    CHECK_FALSE(static_cast<bool>(subject().channel_put(wrong, memory.get(), stream)));
+    CHECK_FALSE(static_cast<bool>(subject().channels()->channel_put(wrong, memory.get(), stream)));
     stream.finish();
 }
+
+} // namespace gpurun::conformance::channels

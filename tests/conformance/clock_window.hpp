@@ -1,20 +1,35 @@
-// Whether what the device's clock says fits the CPU's.
+// Memory that the device writes times to, and whether what its clock says fits the CPU's.
 #pragma once
 
 #include "subject.hpp"
 
+#include "device/capability/clock.hpp"
 #include "platform/clock.hpp"
 
+#include <new>
+
 namespace gpurun::conformance {
+
+class PinnedTimes {
+  public:
+    explicit PinnedTimes(size_t count) : memory_(count * sizeof(device::Times)) {
+        for (size_t i = 0; i < count; ++i)
+            new (memory_.get() + i * sizeof(device::Times)) device::Times{};
+    }
+    device::Times* operator[](size_t index) const { return reinterpret_cast<device::Times*>(memory_.get()) + index; }
+
+  private:
+    Pinned memory_;
+};
 
 // What the device's clock says about the CPU's, as well as one can tell from readings before and after.
 class ClockWindow {
   public:
-    ClockWindow() : first_(must(subject().read_clock())), begin_ns_(platform::now_ns()) {}
+    ClockWindow() : first_(must(subject().clock()->read_clock())), begin_ns_(platform::now_ns()) {}
     // REQUIRES: what was timed is over.
     void close() {
         end_ns_ = platform::now_ns();
-        last_ = must(subject().read_clock());
+        last_ = must(subject().clock()->read_clock());
     }
     // Whether all of it happened in between, one after the other.
     void check(const device::Times& times) const { check(times, begin_ns_); }

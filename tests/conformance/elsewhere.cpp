@@ -4,11 +4,12 @@
 
 #include "subject.hpp"
 
+#include "device/capability/other_devices.hpp"
+
 #include <algorithm>
 #include <cstring>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::elsewhere {
 
 namespace {
 
@@ -23,7 +24,7 @@ class Foreign {
             device::Options options = options_for("emulated:0/3");
             options.emulated_ordered = device::Placement::kElsewhere;
             own_ = must(device::open_device(options));
-            memory_ = must(own_->allocate_ordered(kBytes, {}));
+            memory_ = must(own_->ordered_memory()->allocate_ordered(kBytes, {}));
         } else {
             memory_ = allocate_elsewhere(kBytes);
         }
@@ -34,7 +35,7 @@ class Foreign {
         (void)device().destroy_stream(stream_);
         (void)device().free_pinned(pinned_);
         if (own_)
-            (void)own_->free_ordered(memory_, {});
+            (void)own_->ordered_memory()->free_ordered(memory_, {});
         else
             free_elsewhere(memory_);
     }
@@ -85,9 +86,11 @@ TEST_CASE("bytes go to another device's memory and back, at any offset") {
         CAPTURE(skip);
         std::memcpy(foreign.pinned(), content.data(), kBytes);
         const size_t bytes = kBytes - skip;
-        REQUIRE_OK(foreign.device().fill_elsewhere(foreign.memory(), 0x11, kBytes, foreign.stream()));
-        REQUIRE_OK(foreign.device().copy_elsewhere(foreign.memory() + skip, foreign.pinned(), bytes, foreign.stream()));
-        REQUIRE_OK(foreign.device().copy_elsewhere(foreign.pinned(), foreign.memory(), kBytes, foreign.stream()));
+        REQUIRE_OK(foreign.device().other_devices()->fill_elsewhere(foreign.memory(), 0x11, kBytes, foreign.stream()));
+        REQUIRE_OK(foreign.device().other_devices()->copy_elsewhere(foreign.memory() + skip, foreign.pinned(), bytes,
+                                                                    foreign.stream()));
+        REQUIRE_OK(foreign.device().other_devices()->copy_elsewhere(foreign.pinned(), foreign.memory(), kBytes,
+                                                                    foreign.stream()));
         REQUIRE_OK(foreign.device().synchronize(foreign.stream()));
         CHECK(std::count(foreign.pinned(), foreign.pinned() + skip, std::byte{0x11}) == static_cast<ptrdiff_t>(skip));
         CHECK(std::memcmp(foreign.pinned() + skip, content.data(), bytes) == 0);
@@ -106,11 +109,12 @@ TEST_CASE("what touches another device's memory comes after what is in its strea
         std::memset(second, 0, kBytes);
         REQUIRE_OK(device.fill(own, round, kBytes, foreign.stream()));
         REQUIRE_OK(device.copy(foreign.pinned(), own, kBytes, foreign.stream()));
-        REQUIRE_OK(device.copy_elsewhere(foreign.memory(), foreign.pinned(), kBytes, foreign.stream()));
+        REQUIRE_OK(
+            device.other_devices()->copy_elsewhere(foreign.memory(), foreign.pinned(), kBytes, foreign.stream()));
         REQUIRE_OK(device.fill(own, 0xee, kBytes, foreign.stream()));
         REQUIRE_OK(device.copy(foreign.pinned(), own, kBytes, foreign.stream()));
-        REQUIRE_OK(device.copy_elsewhere(second, foreign.memory(), kBytes, foreign.stream()));
-        REQUIRE_OK(device.fill_elsewhere(foreign.memory(), 0xdd, kBytes, foreign.stream()));
+        REQUIRE_OK(device.other_devices()->copy_elsewhere(second, foreign.memory(), kBytes, foreign.stream()));
+        REQUIRE_OK(device.other_devices()->fill_elsewhere(foreign.memory(), 0xdd, kBytes, foreign.stream()));
         REQUIRE_OK(device.synchronize(foreign.stream()));
         CHECK(std::count(second, second + kBytes, static_cast<std::byte>(round)) == static_cast<ptrdiff_t>(kBytes));
     }
@@ -126,11 +130,11 @@ TEST_CASE("a stream that is held up holds up its own copies elsewhere, and no ot
     const size_t gate = new_counter();
     const Pinned late(8);
     std::memset(late.get(), 0, 8);
-    REQUIRE_OK(subject().fill_elsewhere(foreign.memory(), 1, kBytes, foreign.stream()));
+    REQUIRE_OK(subject().other_devices()->fill_elsewhere(foreign.memory(), 1, kBytes, foreign.stream()));
     REQUIRE_OK(subject().synchronize(foreign.stream()));
-    REQUIRE_OK(subject().await_counter(held, &counter(gate), 1));
-    REQUIRE_OK(subject().copy_elsewhere(late.get(), foreign.memory(), 8, held));
-    REQUIRE_OK(subject().copy_elsewhere(foreign.pinned(), foreign.memory(), kBytes, foreign.stream()));
+    hold(held, gate);
+    REQUIRE_OK(subject().other_devices()->copy_elsewhere(late.get(), foreign.memory(), 8, held));
+    REQUIRE_OK(subject().other_devices()->copy_elsewhere(foreign.pinned(), foreign.memory(), kBytes, foreign.stream()));
     REQUIRE_OK(subject().synchronize(foreign.stream()));
     CHECK(foreign.pinned()[kBytes - 1] == std::byte{1});
     CHECK_FALSE(held.done());
@@ -141,3 +145,5 @@ TEST_CASE("a stream that is held up holds up its own copies elsewhere, and no ot
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::conformance::elsewhere

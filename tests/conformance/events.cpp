@@ -1,8 +1,9 @@
 // Events, within one process.
 #include "subject.hpp"
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+#include "support/made_up.hpp"
+
+namespace gpurun::conformance::events {
 
 TEST_SUITE_BEGIN("events");
 
@@ -22,7 +23,7 @@ TEST_CASE("an event completes when everything before its record has") {
     for (const Event& event : events) {
         const Stream stream;
         const size_t gate = new_counter();
-        REQUIRE_OK(subject().await_counter(stream, &counter(gate), 1));
+        hold(stream, gate);
         REQUIRE_OK(subject().record(event, stream));
         watch();
         CHECK_FALSE(event.done());
@@ -37,7 +38,7 @@ TEST_CASE("an event does not wait for what follows its record") {
     const Stream stream;
     const size_t gate = new_counter();
     REQUIRE_OK(subject().record(event, stream));
-    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 1));
+    hold(stream, gate);
     REQUIRE_OK(subject().synchronize(device::Event(event)));
     CHECK(event.done());
     CHECK_FALSE(stream.done());
@@ -73,10 +74,10 @@ TEST_CASE("a wait is for the latest record at the time of the call: a later one 
     const Stream waiter;
     const size_t early = new_counter();
     const size_t late = new_counter();
-    REQUIRE_OK(subject().await_counter(first, &counter(early), 1));
+    hold(first, early);
     REQUIRE_OK(subject().record(event, first));
     REQUIRE_OK(subject().await_event(waiter, event));
-    REQUIRE_OK(subject().await_counter(second, &counter(late), 1));
+    hold(second, late);
     REQUIRE_OK(subject().record(event, second));
     store(early, 1);
     waiter.synchronize();
@@ -92,7 +93,7 @@ TEST_CASE("a wait is for the latest record at the time of the call: a later one 
     const Stream second;
     const Stream waiter;
     const size_t gate = new_counter();
-    REQUIRE_OK(subject().await_counter(first, &counter(gate), 1));
+    hold(first, gate);
     REQUIRE_OK(subject().record(event, first));
     REQUIRE_OK(subject().await_event(waiter, event));
     REQUIRE_OK(subject().record(event, second));
@@ -110,7 +111,7 @@ TEST_CASE("an event may be destroyed while a stream waits for it, which goes on 
     const Stream waiter;
     const size_t gate = new_counter();
     const device::Event event = must(subject().create_event());
-    REQUIRE_OK(subject().await_counter(first, &counter(gate), 1));
+    hold(first, gate);
     REQUIRE_OK(subject().record(event, first));
     REQUIRE_OK(subject().await_event(waiter, event));
     REQUIRE_OK(subject().destroy_event(event));
@@ -130,7 +131,7 @@ TEST_CASE("an event outlives the stream that recorded it") {
     // Whatever takes the destroyed stream's place has nothing to do with it.
     const Stream next;
     const size_t gate = new_counter();
-    REQUIRE_OK(subject().await_counter(next, &counter(gate), 1));
+    hold(next, gate);
     CHECK(event.done());
     store(gate, 1);
     next.synchronize();
@@ -139,7 +140,7 @@ TEST_CASE("an event outlives the stream that recorded it") {
 TEST_CASE("a new event has no record, whatever a destroyed one had") {
     const Stream stream;
     const size_t gate = new_counter();
-    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 1));
+    hold(stream, gate);
     const device::Event destroyed = must(subject().create_shared_event());
     REQUIRE_OK(subject().record(destroyed, stream));
     REQUIRE_OK(subject().destroy_event(destroyed));
@@ -163,13 +164,16 @@ TEST_CASE("what is no event is refused") {
     const device::Event destroyed = must(subject().create_event());
     REQUIRE_OK(subject().destroy_event(destroyed));
     CHECK_STATUS(subject().destroy_event(destroyed), Status::kEvent);
-    std::byte local[512] = {};
-    CHECK_STATUS(subject().destroy_event({local}), Status::kEvent);
+    const std::byte bytes[512] = {};
+    const auto local = test::made_up<device::Event>(bytes);
+    CHECK_STATUS(subject().destroy_event(local), Status::kEvent);
     CHECK_STATUS(subject().destroy_event({}), Status::kEvent);
     if (is_emulated()) { // CUDA follows the pointer: it takes events that gpurun has not made
-        CHECK_STATUS(subject().record({local}, {}), Status::kEvent);
-        CHECK_STATUS(subject().await_event({}, {local}), Status::kEvent);
-        CHECK_STATUS(subject().query(device::Event{local}), Status::kEvent);
-        CHECK_STATUS(subject().synchronize(device::Event{destroyed}), Status::kEvent);
+        CHECK_STATUS(subject().record(local, {}), Status::kEvent);
+        CHECK_STATUS(subject().await_event({}, local), Status::kEvent);
+        CHECK_STATUS(subject().query(local), Status::kEvent);
+        CHECK_STATUS(subject().synchronize(destroyed), Status::kEvent);
     }
 }
+
+} // namespace gpurun::conformance::events

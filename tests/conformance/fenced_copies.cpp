@@ -9,8 +9,7 @@
 #include <algorithm>
 #include <cstring>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::fenced_copies {
 
 TEST_SUITE_BEGIN("fenced copies");
 
@@ -82,7 +81,7 @@ TEST_CASE("a fenced copy waits until its counter has come, and holds up what fol
             watch();
             CHECK_FALSE(stream.done());
             REQUIRE_OK(subject().fill(source.get(), 2 + round, bytes, other)); // is read only now
-            REQUIRE_OK(subject().write_counter(other, &counter(slot.before()), slot.value()));
+            REQUIRE_OK(subject().counters()->write_counter(other, &counter(slot.before()), slot.value()));
             stream.finish();
             CHECK(slot.is_done());
             CHECK(std::count(got.get(), got.get() + bytes, static_cast<std::byte>(2 + round)) ==
@@ -161,11 +160,11 @@ TEST_CASE("whoever sees that a fenced copy is done sees its bytes") {
         for (int round = 1; round <= 20; ++round) {
             slot.begin();
             // Enqueued by the last first, so that everybody waits.
-            REQUIRE_OK(subject().await_counter(reader, &counter(slot.after()), slot.value()));
+            REQUIRE_OK(subject().counters()->await_counter(reader, &counter(slot.after()), slot.value()));
             REQUIRE_OK(subject().copy(got.get(), destination.get(), bytes, reader));
             slot.copy(destination.get(), source.get(), bytes, true, copier);
             REQUIRE_OK(subject().fill(source.get(), round, bytes, filler));
-            REQUIRE_OK(subject().write_counter(filler, &counter(slot.before()), slot.value()));
+            REQUIRE_OK(subject().counters()->write_counter(filler, &counter(slot.before()), slot.value()));
             reader.finish();
             REQUIRE(std::count(got.get(), got.get() + bytes, static_cast<std::byte>(round)) ==
                     static_cast<ptrdiff_t>(bytes));
@@ -189,9 +188,9 @@ TEST_CASE("a slot is used again, many times ahead of the CPU, by copies that wai
     uint64_t gate = 0;
     for (size_t round = 0; round < kRounds; ++round) {
         const bool waits = round % 3 != 2;
-        REQUIRE_OK(subject().await_counter(signaller, &counter(slot.after()), slot.value()));
+        REQUIRE_OK(subject().counters()->await_counter(signaller, &counter(slot.after()), slot.value()));
         slot.begin();
-        REQUIRE_OK(subject().write_counter(signaller, &counter(slot.before()), slot.value()));
+        REQUIRE_OK(subject().counters()->write_counter(signaller, &counter(slot.before()), slot.value()));
         slot.copy(destination.get(), source.get() + 16 * round, kBytes, waits, stream);
         REQUIRE_OK(subject().copy(log.get() + round * kBytes, destination.get(), kBytes, stream));
         gate = waits ? slot.value() : gate;
@@ -323,3 +322,5 @@ TEST_CASE("a fenced copy that waits for a dead process ends by a survivor's pois
     write(own.get(), pattern(kBytes, 2)); // the device is still well
     CHECK(read(own.get(), kBytes) == pattern(kBytes, 2));
 }
+
+} // namespace gpurun::conformance::fenced_copies

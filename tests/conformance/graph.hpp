@@ -3,6 +3,8 @@
 
 #include "subject.hpp"
 
+#include "device/capability/graphs.hpp"
+
 #include <atomic>
 
 namespace gpurun::conformance {
@@ -15,21 +17,23 @@ class Graph {
     Graph(device::Stream stream, const Enqueue& enqueue) : graph_(capture(stream, enqueue)) {}
     ~Graph() {
         if (graph_.native != nullptr)
-            (void)subject().destroy_graph(graph_);
+            (void)subject().graphs()->destroy_graph(graph_);
     }
     Graph(Graph&& other) noexcept : graph_(std::exchange(other.graph_, device::Graph{})) {}
     Graph& operator=(Graph&&) = delete;
 
-    void launch(device::Stream stream) const { REQUIRE_OK(subject().launch(graph_, stream)); }
-    void destroy() { REQUIRE_OK(subject().destroy_graph(std::exchange(graph_, device::Graph{}))); }
-    void destroy_later() { REQUIRE_OK(subject().destroy_graph_later(std::exchange(graph_, device::Graph{}))); }
+    void launch(device::Stream stream) const { REQUIRE_OK(subject().graphs()->launch(graph_, stream)); }
+    void destroy() { REQUIRE_OK(subject().graphs()->destroy_graph(std::exchange(graph_, device::Graph{}))); }
+    void destroy_later() {
+        REQUIRE_OK(subject().graphs()->destroy_graph_later(std::exchange(graph_, device::Graph{})));
+    }
 
   private:
     template <typename Enqueue>
     static device::Graph capture(device::Stream stream, const Enqueue& enqueue) {
-        REQUIRE_OK(subject().begin_capture(stream));
+        REQUIRE_OK(subject().graphs()->begin_capture(stream));
         enqueue(stream);
-        return must(subject().end_capture(stream));
+        return must(subject().graphs()->end_capture(stream));
     }
 
     device::Graph graph_;
@@ -39,7 +43,7 @@ class Graph {
 class EndCount {
   public:
     base::Result<void> watch(device::Stream captured) {
-        return subject().at_graph_end(
+        return subject().graphs()->at_graph_end(
             captured, [](void* count) { ++*static_cast<std::atomic<int>*>(count); }, &count_);
     }
     int calls() const { return count_; }

@@ -8,10 +8,10 @@
 #include <barrier>
 #include <cstring>
 #include <functional>
+#include <set>
 #include <thread>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::graphs {
 
 TEST_SUITE_BEGIN("graphs");
 
@@ -51,11 +51,11 @@ TEST_CASE("what is captured does not run, but whenever its graph is launched") {
     std::memset(got.get(), 0xee, kBytes);
     const Stream stream;
     CHECK_FALSE(must(subject().is_captured(stream)));
-    REQUIRE_OK(subject().begin_capture(stream));
+    REQUIRE_OK(subject().graphs()->begin_capture(stream));
     CHECK(must(subject().is_captured(stream)));
     REQUIRE_OK(subject().fill(memory.get(), 0x11, kBytes, stream));
     REQUIRE_OK(subject().copy(got.get(), memory.get(), kBytes, stream));
-    const device::Graph graph = must(subject().end_capture(stream));
+    const device::Graph graph = must(subject().graphs()->end_capture(stream));
     CHECK_FALSE(must(subject().is_captured(stream)));
     stream.finish();
     CHECK(all_read(got.get(), 0xee));
@@ -63,11 +63,11 @@ TEST_CASE("what is captured does not run, but whenever its graph is launched") {
     for (int run = 0; run < 3; ++run) {
         std::memset(got.get(), 0xee, kBytes);
         REQUIRE_OK(subject().fill(memory.get(), 0x22, kBytes, stream));
-        REQUIRE_OK(subject().launch(graph, stream));
+        REQUIRE_OK(subject().graphs()->launch(graph, stream));
         stream.finish();
         CHECK(all_read(got.get(), 0x11));
     }
-    REQUIRE_OK(subject().destroy_graph(graph));
+    REQUIRE_OK(subject().graphs()->destroy_graph(graph));
 }
 
 TEST_CASE("a graph that nothing was captured into can be launched") {
@@ -91,7 +91,7 @@ TEST_CASE("runs come in the order of their stream, among what else is in it, man
         call(in, first);
         call(in, second);
     });
-    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 2));
+    hold(stream, gate, 2);
     for (int run = 0; run < kRuns; ++run) {
         graph.launch(stream);
         call(stream, between);
@@ -141,7 +141,7 @@ TEST_CASE("graphs of different captures run side by side") {
         REQUIRE_OK(subject().fill(memory.get(), 0x5c, kBytes, in));
         REQUIRE_OK(subject().copy(got.get(), memory.get(), kBytes, in));
     });
-    REQUIRE_OK(subject().await_counter(held, &counter(gate), 2));
+    hold(held, gate, 2);
     behind.launch(held);
     ahead.launch(free);
     free.finish();
@@ -253,7 +253,7 @@ TEST_CASE("a branch that is not joined back fails the capture, and its streams g
         const Event forked;
         const Event joined;
         EndCount end;
-        REQUIRE_OK(subject().begin_capture(main));
+        REQUIRE_OK(subject().graphs()->begin_capture(main));
         REQUIRE_OK(end.watch(main));
         follow(branch, main, forked);
         REQUIRE_OK(subject().fill(memory.get(), 1, kBytes, branch));
@@ -262,7 +262,7 @@ TEST_CASE("a branch that is not joined back fails the capture, and its streams g
             REQUIRE_OK(subject().fill(memory.get(), 2, kBytes, branch));
         }
         CHECK(end.calls() == 0);
-        CHECK_STATUS(subject().end_capture(main), Status::kStream);
+        CHECK_STATUS(subject().graphs()->end_capture(main), Status::kStream);
         CHECK(soon([&] { return end.calls() == 1; }));
         for (const device::Stream stream : {device::Stream(main), device::Stream(branch)}) {
             CHECK_FALSE(must(subject().is_captured(stream)));
@@ -313,7 +313,7 @@ TEST_CASE("a graph that is destroyed while it runs comes to its end, and then on
         follow(in, branch, joined);
         call(in, count);
     });
-    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 2));
+    hold(stream, gate, 2);
     for (int run = 0; run < kRuns; ++run)
         graph.launch(stream);
     CHECK_FALSE(stream.done());
@@ -334,19 +334,19 @@ TEST_CASE("graphs are still only while none runs, and none begins while they are
     const Stream stream;
     Graph destroyed(stream, [&](device::Stream in) { REQUIRE_OK(subject().fill(memory.get(), 0x45, kBytes, in)); });
     const Graph graph(stream, [&](device::Stream in) { REQUIRE_OK(subject().fill(memory.get(), 0x46, kBytes, in)); });
-    CHECK(subject().keep_graphs_still().owns_lock());
-    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 2));
+    CHECK(subject().graphs()->keep_graphs_still().owns_lock());
+    hold(stream, gate, 2);
     destroyed.launch(stream);
-    CHECK_FALSE(subject().keep_graphs_still().owns_lock());
+    CHECK_FALSE(subject().graphs()->keep_graphs_still().owns_lock());
     destroyed.destroy_later();
-    CHECK_FALSE(subject().keep_graphs_still().owns_lock());
+    CHECK_FALSE(subject().graphs()->keep_graphs_still().owns_lock());
     store(gate, 2);
     stream.finish();
-    CHECK(soon([&] { return subject().keep_graphs_still().owns_lock(); }));
+    CHECK(soon([&] { return subject().graphs()->keep_graphs_still().owns_lock(); }));
     subject().give_back();
-    CHECK(subject().keep_graphs_still().owns_lock());
+    CHECK(subject().graphs()->keep_graphs_still().owns_lock());
 
-    std::unique_lock still = subject().keep_graphs_still();
+    std::unique_lock still = subject().graphs()->keep_graphs_still();
     REQUIRE(still.owns_lock());
     std::atomic<bool> launched = false;
     std::thread other([&] {
@@ -412,15 +412,15 @@ TEST_CASE("a graph that is destroyed for later is gone at once, and ends when it
     const Memory memory(kBytes);
     const Stream stream;
     EndCount end;
-    REQUIRE_OK(subject().begin_capture(stream));
+    REQUIRE_OK(subject().graphs()->begin_capture(stream));
     REQUIRE_OK(subject().fill(memory.get(), 0x47, kBytes, stream));
     REQUIRE_OK(end.watch(stream));
-    const device::Graph graph = must(subject().end_capture(stream));
-    REQUIRE_OK(subject().launch(graph, stream));
+    const device::Graph graph = must(subject().graphs()->end_capture(stream));
+    REQUIRE_OK(subject().graphs()->launch(graph, stream));
     stream.finish();
-    REQUIRE_OK(subject().destroy_graph_later(graph));
-    CHECK_STATUS(subject().destroy_graph_later(graph), Status::kArgument);
-    CHECK_STATUS(subject().destroy_graph(graph), Status::kArgument);
+    REQUIRE_OK(subject().graphs()->destroy_graph_later(graph));
+    CHECK_STATUS(subject().graphs()->destroy_graph_later(graph), Status::kArgument);
+    CHECK_STATUS(subject().graphs()->destroy_graph(graph), Status::kArgument);
     stays(end, 0);
     subject().give_back();
     CHECK(soon([&] { return end.calls() == 1; }));
@@ -430,17 +430,17 @@ TEST_CASE("a graph that is destroyed for later is gone at once, and ends when it
 
 TEST_CASE("what cannot be captured or is no graph is refused") {
     const Stream stream;
-    CHECK_STATUS(subject().end_capture(stream), Status::kStream);
-    CHECK_STATUS(subject().begin_capture({}), Status::kStream);
-    CHECK_STATUS(subject().destroy_graph({}), Status::kArgument);
-    CHECK_STATUS(subject().destroy_graph_later({}), Status::kArgument);
-    REQUIRE_OK(subject().begin_capture(stream));
-    const device::Graph name = must(subject().end_capture(stream));
-    REQUIRE_OK(subject().destroy_graph(name));
-    CHECK_STATUS(subject().destroy_graph(name), Status::kArgument);
+    CHECK_STATUS(subject().graphs()->end_capture(stream), Status::kStream);
+    CHECK_STATUS(subject().graphs()->begin_capture({}), Status::kStream);
+    CHECK_STATUS(subject().graphs()->destroy_graph({}), Status::kArgument);
+    CHECK_STATUS(subject().graphs()->destroy_graph_later({}), Status::kArgument);
+    REQUIRE_OK(subject().graphs()->begin_capture(stream));
+    const device::Graph name = must(subject().graphs()->end_capture(stream));
+    REQUIRE_OK(subject().graphs()->destroy_graph(name));
+    CHECK_STATUS(subject().graphs()->destroy_graph(name), Status::kArgument);
     if (is_emulated()) { // CUDA follows the pointer
-        CHECK_STATUS(subject().launch(name, stream), Status::kArgument);
-        CHECK_STATUS(subject().launch({}, stream), Status::kArgument);
+        CHECK_STATUS(subject().graphs()->launch(name, stream), Status::kArgument);
+        CHECK_STATUS(subject().graphs()->launch({}, stream), Status::kArgument);
     }
 }
 
@@ -468,9 +468,38 @@ void work_beside(const Stream& other) {
     const Event shared(must(subject().create_shared_event()));
     (void)must(subject().export_event(shared));
     CHECK_FALSE(must(subject().is_captured(other)));
+    CHECK(must(subject().name(other)) != must(subject().name(another)));
 }
 
 } // namespace
+
+TEST_CASE("a captured stream tells nobody its name, and has the same one afterwards") {
+    const Stream stream;
+    const uint64_t name = must(subject().name(stream));
+    REQUIRE_OK(subject().graphs()->begin_capture(stream));
+    CHECK_STATUS(subject().name(stream), Status::kStream);
+    auto graph = subject().graphs()->end_capture(stream); // or an error: the capture may have failed
+    if (graph)
+        REQUIRE_OK(subject().graphs()->destroy_graph(*graph));
+    CHECK(must(subject().name(stream)) == name);
+}
+
+TEST_CASE("a graph's handle that was destroyed is given to no other, and to no stream or event") {
+    if (!is_emulated())
+        return; // CUDA gives addresses again
+    std::set<const void*> given;
+    size_t made = 0;
+    for (int i = 0; i < 100; ++i) {
+        const Stream stream;
+        const Event event;
+        REQUIRE_OK(subject().graphs()->begin_capture(stream));
+        const device::Graph graph = must(subject().graphs()->end_capture(stream));
+        given.insert({device::Stream(stream).address(), device::Event(event).address(), graph.address()});
+        REQUIRE(given.size() == (made += 3));
+        REQUIRE_OK(subject().graphs()->destroy_graph(graph));
+        CHECK_STATUS(subject().graphs()->launch(graph, {}), Status::kArgument);
+    }
+}
 
 TEST_CASE("a capture is not disturbed by what its thread does besides") {
     const Memory memory(kBytes);
@@ -497,13 +526,13 @@ TEST_CASE("a capture is not disturbed by other threads, nor they by it") {
     base::Result<device::Graph> graph = base::Error{Status::kInternal, "nothing was captured"};
     base::Result<void> enqueued;
     std::thread capturer([&] { // without requirements, which throw
-        auto begun = subject().begin_capture(stream);
+        auto begun = subject().graphs()->begin_capture(stream);
         step.arrive_and_wait(); // the other works meanwhile
         step.arrive_and_wait();
         enqueued = begun ? subject().fill(memory.get(), 0x62, kBytes, stream) : std::move(begun);
         if (enqueued)
             enqueued = subject().copy(got.get(), memory.get(), kBytes, stream);
-        graph = subject().end_capture(stream);
+        graph = subject().graphs()->end_capture(stream);
     });
     step.arrive_and_wait();
     std::exception_ptr failed;
@@ -518,10 +547,10 @@ TEST_CASE("a capture is not disturbed by other threads, nor they by it") {
         std::rethrow_exception(failed);
     REQUIRE_OK(enqueued);
     REQUIRE_OK(graph);
-    REQUIRE_OK(subject().launch(*graph, stream));
+    REQUIRE_OK(subject().graphs()->launch(*graph, stream));
     stream.finish();
     CHECK(all_read(got.get(), 0x62));
-    REQUIRE_OK(subject().destroy_graph(*graph));
+    REQUIRE_OK(subject().graphs()->destroy_graph(*graph));
 }
 
 TEST_CASE("two threads capture at a time") {
@@ -536,25 +565,27 @@ TEST_CASE("two threads capture at a time") {
     std::vector<std::thread> threads;
     for (int i = 0; i < kThreads; ++i)
         threads.emplace_back([&, i] {
-            const bool begun = static_cast<bool>(subject().begin_capture(streams[i]));
+            const bool begun = static_cast<bool>(subject().graphs()->begin_capture(streams[i]));
             step.arrive_and_wait();
             if (begun)
                 enqueued[i] = static_cast<bool>(subject().fill(memory.get() + i * kBytes, i + 1, kBytes, streams[i]));
             step.arrive_and_wait();
-            graphs[i] = subject().end_capture(streams[i]);
+            graphs[i] = subject().graphs()->end_capture(streams[i]);
         });
     for (std::thread& thread : threads)
         thread.join();
     for (int i = 0; i < kThreads; ++i) {
         REQUIRE(enqueued[i]);
         REQUIRE_OK(graphs[i]);
-        REQUIRE_OK(subject().launch(*graphs[i], streams[kThreads - 1 - i]));
+        REQUIRE_OK(subject().graphs()->launch(*graphs[i], streams[kThreads - 1 - i]));
     }
     for (const Stream& stream : streams)
         stream.finish();
     const Bytes got = read(memory.get(), kThreads * kBytes);
     for (int i = 0; i < kThreads; ++i) {
         CHECK(all_read(got.data() + i * kBytes, i + 1));
-        REQUIRE_OK(subject().destroy_graph(*graphs[i]));
+        REQUIRE_OK(subject().graphs()->destroy_graph(*graphs[i]));
     }
 }
+
+} // namespace gpurun::conformance::graphs

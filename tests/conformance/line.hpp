@@ -3,6 +3,7 @@
 
 #include "graph.hpp"
 
+#include "device/capability/channels.hpp"
 #include "platform/job_segment.hpp"
 
 #include <algorithm>
@@ -49,16 +50,22 @@ class Line {
     uint32_t* ticket() const { return reinterpret_cast<uint32_t*>(memory_.get() + kTicket); }
 
     void put(const std::byte* from, device::Stream stream) const {
-        REQUIRE_OK(subject().channel_put(source(), from, stream));
+        REQUIRE_OK(subject().channels()->channel_put(source(), from, stream));
     }
-    void await_taken(device::Stream stream) const { REQUIRE_OK(subject().channel_await_taken(source(), stream)); }
+    void await_taken(device::Stream stream) const {
+        REQUIRE_OK(subject().channels()->channel_await_taken(source(), stream));
+    }
     void take(std::byte* into, size_t bytes, device::Stream stream) const {
-        REQUIRE_OK(subject().channel_take(target(), into, bytes, stream));
+        REQUIRE_OK(subject().channels()->channel_take(target(), into, bytes, stream));
     }
-    void await_put(device::Stream stream) const { REQUIRE_OK(subject().channel_await_put(target(), stream)); }
-    void tell_taken(device::Stream stream) const { REQUIRE_OK(subject().channel_tell_taken(target(), stream)); }
+    void await_put(device::Stream stream) const {
+        REQUIRE_OK(subject().channels()->channel_await_put(target(), stream));
+    }
+    void tell_taken(device::Stream stream) const {
+        REQUIRE_OK(subject().channels()->channel_tell_taken(target(), stream));
+    }
     void pull(std::byte* into, const std::byte* from, size_t bytes, device::Stream stream) const {
-        REQUIRE_OK(subject().channel_pull(target(), into, from, bytes, ticket(), stream));
+        REQUIRE_OK(subject().channels()->channel_pull(target(), into, from, bytes, ticket(), stream));
     }
 
     // The other side of each has died.

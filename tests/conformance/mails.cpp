@@ -10,8 +10,7 @@
 #include <algorithm>
 #include <cstring>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::mails {
 
 TEST_SUITE_BEGIN("mails");
 
@@ -190,7 +189,7 @@ TEST_CASE("words are used again by mails of all lengths, and no word of an earli
     for (size_t round = 0; round < kRounds; ++round) {
         // Both sides run ahead of the CPU; the sender's stream waits until its own last mail was taken.
         const size_t bytes = kLengths[round % std::size(kLengths)];
-        REQUIRE_OK(subject().await_counter(sender, &counter(box.taken()), box.value()));
+        REQUIRE_OK(subject().counters()->await_counter(sender, &counter(box.taken()), box.value()));
         box.begin();
         if (round % 3 == 0)
             box.take(log.get() + round * kRoom, bytes, true, receiver);
@@ -244,7 +243,7 @@ TEST_CASE("a mail is not sent before its stream gets there, and reads its source
     const Stream sender;
     const Stream receiver;
     box.begin();
-    REQUIRE_OK(subject().await_counter(sender, &counter(gate), 1));
+    REQUIRE_OK(subject().counters()->await_counter(sender, &counter(gate), 1));
     box.put(source.get(), kBytes, sender);
     box.take(destination.get(), kBytes, true, receiver);
     watch();
@@ -281,7 +280,7 @@ TEST_CASE("once a mail is taken, whoever sees that sees its bytes") {
             REQUIRE(std::memcmp(in_host.get(), &content[round], bytes) == 0);
             REQUIRE(reads(box.sent(), box.value()));
             box.begin(); // by another stream
-            REQUIRE_OK(subject().await_counter(third, &counter(box.taken()), box.value()));
+            REQUIRE_OK(subject().counters()->await_counter(third, &counter(box.taken()), box.value()));
             REQUIRE_OK(subject().copy(copied.get(), on_device.get(), bytes, third));
             box.take(on_device.get(), bytes, true, receiver);
             box.put(source.get() + 100 + round, bytes, sender);
@@ -438,7 +437,7 @@ TEST_CASE("mails are put into another process's memory") {
             const MailOrder order = far.order(words, near.mail, skew * 3 % kSkews, bytes);
             if (round % 2 == 0)
                 other.take_mail(order);
-            REQUIRE_OK(subject().put_mail(near.mail, source.get() + skew, stream));
+            REQUIRE_OK(subject().mails()->put_mail(near.mail, source.get() + skew, stream));
             if (round % 2 != 0)
                 other.take_mail(order);
             stream.finish();
@@ -470,7 +469,7 @@ TEST_CASE("mails come from another process") {
             const MailOrder order = far.order(far_words, near.mail, skew, bytes);
             if (round % 2 == 0)
                 other.put_mail(order);
-            REQUIRE_OK(subject().take_mail(near.mail, destination.get(), bytes, true, stream));
+            REQUIRE_OK(subject().mails()->take_mail(near.mail, destination.get(), bytes, true, stream));
             if (round % 2 != 0)
                 other.put_mail(order);
             REQUIRE(reads(near.index_of(near.mail.taken), near.mail.value));
@@ -503,9 +502,9 @@ TEST_CASE("a mail goes to another process and comes back, many times") {
     for (unsigned round = 0; round < kRounds; ++round) {
         out.begin(kBytes);
         back.begin(kBytes);
-        REQUIRE_OK(subject().put_mail(out.mail, buffer.get(), stream));
+        REQUIRE_OK(subject().mails()->put_mail(out.mail, buffer.get(), stream));
         REQUIRE_OK(subject().fill(buffer.get(), 0, kBytes, stream));
-        REQUIRE_OK(subject().take_mail(back.mail, buffer.get(), kBytes, false, stream));
+        REQUIRE_OK(subject().mails()->take_mail(back.mail, buffer.get(), kBytes, false, stream));
         other.take_mail(far.order(there, out.mail, 0, kBytes));
         other.put_mail(far.order(far_here, back.mail, 0, kBytes));
         // Whoever uses the words again knows that they were read: the stream has what came back, and says so.
@@ -533,7 +532,7 @@ TEST_CASE("a take that waits for a dead process's mail ends by a survivor's pois
     near.begin(kLargestMail);
     other.await_counter(gate, 1); // it never gets to its mail
     other.put_mail(far.order(far_words, near.mail, 0, kLargestMail));
-    REQUIRE_OK(subject().take_mail(near.mail, destination.get(), kLargestMail, true, stream));
+    REQUIRE_OK(subject().mails()->take_mail(near.mail, destination.get(), kLargestMail, true, stream));
     watch();
     CHECK_FALSE(stream.done());
     other.kill_it();
@@ -545,3 +544,5 @@ TEST_CASE("a take that waits for a dead process's mail ends by a survivor's pois
     CHECK(std::count(destination.get(), destination.get() + kLargestMail, kUntouched) == kLargestMail);
     near.check_ticket();
 }
+
+} // namespace gpurun::conformance::mails

@@ -1,4 +1,5 @@
-// Runs the suite on the device that GPURUN_TEST_DEVICE names, or, started by a test, plays the other process.
+// Runs the suite on the device that GPURUN_TEST_DEVICE names, or, started by a test, plays the other process. Tests of
+// what the device lacks are left out.
 // Exit status 77: that device is not here, so nothing was tested.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include "subject.hpp"
@@ -8,6 +9,55 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+
+namespace gpurun::conformance {
+
+namespace {
+
+// The suites of one capability, or of several; all others are the core's.
+struct SuiteOf {
+    const char* suite;
+    std::initializer_list<device::Capability> needs;
+};
+using enum device::Capability;
+const SuiteOf kSuites[] = {
+    {"chains", {kMails, kFencedCopies}},
+    {"channel waits", {kChannels}},
+    {"channels", {kChannels}},
+    {"channels of the dead", {kChannels}},
+    {"clock", {kClock}},
+    {"counters", {kCounters}},
+    {"elsewhere", {kOrderedMemory, kOtherDevices}},
+    {"fenced copies", {kFencedCopies}},
+    {"graphs", {kGraphs}},
+    {"mails", {kMails}},
+    {"ordered memory", {kOrderedMemory}},
+    {"run logs", {kChannels, kClock}},
+    {"shared channels", {kChannels}},
+    {"shared counters", {kCounters}},
+    {"times", {kMails, kFencedCopies, kClock}},
+};
+
+// Null if the device has all.
+const device::CapabilityInfo* missing(const SuiteOf& of) {
+    for (const device::Capability each : of.needs)
+        if (!device::info_of(each).is_in(subject()))
+            return &device::info_of(each);
+    return nullptr;
+}
+
+void leave_out_missing(doctest::Context& context) {
+    for (const SuiteOf& each : kSuites)
+        if (const device::CapabilityInfo* const lacking = missing(each)) {
+            std::printf("skipped: '%s', since %s lacks '%s'\n", each.suite, subject().info().name.c_str(),
+                        lacking->name);
+            context.addFilter("test-suite-exclude", each.suite);
+        }
+}
+
+} // namespace
+
+} // namespace gpurun::conformance
 
 int main(int argc, char** argv) {
     using namespace gpurun::conformance;
@@ -23,6 +73,7 @@ int main(int argc, char** argv) {
     }
     doctest::Context context;
     context.applyCommandLine(argc, argv);
+    leave_out_missing(context);
     const int failed = context.run();
     if (failed != 0 && seed() != 0)
         std::fprintf(stderr, "GPURUN_TEST_SEED=%llu replays these delays\n", static_cast<unsigned long long>(seed()));

@@ -3,8 +3,7 @@
 
 #include <set>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::memory {
 
 TEST_SUITE_BEGIN("memory");
 
@@ -82,51 +81,6 @@ TEST_CASE("more memory than the device has is an error, and the device goes on")
     CHECK(read(memory.get(), 4096) == pattern(4096, 1));
 }
 
-TEST_CASE("stream-ordered memory is device memory that cannot be exported") {
-    const Stream stream;
-    void* memory = must(subject().allocate_ordered(10'000, stream));
-    const device::Buffer buffer = must(subject().describe(memory, 10'000));
-    CHECK(buffer.placement == device::Placement::kDevice);
-    CHECK_FALSE(buffer.exportable);
-    CHECK(buffer.base == memory);
-    const Pinned pinned(10'000);
-    REQUIRE_OK(subject().fill(memory, 0x5a, 10'000, stream));
-    REQUIRE_OK(subject().copy(pinned.get(), memory, 10'000, stream));
-    REQUIRE_OK(subject().free_ordered(memory, stream));
-    stream.synchronize();
-    CHECK(pinned.get()[0] == std::byte{0x5a});
-    CHECK(pinned.get()[9'999] == std::byte{0x5a});
-}
-
-TEST_CASE("stream-ordered memory stays usable by what its stream does before the free") {
-    const Stream stream;
-    const Pinned pinned(4096);
-    const size_t gate = new_counter();
-    void* memory = must(subject().allocate_ordered(4096, stream));
-    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 1));
-    REQUIRE_OK(subject().fill(memory, 0x11, 4096, stream));
-    REQUIRE_OK(subject().copy(pinned.get(), memory, 4096, stream));
-    REQUIRE_OK(subject().free_ordered(memory, stream));
-    // Another stream's allocation must not get the place while it is still in use.
-    const Stream other;
-    void* next = must(subject().allocate_ordered(4096, other));
-    REQUIRE_OK(subject().fill(next, 0x22, 4096, other));
-    store(gate, 1);
-    stream.synchronize();
-    other.synchronize();
-    CHECK(pinned.get()[0] == std::byte{0x11});
-    CHECK(read(next, 1) == Bytes{std::byte{0x22}});
-    REQUIRE_OK(subject().free_ordered(next, other));
-    other.synchronize();
-}
-
-TEST_CASE("freeing in stream order what was not allocated so is refused") {
-    const Stream stream;
-    const Memory memory(4096);
-    CHECK_STATUS(subject().free_ordered(memory.get(), stream), Status::kBuffer);
-    CHECK_STATUS(subject().describe(memory.get(), 4096), Status::kOk);
-}
-
 TEST_CASE("pinned memory is host memory that streams copy from and to") {
     const Pinned pinned(10'000);
     const device::Buffer buffer = must(subject().describe(pinned.get() + 5, 100));
@@ -173,15 +127,30 @@ TEST_CASE("host memory is pinned only where one registration has all of it") {
     REQUIRE_OK(subject().unregister_host(host + kPage));
 }
 
-TEST_CASE("memory that is freed for later stays until it is given back, and is freed once") {
+TEST_CASE("a range that is only in part in a pinned allocation is refused") {
+    constexpr size_t kBytes = 100, kPage = 4096;
+    const Pinned pinned(kBytes);
+    CHECK(must(subject().describe(pinned.get() + 1, kBytes - 1)).size == kBytes);
+    CHECK_STATUS(subject().describe(pinned.get(), kBytes + 1), Status::kBuffer);
+    CHECK_STATUS(subject().describe(pinned.get(), 2 * kPage), Status::kBuffer);
+    CHECK_STATUS(subject().describe(pinned.get() + kBytes - 1, 2), Status::kBuffer);
+    CHECK_STATUS(subject().describe(pinned.get() - kPage, kPage + 1), Status::kBuffer);
+    CHECK_STATUS(subject().describe(pinned.get() - kPage, 4 * kPage), Status::kBuffer);
+}
+
+TEST_CASE("memory that is freed for later stays until it is given back, but is no longer known, and is freed once") {
     void* const device_memory = must(subject().allocate(4096));
     void* const pinned = must(subject().allocate_pinned(4096));
+    const Stream stream;
     for (void* const each : {device_memory, pinned}) {
         REQUIRE_OK(subject().free_later(each));
+        CHECK_STATUS(subject().describe(each, 4096), Status::kBuffer);
+        CHECK_STATUS(subject().describe(static_cast<std::byte*>(each) + 8, 1), Status::kBuffer);
         CHECK_STATUS(subject().free_later(each), Status::kBuffer);
         CHECK_STATUS(subject().free_later(static_cast<std::byte*>(each) + 8), Status::kBuffer);
-        CHECK(subject().describe(each, 4096));
     }
+    REQUIRE_OK(subject().copy(pinned, device_memory, 4096, stream));
+    stream.synchronize();
     subject().give_back();
     for (void* const each : {device_memory, pinned})
         CHECK_STATUS(subject().free_later(each), Status::kBuffer);
@@ -200,3 +169,5 @@ TEST_CASE("ordinary host memory is pageable") {
         CHECK_FALSE(buffer.exportable);
     }
 }
+
+} // namespace gpurun::conformance::memory

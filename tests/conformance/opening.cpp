@@ -1,8 +1,7 @@
 // Opening a device, and what it says of itself.
 #include "subject.hpp"
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::opening {
 
 TEST_SUITE_BEGIN("opening");
 
@@ -27,6 +26,19 @@ TEST_CASE("a device that is not there is an error that names it") {
     }
 }
 
+TEST_CASE("a capability is always there or never, and comes only with those that it needs") {
+    device::CapabilitySet found;
+    for (size_t i = 0; i < found.size(); ++i)
+        found[i] = device::capabilities()[i].is_in(subject());
+    for (size_t i = 0; i < found.size(); ++i) {
+        const device::CapabilityInfo& info = device::capabilities()[i];
+        CAPTURE(info.name);
+        CHECK(info.is_in(subject()) == found[i]);
+        if (found[i])
+            CHECK((info.needs & ~found).none());
+    }
+}
+
 TEST_CASE("a device can be made current by any thread, again and again") {
     REQUIRE_OK(subject().make_current());
     REQUIRE_OK(subject().make_current());
@@ -42,3 +54,5 @@ TEST_CASE("a device of the other kind is not reached, and the reason is said") {
     CHECK_FALSE(static_cast<bool>(reached));
     CHECK_FALSE(test::detail_of(reached).empty());
 }
+
+} // namespace gpurun::conformance::opening

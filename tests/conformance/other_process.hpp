@@ -32,6 +32,7 @@ enum class Command : uint32_t {
     kImportEvent,
     kRecord,
     kAwaitEvent,
+    kHold,
     kWriteCounter,
     kAwaitCounter,
     kStoreCounter,
@@ -139,6 +140,7 @@ class OtherProcess {
     }
     void record(uint32_t event) { call({Command::kRecord, event}); }
     void await_event(uint32_t event) { call({Command::kAwaitEvent, event}); }
+    void hold(size_t index) { call({Command::kHold, 0, index, 1}); }
     void write_counter(size_t index, uint64_t value) { call({Command::kWriteCounter, 0, index, value}); }
     void await_counter(size_t index, uint64_t value) { call({Command::kAwaitCounter, 0, index, value}); }
     void put_mail(const MailOrder& order) { call(about_order(Command::kPutMail, order)); }

@@ -7,8 +7,7 @@
 #include <deque>
 #include <new>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::run_logs {
 
 TEST_SUITE_BEGIN("run logs");
 
@@ -85,7 +84,7 @@ TEST_CASE("each run of both sides has a place, and the target moves not before t
         std::vector<int64_t> put_ns;
         for (uint64_t run = 0; run < kRuns; ++run) {
             take.launch(receiver);
-            watch();
+            REQUIRE(soon([&] { return line.target_wait().runs == run + 1; }));
             put_ns.push_back(platform::now_ns());
             put.launch(sender);
             receiver.finish();
@@ -116,13 +115,13 @@ TEST_CASE("a run that several operations make has one place, from the first's wa
     const Memory target(4096);
     const Stream sender, receiver;
     const auto both = [&](device::Stream in) {
-        REQUIRE_OK(subject().channel_put(part(line.source(), true, false), nullptr, in));
-        REQUIRE_OK(subject().channel_await_taken(part(line.source(), false, true), in));
+        REQUIRE_OK(subject().channels()->channel_put(part(line.source(), true, false), nullptr, in));
+        REQUIRE_OK(subject().channels()->channel_await_taken(part(line.source(), false, true), in));
     };
     const auto three = [&](device::Stream in) {
-        REQUIRE_OK(subject().channel_await_put(part(line.target(), true, false), in));
+        REQUIRE_OK(subject().channels()->channel_await_put(part(line.target(), true, false), in));
         REQUIRE_OK(subject().copy(target.get(), source.get(), 4096, in));
-        REQUIRE_OK(subject().channel_tell_taken(part(line.target(), false, true), in));
+        REQUIRE_OK(subject().channels()->channel_tell_taken(part(line.target(), false, true), in));
     };
     const Graph put(sender, both);
     const Graph take(receiver, three);
@@ -130,8 +129,7 @@ TEST_CASE("a run that several operations make has one place, from the first's wa
     for (uint64_t run = 0; run < kRuns; ++run) {
         CAPTURE(run);
         put.launch(sender);
-        watch();
-        CHECK(log.told() >= 2 * run + 1); // while it waits
+        CHECK(soon([&] { return log.told() >= 2 * run + 1; })); // while it waits
         take.launch(receiver);
         receiver.finish();
         sender.finish();
@@ -160,17 +158,17 @@ TEST_CASE("pulls have a place, too, whether somebody has waited before them or n
         const Graph put(sender, [&](device::Stream in) {
             device::Channel silent = line.source();
             silent.log = nullptr;
-            REQUIRE_OK(subject().channel_put(silent, nullptr, in));
+            REQUIRE_OK(subject().channels()->channel_put(silent, nullptr, in));
         });
         const Graph take(receiver, [&](device::Stream in) {
             if (waits_before)
-                REQUIRE_OK(subject().channel_await_put(part(line.target(), true, false), in));
-            REQUIRE_OK(subject().channel_pull(part(line.target(), !waits_before, true), target.get(), source.get(),
-                                              100'000, line.ticket(), in));
+                REQUIRE_OK(subject().channels()->channel_await_put(part(line.target(), true, false), in));
+            REQUIRE_OK(subject().channels()->channel_pull(part(line.target(), !waits_before, true), target.get(),
+                                                          source.get(), 100'000, line.ticket(), in));
         });
         ClockWindow window;
         take.launch(receiver);
-        watch();
+        REQUIRE(soon([&] { return line.target_wait().runs == 1; }));
         const int64_t put_ns = platform::now_ns();
         put.launch(sender);
         receiver.finish();
@@ -235,3 +233,5 @@ TEST_CASE("channels that run side by side share a log, and no place") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::conformance::run_logs

@@ -1,6 +1,9 @@
 // The other process's side: does what it is asked to, replies with what came of it, ends with its socket.
 #include "other_process.hpp"
 
+#include "device/capability/channels.hpp"
+#include "device/capability/graphs.hpp"
+#include "device/capability/mails.hpp"
 #include "platform/shared_memory.hpp"
 
 #include <algorithm>
@@ -59,6 +62,7 @@ class Server {
     platform::MessageSocket socket_;
     platform::Mapping counters_; // outlives the device, whose streams use it
     std::unique_ptr<device::Device> device_;
+    Holder holder_{*device_};
     device::Stream stream_;
     std::vector<void*> memory_;
     std::vector<device::Event> events_;
@@ -70,8 +74,9 @@ class Server {
 base::Result<void> Server::act(const Request& request, platform::UniqueFd fd) {
     switch (request.command) {
     case Command::kMeet: return meet(request, std::move(fd));
-    case Command::kWriteCounter: return device_->write_counter(stream_, counter_at(request.a), request.b);
-    case Command::kAwaitCounter: return device_->await_counter(stream_, counter_at(request.a), request.b);
+    case Command::kHold: return holder_.hold(stream_, *counter_at(request.a), request.b);
+    case Command::kWriteCounter: return device_->counters()->write_counter(stream_, counter_at(request.a), request.b);
+    case Command::kAwaitCounter: return device_->counters()->await_counter(stream_, counter_at(request.a), request.b);
     case Command::kStoreCounter: platform::store_and_wake(*counter_at(request.a), request.b); return {};
     case Command::kSynchronize: return device_->synchronize(stream_);
     case Command::kCreateSharedEvent:
@@ -83,7 +88,7 @@ base::Result<void> Server::act(const Request& request, platform::UniqueFd fd) {
     case Command::kPutInChannel:
     case Command::kTakeFromChannel:
     case Command::kPullThroughChannel: return act_on_channel(request);
-    case Command::kLaunch: return device_->launch(graphs_[request.object], stream_);
+    case Command::kLaunch: return device_->graphs()->launch(graphs_[request.object], stream_);
     default: return act_on_memory(request);
     }
 }
@@ -170,16 +175,16 @@ base::Result<void> Server::act_on_mail(const Request& request) {
     mail.value = order.value;
     mail.ticket = static_cast<uint32_t*>(memory_[order.ticket]);
     auto* const buffer = static_cast<std::byte*>(memory_[order.buffer]) + order.offset;
-    return request.command == Command::kPutMail ? device_->put_mail(mail, buffer, stream_)
-                                                : device_->take_mail(mail, buffer, order.bytes, true, stream_);
+    return request.command == Command::kPutMail ? device_->mails()->put_mail(mail, buffer, stream_)
+                                                : device_->mails()->take_mail(mail, buffer, order.bytes, true, stream_);
 }
 
 base::Result<void> Server::act_on_channel(const Request& request) {
     ChannelOrder order;
     std::memcpy(&order, request.bytes.data(), sizeof order);
-    GPURUN_TRY(device_->begin_capture(stream_));
+    GPURUN_TRY(device_->graphs()->begin_capture(stream_));
     auto enqueued = enqueue(request.command, order);
-    auto graph = device_->end_capture(stream_);
+    auto graph = device_->graphs()->end_capture(stream_);
     GPURUN_TRY(std::move(enqueued));
     if (!graph)
         return std::move(graph).error();
@@ -198,11 +203,11 @@ base::Result<void> Server::enqueue(Command command, const ChannelOrder& order) {
     channel.cut = counter_at(order.cut);
     auto* const buffer = static_cast<std::byte*>(memory_[order.buffer]) + order.offset;
     if (command == Command::kPutInChannel)
-        return device_->channel_put(channel, buffer, stream_);
+        return device_->channels()->channel_put(channel, buffer, stream_);
     if (command == Command::kTakeFromChannel)
-        return device_->channel_take(channel, buffer, order.bytes_got, stream_);
+        return device_->channels()->channel_take(channel, buffer, order.bytes_got, stream_);
     auto* const ticket = reinterpret_cast<uint32_t*>(channel.turns + device::kMostLanes);
-    return device_->channel_pull(channel, buffer, memory_[order.from], order.bytes_got, ticket, stream_);
+    return device_->channels()->channel_pull(channel, buffer, memory_[order.from], order.bytes_got, ticket, stream_);
 }
 
 base::Result<void> Server::act_on_events(const Request& request) {

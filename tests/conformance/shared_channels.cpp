@@ -2,8 +2,7 @@
 #include "line.hpp"
 #include "other_process.hpp"
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::shared_channels {
 
 TEST_SUITE_BEGIN("shared channels");
 
@@ -96,8 +95,8 @@ TEST_CASE("messages go to another process's graph") {
             const size_t skew = bytes % kSkews;
             const Graph put(stream, [&](device::Stream in) {
                 REQUIRE_OK(subject().copy(source.get() + skew, fresh.get(), bytes, in));
-                REQUIRE_OK(subject().channel_put(near.channel(places.get(), near.taken.get(), bytes),
-                                                 source.get() + skew, in));
+                REQUIRE_OK(subject().channels()->channel_put(near.channel(places.get(), near.taken.get(), bytes),
+                                                             source.get() + skew, in));
             });
             ChannelOrder order = far.order(far.places, far_taken);
             order.bytes = static_cast<uint32_t>(bytes);
@@ -134,8 +133,8 @@ TEST_CASE("messages come from another process's graph") {
             near.clear();
             far.clear();
             const Graph take(stream, [&](device::Stream in) {
-                REQUIRE_OK(subject().channel_take(near.channel(near.places.get(), taken.get(), bytes),
-                                                  destination.get(), bytes, in));
+                REQUIRE_OK(subject().channels()->channel_take(near.channel(near.places.get(), taken.get(), bytes),
+                                                              destination.get(), bytes, in));
             });
             ChannelOrder order = far.order(far_places, far.taken);
             order.bytes = static_cast<uint32_t>(bytes);
@@ -176,8 +175,8 @@ TEST_CASE("another process's graph pulls out of this one's memory") {
             const device::Channel channel = near.channel(places.get(), near.taken.get(), 0);
             const Graph put(stream, [&](device::Stream in) {
                 REQUIRE_OK(subject().copy(source.get(), fresh.get(), bytes, in));
-                REQUIRE_OK(subject().channel_put(channel, nullptr, in));
-                REQUIRE_OK(subject().channel_await_taken(channel, in));
+                REQUIRE_OK(subject().channels()->channel_put(channel, nullptr, in));
+                REQUIRE_OK(subject().channels()->channel_await_taken(channel, in));
                 REQUIRE_OK(subject().fill(source.get(), 0xee, bytes, in)); // the other is done with it
             });
             ChannelOrder order = far.order(far.places, far_taken);
@@ -207,8 +206,8 @@ TEST_CASE("a take whose source's process is killed ends by a survivor's poison")
     untouch(destination.get(), kBytes);
     const Stream stream;
     const Graph take(stream, [&](device::Stream in) {
-        REQUIRE_OK(subject().channel_take(near.channel(near.places.get(), taken.get(), kBytes), destination.get(),
-                                          kBytes, in));
+        REQUIRE_OK(subject().channels()->channel_take(near.channel(near.places.get(), taken.get(), kBytes),
+                                                      destination.get(), kBytes, in));
     });
     take.launch(stream);
     take.launch(stream);
@@ -224,3 +223,5 @@ TEST_CASE("a take whose source's process is killed ends by a survivor's poison")
     CHECK(counter(near.cut).load() == 1);
     CHECK(untouched(destination.get(), kBytes));
 }
+
+} // namespace gpurun::conformance::shared_channels

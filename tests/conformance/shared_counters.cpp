@@ -3,8 +3,7 @@
 
 #include "platform/job_segment.hpp"
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::shared_counters {
 
 TEST_SUITE_BEGIN("shared counters");
 
@@ -12,7 +11,7 @@ TEST_CASE("a stream's wait is ended by another process's CPU") {
     OtherProcess other(reachable_selectors().front());
     const Stream stream;
     const size_t gate = new_counter();
-    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 3));
+    REQUIRE_OK(subject().counters()->await_counter(stream, &counter(gate), 3));
     watch();
     CHECK_FALSE(stream.done());
     other.store_counter(gate, 2);
@@ -35,9 +34,9 @@ TEST_CASE("a stream's write is seen by another process's stream, with all that c
         const size_t drained = new_counter();
         for (uint64_t round = 1; round <= 10; ++round) {
             // Both sides are enqueued in full before anything may run; then the other process's CPU lets go.
-            REQUIRE_OK(subject().await_counter(stream, &counter(filled), round));
+            REQUIRE_OK(subject().counters()->await_counter(stream, &counter(filled), round));
             REQUIRE_OK(subject().copy(own.get(), imported, kBytes, stream));
-            REQUIRE_OK(subject().write_counter(stream, &counter(drained), round));
+            REQUIRE_OK(subject().counters()->write_counter(stream, &counter(drained), round));
             other.fill(memory, static_cast<int>(round), kBytes);
             other.write_counter(filled, round);
             other.await_counter(drained, round);
@@ -54,7 +53,7 @@ TEST_CASE("a stream that waits for a dead process is released by a survivor's po
     OtherProcess other(reachable_selectors().front());
     const Stream stream;
     const size_t gate = new_counter();
-    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 2));
+    REQUIRE_OK(subject().counters()->await_counter(stream, &counter(gate), 2));
     other.kill_it();
     watch();
     CHECK_FALSE(stream.done());
@@ -65,3 +64,5 @@ TEST_CASE("a stream that waits for a dead process is released by a survivor's po
     write(memory.get(), pattern(4096, 2));
     CHECK(read(memory.get(), 4096) == pattern(4096, 2));
 }
+
+} // namespace gpurun::conformance::shared_counters

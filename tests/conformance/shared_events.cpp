@@ -1,8 +1,7 @@
 // Events of one process that streams of another await.
 #include "other_process.hpp"
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::shared_events {
 
 TEST_SUITE_BEGIN("shared events");
 
@@ -24,7 +23,7 @@ TEST_CASE("an imported event completes when its owner's stream gets to the recor
         const Event event(must(subject().import_event(other.peer(), handle)));
         const Stream stream;
         const size_t gate = new_counter();
-        other.await_counter(gate, 1);
+        other.hold(gate);
         other.record(number);
         REQUIRE_OK(subject().await_event(stream, event));
         watch();
@@ -68,10 +67,10 @@ TEST_CASE("a wait for an imported event is for the latest record at the time of 
     const Stream stream;
     const size_t early = new_counter();
     const size_t late = new_counter();
-    other.await_counter(early, 1);
+    other.hold(early);
     other.record(number);
     REQUIRE_OK(subject().await_event(stream, event));
-    other.await_counter(late, 1);
+    other.hold(late);
     other.record(number);
     store(early, 1);
     stream.synchronize();
@@ -103,7 +102,7 @@ TEST_CASE("releasing a dead peer ends the waits on its events, present and futur
     const Event event(must(subject().import_event(other.peer(), handle)));
     const Stream stream;
     const size_t gate = new_counter();
-    other.await_counter(gate, 1); // which nobody will ever release
+    other.hold(gate); // which nobody will ever release
     other.record(number);
     REQUIRE_OK(subject().await_event(stream, event));
     watch();
@@ -125,7 +124,7 @@ TEST_CASE("releasing one peer leaves the events of the others alone") {
     const Event event(must(subject().import_event(alive.peer(), handle)));
     const Stream stream;
     const size_t gate = new_counter();
-    alive.await_counter(gate, 1);
+    alive.hold(gate);
     alive.record(number);
     REQUIRE_OK(subject().await_event(stream, event));
     dead.kill_it();
@@ -151,3 +150,5 @@ TEST_CASE("only an event's owner records it") {
     CHECK_STATUS(subject().record(event, {}), Status::kEvent);
     CHECK_STATUS(subject().export_event(event), Status::kEvent);
 }
+
+} // namespace gpurun::conformance::shared_events

@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <unistd.h>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::shared_memory {
 
 TEST_SUITE_BEGIN("shared memory");
 
@@ -172,3 +171,5 @@ TEST_CASE("a peer is added once") {
     CHECK_STATUS(subject().add_peer(other.peer(), other.identity(), ::dup(subject().shareable_fd())),
                  Status::kArgument);
 }
+
+} // namespace gpurun::conformance::shared_memory

@@ -3,6 +3,8 @@
 
 #include "subject.hpp"
 
+#include "device/capability/fenced_copies.hpp"
+
 #include <cstring>
 
 namespace gpurun::conformance {
@@ -31,7 +33,7 @@ class Slot {
         copy.ticket = reinterpret_cast<uint32_t*>(memory_.get());
         copy.gate = reinterpret_cast<uint64_t*>(memory_.get() + 8);
         copy.times = times_;
-        REQUIRE_OK(subject().copy_fenced(copy, stream));
+        REQUIRE_OK(subject().fenced_copies()->copy_fenced(copy, stream));
     }
     void release() const { store(before_, value_); }
     // `gate`: the value of the latest copy that waited.

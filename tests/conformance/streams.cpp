@@ -1,12 +1,13 @@
 // Streams: order within one, independence of several, and which handles are streams.
 #include "subject.hpp"
 
+#include "support/made_up.hpp"
+
 #include <atomic>
 #include <set>
 #include <thread>
 
-using namespace gpurun;
-using namespace gpurun::conformance;
+namespace gpurun::conformance::streams {
 
 TEST_SUITE_BEGIN("streams");
 
@@ -73,7 +74,7 @@ TEST_CASE("enqueuing does not wait, and a blocked stream is not done") {
     const Stream stream;
     const Memory memory(4096);
     const size_t gate = new_counter();
-    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 1));
+    hold(stream, gate);
     for (int i = 0; i < 100; ++i)
         REQUIRE_OK(subject().fill(memory.get(), i, 4096, stream));
     watch();
@@ -105,17 +106,21 @@ TEST_CASE("a stream has the name of no other, not even of one that was destroyed
 TEST_CASE("streams do not wait for each other unless they are told to") {
     const Stream blocked;
     const Stream other;
+    const Memory memory(64);
+    const Pinned pinned(64);
     std::atomic<int> ran{0};
     const size_t gate = new_counter();
-    REQUIRE_OK(subject().await_counter(blocked, &counter(gate), 1));
+    hold(blocked, gate);
     REQUIRE_OK(subject().call_host(blocked, increment, &ran));
-    REQUIRE_OK(subject().call_host(other, increment, &ran));
+    REQUIRE_OK(subject().fill(memory.get(), 7, 64, other));
+    REQUIRE_OK(subject().copy(pinned.get(), memory.get(), 64, other));
     other.synchronize();
-    CHECK(ran == 1);
+    CHECK(pinned.get()[63] == std::byte{7});
+    CHECK(ran == 0);
     CHECK_FALSE(blocked.done());
     store(gate, 1);
     blocked.synchronize();
-    CHECK(ran == 2);
+    CHECK(ran == 1);
 }
 
 TEST_CASE("synchronizing all waits for every stream, the default one too") {
@@ -124,7 +129,7 @@ TEST_CASE("synchronizing all waits for every stream, the default one too") {
     std::atomic<int> ran{0};
     const size_t gate = new_counter();
     for (const device::Stream stream : {device::Stream(first), device::Stream(second), device::Stream{}}) {
-        REQUIRE_OK(subject().await_counter(stream, &counter(gate), 1));
+        hold(stream, gate);
         REQUIRE_OK(subject().call_host(stream, increment, &ran));
     }
     std::thread releaser([&] {
@@ -151,7 +156,7 @@ TEST_CASE("destroying a stream waits for its work") {
     const device::Stream stream = must(subject().create_stream());
     std::atomic<int> ran{0};
     const size_t gate = new_counter();
-    REQUIRE_OK(subject().await_counter(stream, &counter(gate), 1));
+    hold(stream, gate);
     REQUIRE_OK(subject().call_host(stream, increment, &ran));
     std::thread releaser([&] {
         watch();
@@ -166,20 +171,36 @@ TEST_CASE("what is no stream is refused") {
     const Stream stream;
     CHECK_STATUS(subject().is_captured(stream), Status::kOk);
     // GPURUN_HOST, which a caller may pass on by mistake.
-    const device::Stream host{reinterpret_cast<void*>(~uintptr_t{0})};
+    const auto host = test::made_up<device::Stream>(~uintptr_t{0});
     CHECK_STATUS(subject().is_captured(host), Status::kStream);
     CHECK_STATUS(subject().destroy_stream(host), Status::kStream);
     const device::Stream destroyed = must(subject().create_stream());
     REQUIRE_OK(subject().destroy_stream(destroyed));
     CHECK_STATUS(subject().destroy_stream(destroyed), Status::kStream);
-    std::byte local[512] = {};
-    CHECK_STATUS(subject().destroy_stream({local}), Status::kStream);
+    const std::byte bytes[512] = {};
+    const auto local = test::made_up<device::Stream>(bytes);
+    CHECK_STATUS(subject().destroy_stream(local), Status::kStream);
     CHECK_STATUS(subject().destroy_stream({}), Status::kStream);
     if (is_emulated()) { // CUDA follows the pointer: it takes streams that gpurun has not made
         CHECK_STATUS(subject().is_captured(destroyed), Status::kStream);
-        CHECK_STATUS(subject().is_captured({local}), Status::kStream);
-        CHECK_STATUS(subject().fill(nullptr, 0, 0, {local}), Status::kStream);
-        CHECK_STATUS(subject().synchronize(device::Stream{local}), Status::kStream);
+        CHECK_STATUS(subject().is_captured(local), Status::kStream);
+        CHECK_STATUS(subject().fill(nullptr, 0, 0, local), Status::kStream);
+        CHECK_STATUS(subject().synchronize(local), Status::kStream);
+    }
+}
+
+TEST_CASE("a handle that was destroyed is given to no other stream or event") {
+    if (!is_emulated())
+        return; // CUDA gives addresses again
+    std::set<const void*> given;
+    size_t made = 0;
+    for (int i = 0; i < 200; ++i) {
+        const device::Stream stream = must(subject().create_stream());
+        const device::Event event = must(subject().create_event());
+        given.insert({stream.address(), event.address()});
+        REQUIRE(given.size() == (made += 2));
+        REQUIRE_OK(subject().destroy_event(event));
+        REQUIRE_OK(subject().destroy_stream(stream));
     }
 }
 
@@ -203,3 +224,5 @@ TEST_CASE("any thread may use any stream") {
     shared.synchronize();
     CHECK(ran == 2 * kThreads * kCalls);
 }
+
+} // namespace gpurun::conformance::streams

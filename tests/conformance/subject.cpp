@@ -35,7 +35,7 @@ struct CounterSegment {
     }
 };
 
-CounterSegment& counters() {
+CounterSegment& segment() {
     static CounterSegment segment;
     return segment;
 }
@@ -59,6 +59,8 @@ device::Options options_for(const std::string& selector) {
     options.emulated_peer_access = "0-1";
     options.emulated_seed = seed();
     options.emulated_delay_us = kDelayUs;
+    if (const char* capabilities = std::getenv("GPURUN_EMULATED_CAPABILITIES"))
+        options.emulated_capabilities = capabilities;
     return options;
 }
 
@@ -110,7 +112,9 @@ Bytes read(const void* source, size_t bytes) {
 }
 
 std::vector<Kind> device_kinds() {
-    std::vector<Kind> kinds = {Kind::kDevice, Kind::kOrdered};
+    std::vector<Kind> kinds = {Kind::kDevice};
+    if (subject().ordered_memory() != nullptr)
+        kinds.push_back(Kind::kOrdered);
     if (has_managed_memory())
         kinds.push_back(Kind::kManaged);
     return kinds;
@@ -132,7 +136,7 @@ AnyMemory::AnyMemory(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {
     case Kind::kDevice: data_ = must(subject().allocate(bytes)); break;
     case Kind::kOrdered: {
         const Stream stream;
-        data_ = must(subject().allocate_ordered(bytes, stream));
+        data_ = must(subject().ordered_memory()->allocate_ordered(bytes, stream));
         stream.synchronize();
         break;
     }
@@ -145,7 +149,7 @@ AnyMemory::~AnyMemory() {
     switch (kind_) {
     case Kind::kPinned: (void)subject().free_pinned(data_); break;
     case Kind::kDevice: (void)subject().free(data_); break;
-    case Kind::kOrdered: (void)subject().free_ordered(data_, device::Stream{}); break;
+    case Kind::kOrdered: (void)subject().ordered_memory()->free_ordered(data_, device::Stream{}); break;
     case Kind::kManaged: free_managed(data_); break;
     }
 }
@@ -176,24 +180,55 @@ void Stream::finish() const {
     synchronize();
 }
 
-int counter_segment() { return counters().fd.get(); }
+int counter_segment() { return segment().fd.get(); }
 
 size_t new_counter() {
     // One cache line each, as fences have.
-    const size_t index = counters().used.fetch_add(8, std::memory_order_relaxed);
+    const size_t index = segment().used.fetch_add(8, std::memory_order_relaxed);
     REQUIRE(index * sizeof(device::Counter) < kCounterBytes);
     return index;
 }
 
-device::Counter& counter(size_t index) { return reinterpret_cast<device::Counter*>(counters().mapping.data())[index]; }
+device::Counter& counter(size_t index) { return reinterpret_cast<device::Counter*>(segment().mapping.data())[index]; }
 
 void store(size_t index, uint64_t value) { platform::store_and_wake(counter(index), value); }
 
 void release_all_counters() {
-    const size_t used = counters().used.load(std::memory_order_relaxed);
+    const size_t used = segment().used.load(std::memory_order_relaxed);
     for (size_t index = 0; index < used; index += 8)
         store(index, kReleaseAll);
     subject().release_peer(0); // what waits in a channel, whose other side counts as dead now
+}
+
+namespace {
+
+struct Held {
+    device::Counter* counter;
+    uint64_t value;
+};
+
+void wait_for_counter(void* argument) {
+    const std::unique_ptr<const Held> held(static_cast<const Held*>(argument));
+    for (uint64_t now = 0; (now = platform::load_published(*held->counter)) < held->value;)
+        platform::sleep_while(*held->counter, now, platform::kForever);
+}
+
+} // namespace
+
+base::Result<void> Holder::hold(device::Stream stream, device::Counter& counter, uint64_t value) {
+    if (device_.counters() != nullptr)
+        return device_.counters()->await_counter(stream, &counter, value);
+    if (latest_.native == nullptr) {
+        GPURUN_ASSIGN(latest_, device_.create_event());
+    }
+    GPURUN_TRY(device_.await_event(stream, latest_));
+    GPURUN_TRY(device_.call_host(stream, wait_for_counter, new Held{&counter, value}));
+    return device_.record(latest_, stream);
+}
+
+void hold(device::Stream stream, size_t index, uint64_t value) {
+    static Holder holder(subject());
+    REQUIRE_OK(holder.hold(stream, counter(index), value));
 }
 
 bool reads(size_t index, uint64_t value) {

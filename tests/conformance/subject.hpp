@@ -1,10 +1,13 @@
 // The device under test, and what every test of it needs: streams and memory that clean up, bytes, counters.
 //
 // There is one device for the whole process, as in a rank. GPURUN_TEST_DEVICE chooses the implementation (emulated,
-// the default, or cuda), GPURUN_TEST_SEED the emulated device's delays.
+// the default, or cuda), GPURUN_TEST_SEED the emulated device's delays, GPURUN_EMULATED_CAPABILITIES what that can do.
 #pragma once
 
-#include "device/device.hpp"
+#include "device/capabilities.hpp"
+#include "device/capability/counters.hpp"
+#include "device/capability/ordered_memory.hpp"
+#include "device/open.hpp"
 #include "platform/wake.hpp"
 #include "support/unit.hpp"
 
@@ -133,6 +136,18 @@ size_t new_counter();         // its index
 device::Counter& counter(size_t index);
 void store(size_t index, uint64_t value);
 void release_all_counters();
+// Enqueue: what follows in the stream starts once the counter reads `value` or more. Where the device has no counters,
+// by a host function, of which one may hold up all others: so what is held later comes free later, too.
+class Holder {
+  public:
+    explicit Holder(device::Device& device) : device_(device) {}
+    base::Result<void> hold(device::Stream stream, device::Counter& counter, uint64_t value);
+
+  private:
+    device::Device& device_;
+    device::Event latest_; // behind the latest host function; null before there is one
+};
+void hold(device::Stream stream, size_t index, uint64_t value = 1); // of the subject
 
 // ---- time
 

@@ -311,7 +311,7 @@ void say_whether_host_functions_run_at_once(const Things& on) {
     MUST(cudaDeviceSynchronize());
 }
 
-// The runtime bounds what waits in streams of the program's by it (transfer/context.hpp).
+// The runtime bounds what waits in streams of the program's by it (transfer/pool/internal_streams.hpp).
 void say_how_many_are_enqueued(Things& on, const char* what, const std::function<void()>& enqueue) {
     std::atomic<int> enqueued = 0;
     spin<<<1, 1, 0, on.held>>>(on.gate, ++on.turn);

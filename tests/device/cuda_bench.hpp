@@ -2,6 +2,7 @@
 #pragma once
 
 #include "fake_driver.hpp"
+#include "support/made_up.hpp"
 #include "support/unit.hpp"
 
 #include "device/cuda/cuda_device.hpp"
@@ -29,7 +30,7 @@ inline const CUfunction kReadClock = reinterpret_cast<CUfunction>(0xb00);
 inline const CUfunction kWriteTime = reinterpret_cast<CUfunction>(0xc00);
 inline const CUfunction kPullThroughChannel = reinterpret_cast<CUfunction>(0xa00);
 constexpr int kUrgentPriority = -5;
-inline const device::Stream kStream{reinterpret_cast<void*>(0x10008)};
+inline const auto kStream = made_up<device::Stream>(0x10008);
 
 // Addresses that the CPU cannot read, as device memory is, until host() gives them memory.
 class Addresses {

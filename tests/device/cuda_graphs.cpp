@@ -246,8 +246,8 @@ device::Graph capture(Bench& bench) {
 TEST_CASE("graphs are still once the latest run in each stream has ended") {
     Bench bench;
     const device::Graph graph = capture(bench);
-    const device::Graph other{reinterpret_cast<void*>(0xc00)}; // not ours
-    const device::Stream beside{reinterpret_cast<void*>(0xd00)};
+    const auto other = made_up<device::Graph>(0xc00); // not ours
+    const auto beside = made_up<device::Stream>(0xd00);
     REQUIRE_OK(bench.device.launch(graph, kStream));
     REQUIRE_OK(bench.device.launch(other, kStream));
     const auto runs = fake().busy_events;

@@ -160,19 +160,19 @@ TEST_CASE("a device that is full says how full") {
 
 TEST_CASE("streams of other contexts, and what is none, are refused") {
     Bench bench;
-    const auto stream = [](uintptr_t native) { return device::Stream{reinterpret_cast<void*>(native)}; };
+    const auto stream = [](uintptr_t native) { return made_up<device::Stream>(native); };
     for (uintptr_t ours : {uintptr_t{0}, uintptr_t{1}, uintptr_t{2}, uintptr_t{0x10008}})
         CHECK_STATUS(bench.device.is_captured(stream(ours)), Status::kOk);
     for (uintptr_t foreign : {uintptr_t{3}, uintptr_t{0x1234}, uintptr_t{0x10001}, uintptr_t{0x20008}, ~uintptr_t{0}})
         CHECK_STATUS(bench.device.is_captured(stream(foreign)), Status::kStream);
     CHECK_STATUS(bench.device.destroy_stream(stream(0x10008)), Status::kStream);
-    CHECK_STATUS(bench.device.destroy_event(device::Event{reinterpret_cast<void*>(0x10008)}), Status::kEvent);
+    CHECK_STATUS(bench.device.destroy_event(made_up<device::Event>(0x10008)), Status::kEvent);
 }
 
 TEST_CASE("a stream is captured, or its capture has failed, or neither") {
     Bench bench;
-    const device::Stream stream{reinterpret_cast<void*>(uintptr_t{0x10008})};
-    const device::Stream per_thread{reinterpret_cast<void*>(uintptr_t{2})};
+    const auto stream = made_up<device::Stream>(0x10008);
+    const auto per_thread = made_up<device::Stream>(2);
     for (const device::Stream each : {stream, per_thread}) {
         fake().capturing = CU_STREAM_CAPTURE_STATUS_NONE;
         CHECK_FALSE(must(bench.device.is_captured(each)));

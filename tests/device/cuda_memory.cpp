@@ -212,6 +212,29 @@ TEST_CASE("host memory that kernels do not reach by its address is left to the C
     CHECK(described(bench, 0, 64).placement == Placement::kPageable);
 }
 
+TEST_CASE("a range that is only in part in a pinned allocation, or in one that is freed for later, is refused") {
+    Bench bench;
+    fake().next_address = kBase;
+    auto* const pinned = static_cast<std::byte*>(must(bench.device.allocate_pinned(100)));
+    FakeMemory& pages = fake().memory[reinterpret_cast<uintptr_t>(pinned)];
+    pages.id = 7;
+    pages.type = CU_MEMORYTYPE_HOST; // of which CUDA says that all of it is pinned
+    pages.size = 4096;
+    const auto describe = [&](ptrdiff_t offset, size_t bytes) { return bench.device.describe(pinned + offset, bytes); };
+    CHECK(must(describe(0, 100)).placement == Placement::kPinned);
+    CHECK(must(describe(99, 1)).placement == Placement::kPinned);
+    CHECK_STATUS(describe(0, 101), Status::kBuffer);
+    CHECK_STATUS(describe(99, 2), Status::kBuffer);
+    CHECK_STATUS(describe(-4096, 4097), Status::kBuffer);
+    CHECK_STATUS(describe(-4096, 3 * 4096), Status::kBuffer);
+    CHECK(must(describe(-4096, 4096)).placement == Placement::kPageable);
+    REQUIRE_OK(bench.device.free_later(pinned));
+    CHECK_STATUS(describe(0, 100), Status::kBuffer);
+    CHECK_STATUS(describe(50, 1), Status::kBuffer);
+    CHECK_STATUS(bench.device.free_later(pinned), Status::kBuffer);
+    CHECK_STATUS(bench.device.free_pinned(pinned), Status::kBuffer);
+}
+
 namespace {
 
 // The calls of one copy, without their streams.
@@ -264,7 +287,7 @@ TEST_CASE("a stream's work elsewhere does not wait for another stream's, unless 
     have(0, {.size = 64, .ordinal = 1});
     std::set<std::string> branches;
     for (uintptr_t i = 0; i < 64; ++i) {
-        const device::Stream stream{reinterpret_cast<void*>(0x10008 + 0x1000 * i)};
+        const auto stream = made_up<device::Stream>(0x10008 + 0x1000 * i);
         for (const int again : {0, 1}) {
             fake().calls.clear();
             REQUIRE_OK(bench.device.fill_elsewhere(at(0), 1, 8, stream));
@@ -275,13 +298,13 @@ TEST_CASE("a stream's work elsewhere does not wait for another stream's, unless 
     CHECK(branches.size() == 32);
     fake().busy_events.clear(); // all is done
     fake().calls.clear();
-    REQUIRE_OK(bench.device.fill_elsewhere(at(0), 1, 8, device::Stream{reinterpret_cast<void*>(0x99990008)}));
+    REQUIRE_OK(bench.device.fill_elsewhere(at(0), 1, 8, made_up<device::Stream>(0x99990008)));
     CHECK(branches.count(stream_of(2)) == 1);
 }
 
 TEST_CASE("a stream of another device is refused with what to do instead") {
     Bench bench;
-    const auto refused = bench.device.is_captured(device::Stream{reinterpret_cast<void*>(0x20008)});
+    const auto refused = bench.device.is_captured(made_up<device::Stream>(0x20008));
     CHECK_STATUS(refused, Status::kStream);
     CHECK(detail_of(refused).find("device 1") != std::string::npos);
     CHECK(detail_of(refused).find("cudaStreamWaitEvent") != std::string::npos);

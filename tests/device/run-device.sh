@@ -8,6 +8,7 @@
 #   conformance  the device contract on CUDA
 #   placement    where ranks run, and what --topo says, next to what the system says
 #   suite        the other tests of Meson's suite `device`
+#   programs     random programs, for longer, where messages take different ways
 #   examples     each on 2 ranks and on 4, several a GPU
 #   bench        gpurun-perf, with the raw copy next to it, and NCCL where there are two GPUs
 #   mps          what CUDA does when a process dies, and the benchmark on one GPU, under a private MPS daemon
@@ -26,7 +27,7 @@ budget_s=${BUDGET_S:-540}
 launcher=$build/launcher/gpurun
 bench=$build/tests/bench/gpurun-perf
 examples=(ring ping_pong broadcast fence graph overlap heat)
-steps=(machine conformance placement suite examples bench mps sanitizer)
+steps=(machine conformance placement suite programs examples bench mps sanitizer)
 (($#)) && steps=("$@")
 
 mkdir -p "$out"
@@ -133,6 +134,25 @@ step_placement() {
 }
 
 step_suite() { listed not tests/conformance/ examples/; }
+
+programs() { # NAME FIRST-SEED SECONDS [VARIABLE=VALUE...] -- [OPTION...]
+    local name=$1 first=$2 seconds=$3 settings=()
+    shift 3
+    while [[ $1 != -- ]]; do
+        settings+=("$1")
+        shift
+    done
+    shift
+    job "random programs, $name" $((seconds + 30)) env "${settings[@]}" "$launcher" --device=cuda --oversubscribe \
+        --hang-timeout=20 "$@" "$build/tests/stress/stress" "$first" 1000000 "$seconds"
+}
+
+step_programs() {
+    programs '2 ranks' 1 20 -- -n 2
+    programs '4 ranks' 5000 20 -- -n 4
+    programs '3 ranks, staged' 7000 15 GPURUN_PATH=staged -- -n 3
+    programs '2 ranks, event fence' 9000 15 GPURUN_FENCE=event -- -n 2
+}
 
 example() { # RANKS NAME [WRAPPER...]
     local ranks=$1 name=$2

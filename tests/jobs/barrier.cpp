@@ -6,7 +6,7 @@
 #include <ctime>
 #include <thread>
 
-using namespace gpurun::test;
+namespace gpurun::test::barrier {
 
 namespace {
 
@@ -102,3 +102,5 @@ TEST_CASE("many barriers in a row keep all ranks together") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::barrier

@@ -1,7 +1,7 @@
 // Broadcasts.
 #include "support/job.hpp"
 
-using namespace gpurun::test;
+namespace gpurun::test::bcast {
 
 namespace {
 
@@ -97,3 +97,5 @@ TEST_CASE("broadcasts and messages do not take each other's data") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::bcast

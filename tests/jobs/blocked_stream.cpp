@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-using namespace gpurun::test;
+namespace gpurun::test::blocked_stream {
 
 namespace {
 
@@ -483,3 +483,5 @@ TEST_CASE("a small message is not held up by those that were received later in i
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::blocked_stream

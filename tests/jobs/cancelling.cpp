@@ -1,7 +1,7 @@
 // Taking receives back, and giving requests up.
 #include "support/job.hpp"
 
-using namespace gpurun::test;
+namespace gpurun::test::cancelling {
 
 namespace {
 
@@ -210,3 +210,5 @@ TEST_CASE("thousands of requests are given up and their places used again") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::cancelling

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-using namespace gpurun::test;
+namespace gpurun::test::completing {
 
 namespace {
 
@@ -247,3 +247,5 @@ TEST_CASE("GPURUN_REQUEST_NULL and no requests at all are complete") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::completing

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
-using namespace gpurun::test;
+namespace gpurun::test::crowded {
 
 namespace {
 
@@ -243,3 +243,5 @@ TEST_CASE("a truncated receive of a message behind many others delivers what fit
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::crowded

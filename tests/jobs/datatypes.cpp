@@ -1,7 +1,7 @@
 // Elements of every basic type.
 #include "support/job.hpp"
 
-using namespace gpurun::test;
+namespace gpurun::test::datatypes {
 
 namespace {
 
@@ -85,3 +85,5 @@ TEST_CASE("a receive in another type counts the whole elements of its own") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::datatypes

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-using namespace gpurun::test;
+namespace gpurun::test::graph_rules {
 
 TEST_SUITE_BEGIN("graphs");
 
@@ -241,9 +241,26 @@ TEST_CASE("more captured messages than there is room for are an error that says 
     }
 }
 
-TEST_CASE("what cannot be part of a graph is refused, and the capture goes on") {
+TEST_CASE("where the device has no graphs, each call for them says so") {
+    if (has_graphs())
+        return;
     const Stream stream;
-    Memory device(Kind::kDevice, 64), pageable(Kind::kPageable, 64);
+    const auto graph = reinterpret_cast<gpurun_graph>(uintptr_t{8});
+    gpurun_graph captured = nullptr;
+    for (const gpurun_status status : {gpurun_capture_begin(stream), gpurun_capture_end(stream, &captured),
+                                       gpurun_graph_launch(graph, stream), gpurun_graph_destroy(graph)}) {
+        CHECK(status == GPURUN_ERR_UNSUPPORTED);
+        CHECK(std::string(gpurun_error_detail()).find("'graphs'") != std::string::npos);
+    }
+    CHECK(captured == nullptr);
+    CHECK(gpurun_graph_destroy(nullptr) == GPURUN_OK);
+}
+
+TEST_CASE("what cannot be part of a graph is refused, and the capture goes on") {
+    if (!has_graphs())
+        return;
+    const Stream stream;
+    Memory device(Kind::kDevice, 64), pinned(Kind::kPinned, 64), pageable(Kind::kPageable, 64);
     gpurun_request eager = GPURUN_REQUEST_NULL;
     REQUIRE_OK(gpurun_irecv(device.get(), 8, GPURUN_BYTE, rank(), kEager, kWorld, stream, &eager));
     const auto refused = [](gpurun_status status) {
@@ -261,6 +278,10 @@ TEST_CASE("what cannot be part of a graph is refused, and the capture goes on") 
             refused(gpurun_send(pageable.get(), 8, GPURUN_BYTE, rank(), kData, kWorld, stream));
             refused(gpurun_recv(pageable.get(), 8, GPURUN_BYTE, rank(), kData, kWorld, stream, nullptr));
             refused(gpurun_memset(pageable.get(), 0, 8, stream));
+            refused(gpurun_memcpy(device.get(), pageable.get(), 8, stream));
+            refused(gpurun_memcpy(pageable.get(), device.get(), 8, stream));
+            refused(gpurun_memcpy(pinned.get(), pageable.get(), 8, stream));
+            refused(gpurun_memcpy(pageable.get(), pageable.at(32), 8, stream));
             refused(gpurun_stream_synchronize(stream));
             int done = 0;
             refused(gpurun_stream_query(stream, &done));
@@ -372,3 +393,5 @@ TEST_CASE("many started receives of a graph leave room for the sends that their 
         CHECK(into.read() == pattern(kMany * kBytes, seed_of(partner(), run, kBytes)));
     }
 }
+
+} // namespace gpurun::test::graph_rules

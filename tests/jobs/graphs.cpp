@@ -3,7 +3,7 @@
 
 #include <memory>
 
-using namespace gpurun::test;
+namespace gpurun::test::graphs {
 
 TEST_SUITE_BEGIN("graphs");
 
@@ -265,3 +265,5 @@ TEST_CASE("a rank's graph sends to itself") {
         run_and_check(graph, exchange, stream, rank(), 3);
     }
 }
+
+} // namespace gpurun::test::graphs

@@ -38,7 +38,7 @@ inline gpurun_status exchange_nothing(gpurun_stream stream, int peer) {
 // Whether messages with the peer can be captured: not without mailboxes, nor where nothing may wait in a kernel. Both
 // ranks come to the same answer.
 inline bool can_capture(int peer) {
-    if (peer == GPURUN_PROC_NULL)
+    if (peer == GPURUN_PROC_NULL || !has_graphs())
         return false;
     const Stream stream;
     gpurun_status status = GPURUN_OK;

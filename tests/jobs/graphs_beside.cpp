@@ -4,7 +4,7 @@
 #include <optional>
 #include <thread>
 
-using namespace gpurun::test;
+namespace gpurun::test::graphs_beside {
 
 TEST_SUITE_BEGIN("graphs");
 
@@ -186,3 +186,5 @@ TEST_CASE("memory in the place of other memory is received into a graph while a 
             CHECK(in.read() == pattern(kBytes, static_cast<uint64_t>(round)));
     }
 }
+
+} // namespace gpurun::test::graphs_beside

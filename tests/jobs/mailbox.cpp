@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-using namespace gpurun::test;
+namespace gpurun::test::mailbox {
 
 namespace {
 
@@ -297,3 +297,5 @@ TEST_CASE("ranks that all send to all get each other's messages in order") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::mailbox

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-using namespace gpurun::test;
+namespace gpurun::test::matching {
 
 namespace {
 
@@ -192,3 +192,5 @@ TEST_CASE("GPURUN_PROC_NULL takes anything and gives nothing") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::matching

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-using namespace gpurun::test;
+namespace gpurun::test::memory_kinds {
 
 namespace {
 
@@ -90,3 +90,5 @@ TEST_CASE("large messages arrive whole between every two kinds of memory and ord
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::memory_kinds

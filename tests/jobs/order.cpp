@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-using namespace gpurun::test;
+namespace gpurun::test::order {
 
 namespace {
 
@@ -196,3 +196,5 @@ TEST_CASE("the default stream is an order domain like any other") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::order

@@ -3,7 +3,7 @@
 
 #include <array>
 
-using namespace gpurun::test;
+namespace gpurun::test::overtaking {
 
 namespace {
 
@@ -216,3 +216,5 @@ TEST_CASE("the messages of every sender keep their order in wildcard receives of
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::overtaking

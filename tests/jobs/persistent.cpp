@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-using namespace gpurun::test;
+namespace gpurun::test::persistent {
 
 namespace {
 
@@ -260,3 +260,5 @@ TEST_CASE("a persistent send that is given up while it is active arrives all the
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::persistent

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-using namespace gpurun::test;
+namespace gpurun::test::probing {
 
 namespace {
 
@@ -262,3 +262,5 @@ TEST_CASE("a probe of GPURUN_PROC_NULL finds what a receive from it gives") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::probing

@@ -40,11 +40,29 @@ JOBS = [
       "staged (memory of another device than the rank's): 5 messages, 5000000 bytes"]),
     (PEERS, {"GPURUN_EMULATED_ORDERED": "managed"}, [MAILED, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
                                                      "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
+    (PEERS, {"GPURUN_EMULATED_CAPABILITIES": "counters,graphs,ordered-memory,clock"},
+     [SMALL, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
+      "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
     (PEERS, {"GPURUN_PATH": "staged"}, [SMALL, "staged (GPURUN_PATH): 10 messages, 10000000 bytes"]),
     (PEERS, {"GPURUN_PATH": "direct"},
      ["direct (GPURUN_PATH): 9 messages, 5000400 bytes",
       "bounce (GPURUN_PATH=direct, but the memory cannot be exported): 5 messages, 5000000 bytes"]),
 ]
+
+
+# What each rank says of the capabilities that its device lacks.
+WITHOUT = {
+    "fenced-copies": "copy engines make all copies",
+    "mails": "small messages are staged",
+    "channels": "no message can be captured",
+    "other-devices": "memory of another device is refused",
+}
+
+
+def lines_of_capabilities(settings):
+    present = settings.get("GPURUN_EMULATED_CAPABILITIES", ",".join(WITHOUT)).split(",")
+    return [f"gpurun: rank {rank}: its device lacks '{name}': {instead}"
+            for rank in (0, 1) for name, instead in WITHOUT.items() if name not in present]
 
 
 def run(command, settings):
@@ -59,7 +77,8 @@ def main():
     wrong = 0
     for options, settings, lines in JOBS:
         expected = sorted([f"gpurun: rank {ends}: {line}" for ends in ("0 to 1", "1 from 0") for line in ALWAYS + lines]
-                          + [f"gpurun: rank {ends}: {BACK}" for ends in ("1 to 0", "0 from 1")])
+                          + [f"gpurun: rank {ends}: {BACK}" for ends in ("1 to 0", "0 from 1")]
+                          + lines_of_capabilities(settings))
         status, got = run([gpurun, "-n", "2", *options, program], {**settings, "GPURUN_REPORT": "paths"})
         if status != 0 or got != expected:
             wrong += 1

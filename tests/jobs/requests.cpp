@@ -9,7 +9,7 @@
 #include <thread>
 #include <unistd.h>
 
-using namespace gpurun::test;
+namespace gpurun::test::requests {
 
 namespace {
 
@@ -355,3 +355,5 @@ TEST_CASE("a ring full of small messages is emptied while their receiver makes n
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::requests

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-using namespace gpurun::test;
+namespace gpurun::test::self {
 
 TEST_SUITE_BEGIN("self");
 
@@ -129,3 +129,5 @@ TEST_CASE("a message to self is truncated like any other") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::self

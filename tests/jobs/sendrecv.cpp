@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-using namespace gpurun::test;
+namespace gpurun::test::sendrecv {
 
 namespace {
 
@@ -168,3 +168,5 @@ TEST_CASE("gpurun_sendrecv_replace keeps what a shorter message leaves, and trun
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::sendrecv

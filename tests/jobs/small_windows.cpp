@@ -5,7 +5,7 @@
 #include <chrono>
 #include <thread>
 
-using namespace gpurun::test;
+namespace gpurun::test::small_windows {
 
 namespace {
 
@@ -235,3 +235,5 @@ TEST_CASE(
               -1);
     }
 }
+
+} // namespace gpurun::test::small_windows

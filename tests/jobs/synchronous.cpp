@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-using namespace gpurun::test;
+namespace gpurun::test::synchronous {
 
 namespace {
 
@@ -93,3 +93,5 @@ TEST_CASE("gpurun_ssend does not return before its message is matched") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::synchronous

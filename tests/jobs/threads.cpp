@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-using namespace gpurun::test;
+namespace gpurun::test::threads {
 
 namespace {
 
@@ -110,3 +110,5 @@ TEST_CASE("one thread sends large messages while another receives them") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::threads

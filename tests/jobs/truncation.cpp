@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-using namespace gpurun::test;
+namespace gpurun::test::truncation {
 
 namespace {
 
@@ -90,3 +90,5 @@ TEST_CASE("a truncated receive counts whole elements of its type") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::truncation

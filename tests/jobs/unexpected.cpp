@@ -1,7 +1,7 @@
 // Messages that nobody has asked for: more of them, and larger ones, than there is room for.
 #include "support/job.hpp"
 
-using namespace gpurun::test;
+namespace gpurun::test::unexpected {
 
 namespace {
 
@@ -94,3 +94,5 @@ TEST_CASE("blocking sends that fill a receiver wait for it, and lose nothing") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::unexpected

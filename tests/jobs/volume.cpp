@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-using namespace gpurun::test;
+namespace gpurun::test::volume {
 
 namespace {
 
@@ -149,3 +149,5 @@ TEST_CASE("everybody floods rank 0") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::volume

@@ -108,7 +108,7 @@ def every_status_is_in_the_table_with_its_number(tree):
 def settings(tree):
     """(name, default, line) of each row of the table."""
     text = tree.text(SETTINGS)
-    for found in re.finditer(r'\{"(GPURUN_\w+)",\s*"([^"]*)",\s*"', text):
+    for found in re.finditer(r'\{"([A-Z]+_\w+)",\s*"([^"]*)",\s*"', text):
         yield found[1], found[2], line_of(text, found.start(1))
 
 
@@ -116,7 +116,7 @@ def settings(tree):
 def every_setting_is_documented_with_its_default(tree):
     text = tree.text(ENVIRONMENT)
     documented = {}
-    for found in re.finditer(r"^\.It Ev (GPURUN_\w+)\n(.*?)(?=^\.It |^\.El)", text, re.S | re.M):
+    for found in re.finditer(r"^\.It Ev ([A-Z]+_\w+)\n(.*?)(?=^\.It |^\.El)", text, re.S | re.M):
         default = re.search(r"^Default:(?: (unset)\.|\n\.Ql (\S+) \.)$", found[2], re.M)
         documented[found[1]] = ((default[2] or "") if default else None, line_of(text, found.start(1)))
     known = set()

@@ -3,9 +3,14 @@
 
 #include "support/job.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace gpurun::stress {
+
+constexpr uint8_t kEmpty = 0x5a; // what a buffer holds before anything is received
+constexpr size_t kGuard = 16;    // bytes behind a receive\'s room that must stay as they are
 
 class Arena {
   public:

@@ -10,8 +10,6 @@ namespace gpurun::stress {
 
 namespace {
 
-size_t at(int index) { return static_cast<size_t>(index); }
-
 bool expected_result(gpurun_status result) { return result == GPURUN_OK || result == GPURUN_ERR_TRUNCATED; }
 
 void complete_by_one(Completing& all, Place& place) {

@@ -402,7 +402,7 @@ Program make_program(uint64_t seed, int ranks, const Capturable& capturable) {
                 maker.make_open(any_tag, count);
             else
                 maker.make_determined(count, crowded);
-            if (random.chance(35))
+            if (random.chance(35) && capturable.graphs)
                 add_captures(epoch.parts[static_cast<size_t>(thread)], maker.room_left(), capturable, random.next());
         }
     }

@@ -35,6 +35,8 @@ constexpr int kStreams = 3;            // of each thread
 constexpr int kDomains = 1 + kStreams; // 0: the host's
 constexpr int kNone = -1;
 
+inline size_t at(int index) { return static_cast<size_t>(index); }
+
 enum class SendWay { kSend, kSsend, kIsend, kIssend, kPersistent, kPersistentSync, kSendrecv, kReplace };
 enum class ReceiveWay {
     kRecv,
@@ -131,6 +133,7 @@ struct Part {
 struct Capturable {
     std::vector<std::vector<bool>> pairs; // [a][b]: messages between ranks a and b
     bool ordered;                         // memory of Kind::kOrdered
+    bool graphs;                          // anything at all
 };
 
 struct Epoch {

@@ -16,11 +16,9 @@ using test::kWorld;
 
 namespace {
 
-constexpr uint8_t kEmpty = 0x5a, kUsed = 0xa5;
-constexpr size_t kGuard = 16; // bytes behind a receive's room that must stay as they are
+constexpr uint8_t kUsed = 0xa5;
 
 size_t index_of(Kind kind) { return static_cast<size_t>(kind); }
-size_t at(int index) { return static_cast<size_t>(index); }
 
 } // namespace
 

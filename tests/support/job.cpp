@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <thread>
 
 namespace gpurun::test {
@@ -22,6 +23,20 @@ int size() {
 int partner() {
     const int other = rank() ^ 1;
     return other < size() ? other : GPURUN_PROC_NULL;
+}
+
+bool has_graphs() {
+    const Stream stream;
+    const gpurun_status begun = gpurun_capture_begin(stream);
+    if (begun == GPURUN_ERR_UNSUPPORTED) {
+        CHECK(std::string(gpurun_error_detail()).find("graphs") != std::string::npos);
+        return false;
+    }
+    REQUIRE_OK(begun);
+    gpurun_graph graph = nullptr;
+    REQUIRE_OK(gpurun_capture_end(stream, &graph));
+    REQUIRE_OK(gpurun_graph_destroy(graph));
+    return true;
 }
 
 void synchronize(gpurun_stream stream) {
@@ -44,7 +59,13 @@ Memory::Memory(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {
     case Kind::kDevice: REQUIRE_OK(gpurun_malloc(&pointer_, bytes)); break;
     case Kind::kOrdered: {
         Stream stream;
-        REQUIRE_OK(gpurun_malloc_async(&pointer_, bytes, stream));
+        const gpurun_status status = gpurun_malloc_async(&pointer_, bytes, stream);
+        if (status == GPURUN_ERR_UNSUPPORTED) {
+            kind_ = Kind::kDevice;
+            REQUIRE_OK(gpurun_malloc(&pointer_, bytes));
+            break;
+        }
+        REQUIRE_OK(status);
         stream.synchronize(); // usable in every order domain
         break;
     }

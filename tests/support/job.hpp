@@ -46,6 +46,9 @@ class Stream {
     gpurun_stream stream_ = nullptr;
 };
 
+// Whether streams can be captured; if not, gpurun_capture_begin() has said so, and what to do.
+bool has_graphs();
+
 // Waits for a stream; nothing to wait for in the host's order domain.
 void synchronize(gpurun_stream stream);
 
@@ -53,7 +56,7 @@ void synchronize(gpurun_stream stream);
 
 enum class Kind {
     kDevice,   // gpurun_malloc
-    kOrdered,  // gpurun_malloc_async: other processes cannot map it
+    kOrdered,  // gpurun_malloc_async: other processes cannot map it; where the device lacks that, gpurun_malloc
     kPinned,   // gpurun_malloc_host
     kPageable, // malloc
 };

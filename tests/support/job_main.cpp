@@ -106,6 +106,8 @@ int main(int argc, char** argv) {
 
     doctest::Context context(argc, argv);
     context.setOption("minimal", true);
+    if (std::getenv("NO_COLOR") != nullptr) // which doctest does not look at
+        context.setOption("no-colors", true);
     const int failed = context.run();
 
     std::snprintf(g_case, sizeof g_case, "still in gpurun_finalize\n");

@@ -1,26 +1,33 @@
-// Barrier by dissemination: in step k a rank tells the rank 2^k after it that it, and all that have told it, are
-// there. On a stream the messages carry only their fences, so what follows waits for every rank's order domain.
+// Barrier by dissemination: in round k a rank tells the rank 2^k after it that it, and all that have told it, are
+// there. On a stream the messages carry only their order, so what follows waits for every rank's order domain.
 #include "comm/collective/collective.hpp"
 
 namespace gpurun::comm {
 
-using base::Result;
-using transfer::Envelope;
-using transfer::Operand;
-using transfer::Outgoing;
-
-Result<void> barrier(Engine& engine, const Communicator& comm, const Operand& order) {
-    int tag = 1; // not bcast's
-    for (int distance = 1; distance < comm.size; distance <<= 1, ++tag) {
-        const int to = (comm.rank + distance) % comm.size;
-        const int from = (comm.rank - distance + comm.size) % comm.size;
-        GPURUN_TRY(engine.check_captured(to, order));
-        Outgoing outgoing(engine.context(), engine.link(to), order, Envelope{comm.collective_context(), tag, 0});
-        Outgoing* const sends[] = {&outgoing};
-        Receive receive(engine.context(), order, Pattern{comm.collective_context(), from, tag}, true);
-        GPURUN_TRY(engine.complete(sends, &receive));
+void build_barrier(Schedule& schedule) {
+    const Communicator& comm = schedule.comm();
+    const int size = comm.size();
+    std::optional<Schedule::StepId> told; // in the round before
+    for (int distance = 1, round = 0; distance < size; distance *= 2, ++round) {
+        const Rank to{(comm.rank().value + distance) % size};
+        const Rank from{(comm.rank().value - distance + size) % size};
+        const auto receive = told ? schedule.receive(from, round, {}, {*told}) : schedule.receive(from, round, {});
+        told ? schedule.send(to, round, {}, {*told}) : schedule.send(to, round, {});
+        told = receive;
     }
-    return {};
+}
+
+base::Result<void> barrier(Engine& engine, const Communicator& comm, const transfer::Operand& order) {
+    ScheduleRun& run = engine.schedules().take(base::Collective::kBarrier, comm);
+    build_barrier(run.schedule());
+    auto ran = engine.schedules().run(run, order);
+    return ran ? base::Result<void>() : base::Result<void>(std::move(ran).error());
+}
+
+uint64_t start_barrier(Engine& engine, const Communicator& comm, const transfer::Operand& order) {
+    ScheduleRun& run = engine.schedules().take(base::Collective::kBarrier, comm);
+    build_barrier(run.schedule());
+    return engine.schedules().start(run, order);
 }
 
 } // namespace gpurun::comm

@@ -1,59 +1,48 @@
-// Broadcast along a binomial tree: a rank receives from its parent, then serves all its children at once (on the
-// direct path they pull from its buffer side by side).
+// Broadcast along a binomial tree: a rank receives from its parent, then serves all its children at once (where the
+// target pulls, they do so from its buffer side by side).
 #include "comm/collective/collective.hpp"
-
-#include <algorithm>
-#include <array>
-#include <optional>
 
 namespace gpurun::comm {
 
-using base::Result;
-using transfer::Envelope;
-using transfer::Operand;
-using transfer::Outgoing;
+std::optional<Schedule::StepId> build_bcast(Schedule& schedule, const Schedule::Buffer& buffer, Rank root) {
+    const Communicator& comm = schedule.comm();
+    const int size = comm.size();
+    const int position = (comm.rank().value - root.value + size) % size; // in the tree, whose root is 0
+    const auto rank_at = [&](int at) { return Rank{(at + root.value) % size}; };
+    int reach = 1; // the lowest bit of the position: our children are position + 1, 2, 4 ... below it
+    while (reach < size && (position & reach) == 0)
+        reach <<= 1;
+    std::optional<Schedule::StepId> received;
+    if (position != 0)
+        received = schedule.receive(rank_at(position - reach), 0, buffer);
+    for (int step = reach >> 1; step > 0; step >>= 1) { // the child with the largest subtree first
+        if (position + step >= size)
+            continue;
+        if (received)
+            schedule.pass_on(rank_at(position + step), 0, buffer, *received);
+        else
+            schedule.send(rank_at(position + step), 0, buffer);
+    }
+    return received;
+}
 
 namespace {
 
-constexpr int kTag = 0; // collectives match in call order, each within its communicator's context
-constexpr size_t kMostChildren = 8;
-static_assert((1u << kMostChildren) >= platform::kMaxRanks);
+Schedule::Buffer buffer_of(const transfer::Operand& operand) { return {operand.address, operand.bytes, operand.where}; }
 
 } // namespace
 
-Result<size_t> bcast(Engine& engine, const Communicator& comm, const Operand& buffer, int root) {
-    const int position = (comm.rank - root + comm.size) % comm.size; // in the tree, whose root is 0
-    const auto rank_at = [&](int place) { return (place + root) % comm.size; };
-    size_t length = buffer.bytes;
-    int reach = 1; // the lowest bit of the position: our children are position + 1, 2, 4 ... below it
-    while (reach < comm.size && (position & reach) == 0)
-        reach <<= 1;
-    if (position != 0) {
-        Receive receive(engine.context(), buffer, Pattern{comm.collective_context(), rank_at(position - reach), kTag},
-                        false);
-        GPURUN_TRY(engine.complete({}, &receive));
-        length = static_cast<size_t>(receive.envelope.bytes);
-    }
-    Operand passed_on = buffer;
-    passed_on.bytes = std::min(length, buffer.bytes);
-    std::array<std::optional<Outgoing>, kMostChildren> outgoing;
-    std::array<Outgoing*, kMostChildren> sends{};
-    size_t children = 0;
-    // In a graph the stream waits for the children, once it has served them all.
-    const transfer::SendMode mode{buffer.captured ? transfer::Ending::kJoined : transfer::Ending::kInStream, false};
-    for (int step = reach >> 1; step > 0; step >>= 1) { // the child with the largest subtree first
-        if (position + step >= comm.size)
-            continue;
-        outgoing[children].emplace(engine.context(), engine.link(rank_at(position + step)), passed_on,
-                                   Envelope{comm.collective_context(), kTag, passed_on.bytes}, mode);
-        sends[children] = &*outgoing[children];
-        ++children;
-    }
-    GPURUN_TRY(engine.complete(std::span(sends.data(), children), nullptr));
-    if (buffer.captured)
-        for (Outgoing* send : std::span(sends.data(), children))
-            GPURUN_TRY(engine.join(*send, buffer.stream));
-    return length;
+base::Result<size_t> bcast(Engine& engine, const Communicator& comm, const transfer::Operand& buffer, int root) {
+    ScheduleRun& run = engine.schedules().take(base::Collective::kBcast, comm);
+    const auto received = build_bcast(run.schedule(), buffer_of(buffer), Rank{root});
+    GPURUN_ASSIGN(const size_t bytes, engine.schedules().run(run, buffer, received));
+    return received ? bytes : buffer.bytes;
+}
+
+uint64_t start_bcast(Engine& engine, const Communicator& comm, const transfer::Operand& buffer, int root) {
+    ScheduleRun& run = engine.schedules().take(base::Collective::kBcast, comm);
+    const auto received = build_bcast(run.schedule(), buffer_of(buffer), Rank{root});
+    return engine.schedules().start(run, buffer, received);
 }
 
 } // namespace gpurun::comm

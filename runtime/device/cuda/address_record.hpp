@@ -1,9 +1,9 @@
-// Which addresses CUDA has known, so that freed device memory can be told from host memory: once freed, CUDA says of
-// both that it does not know them.
+// Addresses that CUDA has known, to tell freed device memory from host memory: CUDA says of both that it does not know
+// them.
 //
-// Bounded, and only a diagnosis: what was forgotten is taken for host memory. A range's address may later hold
-// ordinary host memory; whoever finds that out calls forget(). Any thread; note() takes no lock for an allocation
-// that it has seen, and contains() none for an address outside of all ranges.
+// Bounded, and only for error messages: a range that was dropped counts as host memory. Host memory may later be at
+// such an address; then forget() is called. Any thread; note() takes no lock for an allocation that it has seen,
+// contains() none for an address outside of all ranges.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
-// The GPU's clock beside the CPU's: a kernel of one thread says what time it is whenever the CPU asks, through host
-// memory. An answer was made between question and arrival, so the quickest one says it best, to about a microsecond.
+// Compares the GPU's clock with the CPU's: the CPU asks through host memory, and a kernel of one thread answers with
+// its time. An answer was made between the question and its arrival, so the quickest one is the most exact, to about 1
+// us.
 //
 // What it needs is made with the first reading and kept: freeing it may wait for the device.
 #include "device/cuda/cuda_device.hpp"

@@ -1,11 +1,11 @@
-// What stands around every call of the driver.
+// Guards around calls of the driver.
 //
 // ScopedContext: the device's primary context, current for the calling thread while a ScopedContext lives; what the
 // caller had current (another device, or nothing) comes back afterwards. Two loads of the driver in the common case.
 //
-// BesideCapture: while any thread captures a stream in CUDA's default mode, the driver refuses to others whatever might
-// depend on captured work, such as allocating or querying an event, and the capture fails. What is done under
-// BesideCapture never does.
+// BesideCapture: while any thread captures a stream in CUDA's default mode, the driver refuses calls of other threads
+// that might depend on captured work, such as allocating or querying an event, and makes the capture fail. Calls under
+// BesideCapture are exempt.
 #pragma once
 
 #include "device/cuda/driver.hpp"

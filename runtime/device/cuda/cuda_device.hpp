@@ -4,10 +4,18 @@
 // user's own, made with CUDA's API, are as good as those made here. What is not given back before the device goes
 // away stays with the process, as all of CUDA's memory does: the user may still hold it.
 //
-// One file a section of the contract: memory.cpp, describe.cpp, sharing.cpp, streams.cpp, kernels.cpp, graphs.cpp,
+// One file a section of the contract: memory.cpp, describe.cpp, sharing.cpp, streams.cpp, mails.cpp, graphs.cpp,
 // channels.cpp, events.cpp, clock.cpp.
 #pragma once
 
+#include "device/capability/channels.hpp"
+#include "device/capability/clock.hpp"
+#include "device/capability/counters.hpp"
+#include "device/capability/fenced_copies.hpp"
+#include "device/capability/graphs.hpp"
+#include "device/capability/mails.hpp"
+#include "device/capability/ordered_memory.hpp"
+#include "device/capability/other_devices.hpp"
 #include "device/cuda/address_record.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
@@ -17,6 +25,7 @@
 #include "device/cuda/kernel_arguments.hpp"
 #include "device/cuda/kernels.hpp"
 #include "device/cuda/known_allocations.hpp"
+#include "device/cuda/pinned_allocations.hpp"
 #include "device/device.hpp"
 
 #include <map>
@@ -33,6 +42,7 @@ struct Facts {
     CUcontext context = nullptr;
     bool mig = false;            // a part of a GPU
     bool host_pointers = true;   // streams use registered host memory by its host address
+    bool counters = true;        // stream memory operations
     bool ordered_memory = false; // cudaMallocAsync
     bool early_kernels = false;  // a kernel may start before those that it follows have ended
     int urgent_priority = 0;     // of streams: the smaller, the more urgent
@@ -44,7 +54,15 @@ struct ClockPage {
     alignas(64) Counter time;  // the answer; 0: not yet
 };
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device,
+                         public Counters,
+                         public FencedCopies,
+                         public Mails,
+                         public Graphs,
+                         public Channels,
+                         public OrderedMemory,
+                         public OtherDevices,
+                         public Clock {
   public:
     CudaDevice(const Driver& driver, Facts facts, Kernels kernels)
         : driver_(driver), facts_(std::move(facts)), kernels_(kernels), elsewhere_(driver_, facts_.context),
@@ -52,6 +70,16 @@ class CudaDevice final : public Device {
     ~CudaDevice() override;
 
     const Info& info() const override { return facts_.info; }
+
+    Counters* counters() override { return facts_.counters ? this : nullptr; }
+    FencedCopies* fenced_copies() override { return facts_.counters ? this : nullptr; }
+    Mails* mails() override { return facts_.counters ? this : nullptr; }
+    Graphs* graphs() override { return this; }
+    Channels* channels() override { return facts_.counters ? this : nullptr; }
+    OrderedMemory* ordered_memory() override { return facts_.ordered_memory ? this : nullptr; }
+    OtherDevices* other_devices() override { return this; }
+    Clock* clock() override { return this; }
+
     base::Result<void> make_current() override;
     base::Result<platform::ClockReading> read_clock() override;
 
@@ -153,7 +181,7 @@ class CudaDevice final : public Device {
     base::Result<void> launch(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
                               Stream stream) const; // launch.hpp
     std::optional<Buffer> recall(const void* pointer, size_t bytes) const;
-    base::Result<Buffer> describe_unknown(const void* pointer);
+    base::Result<Buffer> describe_unknown(const void* pointer, size_t bytes);
     base::Result<Buffer> describe_host(const Attributes& found, const void* pointer, size_t bytes);
     base::Result<Buffer> describe_allocation(const Attributes& found, const void* pointer, size_t bytes);
     base::Result<Buffer> describe_mapped(const Attributes& found, const void* pointer, size_t bytes);
@@ -171,9 +199,8 @@ class CudaDevice final : public Device {
 
     HandleSet device_memory_;
     HandleSet ordered_memory_;
-    HandleSet pinned_memory_;
-    HandleSet device_memory_later_; // for give_back(), as are the next two
-    HandleSet pinned_memory_later_;
+    PinnedAllocations pinned_memory_;
+    HandleSet device_memory_later_; // for give_back(), as is the next
     HandleSet graphs_later_;
     HandleSet imported_memory_;
     HandleSet streams_;
@@ -200,7 +227,7 @@ class CudaDevice final : public Device {
 
 inline CUdeviceptr device_pointer(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 inline void* host_view(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
-inline CUstream native(Stream stream) { return static_cast<CUstream>(stream.native); }
-inline CUevent native(Event event) { return static_cast<CUevent>(event.native); }
+inline CUstream native(Stream stream) { return stream.native; }
+inline CUevent native(Event event) { return event.native; }
 
 } // namespace gpurun::device::cuda

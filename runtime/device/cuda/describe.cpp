@@ -119,7 +119,7 @@ Result<Buffer> CudaDevice::describe(const void* pointer, size_t bytes) {
             GPURUN_TRY(driver_.check(result, "cuPointerGetAttributes"));
     }
     if (found.memory_type() == 0 && found.managed == 0)
-        return describe_unknown(pointer);
+        return describe_unknown(pointer, bytes);
     if (found.managed == 0 && found.memory_type() == CU_MEMORYTYPE_HOST)
         return describe_host(found, pointer, bytes);
     if (found.managed != 0 || found.exportable != 0 || found.pool != 0)
@@ -127,7 +127,8 @@ Result<Buffer> CudaDevice::describe(const void* pointer, size_t bytes) {
     return describe_mapped(found, pointer, bytes);
 }
 
-Result<Buffer> CudaDevice::describe_unknown(const void* pointer) {
+Result<Buffer> CudaDevice::describe_unknown(const void* pointer, size_t bytes) {
+    GPURUN_TRY(pinned_memory_.check(pointer, bytes));
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     if (!seen_.contains(address))
         return Buffer{};
@@ -139,6 +140,7 @@ Result<Buffer> CudaDevice::describe_unknown(const void* pointer) {
 
 // What is not pinned as a whole, or not by this address, is left to the CPU: copy engines refuse it, kernels fault.
 Result<Buffer> CudaDevice::describe_host(const Attributes& found, const void* pointer, size_t bytes) {
+    GPURUN_TRY(pinned_memory_.check(pointer, bytes));
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     if (found.on_device != address)
         return Buffer{};

@@ -1,9 +1,9 @@
-// The other devices of this process, as far as messages need them: copies to and from memory that lives there.
+// Memory of other devices of this process: copies to and from it.
 //
 // Streams of the rank's own device may have no access to such memory: peer access may be off, and memory of a pool or
-// of cuMemMap() has it for those devices only that its owner named. The device that it lives on has. So what touches it
-// runs in a stream of that device, a branch: behind an event of the rank's stream, and before an event that the rank's
-// stream waits for. Nobody waits on the host.
+// of cuMemMap() is accessible only to the devices that its owner named. Its own device has access. So the copy runs in
+// a stream of that device, a branch: behind an event of the rank's stream, and before an event that the rank's stream
+// waits for. The host does not wait.
 //
 // A branch serves one stream at a time, so that a stream that is held up holds up no other; there are as many as a GPU
 // runs side by side, then they are shared. Any thread. Contexts are the devices' primary ones.

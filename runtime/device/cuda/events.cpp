@@ -19,7 +19,7 @@ base::Result<Event> CudaDevice::create_event() { return make_event(CU_EVENT_DISA
 base::Result<void> CudaDevice::destroy_event(Event event) {
     if (!events_.erase(event.native))
         return base::error(base::Status::kEvent,
-                           "{} is not an event of gpurun_event_create(), or it was destroyed before", event.native);
+                           "{} is not an event of gpurun_event_create(), or it was destroyed before", event.address());
     const auto current = enter_beside_capture();
     return driver_.check(driver_.cuEventDestroy(native(event)), "cuEventDestroy");
 }

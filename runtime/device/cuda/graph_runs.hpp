@@ -1,9 +1,9 @@
 // Which runs of graphs are under way.
 //
-// A run may wait for that of a peer's, and whoever is to launch that one for a call of this process. So calls that wait
-// for the device, and let no other through meanwhile, need to know that there is none (transfer/still.hpp).
+// A run may wait for a run of the peer's graph, and the peer may launch that only after a call of this process. So
+// calls that wait for the whole device may be made only if no run is under way (transfer/memory/quiescence.hpp).
 //
-// Known are the runs of gpurun_graph_launch(). Any thread. All but the constructor REQUIRE the device's context to be
+// Only runs of gpurun_graph_launch() are known. Any thread. All but the constructor REQUIRE the device's context to be
 // current, and that the thread is beside captures (context.hpp).
 #pragma once
 

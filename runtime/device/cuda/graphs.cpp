@@ -7,11 +7,11 @@ namespace gpurun::device::cuda {
 
 namespace {
 
-CUgraphExec native(Graph graph) { return static_cast<CUgraphExec>(graph.native); }
+CUgraphExec native(Graph graph) { return graph.native; }
 
 base::Error no_such_graph(Graph graph) {
     return base::error(base::Status::kArgument, "{} is not a graph of gpurun_capture_end(), or it was destroyed before",
-                       graph.native);
+                       graph.address());
 }
 
 } // namespace
@@ -28,13 +28,13 @@ base::Result<Graph> CudaDevice::end_capture(Stream stream) {
     GPURUN_TRY(driver_.check(driver_.cuStreamIsCapturing(cuda::native(stream), &capturing), "cuStreamIsCapturing",
                              base::Status::kStream));
     if (capturing == CU_STREAM_CAPTURE_STATUS_NONE)
-        return base::error(base::Status::kStream, "stream {} is not being captured", stream.native);
+        return base::error(base::Status::kStream, "stream {} is not being captured", stream.address());
     CUgraph graph = nullptr;
     GPURUN_TRY(driver_.check(driver_.cuStreamEndCapture(cuda::native(stream), &graph), "cuStreamEndCapture",
                              base::Status::kStream));
     if (graph == nullptr)
         return base::error(base::Status::kStream, "the capture of stream {} has failed, by an earlier call",
-                           stream.native);
+                           stream.address());
     CUgraphExec executable = nullptr;
     auto made =
         driver_.check(driver_.cuGraphInstantiateWithFlags(&executable, graph, 0), "cuGraphInstantiateWithFlags");
@@ -77,7 +77,7 @@ base::Result<void> CudaDevice::at_graph_end(Stream captured, void (*function)(vo
         driver_.cuStreamGetCaptureInfo(cuda::native(captured), &status, nullptr, &graph, nullptr, nullptr),
         "cuStreamGetCaptureInfo", base::Status::kStream);
     if (found && status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-        found = base::error(base::Status::kStream, "stream {} is not being captured", captured.native);
+        found = base::error(base::Status::kStream, "stream {} is not being captured", captured.address());
     CUuserObject object = nullptr;
     if (found)
         found =

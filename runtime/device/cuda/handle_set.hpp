@@ -1,5 +1,5 @@
-// What a device has handed out and not taken back: makes a second destroy, or one of a handle that came from
-// elsewhere, an answer instead of undefined behaviour. Not on the message path. Any thread.
+// The handles that a device has given out and that are not destroyed: destroying one twice, or one of another origin,
+// is an error instead of undefined behaviour. Not on the message path. Any thread.
 #pragma once
 
 #include <cstddef>

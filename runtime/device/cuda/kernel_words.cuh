@@ -1,4 +1,4 @@
-// What the kernels are made of: words that carry their mark, loads and stores that peers see, blocks that agree.
+// Parts of the kernels: words that carry their mark, loads and stores that peers see, agreement between blocks.
 //
 // A word is 16 bytes: 4 of the message, the mark, 4 of the message, the mark. A GPU writes and reads each half of a
 // word at once, so a half that carries the mark carries its bytes, however the words cross between devices.
@@ -59,8 +59,8 @@ __device__ void await_predecessors() {
 #endif
 }
 
-// The next one may be launched. Said once nothing has to be waited for any more that a peer does: a kernel that is
-// launched takes room.
+// Lets the next kernel of the stream be launched. Called once this one waits for nothing of a peer any more, since a
+// kernel that is launched takes room on the device.
 __device__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

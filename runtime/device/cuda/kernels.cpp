@@ -1,8 +1,9 @@
-// Loading kernels and launching them.
+// Loading kernels.
 #include "device/cuda/kernels.hpp"
 
 #include "base/format.hpp"
-#include "device/cuda/launch.hpp"
+#include "device/capability/fenced_copies.hpp"
+#include "device/cuda/launch_sizes.hpp"
 
 extern "C" const unsigned long long gpurun_kernel_image[]; // made from kernels.cu
 
@@ -40,112 +41,6 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     GPURUN_TRY(find_both(kernels.tell_channel_taken, "gpurun_tell_channel_taken"));
     GPURUN_TRY(find_both(kernels.pull_through_channel, "gpurun_pull_through_channel"));
     return kernels;
-}
-
-base::Result<uint64_t*> CudaDevice::device_address(const Times* times) const {
-    if (times == nullptr)
-        return nullptr;
-    GPURUN_ASSIGN(const CUdeviceptr where, device_address(reinterpret_cast<const Counter*>(times)));
-    return address(where);
-}
-
-base::Result<void> CudaDevice::put_mail(const Mail& mail, const void* source, Stream stream) {
-    const auto current = enter();
-    GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
-    GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
-    const PutMailArguments arguments{static_cast<const unsigned char*>(source),
-                                     mail.words,
-                                     mail.bytes,
-                                     address(sent),
-                                     mail.value,
-                                     mail.ticket,
-                                     times,
-                                     mail.mark};
-    return launch(kernels_.put_mail, mail_blocks(mail.bytes), mail_threads(mail.bytes), arguments, stream);
-}
-
-base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) {
-    const auto current = enter();
-    GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
-    GPURUN_ASSIGN(const CUdeviceptr taken, device_address(mail.taken));
-    GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
-    const TakeMailArguments arguments{static_cast<unsigned char*>(destination),
-                                      mail.words,
-                                      bytes,
-                                      address(sent),
-                                      address(taken),
-                                      mail.value,
-                                      mail.ticket,
-                                      times,
-                                      mail.mark,
-                                      seen ? 1U : 0U};
-    return launch(kernels_.take_mail, mail_blocks(bytes), mail_threads(bytes), arguments, stream);
-}
-
-base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, Stream stream) {
-    static_assert(kMailsOfLaunch == kMostMails && kSmallMailBytes <= kMailBytesPerBlock);
-    const auto current = enter();
-    PutMailsArguments batch; // what is not used is not read
-    size_t largest = 0;
-    for (size_t i = 0; i < mails.size(); ++i) {
-        const auto& [mail, source] = mails[i];
-        GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
-        GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
-        batch.mails[i] = {static_cast<const unsigned char*>(source),
-                          mail.words,
-                          mail.bytes,
-                          address(sent),
-                          mail.value,
-                          nullptr,
-                          times,
-                          mail.mark};
-        largest = std::max(largest, mail.bytes);
-    }
-    return launch(kernels_.put_mails, static_cast<unsigned>(mails.size()), mail_threads(largest), batch, stream);
-}
-
-base::Result<void> CudaDevice::take_mails(std::span<const IncomingMail> mails, Stream stream) {
-    const auto current = enter();
-    TakeMailsArguments batch;
-    size_t largest = 0;
-    for (size_t i = 0; i < mails.size(); ++i) {
-        const auto& [mail, destination, bytes] = mails[i];
-        GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
-        GPURUN_ASSIGN(const CUdeviceptr taken, device_address(mail.taken));
-        GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
-        batch.mails[i] = {static_cast<unsigned char*>(destination),
-                          mail.words,
-                          bytes,
-                          address(sent),
-                          address(taken),
-                          mail.value,
-                          nullptr,
-                          times,
-                          mail.mark,
-                          1};
-        largest = std::max(largest, bytes);
-    }
-    return launch(kernels_.take_mails, static_cast<unsigned>(mails.size()), mail_threads(largest), batch, stream);
-}
-
-base::Result<void> CudaDevice::watch_counter(Stream stream, Counter* counter, uint64_t value) {
-    const auto current = enter();
-    GPURUN_ASSIGN(const CUdeviceptr where, device_address(counter));
-    return launch(kernels_.watch_counter, 1, 1, WatchCounterArguments{address(where), value}, stream);
-}
-
-base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream) {
-    const auto current = enter();
-    CUdeviceptr before = 0;
-    if (copy.before != nullptr) {
-        GPURUN_ASSIGN(before, device_address(copy.before));
-    }
-    GPURUN_ASSIGN(const CUdeviceptr after, device_address(copy.after));
-    GPURUN_ASSIGN(uint64_t* const times, device_address(copy.times));
-    const FencedCopyArguments arguments{copy.destination, copy.source,    copy.bytes,
-                                        address(before),  address(after), copy.value,
-                                        copy.ticket,      copy.gate,      times};
-    return launch(kernels_.copy_fenced, copy_blocks(copy.bytes), kCopyThreads, arguments, stream);
 }
 
 } // namespace gpurun::device::cuda

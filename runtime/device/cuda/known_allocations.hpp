@@ -1,7 +1,7 @@
-// What the driver has said of addresses that messages began at lately. While an address still has the same buffer id,
-// which CUDA never gives twice in a process, nothing else of its allocation has changed, and need not be asked again.
+// What the driver has said of addresses at which messages began lately. As long as an address has the same buffer id,
+// which CUDA never gives twice in a process, its allocation is the same, and the driver need not be asked again.
 //
-// Bounded: what was forgotten is asked. Any thread, without a lock.
+// Bounded: the driver is asked again for addresses that were dropped. Any thread, without a lock.
 #pragma once
 
 #include <array>

@@ -46,9 +46,6 @@ base::Result<void> CudaDevice::free(void* pointer) {
 }
 
 base::Result<void*> CudaDevice::allocate_ordered(size_t bytes, Stream stream) {
-    if (!facts_.ordered_memory)
-        return base::error(base::Status::kUnsupported,
-                           "{} has no stream-ordered allocator; use gpurun_malloc() instead", facts_.info.name);
     const auto current = enter_beside_capture(); // of another stream
     CUdeviceptr pointer = 0;
     const CUresult result = driver_.cuMemAllocAsync(&pointer, bytes, native(stream));
@@ -78,7 +75,7 @@ base::Result<void*> CudaDevice::allocate_pinned(size_t bytes) {
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return base::error(base::Status::kMemory, "the system cannot pin {} bytes of host memory", bytes);
     GPURUN_TRY(driver_.check(result, "cuMemHostAlloc"));
-    pinned_memory_.insert(pointer);
+    pinned_memory_.insert(pointer, bytes);
     (void)describe(pointer, bytes); // so that its address is on record when it is freed
     return pointer;
 }
@@ -93,9 +90,7 @@ base::Result<void> CudaDevice::free_pinned(void* pointer) {
 base::Result<void> CudaDevice::free_later(void* pointer) {
     if (device_memory_.erase(pointer))
         device_memory_later_.insert(pointer);
-    else if (pinned_memory_.erase(pointer))
-        pinned_memory_later_.insert(pointer);
-    else
+    else if (!pinned_memory_.free_later(pointer))
         return no_such_allocation(pointer, "gpurun_malloc() or gpurun_malloc_host()");
     return {};
 }
@@ -108,7 +103,7 @@ void CudaDevice::give_back() {
     };
     for (void* each : device_memory_later_.take_all())
         look(driver_.check(driver_.cuMemFree(device_pointer(each)), "cuMemFree"));
-    for (void* each : pinned_memory_later_.take_all())
+    for (void* each : pinned_memory_.take_freed())
         look(driver_.check(driver_.cuMemFreeHost(each), "cuMemFreeHost"));
     for (void* each : graphs_later_.take_all())
         look(driver_.check(driver_.cuGraphExecDestroy(static_cast<CUgraphExec>(each)), "cuGraphExecDestroy"));

@@ -59,7 +59,6 @@ base::Result<Info> describe_device(const Driver& driver, CUdevice device) {
     GPURUN_TRY(driver.check(driver.cuDeviceTotalMem(&info.memory_bytes, device), "cuDeviceTotalMem"));
     GPURUN_ASSIGN(const Uuid uuid, device_uuid(driver, device));
     info.identity = Identity{Kind::kCuda, static_cast<uint32_t>(device), uuid};
-    GPURUN_ASSIGN(info.counters, attribute(driver, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
     GPURUN_ASSIGN(const int processors, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
     GPURUN_ASSIGN(const int threads, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR));
     info.waiting_room = waiting_room(processors, threads);
@@ -99,6 +98,7 @@ base::Result<Facts> gather_facts(const Driver& driver, CUdevice device) {
     facts.info.uuid = format_uuid(facts.mig ? "MIG" : "GPU", facts.info.identity.uuid);
     GPURUN_ASSIGN(facts.host_pointers,
                   attribute(driver, device, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM));
+    GPURUN_ASSIGN(facts.counters, attribute(driver, device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS));
     GPURUN_ASSIGN(facts.ordered_memory, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED));
     GPURUN_ASSIGN(facts.early_kernels, early_kernels(driver, device));
     GPURUN_ASSIGN(facts.context, primary_context(driver, device));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "device/device.hpp"
+#include "device/options.hpp"
 
 namespace gpurun::device::cuda {
 

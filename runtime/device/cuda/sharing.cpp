@@ -1,4 +1,4 @@
-// Other processes: whom this device can reach, and memory and events that cross over (CUDA's legacy IPC).
+// Other processes: which of their devices this one can reach, and shared memory and events (CUDA's legacy IPC).
 
 #include "device/cuda/cuda_device.hpp"
 

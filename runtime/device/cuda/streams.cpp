@@ -23,20 +23,20 @@ base::Error not_a_stream(Stream stream) {
     return base::error(base::Status::kStream,
                        "{} is not a stream of this rank's device; create it after cudaSetDevice(), or with "
                        "gpurun_stream_create()",
-                       stream.native);
+                       stream.address());
 }
 
 base::Error stream_of_another(Stream stream, CUdevice its, CUdevice own) {
     return base::error(base::Status::kStream,
                        "{} is a stream of CUDA device {}, but this rank's is {}: pass a stream of the rank's device, "
                        "and order the two by cudaEventRecord() and cudaStreamWaitEvent()",
-                       stream.native, its, own);
+                       stream.address(), its, own);
 }
 
 base::Error capture_has_failed(Stream stream) {
     return base::error(base::Status::kStream,
                        "the capture of stream {} has failed, by an earlier call; end it and begin again",
-                       stream.native);
+                       stream.address());
 }
 
 // The device whose primary context this is. What is no context at all is never followed.
@@ -110,7 +110,8 @@ CudaDevice::~CudaDevice() {
 base::Result<void> CudaDevice::destroy_stream(Stream stream) {
     if (!streams_.erase(stream.native))
         return base::error(base::Status::kStream,
-                           "{} is not a stream of gpurun_stream_create(), or it was destroyed before", stream.native);
+                           "{} is not a stream of gpurun_stream_create(), or it was destroyed before",
+                           stream.address());
     const auto current = enter_beside_capture();
     auto finished = driver_.check(driver_.cuStreamSynchronize(native(stream)), "cuStreamSynchronize");
     auto destroyed = driver_.check(driver_.cuStreamDestroy(native(stream)), "cuStreamDestroy");
@@ -157,7 +158,7 @@ base::Result<bool> CudaDevice::query(Stream stream) {
 }
 
 base::Result<uint64_t> CudaDevice::name(Stream stream) {
-    const auto current = enter();
+    const auto current = enter_beside_capture(); // of another stream, whose messages the thread moves
     unsigned long long name = 0;
     GPURUN_TRY(driver_.check(driver_.cuStreamGetId(native(stream), &name), "cuStreamGetId", base::Status::kStream));
     return name;

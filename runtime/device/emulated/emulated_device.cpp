@@ -10,9 +10,9 @@ namespace gpurun::device::emulated {
 
 using base::Status;
 
-EmulatedDevice::EmulatedDevice(Info info, uint32_t count, Reach reach, std::unique_ptr<Memory> memory,
-                               const Options& options)
-    : info_(std::move(info)), count_(count), reach_(std::move(reach)),
+EmulatedDevice::EmulatedDevice(Info info, const CapabilitySet& capabilities, uint32_t count, Reach reach,
+                               std::unique_ptr<Memory> memory, const Options& options)
+    : info_(std::move(info)), capabilities_(capabilities), count_(count), reach_(std::move(reach)),
       pace_(options.emulated_seed, options.emulated_delay_us, kStreams), memory_(std::move(memory)),
       peers_(memory_->control().token()),
       streams_(memory_->control(), options.emulated_seed, options.emulated_delay_us), events_(memory_->control()) {
@@ -57,6 +57,7 @@ base::Result<void> EmulatedDevice::free_later(void* pointer) {
     const std::lock_guard lock(freed_mutex_);
     if (buffer.base != pointer || !freed_later_.emplace(pointer, buffer.placement).second)
         return base::error(Status::kBuffer, "{} is not the start of an allocation, or it was freed before", pointer);
+    any_freed_later_.store(true, std::memory_order_release);
     return {};
 }
 
@@ -65,6 +66,7 @@ void EmulatedDevice::give_back() {
     {
         const std::lock_guard lock(freed_mutex_);
         freed.swap(freed_later_);
+        any_freed_later_.store(false, std::memory_order_relaxed);
     }
     std::vector<std::shared_ptr<GraphBody>> graphs; // whose end may take a while
     {
@@ -109,6 +111,8 @@ base::Result<Buffer> EmulatedDevice::describe(const void* pointer, size_t bytes)
         return Buffer{};
     const uint64_t seen = PageableMemo::version();
     GPURUN_ASSIGN(const Buffer buffer, memory_->describe(pointer, bytes));
+    if (is_freed_later(buffer))
+        return base::error(Status::kBuffer, "{} lies in memory that was freed", pointer);
     if (buffer.placement != Placement::kPageable)
         return buffer;
     const auto imported = peers_.check_import(pointer, bytes);
@@ -117,6 +121,13 @@ base::Result<Buffer> EmulatedDevice::describe(const void* pointer, size_t bytes)
                            pointer);
     PageableMemo::remember(pointer, bytes, seen);
     return buffer;
+}
+
+bool EmulatedDevice::is_freed_later(const Buffer& buffer) {
+    if (!any_freed_later_.load(std::memory_order_acquire))
+        return false;
+    const std::lock_guard lock(freed_mutex_);
+    return freed_later_.count(buffer.base) != 0;
 }
 
 base::Result<MemoryHandle> EmulatedDevice::export_memory(const Buffer& buffer) {
@@ -153,6 +164,8 @@ base::Result<bool> EmulatedDevice::query(Stream stream) {
 
 base::Result<uint64_t> EmulatedDevice::name(Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    if (queue->captured()) // as CUDA
+        return base::error(Status::kStream, "the name of a captured stream cannot be asked for");
     return queue->name();
 }
 

@@ -1,13 +1,25 @@
 // The emulated device: the device contract on CPU threads and shared memory, for machines without a GPU.
 //
-// The parts do the work: Memory (what this process has), Peers (what it has mapped of others), Streams, Events.
-// This class checks each call against the contract, strictly, and hands it on. Strictness is its purpose: what a
-// GPU merely tolerates, or punishes once a month, is refused here every time.
+// The parts do the work: Memory (what this process has), Peers (what it has mapped of others), Streams, Events. This
+// class checks each call against the contract, strictly, and passes it on. Strictness is its purpose: mistakes that a
+// GPU tolerates, or shows once a month, are refused here every time.
+//
+// It has all capabilities, but those that GPURUN_EMULATED_CAPABILITIES switches off: with none it is what the core of
+// the contract asks for, and no more.
 //
 // With a seed, operations linger, copies happen in pieces out of order, and the calls that may wait for the device
 // do so now and then.
 #pragma once
 
+#include "device/capabilities.hpp"
+#include "device/capability/channels.hpp"
+#include "device/capability/clock.hpp"
+#include "device/capability/counters.hpp"
+#include "device/capability/fenced_copies.hpp"
+#include "device/capability/graphs.hpp"
+#include "device/capability/mails.hpp"
+#include "device/capability/ordered_memory.hpp"
+#include "device/capability/other_devices.hpp"
 #include "device/device.hpp"
 #include "device/emulated/events.hpp"
 #include "device/emulated/memory.hpp"
@@ -15,6 +27,7 @@
 #include "device/emulated/peers.hpp"
 #include "device/emulated/reach.hpp"
 #include "device/emulated/streams.hpp"
+#include "device/options.hpp"
 
 #include <memory>
 #include <mutex>
@@ -22,11 +35,30 @@
 
 namespace gpurun::device::emulated {
 
-class EmulatedDevice final : public Device {
+class EmulatedDevice final : public Device,
+                             public Counters,
+                             public FencedCopies,
+                             public Mails,
+                             public Graphs,
+                             public Channels,
+                             public OrderedMemory,
+                             public OtherDevices,
+                             public Clock {
   public:
-    EmulatedDevice(Info info, uint32_t count, Reach reach, std::unique_ptr<Memory> memory, const Options& options);
+    EmulatedDevice(Info info, const CapabilitySet& capabilities, uint32_t count, Reach reach,
+                   std::unique_ptr<Memory> memory, const Options& options);
 
     const Info& info() const override { return info_; }
+
+    Counters* counters() override { return if_on<Capability::kCounters>(); }
+    FencedCopies* fenced_copies() override { return if_on<Capability::kFencedCopies>(); }
+    Mails* mails() override { return if_on<Capability::kMails>(); }
+    Graphs* graphs() override { return if_on<Capability::kGraphs>(); }
+    Channels* channels() override { return if_on<Capability::kChannels>(); }
+    OrderedMemory* ordered_memory() override { return if_on<Capability::kOrderedMemory>(); }
+    OtherDevices* other_devices() override { return if_on<Capability::kOtherDevices>(); }
+    Clock* clock() override { return if_on<Capability::kClock>(); }
+
     base::Result<void> make_current() override { return {}; }
     base::Result<platform::ClockReading> read_clock() override;
 
@@ -57,9 +89,6 @@ class EmulatedDevice final : public Device {
     base::Result<void> close_memory(void* imported) override;
 
     base::Result<Stream> create_stream() override { return streams_.create(); }
-    base::Result<Stream> create_urgent_stream() override { return streams_.create(); } // none waits for another
-    base::Result<void> reserve_urgent_streams(size_t) override { return {}; }          // nor does making one
-    base::Result<Stream> take_reserved_stream() override { return create_urgent_stream(); }
     base::Result<void> destroy_stream(Stream stream) override { return streams_.destroy(stream); }
     base::Result<bool> is_captured(Stream stream) override;
     base::Result<void> synchronize(Stream stream) override;
@@ -112,6 +141,10 @@ class EmulatedDevice final : public Device {
     base::Result<Event> import_event(int peer, const EventHandle& handle) override;
 
   private:
+    template <Capability kCapability>
+    EmulatedDevice* if_on() {
+        return capabilities_[static_cast<size_t>(kCapability)] ? this : nullptr;
+    }
     enum class Side { kHost, kDevice };
     // Which side a stream would touch at [pointer, pointer + bytes); kBuffer or kDevice if it cannot.
     base::Result<Side> stream_side(const void* pointer, size_t bytes);
@@ -130,6 +163,7 @@ class EmulatedDevice final : public Device {
     // In calls that may wait for the device: with a seed, half of the time, waits.
     base::Result<void> maybe_wait(); // as CUDA does when it frees, whatever runs
     base::Result<std::shared_ptr<GraphBody>> take_graph(Graph graph);
+    bool is_freed_later(const Buffer& buffer);
 
     template <typename Result>
     static Result after_change(Result result) {
@@ -138,6 +172,7 @@ class EmulatedDevice final : public Device {
     }
 
     const Info info_;
+    const CapabilitySet capabilities_;
     const uint32_t count_;
     const Reach reach_;
     std::mutex pace_mutex_;
@@ -151,11 +186,12 @@ class EmulatedDevice final : public Device {
 
     std::mutex launching_; // before graphs_mutex_
     std::mutex graphs_mutex_;
-    std::unordered_map<void*, std::shared_ptr<GraphBody>> graphs_; // guarded by graphs_mutex_
-    std::vector<std::weak_ptr<GraphBody>> destroyed_graphs_;       // so is this: those that may still run
-    std::vector<std::shared_ptr<GraphBody>> graphs_later_;         // and this: those to be destroyed by give_back()
+    std::unordered_map<Graph, std::shared_ptr<GraphBody>, HashHandle> graphs_; // guarded by graphs_mutex_
+    std::vector<std::weak_ptr<GraphBody>> destroyed_graphs_;                   // so is this: those that may still run
+    std::vector<std::shared_ptr<GraphBody>> graphs_later_; // and this: those to be destroyed by give_back()
     std::mutex freed_mutex_;
     std::map<void*, Placement> freed_later_; // guarded by freed_mutex_
+    std::atomic<bool> any_freed_later_{false};
 };
 
 } // namespace gpurun::device::emulated

@@ -10,17 +10,17 @@ namespace gpurun::device::emulated {
 using base::Status;
 
 Event Events::add(std::shared_ptr<Entry> entry) {
-    const Event event{entry.get()};
+    const auto event = new_handle<Event>();
     const std::unique_lock lock(mutex_);
-    events_.emplace(event.native, std::move(entry));
+    events_.emplace(event, std::move(entry));
     return event;
 }
 
 base::Result<std::shared_ptr<Events::Entry>> Events::find(Event event) {
     const std::shared_lock lock(mutex_);
-    const auto found = events_.find(event.native);
+    const auto found = events_.find(event);
     if (found == events_.end())
-        return base::error(Status::kEvent, "{} is not an event of this device, or was destroyed", event.native);
+        return base::error(Status::kEvent, "{} is not an event of this device, or was destroyed", event.address());
     return found->second;
 }
 
@@ -44,10 +44,10 @@ base::Result<void> Events::destroy(Event event) {
     std::shared_ptr<Entry> entry;
     {
         const std::unique_lock lock(mutex_);
-        const auto found = events_.find(event.native);
+        const auto found = events_.find(event);
         if (found == events_.end())
             return base::error(Status::kEvent, "{} is not an event of this device, or was destroyed before",
-                               event.native);
+                               event.address());
         entry = std::move(found->second);
         events_.erase(found);
     }

@@ -1,12 +1,14 @@
 // The events of one emulated device. An event is one word, its latest record (control.hpp), which lives here or,
 // when shared, in the control area. Waiting means: load the record, then wait for that mark of that stream.
 //
-// A handle is never followed before it was found here, so any pointer may be asked about. Any thread.
+// A handle is a number that names one event for ever (handle_numbers.hpp), and is looked up here; any may be asked
+// about. Any thread.
 #pragma once
 
-#include "device/device.hpp"
 #include "device/emulated/control.hpp"
+#include "device/emulated/handle_numbers.hpp"
 #include "device/emulated/stream_queue.hpp"
+#include "device/types.hpp"
 #include "platform/wake.hpp"
 
 #include <atomic>
@@ -70,7 +72,7 @@ class Events {
     const Control& control_;
     Slots slots_{kSharedEvents};
     std::shared_mutex mutex_; // guards events_
-    std::unordered_map<void*, std::shared_ptr<Entry>> events_;
+    std::unordered_map<Event, std::shared_ptr<Entry>, HashHandle> events_;
 };
 
 } // namespace gpurun::device::emulated

@@ -1,5 +1,7 @@
 #include "device/emulated/graph_body.hpp"
 
+#include "device/emulated/stream_queue.hpp"
+
 #include <algorithm>
 
 namespace gpurun::device::emulated {

@@ -9,7 +9,8 @@
 // time adds to it, and a thread sanitizer tells who does not keep to that. Afterwards, any thread.
 #pragma once
 
-#include "device/emulated/stream_queue.hpp"
+#include "base/status.hpp"
+#include "device/emulated/operations.hpp"
 
 #include <deque>
 #include <memory>
@@ -17,6 +18,8 @@
 #include <vector>
 
 namespace gpurun::device::emulated {
+
+class StreamQueue;
 
 class GraphBody {
   public:

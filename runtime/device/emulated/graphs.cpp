@@ -21,9 +21,9 @@ base::Result<Graph> EmulatedDevice::end_capture(Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     GPURUN_ASSIGN(std::shared_ptr<GraphBody> body, queue->end_capture());
     GPURUN_TRY(streams_.give_streams(*body));
-    const Graph graph{body.get()};
+    const auto graph = new_handle<Graph>();
     const std::lock_guard lock(graphs_mutex_);
-    graphs_.emplace(graph.native, std::move(body));
+    graphs_.emplace(graph, std::move(body));
     return graph;
 }
 
@@ -32,12 +32,12 @@ base::Result<void> EmulatedDevice::launch(Graph graph, Stream stream) {
     std::shared_ptr<GraphBody> body;
     {
         const std::lock_guard lock(graphs_mutex_);
-        const auto found = graphs_.find(graph.native);
+        const auto found = graphs_.find(graph);
         if (found != graphs_.end())
             body = found->second;
     }
     if (body == nullptr)
-        return base::error(Status::kArgument, "{} is not a graph of this device, or was destroyed", graph.native);
+        return base::error(Status::kArgument, "{} is not a graph of this device, or was destroyed", graph.address());
     if (queue->captured())
         return base::error(Status::kUnsupported,
                            "a graph cannot be launched in a captured stream of an emulated device");
@@ -47,10 +47,10 @@ base::Result<void> EmulatedDevice::launch(Graph graph, Stream stream) {
 
 base::Result<std::shared_ptr<GraphBody>> EmulatedDevice::take_graph(Graph graph) {
     const std::lock_guard lock(graphs_mutex_);
-    const auto found = graphs_.find(graph.native);
+    const auto found = graphs_.find(graph);
     if (found == graphs_.end())
         return base::error(Status::kArgument, "{} is not a graph of this device, or was destroyed before",
-                           graph.native);
+                           graph.address());
     std::shared_ptr<GraphBody> body = std::move(found->second);
     graphs_.erase(found);
     destroyed_graphs_.push_back(body);

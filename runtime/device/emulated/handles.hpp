@@ -1,7 +1,7 @@
 // The bytes of the emulated device's handles, as they travel between processes.
 #pragma once
 
-#include "device/device.hpp"
+#include "device/types.hpp"
 
 #include <cstdint>
 #include <cstring>

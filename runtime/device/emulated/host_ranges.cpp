@@ -2,6 +2,9 @@
 
 #include "base/format.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace gpurun::device::emulated {
 
 using base::Status;
@@ -46,23 +49,36 @@ base::Result<void> HostRanges::remove(void* memory) {
     return {};
 }
 
-std::optional<HostRanges::Range> HostRanges::find(const void* pointer, size_t bytes) const {
-    const auto address = reinterpret_cast<uintptr_t>(pointer);
-    auto next = ranges_.upper_bound(address);
+// An allocation has whole pages; nobody else has what is behind its bytes in the last one.
+HostRanges::Ranges::const_iterator HostRanges::first_behind(uintptr_t address) const {
+    const auto next = ranges_.upper_bound(address);
     if (next == ranges_.begin())
-        return std::nullopt;
-    const auto& [first, entry] = *--next;
-    const size_t skipped = address - first;
-    if (skipped >= entry.range.bytes || bytes > entry.range.bytes - skipped)
-        return std::nullopt;
-    return entry.range;
+        return next;
+    const auto& [first, entry] = *std::prev(next);
+    return address - first < std::max(entry.range.bytes, entry.owned.size()) ? std::prev(next) : next;
+}
+
+base::Result<std::optional<HostRanges::Range>> HostRanges::find(const void* pointer, size_t bytes) const {
+    const auto address = reinterpret_cast<uintptr_t>(pointer);
+    auto each = first_behind(address);
+    if (each == ranges_.end())
+        return std::optional<Range>();
+    if (each->first <= address && address - each->first < each->second.range.bytes &&
+        bytes <= each->second.range.bytes - (address - each->first))
+        return std::optional(each->second.range);
+    for (; each != ranges_.end() && (each->first <= address || each->first - address < bytes); ++each)
+        if (each->second.owned.data() != nullptr)
+            return base::error(Status::kBuffer,
+                               "{} bytes at {} are not all in the pinned allocation of {} bytes at {}: check the count "
+                               "and the type",
+                               bytes, pointer, each->second.range.bytes,
+                               static_cast<const void*>(each->second.range.base));
+    return std::optional<Range>();
 }
 
 bool HostRanges::overlaps(uintptr_t first, size_t bytes) const {
-    auto next = ranges_.lower_bound(first);
-    if (next != ranges_.end() && next->first < first + bytes)
-        return true;
-    return next != ranges_.begin() && std::prev(next)->first + std::prev(next)->second.range.bytes > first;
+    const auto each = first_behind(first);
+    return each != ranges_.end() && (each->first <= first || each->first - first < bytes);
 }
 
 } // namespace gpurun::device::emulated

@@ -29,17 +29,21 @@ class HostRanges {
     base::Result<void> add(void* memory, size_t bytes, uint64_t id);
     base::Result<void> remove(void* memory);
 
-    // The range that contains [pointer, pointer + bytes).
-    std::optional<Range> find(const void* pointer, size_t bytes) const;
+    // The range that contains [pointer, pointer + bytes). kBuffer if only a part of that is in an allocation: where it
+    // ends, another one may follow. What is registered only in part is not in any range.
+    base::Result<std::optional<Range>> find(const void* pointer, size_t bytes) const;
 
   private:
     struct Entry {
         Range range;
         platform::Mapping owned; // empty if it was registered
     };
+    using Ranges = std::map<uintptr_t, Entry>; // by first address; disjoint
+    // The first range that ends behind `address`.
+    Ranges::const_iterator first_behind(uintptr_t address) const;
     bool overlaps(uintptr_t first, size_t bytes) const;
 
-    std::map<uintptr_t, Entry> ranges_; // by first address; disjoint
+    Ranges ranges_;
 };
 
 } // namespace gpurun::device::emulated

@@ -128,7 +128,8 @@ base::Result<Buffer> Memory::describe(const void* pointer, size_t bytes) const {
         return describe_in(shareable_, Placement::kDevice, pointer, bytes);
     if (ordered_.contains(pointer))
         return describe_in(ordered_, ordered_placement_, pointer, bytes);
-    if (const auto range = host_.find(pointer, bytes))
+    GPURUN_ASSIGN(const std::optional<HostRanges::Range> range, host_.find(pointer, bytes));
+    if (range)
         return Buffer{Placement::kPinned, false, false, range->base, range->bytes, range->id};
     return Buffer{};
 }

@@ -9,10 +9,10 @@
 // allocates nor enters the kernel unless it fails.
 #pragma once
 
-#include "device/device.hpp"
 #include "device/emulated/arena.hpp"
 #include "device/emulated/control.hpp"
 #include "device/emulated/host_ranges.hpp"
+#include "device/types.hpp"
 
 #include <memory>
 #include <shared_mutex>

@@ -28,6 +28,24 @@ std::string uuid_text(const std::array<uint8_t, 16>& uuid) {
     return text;
 }
 
+base::Result<CapabilitySet> read_capabilities(const Options& options) {
+    auto read = device::read_capabilities(options.emulated_capabilities);
+    if (!read)
+        return base::error(Status::kSetting, "GPURUN_EMULATED_CAPABILITIES={}: {}", options.emulated_capabilities,
+                           read.error().detail);
+    const auto has = [&](Capability capability) { return (*read)[static_cast<size_t>(capability)]; };
+    const bool elsewhere = options.emulated_ordered == Placement::kElsewhere;
+    if (options.emulated_ordered != Placement::kDevice && !has(Capability::kOrderedMemory))
+        return base::error(Status::kSetting,
+                           "GPURUN_EMULATED_ORDERED needs the capability ordered-memory, which is not "
+                           "in GPURUN_EMULATED_CAPABILITIES");
+    if (elsewhere && !has(Capability::kOtherDevices))
+        return base::error(Status::kSetting,
+                           "GPURUN_EMULATED_ORDERED=other needs the capability other-devices, which is "
+                           "not in GPURUN_EMULATED_CAPABILITIES");
+    return read;
+}
+
 } // namespace
 
 base::Result<std::unique_ptr<Device>> open_emulated(const Options& options, uint32_t ordinal, uint32_t count) {
@@ -38,6 +56,7 @@ base::Result<std::unique_ptr<Device>> open_emulated(const Options& options, uint
         return base::error(Status::kDevice, "emulated device {} is not there: GPURUN_EMULATED_LOSE={} took it away",
                            ordinal, options.emulated_lose);
     GPURUN_ASSIGN(Reach reach, Reach::parse(options.emulated_peer_access, count));
+    GPURUN_ASSIGN(const CapabilitySet capabilities, read_capabilities(options));
     GPURUN_ASSIGN(std::unique_ptr<Memory> memory,
                   Memory::create(options.emulated_memory_bytes, options.emulated_ordered));
     Info info;
@@ -45,8 +64,8 @@ base::Result<std::unique_ptr<Device>> open_emulated(const Options& options, uint
     info.memory_bytes = memory->capacity();
     info.name = base::format("emulated device {} of {}", ordinal, count);
     info.uuid = uuid_text(info.identity.uuid);
-    return std::unique_ptr<Device>(
-        std::make_unique<EmulatedDevice>(std::move(info), count, std::move(reach), std::move(memory), options));
+    return std::unique_ptr<Device>(std::make_unique<EmulatedDevice>(std::move(info), capabilities, count,
+                                                                    std::move(reach), std::move(memory), options));
 }
 
 } // namespace gpurun::device::emulated

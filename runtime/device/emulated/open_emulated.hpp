@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/device.hpp"
+#include "device/options.hpp"
 
 #include <cstdint>
 #include <memory>

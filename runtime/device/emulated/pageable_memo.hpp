@@ -1,5 +1,5 @@
-// What a thread has found to be ordinary host memory, so that the same buffer is not looked up again and again under
-// the device's locks. Forgotten whenever anything is pinned, registered, imported, or taken back.
+// Ranges that a thread has found to be ordinary host memory, so that a buffer that is used again is not looked up under
+// the device's locks. All are dropped whenever something is pinned, registered, imported, or one of these is undone.
 #pragma once
 
 #include <algorithm>

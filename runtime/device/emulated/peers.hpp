@@ -6,8 +6,8 @@
 // refused. A mapping outlives its exporter. Any thread.
 #pragma once
 
-#include "device/device.hpp"
 #include "device/emulated/control.hpp"
+#include "device/types.hpp"
 #include "platform/shared_memory.hpp"
 
 #include <map>

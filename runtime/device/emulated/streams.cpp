@@ -20,9 +20,9 @@ base::Result<std::shared_ptr<StreamQueue>> Streams::start() {
 
 base::Result<Stream> Streams::create() {
     GPURUN_ASSIGN(std::shared_ptr<StreamQueue> queue, start());
-    const Stream stream{queue.get()};
+    const auto stream = new_handle<Stream>();
     const std::unique_lock lock(mutex_);
-    streams_.emplace(stream.native, std::move(queue));
+    streams_.emplace(stream, std::move(queue));
     return stream;
 }
 
@@ -30,12 +30,12 @@ base::Result<void> Streams::destroy(Stream stream) {
     std::shared_ptr<StreamQueue> queue;
     {
         const std::unique_lock lock(mutex_);
-        const auto found = streams_.find(stream.native);
+        const auto found = streams_.find(stream);
         if (found == streams_.end())
             return base::error(Status::kStream, "{} is not a stream of this device, or was destroyed before",
-                               stream.native);
+                               stream.address());
         if (found->second->captured())
-            return base::error(Status::kStream, "{} is being captured: end the capture first", stream.native);
+            return base::error(Status::kStream, "{} is being captured: end the capture first", stream.address());
         queue = std::move(found->second);
         streams_.erase(found);
     }
@@ -46,10 +46,10 @@ base::Result<std::shared_ptr<StreamQueue>> Streams::find(Stream stream) {
     {
         const std::shared_lock lock(mutex_);
         if (stream.native != nullptr) {
-            const auto found = streams_.find(stream.native);
+            const auto found = streams_.find(stream);
             if (found == streams_.end())
                 return base::error(Status::kStream, "{} is not a stream of this device, or was destroyed",
-                                   stream.native);
+                                   stream.address());
             return found->second;
         }
         if (default_ != nullptr)
@@ -67,7 +67,7 @@ std::vector<std::shared_ptr<StreamQueue>> Streams::all() {
     const std::shared_lock lock(mutex_);
     if (default_ != nullptr)
         all.push_back(default_);
-    for (const auto& [native, queue] : streams_)
+    for (const auto& [stream, queue] : streams_)
         all.push_back(queue);
     return all;
 }

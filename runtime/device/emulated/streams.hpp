@@ -1,10 +1,12 @@
 // The streams of one emulated device: which handles are streams, and the default stream, made when first used.
 //
-// A handle is never followed before it was found here, so any pointer may be asked about. Any thread.
+// A handle is a number that names one stream for ever (handle_numbers.hpp), and is looked up here; any may be asked
+// about. Any thread.
 #pragma once
 
-#include "device/device.hpp"
+#include "device/emulated/handle_numbers.hpp"
 #include "device/emulated/stream_queue.hpp"
+#include "device/types.hpp"
 
 #include <memory>
 #include <mutex>
@@ -41,7 +43,7 @@ class Streams {
     std::atomic<uint64_t> names_{0}; // given so far
     std::shared_mutex mutex_;        // guards default_ and streams_
     std::shared_ptr<StreamQueue> default_;
-    std::unordered_map<void*, std::shared_ptr<StreamQueue>> streams_;
+    std::unordered_map<Stream, std::shared_ptr<StreamQueue>, HashHandle> streams_;
     std::vector<std::weak_ptr<StreamQueue>> of_graphs_;
 };
 

@@ -45,6 +45,7 @@ class Completion(unittest.TestCase):
         for between in (" ", "="):
             self.assertEqual(offered(f"--bind-to{between}n"), ["none", "numa"])
             self.assertEqual(offered(f"--mps{between}o"), ["off", "on"])
+            self.assertEqual(offered(f"--pty{between}a"), ["auto"])
             self.assertEqual(offered(f"--device{between}e"), ["emulated"])
             self.assertEqual(offered(f"--map-by{between}l"), ["list:"])
             self.assertEqual(offered(f"--stdin{between}"), ["all", "none"])

@@ -182,7 +182,7 @@ class Endings(LaunchedTest):
 
     def test_nothing_outlives_a_gpurun_that_is_killed(self):
         process = self.start_ready(4, "sleep 100 & sleep 100")
-        self.assertGreater(len(marked(self.mark)), 8)
+        self.assertTrue(wait_until(lambda: len(marked(self.mark)) > 8), marked(self.mark))
         process.kill()
         process.communicate()
         self.assertTrue(wait_until(lambda: not marked(self.mark)), marked(self.mark))

@@ -3,12 +3,15 @@
 //
 // FAKE_MIG=GPU:COUNT puts a GPU into MIG mode, with so many instances. FAKE_LINKS=switch:N gives each GPU N links to a
 // switch, FAKE_LINKS=pairs:N the GPUs 0 and 1, 2 and 3, ... N links to each other. FAKE_NO_PEERS=GPU takes peer access
-// from one.
+// from one. FAKE_COMPUTE_MAJOR is the generation of all, 9 unless it is set.
 #include "platform/nvml.hpp"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
+#include <thread>
+#include <unistd.h>
 
 using gpurun::platform::NvmlPciInfo;
 
@@ -57,7 +60,13 @@ void put_bus_id(NvmlPciInfo* info, unsigned gpu) {
 
 extern "C" {
 
-int nvmlInit_v2() { return 0; }
+int nvmlInit_v2() {
+    if (std::getenv("FAKE_NVML_THREAD") != nullptr) {
+        ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NODELETE); // it stays
+        std::thread([] { ::pause(); }).detach();
+    }
+    return 0;
+}
 int nvmlShutdown() { return 0; }
 const char* nvmlErrorString(int) { return "a test's"; }
 
@@ -82,6 +91,13 @@ int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
 
 int nvmlDeviceGetName(void* device, char* text, unsigned size) {
     std::snprintf(text, size, is_instance(device) ? "fake MIG 1g" : "fake");
+    return 0;
+}
+
+int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
+    const char* wanted = std::getenv("FAKE_COMPUTE_MAJOR");
+    *major = wanted != nullptr ? std::atoi(wanted) : 9;
+    *minor = 0;
     return 0;
 }
 

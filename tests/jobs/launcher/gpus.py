@@ -2,10 +2,11 @@
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 
-from launched import EMULATED, LaunchedTest, main
+from launched import EMULATED, LONG_S, LaunchedTest, main
 
 FAKE_NVML = os.path.abspath(sys.argv[3])
 os.environ.pop("CUDA_VISIBLE_DEVICES", None)
@@ -37,6 +38,15 @@ class Gpus(LaunchedTest):
         self.assertEqual((status, out), (2, b""))
         self.assertEqual(error.count("\n"), 1, error)
         return error
+
+    def test_a_signal_reaches_gpurun_and_no_thread_of_a_library(self):
+        self.more = {"FAKE_NVML_THREAD": "1"}
+        process = self.start(*PLAIN, "-n", "1", "sh", "-c", "echo up; exec sleep 100")
+        self.assertEqual(process.stdout.readline(), b"up\n")
+        process.send_signal(signal.SIGTERM)
+        error = process.communicate(timeout=LONG_S)[1]
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+        self.assertIn(b"gpurun: got signal 15", error)
 
     # ---- which a rank gets, and sees --------------------------------------------------------------------------
 

@@ -11,14 +11,14 @@ from launched import EMULATED, GPURUN, WIRE_RANK, LaunchedTest, children_of, cpu
 
 HANGING, JOB_TESTS = [os.path.abspath(path) for path in sys.argv[3:5]]
 TWO_DEVICES = ("--device=emulated:2", "--oversubscribe")
-TITLE = "gpurun: what each rank waits for"
+TITLE = "what each rank waits for"
 # Where tables are slow to come: sanitizers, and more jobs than cores.
 LATE_S = 30
 
 
 class Hangs(LaunchedTest):
     def start_hanging(self, behaviour, ranks=3, options=(), ups=None, **more):
-        """Once every rank has said that it is about to hang. What stderr says gathers in self.said."""
+        """Once every rank has said that it is about to hang. What stderr says gathers in self.said, without gpurun's name."""
         process = self.start("-n", str(ranks), *TWO_DEVICES, *options, HANGING, behaviour, **more)
         self.listen_to(process)
         for _ in range(ranks if ups is None else ups):
@@ -35,7 +35,7 @@ class Hangs(LaunchedTest):
 
     def gather(self, process):
         for line in process.stderr:
-            self.said += line.decode()
+            self.said += line.decode().removeprefix("gpurun: ")
 
     def ask(self, process, *patterns):
         """Until a table has all of these: ranks may be on their way to where they hang. Returns the table."""
@@ -156,7 +156,7 @@ class Hangs(LaunchedTest):
         lines = [process.stderr.readline().decode() for _ in range(6)]
         self.assertIn("(SIGQUIT):\n", lines[0])
         for rank, line in enumerate(lines[2:]):
-            self.assertRegex(line, rf"^ +{rank}  no gpurun_init\(\) yet, or no program of gpurun's; (sleeps|runs)")
+            self.assertRegex(line, rf"^gpurun:  +{rank}  no gpurun_init\(\) yet, or no program of gpurun's; (sleeps|runs)")
 
     def test_a_stopped_rank_is_said_to_be(self):
         process = self.start_hanging("cycle")
@@ -279,7 +279,7 @@ class Hangs(LaunchedTest):
         lines = [process.stderr.readline().decode() for _ in range(5)]
         self.assertLess(time.monotonic() - before, 10)
         for rank, line in enumerate(lines[2:]):
-            self.assertRegex(line, rf"^ +{rank}  does not answer; sleeps")
+            self.assertRegex(line, rf"^gpurun:  +{rank}  does not answer; sleeps")
 
 
 main()

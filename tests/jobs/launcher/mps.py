@@ -152,6 +152,25 @@ class Mps(LaunchedTest):
         self.assertEqual((status, out), (2, b""))
         self.check_own_line(error, "--mps=on", "emulated", "--device=cuda")
 
+    def test_ranks_share_the_hardware_queues_that_mps_has_for_a_gpu(self):
+        show = ("sh", "-c", "echo $CUDA_DEVICE_MAX_CONNECTIONS")
+        for each, queues in ((1, b"32"), (3, b"32"), (16, b"7")):
+            status, out, error = self.run_gpurun("--device=cuda", f"--ranks-per-gpu={each}", "--bind-to=none", *show)
+            self.assertEqual((status, error, out.split()), (0, "", [queues] * 2 * each))
+        status, out, error = self.run_gpurun(*SHARED, "--gpus=0", *show, more={"CUDA_DEVICE_MAX_CONNECTIONS": "32"})
+        self.assertEqual((status, out.split()), (0, [b"32"] * 4))
+        self.check_own_line(error, "128 hardware queues", "30 at most")
+
+    def test_more_ranks_than_a_daemon_serves_are_an_error_before_anything_starts(self):
+        many = ("--device=cuda", "--gpus=1", "--oversubscribe", "--bind-to=none", "-n", "49")
+        status, out, error = self.run_gpurun(*many, "echo", "ran")
+        self.assertEqual((status, out, self.record()), (2, b"", []))
+        self.check_own_line(error, "49 ranks on GPU 0000:02:00.0", "at most 48", "--mps=off")
+        status, out, error = self.run_gpurun(*many, "--mps=off", "echo", "ran")
+        self.assertEqual((status, out, error), (0, b"ran\n" * 49, ""))
+        status, out, error = self.run_gpurun(*many, "echo", "ran", more={"FAKE_COMPUTE_MAJOR": "10"})
+        self.assertEqual((status, out, error), (0, b"ran\n" * 49, ""))
+
     # ---- a daemon of the user's -------------------------------------------------------------------------------
 
     def test_a_daemon_that_answers_is_used_and_left_alone(self):

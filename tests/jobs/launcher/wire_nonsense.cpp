@@ -63,7 +63,7 @@ class Speaker {
     wire::Answer answer() {
         wire::Answer message;
         message.number = number();
-        message.entry.topic = static_cast<gpurun::platform::standing::Topic>(below(8));
+        message.entry.topic = static_cast<gpurun::platform::wait_report::Topic>(below(8));
         message.entry.peer = static_cast<int32_t>(number());
         message.entry.number = number();
         return message;

@@ -176,7 +176,7 @@ void say(const Message& message) {
     static_cast<void>(::write(settings().control_fd, &message, sizeof message) > 0);
 }
 
-wire::Answer an_answer(uint32_t number, standing::Topic topic) {
+wire::Answer an_answer(uint32_t number, wait_report::Topic topic) {
     wire::Answer answer;
     answer.number = number;
     answer.entry.topic = topic;
@@ -190,19 +190,19 @@ int up_and_stay() {
 
 int answers_unasked() {
     const wire::Ask question = hear_question();
-    say(an_answer(question.number + 1, standing::Topic::kThread));
+    say(an_answer(question.number + 1, wait_report::Topic::kThread));
     return sleep_for_ever();
 }
 
 int answers_too_much() {
     const wire::Ask question = hear_question();
-    for (size_t i = 0; i <= standing::kMostThreads; ++i)
-        say(an_answer(question.number, standing::Topic::kThread));
+    for (size_t i = 0; i <= wait_report::kMostThreads; ++i)
+        say(an_answer(question.number, wait_report::Topic::kThread));
     return sleep_for_ever();
 }
 
 int answers_garbage() {
-    wire::Answer answer = an_answer(hear_question().number, standing::Topic::kUnexpected);
+    wire::Answer answer = an_answer(hear_question().number, wait_report::Topic::kUnexpected);
     answer.entry.peer = 0x7fffffff; // no rank
     say(answer);
     return sleep_for_ever();
@@ -211,7 +211,7 @@ int answers_garbage() {
 // Says that there is less than it has said.
 int answers_half() {
     const wire::Ask question = hear_question();
-    say(an_answer(question.number, standing::Topic::kHeld));
+    say(an_answer(question.number, wait_report::Topic::kHeld));
     wire::Answered end;
     end.number = question.number;
     say(end);

@@ -1,6 +1,5 @@
 #include "base/current_call.hpp"
-
-#include <doctest/doctest.h>
+#include "support/unit.hpp"
 
 #include <string_view>
 #include <thread>

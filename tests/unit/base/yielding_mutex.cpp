@@ -1,6 +1,5 @@
 #include "base/yielding_mutex.hpp"
-
-#include <doctest/doctest.h>
+#include "support/unit.hpp"
 
 #include <mutex>
 #include <thread>

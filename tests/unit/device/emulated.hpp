@@ -1,7 +1,7 @@
 // An emulated device for a unit test.
 #pragma once
 
-#include "device/device.hpp"
+#include "device/open.hpp"
 #include "support/unit.hpp"
 
 #include <memory>

@@ -1,6 +1,7 @@
 // An emulated device costs no CPU while nothing happens, and can be closed whatever its streams wait for.
 #include "emulated.hpp"
 
+#include "device/capability/counters.hpp"
 #include "platform/clock.hpp"
 
 #include <chrono>
@@ -21,7 +22,7 @@ TEST_CASE("streams that are idle, or that wait for a counter or an event, use no
         const device::Stream idle = must(device->create_stream());
         REQUIRE_OK(device->fill(static_cast<std::byte*>(page) + 2048 + i, 0, 1, idle));
         const device::Stream blocked = must(device->create_stream());
-        REQUIRE_OK(device->await_counter(blocked, counter, 1));
+        REQUIRE_OK(device->counters()->await_counter(blocked, counter, 1));
         REQUIRE_OK(device->record(event, blocked));
         const device::Stream behind = must(device->create_stream());
         REQUIRE_OK(device->await_event(behind, event));
@@ -40,7 +41,7 @@ TEST_CASE("a device whose streams wait for ever can be closed") {
     const device::Event event = must(device->create_event());
     const device::Stream blocked = must(device->create_stream());
     const device::Stream behind = must(device->create_stream());
-    REQUIRE_OK(device->await_counter(blocked, counter, 1));
+    REQUIRE_OK(device->counters()->await_counter(blocked, counter, 1));
     REQUIRE_OK(device->record(event, blocked));
     REQUIRE_OK(device->await_event(behind, event));
     const int64_t before_ns = platform::now_ns();

@@ -1,6 +1,8 @@
 // What emulated memory costs and where it goes.
 #include "emulated.hpp"
 
+#include "device/capability/ordered_memory.hpp"
+
 #include <cstring>
 #include <sys/stat.h>
 #include <vector>
@@ -36,7 +38,7 @@ TEST_CASE("all of the device can be allocated, and again after it was freed") {
     for (int round = 0; round < 3; ++round) {
         void* all = must(device->allocate(device->info().memory_bytes));
         CHECK_STATUS(device->allocate(1), Status::kMemory);
-        CHECK_STATUS(device->allocate_ordered(1, {}), Status::kMemory); // both kinds share the device
+        CHECK_STATUS(device->ordered_memory()->allocate_ordered(1, {}), Status::kMemory); // both kinds share the device
         REQUIRE_OK(device->free(all));
     }
 }
@@ -45,9 +47,9 @@ TEST_CASE("stream-ordered memory that the stream frees first counts as free") {
     const auto device = open_emulated();
     const device::Stream stream = must(device->create_stream());
     for (int round = 0; round < 20; ++round) {
-        void* most = must(device->allocate_ordered(device->info().memory_bytes - 4096, stream));
+        void* most = must(device->ordered_memory()->allocate_ordered(device->info().memory_bytes - 4096, stream));
         REQUIRE_OK(device->fill(most, round, 4096, stream));
-        REQUIRE_OK(device->free_ordered(most, stream));
+        REQUIRE_OK(device->ordered_memory()->free_ordered(most, stream));
     }
 }
 

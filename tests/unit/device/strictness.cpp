@@ -1,6 +1,13 @@
 // What the device contract leaves undefined, and GPUs may tolerate, is refused by emulated devices.
 #include "emulated.hpp"
 
+#include "device/capability/clock.hpp"
+#include "device/capability/counters.hpp"
+#include "device/capability/fenced_copies.hpp"
+#include "device/capability/mails.hpp"
+#include "device/capability/ordered_memory.hpp"
+#include "device/capability/other_devices.hpp"
+
 #include <cstddef>
 #include <new>
 #include <vector>
@@ -41,26 +48,26 @@ TEST_CASE("memory of another device is reached by its own operations only, from 
     device::Options options = gpurun::test::emulated_options();
     options.emulated_ordered = device::Placement::kElsewhere;
     const auto device = open_emulated(options);
-    void* elsewhere = must(device->allocate_ordered(4096, {}));
+    void* elsewhere = must(device->ordered_memory()->allocate_ordered(4096, {}));
     void* own = must(device->allocate(4096));
     void* pinned = must(device->allocate_pinned(8192));
     CHECK(must(device->describe(elsewhere, 4096)).placement == device::Placement::kElsewhere);
     CHECK_STATUS(device->copy(own, elsewhere, 1, {}), Status::kBuffer);
     CHECK_STATUS(device->copy(elsewhere, pinned, 1, {}), Status::kBuffer);
     CHECK_STATUS(device->fill(elsewhere, 0, 1, {}), Status::kBuffer);
-    CHECK_STATUS(device->copy_elsewhere(elsewhere, own, 1, {}), Status::kBuffer);
-    CHECK_STATUS(device->copy_elsewhere(own, pinned, 1, {}), Status::kBuffer);
-    CHECK_STATUS(device->copy_elsewhere(elsewhere, pinned, 4097, {}), Status::kBuffer);
-    CHECK_STATUS(device->fill_elsewhere(own, 0, 1, {}), Status::kBuffer);
-    REQUIRE_OK(device->copy_elsewhere(pinned, elsewhere, 4096, {}));
-    REQUIRE_OK(device->copy_elsewhere(elsewhere, pinned, 4096, {}));
+    CHECK_STATUS(device->other_devices()->copy_elsewhere(elsewhere, own, 1, {}), Status::kBuffer);
+    CHECK_STATUS(device->other_devices()->copy_elsewhere(own, pinned, 1, {}), Status::kBuffer);
+    CHECK_STATUS(device->other_devices()->copy_elsewhere(elsewhere, pinned, 4097, {}), Status::kBuffer);
+    CHECK_STATUS(device->other_devices()->fill_elsewhere(own, 0, 1, {}), Status::kBuffer);
+    REQUIRE_OK(device->other_devices()->copy_elsewhere(pinned, elsewhere, 4096, {}));
+    REQUIRE_OK(device->other_devices()->copy_elsewhere(elsewhere, pinned, 4096, {}));
 }
 
 TEST_CASE("a counter outside of registered memory is refused") {
     const auto device = open_emulated();
     device::Counter counter{0};
-    CHECK_STATUS(device->write_counter({}, &counter, 1), Status::kBuffer);
-    CHECK_STATUS(device->await_counter({}, &counter, 0), Status::kBuffer);
+    CHECK_STATUS(device->counters()->write_counter({}, &counter, 1), Status::kBuffer);
+    CHECK_STATUS(device->counters()->await_counter({}, &counter, 0), Status::kBuffer);
 }
 
 TEST_CASE("host memory that is not page-aligned, or registered already, is refused") {
@@ -101,7 +108,7 @@ TEST_CASE("a function that a stream runs cannot use that stream") {
 TEST_CASE("only shared events are exported, and stream-ordered memory is not") {
     const auto device = open_emulated();
     CHECK_STATUS(device->export_event(must(device->create_event())), Status::kEvent);
-    void* ordered = must(device->allocate_ordered(4096, {}));
+    void* ordered = must(device->ordered_memory()->allocate_ordered(4096, {}));
     CHECK_STATUS(device->export_memory(must(device->describe(ordered, 4096))), Status::kBuffer);
 }
 
@@ -127,11 +134,11 @@ struct Post {
         return {memory, memory + 4096, 101, counters, counters + 1, 2, ticket, reinterpret_cast<uint64_t*>(ticket + 2)};
     }
     void check(const device::Mail& mail, Status expected) const {
-        CHECK_STATUS(device->put_mail(mail, pinned, {}), expected);
-        CHECK_STATUS(device->take_mail(mail, pinned, 100, true, {}), expected);
+        CHECK_STATUS(device->mails()->put_mail(mail, pinned, {}), expected);
+        CHECK_STATUS(device->mails()->take_mail(mail, pinned, 100, true, {}), expected);
     }
     void check(const device::FencedCopy& copy, Status expected) const {
-        CHECK_STATUS(device->copy_fenced(copy, {}), expected);
+        CHECK_STATUS(device->fenced_copies()->copy_fenced(copy, {}), expected);
     }
 };
 
@@ -152,8 +159,8 @@ TEST_CASE("a mail without a mark or without bytes is refused") {
     post.check(mail, Status::kArgument);
     mail = post.mail();
     mail.bytes = 0;
-    CHECK_STATUS(post.device->put_mail(mail, post.pinned, {}), Status::kArgument);
-    CHECK_STATUS(post.device->take_mail(post.mail(), post.pinned, 0, true, {}), Status::kArgument);
+    CHECK_STATUS(post.device->mails()->put_mail(mail, post.pinned, {}), Status::kArgument);
+    CHECK_STATUS(post.device->mails()->take_mail(post.mail(), post.pinned, 0, true, {}), Status::kArgument);
 }
 
 TEST_CASE("times that a device could not write are refused") {
@@ -168,13 +175,14 @@ TEST_CASE("times that a device could not write are refused") {
         post.check(mail, Status::kBuffer);
         const device::OutgoingMail outgoing{mail, post.pinned};
         const device::IncomingMail incoming{mail, post.pinned, 100};
-        CHECK_STATUS(post.device->put_mails({&outgoing, 1}, {}), Status::kBuffer);
-        CHECK_STATUS(post.device->take_mails({&incoming, 1}, {}), Status::kBuffer);
+        CHECK_STATUS(post.device->mails()->put_mails({&outgoing, 1}, {}), Status::kBuffer);
+        CHECK_STATUS(post.device->mails()->take_mails({&incoming, 1}, {}), Status::kBuffer);
         device::FencedCopy copy = post.copy();
         copy.times = times;
         post.check(copy, Status::kBuffer);
         auto* const done = reinterpret_cast<std::byte*>(times) + offsetof(device::Times, done);
-        CHECK_STATUS(post.device->write_time({}, reinterpret_cast<std::atomic<int64_t>*>(done)), Status::kBuffer);
+        CHECK_STATUS(post.device->clock()->write_time({}, reinterpret_cast<std::atomic<int64_t>*>(done)),
+                     Status::kBuffer);
     }
 }
 
@@ -215,7 +223,7 @@ TEST_CASE("mails and fenced copies with counters outside of registered memory ar
         post.check(mail, Status::kBuffer);
         mail = post.mail();
         mail.taken = counter;
-        CHECK_STATUS(post.device->take_mail(mail, post.pinned, 100, true, {}), Status::kBuffer);
+        CHECK_STATUS(post.device->mails()->take_mail(mail, post.pinned, 100, true, {}), Status::kBuffer);
         device::FencedCopy copy = post.copy();
         copy.before = counter;
         post.check(copy, Status::kBuffer);
@@ -229,8 +237,8 @@ TEST_CASE("mails from and into memory that a stream cannot reach are refused") {
     const Post post;
     std::vector<std::byte> pageable(100);
     for (std::byte* buffer : {pageable.data(), post.pinned + 4096 - 99, post.memory + 65536 - 99}) {
-        CHECK_STATUS(post.device->put_mail(post.mail(), buffer, {}), Status::kBuffer);
-        CHECK_STATUS(post.device->take_mail(post.mail(), buffer, 100, true, {}), Status::kBuffer);
+        CHECK_STATUS(post.device->mails()->put_mail(post.mail(), buffer, {}), Status::kBuffer);
+        CHECK_STATUS(post.device->mails()->take_mail(post.mail(), buffer, 100, true, {}), Status::kBuffer);
     }
 }
 
@@ -256,7 +264,7 @@ TEST_CASE("what was refused left nothing in the stream") {
     post.check(copy, Status::kBuffer);
     device::Mail mail = post.mail();
     mail.taken = nullptr;
-    CHECK_STATUS(post.device->take_mail(mail, post.pinned, 100, true, {}), Status::kBuffer);
+    CHECK_STATUS(post.device->mails()->take_mail(mail, post.pinned, 100, true, {}), Status::kBuffer);
     REQUIRE_OK(post.device->synchronize(device::Stream{}));
     CHECK(post.counters[0].load() == 0);
 }

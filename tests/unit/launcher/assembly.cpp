@@ -9,10 +9,11 @@
 #include <gpurun/version.h>
 #include <random>
 
-using namespace gpurun::launcher;
-using namespace gpurun::platform;
+namespace gpurun::test::assembly {
+
+using namespace launcher;
+using namespace platform;
 using gpurun::base::Status;
-using gpurun::test::must;
 
 namespace {
 
@@ -301,3 +302,5 @@ TEST_CASE("ranks that do not read do not stop the launcher") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::assembly

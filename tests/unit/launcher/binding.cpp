@@ -5,12 +5,11 @@
 
 #include <numeric>
 
-using namespace gpurun::launcher;
+namespace gpurun::test::binding {
+
+using namespace launcher;
 using gpurun::platform::Machine;
 using gpurun::platform::synthetic_machine;
-using gpurun::test::check_binding;
-using gpurun::test::is_near;
-using gpurun::test::must;
 
 namespace {
 
@@ -230,3 +229,5 @@ TEST_CASE("bound to none is not bound, and has no preferred memory") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::binding

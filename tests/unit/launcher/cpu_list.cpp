@@ -4,7 +4,9 @@
 
 #include <optional>
 
-using namespace gpurun::launcher;
+namespace gpurun::test::cpu_list {
+
+using namespace launcher;
 
 namespace {
 
@@ -34,3 +36,5 @@ TEST_CASE("what is no list is refused") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::cpu_list

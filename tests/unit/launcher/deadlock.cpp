@@ -7,8 +7,9 @@
 #include <algorithm>
 #include <random>
 
-using namespace gpurun::launcher;
-using namespace gpurun::test;
+namespace gpurun::test::deadlock {
+
+using namespace launcher;
 
 TEST_SUITE_BEGIN("deadlock");
 
@@ -24,7 +25,7 @@ std::vector<uint32_t> cycle_of(const Deadlock& deadlock) {
 }
 using Ranks = std::vector<uint32_t>;
 
-bool says(const Standings& ranks, const std::string& what) {
+bool says(const WaitReports& ranks, const std::string& what) {
     const std::vector<std::string> remarks = find_remarks(ranks);
     const bool said = std::any_of(remarks.begin(), remarks.end(),
                                   [&](const auto& each) { return each.find(what) != std::string::npos; });
@@ -77,34 +78,35 @@ TEST_CASE("of several messages of which one is enough, all have to be hopeless")
     CHECK(find_deadlocks({any({receives(1), receives(2)}), receiving(0), receiving(0)}).size() == 1);
     CHECK(find_deadlocks({in_call("gpurun_waitall", {receives(1), receives(2)}), receiving(0), computing()}).size() ==
           1);
-    RankStanding cut = any({receives(1)});
+    RankReport cut = any({receives(1)});
     cut.threads[0].number = 40; // others may be anything
     CHECK(find_deadlocks({cut, receiving(0)}).empty());
 }
 
 TEST_CASE("a message of any source is hopeless once every other rank is") {
-    CHECK(find_deadlocks({receiving(standing::kAnySource), receiving(0), computing()}).empty());
-    CHECK(find_deadlocks({receiving(standing::kAnySource), receiving(0), receiving(1)}).size() == 1);
+    CHECK(find_deadlocks({receiving(wait_report::kAnySource), receiving(0), computing()}).empty());
+    CHECK(find_deadlocks({receiving(wait_report::kAnySource), receiving(0), receiving(1)}).size() == 1);
 }
 
 TEST_CASE("what is matched goes on by itself") {
-    for (const standing::State state : {standing::State::kRelay, standing::State::kEdge, standing::State::kCopying,
-                                        standing::State::kTurn, standing::State::kDevice, standing::State::kNoRoom})
+    for (const wait_report::State state :
+         {wait_report::State::kRelay, wait_report::State::kEdge, wait_report::State::kCopying,
+          wait_report::State::kTurn, wait_report::State::kDevice, wait_report::State::kNoRoom})
         CHECK(find_deadlocks({in_call("gpurun_send", {in_state(sends(1), state)}), receiving(0)}).empty());
 }
 
 TEST_CASE("a thread that does not wait may help, and so may one that is not listed") {
-    RankStanding two = receiving(1);
-    two.threads.push_back(ThreadStanding{101, "", 0, false, 0, {}, 0, false, false});
+    RankReport two = receiving(1);
+    two.threads.push_back(ThreadReport{101, "", 0, false, 0, {}, 0, false, false});
     two.end.threads = 2;
     CHECK(find_deadlocks({two, receiving(0)}).empty());
-    RankStanding cut = receiving(1);
+    RankReport cut = receiving(1);
     cut.end.threads = 20;
     CHECK(find_deadlocks({cut, receiving(0)}).empty());
 }
 
 TEST_CASE("a wait that was seen only once is no deadlock yet") {
-    RankStanding fresh = receiving(1);
+    RankReport fresh = receiving(1);
     fresh.threads[0].settled = false;
     CHECK(find_deadlocks({fresh, receiving(0)}).empty());
     CHECK(find_remarks({fresh, fresh, fresh}).empty());
@@ -112,17 +114,17 @@ TEST_CASE("a wait that was seen only once is no deadlock yet") {
 }
 
 TEST_CASE("a rank that does not answer may do anything") {
-    RankStanding silent;
-    silent.presence = RankStanding::Presence::kNoAnswer;
+    RankReport silent;
+    silent.presence = RankReport::Presence::kNoAnswer;
     silent.stopped = true;
     CHECK(find_deadlocks({receiving(1), silent}).empty());
     CHECK(says({receiving(1), silent}, "rank 0 waits for rank 1, which is stopped"));
 }
 
 TEST_CASE("gpurun_finalize() waits for all, and who waits for a rank there waits for ever") {
-    const RankStanding leaving = [] {
-        RankStanding rank = in_call("gpurun_finalize", {leaves(1)});
-        rank.end.phase = standing::Phase::kFinalizing;
+    const RankReport leaving = [] {
+        RankReport rank = in_call("gpurun_finalize", {leaves(1)});
+        rank.end.phase = wait_report::Phase::kFinalizing;
         return rank;
     }();
     CHECK(find_deadlocks({leaving, receiving(0)}).size() == 1);
@@ -137,15 +139,15 @@ TEST_CASE("a message that nearly fits is told of") {
              "rank 1 waits for tag 7 from rank 0, and has a message with tag 8 from rank 0 (48 bytes) that no receive "
              "fits"));
     CHECK(says({computing(), has(receiving(0), 2, 7), computing()}, "a message with tag 7 from rank 2"));
-    CHECK(says({computing(), has(receiving(standing::kAnySource), 0, 8)}, "waits for tag 7 from any rank"));
+    CHECK(says({computing(), has(receiving(wait_report::kAnySource), 0, 8)}, "waits for tag 7 from any rank"));
     for (const std::string& remark : find_remarks({computing(), has(receiving(0), 2, 9), computing()}))
         CHECK(remark.find("no receive fits") == std::string::npos); // neither its tag nor its source
 }
 
 TEST_CASE("who is not in a collective that others wait in is named") {
     Entry part = receives(2);
-    part.flags = standing::kCollective;
-    const RankStanding there = in_call("gpurun_barrier", {part});
+    part.flags = wait_report::kCollective;
+    const RankReport there = in_call("gpurun_barrier", {part});
     CHECK(says({there, there, computing(), there},
                "gpurun_barrier: ranks 0-1,3 wait in it; rank 2 is in no call of gpurun"));
     CHECK(says({there, there, receiving(0), there}, "rank 2 waits in gpurun_recv()"));
@@ -161,7 +163,7 @@ TEST_CASE("the rank that all others wait for in the end is named") {
 TEST_CASE("what is left can never be removed, whatever waits for whatever") {
     for (unsigned seed = 0; seed < 300; ++seed) {
         std::mt19937 random(seed);
-        Standings ranks;
+        WaitReports ranks;
         const int size = 1 + static_cast<int>(random() % 9);
         for (int rank = 0; rank < size; ++rank) {
             std::vector<Entry> awaited;
@@ -179,7 +181,7 @@ TEST_CASE("what is left can never be removed, whatever waits for whatever") {
         }
         for (size_t rank = 0; rank < ranks.size(); ++rank) {
             CHECK(of[rank] <= 1);
-            const ThreadStanding& thread = ranks[rank].threads[0];
+            const ThreadReport& thread = ranks[rank].threads[0];
             const auto lost = [&](const Entry& entry) {
                 if (entry.peer >= 0)
                     return of[static_cast<size_t>(entry.peer)] == 1;
@@ -194,3 +196,5 @@ TEST_CASE("what is left can never be removed, whatever waits for whatever") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::deadlock

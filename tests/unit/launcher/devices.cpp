@@ -2,11 +2,11 @@
 #include "devices.hpp"
 #include "support/unit.hpp"
 
-using namespace gpurun::launcher;
+namespace gpurun::test::devices {
+
+using namespace launcher;
 using gpurun::base::Status;
 using gpurun::platform::Gpu;
-using gpurun::test::detail_of;
-using gpurun::test::must;
 
 namespace {
 
@@ -68,3 +68,5 @@ TEST_CASE("GPUs that were asked for and are not there are an error that says why
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::devices

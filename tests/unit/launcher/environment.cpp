@@ -4,16 +4,16 @@
 
 #include <algorithm>
 
-using namespace gpurun::launcher;
+namespace gpurun::test::environment {
+
+using namespace launcher;
 using gpurun::base::Status;
-using gpurun::test::detail_of;
-using gpurun::test::must;
 
 namespace {
 
 using Words = std::vector<std::string>;
 
-const RankFacts kFacts{2, 4, "emulated:2/4", "", 6, true, 29511};
+const RankFacts kFacts{2, 4, "emulated:2/4", "", 6, true, 29511, 1};
 
 // What the rank sees.
 Words environment(std::vector<const char*> inherited, RankFacts facts = kFacts, std::vector<Setting> settings = {}) {
@@ -82,6 +82,24 @@ TEST_CASE("threads are as many as the rank's cores, unless the user has set anot
     CHECK(has(environment({}, kFacts, {{"OMP_NUM_THREADS", "9"}}), "OMP_NUM_THREADS=9"));
 }
 
+TEST_CASE("hardware queues are shared by the ranks of a GPU, unless the user has set another number") {
+    RankFacts sixteen = kFacts;
+    sixteen.ranks_on_device = 16;
+    CHECK(has(environment({}), "CUDA_DEVICE_MAX_CONNECTIONS=32"));
+    CHECK(has(environment({}, sixteen), "CUDA_DEVICE_MAX_CONNECTIONS=7"));
+    CHECK(has(environment({"CUDA_DEVICE_MAX_CONNECTIONS=3"}, sixteen), "CUDA_DEVICE_MAX_CONNECTIONS=3"));
+    CHECK(has(environment({}, sixteen, {{"CUDA_DEVICE_MAX_CONNECTIONS", "4"}}), "CUDA_DEVICE_MAX_CONNECTIONS=4"));
+}
+
+TEST_CASE("a variable's value for a rank is what is set for it, or else what it inherits") {
+    const char* const inherited[] = {"A=1", "B=2", "C=", nullptr};
+    const Variable set[] = {{"B", "3"}};
+    CHECK(value_for_rank(inherited, set, "A") == "1");
+    CHECK(value_for_rank(inherited, set, "B") == "3");
+    CHECK(value_for_rank(inherited, set, "C") == "");
+    CHECK(value_for_rank(inherited, set, "D") == std::nullopt);
+}
+
 TEST_CASE("the rest of the environment passes, also what has no value") {
     const Words words = environment({"HOME=/root", "GPURUN_LOG=info", "ODD", "EMPTY="});
     for (const char* word : {"HOME=/root", "GPURUN_LOG=info", "ODD", "EMPTY="})
@@ -137,3 +155,5 @@ TEST_CASE("what is set later replaces what was set before, in its place") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::environment

@@ -2,10 +2,10 @@
 #include "gpu_selection.hpp"
 #include "support/unit.hpp"
 
-using namespace gpurun::launcher;
+namespace gpurun::test::gpu_selection {
+
+using namespace launcher;
 using gpurun::base::Status;
-using gpurun::test::detail_of;
-using gpurun::test::must;
 
 namespace {
 
@@ -68,3 +68,5 @@ TEST_CASE("the UUIDs of MIG instances must be clear too") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::gpu_selection

@@ -5,8 +5,9 @@
 
 #include <cstring>
 
-using namespace gpurun::launcher;
-using namespace gpurun::test;
+namespace gpurun::test::hang_table {
+
+using namespace launcher;
 
 TEST_SUITE_BEGIN("hang table");
 
@@ -25,22 +26,22 @@ rank  call         waited  does  peer  tag  bytes  waits for
    0  gpurun_recv  12.3 s  recv     1    7     64  a message that fits
    1  gpurun_recv  12.3 s  recv     2    7     64  a message that fits
    2  gpurun_recv  12.3 s  recv     0    7     64  a message that fits
-gpurun: deadlock: rank 0 waits for 1 (gpurun_recv, tag 7), rank 1 waits for 2 (gpurun_recv, tag 7), rank 2 waits for 0 (gpurun_recv, tag 7))");
+deadlock: rank 0 waits for 1 (gpurun_recv, tag 7), rank 1 waits for 2 (gpurun_recv, tag 7), rank 2 waits for 0 (gpurun_recv, tag 7))");
 }
 
 TEST_CASE("messages of graphs that wait for each other, in two looks") {
     const auto graph = [](int peer, uint64_t run) {
-        RankStanding rank = computing();
-        Entry entry = in_state(receives(peer, 7), standing::State::kRun);
-        entry.topic = standing::Topic::kGraph;
-        entry.flags = standing::kOnStream | standing::kCaptured;
+        RankReport rank = computing();
+        Entry entry = in_state(receives(peer, 7), wait_report::State::kRun);
+        entry.topic = wait_report::Topic::kGraph;
+        entry.flags = wait_report::kOnStream | wait_report::kCaptured;
         entry.since_ns = kSecondNs;
         entry.all = run;
         rank.graphs.push_back(entry);
         rank.end.graphs = 1;
         return rank;
     };
-    Standings ranks{graph(1, 3), graph(0, 4)};
+    WaitReports ranks{graph(1, 3), graph(0, 4)};
     constexpr auto kCircle =
         "messages of graphs wait for each other: rank 0's from rank 1 (tag 7, run 3), rank 1's from "
         "rank 0 (tag 7, run 4)";
@@ -56,30 +57,30 @@ TEST_CASE("messages of graphs that wait for each other, in two looks") {
 }
 
 TEST_CASE("all kinds of waits") {
-    Entry relay = in_state(sends(1, 3), standing::State::kRelay);
+    Entry relay = in_state(sends(1, 3), wait_report::State::kRelay);
     relay.call_it("staged");
-    relay.flags = standing::kOnStream;
+    relay.flags = wait_report::kOnStream;
     relay.done = 2;
     relay.all = 16;
-    Entry edge = in_state(receives(2, standing::kAnyTag), standing::State::kEdge);
-    edge.flags = standing::kPeerEdge;
+    Entry edge = in_state(receives(2, wait_report::kAnyTag), wait_report::State::kEdge);
+    edge.flags = wait_report::kPeerEdge;
     edge.slot = 5;
     edge.done = 2;
     edge.all = 4;
-    Entry stream = in_state(wants(standing::What::kStream, 0, 0, 0x55aa), standing::State::kDevice);
+    Entry stream = in_state(wants(wait_report::What::kStream, 0, 0, 0x55aa), wait_report::State::kDevice);
     Entry held = edge;
-    held.topic = standing::Topic::kHeld;
+    held.topic = wait_report::Topic::kHeld;
     held.bytes = 0x55aa;
-    RankStanding synchronizing = in_call("gpurun_stream_synchronize", {stream});
+    RankReport synchronizing = in_call("gpurun_stream_synchronize", {stream});
     synchronizing.held = {held};
     synchronizing.end.held = 9;
-    RankStanding ready;
-    ready.presence = RankStanding::Presence::kReady;
+    RankReport ready;
+    ready.presence = RankReport::Presence::kReady;
     ready.since_ns = kSecondNs;
-    RankStanding other;
+    RankReport other;
     other.system = "sleeps in do_wait";
-    RankStanding silent;
-    silent.presence = RankStanding::Presence::kNoAnswer;
+    RankReport silent;
+    silent.presence = RankReport::Presence::kNoAnswer;
     silent.system = "is stopped";
     const std::string text = format_hangs(
         {in_call("gpurun_waitsome", {relay, edge}, true), synchronizing, has(computing(), 1, 4), ready, other, silent},
@@ -97,22 +98,22 @@ rank  call                        waited  does            peer  tag  bytes  path
    3  gpurun_init                 12.3 s  -                  -  -        -  -       rank 4 to call gpurun_init()
    4  -                           -       -                  -  -        -  -       no gpurun_init() yet, or no program of gpurun's; sleeps in do_wait
    5  -                           -       -                  -  -        -  -       does not answer; is stopped
-gpurun: rank 1 waits for its stream 0x55aa, in which a message from rank 2 waits until that rank's stream has come to its send)");
+rank 1 waits for its stream 0x55aa, in which a message from rank 2 waits until that rank's stream has come to its send)");
 }
 
 TEST_CASE("who waits in gpurun_init() for ranks that have ended is not said to wait for nobody") {
-    RankStanding ready;
-    ready.presence = RankStanding::Presence::kReady;
+    RankReport ready;
+    ready.presence = RankReport::Presence::kReady;
     ready.since_ns = kSecondNs;
-    RankStanding ended;
-    ended.presence = RankStanding::Presence::kEnded;
+    RankReport ended;
+    ended.presence = RankReport::Presence::kEnded;
     CHECK(format_hangs({ready, ended}, kNowNs, "SIGQUIT").find("the other ranks have called gpurun_init(), or ended") !=
           std::string::npos);
 }
 
 TEST_CASE("of much, the first is shown, and the rest is counted") {
-    std::vector<Entry> many(standing::kMostAwaited, receives(1));
-    RankStanding rank = in_call("gpurun_waitall", many);
+    std::vector<Entry> many(wait_report::kMostAwaited, receives(1));
+    RankReport rank = in_call("gpurun_waitall", many);
     rank.threads[0].number = 1000;
     const std::string text = format_hangs({rank, computing()}, kNowNs, "SIGQUIT");
     CHECK(text.find("(all of 1000)") != std::string::npos);
@@ -120,22 +121,22 @@ TEST_CASE("of much, the first is shown, and the rest is counted") {
     rank.end.flags = 0;
     CHECK(format_hangs({rank, computing()}, kNowNs, "SIGQUIT").find("more messages than it could look at") !=
           std::string::npos);
-    Standings crowd;
+    WaitReports crowd;
     for (int i = 0; i < 50; ++i)
         crowd.push_back(has(receiving(0, 7), 0, 8));
     CHECK(format_hangs(crowd, kNowNs, "SIGQUIT").find("more such things") != std::string::npos);
 }
 
 TEST_CASE("an answer is put together from its entries") {
-    RankStanding rank;
+    RankReport rank;
     Entry thread;
-    thread.topic = standing::Topic::kThread;
+    thread.topic = wait_report::Topic::kThread;
     thread.call_it("gpurun_waitall");
     thread.number = 2;
     REQUIRE(take(rank, thread, 4));
     REQUIRE(take(rank, receives(3), 4));
-    REQUIRE(take(rank, receives(standing::kAnySource), 4));
-    standing::End end;
+    REQUIRE(take(rank, receives(wait_report::kAnySource), 4));
+    wait_report::End end;
     end.threads = 1;
     REQUIRE(finish(rank, end));
     CHECK(rank.answered());
@@ -146,11 +147,11 @@ TEST_CASE("an answer is put together from its entries") {
 
 TEST_CASE("what no rank of ours would say is refused") {
     const auto refuses = [](Entry entry) {
-        RankStanding rank;
+        RankReport rank;
         return !take(rank, entry, 4);
     };
     Entry good = receives(3);
-    good.topic = standing::Topic::kUnexpected;
+    good.topic = wait_report::Topic::kUnexpected;
     CHECK_FALSE(refuses(good));
     const auto spoilt = [&](auto spoil) {
         Entry entry = good;
@@ -158,11 +159,11 @@ TEST_CASE("what no rank of ours would say is refused") {
         return refuses(entry);
     };
     CHECK(refuses(receives(3))); // of no thread
-    CHECK(spoilt([](Entry& entry) { entry.topic = static_cast<standing::Topic>(standing::kTopics + 1); }));
-    CHECK(spoilt([](Entry& entry) { entry.topic = static_cast<standing::Topic>(0); }));
-    CHECK(spoilt([](Entry& entry) { entry.what = static_cast<standing::What>(standing::kWhats); }));
-    CHECK(spoilt([](Entry& entry) { entry.state = static_cast<standing::State>(standing::kStates); }));
-    CHECK(spoilt([](Entry& entry) { entry.flags = standing::kAllFlags + 1; }));
+    CHECK(spoilt([](Entry& entry) { entry.topic = static_cast<wait_report::Topic>(wait_report::kTopics + 1); }));
+    CHECK(spoilt([](Entry& entry) { entry.topic = static_cast<wait_report::Topic>(0); }));
+    CHECK(spoilt([](Entry& entry) { entry.what = static_cast<wait_report::What>(wait_report::kWhats); }));
+    CHECK(spoilt([](Entry& entry) { entry.state = static_cast<wait_report::State>(wait_report::kStates); }));
+    CHECK(spoilt([](Entry& entry) { entry.flags = wait_report::kAllFlags + 1; }));
     CHECK(spoilt([](Entry& entry) { entry.peer = 4; }));
     CHECK(spoilt([](Entry& entry) { entry.peer = -2; }));
     CHECK(spoilt([](Entry& entry) { entry.tag = -2; }));
@@ -172,26 +173,26 @@ TEST_CASE("what no rank of ours would say is refused") {
 }
 
 TEST_CASE("more than the bounds is refused, and so is an end that says less than was said") {
-    RankStanding rank;
+    RankReport rank;
     Entry entry = receives(0);
-    entry.topic = standing::Topic::kUnexpected;
-    for (size_t i = 0; i < standing::kMostUnexpected; ++i)
+    entry.topic = wait_report::Topic::kUnexpected;
+    for (size_t i = 0; i < wait_report::kMostUnexpected; ++i)
         REQUIRE(take(rank, entry, 1));
     CHECK_FALSE(take(rank, entry, 1));
-    standing::End end;
-    end.unexpected = standing::kMostUnexpected - 1;
+    wait_report::End end;
+    end.unexpected = wait_report::kMostUnexpected - 1;
     CHECK_FALSE(finish(rank, end));
     end.unexpected = 0xffffffff;
     CHECK(finish(rank, end));
-    end.phase = static_cast<standing::Phase>(standing::kPhases);
+    end.phase = static_cast<wait_report::Phase>(wait_report::kPhases);
     CHECK_FALSE(finish(rank, end));
 }
 
 TEST_CASE("a wait is the same as before if its thread and its beginning are") {
-    RankStanding now = receiving(1);
+    RankReport now = receiving(1);
     settle(now, receiving(1));
     CHECK(now.threads[0].settled);
-    RankStanding before = receiving(1);
+    RankReport before = receiving(1);
     before.threads[0].since_ns -= 1;
     settle(now, before);
     CHECK_FALSE(now.threads[0].settled);
@@ -200,7 +201,7 @@ TEST_CASE("a wait is the same as before if its thread and its beginning are") {
     settle(now, receiving(1));
     CHECK_FALSE(now.threads[0].settled);
     now = receiving(1);
-    now.threads[0].has_news = true;
+    now.threads[0].has_unread = true;
     settle(now, receiving(1));
     CHECK_FALSE(now.threads[0].settled);
     settle(now, computing());
@@ -208,3 +209,5 @@ TEST_CASE("a wait is the same as before if its thread and its beginning are") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::hang_table

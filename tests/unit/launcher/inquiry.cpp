@@ -6,15 +6,16 @@
 #include <cstring>
 #include <gpurun/version.h>
 
-using namespace gpurun::launcher;
-using namespace gpurun::platform;
-using namespace gpurun::test;
+namespace gpurun::test::inquiry {
+
+using namespace launcher;
+using namespace platform;
 
 TEST_SUITE_BEGIN("inquiry");
 
 namespace {
 
-using Presence = RankStanding::Presence;
+using Presence = RankReport::Presence;
 
 // Two ranks of sockets, the launcher between them.
 struct Asked : Assembly::Observer {
@@ -22,12 +23,12 @@ struct Asked : Assembly::Observer {
         : loop(must(EventLoop::create())), segment(must(JobSegment::create(2, 2))), assembly(*loop, segment, *this) {
         inquiry = must(Inquiry::create({*loop, assembly,
                                         [](uint32_t) {
-                                            RankStanding standing;
-                                            standing.presence = Presence::kNoAnswer;
-                                            return standing;
+                                            RankReport report;
+                                            report.presence = Presence::kNoAnswer;
+                                            return report;
                                         },
-                                        [this](const Standings& standings) {
-                                            seen = standings;
+                                        [this](const WaitReports& reports) {
+                                            seen = reports;
                                             ++times;
                                         }},
                                        2));
@@ -66,7 +67,7 @@ struct Asked : Assembly::Observer {
     // In gpurun_recv() since `since_ns`.
     void answer(uint32_t rank, uint32_t number, int64_t since_ns) {
         wire::Answer thread{.number = number};
-        thread.entry.topic = standing::Topic::kThread;
+        thread.entry.topic = wait_report::Topic::kThread;
         thread.entry.call_it("gpurun_recv");
         thread.entry.since_ns = since_ns;
         thread.entry.number = 1;
@@ -74,7 +75,7 @@ struct Asked : Assembly::Observer {
         wire::Answer awaited{.number = number};
         awaited.entry = receives(1 - static_cast<int>(rank));
         say(rank, awaited);
-        say(rank, wire::Answered{.number = number, .end = {.phase = standing::Phase::kRunning, .threads = 1}});
+        say(rank, wire::Answered{.number = number, .end = {.phase = wait_report::Phase::kRunning, .threads = 1}});
     }
     uint32_t await_question(uint32_t rank) {
         while (true) {
@@ -97,7 +98,7 @@ struct Asked : Assembly::Observer {
     Assembly assembly;
     std::unique_ptr<Inquiry> inquiry;
     std::vector<MessageSocket> ranks;
-    Standings seen;
+    WaitReports seen;
     int times = 0;
     std::vector<uint32_t> misbehaved;
 };
@@ -160,3 +161,5 @@ TEST_CASE("an answer to a question that was never asked ends the job") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::inquiry

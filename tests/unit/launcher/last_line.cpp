@@ -2,7 +2,9 @@
 #include "last_line.hpp"
 #include "support/unit.hpp"
 
-using namespace gpurun::launcher;
+namespace gpurun::test::last_line {
+
+using namespace launcher;
 
 namespace {
 
@@ -59,3 +61,5 @@ TEST_CASE("a stream of any length costs no more than its last lines") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::last_line

@@ -4,7 +4,9 @@
 
 #include <vector>
 
-using namespace gpurun::launcher;
+namespace gpurun::test::line_buffer {
+
+using namespace launcher;
 
 namespace {
 
@@ -76,3 +78,5 @@ TEST_CASE("a line that is too long to keep passes in pieces") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::line_buffer

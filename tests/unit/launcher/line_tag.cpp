@@ -4,7 +4,9 @@
 
 #include <regex>
 
-using namespace gpurun::launcher;
+namespace gpurun::test::line_tag {
+
+using namespace launcher;
 
 namespace {
 
@@ -27,6 +29,16 @@ TEST_CASE("every line that begins gets the rank, and no other") {
     CHECK(marked(tag, std::string_view("\0\xff\n\0", 4)) == std::string("[7] \0\xff\n[7] \0", 12));
 }
 
+TEST_CASE("a tag knows how many columns of a line it takes") {
+    for (const bool colour : {false, true}) {
+        CHECK(LineTag(7, {false, false, colour}).columns() == 0);
+        CHECK(LineTag(7, {true, false, colour}).columns() == 4);
+        CHECK(LineTag(255, {true, false, colour}).columns() == 6);
+    }
+    const LineTag timed(12, {true, true, false});
+    CHECK(timed.columns() == marked(timed, "\n").size() - 1);
+}
+
 TEST_CASE("in colour, the rank has one and the line has not") {
     const LineTag tag(1, {true, false, true});
     CHECK(std::regex_match(marked(tag, "a\n"), std::regex("\033\\[[0-9]+m\\[1\\]\033\\[0m a\n")));
@@ -42,3 +54,5 @@ TEST_CASE("the time stands before the rank") {
 TEST_CASE("without a style there is no tag") { CHECK_FALSE(static_cast<bool>(LineTag(3, {}))); }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::line_tag

@@ -5,11 +5,11 @@
 #include <initializer_list>
 #include <numeric>
 
-using namespace gpurun::launcher;
+namespace gpurun::test::mapping {
+
+using namespace launcher;
 using gpurun::base::Status;
 using gpurun::platform::Machine;
-using gpurun::test::detail_of;
-using gpurun::test::must;
 
 namespace {
 
@@ -139,3 +139,5 @@ TEST_CASE("the number of ranks is that of all programs together, and --map's") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::mapping

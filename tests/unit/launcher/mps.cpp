@@ -1,11 +1,12 @@
 // When ranks get an MPS daemon, and which GPUs it serves.
 #include "mps.hpp"
+#include "mps_limits.hpp"
 #include "support/unit.hpp"
 
-using namespace gpurun::launcher;
+namespace gpurun::test::mps {
+
+using namespace launcher;
 using gpurun::base::Status;
-using gpurun::test::detail_of;
-using gpurun::test::must;
 
 namespace {
 
@@ -54,6 +55,54 @@ TEST_CASE("a daemon serves one MIG instance, and of several none, which is said"
     CHECK_STATUS(plan_mps(MpsChoice::kOn, instances), Status::kArgument);
 }
 
+// So many ranks on one GPU of this generation.
+std::vector<Device> crowd(size_t ranks, int compute_major) {
+    return std::vector<Device>(ranks, Device{"cuda:GPU-a", "0000:01:00.0", "GPU-a", 0, "", compute_major});
+}
+
+TEST_CASE("more ranks on a GPU than a daemon serves there are an error that says what to do") {
+    for (const int hopper_or_unknown : {9, 0}) {
+        CHECK(plan_mps(MpsChoice::kAuto, crowd(48, hopper_or_unknown)));
+        CHECK_STATUS(plan_mps(MpsChoice::kAuto, crowd(49, hopper_or_unknown)), Status::kArgument);
+    }
+    CHECK(plan_mps(MpsChoice::kOn, crowd(60, 10)));
+    const auto refused = plan_mps(MpsChoice::kOn, crowd(61, 10));
+    CHECK_STATUS(refused, Status::kArgument);
+    CHECK(detail_of(refused).find("61 ranks on GPU 0000:01:00.0, but MPS serves at most 60") != std::string::npos);
+    CHECK(detail_of(refused).find("--mps=off") != std::string::npos);
+    CHECK(plan_mps(MpsChoice::kOff, crowd(61, 10)));
+}
+
+TEST_CASE("each GPU has its own ranks only") {
+    std::vector<Device> ranks = crowd(48, 9);
+    for (size_t i = 0; i < 48; ++i)
+        ranks.push_back(Device{"cuda:GPU-b", "0000:02:00.0", "GPU-b", 1, "", 9});
+    CHECK(plan_mps(MpsChoice::kAuto, ranks));
+}
+
+TEST_CASE("the ranks of a GPU ask for no more hardware queues together than MPS has, and each for two at least") {
+    for (size_t ranks = 1; ranks <= most_mps_clients(10); ++ranks) {
+        CAPTURE(ranks);
+        CHECK(queues_per_rank(ranks) >= 2);
+        CHECK(queues_per_rank(ranks) <= kMostQueues);
+        CHECK(queues_per_rank(ranks) * ranks <= kSharedQueues);
+        CHECK(queues_per_rank(ranks + 1) <= queues_per_rank(ranks));
+        CHECK(notice_of_queues(crowd(ranks, 9), std::vector<uint32_t>(ranks, queues_per_rank(ranks))) == "");
+    }
+    CHECK(queues_per_rank(0) == 32);
+    CHECK(queues_per_rank(3) == 32);
+    CHECK(queues_per_rank(4) == 30);
+    CHECK(queues_per_rank(16) == 7);
+    CHECK(queues_per_rank(1000) == 2); // without MPS each has its own
+}
+
+TEST_CASE("who has asked for more hardware queues than MPS has is told what to ask for") {
+    const std::string notice = notice_of_queues(crowd(4, 9), {32, 32, 32, 32});
+    CHECK(notice.find("128 hardware queues") != std::string::npos);
+    CHECK(notice.find("30 at most") != std::string::npos);
+    CHECK(notice_of_queues(crowd(4, 9), {32, 32, 32, 0}) == "");
+}
+
 TEST_CASE("asked for on emulated devices, it is an error that says what to do") {
     const auto plan = plan_mps(MpsChoice::kOn, ranks_on({"", ""}));
     CHECK_STATUS(plan, Status::kArgument);
@@ -61,3 +110,5 @@ TEST_CASE("asked for on emulated devices, it is an error that says what to do") 
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::mps

@@ -1,13 +1,14 @@
 // The command line.
 #include "options.hpp"
+#include "base/format.hpp"
 #include "support/unit.hpp"
 
 #include <initializer_list>
 
-using namespace gpurun::launcher;
+namespace gpurun::test::options {
+
+using namespace launcher;
 using gpurun::base::Status;
-using gpurun::test::detail_of;
-using gpurun::test::must;
 
 namespace {
 
@@ -89,6 +90,14 @@ TEST_CASE("all options, in each of their spellings") {
     CHECK(must(parse({"-n256", "app"})).options.programs[0].ranks == 256u);
     CHECK(must(parse({"--device", "cuda", "app"})).options.placement.device.kind == DeviceKind::kCuda);
     CHECK(must(parse({"--device", "emulated", "app"})).options.placement.device.count == std::nullopt);
+}
+
+TEST_CASE("ranks print to terminals where there are some, unless it is said otherwise") {
+    CHECK(must(parse({"app"})).options.output.pty == PtyChoice::kAuto);
+    CHECK(must(parse({"--pty=auto", "app"})).options.output.pty == PtyChoice::kAuto);
+    CHECK(must(parse({"--pty", "on", "app"})).options.output.pty == PtyChoice::kOn);
+    CHECK(must(parse({"--pty=off", "app"})).options.output.pty == PtyChoice::kOff);
+    CHECK(detail_of(parse({"--pty=yes", "app"})) == "--pty must be auto, on or off, not 'yes'");
 }
 
 TEST_CASE("where ranks run can be said in many ways") {
@@ -310,10 +319,66 @@ TEST_CASE("an option without its value does not take the program for it") {
 TEST_CASE("a value that is said twice, mpirun's -np and a program without a name are told apart") {
     CHECK(detail_of(parse({"-n", "2", "--ranks=3", "./app"})).starts_with("--ranks is given twice"));
     CHECK(detail_of(parse({"-np", "2", "./app"})).find("mpirun") != std::string::npos);
+    CHECK(detail_of(parse({"-n", "p", "2", "./app"})).find("'p'") != std::string::npos);
     CHECK(detail_of(parse({""})).starts_with("which program"));
     CHECK(must(parse({"-n2", "--tag-output", "--tag-output", "--env", "A", "--env", "B", "./app"}))
               .options.programs[0]
               .settings.size() == 2);
+}
+
+TEST_CASE("options of other launchers are answered with ours") {
+    const std::pair<const char*, const char*> others[] = {{"-np", "-n RANKS"},
+                                                          {"--np", "-n RANKS"},
+                                                          {"-N", "-n RANKS"},
+                                                          {"-npernode", "-n RANKS"},
+                                                          {"--nproc-per-node", "-n "},
+                                                          {"--nproc_per_node", "-n "},
+                                                          {"-x", "--env"},
+                                                          {"-wdir", "--chdir"},
+                                                          {"-H", "this machine only"},
+                                                          {"--hostfile", "this machine only"},
+                                                          {"--label", "--tag-output"},
+                                                          {"--output-filename", "--output-dir"},
+                                                          {"--time", "--timeout"},
+                                                          {"--mca", "gpurun_environment(7)"},
+                                                          {"-m", "python3 -m"},
+                                                          {"--master_port", "MASTER_PORT"},
+                                                          {"--cpu-bind", "--bind-to"},
+                                                          {"--allow-run-as-root", "leave it out"}};
+    for (const auto& [theirs, ours] : others) {
+        CAPTURE(theirs);
+        for (const std::string& detail :
+             {detail_of(parse({theirs, "4", "./app"})), detail_of(parse({"-n", "2", theirs, "4", "./app"})),
+              detail_of(parse({base::format("{}=4", theirs).c_str(), "./app"}))}) {
+            CAPTURE(detail);
+            CHECK(detail.starts_with(base::format("unknown option {}: ", theirs)));
+            CHECK(detail.find(ours) != std::string::npos);
+        }
+    }
+    CHECK(detail_of(parse({"--map-by", "ppr:2:gpu", "./app"})).find("--ranks-per-gpu N") != std::string::npos);
+    CHECK(must(parse({"./app", "-np", "4"})).options.programs[0].command == Words{"./app", "-np", "4"});
+}
+
+TEST_CASE("a typing error is answered with the nearest option, if there is one") {
+    const auto meant = [](const char* word) {
+        const std::string detail = detail_of(parse({word, "4", "./app"}));
+        const size_t at = detail.find("is --");
+        return at == std::string::npos ? "" : detail.substr(at + 3, detail.find(" meant") - at - 3);
+    };
+    CHECK(meant("--timout") == "--timeout");
+    CHECK(meant("--tiemout=5") == "--timeout");
+    CHECK(meant("-timeout") == "--timeout");
+    CHECK(meant("--tag_output") == "--tag-output");
+    CHECK(meant("--Gpus") == "--gpus");
+    CHECK(meant("--gpu") == "--gpus");
+    CHECK(meant("--oversub") == "--oversubscribe");
+    CHECK(meant("--keepgoing") == "--keep-going");
+    CHECK(meant("--ranks-per-gpus") == "--ranks-per-gpu");
+    CHECK(meant("--rank") == "--ranks");
+    CHECK(meant("--bogus") == "");
+    CHECK(meant("--t") == "");
+    CHECK(meant("--out") == "--output-dir");
+    CHECK(meant("-q") == "");
 }
 
 TEST_CASE("an error names what was written") {
@@ -332,3 +397,5 @@ TEST_CASE("help and version need no program") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::options

@@ -9,10 +9,10 @@
 #include <random>
 #include <set>
 
-using namespace gpurun::launcher;
+namespace gpurun::test::options_fuzz {
+
+using namespace launcher;
 using gpurun::base::Status;
-using gpurun::test::must;
-using gpurun::test::on_machine;
 
 namespace {
 
@@ -53,6 +53,7 @@ const char* const kOptions[] = {"-n",
                                 "--output-dir",
                                 "--filter",
                                 "--stdin",
+                                "--pty",
                                 "--timeout",
                                 "--hang-timeout",
                                 "--grace",
@@ -190,3 +191,5 @@ TEST_CASE("random command lines are refused in one line, or planned by the rules
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::options_fuzz

@@ -3,11 +3,12 @@
 #include "support/unit.hpp"
 
 #include <chrono>
+#include <csignal>
 #include <memory>
 
-using namespace gpurun;
-using namespace gpurun::launcher;
-using gpurun::test::must;
+namespace gpurun::test::output {
+
+using namespace launcher;
 
 namespace {
 
@@ -181,4 +182,39 @@ TEST_CASE("the end of a rank's output is the end of its line") {
     CHECK(bench.turns - before < kSilence / Bench::kTurn / 2);
 }
 
+TEST_CASE("a stream that nobody reads is not the end of who writes until it writes on") {
+    std::signal(SIGPIPE, SIG_IGN); // as gpurun has it
+    auto loop = must(platform::EventLoop::create());
+    auto beat = must(platform::Timer::create());
+    platform::Watch beats(*loop, beat.fd(), [&] { beat.acknowledge(); });
+    beats.wait_for(platform::Ready::kReadable);
+    const auto turn = [&] {
+        beat.start(5);
+        REQUIRE_OK(loop->run_once());
+    };
+    platform::Pipe of_rank = must(platform::create_pipe());
+    platform::Pipe unread = must(platform::create_pipe());
+    unread.read_end.reset();
+    OutputSink sink(*loop, unread.write_end.get(), "the test's output");
+    int stopped = 0;
+    OutputRoute route{&sink, nullptr, {}, true};
+    route.stop_writer = [&] { ++stopped; };
+    OutputPump pump(*loop, std::move(of_rank.read_end), std::move(route));
+    const auto print = [&] { CHECK(platform::write_now(of_rank.write_end.get(), "line\n").bytes == 5); };
+
+    print();
+    while (!sink.closed())
+        turn();
+    for (int i = 0; i < 5; ++i)
+        turn();
+    CHECK(stopped == 0);
+    CHECK_FALSE(pump.done());
+    print();
+    while (!pump.done())
+        turn();
+    CHECK(stopped == 1);
+}
+
 TEST_SUITE_END();
+
+} // namespace gpurun::test::output

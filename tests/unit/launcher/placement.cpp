@@ -6,15 +6,11 @@
 
 #include <functional>
 
-using namespace gpurun::launcher;
+namespace gpurun::test::placement {
+
+using namespace launcher;
 using gpurun::base::Status;
 using gpurun::platform::Machine;
-using gpurun::test::check_binding;
-using gpurun::test::detail_of;
-using gpurun::test::is_near;
-using gpurun::test::machine_files;
-using gpurun::test::must;
-using gpurun::test::on_machine;
 
 namespace {
 
@@ -366,3 +362,5 @@ TEST_CASE("what cannot be followed on this machine is an error that says why") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::placement

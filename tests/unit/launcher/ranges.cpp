@@ -2,7 +2,9 @@
 #include "ranges.hpp"
 #include "support/unit.hpp"
 
-using namespace gpurun::launcher;
+namespace gpurun::test::ranges {
+
+using namespace launcher;
 
 TEST_SUITE_BEGIN("ranges");
 
@@ -30,3 +32,5 @@ TEST_CASE("what is no range is refused, alone or among others") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::ranges

@@ -4,10 +4,10 @@
 
 #include <string>
 
-using namespace gpurun::launcher;
+namespace gpurun::test::rank_set {
+
+using namespace launcher;
 using gpurun::base::Status;
-using gpurun::test::detail_of;
-using gpurun::test::must;
 
 namespace {
 
@@ -52,3 +52,5 @@ TEST_CASE("a rank that the job does not have is named") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::rank_set

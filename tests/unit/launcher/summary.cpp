@@ -2,7 +2,9 @@
 #include "summary.hpp"
 #include "support/unit.hpp"
 
-using namespace gpurun::launcher;
+namespace gpurun::test::summary {
+
+using namespace launcher;
 
 TEST_SUITE_BEGIN("summary");
 
@@ -23,3 +25,5 @@ TEST_CASE("a summary says who, where, what, what became of the others, and what 
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::summary

@@ -3,7 +3,7 @@
 #include "platform/process.hpp"
 #include "support/unit.hpp"
 #include "trace_file.hpp"
-#include "trace_lanes.hpp"
+#include "trace_rows.hpp"
 
 #include <cstring>
 #include <deque>
@@ -14,10 +14,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-using namespace gpurun::launcher;
-using namespace gpurun::platform;
+namespace gpurun::test::trace_writer {
+
+using namespace launcher;
+using namespace platform;
 using gpurun::base::Result;
-using gpurun::test::must;
 namespace flags = gpurun::platform::trace_flags;
 
 namespace {
@@ -402,14 +403,14 @@ TEST_CASE("an error of the sink ends it") {
 }
 
 TEST_CASE("rows are taken again once what was in them has ended, and never overlap") {
-    TraceLanes lanes;
-    CHECK(lanes.place(0, 10) == 0);
-    CHECK(lanes.place(5, 20) == 1);
-    CHECK(lanes.place(10, 12) == 0);
-    CHECK(lanes.place(11, 15) == 2);
-    CHECK(lanes.place(9, 11) == 3); // began before the last: row 0 was not free then
-    CHECK(lanes.place(20, 21) == 0);
-    CHECK(lanes.count() == 4);
+    TraceRows rows;
+    CHECK(rows.place(0, 10) == 0);
+    CHECK(rows.place(5, 20) == 1);
+    CHECK(rows.place(10, 12) == 0);
+    CHECK(rows.place(11, 15) == 2);
+    CHECK(rows.place(9, 11) == 3); // began before the last: row 0 was not free then
+    CHECK(rows.place(20, 21) == 0);
+    CHECK(rows.count() == 4);
 }
 
 TEST_SUITE_END();
@@ -476,3 +477,5 @@ TEST_CASE("what cannot be replaced by a file is refused, and stays what it is") 
     }
     CHECK(fs::is_character_file("/dev/null"));
 }
+
+} // namespace gpurun::test::trace_writer

@@ -2,7 +2,9 @@
 #include "verdict.hpp"
 #include "support/unit.hpp"
 
-using namespace gpurun::launcher;
+namespace gpurun::test::verdict {
+
+using namespace launcher;
 
 namespace {
 
@@ -42,3 +44,5 @@ TEST_CASE("a rank that ends well while others wait for it to join failed") {
 }
 
 TEST_SUITE_END();
+
+} // namespace gpurun::test::verdict

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 using namespace gpurun::platform;
 using gpurun::base::Status;
@@ -61,6 +62,35 @@ TEST_CASE("the parts of all pairs are apart") {
         }
 }
 
+TEST_CASE("the parts of a pair are apart, and each relay window is") {
+    const JobSegment segment = must(JobSegment::create(2, 1));
+    const auto parts = [&] {
+        std::vector<Mapping> all;
+        all.push_back(must(segment.map_fences(0, 1)));
+        all.push_back(must(segment.map_events(0, 1)));
+        all.push_back(must(segment.map_ring(0, 1)));
+        all.push_back(must(segment.map_eager(0, 1)));
+        for (uint32_t window = 0; window < kRelayWindows; ++window)
+            all.push_back(must(segment.map_relay(0, 1, window)));
+        all.push_back(must(segment.map_fences(1, 0))); // of the next pair in the segment
+        return all;
+    };
+    const auto mark = [](size_t part) { return static_cast<std::byte>(part + 1); };
+    std::vector<Mapping> written = parts();
+    for (size_t i = 0; i < written.size(); ++i)
+        written[i].data()[0] = written[i].data()[written[i].size() - 1] = mark(i);
+    const std::vector<Mapping> read = parts();
+    for (size_t i = 0; i < read.size(); ++i) {
+        CAPTURE(i);
+        CHECK(read[i].data()[0] == mark(i));
+        CHECK(read[i].data()[read[i].size() - 1] == mark(i));
+    }
+    CHECK(read[0].size() >= kFenceSlots * sizeof(FenceSlot));
+    CHECK(read[1].size() >= sizeof(EventHandles));
+    CHECK(read[3].size() >= kEagerBuffers * kEagerBufferBytes);
+    CHECK(read[4].size() >= kRelayBuffers * kRelayBufferBytes);
+}
+
 TEST_CASE("the largest job's segment can be made, as it is sparse") {
     const JobSegment segment = must(JobSegment::create(kMaxRanks, 1));
     CHECK(must(segment.map_ring(kMaxRanks - 1, kMaxRanks - 1)).size() == kRingBytes);
@@ -89,29 +119,43 @@ TEST_CASE("a dead rank wakes who sleeps on its fence, and who sleeps on a doorbe
 
 TEST_CASE("the doorbell of an awake rank is left alone, that of a sleeping one rings") {
     const JobSegment segment = must(JobSegment::create(2, 1));
-    segment.ring_doorbell(1, News::kUrgent);
+    segment.ring_doorbell(1, Notify::kAlways);
     CHECK(segment.rank(1).doorbell.load() == 0);
     segment.rank(1).presence.store(presence::kSleeper);
-    segment.ring_doorbell(1, News::kPassive);
+    segment.ring_doorbell(1, Notify::kIfSleeping);
     CHECK(segment.rank(1).doorbell.load() == 1);
     CHECK(segment.rank(1).background_bell.load() == 0);
 }
 
-TEST_CASE("passive news ring for sleepers alone where every rank has agreed to heavy fences") {
+TEST_CASE("a sleeper alone is looked for where every rank has agreed to heavy fences") {
     JobSegment segment = must(JobSegment::create(2, 2));
     if (!agree_to_heavy_fences())
         return;
     for (uint32_t rank = 0; rank < segment.size(); ++rank)
         segment.rank(rank).heavy_fences = 1;
     segment.choose_bells();
-    segment.ring_doorbell(1, News::kPassive);
+    segment.ring_doorbell(1, Notify::kIfSleeping);
     CHECK(segment.rank(1).doorbell.load() == 0);
+    CHECK(segment.is_awake(segment.rank(1)));
     segment.announce_sleeper(1);
-    segment.ring_doorbell(1, News::kPassive);
+    CHECK_FALSE(segment.is_awake(segment.rank(1)));
+    segment.ring_doorbell(1, Notify::kIfSleeping);
     CHECK(segment.rank(1).doorbell.load() == 1);
 }
 
-TEST_CASE("two threads that sleep for each other's passive news never miss any") {
+TEST_CASE("without heavy fences, or with fewer cores than ranks, nobody is known to be awake without a look") {
+    JobSegment crowded = must(JobSegment::create(2, 1));
+    JobSegment light_of_one = must(JobSegment::create(2, 2));
+    for (uint32_t rank = 0; rank < 2; ++rank)
+        crowded.rank(rank).heavy_fences = 1;
+    light_of_one.rank(0).heavy_fences = 1;
+    for (JobSegment* each : {&crowded, &light_of_one}) {
+        each->choose_bells();
+        CHECK_FALSE(each->is_awake(each->rank(1)));
+    }
+}
+
+TEST_CASE("two threads that sleep until the other has published something never miss it") {
     for (const bool light : {false, true}) {
         JobSegment segment = must(JobSegment::create(2, 2));
         for (uint32_t rank = 0; rank < segment.size(); ++rank)
@@ -122,7 +166,7 @@ TEST_CASE("two threads that sleep for each other's passive news never miss any")
         const auto play = [&](uint32_t self) {
             for (int round = 1; round <= kRounds; ++round) {
                 published[self].store(round, std::memory_order_release);
-                segment.ring_doorbell(1 - self, News::kPassive);
+                segment.ring_doorbell(1 - self, Notify::kIfSleeping);
                 while (published[1 - self].load(std::memory_order_acquire) < round) {
                     segment.announce_sleeper(self);
                     const uint32_t seen = segment.rank(self).doorbell.load(std::memory_order_acquire);
@@ -139,17 +183,18 @@ TEST_CASE("two threads that sleep for each other's passive news never miss any")
     }
 }
 
-TEST_CASE("only urgent news wake the background thread, and only while no call of the rank looks by itself") {
+TEST_CASE("the background thread is woken only by what concerns a rank that computes, and while no call of it looks by "
+          "itself") {
     const JobSegment segment = must(JobSegment::create(2, 1));
     RankRecord& record = segment.rank(1);
     record.presence.store(presence::kBackground);
-    segment.ring_doorbell(1, News::kPassive);
+    segment.ring_doorbell(1, Notify::kIfSleeping);
     CHECK(record.background_bell.load() == 0);
     record.presence.store(presence::kBackground + presence::kAttendant);
-    segment.ring_doorbell(1, News::kUrgent);
+    segment.ring_doorbell(1, Notify::kAlways);
     CHECK(record.background_bell.load() == 0);
     record.presence.store(presence::kBackground);
-    segment.ring_doorbell(1, News::kUrgent);
+    segment.ring_doorbell(1, Notify::kAlways);
     CHECK(record.background_bell.load() == 1);
     CHECK(record.doorbell.load() == 0);
 }

@@ -2,6 +2,7 @@
 #include "platform/readable.hpp"
 #include "support/unit.hpp"
 
+#include <array>
 #include <atomic>
 #include <sys/mman.h>
 #include <thread>
@@ -52,6 +53,42 @@ TEST_CASE("a file that is mapped read-only is not writable, and one that is mapp
     CHECK_FALSE(platform::writable(Page(PROT_READ, MAP_PRIVATE, file).data()));
     CHECK(platform::writable(Page(PROT_READ | PROT_WRITE, MAP_PRIVATE, file).data()));
     close(file);
+}
+
+TEST_CASE("a range is readable, writable and mapped if all of its pages are") {
+    constexpr size_t kPage = 4096, kPages = 200;
+    const auto map = [](int access) {
+        return static_cast<char*>(mmap(nullptr, kPages * kPage, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    };
+    char* const whole = map(PROT_READ | PROT_WRITE);
+    REQUIRE(whole != MAP_FAILED);
+    const auto all = [&](size_t first, size_t bytes) {
+        return std::array{platform::readable(whole + first, bytes), platform::writable(whole + first, bytes),
+                          platform::mapped(whole + first, bytes)};
+    };
+    CHECK(all(0, kPages * kPage) == std::array{true, true, true});
+    CHECK(all(5, 1) == std::array{true, true, true});
+    for (const size_t changed : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{128}, kPages - 1}) {
+        CAPTURE(changed);
+        const size_t at = changed * kPage;
+        REQUIRE(mprotect(whole + at, kPage, PROT_READ) == 0);
+        CHECK(all(0, kPages * kPage) == std::array{true, false, true});
+        REQUIRE(mprotect(whole + at, kPage, PROT_NONE) == 0);
+        CHECK(all(0, kPages * kPage) == std::array{false, false, true});
+        CHECK(all(at + kPage - 1, 1) == std::array{false, false, true});
+        if (changed + 1 < kPages)
+            CHECK(all(at + kPage, (kPages - changed - 1) * kPage) == std::array{true, true, true}); // begins behind it
+        if (changed > 0)
+            CHECK(all(0, at) == std::array{true, true, true}); // ends before it
+        REQUIRE(munmap(whole + at, kPage) == 0);
+        CHECK(all(0, kPages * kPage) == std::array{false, false, false});
+        CHECK(all(at + kPage - 1, 1) == std::array{false, false, false});
+        REQUIRE(mmap(whole + at, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+                whole + at);
+    }
+    CHECK(all(0, SIZE_MAX) == std::array{false, false, false});
+    CHECK(all(0, SIZE_MAX - kPage) == std::array{false, false, false});
+    munmap(whole, kPages * kPage);
 }
 
 TEST_CASE("what another thread writes meanwhile stays") {

@@ -23,11 +23,11 @@ struct Rank {
         auto [ours, theirs] = must(MessageSocket::pair());
         launcher = std::move(ours);
         own = std::move(theirs);
-        reporter = must(Reporter::start(own, [entries](std::vector<standing::Entry>& all) {
-            all.assign(entries, standing::Entry{});
+        reporter = must(Reporter::start(own, [entries](std::vector<wait_report::Entry>& all) {
+            all.assign(entries, wait_report::Entry{});
             for (size_t i = 0; i < all.size(); ++i)
                 all[i].bytes = i;
-            return standing::End{.threads = static_cast<uint32_t>(entries)};
+            return wait_report::End{.threads = static_cast<uint32_t>(entries)};
         }));
     }
     template <typename Message>

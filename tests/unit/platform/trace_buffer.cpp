@@ -54,19 +54,6 @@ TEST_CASE("what a rank publishes its launcher reads, with the thread that did it
     CHECK(send->end_ns >= send->begin_ns);
 }
 
-TEST_CASE("a call offers its event to its message, once, and to its own thread alone") {
-    const TraceBuffer launchers = must(TraceBuffer::create(16));
-    TraceEvent* const event = attached(launchers).begin();
-    CHECK(TraceBuffer::take_offered() == nullptr);
-    TraceBuffer::offer(event);
-    std::thread([] { CHECK(TraceBuffer::take_offered() == nullptr); }).join();
-    CHECK(TraceBuffer::take_offered() == event);
-    CHECK(TraceBuffer::take_offered() == nullptr);
-    TraceBuffer::offer(event);
-    TraceBuffer::offer(nullptr); // the call is over
-    CHECK(TraceBuffer::take_offered() == nullptr);
-}
-
 TEST_CASE("an event that was begun and not published is skipped") {
     const TraceBuffer launchers = must(TraceBuffer::create(16));
     TraceBuffer& ranks = attached(launchers);

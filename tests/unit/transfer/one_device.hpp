@@ -1,7 +1,7 @@
 // An emulated device for tests of what a rank keeps on its own.
 #pragma once
 
-#include "device/device.hpp"
+#include "device/open.hpp"
 #include "support/unit.hpp"
 
 #include <memory>

@@ -1,0 +1,122 @@
+#include "option_hints.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace gpurun::launcher {
+
+namespace {
+
+// Of mpirun (Open MPI, MPICH, Intel MPI), srun and torchrun. Separated by spaces, each as it is written there.
+struct OtherNames {
+    std::string_view names;
+    const char* hint;
+};
+constexpr OtherNames kOtherNames[] = {
+    {"-np --np --n -c --ntasks --nproc --nproc-per-node --nproc_per_node --ntasks-per-node -N --npernode -npernode "
+     "-ppn --ppn --perhost -perhost",
+     "mpirun's, srun's and torchrun's number of ranks is -n here: gpurun -n RANKS PROGRAM"},
+    {"-x --export -env -genv --genv", "ranks have gpurun's environment; write --env NAME=VALUE to change it"},
+    {"-wdir --wdir -wd --wd -D --workdir", "write --chdir FOLDER"},
+    {"-H -host --host --hosts -hosts -hostfile --hostfile -machinefile --machinefile -f --default-hostfile "
+     "--nodelist -w --nodes --nnodes --node-rank --node_rank",
+     "gpurun starts ranks on this machine only: leave it out"},
+    {"-tag-output -l --label -prepend-rank --prepend-rank", "write --tag-output"},
+    {"-timestamp-output --timestamp-output", "write --timestamp"},
+    {"-output-filename --output-filename -o --output -e --error --log-dir --log_dir -outfile-pattern",
+     "write --output-dir FOLDER"},
+    {"-t --time", "write --timeout SECONDS"},
+    {"--rank-by -rank-by --ranking", "ranks are numbered in the order of their GPUs; see --map-by"},
+    {"--gpus-per-task --gpus-per-node --gpus-per-rank --gres -G",
+     "each rank has one GPU; write --gpus LIST to choose them"},
+    {"--ntasks-per-gpu", "write --ranks-per-gpu RANKS"},
+    {"--cpu-bind --cpu_bind --bind -bind-to -bind-to-core", "write --bind-to core, numa or none"},
+    {"--mem-bind --mem_bind", "write --membind"},
+    {"--display --display-map -display-map --display-allocation", "write --report-bindings"},
+    {"--input -i -stdin", "write --stdin RANK, all or none"},
+    {"-u --unbuffered", "lines of ranks come at once: leave it out"},
+    {"--allow-run-as-root --standalone --kill-on-bad-exit -K", "gpurun does so anyway: leave it out"},
+    {"--no-kill -k --enable-recovery", "write --keep-going"},
+    {"-mca --mca -gmca --gmca --prtemca --mpi", "gpurun has no parameters of MPI's; see gpurun_environment(7)"},
+    {"--master-addr --master_addr --master-port --master_port --rdzv-endpoint --rdzv_endpoint --rdzv-backend "
+     "--rdzv_backend --rdzv-id --rdzv_id",
+     "gpurun tells ranks MASTER_ADDR and MASTER_PORT; set these variables to choose others"},
+    {"-m --module --no-python --no_python", "gpurun starts any program: write python3 -m MODULE"},
+};
+
+constexpr size_t kShortestBeginning = 3;
+
+bool is_word_of(std::string_view words, std::string_view word) {
+    for (size_t at = words.find(word); at != std::string_view::npos; at = words.find(word, at + 1)) {
+        const size_t end = at + word.size();
+        if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' '))
+            return true;
+    }
+    return false;
+}
+
+// As gpurun's own options are written: without the dashes before it, and with dashes inside.
+std::string normal(std::string_view option) {
+    option.remove_prefix(std::min(option.find_first_not_of('-'), option.size()));
+    std::string name(option);
+    std::replace(name.begin(), name.end(), '_', '-');
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    return name;
+}
+
+// How many letters have to be put in, left out, replaced, or exchanged with their neighbours.
+size_t typing_errors(std::string_view a, std::string_view b) {
+    std::vector<size_t> before_last(b.size() + 1);
+    std::vector<size_t> last(b.size() + 1);
+    std::vector<size_t> row(b.size() + 1);
+    for (size_t j = 0; j <= b.size(); ++j)
+        row[j] = j;
+    for (size_t i = 1; i <= a.size(); ++i) {
+        std::swap(before_last, last);
+        std::swap(last, row);
+        row[0] = i;
+        for (size_t j = 1; j <= b.size(); ++j) {
+            const bool same = a[i - 1] == b[j - 1];
+            row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (same ? 0 : 1)});
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = std::min(row[j], before_last[j - 2] + 1);
+        }
+    }
+    return row[b.size()];
+}
+
+} // namespace
+
+std::string hint_of_other_launchers(std::string_view option) {
+    for (const OtherNames& other : kOtherNames)
+        if (is_word_of(other.names, option))
+            return other.hint;
+    return "";
+}
+
+std::string nearest_name(std::string_view option, std::span<const std::string> names) {
+    const std::string wanted = normal(option);
+    const size_t most_errors = wanted.size() < 3 ? 0 : wanted.size() < 6 ? 1 : 2;
+    std::vector<std::string> beginnings;
+    std::vector<std::string> nearest;
+    size_t fewest = most_errors;
+    for (const std::string& name : names) {
+        if (wanted.size() >= kShortestBeginning && name.starts_with(wanted))
+            beginnings.push_back(name);
+        const size_t errors = typing_errors(wanted, name);
+        if (errors < fewest)
+            nearest.clear();
+        if (errors <= fewest) {
+            fewest = errors;
+            nearest.push_back(name);
+        }
+    }
+    if (nearest.size() == 1 && fewest == 0)
+        return nearest[0];
+    if (beginnings.size() == 1)
+        return beginnings[0];
+    return nearest.size() == 1 ? nearest[0] : "";
+}
+
+} // namespace gpurun::launcher

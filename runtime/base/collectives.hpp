@@ -1,0 +1,29 @@
+// Which collectives there are: what traces, ranges, hang tables and reports call them, and how their messages are told
+// apart. A new one is a line here and a file in comm/collective/.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace gpurun::base {
+
+enum class Collective : uint8_t { kBarrier, kBcast };
+
+// In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME().
+constexpr std::array<const char*, 2> kCollectiveNames = {"barrier", "bcast"};
+constexpr const char* name_of(Collective collective) { return kCollectiveNames[static_cast<size_t>(collective)]; }
+
+// The tag of a collective's message says which collective it is of, which of its rounds, and the how manyth collective
+// of its communicator: those that are started together may be in different rounds at different ranks.
+constexpr int kSequenceBits = 16;
+constexpr int kRoundBits = 10;
+constexpr int collective_tag(Collective collective, uint16_t sequence, int round) {
+    return static_cast<int>(collective) << (kRoundBits + kSequenceBits) | round << kSequenceBits | sequence;
+}
+// By the tag of one of its messages.
+constexpr const char* collective_name(int tag) {
+    const auto index = static_cast<size_t>(tag >> (kRoundBits + kSequenceBits));
+    return index < kCollectiveNames.size() ? kCollectiveNames[index] : "collective";
+}
+
+} // namespace gpurun::base

@@ -1,0 +1,83 @@
+#include "comm/alarms.hpp"
+
+#include "platform/wake.hpp"
+
+#include <algorithm>
+
+namespace gpurun::comm {
+
+using base::Result;
+
+Result<void> Alarms::set(const transfer::CompletionPoint& point) {
+    any_set_ = true;
+    Alarm* unused = nullptr;
+    for (Alarm& alarm : alarms_) {
+        if (alarm.rung.load(std::memory_order_acquire))
+            unused = &alarm;
+        else if (alarm.point == point)
+            return {};
+    }
+    if (unused == nullptr && alarms_.size() >= core_.resources().pools.streams.limits().alarms) {
+        any_missing_ = true;
+        return {};
+    }
+    device::Device& device = core_.device();
+    if (unused == nullptr) {
+        GPURUN_ASSIGN(const device::Stream stream, device.take_reserved_stream());
+        unused = &alarms_.emplace_back(core_, stream);
+    }
+    unused->point = point;
+    GPURUN_TRY(point.await(device, unused->stream));
+    unused->rung.store(false, std::memory_order_relaxed);
+    auto enqueued = device.call_host(unused->stream, Alarm::ring, unused);
+    if (!enqueued)
+        unused->rung.store(true, std::memory_order_relaxed);
+    return enqueued;
+}
+
+void Alarms::Alarm::ring(void* alarm) {
+    auto* const self = static_cast<Alarm*>(alarm);
+    Core& core = *self->core;
+    self->rung.store(true, std::memory_order_release);
+    core.notify_self(platform::Notify::kAlways);
+}
+
+Result<void> Alarms::set_for_moving(bool all) {
+    Result<void> result;
+    const auto set_for = [&](const transfer::Operation& each) {
+        assume_engine_lock();
+        if (!result || (!all && !each.needs_hand()))
+            return;
+        if (const auto point = each.awaited())
+            result = set(*point);
+    };
+    core_.resources().moving.for_each(set_for);
+    for (const auto& peer : core_.peers())
+        peer->for_each_part([&](const transfer::ProtocolPart& part) {
+            if (const transfer::Operation* const first = part.first_waiting())
+                set_for(*first);
+        });
+    return result;
+}
+
+int64_t Alarms::longest_sleep_ns(Patience& patience) const {
+    bool in_doubt = false;
+    core_.resources().moving.for_each([&](const transfer::Operation& each) { in_doubt |= each.is_in_doubt(); });
+    if (any_missing_ || in_doubt)
+        return kLookAgainNs;
+    return any_set_ ? patience.next_ns(core_.changes()) : platform::kForever;
+}
+
+bool Alarms::any_awaits_edge() const {
+    return std::any_of(alarms_.begin(), alarms_.end(), [](const Alarm& alarm) {
+        return !alarm.point.on_event() && !alarm.rung.load(std::memory_order_acquire);
+    });
+}
+
+void Alarms::close() {
+    for (Alarm& alarm : alarms_)
+        (void)core_.device().destroy_stream(alarm.stream);
+    alarms_.clear();
+}
+
+} // namespace gpurun::comm

@@ -1,0 +1,64 @@
+// The background thread: makes progress while the program computes, so that peers need not wait for this rank.
+//
+// It is on duty while requests are under way. It sleeps on a doorbell of its own. Peers ring that only if they need
+// this rank to do something (Notify::kAlways), and only while no thread of the rank makes progress in a call. So a rank
+// that is in calls pays nothing for its thread, and an idle one uses no CPU. A message that carries its bytes stays in
+// the ring until a call looks: its source does not wait.
+#pragma once
+
+#include "comm/alarms.hpp"
+#include "comm/progress.hpp"
+#include "platform/quiet_thread.hpp"
+
+#include <condition_variable>
+#include <optional>
+
+namespace gpurun::comm {
+
+class Background {
+  public:
+    Background(Core& core, Progress& progress, Batch& batch, Alarms& alarms, bool wanted);
+
+    // As long as it lives, its call makes progress, and the background thread need not. Created and destroyed under the
+    // lock.
+    class Attendance {
+      public:
+        explicit Attendance(Background& background) GPURUN_REQUIRES(engine_lock);
+        ~Attendance() GPURUN_REQUIRES(engine_lock);
+        Attendance(const Attendance&) = delete;
+        Attendance& operator=(const Attendance&) = delete;
+
+      private:
+        Background& background_;
+        bool announced_;
+    };
+    // The call ends, and leaves the requests that are under way to the thread.
+    void leave_to() GPURUN_REQUIRES(engine_lock);
+    bool on_duty() const { return on_duty_; }
+    // From now on the thread is on duty without requests, too: graphs exchange messages without calls, and somebody has
+    // to notice that a peer dies.
+    void keep_watch() GPURUN_REQUIRES(engine_lock) { watches_ = true; }
+    void stop(EngineLock& lock) GPURUN_REQUIRES(engine_lock);
+
+  private:
+    bool has_duty() const GPURUN_REQUIRES(engine_lock) { return core_.requests().any_under_way() || watches_; }
+    void start() GPURUN_REQUIRES(engine_lock);
+    void work() GPURUN_NO_ANALYSIS;
+    void sleep(EngineLock& lock, int64_t timeout_ns, uint32_t rung) GPURUN_REQUIRES(engine_lock);
+    void attend(EngineLock& lock, Patience& patience) GPURUN_REQUIRES(engine_lock);
+    bool needs_hand() const GPURUN_REQUIRES(engine_lock);
+
+    Core& core_;
+    Progress& progress_;
+    Batch& batch_;
+    Alarms& alarms_;
+    std::optional<platform::QuietThread> thread_; // started with the first request that a call leaves active
+    std::condition_variable_any called_;
+    bool wanted_; // GPURUN_PROGRESS=thread; false, too, once the system has refused a thread
+    bool watches_ = false;
+    bool on_duty_ = false;
+    bool stops_ = false;
+    bool minds_batch_ = false; // it knows of the deferred batch, or has been rung for it
+};
+
+} // namespace gpurun::comm

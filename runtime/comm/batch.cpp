@@ -1,0 +1,67 @@
+#include "comm/batch.hpp"
+
+#include "base/log.hpp"
+#include "platform/clock.hpp"
+
+namespace gpurun::comm {
+
+void Batch::defer() {
+    if (deferred_until_ns_ != 0)
+        return;
+    deferred_until_ns_ = platform::now_ns() + kLongestDelayNs;
+    begin_();
+}
+
+// defers_send() counts the sends of a batch, so it is asked for each in a stream, also for those that are not deferred.
+bool Batch::shares_kernel(const transfer::SendOp& send) {
+    return send.may_be_deferred() && (!send.operand().on_stream() || core_.resources().pools.markers.defers_send());
+}
+
+void Batch::start_send(transfer::SendOp& send) {
+    transfer::Peer& target = send.target();
+    if (!shares_kernel(send) || !may_defer() || target.channel().is_gone()) {
+        send.start();
+        return;
+    }
+    send.defer();
+    if (target.unposted.size() >= device::kMostMails && transfer::post_waiting(target))
+        core_.note_change();
+    if (!target.unposted.empty())
+        defer();
+}
+
+bool Batch::after_start(bool defers) {
+    if (!defers)
+        launch();
+    else if (!core_.resources().mails.empty() || deferred_until_ns_ != 0)
+        defer();
+    return deferred_until_ns_ != 0;
+}
+
+void Batch::end() {
+    core_.resources().pools.markers.end_batch();
+    flush();
+}
+
+void Batch::flush() {
+    starts_ = 0;
+    if (deferred_until_ns_ == 0)
+        return;
+    deferred_until_ns_ = 0;
+    for (const auto& each : core_.peers())
+        if (!each->unposted.empty() && transfer::post_waiting(*each))
+            core_.note_change();
+    launch();
+}
+
+// A launch that fails poisons the edges of its mails, which tells whoever waits for them.
+void Batch::launch() {
+    transfer::Resources& resources = core_.resources();
+    resources.pools.markers.look_again();
+    if (resources.mails.empty())
+        return;
+    if (auto launched = resources.mails.launch(); !launched)
+        base::log(base::LogLevel::kWarn, "small messages could not be enqueued: {}", launched.error().detail);
+}
+
+} // namespace gpurun::comm

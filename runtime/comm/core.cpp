@@ -1,0 +1,28 @@
+#include "comm/core.hpp"
+
+#include "transfer/protocols.hpp"
+
+namespace gpurun::comm {
+
+Core::Core(RankParts parts)
+    : job_(parts.job), workspace_(std::move(parts.workspace)), probe_(std::move(parts.probe)),
+      resources_(parts.device, parts.settings,
+                 {.self = parts.self,
+                  .ranks = parts.job.size(),
+                  .ranks_on_device = parts.ranks_on_device,
+                  .takes_turns = parts.takes_turns,
+                  .core_for_each_rank = parts.job.size() <= parts.job.header().cores,
+                  .captures = &parts.job.rank(parts.self.value).captures},
+                 *workspace_, parts.trace, parts.runs),
+      matcher_(parts.job.size()) {}
+
+void Core::add_peer(std::unique_ptr<transfer::PeerChannel> channel) {
+    peers_.push_back(std::make_unique<transfer::Peer>(resources_, std::move(channel), transfer::part_makers()));
+}
+
+void Core::drop_parts() {
+    probe_.reset();
+    workspace_.reset();
+}
+
+} // namespace gpurun::comm

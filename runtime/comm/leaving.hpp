@@ -1,0 +1,38 @@
+// gpurun_finalize(): leaving the job together with all ranks that live.
+//
+// In four steps. A rank passes a step when every living rank has reached it: all records have been posted; all messages
+// that have a receive are matched, so that both sides agree which are; nobody has memory of a peer mapped; nobody uses
+// what a peer owns, and everything may be freed. Takes the engine lock.
+#pragma once
+
+#include "comm/background.hpp"
+#include "comm/waiter.hpp"
+
+namespace gpurun::comm {
+
+class Leaving {
+  public:
+    Leaving(Core& core, Progress& progress, Batch& batch, Waiter& waiter, Alarms& alarms, PeerFailure& failure,
+            Background& background)
+        : core_(core), progress_(progress), batch_(batch), waiter_(waiter), alarms_(alarms), failure_(failure),
+          background_(background) {}
+
+    // kPeerLost if some message was cut short.
+    base::Result<void> run();
+
+  private:
+    void end_receives() GPURUN_REQUIRES(engine_lock);
+    void end_sends() GPURUN_REQUIRES(engine_lock);
+    void settle_messages(EngineLock& lock) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> take_down(EngineLock& lock) GPURUN_REQUIRES(engine_lock);
+
+    Core& core_;
+    Progress& progress_;
+    Batch& batch_;
+    Waiter& waiter_;
+    Alarms& alarms_;
+    PeerFailure& failure_;
+    Background& background_;
+};
+
+} // namespace gpurun::comm

@@ -1,0 +1,197 @@
+#include "comm/messages.hpp"
+
+#include "transfer/protocols.hpp"
+
+#include <algorithm>
+
+namespace gpurun::comm {
+
+using base::Result;
+using base::Status;
+using transfer::Operand;
+using transfer::SendOp;
+
+// ------------------------------------------------------------------------------------------------------- starting
+
+Result<void> Messages::check_captured(WorldRank peer, const Operand& operand) {
+    if (!operand.captured())
+        return {};
+    const EngineLock lock(core_.mutex());
+    return core_.peer(peer).part<transfer::GraphPart>().check(operand);
+}
+
+void Messages::start(SendOp& send) {
+    if (send.target().channel().is_gone())
+        send.fail(PeerFailure::died(send.target().rank()));
+    else
+        send.start();
+}
+
+void Messages::start(PostedReceive& receive) {
+    receive.begin();
+    const Operand& into = receive.operand();
+    Matcher& matcher = core_.matcher();
+    if (into.captured()) { // first, since a message that cannot be received must not be waited for
+        background_.keep_watch();
+        if (auto checked = core_.peer(receive.pattern.source).part<transfer::GraphPart>().check(into); !checked) {
+            receive.fail(std::move(checked).error());
+            return;
+        }
+    }
+    if (!receive.pattern.any_source && progress_.take_next(receive))
+        return;
+    if (Unexpected* const message = matcher.post(receive)) {
+        receive.start(core_.peer(message->source), message->ordinal, message->record, message->payload);
+        matcher.give_back(*message);
+        return;
+    }
+    Result<void> posted;
+    if (failure_.is_hopeless(receive.pattern))
+        posted = PeerFailure::died(receive.pattern);
+    else
+        posted = receive.set_marker();
+    if (!posted) {
+        matcher.withdraw(receive);
+        receive.fail(std::move(posted).error());
+    }
+}
+
+void Messages::start_taken(uint64_t number, PostedReceive& receive) {
+    receive.begin();
+    Unexpected& message = core_.matcher().release_taken(number);
+    receive.start(core_.peer(message.source), message.ordinal, message.record, message.payload);
+    core_.matcher().give_back(message);
+}
+
+// --------------------------------------------------------------------------------------------------- blocking calls
+
+Result<void> Messages::complete(std::span<SendOp* const> sends, PostedReceive* receive) {
+    EngineLock lock(core_.mutex());
+    const Background::Attendance attendance(background_);
+    // The receive first: its message may have come already.
+    if (receive != nullptr)
+        start(*receive);
+    for (SendOp* send : sends)
+        start(*send);
+    batch_.launch(); // starting these may have posted sends of requests that had waited for room
+    return wait_and_end(lock, sends, receive);
+}
+
+Result<void> Messages::complete_into(SendOp& send, device::Stream stream) {
+    const EngineLock lock(core_.mutex());
+    return send.complete_into(stream);
+}
+
+Result<void> Messages::wait_and_end(EngineLock& lock, std::span<SendOp* const> sends, PostedReceive* receive) {
+    const auto done = [&] {
+        return (receive == nullptr || receive->done()) &&
+               std::all_of(sends.begin(), sends.end(), [](const SendOp* send) { return send->done(); });
+    };
+    const WaitReason reason{.kind = WaitReason::Kind::kMessages, .sends = sends, .receive = receive};
+    auto waited = waiter_.wait(lock, reason, done, [&] {
+        assume_engine_lock();
+        return arm(sends, receive);
+    });
+    end(sends, receive);
+    if (!waited)
+        return waited;
+    for (SendOp* send : sends)
+        if (send->error())
+            return std::move(*send->error());
+    if (receive != nullptr && receive->made_op() != nullptr && receive->made_op()->error())
+        return std::move(*receive->made_op()->error());
+    return {};
+}
+
+Result<void> Messages::arm(std::span<SendOp* const> sends, const PostedReceive* receive) {
+    for (const SendOp* send : sends) {
+        if (send->waits_for_graphs())
+            alarms_.look_again();
+        if (const auto point = send->awaited())
+            GPURUN_TRY(alarms_.set(*point));
+    }
+    if (receive != nullptr && receive->made_op() != nullptr)
+        if (const auto point = receive->made_op()->awaited())
+            GPURUN_TRY(alarms_.set(*point));
+    return {};
+}
+
+// After a wait that has failed: ends what is not done.
+void Messages::end(std::span<SendOp* const> sends, PostedReceive* receive) {
+    const auto ended = [] { return base::Error{Status::kInternal, "the call ended before its message did"}; };
+    for (SendOp* send : sends)
+        if (!send->done())
+            send->abandon(ended());
+    if (receive != nullptr && !receive->done()) {
+        core_.matcher().withdraw(*receive);
+        receive->op().abandon(ended());
+    }
+}
+
+// --------------------------------------------------------------------------------------------------- the fast path
+
+bool Messages::receive_now(const Pattern& pattern, std::span<std::byte> into, Arrived& ret_arrived) {
+    // More than a small message and its answer take (0.1 to 0.8 us). Then the call waits like all others, and makes
+    // progress for the rank, and is seen in wait reports.
+    constexpr int kMostLooks = 1000;
+    const EngineLock lock(core_.mutex());
+    if (core_.resources().trace != nullptr || !core_.matcher().is_idle(pattern.source) || batch_.is_deferring())
+        return false;
+    batch_.forget_starts();
+    transfer::Peer& from = core_.peer(pattern.source);
+    transfer::PeerChannel& channel = from.channel();
+    int looks = waiter_.spins() && !from.to_self() ? kMostLooks : 1;
+    std::span<const std::byte> payload;
+    const transfer::Record* record = channel.front(payload);
+    for (; record == nullptr; record = channel.front(payload))
+        if (--looks == 0 || lock.is_wanted())
+            return false;
+    if (record->kind != transfer::RecordKind::kMessage || record->protocol != transfer::InlinePart::kProtocol ||
+        !pattern.fits(pattern.source, record->envelope))
+        return false;
+    ret_arrived = Arrived{pattern.rank_of(pattern.source), record->envelope.tag, record->envelope.bytes};
+    transfer::take_inline(from, payload, into);
+    channel.pop();
+    ++from.count_in.messages;
+    core_.count_change();
+    return true;
+}
+
+// ----------------------------------------------------------------------------------------------------------- probes
+
+Result<std::optional<Messages::Found>> Messages::probe(const Pattern& pattern, bool may_wait, uint64_t* ret_taken) {
+    EngineLock lock(core_.mutex());
+    const Background::Attendance attendance(background_);
+    std::optional<Found> found;
+    const auto met = [&] {
+        assume_engine_lock();
+        if (const Unexpected* const message = core_.matcher().peek(pattern))
+            found = Found{message->source, message->record.envelope};
+        return found || failure_.is_hopeless(pattern);
+    };
+    if (may_wait) {
+        waiter_.wait(lock, WaitReason{.kind = WaitReason::Kind::kProbe, .pattern = &pattern}, met);
+    } else if (!met()) {
+        (void)progress_.run();
+        (void)met();
+    }
+    if (!found && failure_.is_hopeless(pattern))
+        return PeerFailure::died(pattern);
+    if (found && ret_taken != nullptr)
+        *ret_taken = core_.matcher().take(pattern);
+    return found;
+}
+
+bool Messages::has_taken(uint64_t number) {
+    const EngineLock lock(core_.mutex());
+    return core_.matcher().has_taken(number);
+}
+
+Result<void> Messages::receive_taken(uint64_t number, PostedReceive& receive) {
+    EngineLock lock(core_.mutex());
+    const Background::Attendance attendance(background_);
+    start_taken(number, receive);
+    return wait_and_end(lock, {}, &receive);
+}
+
+} // namespace gpurun::comm

@@ -1,0 +1,79 @@
+// Blocking messages: starting operations and waiting for them, the fast path of small messages, and probes. Takes the
+// engine lock.
+#pragma once
+
+#include "comm/background.hpp"
+#include "comm/waiter.hpp"
+#include "transfer/protocol/inline.hpp"
+
+namespace gpurun::comm {
+
+class Messages {
+  public:
+    Messages(Core& core, Progress& progress, Batch& batch, Waiter& waiter, Alarms& alarms, PeerFailure& failure,
+             Background& background)
+        : core_(core), progress_(progress), batch_(batch), waiter_(waiter), alarms_(alarms), failure_(failure),
+          background_(background) {}
+
+    // There as long as the engine is. What it holds is used under the lock.
+    transfer::Peer& peer(WorldRank rank) GPURUN_NO_ANALYSIS { return core_.peer(rank); }
+    // Starts the receive, and the sends in order, and waits until all are complete for their caller. Returns the first
+    // error; every other operation is complete or ended as well.
+    base::Result<void> complete(std::span<transfer::SendOp* const> sends, PostedReceive* receive);
+    // Of a captured send that is enqueued: what follows in `stream` comes after the message.
+    base::Result<void> complete_into(transfer::SendOp& send, device::Stream stream);
+    // Whether a captured message with the peer can use `operand`. A call that sends and receives asks for both before
+    // it starts either.
+    base::Result<void> check_captured(WorldRank peer, const transfer::Operand& operand);
+
+    // ---- the fast path: small messages between host memory, in the host's order
+    // For those that need nothing but room in a ring.
+    // False, and nothing was done, if anything is unusual: the call then goes the way of all others.
+    // REQUIRES: the message goes inline (transfer/protocol/inline.hpp).
+    bool send_now(WorldRank dest, const std::byte* payload, const transfer::Envelope& envelope,
+                  platform::TraceEvent* call) {
+        const EngineLock lock(core_.mutex());
+        return try_send_now(dest, payload, envelope, call);
+    }
+    // Looks for a moment. REQUIRES a pattern without a wildcard for the source.
+    bool receive_now(const Pattern& pattern, std::span<std::byte> into, Arrived& ret_arrived);
+
+    // ---- probes
+    struct Found {
+        WorldRank source;
+        transfer::Envelope envelope;
+    };
+    // Waits, if it may, for a message that fits; else returns none if there is none. With `ret_taken`, takes the
+    // message out for receive_taken(), and stores its number there.
+    base::Result<std::optional<Found>> probe(const Pattern& pattern, bool may_wait, uint64_t* ret_taken);
+    bool has_taken(uint64_t number);
+    base::Result<void> receive_taken(uint64_t number, PostedReceive& receive);
+
+    // ---- for requests, under the lock
+    void start(transfer::SendOp& send) GPURUN_REQUIRES(engine_lock);
+    void start(PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
+    void start_taken(uint64_t number, PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
+    bool try_send_now(WorldRank dest, const std::byte* payload, const transfer::Envelope& envelope,
+                      platform::TraceEvent* call) GPURUN_REQUIRES(engine_lock) {
+        transfer::Peer& to = core_.peer(dest);
+        return to.unposted.empty() && !to.channel().is_gone() &&
+               transfer::send_inline_now(core_.resources(), to, payload, envelope, call);
+    }
+
+  private:
+    base::Result<void> wait_and_end(EngineLock& lock, std::span<transfer::SendOp* const> sends, PostedReceive* receive)
+        GPURUN_REQUIRES(engine_lock);
+    base::Result<void> arm(std::span<transfer::SendOp* const> sends, const PostedReceive* receive)
+        GPURUN_REQUIRES(engine_lock);
+    void end(std::span<transfer::SendOp* const> sends, PostedReceive* receive) GPURUN_REQUIRES(engine_lock);
+
+    Core& core_;
+    Progress& progress_;
+    Batch& batch_;
+    Waiter& waiter_;
+    Alarms& alarms_;
+    PeerFailure& failure_;
+    Background& background_;
+};
+
+} // namespace gpurun::comm

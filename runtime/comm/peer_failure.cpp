@@ -1,0 +1,126 @@
+#include "comm/peer_failure.hpp"
+
+#include "base/format.hpp"
+
+#include <algorithm>
+
+namespace gpurun::comm {
+
+using base::Result;
+using base::Status;
+using transfer::Direction;
+using transfer::Edge;
+using transfer::Peer;
+
+base::Error PeerFailure::died(WorldRank rank) {
+    return base::error(Status::kPeerLost, "rank {} has died; gpurun's own message says how", rank.value);
+}
+
+base::Error PeerFailure::died(const Pattern& pattern) {
+    if (pattern.any_source)
+        return base::error(Status::kPeerLost, "every other rank of the job has died");
+    return died(pattern.source);
+}
+
+base::Error PeerFailure::member_died(const Group& group) const {
+    for (const WorldRank each : group.members())
+        if (core_.peer(each).lost())
+            return died(each);
+    CHECK(!"some member has died");
+    return {};
+}
+
+bool PeerFailure::any_lost(const Group& group) const {
+    return std::any_of(group.members().begin(), group.members().end(), [&](WorldRank each) {
+        assume_engine_lock();
+        return core_.peer(each).lost();
+    });
+}
+
+bool PeerFailure::are_all_lost(const Group& group) const {
+    const auto& members = group.members();
+    return members.size() > 1 && std::all_of(members.begin(), members.end(), [&](WorldRank each) {
+               assume_engine_lock();
+               return core_.peer(each).to_self() || core_.peer(each).lost();
+           });
+}
+
+bool PeerFailure::is_losing() const {
+    return std::any_of(core_.peers().begin(), core_.peers().end(),
+                       [](const auto& each) { return !each->lost() && each->channel().is_gone(); });
+}
+
+void PeerFailure::lose(Peer& peer) {
+    peer.set_lost();
+    remember(peer.awaiting_backward, Edge::kBackward, Direction::kOut, peer);
+    remember(peer.awaiting_forward, Edge::kForward, Direction::kIn, peer);
+    core_.device().release_peer(static_cast<int>(peer.rank().value));
+    fail_operations(peer);
+    lost_(peer.rank());
+}
+
+void PeerFailure::remember(const transfer::DependentStreams& streams, Edge edge, Direction direction, Peer& peer) {
+    auto fence = peer.channel().fence(direction);
+    if (!fence)
+        return;
+    streams.for_each([&](const transfer::DependentStreams::Entry& each) {
+        auto cut_short = (*fence)->cut_short(edge, each.slot);
+        if (cut_short && !*cut_short)
+            return;
+        cut_short_ = true;
+        stuck_ = stuck_ || !core_.resources().releases_streams();
+        if (each.stream && !is_lost(*each.stream))
+            lost_streams_.push_back(*each.stream);
+    });
+}
+
+void PeerFailure::fail_operations(Peer& peer) {
+    const base::Error error = died(peer.rank());
+    peer.unposted.for_each([&](transfer::Send& each) { each.fail(error); });
+    peer.sends.for_each([&](transfer::Send& each) { each.fail_unless_complete(error); });
+    peer.receives.for_each([&](transfer::Receive& each) { each.fail_unless_complete(error); });
+    peer.for_each_part([&](transfer::ProtocolPart& each) { each.lose(error); });
+    core_.resources().moving.for_each([&](transfer::Operation& each) {
+        if (each.peer() == &peer)
+            each.fail_unless_complete(error);
+    });
+    core_.matcher().for_each_posted([&](Expected& each) {
+        assume_engine_lock();
+        if (!is_hopeless(each.pattern))
+            return;
+        core_.matcher().withdraw(each);
+        static_cast<PostedReceive&>(each).fail(died(each.pattern));
+    });
+}
+
+bool PeerFailure::is_lost(device::Stream stream) const {
+    return std::find(lost_streams_.begin(), lost_streams_.end(), stream) != lost_streams_.end();
+}
+
+Result<void> PeerFailure::check(device::Stream stream) {
+    const auto lost = std::find(lost_streams_.begin(), lost_streams_.end(), stream);
+    if (lost == lost_streams_.end())
+        return check_graphs();
+    if (stuck_) // for ever: said each time
+        return base::error(Status::kPeerLost, "a message in this stream was cut short by the death of its rank, and "
+                                              "the stream stays blocked: this device's event fence cannot be released. "
+                                              "Use another stream, or GPURUN_FENCE=counter");
+    lost_streams_.erase(lost);
+    return base::error(Status::kPeerLost, "a message in this stream was cut short by the death of its rank; its "
+                                          "buffer's contents are undefined");
+}
+
+Result<void> PeerFailure::check_graphs() {
+    for (const auto& each : core_.peers()) {
+        if (!each->lost() || !core_.resources().pools.graph_notes.take_cut(each->rank().value))
+            continue;
+        cut_short_ = true;
+        return base::error(Status::kPeerLost,
+                           "a graph's message with rank {} was cut short by the death of that rank; its buffer's "
+                           "contents are undefined",
+                           each->rank().value);
+    }
+    return {};
+}
+
+} // namespace gpurun::comm

@@ -1,0 +1,41 @@
+// Progress: takes in the records that peers have posted, moves what can be moved, notices deaths. Made by every thread
+// that waits in a call, for all messages of the rank, and by the background thread. Used under the engine lock.
+#pragma once
+
+#include "comm/batch.hpp"
+#include "comm/deferred_free.hpp"
+#include "comm/peer_failure.hpp"
+
+#include <functional>
+
+namespace gpurun::comm {
+
+class Progress {
+  public:
+    Progress(Core& core, Batch& batch, PeerFailure& failure, DeferredFree& deferred)
+        : core_(core), batch_(batch), failure_(failure), deferred_(deferred) {}
+
+    // True if anything has changed.
+    bool run() GPURUN_REQUIRES(engine_lock);
+    // Takes in the records of one peer. True if there were any.
+    bool poll(transfer::Peer& peer) GPURUN_REQUIRES(engine_lock);
+    // Gives a receive that is not posted its message if that is the next record of its source, and nothing else could
+    // take it. REQUIRES that it names its source.
+    bool take_next(PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
+    // Called by each run(): what is made of operations looks whether it can go on. True if it has.
+    void on_run(std::function<bool()> call) { advance_others_ = std::move(call); }
+
+  private:
+    void dispatch(transfer::Peer& peer, const transfer::Record& record) GPURUN_REQUIRES(engine_lock);
+    void arrive(transfer::Peer& peer, const transfer::Record& record, std::span<const std::byte> payload)
+        GPURUN_REQUIRES(engine_lock);
+    bool advance_moving() GPURUN_REQUIRES(engine_lock);
+
+    Core& core_;
+    Batch& batch_;
+    PeerFailure& failure_;
+    DeferredFree& deferred_;
+    std::function<bool()> advance_others_ = [] { return false; };
+};
+
+} // namespace gpurun::comm

@@ -1,0 +1,80 @@
+// Requests: starting, completing some of several, cancelling, giving up. Takes the engine lock.
+#pragma once
+
+#include "comm/messages.hpp"
+
+namespace gpurun::comm {
+
+// The order domain that a request is completed into, and its stream, unless that is the host.
+struct Order {
+    transfer::Domain domain = transfer::Domain::kHost;
+    device::Stream stream;
+
+    bool on_stream() const { return domain != transfer::Domain::kHost; }
+    bool captured() const { return domain == transfer::Domain::kGraph; }
+};
+
+class Requests {
+  public:
+    Requests(Core& core, Progress& progress, Batch& batch, Waiter& waiter, Alarms& alarms, Messages& messages,
+             Background& background)
+        : core_(core), progress_(progress), batch_(batch), waiter_(waiter), alarms_(alarms), messages_(messages),
+          background_(background) {}
+
+    // make(): a request that is not started yet. start(): one whose message is under way, or has failed, which the call
+    // that completes it reports. Both return its name.
+    uint64_t make(const Task& task);
+    uint64_t start(const Task& task);
+    void start_again(Request& request);
+    // Null if no request has the name, or none has it any more.
+    Request* find(uint64_t name);
+
+    // What a call that completes requests wants. Requests that are not active count as complete, as does name 0.
+    enum class Need { kAll, kOne, kSome };
+    struct Ask {
+        std::span<uint64_t> names; // set to 0 where the request has been released
+        Order order;
+        Need need = Need::kAll;
+        bool may_wait = true;
+        bool tell_all = true; // call Settle for each; else only for those that did not end well
+    };
+    // Called for each request that is completed, before it is released.
+    using Settle = base::FunctionRef<void(size_t index, const Request& done)>;
+    // Waits (if it may) until the need can be met, then completes those requests; false if that would take waiting.
+    // kRequest, before anything else, if a name is unknown. Any other error is the device's; Settle has been called for
+    // what was completed before it.
+    base::Result<bool> complete(const Ask& ask, Settle settle);
+    // Withdraws a receive, unless it is matched.
+    void cancel(Request& request);
+    // Nobody will complete it: it is released once it is done.
+    base::Result<void> abandon(Request& request);
+
+  private:
+    class Goal;
+
+    void begin(Request& request) GPURUN_REQUIRES(engine_lock);
+    bool begin_send(Request& request) GPURUN_REQUIRES(engine_lock);
+    void begin_receive(Request& request) GPURUN_REQUIRES(engine_lock);
+    void enqueue_captured(EngineLock& lock, Request& request) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> check(const Ask& ask) GPURUN_REQUIRES(engine_lock);
+    bool is_in_capture(Request& request) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> check_same_capture(Request& request, const Order& order) GPURUN_REQUIRES(engine_lock);
+    base::Result<bool> complete_in_turn(EngineLock& lock, const Ask& ask, const Settle& settle)
+        GPURUN_REQUIRES(engine_lock);
+    void end(const Ask& ask, size_t index, Request& request, const Settle& settle) GPURUN_REQUIRES(engine_lock);
+    base::Result<bool> wait_until_met(EngineLock& lock, const Ask& ask) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> complete_each(const Ask& ask, const Settle& settle) GPURUN_REQUIRES(engine_lock);
+    void expect_fused(const Ask& ask) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> arm(std::span<const uint64_t> names) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> arm(const Request& request) GPURUN_REQUIRES(engine_lock);
+
+    Core& core_;
+    Progress& progress_;
+    Batch& batch_;
+    Waiter& waiter_;
+    Alarms& alarms_;
+    Messages& messages_;
+    Background& background_;
+};
+
+} // namespace gpurun::comm

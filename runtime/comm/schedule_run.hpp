@@ -1,0 +1,101 @@
+// One run of a schedule: the operations of its steps, in one order domain.
+//
+// A step starts once the steps before it are complete in the schedule's order domain: in the host's order, when they
+// are done; in a stream, when they are enqueued there, since what follows in the stream comes after them anyway. If a
+// step fails, steps that have not started never do, and the others end as well.
+//
+// A blocking call runs it in the caller's stream itself. A request runs it in an internal stream, which starts where
+// the caller's stream was, so that this goes on; its end is an event there.
+//
+// Belongs to comm/schedules.hpp, which uses its memory again; used under the engine lock.
+#pragma once
+
+#include "comm/messages.hpp"
+#include "comm/schedule.hpp"
+
+#include <deque>
+
+namespace gpurun::comm {
+
+struct Running; // the list of runs
+
+class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, Running> {
+  public:
+    // `take_back` when it is released: its memory can be used again.
+    using TakeBack = std::function<void(ScheduleRun&)>;
+    ScheduleRun(TakeBack take_back, Core& core, Messages& messages, PeerFailure& failure)
+        : take_back_(std::move(take_back)), core_(core), messages_(messages), failure_(failure) {}
+
+    // To be filled before start().
+    Schedule& schedule() { return schedule_; }
+    const Schedule& schedule() const { return schedule_; }
+
+    // `order` is an operand without bytes: the order domain, not captured if it is for a request. `received` is the
+    // step that gets the message, if any.
+    void start(const transfer::Operand& order, transfer::Ending ending, std::optional<Schedule::StepId> received)
+        GPURUN_REQUIRES(engine_lock);
+    // Starts what can be started, and looks for the end. True if anything has changed.
+    bool advance() GPURUN_REQUIRES(engine_lock);
+    void fail(const base::Error& error) GPURUN_REQUIRES(engine_lock);
+    // Ends it at once.
+    void abandon(const base::Error& error) GPURUN_REQUIRES(engine_lock);
+
+    // ---- as a collective that is under way
+    bool done() const override { return enqueued() && !end_; }
+    // Every step is complete, or has failed and touches its buffers no more.
+    bool enqueued() const override { return complete_ == schedule_.steps().size(); }
+    base::Result<void> complete_into(device::Stream stream) override GPURUN_REQUIRES(engine_lock);
+    const base::Error* error() const override { return error_ ? &*error_ : nullptr; }
+    size_t received_bytes() const override { return received_ && !error_ ? bytes_of(*received_) : 0; }
+    base::Result<void> arm(Alarms& alarms) const override GPURUN_REQUIRES(engine_lock);
+    void for_each_message(base::FunctionRef<void(const transfer::SendOp&)> send,
+                          base::FunctionRef<void(const PostedReceive&)> receive) const override;
+    void release() override;
+
+  private:
+    struct State {
+        bool started = false;
+        bool complete = false;
+        transfer::Operand operand;
+        std::optional<transfer::SendOp> send;
+        LocalReceiveOp home;
+        std::optional<PostedReceive> receive; // before its home in destruction
+
+        bool is_over() const { return send ? send->done() : !receive || receive->done(); }
+        // Null if it has none, or none yet.
+        transfer::Operation* operation() const {
+            if (send)
+                return const_cast<transfer::SendOp*>(&*send);
+            return receive ? receive->made_op() : nullptr;
+        }
+    };
+    bool can_start(const Schedule::Step& step) const GPURUN_REQUIRES(engine_lock);
+    bool runs_beside_send(Schedule::StepId receive) const;
+    base::Result<void> start_step(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
+    // Whether the step has come to its end.
+    base::Result<bool> settle_step(State& state) GPURUN_REQUIRES(engine_lock);
+    transfer::Operand operand_of(const Schedule::Step& step) const;
+    // The true length of what a step has received. REQUIRES that it is complete.
+    size_t bytes_of(Schedule::StepId step) const { return states_[step].receive->arrived().bytes; }
+    bool advance_steps() GPURUN_REQUIRES(engine_lock);
+    void end_steps(const base::Error& error, bool at_once) GPURUN_REQUIRES(engine_lock);
+    void note_complete(State& state);
+    bool look_for_end() GPURUN_REQUIRES(engine_lock);
+    void give_stream_back(transfer::InternalStreams::State state);
+
+    TakeBack take_back_;
+    Core& core_;
+    Messages& messages_;
+    PeerFailure& failure_;
+    Schedule schedule_;
+    transfer::Operand order_;
+    std::optional<transfer::StreamUse> stream_; // a request's own
+    transfer::EventLease end_event_;            // in it, behind all steps
+    std::optional<transfer::CompletionPoint> end_;
+    std::optional<Schedule::StepId> received_;
+    std::deque<State> states_; // by step, and more
+    size_t complete_ = 0;
+    std::optional<base::Error> error_;
+};
+
+} // namespace gpurun::comm

@@ -1,0 +1,34 @@
+// Fenced copies: one operation waits for an edge, copies, and signals the next. Needs Counters.
+#pragma once
+
+#include "device/capability/clock.hpp"
+
+namespace gpurun::device {
+
+// A copy between two edges, in one operation of the stream.
+struct FencedCopy {
+    void* destination = nullptr; // both aligned to 16 bytes; the number of bytes may be odd
+    const void* source = nullptr;
+    size_t bytes = 0;
+    Counter* before = nullptr; // the copy starts once it reads `value`; null: at once
+    Counter* after = nullptr;  // reads `value` once the copy is done
+    uint64_t value = 0;
+    uint32_t* ticket = nullptr; // as in Mail
+    // Device memory of this process that reads less than `value`; with `before`, it reads `value` afterwards.
+    uint64_t* gate = nullptr;
+    Times* times = nullptr; // as in Mail; without `before`, began is left as it is
+};
+
+constexpr uint32_t kCopyWait = 4;
+
+class FencedCopies {
+  public:
+    // Enqueue. Both buffers are device, managed or imported memory. Where it waits, it keeps a part of the device busy,
+    // as in Counters::watch_counter().
+    virtual base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) = 0;
+
+  protected:
+    ~FencedCopies() = default; // it is a part of a Device
+};
+
+} // namespace gpurun::device

@@ -1,0 +1,55 @@
+// Mails: small messages that cross in one hop. Needs Counters.
+#pragma once
+
+#include "device/capability/clock.hpp"
+
+#include <span>
+
+namespace gpurun::device {
+
+// A small message that crosses in one hop: the source's stream writes it into words of the target's device memory that
+// say of themselves when they have come, and the target's stream reads them there.
+struct Mail {
+    std::byte* words = nullptr; // mail_words_bytes() of the target's memory, as this process sees it, aligned to 16
+    size_t bytes = 0;           // of the message, not 0
+    uint32_t mark = 0;          // never 0; differs from that of all mails that were in the words before
+    Counter* sent = nullptr;    // reads `value` once the words are written, and the source's buffer may be
+    Counter* taken = nullptr;   // reads `value` once the target has read what it takes of the words
+    uint64_t value = 0;         // the words are free for another mail once both counters read it
+    uint32_t* ticket = nullptr; // device memory of this process for one operation at a time: 0 before and after
+    Times* times = nullptr;     // of this side's operation; null: nobody wants to know
+};
+constexpr size_t mail_words_bytes(size_t bytes) { return (bytes + 7) / 8 * 16; }
+
+// Several mails in one operation; each has its own edges, and needs no ticket.
+struct OutgoingMail {
+    Mail mail;
+    const void* source = nullptr;
+};
+struct IncomingMail {
+    Mail mail;
+    void* destination = nullptr;
+    size_t bytes = 0; // that are taken
+};
+constexpr size_t kMostMails = 32;        // in one operation
+constexpr size_t kSmallMailBytes = 4096; // the largest of them
+constexpr uint32_t kMailsWait = 4;
+
+class Mails {
+  public:
+    // Enqueue. What waits in these keeps a part of the device busy, as in Counters::watch_counter(). `source` and
+    // `destination` are pinned, device or managed memory.
+    virtual base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) = 0;
+    // Waits for the words, takes the first `bytes` of the message. If `sent` is poisoned and had not come to its value,
+    // it ends without them. `seen`: `destination` is written, for everybody, before `taken` reads its value.
+    virtual base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen,
+                                         Stream stream) = 0;
+    // All of them, up to kMostMails. Those that are taken are seen, and taken as they come: none waits for another.
+    virtual base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) = 0;
+    virtual base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) = 0;
+
+  protected:
+    ~Mails() = default; // it is a part of a Device
+};
+
+} // namespace gpurun::device

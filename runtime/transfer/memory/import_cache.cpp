@@ -1,0 +1,143 @@
+#include "transfer/memory/import_cache.hpp"
+
+#include "base/check.hpp"
+#include "base/format.hpp"
+#include "base/log.hpp"
+
+namespace gpurun::transfer {
+
+using base::Result;
+
+ImportCache::~ImportCache() {
+    if (auto closed = close_all(); !closed)
+        base::log(base::LogLevel::kWarn, "closing imported memory: {}", closed.error().detail);
+}
+
+Result<ImportCache::Iterator> ImportCache::find(const RemoteBuffer& source) {
+    auto found = by_id_.find(source.allocation_id);
+    if (found == by_id_.end()) {
+        GPURUN_TRY(close_overlapping(source));
+        if (mappings_.size() >= kLimit)
+            GPURUN_TRY(close_oldest());
+        GPURUN_ASSIGN(void* base, device_.import_memory(peer_, source.handle));
+        mappings_.push_front(
+            Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, Slot{}, false, 0});
+        found = by_id_.emplace(source.allocation_id, mappings_.begin()).first;
+    }
+    mappings_.splice(mappings_.begin(), mappings_, found->second);
+    return found->second;
+}
+
+Result<void> ImportCache::open(const RemoteBuffer& source) {
+    auto found = find(source);
+    return found ? Result<void>() : Result<void>(std::move(found).error());
+}
+
+Result<const std::byte*> ImportCache::address(const RemoteBuffer& source, const Slot& slot) {
+    GPURUN_ASSIGN(const Iterator mapping, find(source));
+    mapping->last = slot;
+    return static_cast<const std::byte*>(mapping->base) + source.offset;
+}
+
+Result<const std::byte*> ImportCache::hold(const RemoteBuffer& source) {
+    GPURUN_ASSIGN(const Iterator mapping, find(source));
+    ++mapping->holders;
+    return static_cast<const std::byte*>(mapping->base) + source.offset;
+}
+
+void ImportCache::release(uint64_t allocation_id) {
+    const auto found = by_id_.find(allocation_id);
+    if (found == by_id_.end())
+        return; // it was freed before, and its address used again
+    CHECK(found->second->holders != 0);
+    --found->second->holders;
+}
+
+// If none can be closed, the cache has more than kLimit.
+Result<void> ImportCache::close_oldest() {
+    const Quiescence quiet = quiescence_();
+    for (auto mapping = mappings_.end(); quiet && mapping != mappings_.begin();)
+        if ((--mapping)->holders == 0 && !is_read(*mapping))
+            return close(mapping);
+    return {};
+}
+
+void ImportCache::revoke(uint64_t allocation_id) {
+    const auto found = by_id_.find(allocation_id);
+    if (found == by_id_.end() || found->second->revoked)
+        return;
+    found->second->revoked = true;
+    ++revoked_;
+}
+
+Result<void> ImportCache::sweep() {
+    if (revoked_ == 0)
+        return {};
+    const Quiescence quiet = quiescence_();
+    for (auto mapping = mappings_.begin(); quiet && mapping != mappings_.end();) {
+        const auto next = std::next(mapping);
+        if (mapping->revoked && mapping->holders == 0 && !is_read(*mapping))
+            GPURUN_TRY(close(mapping));
+        mapping = next;
+    }
+    return {};
+}
+
+Result<void> ImportCache::close_all() {
+    while (!mappings_.empty())
+        GPURUN_TRY(close(mappings_.begin()));
+    return {};
+}
+
+bool ImportCache::overlaps(const Mapping& mapping, const RemoteBuffer& source) const {
+    return mapping.exporter_base < source.allocation_base + source.allocation_bytes &&
+           source.allocation_base < mapping.exporter_base + mapping.bytes;
+}
+
+bool ImportCache::can_open(const RemoteBuffer& source) {
+    bool in_the_way = false;
+    if (has(source.allocation_id))
+        return true;
+    for (const Mapping& each : mappings_) {
+        if (!overlaps(each, source))
+            continue;
+        in_the_way = true;
+        if (is_read(each))
+            return false;
+    }
+    return !in_the_way || quiescence_().has_value();
+}
+
+Result<void> ImportCache::close_overlapping(const RemoteBuffer& source) {
+    Quiescence quiet;
+    for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
+        const auto next = std::next(mapping);
+        if (overlaps(*mapping, source)) {
+            if (!quiet)
+                quiet = quiescence_();
+            if (!quiet || is_read(*mapping))
+                return base::error(base::Status::kDevice,
+                                   "memory of rank {} lies where other memory of its was that streams may still read; "
+                                   "wait for them first",
+                                   peer_);
+            GPURUN_TRY(close(mapping));
+        }
+        mapping = next;
+    }
+    return {};
+}
+
+bool ImportCache::is_read(const Mapping& mapping) {
+    auto done = fence_.reached(Edge::kBackward, mapping.last);
+    return done && !*done; // an edge that fails never comes
+}
+
+Result<void> ImportCache::close(Iterator mapping) {
+    auto closed = device_.close_memory(mapping->base);
+    revoked_ -= mapping->revoked ? 1 : 0;
+    by_id_.erase(mapping->id);
+    mappings_.erase(mapping);
+    return closed;
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,77 @@
+// The registration cache, import side: the mappings of one peer's allocations in this process.
+//
+// Opening costs 0.1 ms, or 10 ms from 1 GiB on, so mappings are kept: found again by the allocation's id, never by its
+// address, which may since name another allocation. At most kLimit; the least recently used goes first. A mapping is
+// closed when the exporter frees the allocation and says so (revoke), when a new allocation overlaps its address, so
+// that it must have been freed, or at the end. Closing waits until the last copy from it is done, and until the device
+// may be waited for. A graph holds its mapping until it is gone, or until an overlap shows that it cannot run again.
+// Used under the engine lock.
+#pragma once
+
+#include "transfer/fence/fence.hpp"
+#include "transfer/memory/quiescence.hpp"
+#include "transfer/memory/remote_buffer.hpp"
+
+#include <cstdint>
+#include <list>
+#include <unordered_map>
+
+namespace gpurun::transfer {
+
+class ImportCache {
+  public:
+    static constexpr size_t kLimit = 256;
+
+    // `fence` is that of messages from the peer: its backward edges say which copies are done.
+    ImportCache(device::Device& device, Fence& fence, int peer, const TryQuiescence& quiescence)
+        : device_(device), fence_(fence), peer_(peer), quiescence_(quiescence) {}
+    ~ImportCache();
+
+    // Whether `source` can be mapped: no mapping that overlaps it has to stay open for now.
+    bool can_open(const RemoteBuffer& source);
+    // Maps the allocation of `source`'s message, unless it is mapped. REQUIRES source.exportable.
+    base::Result<void> open(const RemoteBuffer& source);
+    // Where `source`'s message lies here; the copy from it will signal the slot's backward edge.
+    // REQUIRES source.exportable.
+    base::Result<const std::byte*> address(const RemoteBuffer& source, const Slot& slot);
+    // The same for a graph, which may read it at any time until release().
+    base::Result<const std::byte*> hold(const RemoteBuffer& source);
+    void release(uint64_t allocation_id);
+    // The exporter frees the allocation.
+    void revoke(uint64_t allocation_id);
+    // Closes what was revoked and is no longer read. Cheap when there is nothing.
+    base::Result<void> sweep();
+    base::Result<void> close_all();
+    bool has(uint64_t allocation_id) const { return by_id_.count(allocation_id) != 0; }
+    size_t size() const { return mappings_.size(); }
+    bool has_revoked() const { return revoked_ != 0; }
+
+  private:
+    struct Mapping {
+        uint64_t id;
+        uint64_t exporter_base;
+        uint64_t bytes;
+        void* base;
+        Slot last; // of the latest copy from it
+        bool revoked;
+        uint32_t holders;
+    };
+    using Iterator = std::list<Mapping>::iterator;
+
+    bool overlaps(const Mapping& mapping, const RemoteBuffer& source) const;
+    bool is_read(const Mapping& mapping);
+    base::Result<void> close(Iterator mapping);
+    base::Result<void> close_oldest();
+    base::Result<void> close_overlapping(const RemoteBuffer& source);
+    base::Result<Iterator> find(const RemoteBuffer& source);
+
+    device::Device& device_;
+    Fence& fence_;
+    int peer_;
+    const TryQuiescence& quiescence_;
+    size_t revoked_ = 0;
+    std::list<Mapping> mappings_; // most recently used first
+    std::unordered_map<uint64_t, Iterator> by_id_;
+};
+
+} // namespace gpurun::transfer

@@ -1,0 +1,119 @@
+#include "transfer/memory/workspace.hpp"
+
+#include "base/log.hpp"
+
+#include <cstring>
+
+namespace gpurun::transfer {
+
+using base::Result;
+
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kMailWords = device::mail_words_bytes(kMailBytes);
+constexpr size_t kSmallMailWords = device::mail_words_bytes(device::kSmallMailBytes);
+constexpr uint32_t kMails = info_of(SlotClass::kMail).count;
+constexpr uint32_t kSmallMails = info_of(SlotClass::kSmallMail).count;
+constexpr size_t kMailboxBytes = kMails * kMailWords + kSmallMails * kSmallMailWords;
+
+// The words by which the blocks of a rank's kernels for one peer agree.
+struct KernelWords {
+    uint64_t gates[kSlots];
+    uint32_t tickets[2][kSlots];
+};
+
+// KernelWords for each rank, then a mailbox, channels and channel counts for each.
+constexpr size_t words_bytes(uint32_t ranks) { return (ranks * sizeof(KernelWords) + kPage - 1) / kPage * kPage; }
+constexpr size_t kBytesOfPeer = kMailboxBytes + kChannelsBytes + kChannelCountsBytes;
+
+constexpr size_t offset_in_mailbox(const Slot& slot) {
+    return slot.slots == SlotClass::kMail ? slot.index * kMailWords
+                                          : kMails * kMailWords + slot.index * kSmallMailWords;
+}
+
+// Whether mailboxes for all take no more than a small part of the device, even if all ranks are on it.
+bool affordable(const device::Device& device, uint32_t ranks) {
+    constexpr size_t kShares = 64;
+    return size_t{ranks} * ranks * kBytesOfPeer <= device.info().memory_bytes / kShares;
+}
+
+Result<void> clear(device::Device& device, std::byte* memory, size_t bytes) {
+    GPURUN_ASSIGN(const device::Stream stream, device.create_stream());
+    auto filled = device.fill(memory, 0, bytes, stream);
+    auto done = device.synchronize(stream);
+    GPURUN_TRY(device.destroy_stream(stream));
+    GPURUN_TRY(std::move(filled));
+    return done;
+}
+
+} // namespace
+
+size_t WorkspaceView::bytes(uint32_t ranks, bool mailboxes) {
+    return words_bytes(ranks) + (mailboxes ? ranks * kBytesOfPeer : 0);
+}
+
+std::byte* WorkspaceView::mailbox(uint32_t source) const {
+    return memory_ + words_bytes(ranks_) + source * kMailboxBytes;
+}
+
+std::byte* WorkspaceView::channels(uint32_t source) const {
+    return memory_ + words_bytes(ranks_) + ranks_ * kMailboxBytes + source * kChannelsBytes;
+}
+
+std::byte* WorkspaceView::channel_counts(uint32_t target) const {
+    return memory_ + words_bytes(ranks_) + ranks_ * (kMailboxBytes + kChannelsBytes) + target * kChannelCountsBytes;
+}
+
+device::Mail WorkspaceView::mail(uint32_t source, Fence& fence, const Slot& slot, size_t bytes) const {
+    device::Mail mail;
+    mail.words = mailbox(source) + offset_in_mailbox(slot);
+    mail.bytes = bytes;
+    mail.mark = static_cast<uint32_t>(slot.value / kSlotStep % UINT32_MAX) + 1;
+    mail.sent = &fence.counter(Edge::kForward, slot);
+    mail.taken = &fence.counter(Edge::kBackward, slot);
+    mail.value = slot.value;
+    return mail;
+}
+
+uint32_t* WorkspaceView::ticket(uint32_t peer, Side side, const Slot& slot) const {
+    auto* const words = reinterpret_cast<KernelWords*>(memory_) + peer;
+    return &words->tickets[side == Side::kSource ? 0 : 1][slot.number()];
+}
+
+uint64_t* WorkspaceView::gate(uint32_t peer, const Slot& slot) const {
+    return &(reinterpret_cast<KernelWords*>(memory_) + peer)->gates[slot.number()];
+}
+
+Result<Workspace> Workspace::publish(device::Device& device, const base::Settings& settings,
+                                     platform::RankRecord& record, uint32_t ranks) {
+    bool mailboxes = ranks > 1 && settings.mail_bytes != 0 && device.mails() != nullptr &&
+                     settings.fence != base::FenceKind::kEvent && affordable(device, ranks);
+    size_t bytes = WorkspaceView::bytes(ranks, mailboxes);
+    auto allocated = device.allocate(bytes);
+    if (!allocated && mailboxes) { // the device is full: messages go on without mailboxes
+        base::log(base::LogLevel::kWarn, "no mailboxes ({}): small messages are staged", allocated.error().detail);
+        mailboxes = false;
+        bytes = WorkspaceView::bytes(ranks, mailboxes);
+        allocated = device.allocate(bytes);
+    }
+    GPURUN_ASSIGN(void* const memory, std::move(allocated));
+    Workspace workspace(device, WorkspaceView(static_cast<std::byte*>(memory), ranks));
+    GPURUN_TRY(clear(device, workspace.view_.memory(), bytes));
+    GPURUN_ASSIGN(const device::Buffer buffer, device.describe(memory, bytes));
+    if (!mailboxes || !buffer.exportable)
+        return workspace;
+    GPURUN_ASSIGN(const device::MemoryHandle handle, device.export_memory(buffer));
+    static_assert(sizeof(handle) == sizeof record.workspace);
+    std::memcpy(record.workspace.data(), handle.bytes.data(), record.workspace.size());
+    record.has_mailboxes = 1;
+    workspace.mailboxes_ = true;
+    return workspace;
+}
+
+Workspace::~Workspace() {
+    if (view_.memory() != nullptr)
+        (void)device_.free(view_.memory()); // goes with the process otherwise
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,67 @@
+// A rank's workspace: device memory that it makes and exports before it is ready.
+//
+// In it, for each other rank: a mailbox, with room for a mail of each mail slot of the fence from that rank, which maps
+// the workspace (protocol/mailbox.hpp); memory for the channels of graphs' messages (protocol/graph_part.hpp); and the
+// words by which the blocks of this rank's own kernels agree. There are no mailboxes if the device has too little
+// memory for so many peers, or no mails.
+#pragma once
+
+#include "base/limits.hpp"
+#include "base/settings.hpp"
+#include "device/capability/mails.hpp"
+#include "transfer/fence/fence.hpp"
+
+#include <utility>
+
+namespace gpurun::transfer {
+
+constexpr size_t kMailBytes = base::kMostMailBytes; // of the largest message
+// For messages of graphs, for each peer: memory that the peer allots, for messages to this rank; and memory that this
+// rank allots, for messages to the peer.
+constexpr size_t kChannelsBytes = 1 << 20;
+constexpr size_t kChannelCountsBytes = 256 << 10;
+
+// Where things are in a workspace, mapped by its owner or by a peer.
+class WorkspaceView {
+  public:
+    WorkspaceView(std::byte* memory, uint32_t ranks) : memory_(memory), ranks_(ranks) {}
+
+    static size_t bytes(uint32_t ranks, bool mailboxes);
+    std::byte* memory() const { return memory_; }
+    std::byte* mailbox(uint32_t source) const;
+    std::byte* channels(uint32_t source) const;       // of graphs' messages from `source`
+    std::byte* channel_counts(uint32_t target) const; // of those to `target`
+    // A mail of `source` to the owner of this workspace, without a ticket.
+    device::Mail mail(uint32_t source, Fence& fence, const Slot& slot, size_t bytes) const;
+    // Words for the operation that uses the slot (device::Mail, device::FencedCopy). REQUIRES: it is this rank's
+    // workspace.
+    uint32_t* ticket(uint32_t peer, Side side, const Slot& slot) const; // kSource or kTarget
+    uint64_t* gate(uint32_t peer, const Slot& slot) const;              // as target
+
+  private:
+    std::byte* memory_;
+    uint32_t ranks_;
+};
+
+class Workspace {
+  public:
+    // Fills `record`'s workspace fields. REQUIRES: before the rank is ready.
+    static base::Result<Workspace> publish(device::Device& device, const base::Settings& settings,
+                                           platform::RankRecord& record, uint32_t ranks);
+    Workspace(Workspace&& other) noexcept
+        : device_(other.device_), view_(std::exchange(other.view_, WorkspaceView(nullptr, 0))),
+          mailboxes_(other.mailboxes_) {}
+    ~Workspace();
+
+    const WorkspaceView& view() const { return view_; }
+    bool has_mailboxes() const { return mailboxes_; } // and they are published
+
+  private:
+    Workspace(device::Device& device, const WorkspaceView& view) : device_(device), view_(view) {}
+
+    device::Device& device_;
+    WorkspaceView view_;
+    bool mailboxes_ = false;
+};
+
+} // namespace gpurun::transfer

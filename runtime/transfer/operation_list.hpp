@@ -1,0 +1,18 @@
+// The lists that an operation can be in while it is under way.
+#pragma once
+
+#include "base/list.hpp"
+
+namespace gpurun::transfer {
+
+class Operation;
+class Send;
+class Receive;
+
+struct Moving;   // of the rank: those that advance() moves
+struct Unposted; // of a peer: sends that wait for room, in call order
+struct Queued;   // of a protocol's part of a peer: those that wait for their turn
+
+using MovingList = base::List<Operation, Moving>;
+
+} // namespace gpurun::transfer

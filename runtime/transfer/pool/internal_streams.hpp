@@ -1,0 +1,106 @@
+// Internal streams: the runtime's own streams on the rank's device, in which messages move that must not hold up the
+// program's streams.
+//
+// A GPU has a bounded number of hardware queues, which its ranks share, and a stream that waits may hold up other
+// streams in the same queue. So the number of streams is bounded (StreamLimits); when all are taken, or wait, messages
+// share them. All are created when a rank starts, since creating one later may wait for the whole device. Used under
+// the engine lock.
+#pragma once
+
+#include "device/device.hpp"
+
+#include <optional>
+#include <vector>
+
+namespace gpurun::transfer {
+
+// How many streams a rank has, by use. Follows from the number of its hardware queues.
+struct StreamLimits {
+    size_t messages;                    // for messages, which may wait for their peer
+    size_t takers;                      // for fused receives (protocol/fused_mails.hpp)
+    size_t captured;                    // for receives of graphs; more that are started in one capture take new ones
+    size_t alarms;                      // for threads that sleep (comm/alarms.hpp)
+    static constexpr size_t kBrief = 4; // for work that waits for nobody
+    static constexpr size_t kBulk = 2;  // for large copies: with 1 windows are slower, and with more no faster
+
+    size_t all() const { return messages + takers + captured + alarms + kBrief + 2 * kBulk; }
+};
+StreamLimits stream_limits(uint32_t hardware_queues);
+
+// The counter that reads `value` once nothing in a stream waits for a peer any more; null if none tells.
+struct StreamEnd {
+    const device::Counter* counter = nullptr;
+    uint64_t value = 0;
+};
+
+class InternalStreams {
+  public:
+    static constexpr size_t kMostShared = 128; // messages in a stream that was taken for one: some 1000 operations
+
+    InternalStreams(device::Device& device, const StreamLimits& limits) : device_(device), limits_(limits) {}
+    ~InternalStreams();
+
+    const StreamLimits& limits() const { return limits_; }
+
+    // For one message. Other work may be in it; but none that waits for a peer, as long as there are streams enough.
+    base::Result<device::Stream> take();
+    // For work that waits for a marker, in the program's stream with this name (Device::name), and for nothing else.
+    // Markers of one stream are passed in the order of their numbers. So, when streams are scarce, work behind a later
+    // marker goes into the stream of work behind an earlier one.
+    base::Result<device::Stream> take_behind(uint64_t name, uint64_t number);
+    // For an operation that can do without: none when streams are scarce.
+    base::Result<std::optional<device::Stream>> take_spare();
+    enum class State {
+        kIdle,    // everything enqueued has run: the best to take next, since the device has it at hand
+        kRunning, // what is enqueued waits for no peer
+        kWaiting, // what is enqueued may wait for a peer
+        kStuck,   // may be blocked for ever: never used or waited for again
+    };
+    void give_back(device::Stream stream, State state, const StreamEnd& end = {});
+    size_t lent() const; // how often one was taken and not given back yet
+
+    // For work that waits for nobody, in the order in which it is enqueued. Not given back.
+    base::Result<device::Stream> brief();
+    // For a large copy that has nothing to wait for. Copies share these streams: a few at a time move as many bytes as
+    // many at a time do, and they end one after the other, so that whoever waits for a window has little left to do at
+    // its end. The signal that a copy has ended goes into `signals`: in the stream of the copies it would keep the copy
+    // engine idle. Never stuck, and not given back.
+    struct Bulk {
+        device::Stream copies;
+        device::Stream signals;
+    };
+    base::Result<Bulk> bulk();
+    // One for the caller alone. Not given back.
+    base::Result<device::Stream> own();
+
+  private:
+    struct Entry {
+        device::Stream stream;
+        uint32_t users = 0;
+        uint64_t behind = 0; // the name of the stream that all in it waits for; 0: of none
+        uint64_t number = 0; // with `behind`: of the last of their markers
+        uint32_t shared = 0; // with `behind`: how many messages that is
+        bool waits = false;  // perhaps: something that was given back does
+        StreamEnd end;
+    };
+    Entry* find(device::Stream stream);
+    base::Result<bool> are_scarce();
+    Entry* find_behind(uint64_t name, uint64_t number);
+    base::Result<Entry*> find_free(); // null if there is none
+    base::Result<Entry*> find_or_make();
+    device::Stream give(Entry& entry);
+    base::Result<bool> still_waits(const Entry& entry);
+
+    device::Device& device_;
+    const StreamLimits limits_;
+    std::vector<Entry> all_;
+    std::optional<device::Stream> idle_;
+    size_t next_ = 0; // in turn: the one given back longest ago has the least left to do
+    std::vector<Bulk> bulk_;
+    size_t next_bulk_ = 0;
+    std::vector<device::Stream> brief_; // of own_
+    size_t next_brief_ = 0;
+    std::vector<device::Stream> own_;
+};
+
+} // namespace gpurun::transfer

@@ -1,0 +1,148 @@
+#include "transfer/protocol/edge_copy.hpp"
+
+#include <cstring>
+
+namespace gpurun::transfer {
+
+using base::Result;
+
+Result<void> EdgeCopy::copy(Receive& receive, const From& from, const Slot& slot, bool source_awaits) {
+    from_ = from;
+    slot_ = slot;
+    const Operand& into = receive.operand();
+    const bool all_by_cpu = into.by_cpu() && from.in_host_memory;
+    if (all_by_cpu || (!into.on_stream() && receive.bytes() == 0)) {
+        GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+        GPURUN_ASSIGN(const bool ready, fence->reached_alive(Edge::kForward, slot_));
+        if (ready)
+            return copy_by_cpu(receive);
+        by_cpu_ = !source_awaits;
+    }
+    return by_cpu_ ? Result<void>() : copy_in_stream(receive);
+}
+
+Activity EdgeCopy::activity(const Receive&) const { return by_cpu_ ? Activity::kWaiting : Activity::kIdle; }
+
+std::optional<CompletionPoint> EdgeCopy::blocked_on(const Receive& receive) const {
+    if (!by_cpu_)
+        return std::nullopt;
+    return CompletionPoint::at(*receive.source().channel().open_fence(Direction::kIn), Edge::kForward, slot_);
+}
+
+Result<void> EdgeCopy::advance(Receive& receive) {
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    GPURUN_ASSIGN(const bool ready, fence->reached_alive(Edge::kForward, slot_));
+    return ready ? copy_by_cpu(receive) : Result<void>();
+}
+
+Result<void> EdgeCopy::copy_by_cpu(Receive& receive) {
+    by_cpu_ = false;
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    if (receive.bytes() != 0)
+        std::memcpy(receive.operand().address, from_.address, receive.bytes());
+    fence->signal_now(Edge::kBackward, slot_);
+    receive.source().channel().notify(info_of(slot_.slots).announced ? Notify::kAlways : Notify::kIfSleeping);
+    receive.finish();
+    return {};
+}
+
+Result<bool> EdgeCopy::is_complete_without_peer(const Receive& receive) const {
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    GPURUN_ASSIGN(const bool cut_short, fence->cut_short(Edge::kForward, slot_));
+    return !cut_short;
+}
+
+Result<void> EdgeCopy::await_end(Receive& receive, const CompletionPoint& end, device::Stream stream) {
+    if (!receive.source().lost())
+        receive.source().awaiting_forward.complete_into(slot_, stream);
+    return end.await(receive.device(), stream);
+}
+
+// ------------------------------------------------------------------------------------------------- in a stream
+
+// With a copy engine, the stream has to wait before the copy and to signal behind it; a kernel does both itself.
+bool EdgeCopy::suits_kernel(Receive& receive) const {
+    constexpr uintptr_t kAligned = 16;
+    const Operand& into = receive.operand();
+    const auto both = reinterpret_cast<uintptr_t>(from_.address) | reinterpret_cast<uintptr_t>(into.address);
+    return into.where.placement == device::Placement::kDevice && !from_.in_host_memory && receive.bytes() != 0 &&
+           receive.bytes() <= receive.resources().settings.kernel_copy_bytes && both % kAligned == 0 &&
+           !receive.source().to_self() && receive.resources().fenced_copies != nullptr;
+}
+
+// A large copy that has nothing to wait for goes into the streams for bulk copies.
+Result<bool> EdgeCopy::take_bulk(Receive& receive, Fence& fence, bool ready) {
+    const bool large = receive.bytes() > receive.resources().settings.kernel_copy_bytes && !from_.in_host_memory &&
+                       !receive.source().to_self();
+    if (!ready || !large || receive.ends_in_stream() || receive.operand().where.placement != device::Placement::kDevice)
+        return false;
+    GPURUN_ASSIGN(const bool at_once, receive.is_marker_passed());
+    if (!at_once)
+        return false;
+    GPURUN_TRY(receive.depend_on(fence, slot_, std::nullopt));
+    GPURUN_TRY(receive.work().take_bulk());
+    return true;
+}
+
+Result<void> EdgeCopy::copy_in_stream(Receive& receive) {
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_));
+    GPURUN_ASSIGN(const bool in_bulk, take_bulk(receive, *fence, ready));
+    if (in_bulk)
+        return copy_by_engine(receive, *fence, true);
+    GPURUN_TRY(receive.take_stream(!ready));
+    GPURUN_TRY(receive.depend_on(*fence, slot_, receive.operand().stream));
+    const bool suits = suits_kernel(receive);
+    const bool kernel_waits = !ready && suits && receive.kernel_may_spin(*fence, slot_, device::kCopyWait);
+    // A copy that need not wait goes by a copy engine, unless it is traced: a kernel can say when it ran.
+    const bool is_traced = receive.trace().records() && receive.operand().on_stream();
+    if (kernel_waits || (is_traced && suits))
+        return copy_by_kernel(receive, *fence, ready, kernel_waits);
+    return copy_by_engine(receive, *fence, ready);
+}
+
+Result<void> EdgeCopy::copy_by_kernel(Receive& receive, Fence& fence, bool ready, bool kernel_waits) {
+    const WorkspaceView& workspace = receive.resources().workspace.view();
+    const uint32_t peer = receive.source().rank().value;
+    const device::Stream stream = receive.operand().stream;
+    device::FencedCopy copy;
+    copy.destination = receive.operand().address;
+    copy.source = from_.address;
+    copy.bytes = receive.bytes();
+    copy.before = kernel_waits ? &fence.counter(Edge::kForward, slot_) : nullptr;
+    copy.after = &fence.counter(Edge::kBackward, slot_);
+    copy.value = slot_.value;
+    copy.ticket = workspace.ticket(peer, Side::kTarget, slot_);
+    copy.gate = workspace.gate(peer, slot_);
+    copy.times = receive.trace().times(receive.resources().trace);
+    if (!ready && !kernel_waits) {
+        GPURUN_TRY(write_time(receive.device(), stream, copy.times, &device::Times::began));
+        GPURUN_TRY(fence.await(Edge::kForward, slot_, stream));
+    }
+    GPURUN_TRY(receive.resources().fenced_copies->copy_fenced(copy, stream));
+    return receive.end_behind(fence, Edge::kBackward, slot_, stream);
+}
+
+// Or by a host function.
+Result<void> EdgeCopy::copy_by_engine(Receive& receive, Fence& fence, bool ready) {
+    device::Device& device = receive.device();
+    const Operand& into = receive.operand();
+    const uint64_t bytes = receive.bytes();
+    device::Times* const times = bytes != 0 ? receive.stream_times() : nullptr;
+    if (!ready) {
+        GPURUN_TRY(write_time(device, into.stream, times, &device::Times::began));
+        GPURUN_TRY(fence.await(Edge::kForward, slot_, into.stream));
+    }
+    GPURUN_TRY(write_time(device, into.stream, times, &device::Times::moving));
+    if (from_.in_host_memory)
+        GPURUN_TRY(receive.copy_from_host(from_.address, bytes));
+    else if (bytes != 0)
+        GPURUN_TRY(device.copy(into.address, from_.address, bytes, into.stream));
+    GPURUN_TRY(receive.work().order_signals());
+    const device::Stream behind = receive.work().signals();
+    GPURUN_TRY(fence.signal(Edge::kBackward, slot_, behind));
+    GPURUN_TRY(write_time(device, behind, times, &device::Times::done));
+    return receive.end_behind(fence, Edge::kBackward, slot_, behind);
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,115 @@
+// Fused mails: small mails of requests that share a kernel, since launching one costs more than all else in a small
+// message.
+//
+// Sends that are posted together, and receives that are matched together, are collected, then launched in an internal
+// stream, where they wait for nothing but their mails. A request whose marker is not passed goes alone, since it would
+// hold up the others. Each mail has its own edges, by which its message is complete; nobody may wait for those of a
+// mail that is collected and not launched.
+//
+// A wait for an edge takes a stream, and the host, one or two microseconds. So a stream that waits for several mails of
+// one launch waits for an event behind the launch instead. For sends always, since they all end together. For receives
+// only if one call completes all of them into that stream, since one of them may wait for a stream that is held at its
+// source.
+//
+// One a rank; used under the engine lock.
+#pragma once
+
+#include "device/capability/counters.hpp"
+#include "device/capability/mails.hpp"
+#include "transfer/pool/pools.hpp"
+
+#include <array>
+#include <optional>
+#include <span>
+
+namespace gpurun::transfer {
+
+class FusedMails {
+  public:
+    FusedMails(device::Device& device, Pools& pools)
+        : device_(device), mails_(device.mails()), counters_(device.counters()), pools_(pools),
+          takers_(pools.streams.limits().takers) {}
+
+    // Collects a mail whose record has been posted (put), or has come (take). Returns the launch that it will be part
+    // of. An error is that of a launch: the mails of that launch end as if the peer had died. REQUIRES: the
+    // device has mails.
+    base::Result<uint64_t> put(const device::OutgoingMail& mail);
+    base::Result<uint64_t> take(const device::IncomingMail& mail);
+    bool empty() const { return puts_.count == 0 && takes_.count == 0; }
+    base::Result<void> launch();
+
+    // A call is going to complete requests into a stream: expect() for each launch of takes that the stream has to wait
+    // for, once for each mail.
+    void begin_completion();
+    void expect(uint64_t launch);
+    // Enqueue: what follows in `stream` starts once the launch has run. False if there is no event for that: the caller
+    // waits for the edges.
+    base::Result<bool> await_put(uint64_t launch, device::Stream stream);
+    base::Result<bool> await_take(uint64_t launch, device::Stream stream);
+
+    struct Count {
+        uint64_t mails = 0;
+        uint64_t launches = 0;
+    };
+    const Count& sent() const { return sent_; }
+    const Count& received() const { return received_; }
+
+  private:
+    template <typename Mail>
+    struct Batch {
+        uint64_t launch = 0; // its number, if it is not empty
+        size_t count = 0;
+        std::array<Mail, device::kMostMails> mails;
+
+        std::span<const Mail> all() const { return std::span(mails).first(count); }
+    };
+    template <typename Mail>
+    void add(Batch<Mail>& batch, const Mail& mail);
+    base::Result<void> launch_puts();
+    base::Result<void> launch_takes();
+    base::Result<void> put_together();
+    base::Result<uint64_t> take_together();
+    base::Result<void> take_apart(std::span<const device::IncomingMail> mails);
+
+    // What says that a launch has run.
+    struct LaunchEnd {
+        uint64_t launch = 0;
+        size_t mails = 0;
+        EventLease event;
+        // Of the call that is being made:
+        size_t expected = 0;
+        std::optional<device::Stream> awaited_in;
+    };
+    static constexpr size_t kFewestToRecord = 4; // waiting for fewer edges takes no longer than an event
+    void record_end(device::Stream stream, uint64_t launch, size_t mails);
+    LaunchEnd* find_end(uint64_t launch);
+    base::Result<void> await(LaunchEnd& end, device::Stream stream);
+
+    // A stream for launches of takes, and the counters that tell whether its last launch still waits. Asking the device
+    // would cost as much as a launch.
+    struct Taker {
+        std::optional<device::Stream> stream;
+        size_t mails = 0;
+        std::array<const device::Counter*, device::kMostMails> taken;
+        std::array<uint64_t, device::kMostMails> values;
+
+        bool waits() const;
+        void expect(std::span<const device::IncomingMail> launched);
+    };
+    base::Result<Taker*> find_taker(); // null if all wait
+
+    device::Device& device_;
+    device::Mails* const mails_; // null, as the next, where no message goes by mailbox
+    device::Counters* const counters_;
+    Pools& pools_;
+    Batch<device::OutgoingMail> puts_;
+    Batch<device::IncomingMail> takes_;
+    uint64_t launches_ = 0;
+    std::array<LaunchEnd, 8> ends_; // in turn
+    size_t next_end_ = 0;
+    std::vector<Taker> takers_;
+    Count sent_;
+    Count received_;
+};
+
+} // namespace gpurun::transfer

@@ -1,0 +1,112 @@
+#include "transfer/protocol/graph.hpp"
+
+#include "platform/clock.hpp"
+
+namespace gpurun::transfer {
+
+using base::Result;
+using base::Status;
+namespace wait_report = platform::wait_report;
+
+namespace {
+
+constexpr int64_t kMappedWithinNs = 30'000'000'000;
+
+base::Error missed_capture() {
+    return {Status::kStream, "the capture in which the receive was started has ended, and it was not waited for: it is "
+                             "part of no graph"};
+}
+
+} // namespace
+
+Result<Posted> GraphSend::post(Send& send) {
+    if (!send.operand().captured())
+        return Posted::kNot;
+    GraphPart& part = send.target().part<GraphPart>();
+    room_.reset();
+    GPURUN_ASSIGN(const std::optional<GraphPart::Sent> sent, part.send(send));
+    if (!sent) {
+        room_ = part.next_room();
+        return Posted::kNoRoom;
+    }
+    if (sent->awaits_taken && send.ends_in_stream())
+        GPURUN_TRY(part.device().channel_await_taken(sent->channel, send.operand().stream));
+    else if (sent->awaits_taken)
+        awaits_taken_ = sent->channel;
+    send.finish();
+    return Posted::kYes;
+}
+
+Result<void> GraphSend::complete_captured(Send& send, device::Stream stream) {
+    if (stream != send.operand().stream) {
+        GPURUN_ASSIGN(const bool in_capture, send.device().is_captured(stream)); // else it has ended without this
+        if (in_capture) // not before the graph has read the buffer, and counted its run
+            GPURUN_TRY(send.resources().pools.captures.order(send.operand().stream, stream));
+    }
+    if (!awaits_taken_)
+        return {};
+    const device::Channel channel = *std::exchange(awaits_taken_, std::nullopt);
+    return send.target().part<GraphPart>().device().channel_await_taken(channel, stream);
+}
+
+Result<void> GraphReceive::start(Receive& receive, const Arrival& arrival) {
+    message_ = arrival.record.as<CapturedMessage>();
+    envelope_ = arrival.record.envelope;
+    receive.trace().chosen(GraphPart::route_of(message_->way));
+    mapped_by_ns_ = platform::now_ns() + kMappedWithinNs;
+    if (receive.missed_capture())
+        return missed_capture();
+    if (!receive.ends_in_stream())
+        GPURUN_TRY(receive.take_branch()); // already there, unless it is matched in the call that starts it
+    return map_and_enqueue(receive);
+}
+
+Activity GraphReceive::activity(const Receive&) const { return Activity::kInDoubt; }
+
+Result<void> GraphReceive::advance(Receive& receive) { return map_and_enqueue(receive); }
+
+// If an old mapping has to be closed first, which waits for the device, this waits until no graph runs (Quiescence).
+Result<void> GraphReceive::map_and_enqueue(Receive& receive) {
+    GraphPart& part = receive.source().part<GraphPart>();
+    GPURUN_ASSIGN(mapped_, part.map_source(*message_, receive.bytes(), platform::now_ns() > mapped_by_ns_));
+    if (!mapped_)
+        return {};
+    if (!receive.ends_in_stream()) {
+        receive.leave_to_completion();
+        return {};
+    }
+    const CapturedMessage message = *std::exchange(message_, std::nullopt);
+    GPURUN_TRY(part.receive(receive, message, envelope_, receive.operand().stream, false));
+    receive.finish();
+    return {};
+}
+
+void GraphReceive::enqueue_captured(Receive& receive) {
+    if (!message_)
+        return;
+    const CapturedMessage message = *std::exchange(message_, std::nullopt);
+    if (receive.source().lost()) {
+        receive.fail({Status::kPeerLost, "the other rank died before the message had become part of a graph"});
+        return;
+    }
+    GraphPart& part = receive.source().part<GraphPart>();
+    if (auto enqueued = part.receive(receive, message, envelope_, *receive.branch(), true); !enqueued)
+        receive.fail(std::move(enqueued).error());
+}
+
+void GraphReceive::capture_missed(Receive& receive) {
+    if (message_)
+        receive.fail(missed_capture());
+}
+
+void GraphReceive::give_up(Receive& receive) {
+    if (message_)
+        receive.source().part<GraphPart>().refuse(receive.serial_of_send());
+    message_.reset();
+}
+
+void GraphReceive::describe(const Receive&, wait_report::Entry& entry) const {
+    entry.state = wait_report::State::kDevice;
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,234 @@
+#include "transfer/protocol/mailbox.hpp"
+
+#include "base/log.hpp"
+#include "platform/wake.hpp"
+
+#include <algorithm>
+
+namespace gpurun::transfer {
+
+using base::Result;
+
+namespace {
+
+constexpr Route kByMailbox{MailboxPart::kProtocol, 0};
+
+bool is_small(uint64_t bytes) { return bytes <= device::kSmallMailBytes; }
+
+} // namespace
+
+// ----------------------------------------------------------------------------------------------------- the part
+
+bool MailboxPart::open() {
+    if (std::exchange(tried_, true))
+        return workspace_.has_value();
+    const PeerFacts& facts = peer_.channel().facts();
+    if (device_ == nullptr || peer_.to_self() || !facts.workspace || resources_.settings.mail_bytes == 0 ||
+        resources_.counters == nullptr || facts.takes_turns || !is_direct(peer_.memory().reach()))
+        return false;
+    if (auto mapped = map(*facts.workspace); !mapped)
+        base::log(base::LogLevel::kWarn, "rank {}'s mailbox cannot be used ({}): small messages are staged",
+                  peer_.rank().value, mapped.error().detail);
+    return workspace_.has_value();
+}
+
+Result<void> MailboxPart::map(const device::MemoryHandle& handle) {
+    device::Device& device = resources_.device;
+    const uint32_t self = resources_.place.self.value;
+    GPURUN_ASSIGN(void* const imported, device.import_memory(static_cast<int>(peer_.rank().value), handle));
+    const WorkspaceView view(static_cast<std::byte*>(imported), resources_.place.ranks);
+    auto works = can_write(device, resources_.pools.streams, self, view.mailbox(self));
+    if (works && *works) {
+        workspace_ = view;
+        return {};
+    }
+    GPURUN_TRY(device.close_memory(imported));
+    if (!works)
+        return std::move(works).error();
+    return base::Error{base::Status::kDevice, "what was written there came back changed"};
+}
+
+Result<std::optional<Slot>> MailboxPart::take_slot(Fence& fence, uint64_t bytes) {
+    if (is_small(bytes)) {
+        GPURUN_ASSIGN(const std::optional<Slot> small, small_mails_.take(fence));
+        if (small)
+            return small;
+    }
+    return mails_.take(fence);
+}
+
+Result<void> MailboxPart::let_go() {
+    if (!workspace_)
+        return {};
+    return resources_.device.close_memory(std::exchange(workspace_, std::nullopt)->memory());
+}
+
+// ------------------------------------------------------------------------------------------------------- source
+
+// In the host's order, from some size on, a copy engine is faster than two kernels.
+bool goes_by_mailbox(const Send& send) {
+    const base::Settings& settings = send.resources().settings;
+    const Operand& from = send.operand();
+    const size_t largest =
+        from.on_stream() ? settings.mail_bytes : std::min(settings.mail_bytes, settings.device_eager_bytes);
+    return from.bytes != 0 && from.bytes <= largest && !from.by_cpu() && from.by_device() && !send.synchronous() &&
+           !from.captured() && settings.path == base::PathChoice::kAuto && send.target().part<MailboxPart>().open();
+}
+
+bool may_be_fused(const Send& send) {
+    return is_small(send.operand().bytes) && send.is_request() && goes_by_mailbox(send);
+}
+
+Result<Posted> MailSend::post(Send& send) {
+    MailboxPart& part = send.target().part<MailboxPart>();
+    if (!slot_.valid && !goes_by_mailbox(send))
+        return Posted::kNot;
+    GPURUN_ASSIGN(Fence * fence, send.target().fence_out());
+    if (!slot_.valid) {
+        GPURUN_ASSIGN(const std::optional<Slot> taken, part.take_slot(*fence, send.operand().bytes));
+        if (!taken)
+            return Posted::kNot;
+        slot_ = *taken;
+    }
+    const Resources& resources = send.resources();
+    device::Mail mail = part.workspace().mail(resources.place.self.value, *fence, slot_, send.operand().bytes);
+    mail.ticket = resources.workspace.view().ticket(send.target().rank().value, Side::kSource, slot_);
+    GPURUN_ASSIGN(const bool fused, can_be_fused_now(send));
+    return fused ? put_fused(send, mail) : put_alone(send, *fence, mail);
+}
+
+// Whether nothing in the program's stream has to come before it any more.
+Result<bool> MailSend::can_be_fused_now(Send& send) const {
+    if (!is_small(send.operand().bytes) || !send.is_request())
+        return false;
+    return send.operand().on_stream() ? send.work().is_marker_passed_for_send() : Result<bool>(true);
+}
+
+bool MailSend::publish(Send& send) const {
+    Record record(RecordKind::kMessage, kProtocol);
+    record.envelope = send.envelope();
+    return send.publish(record.with(slot_), kByMailbox);
+}
+
+// The record is posted first, so that both sides launch their kernels at the same time. The target's kernel may then
+// wait for one that is not enqueued yet. That is safe: it is enqueued before this rank gives up the engine lock, and
+// whatever is before it in its stream waits only for messages that were posted earlier.
+Result<Posted> MailSend::put_fused(Send& send, const device::Mail& mail) {
+    if (!publish(send))
+        return Posted::kNoRoom;
+    send.work().give_marker_back();
+    device::OutgoingMail put{mail, send.operand().address};
+    put.mail.times = send.trace().times(send.resources().trace);
+    GPURUN_ASSIGN(launch_, send.resources().mails.put(put));
+    GPURUN_ASSIGN(Fence * fence, send.target().fence_out());
+    send.end_at(CompletionPoint::at(*fence, Edge::kForward, slot_));
+    return Posted::kYes;
+}
+
+Result<Posted> MailSend::put_alone(Send& send, Fence& fence, const device::Mail& mail) {
+    GPURUN_TRY(send.take_stream(false));
+    if (!publish(send))
+        return Posted::kNoRoom;
+    send.note_own_stream();
+    device::Mail put = mail;
+    put.times = send.trace().times(send.resources().trace);
+    device::Mails& mails = send.target().part<MailboxPart>().device();
+    if (auto enqueued = mails.put_mail(put, send.operand().address, send.operand().stream); !enqueued) {
+        // The device has failed, and with it this rank. The peer must not wait for the mail.
+        Slot poisoned = slot_;
+        poisoned.value = platform::kPoison;
+        fence.signal_now(Edge::kForward, poisoned);
+        return std::move(enqueued).error();
+    }
+    send.end_at(CompletionPoint::at(fence, Edge::kForward, slot_));
+    return Posted::kYes;
+}
+
+Result<void> MailSend::await_end(Send& send, const CompletionPoint& end, device::Stream stream) const {
+    if (launch_ != 0) {
+        GPURUN_ASSIGN(const bool awaited, send.resources().mails.await_put(launch_, stream));
+        if (awaited)
+            return {};
+    }
+    return end.await(send.device(), stream);
+}
+
+// ------------------------------------------------------------------------------------------------------- target
+
+Result<void> MailReceive::start(Receive& receive, const Arrival& arrival) {
+    slot_ = arrival.record.as<Slot>();
+    const uint64_t mail_bytes = arrival.record.envelope.bytes;
+    receive.count(kByMailbox, mail_bytes);
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    if (receive.is_request() && receive.bytes() != 0 && is_small(mail_bytes) && receive.operand().by_device()) {
+        GPURUN_ASSIGN(const bool at_once, receive.is_marker_passed());
+        if (at_once)
+            return take_fused(
+                receive, *fence,
+                receive.resources().workspace.view().mail(receive.source().rank().value, *fence, slot_, mail_bytes));
+    }
+    return take_alone(receive, *fence, mail_bytes);
+}
+
+// Of a request: in a kernel with others, which whoever makes progress launches soon.
+Result<void> MailReceive::take_fused(Receive& receive, Fence& fence, device::Mail mail) {
+    GPURUN_TRY(receive.depend_on(fence, slot_, std::nullopt));
+    receive.work().give_marker_back();
+    fused_ = true;
+    mail.times = receive.trace().times(receive.resources().trace);
+    GPURUN_ASSIGN(const uint64_t launch,
+                  receive.resources().mails.take({mail, receive.operand().address, receive.bytes()}));
+    receive.set_launch(launch);
+    receive.end_at(CompletionPoint::at(fence, Edge::kBackward, slot_));
+    return {};
+}
+
+Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t mail_bytes) {
+    bool waits = false;
+    if (!receive.ends_in_stream()) {
+        GPURUN_ASSIGN(const bool ready, fence.reached(Edge::kForward, slot_));
+        waits = !ready;
+    }
+    GPURUN_TRY(receive.take_stream(waits));
+    const Operand& into = receive.operand();
+    GPURUN_TRY(receive.depend_on(fence, slot_, into.stream));
+    if (receive.bytes() == 0 || !receive.kernel_may_spin(fence, slot_, 1))
+        GPURUN_TRY(fence.await(Edge::kForward, slot_, into.stream));
+    if (receive.bytes() == 0) {
+        GPURUN_TRY(fence.signal(Edge::kBackward, slot_, into.stream));
+        return receive.end_behind(fence, Edge::kBackward, slot_, into.stream);
+    }
+    const WorkspaceView& workspace = receive.resources().workspace.view();
+    const uint32_t source = receive.source().rank().value;
+    device::Mail mail = workspace.mail(source, fence, slot_, mail_bytes);
+    mail.ticket = workspace.ticket(source, Side::kTarget, slot_);
+    mail.times = receive.trace().times(receive.resources().trace);
+    device::Mails& mails = receive.source().part<MailboxPart>().device();
+    if (into.by_device()) {
+        GPURUN_TRY(mails.take_mail(mail, into.address, receive.bytes(), !receive.ends_in_stream(), into.stream));
+        return receive.end_behind(fence, Edge::kBackward, slot_, into.stream);
+    }
+    GPURUN_ASSIGN(StagingPool::Buffer * staged, receive.resources().pools.staging.take(receive.bytes()));
+    GPURUN_TRY(mails.take_mail(mail, staged->data, receive.bytes(), true, into.stream));
+    GPURUN_TRY(receive.copy_from_host(staged->data, receive.bytes()));
+    return receive.end_behind(*staged);
+}
+
+Result<bool> MailReceive::is_complete_without_peer(const Receive& receive) const {
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    GPURUN_ASSIGN(const bool cut_short, fence->cut_short(Edge::kForward, slot_));
+    return !cut_short;
+}
+
+Result<void> MailReceive::await_end(Receive& receive, const CompletionPoint& end, device::Stream stream) {
+    if (!receive.source().lost())
+        receive.source().awaiting_forward.complete_into(slot_, stream);
+    if (fused_) {
+        GPURUN_ASSIGN(const bool awaited, receive.resources().mails.await_take(receive.launch(), stream));
+        if (awaited)
+            return {};
+    }
+    return end.await(receive.device(), stream);
+}
+
+} // namespace gpurun::transfer

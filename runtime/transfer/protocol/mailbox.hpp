@@ -1,0 +1,90 @@
+// mailbox: small messages of device or pinned memory, in one hop. The source's kernel writes words that carry a mark
+// into the target's device memory, and the target's kernel waits for the marks, so the bytes need no edge. The edges
+// are signalled all the same: they free the slot, and tell which messages were complete when a rank died.
+//
+// Mails of requests share kernels (fused_mails.hpp). A rank maps the peers' workspaces while it starts, and tries
+// whether it can read back what it writes there. Not later, because mapping may wait for the whole device, and a stream
+// of the program's may by then wait for a message. In jobs of more than kMostOpened ranks, with the first mail all the
+// same.
+#pragma once
+
+#include "transfer/fence/slot_ring.hpp"
+#include "transfer/receive.hpp"
+#include "transfer/send.hpp"
+
+namespace gpurun::transfer {
+
+class MailboxPart final : public ProtocolPart {
+  public:
+    static constexpr ProtocolId kProtocol = 2;
+    static constexpr uint32_t kMostOpened = 16;
+
+    MailboxPart(Resources& resources, Peer& peer)
+        : resources_(resources), peer_(peer), device_(resources.device.mails()) {}
+
+    // Whether mails can go to the peer. The first call finds out.
+    bool open();
+    // The peer's workspace. REQUIRES open().
+    const WorkspaceView& workspace() const { return *workspace_; }
+    // REQUIRES open(), or that a mail has come: only to a rank whose device has mails.
+    device::Mails& device() const { return *device_; }
+    // A slot for a mail of so many bytes, if one is free.
+    base::Result<std::optional<Slot>> take_slot(Fence& fence, uint64_t bytes);
+
+    base::Result<void> let_go() override; // unmaps it
+
+  private:
+    base::Result<void> map(const device::MemoryHandle& handle);
+
+    Resources& resources_;
+    Peer& peer_;
+    device::Mails* const device_; // or null
+    bool tried_ = false;
+    std::optional<WorkspaceView> workspace_;
+    SlotRing mails_{SlotClass::kMail};
+    SlotRing small_mails_{SlotClass::kSmallMail};
+};
+
+// Whether a send goes by mailbox if there is a slot.
+bool goes_by_mailbox(const Send& send);
+// Whether it does, and may share a kernel with others.
+bool may_be_fused(const Send& send);
+
+class MailSend final : public SendState {
+  public:
+    static constexpr ProtocolId kProtocol = MailboxPart::kProtocol;
+    base::Result<Posted> post(Send& send) override;
+    base::Result<void> await_end(Send& send, const CompletionPoint& end, device::Stream stream) const override;
+    bool ends_by_itself() const override {
+        return launch_ != 0;
+    } // a shared kernel does, whatever becomes of the target
+
+  private:
+    base::Result<bool> can_be_fused_now(Send& send) const;
+    base::Result<Posted> put_fused(Send& send, const device::Mail& mail);
+    base::Result<Posted> put_alone(Send& send, Fence& fence, const device::Mail& mail);
+    bool publish(Send& send) const;
+
+    Slot slot_{};
+    uint64_t launch_ = 0; // of the kernel that it shares; 0: of none
+};
+
+class MailReceive final : public ReceiveState {
+  public:
+    static constexpr ProtocolId kProtocol = MailboxPart::kProtocol;
+    base::Result<void> start(Receive& receive, const Arrival& arrival) override;
+    base::Result<bool> is_complete_without_peer(const Receive& receive) const override;
+    base::Result<void> await_end(Receive& receive, const CompletionPoint& end, device::Stream stream) override;
+    bool ends_by_itself() const override { return fused_; } // a shared kernel does: poison releases it
+
+  private:
+    base::Result<void> take_fused(Receive& receive, Fence& fence, device::Mail mail);
+    base::Result<void> take_alone(Receive& receive, Fence& fence, uint64_t mail_bytes);
+
+    Slot slot_{};
+    bool fused_ = false;
+};
+
+constexpr std::array<RouteText, 1> kMailboxRoutes = {{{"mailbox", "small: does not wait for its match"}}};
+
+} // namespace gpurun::transfer

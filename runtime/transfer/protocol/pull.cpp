@@ -1,0 +1,164 @@
+#include "transfer/protocol/pull.hpp"
+
+#include "base/log.hpp"
+
+namespace gpurun::transfer {
+
+using base::Result;
+using device::Placement;
+namespace wait_report = platform::wait_report;
+
+namespace {
+
+constexpr Route kSameDevice{PullPart::kProtocol, 0};
+constexpr Route kPeerAccess{PullPart::kProtocol, 1};
+constexpr Route kForced{PullPart::kProtocol, 2};
+constexpr Route kToSelf{PullPart::kProtocol, 3};
+constexpr Route kOfNoBytes{PullPart::kProtocol, 4};
+
+// Finish: the target has pulled, or has enqueued the copy.
+struct Finish {
+    Route route;
+    bool has_signalled; // the backward edge's signal is made or enqueued
+    uint64_t bytes;     // that are read; 0: the source need not wait for the target
+};
+
+// Whether one engine, or the CPU, reaches both buffers of a message of the rank's to itself.
+bool one_engine_reaches(const RemoteBuffer& source, const Operand& into) {
+    if (source.placement == Placement::kElsewhere || into.on_other_device())
+        return false;
+    const bool pageable = source.placement == Placement::kPageable || into.where.placement == Placement::kPageable;
+    return (source.in_host_memory() && into.in_host_memory()) || !pageable;
+}
+
+std::optional<Route> find_direct(Receive& receive, const RemoteBuffer& source, uint64_t bytes, NotPulled& why_not) {
+    const base::PathChoice forced = receive.resources().settings.path;
+    Registration& memory = receive.source().memory();
+    const auto not_pulled = [&](NotPulled why) {
+        why_not = why;
+        return std::nullopt;
+    };
+    if (forced == base::PathChoice::kStaged)
+        return not_pulled(NotPulled::kForced);
+    if (!receive.source().channel().shares_memory())
+        return not_pulled(NotPulled::kNoPeerAccess);
+    const Reach reach = memory.reach();
+    if (!is_direct(reach))
+        return not_pulled(reach == Reach::kNoPeerAccess ? NotPulled::kNoPeerAccess : NotPulled::kProbeFailed);
+    if (forced == base::PathChoice::kBounce)
+        return not_pulled(NotPulled::kForced);
+    const bool is_forced = forced == base::PathChoice::kDirect;
+    if (source.exportable == 0)
+        return not_pulled(is_forced ? NotPulled::kForcedButNotExportable : NotPulled::kNotExportable);
+    if (!is_forced && reach == Reach::kPeerAccess && !memory.worth_mapping(source, bytes))
+        return not_pulled(NotPulled::kNotYetMapped);
+    if (!memory.maps(source))
+        return not_pulled(NotPulled::kNotMapped);
+    return is_forced ? kForced : reach == Reach::kSameDevice ? kSameDevice : kPeerAccess;
+}
+
+} // namespace
+
+void PullPart::on_notice(const Record& notice) {
+    peer_.memory().revoke(notice.as<RevokedAllocation>().id);
+    peer_.attend(kProtocol);
+}
+
+bool PullPart::progress() {
+    if (auto swept = peer_.memory().sweep(); !swept)
+        base::log(base::LogLevel::kWarn, "unmapping memory of rank {}: {}", peer_.rank().value, swept.error().detail);
+    return false;
+}
+
+std::optional<Route> find_pull(Receive& receive, const ReadyToSend& ready, uint64_t message_bytes, NotPulled& why_not) {
+    const Operand& into = receive.operand();
+    const RemoteBuffer& source = ready.source;
+    why_not = NotPulled::kNone;
+    if (receive.source().to_self())
+        return message_bytes == 0 || one_engine_reaches(source, into) ? std::optional(kToSelf) : std::nullopt;
+    if (message_bytes == 0)
+        return kOfNoBytes;
+    if (source.in_host_memory() || into.in_host_memory() || source.placement == Placement::kElsewhere ||
+        into.on_other_device())
+        return std::nullopt;
+    return find_direct(receive, source, message_bytes, why_not);
+}
+
+// ------------------------------------------------------------------------------------------------------- source
+
+Result<void> PullSend::on_record(Send& send, const Record& record) {
+    const auto finish = record.as<Finish>();
+    Peer& target = send.target();
+    send.note_matched();
+    send.count(finish.route);
+    if (finish.has_signalled)
+        target.part<RendezvousPart>().settle(send.edge(), Edge::kBackward);
+    if (finish.bytes == 0) // but the slot is in use until the target has signalled the backward edge
+        return end_without_bytes(send);
+    GPURUN_ASSIGN(Fence * fence, target.fence_out());
+    if (send.ends_in_stream()) {
+        GPURUN_TRY(await_in_stream(send.resources(), *fence, Edge::kBackward, send.edge(), send.operand().stream));
+        target.awaiting_backward.note(send.edge(), send.operand().stream);
+    }
+    send.end_at(CompletionPoint::at(*fence, Edge::kBackward, send.edge()));
+    return {};
+}
+
+// ------------------------------------------------------------------------------------------------------- target
+
+Result<void> PullReceive::start(Receive& receive, const Arrival& arrival) {
+    ready_ = arrival.record.as<ReadyToSend>();
+    route_ = arrival.route;
+    receive.count(route_, arrival.record.envelope.bytes);
+    return ready_.edge.valid ? pull(receive) : want_edge(receive);
+}
+
+Result<void> PullReceive::want_edge(Receive& receive) {
+    if (receive.source().lost())
+        return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
+    if (receive.ends_by_completion())
+        GPURUN_TRY(receive.work().set_marker());
+    Record question(RecordKind::kToSend, RendezvousPart::kProtocol, receive.serial_of_send());
+    receive.source().tell(question.with(WantEdge{receive.serial(), kProtocol}));
+    wants_edge_ = true;
+    return {};
+}
+
+Result<void> PullReceive::on_record(Receive& receive, const Record& record) {
+    ready_.edge = record.as<Slot>();
+    wants_edge_ = false;
+    return pull(receive);
+}
+
+Result<void> PullReceive::pull(Receive& receive) {
+    From from;
+    if (receive.bytes() != 0 && receive.source().to_self()) {
+        from.address = reinterpret_cast<const std::byte*>(ready_.source.address);
+        from.in_host_memory = ready_.source.in_host_memory();
+    } else if (receive.bytes() != 0) {
+        GPURUN_ASSIGN(ImportCache * imports, receive.source().memory().imports());
+        GPURUN_ASSIGN(from.address, imports->address(ready_.source, ready_.edge));
+        from.in_host_memory = false;
+    }
+    GPURUN_TRY(copy(receive, from, ready_.edge, receive.bytes() != 0));
+    Record finish(RecordKind::kToSend, kProtocol, receive.serial_of_send());
+    finish.with(Finish{route_, has_signalled(), receive.bytes()});
+    // A pulled message needs nothing more of its source, but others may wait there for its slot.
+    receive.source().tell(finish, info_of(ready_.edge.slots).announced ? Notify::kAlways : Notify::kIfSleeping);
+    return {};
+}
+
+Activity PullReceive::activity(const Receive& receive) const {
+    return wants_edge_ ? Activity::kIdle : EdgeCopy::activity(receive);
+}
+
+Result<void> PullReceive::advance(Receive& receive) {
+    return wants_edge_ ? Result<void>() : EdgeCopy::advance(receive);
+}
+
+void PullReceive::describe(const Receive&, wait_report::Entry& entry) const {
+    if (wants_edge_)
+        entry.state = wait_report::State::kWantsEdge;
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,75 @@
+// pull: one copy out of the source's buffer, which the target enqueues in its own stream (or makes by its CPU) behind
+// the forward edge, and before the backward one. Then it tells the source (finish), whose stream waits for that edge.
+//
+// Out of the device memory of another process, through a mapping of its allocation (direct), or out of this process's
+// own memory (self). A message without bytes has the edges only.
+#pragma once
+
+#include "transfer/protocol/edge_copy.hpp"
+#include "transfer/protocol/rendezvous.hpp"
+
+namespace gpurun::transfer {
+
+// Why a message between devices is not pulled: the reason of the route by which it goes instead.
+enum class NotPulled : uint8_t {
+    kNone, // not asked
+    kForced,
+    kNoPeerAccess,
+    kProbeFailed,
+    kNotExportable,
+    kForcedButNotExportable,
+    kNotYetMapped,
+    kNotMapped,
+};
+
+class PullPart final : public ProtocolPart {
+  public:
+    static constexpr ProtocolId kProtocol = 6;
+
+    explicit PullPart(Peer& peer) : peer_(peer) {}
+    void on_notice(const Record& notice) override; // the peer frees an allocation: RevokedAllocation
+    bool quiet() const override { return !peer_.memory().has_revoked(); }
+    bool progress() override; // unmaps what was revoked
+
+  private:
+    Peer& peer_;
+};
+
+struct RevokedAllocation {
+    uint64_t id;
+};
+
+// Whether a message is pulled, and by which route; else `why_not` is set where both buffers are device memory.
+std::optional<Route> find_pull(Receive& receive, const ReadyToSend& ready, uint64_t message_bytes, NotPulled& why_not);
+
+class PullSend final : public SendState {
+  public:
+    static constexpr ProtocolId kProtocol = PullPart::kProtocol;
+    base::Result<void> on_record(Send& send, const Record& finish) override;
+};
+
+class PullReceive final : public EdgeCopy {
+  public:
+    static constexpr ProtocolId kProtocol = PullPart::kProtocol;
+    base::Result<void> start(Receive& receive, const Arrival& arrival) override;
+    base::Result<void> on_record(Receive& receive, const Record& record) override; // the edge that was missing
+    Activity activity(const Receive& receive) const override;
+    base::Result<void> advance(Receive& receive) override;
+    void describe(const Receive& receive, platform::wait_report::Entry& entry) const override;
+
+  private:
+    base::Result<void> want_edge(Receive& receive);
+    base::Result<void> pull(Receive& receive);
+
+    ReadyToSend ready_;
+    Route route_{};
+    bool wants_edge_ = false;
+};
+
+constexpr std::array<RouteText, 5> kPullRoutes = {{{"direct", "same device"},
+                                                   {"direct", "peer access"},
+                                                   {"direct", "GPURUN_PATH"},
+                                                   {"self", "same process"},
+                                                   {"staged", "small: does not wait for its match"}}};
+
+} // namespace gpurun::transfer

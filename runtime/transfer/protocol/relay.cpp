@@ -1,0 +1,203 @@
+#include "transfer/protocol/relay.hpp"
+
+namespace gpurun::transfer {
+
+using base::Result;
+using device::Placement;
+namespace wait_report = platform::wait_report;
+
+namespace {
+
+// In the order of kRelayRoutes.
+enum RouteIndex : uint8_t {
+    kSelf,
+    kNoBytes,
+    kOtherDevice,
+    kHosts,
+    kHostsRefused,
+    kHostAndDevice,
+    kStagedForced,
+    kNoPeerAccess,
+    kProbeFailed,
+    kBounceForced,
+    kNotExportable,
+    kForcedButNotExportable,
+    kNotYetMapped,
+    kNotMapped,
+};
+
+RouteIndex between_devices(const Receive& receive, NotPulled not_pulled) {
+    switch (not_pulled) {
+    case NotPulled::kForced:
+        return receive.resources().settings.path == base::PathChoice::kStaged ? kStagedForced : kBounceForced;
+    case NotPulled::kNoPeerAccess: return kNoPeerAccess;
+    case NotPulled::kProbeFailed: return kProbeFailed;
+    case NotPulled::kForcedButNotExportable: return kForcedButNotExportable;
+    case NotPulled::kNotYetMapped: return kNotYetMapped;
+    case NotPulled::kNotMapped: return kNotMapped;
+    case NotPulled::kNone:
+    case NotPulled::kNotExportable: break;
+    }
+    return kNotExportable;
+}
+
+RouteIndex find_index(const Receive& receive, const ReadyToSend& ready, NotPulled not_pulled, bool refused) {
+    const Operand& into = receive.operand();
+    const RemoteBuffer& source = ready.source;
+    if (receive.source().to_self())
+        return kSelf;
+    if (source.placement == Placement::kElsewhere || into.on_other_device())
+        return kOtherDevice;
+    if (source.in_host_memory() && into.in_host_memory())
+        return refused ? kHostsRefused : kHosts;
+    if (source.in_host_memory() || into.in_host_memory())
+        return kHostAndDevice;
+    return between_devices(receive, not_pulled);
+}
+
+constexpr bool is_bounce(uint8_t index) { return index >= kBounceForced; }
+
+// Between host buffers, chunks are small enough to stay in the cache on their way from one CPU to the other.
+RelayPlan plan_for(const Receive& receive, Route route) {
+    constexpr uint64_t kShmChunk = 256 * 1024;
+    const bool shm = route.index == kHosts || route.index == kHostsRefused;
+    const uint64_t largest = shm ? kShmChunk : receive.resources().settings.relay_chunk_bytes;
+    return plan_relay(is_bounce(route.index) ? RelayPool::kDevice : RelayPool::kHost, receive.bytes(), largest);
+}
+
+struct ClearToSend {
+    RelayPlan plan;
+    Route route;
+};
+
+void describe_relay(const RelayPipeline& pipeline, bool first, wait_report::Entry& entry) {
+    entry.state = first ? wait_report::State::kRelay : wait_report::State::kTurn;
+    entry.done = pipeline.moved();
+    entry.all = pipeline.plan().chunks();
+}
+
+} // namespace
+
+Route find_relay(const Receive& receive, const ReadyToSend& ready, NotPulled not_pulled, bool single_copy_refused) {
+    return {RelayPart::kProtocol, find_index(receive, ready, not_pulled, single_copy_refused)};
+}
+
+// ------------------------------------------------------------------------------------------------------- source
+
+Result<void> RelaySend::on_record(Send& send, const Record& record) {
+    const auto granted = record.as<ClearToSend>();
+    Peer& target = send.target();
+    send.note_matched();
+    if (send.edge().valid)
+        target.part<RendezvousPart>().settle(send.edge(), Edge::kForward);
+    send.count(granted.route);
+    if (granted.plan.bytes == 0)
+        return end_without_bytes(send);
+    if (send.ends_by_completion() && send.edge().valid) {
+        GPURUN_ASSIGN(Fence * fence, target.fence_out());
+        GPURUN_TRY(send.work().take_behind(*fence, Edge::kForward, send.edge()));
+    } else if (!send.operand().by_cpu()) {
+        GPURUN_TRY(send.take_stream(true));
+    }
+    pipeline_.emplace(send.resources(), target, RelayPipeline::Role::kFill, granted.plan, send.stream_times());
+    target.part<RelayPart>().filling(granted.plan.window).push_back(send);
+    return advance(send);
+}
+
+Result<void> RelaySend::advance(Send& send) {
+    auto& filling = send.target().part<RelayPart>().filling(pipeline_->plan().window);
+    if (filling.front() != &send)
+        return {};
+    GPURUN_ASSIGN(const bool filled, pipeline_->step(send.operand()));
+    if (!filled)
+        return {};
+    filling.remove(send);
+    if (send.operand().by_cpu()) {
+        send.finish();
+        return {};
+    }
+    GPURUN_ASSIGN(Fence * fence, send.target().fence_out());
+    return send.end_behind(*fence, Edge::kForward, pipeline_->last_slot(), send.operand().stream);
+}
+
+std::optional<CompletionPoint> RelaySend::blocked_on(const Send&) const {
+    return pipeline_ ? pipeline_->blocked_on() : std::nullopt;
+}
+
+void RelaySend::give_up(Send& send) {
+    if (!pipeline_)
+        return;
+    pipeline_->give_up(send.operand());
+    send.target().part<RelayPart>().filling(pipeline_->plan().window).remove(send);
+}
+
+void RelaySend::describe(const Send& send, wait_report::Entry& entry) const {
+    if (pipeline_)
+        describe_relay(*pipeline_, send.target().part<RelayPart>().filling(pipeline_->plan().window).front() == &send,
+                       entry);
+}
+
+// ------------------------------------------------------------------------------------------------------- target
+
+Result<void> RelayReceive::start(Receive& receive, const Arrival& arrival) {
+    const auto ready = arrival.record.as<ReadyToSend>();
+    Peer& source = receive.source();
+    receive.count(arrival.route, arrival.record.envelope.bytes);
+    ClearToSend granted{plan_for(receive, arrival.route), arrival.route};
+    Record record(RecordKind::kToSend, kProtocol, receive.serial_of_send());
+    if (receive.bytes() == 0) {
+        source.tell(record.with(granted));
+        return receive.end_in_place();
+    }
+    if (source.lost())
+        return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
+    GPURUN_ASSIGN(const uint64_t stream, receive.stream_name());
+    RelayPart& part = source.part<RelayPart>();
+    GPURUN_ASSIGN(granted.plan.window, part.choose_window({ready.stream, stream}));
+    if (!receive.operand().by_cpu())
+        GPURUN_TRY(receive.take_stream(true));
+    if (receive.ends_in_stream() && receive.beside_send())
+        GPURUN_TRY(receive.work().take_beside());
+    source.tell(record.with(granted));
+    pipeline_.emplace(receive.resources(), source, RelayPipeline::Role::kDrain, granted.plan, receive.stream_times());
+    part.draining(granted.plan.window).push_back(receive);
+    return advance(receive);
+}
+
+Result<void> RelayReceive::advance(Receive& receive) {
+    auto& draining = receive.source().part<RelayPart>().draining(pipeline_->plan().window);
+    if (draining.front() != &receive)
+        return {};
+    GPURUN_ASSIGN(const bool drained, pipeline_->step(receive.operand()));
+    if (!drained)
+        return {};
+    draining.remove(receive);
+    if (receive.work().rejoins())
+        GPURUN_TRY(receive.work().rejoin());
+    if (receive.operand().by_cpu()) {
+        receive.finish();
+        return {};
+    }
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    return receive.end_behind(*fence, Edge::kBackward, pipeline_->last_slot(), receive.operand().stream);
+}
+
+std::optional<CompletionPoint> RelayReceive::blocked_on(const Receive&) const {
+    return pipeline_ ? pipeline_->blocked_on() : std::nullopt;
+}
+
+void RelayReceive::give_up(Receive& receive) {
+    if (!pipeline_)
+        return;
+    pipeline_->give_up(receive.operand());
+    receive.source().part<RelayPart>().draining(pipeline_->plan().window).remove(receive);
+}
+
+void RelayReceive::describe(const Receive& receive, wait_report::Entry& entry) const {
+    if (pipeline_)
+        describe_relay(*pipeline_,
+                       receive.source().part<RelayPart>().draining(pipeline_->plan().window).front() == &receive,
+                       entry);
+}
+
+} // namespace gpurun::transfer

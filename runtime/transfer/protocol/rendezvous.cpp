@@ -1,0 +1,124 @@
+#include "transfer/protocol/rendezvous.hpp"
+
+namespace gpurun::transfer {
+
+using base::Result;
+namespace wait_report = platform::wait_report;
+
+namespace {
+
+// Enqueues the forward edge's signal where the send stands in its order domain: the buffer is ready.
+Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot) {
+    send.set_edge(slot);
+    if (!send.operand().on_stream()) {
+        fence.signal_now(Edge::kForward, slot);
+        return {};
+    }
+    GPURUN_TRY(send.take_stream(true));
+    return fence.signal(Edge::kForward, slot, send.operand().stream);
+}
+
+} // namespace
+
+// ----------------------------------------------------------------------------------------------------- the part
+
+Result<std::optional<Slot>> RendezvousPart::take_late_slot(Fence& fence) {
+    GPURUN_ASSIGN(const std::optional<Slot> slot, slots_.take(fence));
+    return slot ? Result<std::optional<Slot>>(slot) : late_slots_.take(fence);
+}
+
+std::optional<CompletionPoint> RendezvousPart::next_late_slot() const {
+    Fence* const fence = peer_.channel().open_fence(Direction::kOut);
+    return fence == nullptr ? std::nullopt : late_slots_.next_free(*fence);
+}
+
+void RendezvousPart::settle(const Slot& slot, Edge last) {
+    (slot.slots == SlotClass::kLateEdge ? late_slots_ : slots_).settle(slot, last);
+}
+
+bool RendezvousPart::progress() {
+    bool any = false;
+    while (Send* const send = owing_.front()) {
+        auto given = static_cast<RendezvousSend*>(send->state())->give_edge(*send);
+        if (given && !*given)
+            break;
+        owing_.remove(*send);
+        if (!given)
+            send->fail(std::move(given).error());
+        any = true;
+    }
+    return any;
+}
+
+// ------------------------------------------------------------------------------------------------------- source
+
+Result<Posted> RendezvousSend::post(Send& send) {
+    if (!prepared_)
+        GPURUN_TRY(prepare(send));
+    Record record(RecordKind::kMessage, kProtocol, send.serial());
+    record.envelope = send.envelope();
+    ready_.edge = send.edge();
+    return send.publish(record.with(ready_)) ? Posted::kYes : Posted::kNoRoom;
+}
+
+Result<void> RendezvousSend::prepare(Send& send) {
+    Peer& target = send.target();
+    ready_.source = target.memory().describe(send.operand());
+    GPURUN_ASSIGN(ready_.stream, send.work().stream_name());
+    prepared_ = true;
+    // A message that the target might pull needs an edge that says when its bytes are ready.
+    // So do a message without bytes, which is only order, and a request on a stream, which goes on.
+    const bool needs_edge =
+        ready_.source.exportable != 0 || target.to_self() || send.operand().bytes == 0 || send.ends_by_completion();
+    if (!needs_edge)
+        return {};
+    GPURUN_ASSIGN(Fence * fence, target.fence_out());
+    GPURUN_ASSIGN(const std::optional<Slot> slot, target.part<RendezvousPart>().take_slot(*fence));
+    // Without a slot it is posted all the same: the receiver may want it before those that hold the slots.
+    return slot ? signal_ready(send, *fence, *slot) : send.set_marker();
+}
+
+Result<void> RendezvousSend::on_record(Send& send, const Record& record) {
+    send.note_matched();
+    wanted_ = record.as<WantEdge>();
+    send.target().part<RendezvousPart>().owe_edge(send);
+    return {};
+}
+
+Result<bool> RendezvousSend::give_edge(Send& send) {
+    GPURUN_ASSIGN(Fence * fence, send.target().fence_out());
+    GPURUN_ASSIGN(const std::optional<Slot> slot, send.target().part<RendezvousPart>().take_late_slot(*fence));
+    if (!slot)
+        return false;
+    GPURUN_TRY(signal_ready(send, *fence, *slot));
+    Record record(RecordKind::kToReceive, wanted_.protocol, wanted_.receive);
+    send.target().tell(record.with(*slot));
+    return true;
+}
+
+Activity RendezvousSend::activity(const Send& send) const {
+    return send.target().part<RendezvousPart>().owes_edge(send) ? Activity::kQueued : Activity::kIdle;
+}
+
+std::optional<CompletionPoint> RendezvousSend::blocked_on(const Send& send) const {
+    const RendezvousPart& part = send.target().part<RendezvousPart>();
+    return part.owes_edge(send) ? part.next_late_slot() : std::nullopt;
+}
+
+void RendezvousSend::give_up(Send& send) { send.target().part<RendezvousPart>().forget(send); }
+
+void RendezvousSend::describe(const Send& send, wait_report::Entry& entry) const {
+    entry.state = send.target().part<RendezvousPart>().owes_edge(send) ? wait_report::State::kWantsEdge
+                                                                       : wait_report::State::kUnmatched;
+}
+
+Result<void> end_without_bytes(Send& send) {
+    if (send.edge().valid && send.ends_by_completion()) {
+        GPURUN_ASSIGN(Fence * fence, send.target().fence_out());
+        send.end_at(CompletionPoint::at(*fence, Edge::kForward, send.edge()));
+        return {};
+    }
+    return send.end_in_place();
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,138 @@
+#include "transfer/receive.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpurun::transfer {
+
+using base::Result;
+namespace wait_report = platform::wait_report;
+
+Result<void> ReceiveState::await_end(Receive& receive, const CompletionPoint& end, device::Stream stream) {
+    return end.await(receive.device(), stream);
+}
+
+Receive::~Receive() { give_branch_back(); }
+
+void Receive::begin(Peer& source, const Record& record) {
+    CHECK(phase() == Phase::kNew);
+    set_peer(source);
+    set_active();
+    bytes_ = std::min<uint64_t>(record.envelope.bytes, operand().bytes);
+    serial_of_send_ = record.serial;
+}
+
+Result<void> Receive::set_marker() {
+    if (!ends_by_completion())
+        return {};
+    return operand().captured() ? take_branch() : work().set_marker();
+}
+
+wait_report::Entry Receive::describe() const {
+    wait_report::Entry entry = Operation::describe(wait_report::What::kReceive);
+    if (phase() == Phase::kNew)
+        entry.state = wait_report::State::kUnmatched;
+    else if (phase() == Phase::kActive)
+        state_->describe(*this, entry);
+    return entry;
+}
+
+uint64_t Receive::serial() {
+    if (serial_ == 0)
+        serial_ = source().receives.add(*this);
+    return serial_;
+}
+
+Result<void> Receive::take_stream(bool waits_for_peer) {
+    return ends_in_stream() ? Result<void>() : work().take(waits_for_peer);
+}
+
+Result<uint64_t> Receive::stream_name() { return work().stream_name(); }
+
+Result<bool> Receive::is_marker_passed() {
+    return operand().on_stream() ? work().is_marker_passed() : Result<bool>(true);
+}
+
+Result<void> Receive::depend_on(Fence& fence, const Slot& slot, std::optional<device::Stream> stream) {
+    if (source().lost()) {
+        GPURUN_ASSIGN(const bool cut_short, fence.cut_short(Edge::kForward, slot));
+        if (cut_short)
+            return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
+    }
+    source().awaiting_forward.note(slot, stream);
+    return {};
+}
+
+bool Receive::kernel_may_spin(Fence& fence, const Slot& slot, uint32_t units) {
+    return ends_in_stream() &&
+           resources().pools.kernels.admits(operand().stream, units, fence.counter(Edge::kBackward, slot), slot.value);
+}
+
+Result<void> Receive::copy_from_host(const void* from, uint64_t bytes) {
+    if (bytes == 0)
+        return {};
+    const Operand& into = operand();
+    return copy_in_stream(resources(), into, into.address, from, bytes, into.stream);
+}
+
+Result<void> Receive::end_behind(StagingPool::Buffer& staged) {
+    GPURUN_TRY(device().record(staged.copied, operand().stream));
+    staged_ = &staged;
+    end_at(CompletionPoint::at(staged.copied));
+    return {};
+}
+
+// ----------------------------------------------------------------------------------------------------- of graphs
+
+// A branch, since what follows the start of the receive in the stream must not wait for the message: it may have to run
+// first.
+Result<void> Receive::take_branch() {
+    if (branch_)
+        return {};
+    GPURUN_ASSIGN(branch_, resources().pools.captures.take_branch());
+    return resources().pools.captures.order(operand().stream, *branch_);
+}
+
+void Receive::give_branch_back() {
+    if (branch_)
+        resources().pools.captures.give_back(*std::exchange(branch_, std::nullopt));
+}
+
+// Also one that has failed: its branch has to join the capture.
+Result<void> Receive::complete_captured(device::Stream stream) {
+    if (!branch_)
+        return {};
+    if (state_ != nullptr)
+        state_->enqueue_captured(*this);
+    if (!missed_capture_)
+        GPURUN_TRY(resources().pools.captures.order(*branch_, stream));
+    give_branch_back();
+    if (!done())
+        finish();
+    return {};
+}
+
+void Receive::capture_missed() {
+    missed_capture_ = true; // it fails once it is matched, so that its source gets an answer
+    if (state_ != nullptr)
+        state_->capture_missed(*this);
+}
+
+// ------------------------------------------------------------------------------------------------- for Operation
+
+void Receive::leave_queues() {
+    if (serial_ != 0)
+        source().receives.remove(std::exchange(serial_, 0));
+}
+
+void Receive::on_finish() {
+    if (staged_ == nullptr)
+        return;
+    StagingPool::Buffer& staged = *std::exchange(staged_, nullptr);
+    if (drained())
+        resources().pools.staging.give_back(staged);
+    else
+        resources().pools.staging.leave(staged);
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,65 @@
+// What all transfers of a rank share. One a rank, owned by comm::Engine; used under its lock.
+#pragma once
+
+#include "base/settings.hpp"
+#include "base/world_rank.hpp"
+#include "device/capability/counters.hpp"
+#include "device/capability/fenced_copies.hpp"
+#include "platform/trace_buffer.hpp"
+#include "transfer/memory/export_cache.hpp"
+#include "transfer/memory/quiescence.hpp"
+#include "transfer/memory/workspace.hpp"
+#include "transfer/operation_list.hpp"
+#include "transfer/protocol/fused_mails.hpp"
+
+namespace gpurun::transfer {
+
+// The counters by which streams of two ranks are ordered: the device's, unless events were asked for. Null: events do
+// it.
+inline device::Counters* ordering_counters(device::Device& device, const base::Settings& settings) {
+    return settings.fence == base::FenceKind::kEvent ? nullptr : device.counters();
+}
+
+struct Resources {
+    struct Place { // of the rank in its job
+        base::WorldRank self;
+        uint32_t ranks = 1;
+        uint32_t ranks_on_device = 1;
+        bool takes_turns = false; // the device is shared without MPS
+        bool core_for_each_rank = false;
+        std::atomic<uint32_t>* captures; // not 0 once this rank has captured a message
+    };
+    Resources(device::Device& device_, const base::Settings& settings_, const Place& place_,
+              const Workspace& workspace_, platform::TraceBuffer* trace_, const device::RunLog& runs_)
+        : device(device_), settings(settings_), place(place_), workspace(workspace_), trace(trace_), runs(runs_),
+          counters(ordering_counters(device_, settings_)), kernels_spin(counters != nullptr && !place_.takes_turns),
+          fenced_copies(kernels_spin ? device_.fenced_copies() : nullptr),
+          pools(device_, settings_.hardware_queues, place_.ranks_on_device, place_.ranks),
+          exports(device_, place_.ranks), mails(device_, pools) {}
+
+    // Whether a stream that waits for a rank is released when that rank dies.
+    bool releases_streams() const { return counters != nullptr || device.info().releases_events; }
+
+    device::Device& device;
+    const base::Settings& settings;
+    const Place place;
+    const Workspace& workspace;
+    platform::TraceBuffer* const trace; // null where nobody traces
+    const device::RunLog& runs;         // of messages of graphs, for the trace; `taken` is null where there is none
+    // What the device can do, and this rank makes use of.
+    device::Counters* const counters;          // order the streams of two ranks; null: events do
+    const bool kernels_spin;                   // kernels may wait for a counter; else their stream waits before them
+    device::FencedCopies* const fenced_copies; // null: copies do not wait themselves
+    Pools pools;
+    ExportCache exports;
+    FusedMails mails;
+    MovingList moving;                                                       // operations that advance() moves
+    TryQuiescence try_quiescence = [] { return Quiescence(std::in_place); }; // the engine's
+    // A thread of the driver's tells, some time after a graph was destroyed, that its messages are gone. Until this
+    // time it may yet do so.
+    std::atomic<int64_t> graphs_end_by_ns{0};
+    static constexpr int64_t kGraphEndsWithinNs = 1'000'000'000;
+    static constexpr int64_t kGraphsLeft = INT64_MAX; // some graphs are yet to be destroyed (DeferredFree)
+};
+
+} // namespace gpurun::transfer

@@ -1,0 +1,188 @@
+#include "transfer/send.hpp"
+
+namespace gpurun::transfer {
+
+using base::Result;
+namespace wait_report = platform::wait_report;
+namespace flags = platform::trace_flags;
+
+Result<bool> SendState::is_complete_without_peer(const CompletionPoint& end) const {
+    if (end.on_event())
+        return true; // an event of this rank's own, recorded after the target has answered
+    GPURUN_ASSIGN(const bool cut_short, end.fence->cut_short(end.edge, end.slot));
+    return !cut_short;
+}
+
+Result<void> SendState::await_end(Send& send, const CompletionPoint& end, device::Stream stream) const {
+    return end.await(send.device(), stream);
+}
+
+Send::Send(Resources& resources, Peer& target, const Operand& operand, const Envelope& envelope, const Mode& mode)
+    : Operation(resources, operand, mode.ending), envelope_(envelope), synchronous_(mode.synchronous),
+      urges_(mode.urges) {
+    set_peer(target);
+    if (operand.captured())
+        envelope_.context |= kCapturedContexts;
+    trace().begin(resources.trace,
+                  {.kind = platform::TraceKind::kSend,
+                   .peer = static_cast<int>(target.rank().value),
+                   .marks = mode.synchronous ? flags::kSynchronous : 0,
+                   .call = mode.call},
+                  envelope_, operand, mode.ending);
+}
+
+// ------------------------------------------------------------------------------------------------- for the engine
+
+void Send::start() {
+    set_active();
+    target().unposted.push_back(*this);
+    (void)post_waiting(target());
+    if (!base::List<Send, Unposted>::has(*this))
+        return;
+    trace().held_up();
+    if (auto marked = set_marker(); !marked)
+        fail(std::move(marked).error());
+}
+
+void Send::defer() {
+    set_active();
+    if (auto marked = set_marker(); !marked)
+        fail(std::move(marked).error());
+    else
+        target().unposted.push_back(*this);
+}
+
+bool post_waiting(Peer& peer) {
+    bool any = false;
+    while (Send* const send = peer.unposted.front()) {
+        if (!send->post_again())
+            break;
+        any = true;
+    }
+    return any;
+}
+
+// False if there is no room.
+bool Send::post_again() {
+    auto posted = post();
+    if (posted && *posted == Posted::kNoRoom)
+        return false;
+    target().unposted.remove(*this);
+    settle(posted ? Result<void>() : Result<void>(std::move(posted).error()));
+    return true;
+}
+
+bool Send::may_be_deferred() const { return is_request() && may_share_kernel(); }
+
+bool Send::waits_for_graphs() const { return operand().captured() && phase() == Phase::kActive && !blocked_on(); }
+
+wait_report::Entry Send::describe() const {
+    wait_report::Entry entry = Operation::describe(wait_report::What::kSend);
+    entry.peer = static_cast<int32_t>(target().rank().value);
+    entry.tag = envelope_.tag;
+    if (synchronous_)
+        entry.flags |= wait_report::kSynchronous;
+    if (base::List<Send, Unposted>::has(*this))
+        entry.state = wait_report::State::kNoRoom;
+    else if (state_ != nullptr && phase() == Phase::kActive)
+        state_->describe(*this, entry);
+    return entry;
+}
+
+// ------------------------------------------------------------------------------------------------- for protocols
+
+uint64_t Send::serial() {
+    if (serial_ == 0)
+        serial_ = target().sends.add(*this);
+    return serial_;
+}
+
+void Send::note_matched() {
+    trace().matched();
+    matched_ = true;
+}
+
+bool Send::publish(const Record& record, Route route) {
+    trace().posting_small();
+    // A message that carries its bytes can stay in the ring until its receiver looks.
+    if (!target().channel().post(record, {}, notify()))
+        return false;
+    trace().posted(++target().count_out.messages);
+    count(route);
+    return true;
+}
+
+bool Send::publish(const Record& record) {
+    trace().posting();
+    if (!target().channel().post(record, {}, Notify::kAlways))
+        return false;
+    trace().posted(++target().count_out.messages);
+    return true;
+}
+
+void Send::publish_captured(const Record& record, Route route) {
+    trace().posting();
+    target().tell(record);
+    trace().posted(++target().count_out.captured);
+    count(route);
+}
+
+void Send::count(Route route) {
+    set_route(route);
+    target().sent.count(route, envelope_.bytes);
+}
+
+void Send::note_own_stream() {
+    if (ends_by_completion() && !work().is_internal())
+        if (const auto name = device().name(operand().stream))
+            own_stream_ = name.value();
+}
+
+Result<void> Send::take_stream(bool waits_for_peer) {
+    const bool in_own = operand().on_stream() && !work().has_marker();
+    return in_own ? Result<void>() : work().take(waits_for_peer);
+}
+
+Result<void> Send::set_marker() {
+    const bool goes_on = ends_by_completion() && !operand().captured() && !work().is_internal();
+    return goes_on && own_stream_ == 0 && !edge_.valid ? work().set_marker() : Result<void>();
+}
+
+// ----------------------------------------------------------------------------------------------- for Operation
+
+Activity Send::activity_of_state() const {
+    return base::List<Send, Unposted>::has(*this) ? Activity::kQueued : state_->activity(*this);
+}
+
+std::optional<CompletionPoint> Send::blocked_on() const {
+    return state_ == nullptr ? std::nullopt : state_->blocked_on(*this);
+}
+
+Result<void> Send::await_end(const CompletionPoint& end, device::Stream stream) {
+    if (own_stream_ != 0) {
+        GPURUN_ASSIGN(const uint64_t name, device().name(stream));
+        if (name == own_stream_)
+            return {}; // the stream itself comes after the message
+    }
+    GPURUN_TRY(state_->await_end(*this, end, stream));
+    if (!end.on_event() && end.edge == Edge::kBackward && !target().lost())
+        target().awaiting_backward.note(end.slot, stream);
+    return {};
+}
+
+Result<void> Send::complete_captured(device::Stream stream) {
+    return state_ == nullptr ? Result<void>() : state_->complete_captured(*this, stream);
+}
+
+void Send::give_up() {
+    if (state_ != nullptr)
+        state_->give_up(*this);
+}
+
+void Send::leave_queues() {
+    target().unposted.remove(*this);
+    if (serial_ != 0)
+        target().sends.remove(std::exchange(serial_, 0));
+}
+
+} // namespace gpurun::transfer

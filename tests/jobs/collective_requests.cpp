@@ -1,0 +1,246 @@
+// Collectives as requests: started in one order domain, completed into another, several under way at once.
+#include "support/job.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <memory>
+
+using namespace gpurun::test;
+
+namespace {
+
+// The clock that all ranks of a machine share, readable inside gpurun_launch_host().
+double now() {
+    timespec time{};
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+void note_time(gpurun_stream domain, double& when) {
+    const auto note = [](void* target) { *static_cast<double*>(target) = now(); };
+    if (domain == GPURUN_HOST)
+        note(&when);
+    else
+        REQUIRE_OK(gpurun_launch_host(domain, note, &when));
+}
+
+// The last rank that came must not be later than the first that left, as rank 0 sees it.
+void check_times(double came, double left) {
+    double times[2] = {came, left};
+    if (rank() != 0) {
+        REQUIRE_OK(gpurun_send(times, 2, GPURUN_DOUBLE, 0, 1, kWorld, GPURUN_HOST));
+        return;
+    }
+    for (int source = 1; source < size(); source++) {
+        REQUIRE_OK(gpurun_recv(times, 2, GPURUN_DOUBLE, source, 1, kWorld, GPURUN_HOST, nullptr));
+        came = std::max(came, times[0]);
+        left = std::min(left, times[1]);
+    }
+    CHECK(came <= left);
+}
+
+void check_barrier(gpurun_stream from, gpurun_stream into, int delay_us) {
+    double came = 0, left = 0;
+    delay(from, delay_us);
+    note_time(from, came);
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    REQUIRE_OK(gpurun_ibarrier(kWorld, from, &request));
+    REQUIRE_OK(gpurun_wait(&request, into, nullptr));
+    CHECK(request.id == GPURUN_REQUEST_NULL.id);
+    note_time(into, left);
+    synchronize(from);
+    synchronize(into);
+    check_times(came, left);
+}
+
+// A broadcast under way, with what it is to bring.
+struct Broadcast {
+    Memory buffer;
+    Bytes content;
+    gpurun_request request = GPURUN_REQUEST_NULL;
+
+    Broadcast(Kind kind, size_t bytes, uint64_t seed) : buffer(kind, bytes + 1), content(pattern(bytes, seed)) {}
+    void start(int root, gpurun_stream from) {
+        REQUIRE_OK(gpurun_memset(buffer.get(), 0x33, content.size() + 1, from));
+        if (rank() == root)
+            REQUIRE_OK(gpurun_memcpy(buffer.get(), content.data(), content.size(), from));
+        REQUIRE_OK(gpurun_ibcast(buffer.get(), content.size(), GPURUN_BYTE, root, kWorld, from, &request));
+    }
+    // REQUIRES that the request has been completed into `domain`.
+    void check(gpurun_stream domain) const {
+        Bytes got(content.size() + 1);
+        REQUIRE_OK(gpurun_memcpy(got.data(), buffer.get(), got.size(), domain));
+        synchronize(domain);
+        CHECK(got.back() == 0x33);
+        CHECK(first_difference(got.data(), content.data(), content.size()) == -1);
+    }
+};
+
+constexpr size_t kSizes[] = {1, 4097, 300000, (3u << 20) + 1};
+constexpr int kRounds = 6;
+
+} // namespace
+
+TEST_SUITE_BEGIN("collective requests");
+
+TEST_CASE("who completes a barrier comes after all ranks, whatever the order domains") {
+    const Stream one, other;
+    const gpurun_stream domains[] = {GPURUN_HOST, one, other};
+    int round = 0;
+    for (const gpurun_stream from : domains)
+        for (const gpurun_stream into : domains)
+            for (int i = 0; i < kRounds; i++, round++)
+                check_barrier(from, into, (rank() + round) % size() * 2000);
+}
+
+TEST_CASE("a barrier that was started holds nobody up who does not wait for it") {
+    const Stream stream;
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    if (rank() != 0)
+        REQUIRE_OK(gpurun_ibarrier(kWorld, stream, &request));
+    // Rank 0 starts it once all others have said that their streams went on.
+    uint32_t word = 7;
+    if (rank() != 0) {
+        REQUIRE_OK(gpurun_stream_synchronize(stream));
+        int done = -1;
+        REQUIRE_OK(gpurun_test(&request, GPURUN_HOST, &done, nullptr));
+        CHECK(done == 0);
+        REQUIRE_OK(gpurun_send(&word, 1, GPURUN_UINT32, 0, 3, kWorld, stream));
+    }
+    for (int source = 1; rank() == 0 && source < size(); source++)
+        REQUIRE_OK(gpurun_recv(&word, 1, GPURUN_UINT32, source, 3, kWorld, GPURUN_HOST, nullptr));
+    if (rank() == 0)
+        REQUIRE_OK(gpurun_ibarrier(kWorld, stream, &request));
+    REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr));
+}
+
+TEST_CASE("a broadcast is complete in the order domain that it is completed into") {
+    const Stream one, other;
+    const gpurun_stream domains[] = {GPURUN_HOST, one, other};
+    uint64_t seed = 500;
+    int root = 0;
+    for (const size_t bytes : kSizes)
+        for (const Kind kind : kKinds)
+            for (const gpurun_stream from : {GPURUN_HOST, static_cast<gpurun_stream>(one)})
+                for (const gpurun_stream into : domains) {
+                    CAPTURE(bytes);
+                    CAPTURE(name(kind));
+                    CAPTURE((from == GPURUN_HOST));
+                    CAPTURE((into == GPURUN_HOST));
+                    Broadcast broadcast(kind, bytes, ++seed);
+                    broadcast.start(root++ % size(), from);
+                    gpurun_message_status status{};
+                    REQUIRE_OK(gpurun_wait(&broadcast.request, into, &status));
+                    CHECK(status.source == GPURUN_ANY_SOURCE);
+                    broadcast.check(into);
+                    synchronize(from);
+                }
+}
+
+TEST_CASE("collectives that are under way together do not take each other's messages") {
+    const Stream stream, second;
+    for (int round = 0; round < kRounds; round++) {
+        std::vector<std::unique_ptr<Broadcast>> all;
+        std::vector<gpurun_request> requests;
+        for (int i = 0; i < 12; i++) {
+            const gpurun_stream from = i % 3 == 0   ? GPURUN_HOST
+                                       : i % 3 == 1 ? static_cast<gpurun_stream>(stream)
+                                                    : static_cast<gpurun_stream>(second);
+            const size_t bytes = kSizes[static_cast<size_t>(i) % 3];
+            all.push_back(std::make_unique<Broadcast>(i % 2 == 0 ? Kind::kDevice : Kind::kPageable, bytes,
+                                                      static_cast<uint64_t>(1000 + round * 20 + i)));
+            all.back()->start((i * 5 + round) % size(), from);
+            requests.push_back(all.back()->request);
+            if (i % 4 == 0) {
+                requests.emplace_back();
+                REQUIRE_OK(gpurun_ibarrier(kWorld, from, &requests.back()));
+            }
+        }
+        if (round % 2 == 0) {
+            REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), GPURUN_HOST, nullptr));
+        } else {
+            std::reverse(requests.begin(), requests.end()); // the last first
+            for (gpurun_request& each : requests)
+                REQUIRE_OK(gpurun_wait(&each, stream, nullptr));
+        }
+        for (const auto& each : all)
+            each->check(round % 2 == 0 ? GPURUN_HOST : static_cast<gpurun_stream>(stream));
+        second.synchronize();
+    }
+}
+
+TEST_CASE("collectives and messages that are under way together are completed together") {
+    const Stream stream;
+    const int right = (rank() + 1) % size(), left = (rank() + size() - 1) % size();
+    const uint32_t mine = static_cast<uint32_t>(rank());
+    uint32_t got = ~0u;
+    Broadcast broadcast(Kind::kDevice, 50000, 77);
+    gpurun_request requests[4];
+    REQUIRE_OK(gpurun_irecv(&got, 1, GPURUN_UINT32, left, 9, kWorld, GPURUN_HOST, &requests[0]));
+    broadcast.start(size() - 1, stream);
+    requests[1] = broadcast.request;
+    REQUIRE_OK(gpurun_isend(&mine, 1, GPURUN_UINT32, right, 9, kWorld, GPURUN_HOST, &requests[2]));
+    REQUIRE_OK(gpurun_ibarrier(kWorld, GPURUN_HOST, &requests[3]));
+    int completed = 0;
+    while (completed < 4) {
+        int count = 0, indices[4];
+        REQUIRE_OK(gpurun_waitsome(4, requests, GPURUN_HOST, &count, indices, nullptr));
+        REQUIRE(count > 0);
+        completed += count;
+    }
+    CHECK(got == static_cast<uint32_t>(left));
+    broadcast.check(GPURUN_HOST);
+}
+
+TEST_CASE("a broadcast that is too long is told by the call that completes it") {
+    if (size() < 2)
+        return;
+    uint32_t numbers[4] = {1, 2, 3, 4}, room[3] = {0, 0, 99};
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    if (rank() == 0) {
+        REQUIRE_OK(gpurun_ibcast(numbers, 4, GPURUN_UINT32, 0, kWorld, GPURUN_HOST, &request));
+        REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr));
+        return;
+    }
+    REQUIRE_OK(gpurun_ibcast(room, 2, GPURUN_UINT32, 0, kWorld, GPURUN_HOST, &request));
+    // Whoever receives from the root; the others get what their parents had room for.
+    const gpurun_status status = gpurun_wait(&request, GPURUN_HOST, nullptr);
+    CHECK(status == ((rank() & (rank() - 1)) == 0 ? GPURUN_ERR_TRUNCATED : GPURUN_OK));
+    CHECK(room[0] == 1);
+    CHECK(room[1] == 2);
+    CHECK(room[2] == 99);
+}
+
+TEST_CASE("one that nobody waits for is completed all the same") {
+    const Stream stream;
+    for (const gpurun_stream from : {GPURUN_HOST, static_cast<gpurun_stream>(stream)}) {
+        gpurun_request request = GPURUN_REQUEST_NULL;
+        REQUIRE_OK(gpurun_ibarrier(kWorld, from, &request));
+        REQUIRE_OK(gpurun_request_free(&request));
+        CHECK(request.id == GPURUN_REQUEST_NULL.id);
+    }
+    REQUIRE_OK(gpurun_barrier(kWorld, GPURUN_HOST));
+}
+
+TEST_CASE("what cannot be is refused, and nothing is started") {
+    const Stream stream;
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    uint32_t word = 0;
+    CHECK(gpurun_ibcast(&word, 1, GPURUN_UINT32, size(), kWorld, GPURUN_HOST, &request) == GPURUN_ERR_RANK);
+    CHECK(gpurun_ibcast(&word, 1, GPURUN_UINT32, 0, kWorld, GPURUN_HOST, nullptr) == GPURUN_ERR_ARGUMENT);
+    CHECK(gpurun_ibarrier(gpurun_comm{99}, GPURUN_HOST, &request) == GPURUN_ERR_COMM);
+    if (has_graphs()) {
+        REQUIRE_OK(gpurun_capture_begin(stream));
+        CHECK(gpurun_ibarrier(kWorld, stream, &request) == GPURUN_ERR_UNSUPPORTED);
+        CHECK(request.id == GPURUN_REQUEST_NULL.id);
+        gpurun_graph graph{};
+        REQUIRE_OK(gpurun_capture_end(stream, &graph));
+        REQUIRE_OK(gpurun_graph_destroy(graph));
+    }
+    REQUIRE_OK(gpurun_ibarrier(kWorld, stream, &request));
+    CHECK(gpurun_cancel(&request) == GPURUN_ERR_UNSUPPORTED);
+    REQUIRE_OK(gpurun_wait(&request, stream, nullptr));
+    stream.synchronize();
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,137 @@
+// Requests that are started one after the other: which go at once, which are deferred, and what ends a batch.
+#include "one_rank.hpp"
+
+#include <vector>
+
+using namespace gpurun;
+using comm::Task;
+using gpurun::test::EmulatedRank;
+using gpurun::test::must;
+using gpurun::test::OneRank;
+using gpurun::test::settings_with_mailboxes;
+
+namespace {
+
+constexpr size_t kBytes = 64;
+
+// A rank that sends small messages of device memory to a peer whose mailbox it has mapped.
+struct Starter {
+    EmulatedRank neighbour{must(platform::JobSegment::create(2, 2)), 1, settings_with_mailboxes()};
+    OneRank rank{2, settings_with_mailboxes()};
+    std::byte* memory = nullptr;
+    int begun = 0; // batches
+    std::vector<uint64_t> names;
+
+    explicit Starter(bool allowed = true) {
+        rank.put_behind(1, neighbour);
+        memory = static_cast<std::byte*>(must(rank.device().allocate(kBytes)));
+        rank.batch.allow(allowed);
+        rank.batch.on_begin([this] { ++begun; });
+        const comm::EngineLock lock(rank.core.mutex());
+        REQUIRE(rank.core.peer(base::WorldRank{1}).part<transfer::MailboxPart>().open());
+    }
+    void start(int tag, void* from) {
+        names.push_back(rank.requests.start({.kind = Task::Kind::kSend,
+                                             .peer = 1,
+                                             .tag = tag,
+                                             .comm = &rank.world,
+                                             .operand = rank.operand(from, kBytes)}));
+    }
+    void start(int tag) { start(tag, memory); }
+    size_t posted() { return rank.channel(1).posted.size(); }
+    const transfer::FusedMails::Count& mails() { return rank.core.resources().mails.sent(); }
+    void end() {
+        const comm::EngineLock lock(rank.core.mutex());
+        rank.batch.end();
+    }
+    // The tags, in the order in which the peer will see the messages.
+    std::vector<int> tags() {
+        std::vector<int> all;
+        for (const auto& each : rank.channel(1).posted)
+            all.push_back(each.record.envelope.tag);
+        return all;
+    }
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("batch");
+
+TEST_CASE("the first start goes at once, what follows shares one kernel when the batch ends") {
+    Starter starter;
+    starter.start(0);
+    CHECK(starter.posted() == 1);
+    CHECK(starter.mails().launches == 1);
+    CHECK_FALSE(starter.rank.batch.is_deferring());
+    for (int tag = 1; tag < 6; ++tag)
+        starter.start(tag);
+    CHECK(starter.posted() == 1);
+    CHECK(starter.rank.batch.is_deferring());
+    CHECK(starter.begun == 1);
+    starter.end();
+    CHECK_FALSE(starter.rank.batch.is_deferring());
+    CHECK(starter.tags() == std::vector<int>{0, 1, 2, 3, 4, 5});
+    CHECK(starter.mails().mails == 6);
+    CHECK(starter.mails().launches == 2);
+}
+
+TEST_CASE("where nobody would end a batch, nothing is deferred") {
+    Starter starter(false);
+    for (int tag = 0; tag < 4; ++tag) {
+        starter.start(tag);
+        CHECK(starter.posted() == static_cast<size_t>(tag) + 1);
+        CHECK(starter.mails().launches == static_cast<uint64_t>(tag) + 1);
+    }
+    CHECK(starter.begun == 0);
+}
+
+TEST_CASE("after a batch has ended, the next start goes at once again") {
+    Starter starter;
+    for (int tag = 0; tag < 3; ++tag)
+        starter.start(tag);
+    starter.end();
+    starter.start(3);
+    CHECK(starter.posted() == 4);
+    CHECK(starter.mails().launches == 3);
+    starter.start(4);
+    CHECK(starter.begun == 2);
+    starter.end();
+}
+
+TEST_CASE("as many as a kernel takes are not kept for others") {
+    Starter starter;
+    constexpr int kMost = static_cast<int>(device::kMostMails);
+    for (int tag = 0; tag <= kMost; ++tag)
+        starter.start(tag);
+    CHECK(starter.posted() == device::kMostMails + 1);
+    starter.start(kMost + 1);
+    CHECK(starter.posted() == device::kMostMails + 1);
+    starter.end();
+    CHECK(starter.posted() == device::kMostMails + 2);
+}
+
+TEST_CASE("a message that is not deferred does not overtake those that are") {
+    Starter starter;
+    std::vector<std::byte> host(kBytes);
+    starter.start(0);
+    starter.start(1);
+    starter.start(2, host.data()); // inline: for no kernel
+    CHECK(starter.tags() == std::vector<int>{0, 1, 2});
+    starter.end();
+}
+
+TEST_CASE("a deferred send that has found no room fails if its peer dies, and one that has gone does not") {
+    Starter starter;
+    starter.rank.channel(1).room = 1;
+    starter.start(0);
+    starter.start(1);
+    CHECK(starter.rank.batch.is_deferring());
+    starter.rank.channel(1).die();
+    std::vector<bool> failed(2);
+    const auto settle = [&](size_t index, const comm::Request& done) { failed[index] = done.error() != nullptr; };
+    CHECK(must(starter.rank.requests.complete({starter.names, comm::Order{}, comm::Requests::Need::kAll, true, true},
+                                              settle)));
+    CHECK(failed == std::vector<bool>{false, true});
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,161 @@
+// One run of a schedule: when its steps start, and what ends when one of them fails.
+#include "one_rank.hpp"
+
+#include <array>
+#include <vector>
+
+using namespace gpurun;
+using base::Collective;
+using comm::Rank;
+using comm::Schedule;
+using comm::ScheduleRun;
+using gpurun::test::must;
+using gpurun::test::OneRank;
+
+namespace {
+
+constexpr int kRound = 0;
+
+struct Runner {
+    OneRank rank;
+    ScheduleRun& run = rank.schedules.take(base::Collective::kBcast, rank.world);
+    std::array<uint32_t, 4> buffer{};
+
+    Schedule::Buffer whole() {
+        return {reinterpret_cast<std::byte*>(buffer.data()), sizeof buffer, rank.operand(buffer.data(), 1).where};
+    }
+    void start(std::optional<Schedule::StepId> received = std::nullopt) {
+        const comm::EngineLock lock(rank.core.mutex());
+        run.start({}, transfer::Ending::kInStream, received);
+    }
+    void release() {
+        const comm::EngineLock lock(rank.core.mutex());
+        run.release();
+    }
+    // As a call does that waits: what has come is taken in, then the schedule goes on.
+    bool go_on() {
+        const comm::EngineLock lock(rank.core.mutex());
+        (void)rank.progress.run();
+        return run.advance();
+    }
+    int schedule_tag() { return run.schedule().tag(run.schedule().steps().front()); }
+    // What a step receives comes from the peer.
+    void arrive(uint32_t peer, std::span<const uint32_t> content) {
+        rank.channel(peer).send_inline(rank.world.collective_context(), schedule_tag(), std::as_bytes(content));
+    }
+    size_t sent_to(uint32_t peer) { return rank.channel(peer).posted.size(); }
+};
+
+const std::array<uint32_t, 4> kContent{1, 2, 3, 4};
+
+} // namespace
+
+TEST_SUITE_BEGIN("schedule run");
+
+TEST_CASE("a step starts once those before it are complete") {
+    Runner runner;
+    Schedule& schedule = runner.run.schedule();
+    std::vector<int> done;
+    const auto note = [&](int which) {
+        return [&done, which](const transfer::Operand&) {
+            done.push_back(which);
+            return base::Result<void>();
+        };
+    };
+    const auto received = schedule.receive(Rank{1}, kRound, runner.whole());
+    const auto worked = schedule.local(note(1), {received});
+    schedule.send(Rank{2}, kRound, runner.whole(), {received, worked});
+    schedule.local(note(2));
+    runner.start(received);
+    CHECK(done == std::vector<int>{2});
+    CHECK(runner.sent_to(2) == 0);
+    CHECK_FALSE(runner.run.done());
+    CHECK_FALSE(runner.go_on());
+    runner.arrive(1, kContent);
+    CHECK(runner.go_on());
+    CHECK(done == std::vector<int>{2, 1});
+    CHECK(runner.sent_to(2) == 1);
+    CHECK(runner.run.done());
+    CHECK_FALSE(runner.run.error());
+    CHECK(runner.buffer == kContent);
+    CHECK(runner.run.received_bytes() == sizeof kContent);
+    runner.release();
+}
+
+TEST_CASE("what is passed on is as long as what was received") {
+    Runner runner;
+    const auto received = runner.run.schedule().receive(Rank{1}, kRound, runner.whole());
+    runner.run.schedule().pass_on(Rank{2}, kRound, runner.whole(), received);
+    runner.start();
+    runner.arrive(1, std::span(kContent).first(2));
+    CHECK(runner.go_on());
+    REQUIRE(runner.run.done());
+    REQUIRE(runner.sent_to(2) == 1);
+    CHECK(runner.rank.channel(2).posted.front().payload.size() == 2 * sizeof(uint32_t));
+    runner.release();
+}
+
+TEST_CASE("a step that fails ends the others, and what has not begun never does") {
+    Runner runner;
+    Schedule& schedule = runner.run.schedule();
+    schedule.receive(Rank{1}, kRound, runner.whole());
+    const auto failed = schedule.local([](const transfer::Operand&) {
+        return base::Result<void>(base::Error{base::Status::kDevice, "no"});
+    });
+    schedule.send(Rank{2}, kRound, runner.whole(), {failed});
+    runner.start();
+    CHECK(runner.run.done());
+    REQUIRE(runner.run.error());
+    CHECK(runner.run.error()->status == base::Status::kDevice);
+    CHECK(runner.sent_to(2) == 0);
+    CHECK_FALSE(runner.rank.core.matcher().has_posted());
+    runner.release();
+}
+
+TEST_CASE("with a member that has died nothing is begun") {
+    Runner runner;
+    runner.rank.channel(1).die();
+    REQUIRE(runner.rank.look());
+    runner.run.schedule().send(Rank{2}, kRound, runner.whole());
+    runner.run.schedule().receive(Rank{1}, kRound, runner.whole());
+    runner.start();
+    CHECK(runner.run.done());
+    REQUIRE(runner.run.error());
+    CHECK(runner.run.error()->status == base::Status::kPeerLost);
+    CHECK(runner.sent_to(2) == 0);
+    runner.release();
+}
+
+TEST_CASE("one that is given up ends at once, and takes no message any more") {
+    Runner runner;
+    runner.run.schedule().receive(Rank{1}, kRound, runner.whole());
+    runner.start();
+    CHECK_FALSE(runner.run.done());
+    {
+        const comm::EngineLock lock(runner.rank.core.mutex());
+        runner.run.abandon({base::Status::kInternal, "given up"});
+    }
+    CHECK(runner.run.done());
+    runner.arrive(1, kContent);
+    (void)runner.go_on();
+    CHECK(runner.buffer == std::array<uint32_t, 4>{});
+    runner.release();
+}
+
+TEST_CASE("its memory is used again") {
+    Runner runner;
+    runner.release();
+    for (uint32_t round = 1; round < 4; ++round) {
+        ScheduleRun& again = runner.rank.schedules.take(base::Collective::kBcast, runner.rank.world);
+        CHECK(&again == &runner.run);
+        again.schedule().receive(Rank{1}, kRound, runner.whole());
+        runner.start();
+        runner.arrive(1, std::array{round});
+        CHECK(runner.go_on());
+        CHECK(runner.run.done());
+        CHECK(runner.buffer[0] == round);
+        runner.release();
+    }
+}
+
+TEST_SUITE_END();

@@ -1,0 +1,310 @@
+// Both halves of a message by every protocol, between two ranks in one process: the normal run, whichever call comes
+// first and whatever its stream is held by; a receive that is too short; no room for any of the records; the death of
+// either rank at any step; and many messages, one after the other. At the end nothing is out.
+#include "exchange.hpp"
+
+using namespace gpurun;
+using gpurun::test::Case;
+using gpurun::test::comes_true;
+using gpurun::test::Exchange;
+using gpurun::test::Half;
+using gpurun::test::kHost;
+using gpurun::test::Memory;
+using gpurun::test::Setting;
+using gpurun::test::TestJob;
+using gpurun::test::TestRank;
+
+namespace {
+
+constexpr Half kDevice{Memory::kDevice, false, false};
+constexpr Half kOrdered{Memory::kOrdered, false, false};
+
+constexpr Half in_stream(Memory memory) { return {memory, true, false}; }
+constexpr Half request(Memory memory) { return {memory, true, true}; }
+
+Setting with(base::FenceKind fence) { return test::with_fence(fence); }
+Setting events() { return with(base::FenceKind::kEvent); }
+Setting by_path(base::PathChoice path) {
+    Setting setting;
+    setting.settings.path = path;
+    return setting;
+}
+Setting without_single_copy() {
+    Setting setting;
+    setting.settings.single_copy = false;
+    return setting;
+}
+Setting without_peer_access() {
+    Setting setting;
+    setting.peer_access = "none";
+    return setting;
+}
+Setting on_one_device(bool mps) {
+    Setting setting;
+    setting.one_device = true;
+    setting.mps = mps;
+    return setting;
+}
+Setting by_engine() { // large copies go by a copy engine
+    Setting setting;
+    setting.settings.kernel_copy_bytes = 1024;
+    return setting;
+}
+
+constexpr size_t kSmall = 100;
+constexpr size_t kMail = 20'000;   // larger than a small mail
+constexpr size_t kLarge = 300'000; // larger than what goes inline, eager, or by mailbox; several units of a shared copy
+constexpr size_t kRelayed = 9 * 64 * 1024 + 5; // ten chunks, more than there are buffers
+
+std::vector<Case> cases() {
+    const auto device = Memory::kDevice;
+    const auto pageable = Memory::kPageable;
+    return {
+        {"inline, few bytes", kHost, kHost, 8, "inline", "shm"},
+        {"inline", kHost, kHost, 4000, "inline", "shm"},
+        {"inline, into device memory", kHost, kDevice, kSmall, "inline", "shm"},
+        {"inline, into a stream", kHost, in_stream(device), kSmall, "inline", "shm"},
+        {"inline, into pageable memory by a stream", kHost, in_stream(pageable), kSmall, "inline", "shm"},
+        {"inline, into a request", kHost, request(device), kSmall, "inline", "shm"},
+        {"inline, nothing but its place", kHost, in_stream(device), 0, "inline", "shm"},
+        {"inline, nothing but its place, into a request", kHost, request(device), 0, "inline", "shm"},
+        {"inline, to itself", kHost, kHost, kSmall, "inline", "self", {}, false, true},
+
+        {"mail in streams", in_stream(device), in_stream(device), kMail, "mailbox", "mailbox"},
+        {"small mail in streams", in_stream(device), in_stream(device), kSmall, "mailbox", "mailbox"},
+        {"small mail of requests", request(device), request(device), kSmall, "mailbox", "mailbox"},
+        {"mail of requests", request(device), request(device), kMail, "mailbox", "mailbox"},
+        {"mail in the host's order", kDevice, kDevice, kSmall, "mailbox", "mailbox"},
+        {"mail into pageable memory", in_stream(device), kHost, kSmall, "mailbox", "mailbox"},
+        {"mail into pageable memory by a stream", in_stream(device), in_stream(pageable), kSmall, "mailbox", "mailbox"},
+        {"mail on one device", request(device), in_stream(device), kSmall, "mailbox", "mailbox", on_one_device(true)},
+
+        {"eager of pageable memory", in_stream(pageable), in_stream(device), kSmall, "eager", "staged"},
+        {"eager into the host", in_stream(pageable), kHost, kSmall, "eager", "staged"},
+        {"eager of requests", request(pageable), request(pageable), kSmall, "eager", "staged"},
+        {"eager, nothing but its place", in_stream(device), in_stream(device), 0, "eager", "staged"},
+        {"eager, nothing but its place, of requests", request(device), request(device), 0, "eager", "staged"},
+        {"eager, nothing but its place, into the host", in_stream(device), kHost, 0, "eager", "staged"},
+        {"eager by events", in_stream(device), in_stream(device), kSmall, "eager", "staged", events()},
+        {"eager of requests by events", request(device), request(device), kSmall, "eager", "staged", events()},
+        {"eager in turns", in_stream(device), in_stream(device), kSmall, "eager", "staged", on_one_device(false)},
+        {"eager, to itself", in_stream(device), request(device), kSmall, "eager", "self", {}, false, true},
+
+        {"single copy, shared", kHost, kHost, kLarge, "single copy", "shm"},
+        {"single copy, alone", kHost, kHost, 20'000, "single copy", "shm"},
+        {"single copy, synchronous", kHost, kHost, kSmall, "single copy", "shm", {}, true},
+
+        {"pull in streams", in_stream(device), in_stream(device), kLarge, "pull", "direct"},
+        {"pull of requests", request(device), request(device), kLarge, "pull", "direct"},
+        {"pull in the host's order", kDevice, kDevice, kLarge, "pull", "direct"},
+        {"pull from the host's order into a stream", kDevice, in_stream(device), kLarge, "pull", "direct"},
+        {"pull by an engine", in_stream(device), in_stream(device), kLarge, "pull", "direct", by_engine()},
+        {"pull of requests by an engine", request(device), request(device), kLarge, "pull", "direct", by_engine()},
+        {"pull by events", in_stream(device), in_stream(device), kLarge, "pull", "direct", events()},
+        {"pull of requests by events", request(device), request(device), kLarge, "pull", "direct", events()},
+        {"pull on one device", in_stream(device), in_stream(device), kLarge, "pull", "direct", on_one_device(true)},
+        {"pull in turns", request(device), in_stream(device), kLarge, "pull", "direct", on_one_device(false)},
+        {"pull of nothing", in_stream(device), request(device), 0, "pull", "staged", {}, true},
+        {"pull of nothing of the host's", kHost, kHost, 0, "pull", "staged", {}, true},
+        {"pull, to itself", in_stream(device), in_stream(device), kLarge, "pull", "self", {}, false, true},
+        {"pull of host memory, to itself", kHost, kHost, kLarge, "pull", "self", {}, false, true},
+
+        {"relay of host memory", kHost, kHost, kRelayed, "relay", "shm", without_single_copy()},
+        {"relay from the host", kHost, in_stream(device), kRelayed, "relay", "staged"},
+        {"relay to the host", in_stream(device), kHost, kRelayed, "relay", "staged"},
+        {"relay of pageable memory in streams", in_stream(pageable), request(pageable), kRelayed, "relay", "shm"},
+        {"relay without peer access", in_stream(device), in_stream(device), kRelayed, "relay", "staged",
+         without_peer_access()},
+        {"relay of requests", request(device), request(device), kRelayed, "relay", "staged", without_peer_access()},
+        {"relay by events", request(device), request(pageable), kRelayed, "relay", "staged", events()},
+        {"bounce", in_stream(Memory::kOrdered), in_stream(device), kRelayed, "relay", "bounce"},
+        {"bounce of requests", request(Memory::kOrdered), request(Memory::kOrdered), kRelayed, "relay", "bounce"},
+        {"bounce in the host's order", kOrdered, kOrdered, kRelayed, "relay", "bounce"},
+        {"bounce as asked for", request(device), in_stream(device), kRelayed, "relay", "bounce",
+         by_path(base::PathChoice::kBounce)},
+        {"bounce by events", in_stream(Memory::kOrdered), in_stream(device), kRelayed, "relay", "bounce", events()},
+        {"relay, to itself", kHost, in_stream(device), kRelayed, "relay", "self", {}, false, true},
+    };
+}
+
+std::string expected_route(const Case& what, size_t messages) {
+    return what.protocol + "/" + what.path + " " + std::to_string(messages) + " " +
+           std::to_string(what.bytes * messages);
+}
+
+uint32_t ranks(const Case& what) { return what.to_self ? 1 : 2; }
+
+// Without mailboxes where the case has no use for them: they take most of the time that a job needs to start.
+TestJob job_for(const Case& what) {
+    Setting setting = what.setting;
+    if (what.protocol != "mailbox")
+        setting.settings.mail_bytes = 0;
+    return TestJob(ranks(what), setting);
+}
+
+void check_ended(Exchange& exchange, const Case& what, size_t messages) {
+    exchange.check();
+    CHECK(Exchange::routes(exchange.from().peer(exchange.to().self).sent) == expected_route(what, messages));
+    CHECK(Exchange::routes(exchange.to().peer(0).received) == expected_route(what, messages));
+    CHECK(exchange.from().left() == "");
+    CHECK(exchange.to().left() == "");
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("every protocol");
+
+TEST_CASE("a message comes, whichever call is first, and whatever its streams are held by") {
+    for (const Case& what : cases()) {
+        CAPTURE(what.name);
+        TestJob job(ranks(what), what.setting);
+        for (unsigned variant = 0; variant < 8; ++variant) {
+            CAPTURE(variant);
+            Exchange exchange(job, what,
+                              {.late_receive = (variant & 1) != 0,
+                               .held_source = (variant & 2) != 0,
+                               .held_target = (variant & 4) != 0,
+                               .pattern = static_cast<int>(variant)});
+            exchange.run();
+            check_ended(exchange, what, variant + 1);
+        }
+    }
+}
+
+TEST_CASE("a receive that is too short gets what there is room for, and nothing else is touched") {
+    for (const Case& what : cases()) {
+        CAPTURE(what.name);
+        TestJob job = job_for(what);
+        size_t messages = 0;
+        for (const size_t room : {what.bytes / 2 + 1, what.bytes / 16, size_t{1}, size_t{0}}) {
+            CAPTURE(room);
+            if (room >= what.bytes)
+                continue;
+            Exchange exchange(job, what, {.late_receive = messages % 2 != 0, .room = room});
+            exchange.run();
+            CHECK(exchange.receive().bytes() == room);
+            check_ended(exchange, what, ++messages);
+        }
+    }
+}
+
+// Calls `visit` with a new job, a rank, and each number of posts that the rank may make before there is no room.
+template <typename Visit>
+void for_each_post(const Case& what, const Visit& visit) {
+    std::vector<size_t> posts;
+    {
+        TestJob job = job_for(what);
+        Exchange(job, what).run();
+        for (uint32_t rank = 0; rank < job.segment.size(); ++rank)
+            posts.push_back(job.rank(rank).channel(what.to_self ? 0 : 1 - rank).posts);
+    }
+    for (uint32_t rank = 0; rank < posts.size(); ++rank)
+        for (size_t room = 0; room < posts[rank]; ++room) {
+            CAPTURE(rank);
+            CAPTURE(room);
+            TestJob job = job_for(what);
+            visit(job, job.rank(rank).channel(what.to_self ? 0 : 1 - rank), room, posts[rank]);
+        }
+}
+
+TEST_CASE("when there is no room for a record, it is posted later, and once") {
+    for (const Case& what : cases()) {
+        CAPTURE(what.name);
+        for_each_post(what, [&](TestJob& job, test::ScriptedChannel& channel, size_t room, size_t posts) {
+            Exchange exchange(job, what);
+            channel.room = room;
+            exchange.run_until_stuck();
+            CHECK(channel.refused != 0);
+            CHECK(channel.posts == room);
+            channel.room = SIZE_MAX;
+            exchange.run();
+            CHECK(channel.posts == posts);
+            check_ended(exchange, what, 1);
+        });
+    }
+}
+
+// How many slots of each kind can be taken for messages from the rank to the peer: all, if none is in use. Takes them.
+std::vector<size_t> take_slots(TestRank& rank, uint32_t target) {
+    transfer::Peer& peer = rank.peer(target);
+    transfer::Fence& fence = *test::must(peer.fence_out());
+    const auto count = [](const auto& take) {
+        size_t taken = 0;
+        while (test::must(take()))
+            ++taken;
+        return taken;
+    };
+    auto& rendezvous = peer.part<transfer::RendezvousPart>();
+    auto& mails = peer.part<transfer::MailboxPart>();
+    return {count([&] { return rendezvous.take_slot(fence); }), count([&] { return rendezvous.take_late_slot(fence); }),
+            count([&] { return peer.part<transfer::EagerPart>().buffers.take(fence); }),
+            count([&] { return mails.take_slot(fence, 1); })};
+}
+
+TEST_CASE("after many messages nothing is made for one more, and all slots are free") {
+    constexpr size_t kFirst = 36, kMany = 50;
+    for (const Case& what : cases()) {
+        CAPTURE(what.name);
+        TestJob job = job_for(what);
+        const Exchange::Buffers buffers = Exchange::make_buffers(job, what);
+        const auto made = [&] { return job.rank(0).device->made + (what.to_self ? 0 : job.rank(1).device->made); };
+        size_t made_at_first = 0;
+        for (size_t messages = 1; messages <= kMany; ++messages) {
+            Exchange exchange(job, what, {.late_receive = messages % 2 != 0, .pattern = static_cast<int>(messages)},
+                              buffers);
+            exchange.run();
+            check_ended(exchange, what, messages);
+            if (messages == kFirst)
+                made_at_first = made();
+        }
+        if (what.setting.settings.fence != base::FenceKind::kEvent) // else two for each slot
+            CHECK(made() - made_at_first < (kMany - kFirst) / 4);   // a stream more, if all that are there are busy
+        CHECK(take_slots(job.rank(0), what.to_self ? 0 : 1) == std::vector<size_t>{32, 24, 32, 128});
+    }
+}
+
+// The half is over, and has failed as the other rank has died, unless nothing was missing. All that it had is back.
+void check_survivor(const Case& what, Exchange& exchange, TestJob& job, uint32_t survivor) {
+    // Here the dead rank's streams go on, and may complete an event behind the release that has ended the wait for it.
+    const bool may_complete_late = what.setting.settings.fence == base::FenceKind::kEvent;
+    REQUIRE(exchange.end_alone(survivor));
+    const auto& error = exchange.half(survivor).error();
+    if (error)
+        CHECK(static_cast<int>(error->status) == static_cast<int>(base::Status::kPeerLost));
+    CHECK(exchange.streams_end(survivor));
+    if (survivor == 1 && !error && !may_complete_late)
+        CHECK((exchange.has_come() || exchange.is_lost_in_stream(survivor)));
+    CHECK(job.rank(survivor).left() == "");
+}
+
+// One of the two dies after so many steps. False if these are all.
+bool kill_after(const Case& what, uint32_t victim, size_t steps, const Exchange::Mode& mode) {
+    TestJob job = job_for(what);
+    Exchange exchange(job, what, mode);
+    const bool moved = exchange.run_until_stuck(steps);
+    const bool was_over = exchange.over();
+    exchange.kill(victim);
+    check_survivor(what, exchange, job, 1 - victim);
+    exchange.end_dead(victim);
+    return moved && !was_over;
+}
+
+TEST_CASE("when a rank dies, at any step, the other one's half ends, and so do its streams") {
+    for (const Case& what : cases())
+        for (unsigned variant = 0; variant < 8 && !what.to_self; ++variant) {
+            CAPTURE(what.name);
+            CAPTURE(variant);
+            const uint32_t victim = variant & 1;
+            const bool is_held = (variant & 4) != 0; // its stream has not come to the message when it dies
+            if (is_held && !(victim == 0 ? what.from : what.to).on_stream)
+                continue;
+            const Exchange::Mode mode{.late_receive = (variant & 2) != 0,
+                                      .held_source = is_held && victim == 0,
+                                      .held_target = is_held && victim == 1,
+                                      .overwrites = false};
+            for (size_t steps = 0; kill_after(what, victim, steps, mode); ++steps) {
+            }
+        }
+}
+
+TEST_SUITE_END();

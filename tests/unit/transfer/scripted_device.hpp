@@ -1,0 +1,265 @@
+// An emulated device that counts what is made on it, and fails when a test says so: for good, as GPUs do. What gives
+// things back goes through all the same.
+#pragma once
+
+#include "device/device.hpp"
+
+#include "device/capability/channels.hpp"
+#include "device/capability/clock.hpp"
+#include "device/capability/counters.hpp"
+#include "device/capability/fenced_copies.hpp"
+#include "device/capability/graphs.hpp"
+#include "device/capability/mails.hpp"
+#include "device/capability/ordered_memory.hpp"
+#include "device/capability/other_devices.hpp"
+
+#include <memory>
+#include <utility>
+
+namespace gpurun::test {
+
+class ScriptedDevice final : public device::Device,
+                             public device::Counters,
+                             public device::FencedCopies,
+                             public device::Mails,
+                             public device::Graphs,
+                             public device::Channels,
+                             public device::OrderedMemory,
+                             public device::OtherDevices,
+                             public device::Clock {
+  public:
+    using Stream = device::Stream;
+    using Event = device::Event;
+    using Graph = device::Graph;
+    template <typename T>
+    using Result = base::Result<T>;
+
+    explicit ScriptedDevice(std::unique_ptr<Device> real) : real_(std::move(real)) {}
+
+    size_t made = 0;             // streams, events and pieces of memory
+    size_t calls = 0;            // that can fail
+    size_t works_for = SIZE_MAX; // so many calls, and for none after them
+
+    Device& real() { return *real_; } // for what the test itself does: that is not counted, and never fails
+
+    const device::Info& info() const override { return real_->info(); }
+
+    // ---- capabilities
+    device::Counters* counters() override { return real_->counters() != nullptr ? this : nullptr; }
+    device::FencedCopies* fenced_copies() override { return real_->fenced_copies() != nullptr ? this : nullptr; }
+    device::Mails* mails() override { return real_->mails() != nullptr ? this : nullptr; }
+    device::Graphs* graphs() override { return real_->graphs() != nullptr ? this : nullptr; }
+    device::Channels* channels() override { return real_->channels() != nullptr ? this : nullptr; }
+    device::OrderedMemory* ordered_memory() override { return real_->ordered_memory() != nullptr ? this : nullptr; }
+    device::OtherDevices* other_devices() override { return real_->other_devices() != nullptr ? this : nullptr; }
+    device::Clock* clock() override { return real_->clock() != nullptr ? this : nullptr; }
+
+    Result<void> make_current() override { return real_->make_current(); }
+    Result<platform::ClockReading> read_clock() override {
+        return tried([&] { return real_->clock()->read_clock(); });
+    }
+
+    // ---- peers
+    int shareable_fd() const override { return real_->shareable_fd(); }
+    Result<void> add_peer(int peer, const device::Identity& identity, int fd) override {
+        return real_->add_peer(peer, identity, fd);
+    }
+    void release_peer(int peer) override { real_->release_peer(peer); }
+    Result<void> can_reach(const device::Identity& identity) override { return real_->can_reach(identity); }
+
+    // ---- memory
+    Result<void*> allocate(size_t bytes) override {
+        return makes([&] { return real_->allocate(bytes); });
+    }
+    Result<void> free(void* pointer) override { return real_->free(pointer); }
+    Result<void*> allocate_ordered(size_t bytes, Stream stream) override {
+        return makes([&] { return real_->ordered_memory()->allocate_ordered(bytes, stream); });
+    }
+    Result<void> free_ordered(void* pointer, Stream stream) override {
+        return real_->ordered_memory()->free_ordered(pointer, stream);
+    }
+    Result<void*> allocate_pinned(size_t bytes) override {
+        return makes([&] { return real_->allocate_pinned(bytes); });
+    }
+    Result<void> free_pinned(void* pointer) override { return real_->free_pinned(pointer); }
+    Result<void> free_later(void* pointer) override { return real_->free_later(pointer); }
+    void give_back() override { real_->give_back(); }
+    Result<void> register_host(void* memory, size_t bytes) override {
+        return makes([&] { return real_->register_host(memory, bytes); });
+    }
+    Result<void> unregister_host(void* memory) override { return real_->unregister_host(memory); }
+    Result<device::Buffer> describe(const void* pointer, size_t bytes) override {
+        return tried([&] { return real_->describe(pointer, bytes); });
+    }
+    const std::atomic<uint64_t>* host_memory_changes() const override { return real_->host_memory_changes(); }
+    Result<device::MemoryHandle> export_memory(const device::Buffer& buffer) override {
+        return tried([&] { return real_->export_memory(buffer); });
+    }
+    Result<void*> import_memory(int peer, const device::MemoryHandle& handle) override {
+        return makes([&] { return real_->import_memory(peer, handle); });
+    }
+    Result<void> close_memory(void* imported) override { return real_->close_memory(imported); }
+
+    // ---- streams
+    Result<Stream> create_stream() override {
+        return makes([&] { return real_->create_stream(); });
+    }
+    Result<Stream> create_urgent_stream() override {
+        return makes([&] { return real_->create_urgent_stream(); });
+    }
+    Result<void> reserve_urgent_streams(size_t count) override {
+        return tried([&] { return real_->reserve_urgent_streams(count); });
+    }
+    Result<Stream> take_reserved_stream() override {
+        return makes([&] { return real_->take_reserved_stream(); });
+    }
+    Result<void> destroy_stream(Stream stream) override { return real_->destroy_stream(stream); }
+    Result<bool> is_captured(Stream stream) override {
+        return tried([&] { return real_->is_captured(stream); });
+    }
+    Result<void> synchronize(Stream stream) override {
+        return tried([&] { return real_->synchronize(stream); });
+    }
+    Result<bool> query(Stream stream) override {
+        return tried([&] { return real_->query(stream); });
+    }
+    Result<uint64_t> name(Stream stream) override {
+        return tried([&] { return real_->name(stream); });
+    }
+    Result<void> synchronize_all() override {
+        return tried([&] { return real_->synchronize_all(); });
+    }
+
+    // ---- enqueue
+    Result<void> copy(void* destination, const void* source, size_t bytes, Stream stream) override {
+        return tried([&] { return real_->copy(destination, source, bytes, stream); });
+    }
+    Result<void> fill(void* destination, int value, size_t bytes, Stream stream) override {
+        return tried([&] { return real_->fill(destination, value, bytes, stream); });
+    }
+    Result<void> copy_elsewhere(void* destination, const void* source, size_t bytes, Stream stream) override {
+        return tried([&] { return real_->other_devices()->copy_elsewhere(destination, source, bytes, stream); });
+    }
+    Result<void> fill_elsewhere(void* destination, int value, size_t bytes, Stream stream) override {
+        return tried([&] { return real_->other_devices()->fill_elsewhere(destination, value, bytes, stream); });
+    }
+    Result<void> call_host(Stream stream, void (*function)(void*), void* argument) override {
+        return tried([&] { return real_->call_host(stream, function, argument); });
+    }
+    Result<void> write_counter(Stream stream, device::Counter* counter, uint64_t value) override {
+        return tried([&] { return real_->counters()->write_counter(stream, counter, value); });
+    }
+    Result<void> await_counter(Stream stream, device::Counter* counter, uint64_t value) override {
+        return tried([&] { return real_->counters()->await_counter(stream, counter, value); });
+    }
+    Result<void> write_time(Stream stream, std::atomic<int64_t>* where) override {
+        return tried([&] { return real_->clock()->write_time(stream, where); });
+    }
+    Result<void> put_mail(const device::Mail& mail, const void* source, Stream stream) override {
+        return tried([&] { return real_->mails()->put_mail(mail, source, stream); });
+    }
+    Result<void> take_mail(const device::Mail& mail, void* destination, size_t bytes, bool seen,
+                           Stream stream) override {
+        return tried([&] { return real_->mails()->take_mail(mail, destination, bytes, seen, stream); });
+    }
+    Result<void> put_mails(std::span<const device::OutgoingMail> mails, Stream stream) override {
+        return tried([&] { return real_->mails()->put_mails(mails, stream); });
+    }
+    Result<void> take_mails(std::span<const device::IncomingMail> mails, Stream stream) override {
+        return tried([&] { return real_->mails()->take_mails(mails, stream); });
+    }
+    Result<void> watch_counter(Stream stream, device::Counter* counter, uint64_t value) override {
+        return tried([&] { return real_->counters()->watch_counter(stream, counter, value); });
+    }
+    Result<void> copy_fenced(const device::FencedCopy& copy, Stream stream) override {
+        return tried([&] { return real_->fenced_copies()->copy_fenced(copy, stream); });
+    }
+
+    // ---- graphs
+    Result<void> begin_capture(Stream stream) override {
+        return tried([&] { return real_->graphs()->begin_capture(stream); });
+    }
+    Result<Graph> end_capture(Stream stream) override { return real_->graphs()->end_capture(stream); }
+    Result<void> launch(Graph graph, Stream stream) override {
+        return tried([&] { return real_->graphs()->launch(graph, stream); });
+    }
+    std::unique_lock<std::mutex> keep_graphs_still() override { return real_->graphs()->keep_graphs_still(); }
+    Result<void> destroy_graph(Graph graph) override { return real_->graphs()->destroy_graph(graph); }
+    Result<void> destroy_graph_later(Graph graph) override { return real_->graphs()->destroy_graph_later(graph); }
+    Result<void> at_graph_end(Stream captured, void (*function)(void*), void* argument) override {
+        if (!works()) {
+            function(argument); // at once
+            return failed();
+        }
+        return real_->graphs()->at_graph_end(captured, function, argument);
+    }
+    Result<void> channel_put(const device::Channel& channel, const void* source, Stream stream) override {
+        return tried([&] { return real_->channels()->channel_put(channel, source, stream); });
+    }
+    Result<void> channel_await_taken(const device::Channel& channel, Stream stream) override {
+        return tried([&] { return real_->channels()->channel_await_taken(channel, stream); });
+    }
+    Result<void> channel_take(const device::Channel& channel, void* destination, size_t bytes, Stream stream) override {
+        return tried([&] { return real_->channels()->channel_take(channel, destination, bytes, stream); });
+    }
+    Result<void> channel_await_put(const device::Channel& channel, Stream stream) override {
+        return tried([&] { return real_->channels()->channel_await_put(channel, stream); });
+    }
+    Result<void> channel_tell_taken(const device::Channel& channel, Stream stream) override {
+        return tried([&] { return real_->channels()->channel_tell_taken(channel, stream); });
+    }
+    Result<void> channel_pull(const device::Channel& channel, void* destination, const void* source, size_t bytes,
+                              uint32_t* ticket, Stream stream) override {
+        return tried(
+            [&] { return real_->channels()->channel_pull(channel, destination, source, bytes, ticket, stream); });
+    }
+
+    // ---- events
+    Result<Event> create_event() override {
+        return makes([&] { return real_->create_event(); });
+    }
+    Result<void> destroy_event(Event event) override { return real_->destroy_event(event); }
+    Result<void> record(Event event, Stream stream) override {
+        return tried([&] { return real_->record(event, stream); });
+    }
+    Result<void> await_event(Stream stream, Event event) override {
+        return tried([&] { return real_->await_event(stream, event); });
+    }
+    Result<bool> query(Event event) override {
+        return tried([&] { return real_->query(event); });
+    }
+    Result<bool> truly_complete(Event event) override {
+        return tried([&] { return real_->truly_complete(event); });
+    }
+    Result<void> synchronize(Event event) override {
+        return tried([&] { return real_->synchronize(event); });
+    }
+    Result<Event> create_shared_event() override {
+        return makes([&] { return real_->create_shared_event(); });
+    }
+    Result<device::EventHandle> export_event(Event event) override {
+        return tried([&] { return real_->export_event(event); });
+    }
+    Result<Event> import_event(int peer, const device::EventHandle& handle) override {
+        return makes([&] { return real_->import_event(peer, handle); });
+    }
+
+  private:
+    static base::Error failed() { return {base::Status::kDevice, "the device has failed, as the test said"}; }
+    bool works() { return calls++ < works_for; }
+    template <typename Call>
+    auto tried(const Call& call) -> decltype(call()) {
+        if (!works())
+            return failed();
+        return call();
+    }
+    template <typename Call>
+    auto makes(const Call& call) -> decltype(call()) {
+        ++made;
+        return tried(call);
+    }
+
+    std::unique_ptr<Device> real_;
+};
+
+} // namespace gpurun::test
