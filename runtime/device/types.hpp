@@ -54,10 +54,10 @@ struct Info {
     std::string name;
     std::string uuid;       // for people: GPU-... or EMU-...
     std::string pci_bus_id; // empty on emulated devices
-    // How many operations may spin on the device at a time and leave room for the work that they wait for
-    // (transfer/pool/kernel_budget.hpp). A copy_fenced() counts kCopyWait, take_mails() kMailsWait, all others 1. Of no
-    // use where the device has no capability that spins.
-    uint32_t waiting_room = 16;
+    // How many blocks of kernels may spin on the device at a time and leave room for whatever they wait for
+    // (transfer/pool/kernel_budget.hpp). take_mail() has mail_blocks(), a copy_fenced() copy_blocks(), take_mails() one
+    // for each mail, all others one. Of no use where the device has no capability that spins.
+    uint32_t spinning_blocks = 64;
     // release_peer() ends waits on a dead process's events. Where it cannot, such a stream stays blocked for ever:
     // it must not be waited for, and nothing may be enqueued in it.
     bool releases_events = true;

@@ -63,9 +63,9 @@ Result<void> Receive::depend_on(Fence& fence, const Slot& slot, std::optional<de
     return {};
 }
 
-bool Receive::kernel_may_spin(Fence& fence, const Slot& slot, uint32_t units) {
+bool Receive::kernel_may_spin(Fence& fence, const Slot& slot, uint32_t blocks) {
     return ends_in_stream() &&
-           resources().pools.kernels.admits(operand().stream, units, fence.counter(Edge::kBackward, slot), slot.value);
+           resources().pools.kernels.admits(operand().stream, blocks, fence.counter(Edge::kBackward, slot), slot.value);
 }
 
 Result<void> Receive::copy_from_host(const void* from, uint64_t bytes) {

@@ -93,7 +93,7 @@ class Receive : public Operation, public base::Linked<Receive, Queued> {
     // `stream` will wait for the slot's forward edge, or for what comes behind it.
     base::Result<void> depend_on(Fence& fence, const Slot& slot, std::optional<device::Stream> stream);
     // Whether a kernel may spin for the source (KernelBudget); else the stream waits before it.
-    bool kernel_may_spin(Fence& fence, const Slot& slot, uint32_t units);
+    bool kernel_may_spin(Fence& fence, const Slot& slot, uint32_t blocks);
     // Copies between pinned host memory and the buffer, in the operand's stream.
     base::Result<void> copy_from_host(const void* from, uint64_t bytes);
     // Everything is enqueued; the last of it copies out of the staging buffer.

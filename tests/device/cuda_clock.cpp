@@ -19,15 +19,18 @@ TEST_CASE("the GPU's clock is what it says between a question and its answer") {
     fake().next_address = reinterpret_cast<uintptr_t>(bench.addresses.data());
     fake().argument_bytes = sizeof(ReadClockArguments);
     auto& page = *reinterpret_cast<device::cuda::ClockPage*>(bench.addresses.data());
-    std::atomic<bool> over{false};
+    std::atomic<bool> over{false}, runs{false};
     std::thread kernel([&] { // as the kernel does
         uint64_t answered = 0;
+        runs = true;
+        runs.notify_one();
         while (!over)
             if (const uint64_t asked = page.asked.load(); asked > answered) {
                 answered = asked;
                 page.time.store(static_cast<uint64_t>(platform::now_ns() + kAhead));
             }
     });
+    runs.wait(false); // a question is given up after 100 ms, in which a busy machine may not have started a thread
     const int64_t before_ns = platform::now_ns();
     auto reading = bench.device.read_clock();
     const int64_t after_ns = platform::now_ns();

@@ -425,20 +425,6 @@ TEST_CASE("a counter is watched by one thread") {
     CHECK(arguments.value == mail.value);
 }
 
-TEST_CASE("what may wait on a device fills no more than half of it") {
-    struct Size {
-        int processors, threads;
-    };
-    constexpr Size kSizes[] = {{132, 2048}, {40, 1024}, {14, 1024}, {16, 512}, {1, 1024}};
-    for (const Size& size : kSizes) {
-        CAPTURE(size.processors);
-        const size_t room = static_cast<size_t>(size.processors) * static_cast<size_t>(size.threads);
-        CHECK(waiting_room(size.processors, size.threads) * 16 * kMailThreads <= room / 2);
-        CHECK(waiting_room(size.processors, size.threads) / device::kCopyWait * 64 * kCopyThreads <= room / 2);
-    }
-    CHECK(waiting_room(132, 2048) >= 16);
-}
-
 TEST_CASE("kernels are given counters by the device's address for them") {
     Bench bench(false);
     fake().host_distance = 0x100000;

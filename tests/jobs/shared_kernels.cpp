@@ -40,6 +40,8 @@ int main(int argc, char** argv) {
             MUST(gpurun_launch_host(stream, hold, &open));
         for (int i = 0; i < kMany && rank == 1; i++)
             MUST(gpurun_irecv(buffer(i), kBytes, GPURUN_BYTE, 0, 0, GPURUN_COMM_WORLD, domain, &requests[i]));
+        if (where == "idle" && rank == 1)
+            await_idle(stream); // else a message may come before its receive's marker has passed, and goes alone
         MUST(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST)); // no message comes before its receive
         for (int i = 0; i < kMany && rank == 0; i++) {
             if (where == "idle")

@@ -17,7 +17,7 @@ class Counters {
     virtual base::Result<void> await_counter(Stream stream, Counter* counter, uint64_t value) = 0;
     // await_counter(), by something that looks at the counter all the time, so what follows starts sooner. It keeps a
     // part of the device busy until it is released: what it waits for must be able to run beside it
-    // (Info::waiting_room, transfer/channel/gpu_sharing.hpp).
+    // (Info::spinning_blocks, transfer/channel/gpu_sharing.hpp).
     virtual base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) = 0;
 
   protected:

@@ -3,23 +3,31 @@
 
 #include "device/capability/clock.hpp"
 
+#include <algorithm>
+
 namespace gpurun::device {
+
+constexpr size_t kCopyBytesOfBlock = 8192;
+constexpr uint32_t kMostCopyBlocks = 64;
+constexpr uint32_t copy_blocks(size_t bytes) {
+    const size_t blocks = (bytes + kCopyBytesOfBlock - 1) / kCopyBytesOfBlock;
+    return static_cast<uint32_t>(std::clamp<size_t>(blocks, 1, kMostCopyBlocks));
+}
 
 // A copy between two edges, in one operation of the stream.
 struct FencedCopy {
     void* destination = nullptr; // both aligned to 16 bytes; the number of bytes may be odd
     const void* source = nullptr;
     size_t bytes = 0;
-    Counter* before = nullptr; // the copy starts once it reads `value`; null: at once
-    Counter* after = nullptr;  // reads `value` once the copy is done
+    uint32_t blocks = kMostCopyBlocks; // at most, of copy_blocks()
+    Counter* before = nullptr;         // the copy starts once it reads `value`; null: at once
+    Counter* after = nullptr;          // reads `value` once the copy is done
     uint64_t value = 0;
     uint32_t* ticket = nullptr; // as in Mail
     // Device memory of this process that reads less than `value`; with `before`, it reads `value` afterwards.
     uint64_t* gate = nullptr;
     Times* times = nullptr; // as in Mail; without `before`, began is left as it is
 };
-
-constexpr uint32_t kCopyWait = 4;
 
 class FencedCopies {
   public:

@@ -2,18 +2,10 @@
 #include "device/cuda/kernels.hpp"
 
 #include "base/format.hpp"
-#include "device/capability/fenced_copies.hpp"
-#include "device/cuda/launch_sizes.hpp"
 
 extern "C" const unsigned long long gpurun_kernel_image[]; // made from kernels.cu
 
 namespace gpurun::device::cuda {
-
-uint32_t waiting_room(int processors, int threads_of_each) {
-    static_assert(kMostCopyBlocks <= kCopyWait * kMostMailBlocks);
-    const auto blocks = static_cast<unsigned>(processors) * (static_cast<unsigned>(threads_of_each) / kCopyThreads);
-    return blocks / 2 / kMostMailBlocks;
-}
 
 base::Result<Kernels> Kernels::load(const Driver& driver) {
     Kernels kernels;

@@ -31,7 +31,4 @@ struct Kernels {
     static base::Result<Kernels> load(const Driver& driver);
 };
 
-// Info::waiting_room of a GPU: half of the blocks that it runs side by side, in small mails.
-uint32_t waiting_room(int processors, int threads_of_each);
-
 } // namespace gpurun::device::cuda

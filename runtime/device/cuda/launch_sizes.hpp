@@ -1,6 +1,8 @@
-// With how many blocks and threads kernels of ours are launched.
+// With how many threads kernels of ours are launched. How many blocks they have: mail_blocks(), copy_blocks().
 #pragma once
 
+#include "device/capability/fenced_copies.hpp"
+#include "device/capability/mails.hpp"
 #include "device/cuda/kernel_arguments.hpp"
 
 #include <algorithm>
@@ -8,22 +10,15 @@
 
 namespace gpurun::device::cuda {
 
-// Each waits on the GPU, so that a few of them must leave room for what they wait for.
-constexpr uint64_t kMailBytesPerBlock = 8 * kMailThreads;
-constexpr unsigned kMostMailBlocks = 16;
-constexpr uint64_t kCopyBytesPerBlock = 16 * kCopyThreads;
-constexpr unsigned kMostCopyBlocks = 64;
+static_assert(kMailBytesOfBlock == 8 * kMailThreads && kCopyBytesOfBlock == 16 * kCopyThreads);
 
-inline unsigned blocks(uint64_t bytes, uint64_t bytes_per_block, unsigned most) {
-    return static_cast<unsigned>(std::clamp<uint64_t>((bytes + bytes_per_block - 1) / bytes_per_block, 1, most));
-}
-
-inline unsigned mail_blocks(uint64_t bytes) { return blocks(bytes, kMailBytesPerBlock, kMostMailBlocks); }
-inline unsigned copy_blocks(uint64_t bytes) { return blocks(bytes, kCopyBytesPerBlock, kMostCopyBlocks); }
+// Not fewer: CUDA gives a processor more shared memory for smaller blocks, and does not start them on one where blocks
+// of 512 threads run (seen: one of 32 waits, one of 128 does not).
+constexpr uint64_t kFewestThreads = 128;
 
 inline unsigned mail_threads(uint64_t bytes) {
     const uint64_t needed = (bytes + 7) / 8;
-    return static_cast<unsigned>(std::clamp<uint64_t>((needed + 31) / 32 * 32, 32, kMailThreads));
+    return static_cast<unsigned>(std::clamp<uint64_t>((needed + 31) / 32 * 32, kFewestThreads, kMailThreads));
 }
 
 } // namespace gpurun::device::cuda

@@ -44,7 +44,7 @@ base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, si
 }
 
 base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, Stream stream) {
-    static_assert(kMailsOfLaunch == kMostMails && kSmallMailBytes <= kMailBytesPerBlock);
+    static_assert(kMailsOfLaunch == kMostMails && kSmallMailBytes <= kMailBytesOfBlock);
     const auto current = enter();
     PutMailsArguments batch; // what is not used is not read
     size_t largest = 0;
@@ -106,7 +106,8 @@ base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream
     const FencedCopyArguments arguments{copy.destination, copy.source,    copy.bytes,
                                         address(before),  address(after), copy.value,
                                         copy.ticket,      copy.gate,      times};
-    return launch(kernels_.copy_fenced, copy_blocks(copy.bytes), kCopyThreads, arguments, stream);
+    return launch(kernels_.copy_fenced, std::min(copy.blocks, copy_blocks(copy.bytes)), kCopyThreads, arguments,
+                  stream);
 }
 
 } // namespace gpurun::device::cuda

@@ -60,8 +60,10 @@ base::Result<Info> describe_device(const Driver& driver, CUdevice device) {
     GPURUN_ASSIGN(const Uuid uuid, device_uuid(driver, device));
     info.identity = Identity{Kind::kCuda, static_cast<uint32_t>(device), uuid};
     GPURUN_ASSIGN(const int processors, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-    GPURUN_ASSIGN(const int threads, attribute(driver, device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR));
-    info.waiting_room = waiting_room(processors, threads);
+    // A block that spins keeps its processor from every kernel that wants another share of it as shared memory, or all
+    // of it, however much is free there (seen: a kernel of one thread does not run beside 132 blocks of 512 that spin).
+    // So what spins leaves a quarter of the processors alone.
+    info.spinning_blocks = static_cast<uint32_t>(std::max(processors * 3 / 4, 1));
     info.releases_events = false; // see CudaDevice::release_peer()
     return info;
 }

@@ -4,7 +4,7 @@
 
 namespace gpurun::transfer {
 
-bool KernelBudget::admits(device::Stream stream, uint32_t units, const device::Counter& done, uint64_t value) {
+bool KernelBudget::admits(device::Stream stream, uint32_t blocks, const device::Counter& done, uint64_t value) {
     SpinningKernel* same = nullptr;
     uint32_t taken = 0;
     for (size_t i = 0; i < spinning_.size();) {
@@ -17,14 +17,14 @@ bool KernelBudget::admits(device::Stream stream, uint32_t units, const device::C
         if (each.stream == stream)
             same = &each;
         else
-            taken += each.units;
+            taken += each.blocks;
         ++i;
     }
-    const uint32_t in_stream = std::max(units, same == nullptr ? 0 : same->units);
-    if (taken + in_stream > units_)
+    const uint32_t in_stream = std::max(blocks, same == nullptr ? 0 : same->blocks);
+    if (taken + in_stream > blocks_)
         return false;
     if (same == nullptr)
-        spinning_.push_back(SpinningKernel{stream, units, &done, value});
+        spinning_.push_back(SpinningKernel{stream, blocks, &done, value});
     else
         *same = SpinningKernel{stream, in_stream, &done, value};
     return true;

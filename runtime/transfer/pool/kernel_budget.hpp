@@ -1,29 +1,38 @@
-// The kernel budget: bounds the kernels of this rank that spin on its device at a time, so that there is room for the
-// work that they wait for. Used under the engine lock.
+// The kernel budget: bounds the blocks of this rank's kernels that spin on its device at a time, so that there is room
+// for the work that they wait for. Used under the engine lock.
 #pragma once
 
 #include "device/device.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace gpurun::transfer {
 
 class KernelBudget {
   public:
-    explicit KernelBudget(uint32_t units) : units_(units) {}
+    // `device_blocks` may spin on the device (Info::spinning_blocks), which so many ranks share.
+    KernelBudget(uint32_t device_blocks, uint32_t ranks_on_device)
+        : blocks_(std::max(device_blocks / ranks_on_device, 1U)) {}
 
-    // Whether a kernel that takes `units` may spin in `stream`; `done` reads `value` once it has ended. Kernels in one
+    uint32_t blocks() const { return blocks_; }
+    // How many blocks a message of a graph may wait with. Nobody knows how many graphs run side by side; so that the
+    // first few fill no more than the budget, and more of them as little as possible.
+    uint32_t blocks_in_graph() const { return std::max(blocks_ / kGraphsAtOnce, 1U); }
+    // Whether a kernel of so many `blocks` may spin in `stream`; `done` reads `value` once it has ended. Kernels in one
     // stream run one after the other, and count once.
-    bool admits(device::Stream stream, uint32_t units, const device::Counter& done, uint64_t value);
+    bool admits(device::Stream stream, uint32_t blocks, const device::Counter& done, uint64_t value);
 
   private:
     struct SpinningKernel {
         device::Stream stream;
-        uint32_t units;
+        uint32_t blocks;
         const device::Counter* done;
         uint64_t value;
     };
-    const uint32_t units_;
+    static constexpr uint32_t kGraphsAtOnce = 4;
+
+    const uint32_t blocks_;
     std::vector<SpinningKernel> spinning_;
 };
 

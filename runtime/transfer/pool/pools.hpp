@@ -16,7 +16,7 @@ struct Pools {
     // `hardware_queues` of the device are this rank's; `ranks_on_device` share it; `ranks` are in the job.
     Pools(device::Device& device, uint32_t hardware_queues, uint32_t ranks_on_device, size_t ranks)
         : streams(device, stream_limits(hardware_queues)), events(device), staging(device), host_copies(device),
-          kernels(device.info().waiting_room / ranks_on_device), captures(device, streams.limits().captured),
+          kernels(device.info().spinning_blocks, ranks_on_device), captures(device, streams.limits().captured),
           graph_notes(device, ranks), markers({[this](device::Stream stream) { return events.record(stream); },
                                                [this](device::Event event) { events.give_back(event); },
                                                [&device](device::Stream stream) { return device.name(stream); },

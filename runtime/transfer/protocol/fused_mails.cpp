@@ -25,7 +25,7 @@ Result<uint64_t> FusedMails::put(const OutgoingMail& mail) {
 
 Result<uint64_t> FusedMails::take(const IncomingMail& mail) {
     add(takes_, mail);
-    if (takes_.count == device::kMostMails)
+    if (takes_.count == most_takes_)
         GPURUN_TRY(launch_takes());
     return takes_.launch;
 }
@@ -70,7 +70,8 @@ Result<FusedMails::Taker*> FusedMails::find_taker() {
 Result<uint64_t> FusedMails::take_together() {
     GPURUN_ASSIGN(Taker * taker, find_taker());
     const device::Mail& last = takes_.all().back().mail; // about the last to come
-    if (taker == nullptr || !pools_.kernels.admits(*taker->stream, device::kMailsWait, *last.taken, last.value)) {
+    const auto blocks = static_cast<uint32_t>(takes_.count);
+    if (taker == nullptr || !pools_.kernels.admits(*taker->stream, blocks, *last.taken, last.value)) {
         GPURUN_TRY(take_apart(takes_.all()));
         return takes_.count;
     }

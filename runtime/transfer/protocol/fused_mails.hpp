@@ -28,6 +28,7 @@ class FusedMails {
   public:
     FusedMails(device::Device& device, Pools& pools)
         : device_(device), mails_(device.mails()), counters_(device.counters()), pools_(pools),
+          most_takes_(std::clamp<size_t>(pools.kernels.blocks() / 2, 1, device::kMostMails)),
           takers_(pools.streams.limits().takers) {}
 
     // Collects a mail whose record has been posted (put), or has come (take). Returns the launch that it will be part
@@ -102,6 +103,7 @@ class FusedMails {
     device::Mails* const mails_; // null, as the next, where no message goes by mailbox
     device::Counters* const counters_;
     Pools& pools_;
+    const size_t most_takes_; // in a launch: two of them may wait at a time
     Batch<device::OutgoingMail> puts_;
     Batch<device::IncomingMail> takes_;
     uint64_t launches_ = 0;

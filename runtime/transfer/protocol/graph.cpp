@@ -76,7 +76,7 @@ Result<void> GraphReceive::map_and_enqueue(Receive& receive) {
         return {};
     }
     const CapturedMessage message = *std::exchange(message_, std::nullopt);
-    GPURUN_TRY(part.receive(receive, message, envelope_, receive.operand().stream, false));
+    GPURUN_TRY(part.receive(receive, message, envelope_, receive.operand().stream));
     receive.finish();
     return {};
 }
@@ -90,7 +90,7 @@ void GraphReceive::enqueue_captured(Receive& receive) {
         return;
     }
     GraphPart& part = receive.source().part<GraphPart>();
-    if (auto enqueued = part.receive(receive, message, envelope_, *receive.branch(), true); !enqueued)
+    if (auto enqueued = part.receive(receive, message, envelope_, *receive.branch()); !enqueued)
         receive.fail(std::move(enqueued).error());
 }
 

@@ -263,7 +263,7 @@ Result<bool> GraphPart::map_source(const CapturedMessage& message, uint64_t byte
 }
 
 Result<void> GraphPart::receive(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
-                                device::Stream stream, bool one_of_many) {
+                                device::Stream stream) {
     const uint64_t id = receive.serial_of_send();
     auto watched = watch(stream);
     if (!watched) {
@@ -283,7 +283,8 @@ Result<void> GraphPart::receive(Receive& receive, const CapturedMessage& message
         GPURUN_ASSIGN(from, find_source(message, targets_.back()));
     }
     receive.count(route_of(message.way), envelope.bytes);
-    const bool awaits_first = one_of_many && bytes > device::kLaneBytes;
+    const size_t blocks = pulls ? device::copy_blocks(bytes) : device::channel_lanes(bytes);
+    const bool awaits_first = blocks > resources_.pools.kernels.blocks_in_graph();
     if (pulls)
         return pull(channel, from, receive.operand(), bytes, stream, awaits_first);
     if (awaits_first)

@@ -64,10 +64,10 @@ class GraphPart final : public ProtocolPart {
     // Whether receive() will find the source's memory mapped, if it needs it. Where that cannot be done yet, as what is
     // mapped in its place cannot be unmapped: false, or an error if it `must` be.
     base::Result<bool> map_source(const CapturedMessage& message, uint64_t bytes, bool must);
-    // Enqueues the message in the captured `stream`. REQUIRES check(). `one_of_many`: any number may wait side by side,
-    // so each does it with one thread. By the thread that captures.
+    // Enqueues the message in the captured `stream`. REQUIRES check(). Any number may wait side by side, so each does
+    // it with few threads. By the thread that captures.
     base::Result<void> receive(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
-                               device::Stream stream, bool one_of_many);
+                               device::Stream stream);
     // The message that has this name at its source is received by no graph.
     void refuse(uint64_t id) { tell_ended(id); }
     static Route route_of(CapturedMessage::Way way);

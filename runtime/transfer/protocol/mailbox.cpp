@@ -192,7 +192,7 @@ Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t ma
     GPURUN_TRY(receive.take_stream(waits));
     const Operand& into = receive.operand();
     GPURUN_TRY(receive.depend_on(fence, slot_, into.stream));
-    if (receive.bytes() == 0 || !receive.kernel_may_spin(fence, slot_, 1))
+    if (receive.bytes() == 0 || !receive.kernel_may_spin(fence, slot_, device::mail_blocks(receive.bytes())))
         GPURUN_TRY(fence.await(Edge::kForward, slot_, into.stream));
     if (receive.bytes() == 0) {
         GPURUN_TRY(fence.signal(Edge::kBackward, slot_, into.stream));

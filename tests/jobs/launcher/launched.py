@@ -61,6 +61,15 @@ def state_of(pid):
         return ""
 
 
+def command_of(pid):
+    """The name of its program, "" if it is gone."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def children_of(pid):
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
         return [int(word) for word in file.read().split()]

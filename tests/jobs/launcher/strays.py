@@ -9,7 +9,8 @@ import signal
 import subprocess
 import time
 
-from launched import EMULATED, GPURUN, LaunchedTest, children_of, main, marked, own_cgroup, state_of, wait_until
+from launched import (EMULATED, GPURUN, LaunchedTest, children_of, command_of, main, marked, own_cgroup, state_of,
+                      wait_until)
 
 # In a session of its own, as the child of a process that has ended.
 DAEMON = "(setsid sh -c 'sleep 100 & echo up; exec sleep 100' &)"
@@ -155,7 +156,8 @@ class Strays(LaunchedTest):
 
     def test_a_neighbouring_job_is_spared(self):
         other = self.start_ready(f"{DAEMON}; exec sleep 100", 2)
-        self.assertTrue(wait_until(lambda: len(marked(self.mark)) == 8))
+        # gpurun and its guard; two ranks, two daemons and their children, and no shell that is about to become one
+        self.assertTrue(wait_until(lambda: sorted(map(command_of, marked(self.mark))) == ["gpurun"] * 2 + ["sleep"] * 6))
         there = set(marked(self.mark))
         process = self.start_ready(f"{DAEMON}; exec sleep 100", 2)
         process.kill()
