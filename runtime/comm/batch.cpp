@@ -24,8 +24,8 @@ void Batch::start_send(transfer::SendOp& send) {
         return;
     }
     send.defer();
-    if (target.unposted.size() >= device::kMostMails && transfer::post_waiting(target))
-        core_.note_change();
+    if (target.unposted.size() >= device::kMostMails)
+        (void)transfer::post_waiting(target);
     if (!target.unposted.empty())
         defer();
 }
@@ -49,8 +49,7 @@ void Batch::flush() {
         return;
     deferred_until_ns_ = 0;
     for (const auto& each : core_.peers())
-        if (!each->unposted.empty() && transfer::post_waiting(*each))
-            core_.note_change();
+        (void)transfer::post_waiting(*each);
     launch();
 }
 

@@ -86,6 +86,7 @@ class PostedReceive final : public Expected {
         if (op_ == nullptr && operand_.by_cpu() && record.protocol == transfer::InlinePart::kProtocol) {
             transfer::take_inline(from, payload, {operand_.address, operand_.bytes});
             copied_ = true;
+            ++resources_.changes;
         } else {
             start_op(from, ordinal, record, payload);
         }

@@ -88,7 +88,7 @@ class Operation : public base::Linked<Operation, Moving> {
     // The same, where the last of it signals an edge in `stream`.
     base::Result<void> end_behind(Fence& fence, Edge edge, const Slot& slot, device::Stream stream);
     // Of a graph: everything is decided, and is enqueued by the thread that completes it.
-    void leave_to_completion() { phase_ = Phase::kEnqueued; }
+    void leave_to_completion() { reach(Phase::kEnqueued); }
     // No bytes move: the message ends where it stands in its order domain.
     base::Result<void> end_in_place();
     void finish();
@@ -131,6 +131,11 @@ class Operation : public base::Linked<Operation, Moving> {
     const std::optional<CompletionPoint>& end() const { return end_; }
 
   private:
+    // For kEnqueued and kDone, which threads wait for.
+    void reach(Phase phase) {
+        phase_ = phase;
+        ++resources_.changes;
+    }
     void look_for_end();
     InternalStreams::State stream_state() const;
     StreamEnd stream_end() const;
