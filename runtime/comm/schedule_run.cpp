@@ -148,6 +148,8 @@ bool ScheduleRun::advance_steps() {
 // ------------------------------------------------------------------------------------- the end of one in a stream
 
 void ScheduleRun::give_stream_back(transfer::InternalStreams::State state) {
+    if (!stream_)
+        return;
     end_.reset();
     end_event_.reset();
     stream_->finish(state, {});
@@ -204,6 +206,8 @@ void ScheduleRun::fail(const base::Error& error) {
     if (!error_)
         error_ = error;
     end_steps(error, false);
+    if (!core_.resources().releases_streams()) // what has failed may block it for ever
+        give_stream_back(transfer::InternalStreams::State::kStuck);
 }
 
 void ScheduleRun::abandon(const base::Error& error) {
