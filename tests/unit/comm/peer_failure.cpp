@@ -123,6 +123,16 @@ TEST_CASE("while a rank is dying, what it cuts short is not known yet") {
     CHECK_FALSE(survivor.failure().is_losing());
 }
 
+TEST_CASE("for a dead rank that no stream has waited for, no edges are made") {
+    Survivor survivor;
+    auto& channel = survivor.rank.channel(1);
+    channel.lives = transfer::Liveness::kDead;
+    REQUIRE(survivor.rank.look());
+    CHECK(survivor.rank.core.peer(WorldRank{1}).lost());
+    CHECK(channel.open_fence(transfer::Direction::kIn) == nullptr);
+    CHECK(channel.open_fence(transfer::Direction::kOut) == nullptr);
+}
+
 TEST_CASE("a pattern is hopeless once nobody of its group is left to send") {
     Survivor survivor;
     const Group pair({WorldRank{1}, WorldRank{0}});
