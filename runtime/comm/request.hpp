@@ -2,8 +2,8 @@
 //
 // A Request is taken from the table, started and completed (comm/requests.hpp), and goes back to the table when it is
 // released; a persistent one is started and completed again and again in between. Later requests use its memory again,
-// so that starting one allocates nothing once as many have been under way before. A name is never given twice, so an
-// old one is recognized.
+// so that starting one allocates nothing once as many have been under way before. A name is given again
+// only after 2^31 uses of its entry, so an old one is recognized.
 //
 // Used under the engine lock. The Task of a request that is not active may be read without it.
 #pragma once
