@@ -101,7 +101,7 @@ void GraphReceive::capture_missed(Receive& receive) {
 
 void GraphReceive::give_up(Receive& receive) {
     if (message_)
-        receive.source().part<GraphPart>().refuse(receive.serial_of_send());
+        receive.source().part<GraphPart>().tell_ended(receive.serial_of_send());
     message_.reset();
 }
 
