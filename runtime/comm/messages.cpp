@@ -104,16 +104,9 @@ Result<void> Messages::wait_and_end(EngineLock& lock, std::span<SendOp* const> s
 }
 
 Result<void> Messages::arm(std::span<SendOp* const> sends, const PostedReceive* receive) {
-    for (const SendOp* send : sends) {
-        if (send->waits_for_graphs())
-            alarms_.look_again();
-        if (const auto point = send->awaited())
-            GPURUN_TRY(alarms_.set(*point));
-    }
-    if (receive != nullptr && receive->made_op() != nullptr)
-        if (const auto point = receive->made_op()->awaited())
-            GPURUN_TRY(alarms_.set(*point));
-    return {};
+    for (const SendOp* send : sends)
+        GPURUN_TRY(alarms_.set_for(*send));
+    return receive != nullptr && receive->made_op() != nullptr ? alarms_.set_for(*receive->made_op()) : Result<void>();
 }
 
 // After a wait that has failed: ends what is not done.

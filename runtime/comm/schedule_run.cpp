@@ -230,24 +230,10 @@ void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::SendOp
 Result<void> ScheduleRun::arm(Alarms& alarms) const {
     if (end_)
         return alarms.set(*end_);
-    Result<void> result;
-    const auto arm_one = [&](const transfer::Operation& operation, bool waits_for_graphs) {
-        assume_engine_lock();
-        if (waits_for_graphs)
-            alarms.look_again();
-        const auto point = operation.awaited();
-        if (result && point)
-            result = alarms.set(*point);
-    };
-    for (const State& each : states_) {
-        if (each.complete || !each.started)
-            continue;
-        if (each.send)
-            arm_one(*each.send, each.send->waits_for_graphs());
-        else if (const transfer::Operation* const operation = each.operation())
-            arm_one(*operation, false);
-    }
-    return result;
+    for (const State& each : states_)
+        if (const transfer::Operation* const operation = each.operation(); each.started && !each.complete && operation)
+            GPURUN_TRY(alarms.set_for(*operation));
+    return {};
 }
 
 } // namespace gpurun::comm

@@ -45,6 +45,8 @@ class Operation : public base::Linked<Operation, Moving> {
     bool is_in_doubt() const { return phase_ == Phase::kActive && activity() == Activity::kInDoubt; }
     // The message goes on only if a thread of this rank makes progress.
     bool needs_hand() const { return phase_ == Phase::kActive && activity() != Activity::kIdle; }
+    // Of a graph, and it waits until other graphs end, of which nobody notifies this rank.
+    bool waits_for_graphs() const { return operand_.captured() && phase_ == Phase::kActive && !blocked_on(); }
     // Moves what can be moved.
     void advance();
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.

@@ -74,8 +74,6 @@ bool Send::post_again() {
 
 bool Send::may_be_deferred() const { return is_request() && may_share_kernel(); }
 
-bool Send::waits_for_graphs() const { return operand().captured() && phase() == Phase::kActive && !blocked_on(); }
-
 wait_report::Entry Send::describe() const {
     wait_report::Entry entry = Operation::describe(wait_report::What::kSend);
     entry.peer = static_cast<int32_t>(target().rank().value);

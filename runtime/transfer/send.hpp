@@ -81,8 +81,6 @@ class Send : public Operation, public base::Linked<Send, Unposted>, public base:
     bool may_be_deferred() const;
     // In place of start(): sets its marker, and queues it for the next post_waiting().
     void defer();
-    // A send of a graph that waits until other graphs end, of which nobody notifies this rank.
-    bool waits_for_graphs() const;
     bool matched() const { return matched_; } // its target has said so
     platform::wait_report::Entry describe() const override;
 
