@@ -13,11 +13,11 @@ void Batch::defer() {
 }
 
 // defers_send() counts the sends of a batch, so it is asked for each in a stream, also for those that are not deferred.
-bool Batch::shares_kernel(const transfer::SendOp& send) {
+bool Batch::shares_kernel(const transfer::Send& send) {
     return send.may_be_deferred() && (!send.operand().on_stream() || core_.resources().pools.markers.defers_send());
 }
 
-void Batch::start_send(transfer::SendOp& send) {
+void Batch::start_send(transfer::Send& send) {
     transfer::Peer& target = send.target();
     if (!shares_kernel(send) || !may_defer() || target.channel().is_gone()) {
         send.start();

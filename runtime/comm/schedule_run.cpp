@@ -216,7 +216,7 @@ void ScheduleRun::abandon(const base::Error& error) {
     end_steps(error, true);
 }
 
-void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::SendOp&)> send,
+void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                                    base::FunctionRef<void(const PostedReceive&)> receive) const {
     for (StepId i = 0; i < schedule_.steps().size(); ++i) {
         const State& each = states_[i];

@@ -1,6 +1,8 @@
 #include "transfer/protocol/graph.hpp"
 
 #include "platform/clock.hpp"
+#include "transfer/receive.hpp"
+#include "transfer/send.hpp"
 
 namespace gpurun::transfer {
 

@@ -16,8 +16,7 @@
 #include "device/capability/channels.hpp"
 #include "device/capability/graphs.hpp"
 #include "transfer/protocol/allotment.hpp"
-#include "transfer/receive.hpp"
-#include "transfer/send.hpp"
+#include "transfer/state.hpp"
 
 #include <memory>
 #include <unordered_map>

@@ -21,7 +21,7 @@ class SingleCopyPart final : public ProtocolPart {
     // Whether a message that both ranks can copy has to wait for its turn.
     bool has_to_wait(uint64_t bytes) const;
     void wait(Receive& receive);
-    void forget(Receive& receive) { waiting_.remove(receive); }
+    void forget(Receive& receive);
     // One is being shared.
     void begin_sharing(uint64_t bytes);
     void end_sharing() { sharing_ = false; }

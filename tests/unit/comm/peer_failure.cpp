@@ -60,7 +60,7 @@ struct EagerArrival {
 // A blocking receive into `memory` in the stream's order: it is enqueued when this returns.
 base::Result<void> receive_in_stream(OneRank& rank, void* memory, device::Stream stream) {
     const transfer::Operand into = rank.operand(memory, 64, stream);
-    comm::LocalReceiveOp home;
+    comm::LocalReceive home;
     comm::PostedReceive receive(rank.core.resources(), home, into,
                                 Pattern::of(rank.world.group(), rank.world.user_context(), 1, kTag));
     return rank.messages.complete({}, &receive);
