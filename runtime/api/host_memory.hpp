@@ -3,8 +3,8 @@
 //
 // The runtime's own allocations the device knows exactly, in each call (Device::describe). Nobody tells when the
 // program unmaps or protects memory of its own, and to ask the system takes longer than a small message:
-//   * a buffer of up to kLookedAtOnce bytes: every page is looked at when a thread first uses it, and then remembered,
-//     until the device pins memory or gives some back;
+//   * a buffer of up to kLookedAtOnce bytes: every page is looked at when a thread first uses it, and then remembered;
+//     on an emulated device until that pins memory or gives some back, since it can tell, on CUDA for good;
 //   * a larger one: in each call, that all of it is mapped; its first and last page, as above.
 #pragma once
 

@@ -148,8 +148,10 @@ Result<Requests::Ask> ask_for(Runtime& runtime, size_t count, gpurun_request* re
     return Requests::Ask{{count == 0 ? nullptr : &requests->id, count}, order, need, may_wait, tell_all};
 }
 
-Result<bool> complete_all(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait,
-                          gpurun_message_status* ret_statuses) {
+// `ret_done` (null: nobody asks) is written whenever the answer is known, also where a request has ended in an error,
+// which is returned. So in complete_one().
+Result<void> complete_all(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait,
+                          gpurun_message_status* ret_statuses, int* ret_done = nullptr) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(const Requests::Ask ask,
                   ask_for(*found, count, requests, stream, Requests::Need::kAll, may_wait, ret_statuses != nullptr));
@@ -165,17 +167,16 @@ Result<bool> complete_all(size_t count, gpurun_request* requests, gpurun_stream 
         keep_first(result, settle(done, ret_statuses == nullptr ? nullptr : &ret_statuses[index]));
     };
     GPURUN_ASSIGN(const bool done, found->engine().requests().complete(ask, settle_one));
-    if (!done)
-        return false;
-    fill_up_to(count);
-    if (!result)
-        return std::move(result).error();
-    return true;
+    if (ret_done != nullptr)
+        *ret_done = done ? 1 : 0;
+    if (done)
+        fill_up_to(count);
+    return result;
 }
 
 // `ret_index` is written whenever something was completed, or nothing is active.
-Result<bool> complete_one(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait, int* ret_index,
-                          gpurun_message_status* ret_status) {
+Result<void> complete_one(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait, int* ret_index,
+                          gpurun_message_status* ret_status, int* ret_done = nullptr) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(const Requests::Ask ask, ask_for(*found, count, requests, stream, Requests::Need::kOne, may_wait));
     GPURUN_TRY(check_output(ret_index, "ret_index"));
@@ -186,14 +187,14 @@ Result<bool> complete_one(size_t count, gpurun_request* requests, gpurun_stream 
         result = settle(done, ret_status);
     };
     GPURUN_ASSIGN(const bool done, found->engine().requests().complete(ask, settle_one));
+    if (ret_done != nullptr)
+        *ret_done = done ? 1 : 0;
     if (!done)
-        return false;
+        return {};
     *ret_index = completed;
     if (completed == GPURUN_UNDEFINED)
         fill_empty(ret_status);
-    if (!result)
-        return std::move(result).error();
-    return true;
+    return result;
 }
 
 Result<void> complete_some(size_t count, gpurun_request* requests, gpurun_stream stream, bool may_wait, int* ret_count,
@@ -213,19 +214,6 @@ Result<void> complete_some(size_t count, gpurun_request* requests, gpurun_stream
     GPURUN_ASSIGN(const bool done, found->engine().requests().complete(ask, settle_one));
     *ret_count = !done ? 0 : completed == 0 ? GPURUN_UNDEFINED : completed;
     return result;
-}
-
-// `ret_done` is written whenever the answer is known.
-gpurun_status report_done(Result<bool> result, int* ret_done) {
-    const bool known =
-        result || result.error().status == Status::kTruncated || result.error().status == Status::kPeerLost;
-    if (known && ret_done != nullptr)
-        *ret_done = !result || *result ? 1 : 0;
-    return result ? GPURUN_OK : report(std::move(result).error());
-}
-
-Result<void> ignore_value(Result<bool> result) {
-    return result ? Result<void>() : Result<void>(std::move(result).error());
 }
 
 // ---------------------------------------------------------------------------------------------------- giving up
@@ -342,19 +330,19 @@ gpurun_status gpurun_startall(size_t count, gpurun_request* requests) {
 
 gpurun_status gpurun_wait(gpurun_request* request, gpurun_stream stream, gpurun_message_status* ret_status) {
     const api::CallScope call(__func__, {.count = 1});
-    return api::report(api::ignore_value(api::complete_all(1, request, stream, true, ret_status)));
+    return api::report(api::complete_all(1, request, stream, true, ret_status));
 }
 
 gpurun_status gpurun_waitall(size_t count, gpurun_request* requests, gpurun_stream stream,
                              gpurun_message_status* ret_statuses) {
     const api::CallScope call(__func__, {.count = count});
-    return api::report(api::ignore_value(api::complete_all(count, requests, stream, true, ret_statuses)));
+    return api::report(api::complete_all(count, requests, stream, true, ret_statuses));
 }
 
 gpurun_status gpurun_waitany(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_index,
                              gpurun_message_status* ret_status) {
     const api::CallScope call(__func__, {.count = count});
-    return api::report(api::ignore_value(api::complete_one(count, requests, stream, true, ret_index, ret_status)));
+    return api::report(api::complete_one(count, requests, stream, true, ret_index, ret_status));
 }
 
 gpurun_status gpurun_waitsome(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_count,
@@ -374,7 +362,7 @@ gpurun_status gpurun_testall(size_t count, gpurun_request* requests, gpurun_stre
     const api::CallScope call(__func__, {.count = count});
     if (auto checked = api::check_output(ret_done, "ret_done"); !checked)
         return api::report(std::move(checked));
-    return api::report_done(api::complete_all(count, requests, stream, false, ret_statuses), ret_done);
+    return api::report(api::complete_all(count, requests, stream, false, ret_statuses, ret_done));
 }
 
 gpurun_status gpurun_testany(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_index,
@@ -382,7 +370,7 @@ gpurun_status gpurun_testany(size_t count, gpurun_request* requests, gpurun_stre
     const api::CallScope call(__func__, {.count = count});
     if (auto checked = api::check_output(ret_done, "ret_done"); !checked)
         return api::report(std::move(checked));
-    return api::report_done(api::complete_one(count, requests, stream, false, ret_index, ret_status), ret_done);
+    return api::report(api::complete_one(count, requests, stream, false, ret_index, ret_status, ret_done));
 }
 
 gpurun_status gpurun_testsome(size_t count, gpurun_request* requests, gpurun_stream stream, int* ret_count,

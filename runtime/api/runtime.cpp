@@ -159,7 +159,8 @@ Result<void> Runtime::stop() {
     if (const auto& trace = session_->trace(); trace && !engine_->stuck())
         transfer::note_last_times(*trace, *device_, runs_);
     reporter_.reset();
-    if (engine_->stuck()) {
+    const bool stuck = engine_->stuck();
+    if (stuck) {
         (void)engine_.release(); // on purpose: see stuck()
         (void)device_.release();
     }
@@ -169,6 +170,8 @@ Result<void> Runtime::stop() {
     const platform::JobSegment& job = session_->segment();
     job.rank(session_->rank())
         .state.store(static_cast<uint32_t>(platform::RankState::kFinalized), std::memory_order_release);
+    if (stuck)
+        (void)session_.release(); // alarms of the engine's may yet ring in its segment
     return result;
 }
 

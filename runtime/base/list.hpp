@@ -56,18 +56,7 @@ class List {
         --size_;
     }
 
-    // `by` takes the place of `element`.
-    void replace(T& element, T& by) {
-        Node& node = links(element);
-        Node& other = links(by);
-        CHECK(node.linked_ && !other.linked_);
-        other = node;
-        (node.previous_ != nullptr ? links(*node.previous_).next_ : first_) = &by;
-        (node.next_ != nullptr ? links(*node.next_).previous_ : last_) = &by;
-        node = Node{};
-    }
-
-    // `visit` may remove or replace the element that it is given, and no other.
+    // `visit` may remove the element that it is given, and no other.
     template <typename Visit>
     void for_each(const Visit& visit) {
         for (T* element = first_; element != nullptr;) {

@@ -10,7 +10,6 @@
 
 #define GPURUN_CAPABILITY(name) GPURUN_THREAD_ATTRIBUTE(capability(name))
 #define GPURUN_SCOPED_CAPABILITY GPURUN_THREAD_ATTRIBUTE(scoped_lockable)
-#define GPURUN_GUARDED_BY(lock) GPURUN_THREAD_ATTRIBUTE(guarded_by(lock))
 #define GPURUN_REQUIRES(...) GPURUN_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
 #define GPURUN_ACQUIRE(...) GPURUN_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 #define GPURUN_RELEASE(...) GPURUN_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))

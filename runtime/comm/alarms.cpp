@@ -42,20 +42,25 @@ void Alarms::Alarm::ring(void* alarm) {
     core.notify_self(platform::Notify::kAlways);
 }
 
+Result<void> Alarms::set_for(const transfer::Operation& operation) {
+    if (operation.waits_for_graphs())
+        look_again();
+    const auto point = operation.awaited();
+    return point ? set(*point) : Result<void>();
+}
+
 Result<void> Alarms::set_for_moving(bool all) {
     Result<void> result;
-    const auto set_for = [&](const transfer::Operation& each) {
+    const auto set_for_each = [&](const transfer::Operation& each) {
         assume_engine_lock();
-        if (!result || (!all && !each.needs_hand()))
-            return;
-        if (const auto point = each.awaited())
-            result = set(*point);
+        if (result && (all || each.needs_hand()))
+            result = set_for(each);
     };
-    core_.resources().moving.for_each(set_for);
+    core_.resources().moving.for_each(set_for_each);
     for (const auto& peer : core_.peers())
         peer->for_each_part([&](const transfer::ProtocolPart& part) {
             if (const transfer::Operation* const first = part.first_waiting())
-                set_for(*first);
+                set_for_each(*first);
         });
     return result;
 }

@@ -31,12 +31,14 @@ class Alarms {
   public:
     explicit Alarms(Core& core) : core_(core) {}
 
-    // Before a thread sleeps: begin(), then set() for each completion point that it waits for, or look_again() for what
-    // no alarm can tell.
+    // Before a thread sleeps: begin(), then set_for() each operation, set() for other completion points that it waits
+    // for, or look_again() for what no alarm can tell.
     void begin() GPURUN_REQUIRES(engine_lock) { any_set_ = any_missing_ = false; }
     base::Result<void> set(const transfer::CompletionPoint& point) GPURUN_REQUIRES(engine_lock);
     void look_again() GPURUN_REQUIRES(engine_lock) { any_missing_ = true; }
-    // set() for every operation that needs a thread of this rank; with `all`, for all others that are under way, too.
+    base::Result<void> set_for(const transfer::Operation& operation) GPURUN_REQUIRES(engine_lock);
+    // The same for every operation that needs a thread of this rank; with `all`, for all others that are under way,
+    // too.
     base::Result<void> set_for_moving(bool all) GPURUN_REQUIRES(engine_lock);
     // How long the thread may sleep.
     int64_t longest_sleep_ns(Patience& patience) const GPURUN_REQUIRES(engine_lock);

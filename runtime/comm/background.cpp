@@ -18,8 +18,14 @@ Background::Background(Core& core, Progress& progress, Batch& batch, Alarms& ala
         if (!on_duty_ || minds_batch_)
             return;
         minds_batch_ = true;
-        core_.notify_self(Notify::kAlways);
+        wake(); // whoever else is in a call: that does not mind what is deferred after it
     });
+}
+
+void Background::wake() {
+    platform::RankRecord& self = core_.own_record();
+    self.background_bell.fetch_add(1, std::memory_order_release);
+    platform::wake_all(self.background_bell);
 }
 
 Background::Attendance::Attendance(Background& background) : background_(background), announced_(background.on_duty_) {
@@ -74,9 +80,7 @@ void Background::stop(EngineLock& lock) {
         return;
     stops_ = true;
     called_.notify_one();
-    platform::RankRecord& self = core_.own_record();
-    self.background_bell.fetch_add(1, std::memory_order_release);
-    platform::wake_all(self.background_bell);
+    wake();
     lock.unlock();
     platform::join_quiet_thread(*thread_);
     thread_.reset();

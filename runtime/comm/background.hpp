@@ -43,6 +43,7 @@ class Background {
   private:
     bool has_duty() const GPURUN_REQUIRES(engine_lock) { return core_.requests().any_under_way() || watches_; }
     void start() GPURUN_REQUIRES(engine_lock);
+    void wake();
     void work() GPURUN_NO_ANALYSIS;
     void sleep(EngineLock& lock, int64_t timeout_ns, uint32_t rung) GPURUN_REQUIRES(engine_lock);
     void attend(EngineLock& lock, Patience& patience) GPURUN_REQUIRES(engine_lock);

@@ -13,19 +13,19 @@ void Batch::defer() {
 }
 
 // defers_send() counts the sends of a batch, so it is asked for each in a stream, also for those that are not deferred.
-bool Batch::shares_kernel(const transfer::SendOp& send) {
+bool Batch::shares_kernel(const transfer::Send& send) {
     return send.may_be_deferred() && (!send.operand().on_stream() || core_.resources().pools.markers.defers_send());
 }
 
-void Batch::start_send(transfer::SendOp& send) {
+void Batch::start_send(transfer::Send& send) {
     transfer::Peer& target = send.target();
     if (!shares_kernel(send) || !may_defer() || target.channel().is_gone()) {
         send.start();
         return;
     }
     send.defer();
-    if (target.unposted.size() >= device::kMostMails && transfer::post_waiting(target))
-        core_.note_change();
+    if (target.unposted.size() >= device::kMostMails)
+        (void)transfer::post_waiting(target);
     if (!target.unposted.empty())
         defer();
 }
@@ -49,8 +49,7 @@ void Batch::flush() {
         return;
     deferred_until_ns_ = 0;
     for (const auto& each : core_.peers())
-        if (!each->unposted.empty() && transfer::post_waiting(*each))
-            core_.note_change();
+        (void)transfer::post_waiting(*each);
     launch();
 }
 

@@ -17,7 +17,7 @@ class Batch {
     bool may_defer() const GPURUN_REQUIRES(engine_lock) { return starts_ != 0 && allowed_; }
     void count_start() GPURUN_REQUIRES(engine_lock) { ++starts_; }
     // Starts a send of a request now, or defers it.
-    void start_send(transfer::SendOp& send) GPURUN_REQUIRES(engine_lock);
+    void start_send(transfer::Send& send) GPURUN_REQUIRES(engine_lock);
     // After a start: launches what was collected, or defers that, too. True if something is deferred.
     bool after_start(bool defers) GPURUN_REQUIRES(engine_lock);
     bool is_deferring() const GPURUN_REQUIRES(engine_lock) { return deferred_until_ns_ != 0; }
@@ -35,7 +35,7 @@ class Batch {
   private:
     static constexpr int64_t kLongestDelayNs = 30'000;
 
-    bool shares_kernel(const transfer::SendOp& send) GPURUN_REQUIRES(engine_lock);
+    bool shares_kernel(const transfer::Send& send) GPURUN_REQUIRES(engine_lock);
     void defer() GPURUN_REQUIRES(engine_lock);
 
     Core& core_;

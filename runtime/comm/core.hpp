@@ -51,17 +51,15 @@ class Core {
     RequestTable& requests() GPURUN_REQUIRES(engine_lock) { return requests_; }
     const RequestTable& requests() const GPURUN_REQUIRES(engine_lock) { return requests_; }
 
-    // Something has changed for which a thread may wait.
+    // Something has changed for which a thread may wait, and may sleep.
     void note_change() GPURUN_REQUIRES(engine_lock) {
-        ++changes_;
+        ++resources_.changes;
         if (sleeping_ > 0)
             notify_self(platform::Notify::kIfSleeping);
     }
     // The same for a small message that has come, and for which nobody sleeps.
-    void count_change() GPURUN_REQUIRES(engine_lock) { ++changes_; }
-    uint64_t changes() const GPURUN_REQUIRES(engine_lock) {
-        return changes_;
-    } // whoever has seen as many need not look again
+    void count_change() GPURUN_REQUIRES(engine_lock) { ++resources_.changes; }
+    uint64_t changes() const GPURUN_REQUIRES(engine_lock) { return resources_.changes; }
     void note_sleeping(int threads) GPURUN_REQUIRES(engine_lock) { sleeping_ += threads; }
 
     // At the end: first the peers are dropped, then what they could use of this rank.
@@ -77,7 +75,6 @@ class Core {
     std::vector<std::unique_ptr<transfer::Peer>> peers_;
     Matcher matcher_;
     RequestTable requests_;
-    uint64_t changes_ = 0;
     int sleeping_ = 0; // threads that wait
 };
 

@@ -9,7 +9,7 @@ namespace gpurun::comm {
 using base::Result;
 using base::Status;
 using transfer::Operand;
-using transfer::SendOp;
+using transfer::Send;
 
 // ------------------------------------------------------------------------------------------------------- starting
 
@@ -20,7 +20,7 @@ Result<void> Messages::check_captured(WorldRank peer, const Operand& operand) {
     return core_.peer(peer).part<transfer::GraphPart>().check(operand);
 }
 
-void Messages::start(SendOp& send) {
+void Messages::start(Send& send) {
     if (send.target().channel().is_gone())
         send.fail(PeerFailure::died(send.target().rank()));
     else
@@ -65,27 +65,27 @@ void Messages::start_taken(uint64_t number, PostedReceive& receive) {
 
 // --------------------------------------------------------------------------------------------------- blocking calls
 
-Result<void> Messages::complete(std::span<SendOp* const> sends, PostedReceive* receive) {
+Result<void> Messages::complete(std::span<Send* const> sends, PostedReceive* receive) {
     EngineLock lock(core_.mutex());
     const Background::Attendance attendance(background_);
     // The receive first: its message may have come already.
     if (receive != nullptr)
         start(*receive);
-    for (SendOp* send : sends)
+    for (Send* send : sends)
         start(*send);
     batch_.launch(); // starting these may have posted sends of requests that had waited for room
     return wait_and_end(lock, sends, receive);
 }
 
-Result<void> Messages::complete_into(SendOp& send, device::Stream stream) {
+Result<void> Messages::complete_into(Send& send, device::Stream stream) {
     const EngineLock lock(core_.mutex());
     return send.complete_into(stream);
 }
 
-Result<void> Messages::wait_and_end(EngineLock& lock, std::span<SendOp* const> sends, PostedReceive* receive) {
+Result<void> Messages::wait_and_end(EngineLock& lock, std::span<Send* const> sends, PostedReceive* receive) {
     const auto done = [&] {
         return (receive == nullptr || receive->done()) &&
-               std::all_of(sends.begin(), sends.end(), [](const SendOp* send) { return send->done(); });
+               std::all_of(sends.begin(), sends.end(), [](const Send* send) { return send->done(); });
     };
     const WaitReason reason{.kind = WaitReason::Kind::kMessages, .sends = sends, .receive = receive};
     auto waited = waiter_.wait(lock, reason, done, [&] {
@@ -95,7 +95,7 @@ Result<void> Messages::wait_and_end(EngineLock& lock, std::span<SendOp* const> s
     end(sends, receive);
     if (!waited)
         return waited;
-    for (SendOp* send : sends)
+    for (Send* send : sends)
         if (send->error())
             return std::move(*send->error());
     if (receive != nullptr && receive->made_op() != nullptr && receive->made_op()->error())
@@ -103,23 +103,16 @@ Result<void> Messages::wait_and_end(EngineLock& lock, std::span<SendOp* const> s
     return {};
 }
 
-Result<void> Messages::arm(std::span<SendOp* const> sends, const PostedReceive* receive) {
-    for (const SendOp* send : sends) {
-        if (send->waits_for_graphs())
-            alarms_.look_again();
-        if (const auto point = send->awaited())
-            GPURUN_TRY(alarms_.set(*point));
-    }
-    if (receive != nullptr && receive->made_op() != nullptr)
-        if (const auto point = receive->made_op()->awaited())
-            GPURUN_TRY(alarms_.set(*point));
-    return {};
+Result<void> Messages::arm(std::span<Send* const> sends, const PostedReceive* receive) {
+    for (const Send* send : sends)
+        GPURUN_TRY(alarms_.set_for(*send));
+    return receive != nullptr && receive->made_op() != nullptr ? alarms_.set_for(*receive->made_op()) : Result<void>();
 }
 
 // After a wait that has failed: ends what is not done.
-void Messages::end(std::span<SendOp* const> sends, PostedReceive* receive) {
+void Messages::end(std::span<Send* const> sends, PostedReceive* receive) {
     const auto ended = [] { return base::Error{Status::kInternal, "the call ended before its message did"}; };
-    for (SendOp* send : sends)
+    for (Send* send : sends)
         if (!send->done())
             send->abandon(ended());
     if (receive != nullptr && !receive->done()) {

@@ -19,9 +19,9 @@ class Messages {
     transfer::Peer& peer(WorldRank rank) GPURUN_NO_ANALYSIS { return core_.peer(rank); }
     // Starts the receive, and the sends in order, and waits until all are complete for their caller. Returns the first
     // error; every other operation is complete or ended as well.
-    base::Result<void> complete(std::span<transfer::SendOp* const> sends, PostedReceive* receive);
+    base::Result<void> complete(std::span<transfer::Send* const> sends, PostedReceive* receive);
     // Of a captured send that is enqueued: what follows in `stream` comes after the message.
-    base::Result<void> complete_into(transfer::SendOp& send, device::Stream stream);
+    base::Result<void> complete_into(transfer::Send& send, device::Stream stream);
     // Whether a captured message with the peer can use `operand`. A call that sends and receives asks for both before
     // it starts either.
     base::Result<void> check_captured(WorldRank peer, const transfer::Operand& operand);
@@ -50,7 +50,7 @@ class Messages {
     base::Result<void> receive_taken(uint64_t number, PostedReceive& receive);
 
     // ---- for requests, under the lock
-    void start(transfer::SendOp& send) GPURUN_REQUIRES(engine_lock);
+    void start(transfer::Send& send) GPURUN_REQUIRES(engine_lock);
     void start(PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
     void start_taken(uint64_t number, PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
     bool try_send_now(WorldRank dest, const std::byte* payload, const transfer::Envelope& envelope,
@@ -61,11 +61,11 @@ class Messages {
     }
 
   private:
-    base::Result<void> wait_and_end(EngineLock& lock, std::span<transfer::SendOp* const> sends, PostedReceive* receive)
+    base::Result<void> wait_and_end(EngineLock& lock, std::span<transfer::Send* const> sends, PostedReceive* receive)
         GPURUN_REQUIRES(engine_lock);
-    base::Result<void> arm(std::span<transfer::SendOp* const> sends, const PostedReceive* receive)
+    base::Result<void> arm(std::span<transfer::Send* const> sends, const PostedReceive* receive)
         GPURUN_REQUIRES(engine_lock);
-    void end(std::span<transfer::SendOp* const> sends, PostedReceive* receive) GPURUN_REQUIRES(engine_lock);
+    void end(std::span<transfer::Send* const> sends, PostedReceive* receive) GPURUN_REQUIRES(engine_lock);
 
     Core& core_;
     Progress& progress_;

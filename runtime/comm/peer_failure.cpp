@@ -60,11 +60,11 @@ void PeerFailure::lose(Peer& peer) {
 }
 
 void PeerFailure::remember(const transfer::DependentStreams& streams, Edge edge, Direction direction, Peer& peer) {
-    auto fence = peer.channel().fence(direction);
-    if (!fence)
-        return;
+    transfer::Fence* const fence = peer.channel().open_fence(direction);
+    if (fence == nullptr)
+        return; // no stream waits for the peer
     streams.for_each([&](const transfer::DependentStreams::Entry& each) {
-        auto cut_short = (*fence)->cut_short(edge, each.slot);
+        auto cut_short = fence->cut_short(edge, each.slot);
         if (cut_short && !*cut_short)
             return;
         cut_short_ = true;

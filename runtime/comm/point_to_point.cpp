@@ -8,7 +8,7 @@ using base::Result;
 using transfer::Ending;
 using transfer::Envelope;
 using transfer::Operand;
-using transfer::SendOp;
+using transfer::Send;
 
 namespace {
 
@@ -24,15 +24,15 @@ Pattern pattern_of(const Communicator& comm, int source, int tag) {
 
 Result<void> send_and_wait(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag,
                            const SendOptions& options) {
-    SendOp op(engine.resources(), peer_of(engine, comm, dest), buffer, {comm.user_context(), tag, buffer.bytes},
-              {Ending::kInStream, options.synchronous, options.call});
-    SendOp* const sends[] = {&op};
+    Send op(engine.resources(), peer_of(engine, comm, dest), buffer, {comm.user_context(), tag, buffer.bytes},
+            {Ending::kInStream, options.synchronous, options.call});
+    Send* const sends[] = {&op};
     return engine.messages().complete(sends, nullptr);
 }
 
 Result<void> recv_and_wait(Engine& engine, const Operand& buffer, const Pattern& pattern, platform::TraceEvent* call,
                            Arrived& ret_arrived) {
-    LocalReceiveOp home;
+    LocalReceive home;
     PostedReceive receive(engine.resources(), home, buffer, pattern, {.call = call});
     GPURUN_TRY(engine.messages().complete({}, &receive));
     ret_arrived = receive.arrived();
@@ -41,7 +41,7 @@ Result<void> recv_and_wait(Engine& engine, const Operand& buffer, const Pattern&
 
 Result<Arrived> recv_taken(Engine& engine, const Communicator& comm, const Operand& buffer, uint64_t number,
                            platform::TraceEvent* call) {
-    LocalReceiveOp home;
+    LocalReceive home;
     PostedReceive receive(engine.resources(), home, buffer, pattern_of(comm, kAnySource, kAnyTag), {.call = call});
     GPURUN_TRY(engine.messages().receive_taken(number, receive));
     return receive.arrived();
@@ -66,11 +66,11 @@ Result<Arrived> sendrecv(Engine& engine, const Communicator& comm, const Outboun
         GPURUN_TRY(messages.check_captured(comm.group().world(Rank{in.source}), in.buffer));
     }
     // In a graph, the send's last wait is enqueued behind the receive.
-    SendOp op(engine.resources(), peer_of(engine, comm, out.dest), out.buffer,
-              Envelope{comm.user_context(), out.tag, out.buffer.bytes},
-              {.ending = captured ? Ending::kByCompletion : Ending::kInStream});
-    SendOp* const sends[] = {&op};
-    LocalReceiveOp home;
+    Send op(engine.resources(), peer_of(engine, comm, out.dest), out.buffer,
+            Envelope{comm.user_context(), out.tag, out.buffer.bytes},
+            {.ending = captured ? Ending::kByCompletion : Ending::kInStream});
+    Send* const sends[] = {&op};
+    LocalReceive home;
     PostedReceive receive(engine.resources(), home, in.buffer, pattern_of(comm, in.source, in.tag),
                           {.beside_send = true});
     GPURUN_TRY(messages.complete(sends, &receive));
@@ -85,10 +85,10 @@ Result<void> copy(Engine& engine, const Communicator& comm, const Operand& desti
         GPURUN_TRY(messages.check_captured(engine.self(), source));
         GPURUN_TRY(messages.check_captured(engine.self(), destination));
     }
-    SendOp op(engine.resources(), messages.peer(engine.self()), source, Envelope{kCopyContext, 0, source.bytes},
-              {.ending = source.captured() ? Ending::kByCompletion : Ending::kInStream});
-    SendOp* const sends[] = {&op};
-    LocalReceiveOp home;
+    Send op(engine.resources(), messages.peer(engine.self()), source, Envelope{kCopyContext, 0, source.bytes},
+            {.ending = source.captured() ? Ending::kByCompletion : Ending::kInStream});
+    Send* const sends[] = {&op};
+    LocalReceive home;
     PostedReceive receive(engine.resources(), home, destination,
                           Pattern::of(comm.group(), kCopyContext, comm.rank().value, 0), {.beside_send = true});
     GPURUN_TRY(messages.complete(sends, &receive));

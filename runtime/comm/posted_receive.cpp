@@ -2,7 +2,7 @@
 
 namespace gpurun::comm {
 
-transfer::ReceiveOp& PostedReceive::op() {
+transfer::Receive& PostedReceive::op() {
     if (op_ == nullptr)
         op_ = home_.make(resources_, operand_, beside_send_, ending_);
     return *op_;

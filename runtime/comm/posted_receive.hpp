@@ -8,45 +8,45 @@
 #include "comm/matcher.hpp"
 #include "transfer/operation_pool.hpp"
 #include "transfer/protocol/inline.hpp"
-#include "transfer/receive_op.hpp"
+#include "transfer/receive.hpp"
 
 #include <optional>
 
 namespace gpurun::comm {
 
 // Where the operation of a receive is made.
-class ReceiveOpHome {
+class ReceiveHome {
   public:
-    virtual transfer::ReceiveOp* make(transfer::Resources& resources, const transfer::Operand& operand,
-                                      bool beside_send, transfer::Ending ending) = 0;
-    virtual void destroy(transfer::ReceiveOp* op) = 0;
+    virtual transfer::Receive* make(transfer::Resources& resources, const transfer::Operand& operand, bool beside_send,
+                                    transfer::Ending ending) = 0;
+    virtual void destroy(transfer::Receive* op) = 0;
 
   protected:
-    ~ReceiveOpHome() = default;
+    ~ReceiveHome() = default;
 };
 // Of a blocking call: on its stack.
-class LocalReceiveOp final : public ReceiveOpHome {
+class LocalReceive final : public ReceiveHome {
   public:
-    transfer::ReceiveOp* make(transfer::Resources& resources, const transfer::Operand& operand, bool beside_send,
-                              transfer::Ending ending) override {
+    transfer::Receive* make(transfer::Resources& resources, const transfer::Operand& operand, bool beside_send,
+                            transfer::Ending ending) override {
         return &op_.emplace(resources, operand, beside_send, ending);
     }
-    void destroy(transfer::ReceiveOp*) override { op_.reset(); }
+    void destroy(transfer::Receive*) override { op_.reset(); }
 
   private:
-    std::optional<transfer::ReceiveOp> op_;
+    std::optional<transfer::Receive> op_;
 };
 // Of requests. Used under the engine lock.
-class ReceiveOpPool final : public ReceiveOpHome {
+class ReceivePool final : public ReceiveHome {
   public:
-    transfer::ReceiveOp* make(transfer::Resources& resources, const transfer::Operand& operand, bool beside_send,
-                              transfer::Ending ending) override {
+    transfer::Receive* make(transfer::Resources& resources, const transfer::Operand& operand, bool beside_send,
+                            transfer::Ending ending) override {
         return pool_.make(resources, operand, beside_send, ending);
     }
-    void destroy(transfer::ReceiveOp* op) override { pool_.destroy(op); }
+    void destroy(transfer::Receive* op) override { pool_.destroy(op); }
 
   private:
-    transfer::OperationPool<transfer::ReceiveOp> pool_;
+    transfer::OperationPool<transfer::Receive> pool_;
 };
 
 struct ReceiveMode {
@@ -58,7 +58,7 @@ struct ReceiveMode {
 class PostedReceive final : public Expected {
   public:
     // `home` and `operand` stay where they are.
-    PostedReceive(transfer::Resources& resources, ReceiveOpHome& home, const transfer::Operand& operand,
+    PostedReceive(transfer::Resources& resources, ReceiveHome& home, const transfer::Operand& operand,
                   const Pattern& pattern_, const ReceiveMode& mode = {})
         : Expected(pattern_), resources_(resources), home_(home), operand_(operand), call_(mode.call),
           ending_(mode.ending), beside_send_(mode.beside_send) {
@@ -86,6 +86,7 @@ class PostedReceive final : public Expected {
         if (op_ == nullptr && operand_.by_cpu() && record.protocol == transfer::InlinePart::kProtocol) {
             transfer::take_inline(from, payload, {operand_.address, operand_.bytes});
             copied_ = true;
+            ++resources_.changes;
         } else {
             start_op(from, ordinal, record, payload);
         }
@@ -102,8 +103,8 @@ class PostedReceive final : public Expected {
     bool enqueued() const { return copied_ || (op_ != nullptr && op_->enqueued()); }
     const transfer::Operand& operand() const { return operand_; }
     // Its operation, made if there is none. REQUIRES: it was not copied.
-    transfer::ReceiveOp& op();
-    transfer::ReceiveOp* made_op() const { return op_; } // null: there is none
+    transfer::Receive& op();
+    transfer::Receive* made_op() const { return op_; } // null: there is none
     // What it has got. REQUIRES started().
     Arrived arrived() const { return {pattern.rank_of(source_), envelope_.tag, static_cast<size_t>(envelope_.bytes)}; }
     WorldRank source() const { return source_; }
@@ -115,10 +116,10 @@ class PostedReceive final : public Expected {
     [[gnu::noinline]] void tell_trace();
 
     transfer::Resources& resources_;
-    ReceiveOpHome& home_;
+    ReceiveHome& home_;
     const transfer::Operand& operand_;
     platform::TraceEvent* call_;
-    transfer::ReceiveOp* op_ = nullptr;
+    transfer::Receive* op_ = nullptr;
     WorldRank source_{}; // once matched, as the next
     transfer::Envelope envelope_{};
     transfer::Ending ending_;

@@ -8,6 +8,7 @@ using transfer::Record;
 using transfer::RecordKind;
 
 bool Progress::run() {
+    const uint64_t before = core_.changes();
     bool moved = false;
     deferred_.give_back();
     for (const auto& each : core_.peers()) {
@@ -27,7 +28,7 @@ bool Progress::run() {
     batch_.launch();
     moved |= advance_moving();
     moved |= advance_others_();
-    if (!moved)
+    if (!moved && core_.changes() == before)
         return false;
     core_.requests().reap_abandoned();
     core_.note_change();
@@ -67,7 +68,6 @@ bool Progress::take_next(PostedReceive& receive) {
         return false;
     receive.start(peer, peer.count_in.next(record->envelope), *record, payload);
     channel.pop();
-    core_.note_change();
     return true;
 }
 
@@ -91,13 +91,12 @@ void Progress::dispatch(Peer& peer, const Record& record) {
 }
 
 bool Progress::advance_moving() {
-    bool changed = false;
+    bool busy = false;
     core_.resources().moving.for_each([&](transfer::Operation& each) {
-        const bool was_enqueued = each.enqueued();
         each.advance();
-        changed |= each.done() || each.enqueued() != was_enqueued || each.is_busy();
+        busy |= each.is_busy();
     });
-    return changed;
+    return busy;
 }
 
 } // namespace gpurun::comm

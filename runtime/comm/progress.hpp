@@ -29,6 +29,7 @@ class Progress {
     void dispatch(transfer::Peer& peer, const transfer::Record& record) GPURUN_REQUIRES(engine_lock);
     void arrive(transfer::Peer& peer, const transfer::Record& record, std::span<const std::byte> payload)
         GPURUN_REQUIRES(engine_lock);
+    // True if some bytes have moved.
     bool advance_moving() GPURUN_REQUIRES(engine_lock);
 
     Core& core_;

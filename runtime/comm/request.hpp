@@ -2,8 +2,8 @@
 //
 // A Request is taken from the table, started and completed (comm/requests.hpp), and goes back to the table when it is
 // released; a persistent one is started and completed again and again in between. Later requests use its memory again,
-// so that starting one allocates nothing once as many have been under way before. A name is never given twice, so an
-// old one is recognized.
+// so that starting one allocates nothing once as many have been under way before. A name is given again
+// only after 2^31 uses of its entry, so an old one is recognized.
 //
 // Used under the engine lock. The Task of a request that is not active may be read without it.
 #pragma once
@@ -11,7 +11,7 @@
 #include "base/function_ref.hpp"
 #include "comm/engine_lock.hpp"
 #include "comm/posted_receive.hpp"
-#include "transfer/send_op.hpp"
+#include "transfer/send.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -22,7 +22,7 @@ namespace gpurun::comm {
 
 class Alarms;
 
-using SendOps = transfer::OperationPool<transfer::SendOp>;
+using SendPool = transfer::OperationPool<transfer::Send>;
 
 // A collective that is under way, as requests and waiting calls see it (comm/schedule_run.hpp). Used under the engine
 // lock.
@@ -40,7 +40,7 @@ class CollectiveOp {
     // Before a thread sleeps until it is done: sets the alarms that it needs.
     virtual base::Result<void> arm(Alarms& alarms) const GPURUN_REQUIRES(engine_lock) = 0;
     // Calls with each half of a message that is under way.
-    virtual void for_each_message(base::FunctionRef<void(const transfer::SendOp&)> send,
+    virtual void for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                                   base::FunctionRef<void(const PostedReceive&)> receive) const = 0;
     // The end of its use. REQUIRES done().
     virtual void release() = 0;
@@ -72,7 +72,7 @@ struct Request : base::Linked<Request, Abandoned> {
     bool active = false;
     bool cancelled = false;
     // None of these: nothing is left to do (PROC_NULL, or a small message that has been sent).
-    transfer::SendOp* send = nullptr; // of the table's
+    transfer::Send* send = nullptr; // of the table's
     std::optional<PostedReceive> receive;
     CollectiveOp* collective = nullptr; // comm/schedules.hpp's
     Task task;
@@ -164,8 +164,8 @@ class RequestTable {
     // Requests with a message under way.
     bool any_under_way() const { return under_way_ != 0; }
     void note_started() { ++under_way_; }
-    SendOps& sends() { return sends_; }
-    ReceiveOpHome& receives() { return receives_; }
+    SendPool& sends() { return sends_; }
+    ReceiveHome& receives() { return receives_; }
     // It is complete: destroys its operation. REQUIRES: it is done, or was completed into a stream.
     void end(Request& request) {
         if (request.send != nullptr) {
@@ -202,8 +202,8 @@ class RequestTable {
     void add();
     void reap();
 
-    SendOps sends_; // before the requests that use them
-    ReceiveOpPool receives_;
+    SendPool sends_; // before the requests that use them
+    ReceivePool receives_;
     Request none_; // entry 0, with the name of another entry, so that no look-up finds it
     std::deque<Request> all_;
     std::vector<Request*> by_index_{&none_};

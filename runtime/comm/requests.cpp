@@ -327,12 +327,7 @@ Result<void> Requests::arm(const Request& request) {
     if (request.collective != nullptr)
         return request.collective->arm(alarms_);
     const transfer::Operation* const operation = request.operation();
-    if (operation == nullptr)
-        return {};
-    if (request.send != nullptr && request.send->waits_for_graphs())
-        alarms_.look_again();
-    const auto point = operation->awaited();
-    return point ? alarms_.set(*point) : Result<void>();
+    return operation != nullptr ? alarms_.set_for(*operation) : Result<void>();
 }
 
 // -------------------------------------------------------------------------------------------------------- giving up

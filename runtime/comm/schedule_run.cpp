@@ -148,6 +148,8 @@ bool ScheduleRun::advance_steps() {
 // ------------------------------------------------------------------------------------- the end of one in a stream
 
 void ScheduleRun::give_stream_back(transfer::InternalStreams::State state) {
+    if (!stream_)
+        return;
     end_.reset();
     end_event_.reset();
     stream_->finish(state, {});
@@ -204,6 +206,8 @@ void ScheduleRun::fail(const base::Error& error) {
     if (!error_)
         error_ = error;
     end_steps(error, false);
+    if (!core_.resources().releases_streams()) // what has failed may block it for ever
+        give_stream_back(transfer::InternalStreams::State::kStuck);
 }
 
 void ScheduleRun::abandon(const base::Error& error) {
@@ -212,7 +216,7 @@ void ScheduleRun::abandon(const base::Error& error) {
     end_steps(error, true);
 }
 
-void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::SendOp&)> send,
+void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                                    base::FunctionRef<void(const PostedReceive&)> receive) const {
     for (StepId i = 0; i < schedule_.steps().size(); ++i) {
         const State& each = states_[i];
@@ -226,24 +230,10 @@ void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::SendOp
 Result<void> ScheduleRun::arm(Alarms& alarms) const {
     if (end_)
         return alarms.set(*end_);
-    Result<void> result;
-    const auto arm_one = [&](const transfer::Operation& operation, bool waits_for_graphs) {
-        assume_engine_lock();
-        if (waits_for_graphs)
-            alarms.look_again();
-        const auto point = operation.awaited();
-        if (result && point)
-            result = alarms.set(*point);
-    };
-    for (const State& each : states_) {
-        if (each.complete || !each.started)
-            continue;
-        if (each.send)
-            arm_one(*each.send, each.send->waits_for_graphs());
-        else if (const transfer::Operation* const operation = each.operation())
-            arm_one(*operation, false);
-    }
-    return result;
+    for (const State& each : states_)
+        if (const transfer::Operation* const operation = each.operation(); each.started && !each.complete && operation)
+            GPURUN_TRY(alarms.set_for(*operation));
+    return {};
 }
 
 } // namespace gpurun::comm

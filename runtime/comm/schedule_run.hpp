@@ -48,7 +48,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     const base::Error* error() const override { return error_ ? &*error_ : nullptr; }
     size_t received_bytes() const override { return received_ && !error_ ? bytes_of(*received_) : 0; }
     base::Result<void> arm(Alarms& alarms) const override GPURUN_REQUIRES(engine_lock);
-    void for_each_message(base::FunctionRef<void(const transfer::SendOp&)> send,
+    void for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                           base::FunctionRef<void(const PostedReceive&)> receive) const override;
     void release() override;
 
@@ -57,15 +57,15 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
         bool started = false;
         bool complete = false;
         transfer::Operand operand;
-        std::optional<transfer::SendOp> send;
-        LocalReceiveOp home;
+        std::optional<transfer::Send> send;
+        LocalReceive home;
         std::optional<PostedReceive> receive; // before its home in destruction
 
         bool is_over() const { return send ? send->done() : !receive || receive->done(); }
         // Null if it has none, or none yet.
         transfer::Operation* operation() const {
             if (send)
-                return const_cast<transfer::SendOp*>(&*send);
+                return const_cast<transfer::Send*>(&*send);
             return receive ? receive->made_op() : nullptr;
         }
     };

@@ -35,7 +35,7 @@ Entry entry_of(Topic topic, const transfer::Operation& operation, uint32_t conte
     return entry;
 }
 
-Entry entry_of(Topic topic, const transfer::SendOp& send) { return entry_of(topic, send, send.envelope().context); }
+Entry entry_of(Topic topic, const transfer::Send& send) { return entry_of(topic, send, send.envelope().context); }
 
 Entry entry_of(Topic topic, const PostedReceive& receive) {
     Entry entry;
@@ -105,7 +105,7 @@ uint32_t describe_calls(std::vector<Entry>& entries, const base::List<WaitingCal
 }
 
 void describe_awaited(const WaitReason& reason, Core& core, BoundedList& awaited) GPURUN_REQUIRES(engine_lock) {
-    for (const transfer::SendOp* send : reason.sends)
+    for (const transfer::Send* send : reason.sends)
         if (!send->done())
             awaited.add(entry_of(Topic::kAwaited, *send));
     if (reason.receive != nullptr && !reason.receive->done())

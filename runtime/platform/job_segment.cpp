@@ -129,7 +129,7 @@ void JobSegment::announce_sleeper(uint32_t sleeper) const {
 }
 
 base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
-    // Pairs, through the poison (release) and whatever that releases, with the acquire in is_gone().
+    // Pairs, through the poison (release) and whatever that releases, with the acquire in ShmChannel::liveness().
     rank(dead).state.store(static_cast<uint32_t>(RankState::kDying), std::memory_order_release);
     base::Result<void> result;
     for (uint32_t peer = 0; peer < size(); ++peer) {

@@ -173,11 +173,6 @@ class JobSegment {
     // Launcher: `rank` has ended without gpurun_finalize(). Marks it dying, so that whoever poison releases sees why;
     // poisons every counter that it would have signalled; marks it dead; wakes everybody.
     base::Result<void> mark_dead(uint32_t rank) const;
-    // kDying or kDead.
-    bool is_gone(uint32_t of) const { return is_gone(rank(of)); }
-    static bool is_gone(const RankRecord& record) {
-        return record.state.load(std::memory_order_acquire) >= static_cast<uint32_t>(RankState::kDying);
-    }
 
   private:
     JobSegment(UniqueFd fd, Mapping front, uint32_t size) : fd_(std::move(fd)), size_(size), front_(std::move(front)) {}

@@ -56,7 +56,7 @@ void Operation::end_at(const CompletionPoint& end) {
         return;
     }
     end_ = end;
-    phase_ = Phase::kEnqueued;
+    reach(Phase::kEnqueued);
 }
 
 Result<void> Operation::end_behind(Fence& fence, Edge edge, const Slot& slot, device::Stream stream) {
@@ -107,7 +107,7 @@ void Operation::finish() {
     end_.reset();
     if (trace_.records()) [[unlikely]]
         tell_trace_of_end();
-    phase_ = Phase::kDone;
+    reach(Phase::kDone);
 }
 
 Result<void> Operation::complete_into(device::Stream stream) {
@@ -151,7 +151,7 @@ void Operation::fail(base::Error error) {
         } else if (auto recorded = work_.record_end()) {
             end_event_ = std::move(*recorded);
             end_ = CompletionPoint::at(end_event_.get());
-            phase_ = Phase::kEnqueued;
+            reach(Phase::kEnqueued);
             watch();
             return;
         }

@@ -45,6 +45,8 @@ class Operation : public base::Linked<Operation, Moving> {
     bool is_in_doubt() const { return phase_ == Phase::kActive && activity() == Activity::kInDoubt; }
     // The message goes on only if a thread of this rank makes progress.
     bool needs_hand() const { return phase_ == Phase::kActive && activity() != Activity::kIdle; }
+    // Of a graph, and it waits until other graphs end, of which nobody notifies this rank.
+    bool waits_for_graphs() const { return operand_.captured() && phase_ == Phase::kActive && !blocked_on(); }
     // Moves what can be moved.
     void advance();
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
@@ -88,7 +90,7 @@ class Operation : public base::Linked<Operation, Moving> {
     // The same, where the last of it signals an edge in `stream`.
     base::Result<void> end_behind(Fence& fence, Edge edge, const Slot& slot, device::Stream stream);
     // Of a graph: everything is decided, and is enqueued by the thread that completes it.
-    void leave_to_completion() { phase_ = Phase::kEnqueued; }
+    void leave_to_completion() { reach(Phase::kEnqueued); }
     // No bytes move: the message ends where it stands in its order domain.
     base::Result<void> end_in_place();
     void finish();
@@ -131,6 +133,11 @@ class Operation : public base::Linked<Operation, Moving> {
     const std::optional<CompletionPoint>& end() const { return end_; }
 
   private:
+    // For kEnqueued and kDone, which threads wait for.
+    void reach(Phase phase) {
+        phase_ = phase;
+        ++resources_.changes;
+    }
     void look_for_end();
     InternalStreams::State stream_state() const;
     StreamEnd stream_end() const;

@@ -1,25 +1,25 @@
 #include "transfer/receive.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace gpurun::transfer {
 
 using base::Result;
 namespace wait_report = platform::wait_report;
 
-Result<void> ReceiveState::await_end(Receive& receive, const CompletionPoint& end, device::Stream stream) {
-    return end.await(receive.device(), stream);
-}
-
 Receive::~Receive() { give_branch_back(); }
 
-void Receive::begin(Peer& source, const Record& record) {
+void Receive::start(Peer& source, const Record& record, std::span<const std::byte> payload) {
     CHECK(phase() == Phase::kNew);
     set_peer(source);
     set_active();
     bytes_ = std::min<uint64_t>(record.envelope.bytes, operand().bytes);
     serial_of_send_ = record.serial;
+    Arrival arrival{record, payload, {}};
+    if (record.protocol == RendezvousPart::kProtocol)
+        arrival.route = choose_route(*this, record);
+    enter(record.protocol == RendezvousPart::kProtocol ? arrival.route.protocol : record.protocol);
+    settle(state()->start(*this, arrival));
 }
 
 Result<void> Receive::set_marker() {
@@ -33,14 +33,8 @@ wait_report::Entry Receive::describe() const {
     if (phase() == Phase::kNew)
         entry.state = wait_report::State::kUnmatched;
     else if (phase() == Phase::kActive)
-        state_->describe(*this, entry);
+        state()->describe(*this, entry);
     return entry;
-}
-
-uint64_t Receive::serial() {
-    if (serial_ == 0)
-        serial_ = source().receives.add(*this);
-    return serial_;
 }
 
 Result<void> Receive::take_stream(bool waits_for_peer) {
@@ -102,8 +96,8 @@ void Receive::give_branch_back() {
 Result<void> Receive::complete_captured(device::Stream stream) {
     if (!branch_)
         return {};
-    if (state_ != nullptr)
-        state_->enqueue_captured(*this);
+    if (state() != nullptr)
+        state()->enqueue_captured(*this);
     if (!missed_capture_)
         GPURUN_TRY(resources().pools.captures.order(*branch_, stream));
     give_branch_back();
@@ -114,16 +108,11 @@ Result<void> Receive::complete_captured(device::Stream stream) {
 
 void Receive::capture_missed() {
     missed_capture_ = true; // it fails once it is matched, so that its source gets an answer
-    if (state_ != nullptr)
-        state_->capture_missed(*this);
+    if (state() != nullptr)
+        state()->capture_missed(*this);
 }
 
 // ------------------------------------------------------------------------------------------------- for Operation
-
-void Receive::leave_queues() {
-    if (serial_ != 0)
-        source().receives.remove(std::exchange(serial_, 0));
-}
 
 void Receive::on_finish() {
     if (staged_ == nullptr)

@@ -1,72 +1,25 @@
-// The target's half of a message, once it is matched: start() by its record, then by the protocol that takes it.
+// The target's half of a message: once it is matched, it goes by the protocol of the message's record, or, if that is a
+// ready-to-send, by the one that is chosen to move the bytes.
 #pragma once
 
-#include "transfer/operation.hpp"
+#include "transfer/protocols.hpp"
 
 namespace gpurun::transfer {
 
-class Receive;
-
-// What the target decides from: the record that starts a message, and what it has found out so far.
-struct Arrival {
-    const Record& record;
-    std::span<const std::byte> payload; // need only live during the call
-    Route route{};                      // once chosen
-};
-
-// What one protocol keeps of a receive. Each slot's default is for one that needs nothing of it.
-class ReceiveState {
+class Receive final : public OperationBy<Receive, ReceiveState, ReceiveStates> {
   public:
-    virtual ~ReceiveState() = default;
-
-    // Takes the bytes, enqueues their copy, or answers the source.
-    virtual base::Result<void> start(Receive& receive, const Arrival& arrival) = 0;
-    virtual base::Result<void> on_record(Receive& receive, const Record& record) {
-        (void)receive, (void)record;
-        return {};
-    }
-    virtual Activity activity(const Receive& receive) const {
-        (void)receive;
-        return Activity::kIdle;
-    }
-    virtual base::Result<void> advance(Receive& receive) {
-        (void)receive;
-        return {};
-    }
-    // What it waits for on a device, while it is active.
-    virtual std::optional<CompletionPoint> blocked_on(const Receive& receive) const {
-        (void)receive;
-        return std::nullopt;
-    }
-    // Whether its end will come although the source has died. REQUIRES: it is enqueued.
-    virtual base::Result<bool> is_complete_without_peer(const Receive& receive) const {
-        (void)receive;
-        return true; // the message's record has brought everything that is needed of the source
-    }
-    // Enqueue: `stream` goes on after the message. REQUIRES that it is enqueued.
-    virtual base::Result<void> await_end(Receive& receive, const CompletionPoint& end, device::Stream stream);
-    // Of a graph: the thread that captures completes it. Enqueues it, or fails the receive.
-    virtual void enqueue_captured(Receive& receive) { (void)receive; }
-    virtual void capture_missed(Receive& receive) { (void)receive; }
-    // Whether a failed one that is enqueued comes to its end all the same.
-    virtual bool ends_by_itself() const { return false; }
-    // It has failed: nothing more is to be enqueued.
-    virtual void give_up(Receive& receive) { (void)receive; }
-    virtual void describe(const Receive& receive, platform::wait_report::Entry& entry) const {
-        (void)receive, (void)entry;
-    }
-};
-
-class Receive : public Operation, public base::Linked<Receive, Queued> {
-  public:
+    // `beside_send`: the caller sends on the same stream at the same time.
+    Receive(Resources& resources, const Operand& operand, bool beside_send, Ending ending)
+        : OperationBy(resources, operand, ending), beside_send_(beside_send) {}
     ~Receive() override;
 
     // ---------------------------------------------------------------------------------------- for the engine
     bool started() const { return peer() != nullptr; }
     // Before it is matched: sets the marker of where it stands in its stream.
     base::Result<void> set_marker();
-    void answer(const Record& record) { settle(state_->on_record(*this, record)); }
-    void started_by(base::Result<void> started) { settle(std::move(started)); }
+    // It has this message. `payload` need only live during the call.
+    void start(Peer& source, const Record& record, std::span<const std::byte> payload);
+    base::Result<void> on_record(const Record& answer) { return state()->on_record(*this, answer); }
     platform::wait_report::Entry describe() const override;
     // The launch of mails that it is part of (FusedMails); 0: none.
     uint64_t launch() const { return launch_; }
@@ -76,8 +29,7 @@ class Receive : public Operation, public base::Linked<Receive, Queued> {
     uint64_t bytes() const { return bytes_; } // that move: the shorter of message and buffer
     // The caller sends on the same stream at the same time.
     bool beside_send() const { return beside_send_; }
-    // The name by which its source answers it.
-    uint64_t serial();
+    OperationTable<Receive>& answered() const { return source().receives; }
     // The name of the source's send, for answers.
     uint64_t serial_of_send() const { return serial_of_send_; }
     void count(Route route, uint64_t message_bytes) {
@@ -107,39 +59,15 @@ class Receive : public Operation, public base::Linked<Receive, Queued> {
     void give_branch_back();
     bool missed_capture() const { return missed_capture_; }
 
-  protected:
-    Receive(Resources& resources, const Operand& operand, bool beside_send, Ending ending)
-        : Operation(resources, operand, ending), beside_send_(beside_send) {}
-    void set_state(ReceiveState& state) { state_ = &state; }
-    // It is matched to this message.
-    void begin(Peer& source, const Record& record);
-
   private:
-    Activity activity() const override { return state_->activity(*this); }
-    base::Result<void> advance_protocol() override { return state_->advance(*this); }
-    std::optional<CompletionPoint> blocked_on() const override {
-        return state_ == nullptr ? std::nullopt : state_->blocked_on(*this);
-    }
-    base::Result<bool> is_complete_without_peer() const override { return state_->is_complete_without_peer(*this); }
-    base::Result<void> await_end(const CompletionPoint& end, device::Stream stream) override {
-        return state_->await_end(*this, end, stream);
-    }
     base::Result<void> complete_captured(device::Stream stream) override;
     void capture_missed() override;
-    bool ends_by_itself() const override { return state_ != nullptr && state_->ends_by_itself(); }
-    void give_up() override {
-        if (state_ != nullptr)
-            state_->give_up(*this);
-    }
-    void leave_queues() override;
     void on_finish() override;
     DependentStreams& dependents() const override { return source().awaiting_forward; }
 
     bool beside_send_;
     bool missed_capture_ = false;
-    ReceiveState* state_ = nullptr; // once it is matched
     uint64_t bytes_ = 0;
-    uint64_t serial_ = 0; // in Peer::receives; 0: in none
     uint64_t serial_of_send_ = 0;
     uint64_t launch_ = 0;
     StagingPool::Buffer* staged_ = nullptr; // whose event is the end

@@ -53,7 +53,8 @@ struct Resources {
     Pools pools;
     ExportCache exports;
     FusedMails mails;
-    MovingList moving;                                                       // operations that advance() moves
+    MovingList moving;    // operations that advance() moves
+    uint64_t changes = 0; // how often a message was enqueued or done: who has seen as many need not look again
     TryQuiescence try_quiescence = [] { return Quiescence(std::in_place); }; // the engine's
     // A thread of the driver's tells, some time after a graph was destroyed, that its messages are gone. Until this
     // time it may yet do so.

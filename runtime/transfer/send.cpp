@@ -6,19 +6,8 @@ using base::Result;
 namespace wait_report = platform::wait_report;
 namespace flags = platform::trace_flags;
 
-Result<bool> SendState::is_complete_without_peer(const CompletionPoint& end) const {
-    if (end.on_event())
-        return true; // an event of this rank's own, recorded after the target has answered
-    GPURUN_ASSIGN(const bool cut_short, end.fence->cut_short(end.edge, end.slot));
-    return !cut_short;
-}
-
-Result<void> SendState::await_end(Send& send, const CompletionPoint& end, device::Stream stream) const {
-    return end.await(send.device(), stream);
-}
-
 Send::Send(Resources& resources, Peer& target, const Operand& operand, const Envelope& envelope, const Mode& mode)
-    : Operation(resources, operand, mode.ending), envelope_(envelope), synchronous_(mode.synchronous),
+    : OperationBy(resources, operand, mode.ending), envelope_(envelope), synchronous_(mode.synchronous),
       urges_(mode.urges) {
     set_peer(target);
     if (operand.captured())
@@ -62,6 +51,22 @@ bool post_waiting(Peer& peer) {
     return any;
 }
 
+Result<Posted> Send::post() {
+    // One that has found no room in the ring stays with its protocol.
+    const size_t first = state() == nullptr ? 0 : protocol_;
+    for (size_t protocol = first; protocol < protocols().size(); ++protocol) {
+        if (!protocols()[protocol].begins)
+            continue;
+        if (state() == nullptr || protocol != protocol_)
+            enter(protocol_ = static_cast<ProtocolId>(protocol));
+        auto posted = state()->post(*this);
+        if (!posted || *posted != Posted::kNot)
+            return posted;
+    }
+    CHECK(!"the last protocol that begins messages takes all");
+    return Posted::kNot;
+}
+
 // False if there is no room.
 bool Send::post_again() {
     auto posted = post();
@@ -72,9 +77,11 @@ bool Send::post_again() {
     return true;
 }
 
-bool Send::may_be_deferred() const { return is_request() && may_share_kernel(); }
-
-bool Send::waits_for_graphs() const { return operand().captured() && phase() == Phase::kActive && !blocked_on(); }
+Result<void> Send::on_record(const Record& answer) {
+    if (protocol_ != answer.protocol)
+        enter(protocol_ = answer.protocol);
+    return state()->on_record(*this, answer);
+}
 
 wait_report::Entry Send::describe() const {
     wait_report::Entry entry = Operation::describe(wait_report::What::kSend);
@@ -84,18 +91,12 @@ wait_report::Entry Send::describe() const {
         entry.flags |= wait_report::kSynchronous;
     if (base::List<Send, Unposted>::has(*this))
         entry.state = wait_report::State::kNoRoom;
-    else if (state_ != nullptr && phase() == Phase::kActive)
-        state_->describe(*this, entry);
+    else if (state() != nullptr && phase() == Phase::kActive)
+        state()->describe(*this, entry);
     return entry;
 }
 
 // ------------------------------------------------------------------------------------------------- for protocols
-
-uint64_t Send::serial() {
-    if (serial_ == 0)
-        serial_ = target().sends.add(*this);
-    return serial_;
-}
 
 void Send::note_matched() {
     trace().matched();
@@ -150,39 +151,20 @@ Result<void> Send::set_marker() {
 
 // ----------------------------------------------------------------------------------------------- for Operation
 
-Activity Send::activity_of_state() const {
-    return base::List<Send, Unposted>::has(*this) ? Activity::kQueued : state_->activity(*this);
-}
-
-std::optional<CompletionPoint> Send::blocked_on() const {
-    return state_ == nullptr ? std::nullopt : state_->blocked_on(*this);
-}
-
 Result<void> Send::await_end(const CompletionPoint& end, device::Stream stream) {
     if (own_stream_ != 0) {
         GPURUN_ASSIGN(const uint64_t name, device().name(stream));
         if (name == own_stream_)
             return {}; // the stream itself comes after the message
     }
-    GPURUN_TRY(state_->await_end(*this, end, stream));
+    GPURUN_TRY(OperationBy::await_end(end, stream));
     if (!end.on_event() && end.edge == Edge::kBackward && !target().lost())
         target().awaiting_backward.note(end.slot, stream);
     return {};
 }
 
 Result<void> Send::complete_captured(device::Stream stream) {
-    return state_ == nullptr ? Result<void>() : state_->complete_captured(*this, stream);
-}
-
-void Send::give_up() {
-    if (state_ != nullptr)
-        state_->give_up(*this);
-}
-
-void Send::leave_queues() {
-    target().unposted.remove(*this);
-    if (serial_ != 0)
-        target().sends.remove(std::exchange(serial_, 0));
+    return state() == nullptr ? Result<void>() : state()->complete_captured(*this, stream);
 }
 
 } // namespace gpurun::transfer

@@ -1,88 +1,33 @@
-// The source's half of a message.
-//
-//   post()       posts the message's record, by the first protocol of the table that takes it
-//   on_record()  the target has answered: the send goes on by the protocol that the answer belongs to
+// The source's half of a message: its record is posted by the first protocol of the table that takes it. When the
+// target answers, the send goes on by the protocol that the answer belongs to.
 #pragma once
 
-#include "transfer/operation.hpp"
+#include "transfer/protocols.hpp"
 
 namespace gpurun::transfer {
 
-// Bytes sent inline that the peer has not matched yet. Beyond this, messages go by rendezvous.
-constexpr uint64_t kEagerCreditBytes = 1 << 20;
-
-class Send;
-
-enum class Posted {
-    kNot,    // this protocol does not take the message, or has no slot for it: the next one is asked
-    kNoRoom, // it does, but there is no room in the ring: to be tried again, by this protocol
-    kYes,
+struct SendMode {
+    Ending ending = Ending::kInStream;
+    bool synchronous = false;             // not done before it is matched
+    platform::TraceEvent* call = nullptr; // of the trace: the call that is this message and nothing else
+    bool urges = false;                   // the target's rank has to go on by it, though it may be in no call
 };
 
-// What one protocol keeps of a send. The defaults are for a protocol that does not need the function.
-class SendState {
+class Send final : public OperationBy<Send, SendState, SendStates>, public base::Linked<Send, Unposted> {
   public:
-    virtual ~SendState() = default;
+    using Mode = SendMode;
 
-    // Posts the message. REQUIRES: the protocol begins messages (protocols.hpp).
-    virtual base::Result<Posted> post(Send& send) {
-        (void)send;
-        return Posted::kNot;
-    }
-    // The target has answered. If another protocol posted the message, its first answer has brought the send here.
-    virtual base::Result<void> on_record(Send& send, const Record& answer) {
-        (void)send, (void)answer;
-        return {};
-    }
-    virtual Activity activity(const Send& send) const {
-        (void)send;
-        return Activity::kIdle;
-    }
-    virtual base::Result<void> advance(Send& send) {
-        (void)send;
-        return {};
-    }
-    // What the CPU waits for on a device, while it is active.
-    virtual std::optional<CompletionPoint> blocked_on(const Send& send) const {
-        (void)send;
-        return std::nullopt;
-    }
-    // Whether its end will come although the target has died. REQUIRES: it is enqueued.
-    virtual base::Result<bool> is_complete_without_peer(const CompletionPoint& end) const;
-    // Enqueue: `stream` goes on after the message. REQUIRES that it is enqueued.
-    virtual base::Result<void> await_end(Send& send, const CompletionPoint& end, device::Stream stream) const;
-    // Of a graph: what follows in `stream`, which is captured, comes after the message.
-    virtual base::Result<void> complete_captured(Send& send, device::Stream stream) {
-        (void)send, (void)stream;
-        return {};
-    }
-    // Whether a failed one that is enqueued comes to its end all the same.
-    virtual bool ends_by_itself() const { return false; }
-    // It has failed: nothing more is to be enqueued.
-    virtual void give_up(Send& send) { (void)send; }
-    virtual void describe(const Send& send, platform::wait_report::Entry& entry) const { (void)send, (void)entry; }
-};
-
-class Send : public Operation, public base::Linked<Send, Unposted>, public base::Linked<Send, Queued> {
-  public:
-    struct Mode {
-        Ending ending = Ending::kInStream;
-        bool synchronous = false;             // not done before it is matched
-        platform::TraceEvent* call = nullptr; // of the trace: the call that is this message and nothing else
-        bool urges = false;                   // the target's rank has to go on by it, though it may be in no call
-    };
+    Send(Resources& resources, Peer& target, const Operand& operand, const Envelope& envelope, const Mode& mode = {});
 
     // ---------------------------------------------------------------------------------------- for the engine
     // Posts those of the peer that wait for room, and then this one. If there is no room, sets its marker, and queues
     // it.
     void start();
-    void answer(const Record& record) { settle(on_record(record)); }
+    base::Result<void> on_record(const Record& answer);
     // Whether it may be posted later, to share a kernel with others (defer()).
-    bool may_be_deferred() const;
+    bool may_be_deferred() const { return is_request() && may_be_fused(*this); }
     // In place of start(): sets its marker, and queues it for the next post_waiting().
     void defer();
-    // A send of a graph that waits until other graphs end, of which nobody notifies this rank.
-    bool waits_for_graphs() const;
     bool matched() const { return matched_; } // its target has said so
     platform::wait_report::Entry describe() const override;
 
@@ -91,13 +36,11 @@ class Send : public Operation, public base::Linked<Send, Unposted>, public base:
     const Envelope& envelope() const { return envelope_; }
     bool synchronous() const { return synchronous_; }
     platform::Notify notify() const { return urges_ ? platform::Notify::kAlways : platform::Notify::kIfSleeping; }
-    // The name by which its target answers it.
-    uint64_t serial();
+    OperationTable<Send>& answered() const { return target().sends; }
     void note_matched();
     // The slot whose forward edge says that the buffer is ready; not valid if it has none yet.
     const Slot& edge() const { return edge_; }
     void set_edge(const Slot& edge) { edge_ = edge; }
-    SendState* state() const { return state_; }
     // Posts the message's record. False if there is no room now.
     bool publish(const Record& record, Route route);
     // The same for a message whose route the target's answer tells.
@@ -113,37 +56,29 @@ class Send : public Operation, public base::Linked<Send, Unposted>, public base:
     // Sets the marker, if the stream goes on before the message is posted.
     base::Result<void> set_marker();
 
-  protected:
-    Send(Resources& resources, Peer& target, const Operand& operand, const Envelope& envelope, const Mode& mode);
-
-    void set_state(SendState* state) { state_ = state; }
-    virtual base::Result<Posted> post() = 0;
-    virtual base::Result<void> on_record(const Record& record) = 0;
-    virtual bool may_share_kernel() const = 0;
-
   private:
     friend bool post_waiting(Peer& peer);
+    base::Result<Posted> post();
     bool post_again();
 
-    Activity activity() const override { return state_ == nullptr ? Activity::kQueued : activity_of_state(); }
-    Activity activity_of_state() const;
-    base::Result<void> advance_protocol() override { return state_->advance(*this); }
-    std::optional<CompletionPoint> blocked_on() const override;
-    base::Result<bool> is_complete_without_peer() const override { return state_->is_complete_without_peer(*end()); }
+    Activity activity() const override {
+        const bool waits = state() == nullptr || base::List<Send, Unposted>::has(*this);
+        return waits ? Activity::kQueued : OperationBy::activity();
+    }
     base::Result<void> await_end(const CompletionPoint& end, device::Stream stream) override;
     base::Result<void> complete_captured(device::Stream stream) override;
     void capture_missed() override {}
-    bool ends_by_itself() const override { return state_ != nullptr && state_->ends_by_itself(); }
-    void give_up() override;
-    void leave_queues() override;
+    void leave_queues() override {
+        target().unposted.remove(*this);
+        OperationBy::leave_queues();
+    }
     DependentStreams& dependents() const override { return target().awaiting_backward; }
 
     Envelope envelope_;
     bool synchronous_;
     bool urges_;
     bool matched_ = false;
-    SendState* state_ = nullptr; // once a protocol has been found
-    uint64_t serial_ = 0;        // in Peer::sends; 0: in none
+    ProtocolId protocol_ = 0; // of its state
     Slot edge_{};
     uint64_t own_stream_ = 0; // name of the program's stream in which all of it is enqueued; 0: not so
 };

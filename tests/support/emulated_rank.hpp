@@ -32,9 +32,13 @@ inline base::Settings settings_with_mailboxes() {
     return settings;
 }
 
+// What a test puts in front of a device.
+using Wrap = std::unique_ptr<device::Device> (*)(std::unique_ptr<device::Device>);
+
 struct EmulatedRank {
     // `self` of the job's ranks, each with a device of its own.
-    EmulatedRank(platform::JobSegment job_, uint32_t self_, const base::Settings& settings_ = rank_settings())
+    EmulatedRank(platform::JobSegment job_, uint32_t self_, const base::Settings& settings_ = rank_settings(),
+                 Wrap wrap = nullptr)
         : job(std::move(job_)), self{self_}, settings(settings_) {
         device::Options options;
         options.selector = "emulated:" + std::to_string(self_) + "/" + std::to_string(job.size());
@@ -43,6 +47,8 @@ struct EmulatedRank {
         options.emulated_delay_us = settings.emulated_delay_us;
         options.emulated_peer_access = settings.emulated_peer_access;
         device = must(device::open_device(options));
+        if (wrap != nullptr)
+            device = wrap(std::move(device));
         platform::RankRecord& record = job.rank(self_);
         record.pid = ::getpid();
         record.token = platform::own_token();

@@ -4,6 +4,8 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 
+#include <algorithm>
+
 namespace gpurun::transfer {
 
 using base::Result;
@@ -21,7 +23,7 @@ Result<ImportCache::Iterator> ImportCache::find(const RemoteBuffer& source) {
             GPURUN_TRY(close_oldest());
         GPURUN_ASSIGN(void* base, device_.import_memory(peer_, source.handle));
         mappings_.push_front(
-            Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, Slot{}, false, 0});
+            Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, {}, false, 0});
         found = by_id_.emplace(source.allocation_id, mappings_.begin()).first;
     }
     mappings_.splice(mappings_.begin(), mappings_, found->second);
@@ -35,7 +37,8 @@ Result<void> ImportCache::open(const RemoteBuffer& source) {
 
 Result<const std::byte*> ImportCache::address(const RemoteBuffer& source, const Slot& slot) {
     GPURUN_ASSIGN(const Iterator mapping, find(source));
-    mapping->last = slot;
+    std::erase_if(mapping->reads, [&](const Slot& each) { return is_over(each); });
+    mapping->reads.push_back(slot);
     return static_cast<const std::byte*>(mapping->base) + source.offset;
 }
 
@@ -127,9 +130,13 @@ Result<void> ImportCache::close_overlapping(const RemoteBuffer& source) {
     return {};
 }
 
-bool ImportCache::is_read(const Mapping& mapping) {
-    auto done = fence_.reached(Edge::kBackward, mapping.last);
-    return done && !*done; // an edge that fails never comes
+bool ImportCache::is_over(const Slot& read) const {
+    auto done = fence_.reached(Edge::kBackward, read);
+    return !done || *done; // an edge that fails never comes
+}
+
+bool ImportCache::is_read(const Mapping& mapping) const {
+    return !std::all_of(mapping.reads.begin(), mapping.reads.end(), [&](const Slot& each) { return is_over(each); });
 }
 
 Result<void> ImportCache::close(Iterator mapping) {

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <list>
 #include <unordered_map>
+#include <vector>
 
 namespace gpurun::transfer {
 
@@ -52,14 +53,15 @@ class ImportCache {
         uint64_t exporter_base;
         uint64_t bytes;
         void* base;
-        Slot last; // of the latest copy from it
+        std::vector<Slot> reads; // of the copies from it; those that are over are dropped with the next one
         bool revoked;
         uint32_t holders;
     };
     using Iterator = std::list<Mapping>::iterator;
 
     bool overlaps(const Mapping& mapping, const RemoteBuffer& source) const;
-    bool is_read(const Mapping& mapping);
+    bool is_over(const Slot& read) const;
+    bool is_read(const Mapping& mapping) const;
     base::Result<void> close(Iterator mapping);
     base::Result<void> close_oldest();
     base::Result<void> close_overlapping(const RemoteBuffer& source);

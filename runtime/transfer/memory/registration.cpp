@@ -56,11 +56,14 @@ bool Registration::maps(const RemoteBuffer& source) {
     if (unmappable_.has(source.allocation_id))
         return false;
     auto opened = imports();
-    if (opened && !(*opened)->can_open(source))
+    const auto in_the_way = [&] { return opened && !(*opened)->can_open(source); };
+    if (in_the_way())
         return false; // for now
-    const Result<void> mapped = opened ? (*opened)->open(source) : Result<void>(std::move(opened).error());
+    const Result<void> mapped = opened ? (*opened)->open(source) : Result<void>(opened.error());
     if (mapped)
         return true;
+    if (in_the_way()) // a graph has been launched meanwhile
+        return false;
     base::log(base::LogLevel::kWarn, "memory of rank {} is not mapped, and bounces: {}", channel_.peer().value,
               mapped.error().detail);
     unmappable_.add(source.allocation_id);

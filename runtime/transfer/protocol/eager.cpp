@@ -1,5 +1,8 @@
 #include "transfer/protocol/eager.hpp"
 
+#include "transfer/receive.hpp"
+#include "transfer/send.hpp"
+
 namespace gpurun::transfer {
 
 using base::Result;

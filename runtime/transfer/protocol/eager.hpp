@@ -5,7 +5,6 @@
 
 #include "transfer/fence/slot_ring.hpp"
 #include "transfer/protocol/edge_copy.hpp"
-#include "transfer/send.hpp"
 
 namespace gpurun::transfer {
 

@@ -1,5 +1,7 @@
 #include "transfer/protocol/edge_copy.hpp"
 
+#include "transfer/receive.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -47,16 +49,16 @@ Result<void> EdgeCopy::copy_by_cpu(Receive& receive) {
     return {};
 }
 
-Result<bool> EdgeCopy::is_complete_without_peer(const Receive& receive) const {
+Result<bool> EdgeCopy::is_complete_without_peer(const Receive& receive, const CompletionPoint&) const {
     GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
     GPURUN_ASSIGN(const bool cut_short, fence->cut_short(Edge::kForward, slot_));
     return !cut_short;
 }
 
-Result<void> EdgeCopy::await_end(Receive& receive, const CompletionPoint& end, device::Stream stream) {
+Result<bool> EdgeCopy::complete_into(Receive& receive, device::Stream stream) {
     if (!receive.source().lost())
         receive.source().awaiting_forward.complete_into(slot_, stream);
-    return end.await(receive.device(), stream);
+    return false;
 }
 
 // ------------------------------------------------------------------------------------------------- in a stream

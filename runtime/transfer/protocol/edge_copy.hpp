@@ -5,7 +5,7 @@
 // waits and signals itself, by a copy engine, or by a host function.
 #pragma once
 
-#include "transfer/receive.hpp"
+#include "transfer/state.hpp"
 
 namespace gpurun::transfer {
 
@@ -14,8 +14,8 @@ class EdgeCopy : public ReceiveState {
     Activity activity(const Receive& receive) const override;
     base::Result<void> advance(Receive& receive) override;
     std::optional<CompletionPoint> blocked_on(const Receive& receive) const override;
-    base::Result<bool> is_complete_without_peer(const Receive& receive) const override;
-    base::Result<void> await_end(Receive& receive, const CompletionPoint& end, device::Stream stream) override;
+    base::Result<bool> is_complete_without_peer(const Receive& receive, const CompletionPoint& end) const override;
+    base::Result<bool> complete_into(Receive& receive, device::Stream stream) override;
 
   protected:
     struct From {

@@ -1,6 +1,8 @@
 #include "transfer/protocol/graph.hpp"
 
 #include "platform/clock.hpp"
+#include "transfer/receive.hpp"
+#include "transfer/send.hpp"
 
 namespace gpurun::transfer {
 
@@ -101,7 +103,7 @@ void GraphReceive::capture_missed(Receive& receive) {
 
 void GraphReceive::give_up(Receive& receive) {
     if (message_)
-        receive.source().part<GraphPart>().refuse(receive.serial_of_send());
+        receive.source().part<GraphPart>().tell_ended(receive.serial_of_send());
     message_.reset();
 }
 

@@ -5,6 +5,8 @@
 #include "platform/clock.hpp"
 #include "transfer/protocol/mailbox.hpp"
 #include "transfer/protocol/pull.hpp"
+#include "transfer/receive.hpp"
+#include "transfer/send.hpp"
 
 #include <algorithm>
 

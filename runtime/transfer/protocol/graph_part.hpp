@@ -16,8 +16,7 @@
 #include "device/capability/channels.hpp"
 #include "device/capability/graphs.hpp"
 #include "transfer/protocol/allotment.hpp"
-#include "transfer/receive.hpp"
-#include "transfer/send.hpp"
+#include "transfer/state.hpp"
 
 #include <memory>
 #include <unordered_map>
@@ -69,7 +68,7 @@ class GraphPart final : public ProtocolPart {
     base::Result<void> receive(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
                                device::Stream stream);
     // The message that has this name at its source is received by no graph.
-    void refuse(uint64_t id) { tell_ended(id); }
+    void tell_ended(uint64_t id);
     static Route route_of(CapturedMessage::Way way);
 
     // ---- for the hang table
@@ -156,7 +155,6 @@ class GraphPart final : public ProtocolPart {
     base::Result<const std::byte*> find_source(const CapturedMessage& message, Target& target);
     base::Result<void> pull(device::Channel channel, const std::byte* from, const Operand& operand, uint64_t bytes,
                             device::Stream stream, bool awaits_first);
-    void tell_ended(uint64_t id);
     base::Result<Slab> take_slab(size_t bytes);
     void sweep_targets();
     base::Result<void> sweep();

@@ -3,13 +3,15 @@
 #pragma once
 
 #include "transfer/channel/few_bytes.hpp"
-#include "transfer/receive.hpp"
-#include "transfer/send.hpp"
+#include "transfer/state.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 namespace gpurun::transfer {
+
+// Bytes sent inline that the peer has not matched yet. Beyond this, messages go by rendezvous.
+constexpr uint64_t kEagerCreditBytes = 1 << 20;
 
 class InlinePart final : public ProtocolPart {
   public:

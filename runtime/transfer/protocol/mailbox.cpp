@@ -2,6 +2,8 @@
 
 #include "base/log.hpp"
 #include "platform/wake.hpp"
+#include "transfer/receive.hpp"
+#include "transfer/send.hpp"
 
 #include <algorithm>
 
@@ -144,13 +146,8 @@ Result<Posted> MailSend::put_alone(Send& send, Fence& fence, const device::Mail&
     return Posted::kYes;
 }
 
-Result<void> MailSend::await_end(Send& send, const CompletionPoint& end, device::Stream stream) const {
-    if (launch_ != 0) {
-        GPURUN_ASSIGN(const bool awaited, send.resources().mails.await_put(launch_, stream));
-        if (awaited)
-            return {};
-    }
-    return end.await(send.device(), stream);
+Result<bool> MailSend::complete_into(Send& send, device::Stream stream) {
+    return launch_ == 0 ? Result<bool>(false) : send.resources().mails.await_put(launch_, stream);
 }
 
 // ------------------------------------------------------------------------------------------------------- target
@@ -214,21 +211,16 @@ Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t ma
     return receive.end_behind(*staged);
 }
 
-Result<bool> MailReceive::is_complete_without_peer(const Receive& receive) const {
+Result<bool> MailReceive::is_complete_without_peer(const Receive& receive, const CompletionPoint&) const {
     GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
     GPURUN_ASSIGN(const bool cut_short, fence->cut_short(Edge::kForward, slot_));
     return !cut_short;
 }
 
-Result<void> MailReceive::await_end(Receive& receive, const CompletionPoint& end, device::Stream stream) {
+Result<bool> MailReceive::complete_into(Receive& receive, device::Stream stream) {
     if (!receive.source().lost())
         receive.source().awaiting_forward.complete_into(slot_, stream);
-    if (fused_) {
-        GPURUN_ASSIGN(const bool awaited, receive.resources().mails.await_take(receive.launch(), stream));
-        if (awaited)
-            return {};
-    }
-    return end.await(receive.device(), stream);
+    return !fused_ ? Result<bool>(false) : receive.resources().mails.await_take(receive.launch(), stream);
 }
 
 } // namespace gpurun::transfer

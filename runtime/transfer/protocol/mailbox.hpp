@@ -9,8 +9,7 @@
 #pragma once
 
 #include "transfer/fence/slot_ring.hpp"
-#include "transfer/receive.hpp"
-#include "transfer/send.hpp"
+#include "transfer/state.hpp"
 
 namespace gpurun::transfer {
 
@@ -54,7 +53,7 @@ class MailSend final : public SendState {
   public:
     static constexpr ProtocolId kProtocol = MailboxPart::kProtocol;
     base::Result<Posted> post(Send& send) override;
-    base::Result<void> await_end(Send& send, const CompletionPoint& end, device::Stream stream) const override;
+    base::Result<bool> complete_into(Send& send, device::Stream stream) override;
     bool ends_by_itself() const override {
         return launch_ != 0;
     } // a shared kernel does, whatever becomes of the target
@@ -73,8 +72,8 @@ class MailReceive final : public ReceiveState {
   public:
     static constexpr ProtocolId kProtocol = MailboxPart::kProtocol;
     base::Result<void> start(Receive& receive, const Arrival& arrival) override;
-    base::Result<bool> is_complete_without_peer(const Receive& receive) const override;
-    base::Result<void> await_end(Receive& receive, const CompletionPoint& end, device::Stream stream) override;
+    base::Result<bool> is_complete_without_peer(const Receive& receive, const CompletionPoint& end) const override;
+    base::Result<bool> complete_into(Receive& receive, device::Stream stream) override;
     bool ends_by_itself() const override { return fused_; } // a shared kernel does: poison releases it
 
   private:

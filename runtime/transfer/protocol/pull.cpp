@@ -1,6 +1,8 @@
 #include "transfer/protocol/pull.hpp"
 
 #include "base/log.hpp"
+#include "transfer/receive.hpp"
+#include "transfer/send.hpp"
 
 namespace gpurun::transfer {
 

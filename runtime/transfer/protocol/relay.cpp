@@ -1,5 +1,8 @@
 #include "transfer/protocol/relay.hpp"
 
+#include "transfer/receive.hpp"
+#include "transfer/send.hpp"
+
 namespace gpurun::transfer {
 
 using base::Result;

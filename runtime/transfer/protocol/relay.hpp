@@ -20,7 +20,7 @@ class RelaySend final : public SendState {
     base::Result<void> advance(Send& send) override;
     std::optional<CompletionPoint> blocked_on(const Send& send) const override;
     // Filled buffers are worth nothing before they are drained.
-    base::Result<bool> is_complete_without_peer(const CompletionPoint&) const override { return false; }
+    base::Result<bool> is_complete_without_peer(const Send&, const CompletionPoint&) const override { return false; }
     void give_up(Send& send) override;
     void describe(const Send& send, platform::wait_report::Entry& entry) const override;
 
@@ -35,7 +35,7 @@ class RelayReceive final : public ReceiveState {
     Activity activity(const Receive&) const override { return Activity::kWaiting; }
     base::Result<void> advance(Receive& receive) override;
     std::optional<CompletionPoint> blocked_on(const Receive& receive) const override;
-    base::Result<bool> is_complete_without_peer(const Receive&) const override { return false; }
+    base::Result<bool> is_complete_without_peer(const Receive&, const CompletionPoint&) const override { return false; }
     void give_up(Receive& receive) override;
     void describe(const Receive& receive, platform::wait_report::Entry& entry) const override;
 

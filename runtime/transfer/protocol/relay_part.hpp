@@ -7,8 +7,7 @@
 // messages share windows all the same, and wait for each other.
 #pragma once
 
-#include "transfer/receive.hpp"
-#include "transfer/send.hpp"
+#include "transfer/state.hpp"
 
 namespace gpurun::transfer {
 

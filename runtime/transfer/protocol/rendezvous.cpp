@@ -1,5 +1,7 @@
 #include "transfer/protocol/rendezvous.hpp"
 
+#include "transfer/send.hpp"
+
 namespace gpurun::transfer {
 
 using base::Result;
@@ -18,6 +20,8 @@ Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot) {
     return fence.signal(Edge::kForward, slot, send.operand().stream);
 }
 
+bool owes_edge(const Send& send) { return base::List<Send, Queued>::has(send); }
+
 } // namespace
 
 // ----------------------------------------------------------------------------------------------------- the part
@@ -35,6 +39,15 @@ std::optional<CompletionPoint> RendezvousPart::next_late_slot() const {
 void RendezvousPart::settle(const Slot& slot, Edge last) {
     (slot.slots == SlotClass::kLateEdge ? late_slots_ : slots_).settle(slot, last);
 }
+
+void RendezvousPart::owe_edge(Send& send) {
+    owing_.push_back(send);
+    peer_.attend(kProtocol);
+}
+
+void RendezvousPart::forget(Send& send) { owing_.remove(send); }
+
+const Operation* RendezvousPart::first_waiting() const { return owing_.front(); }
 
 bool RendezvousPart::progress() {
     bool any = false;
@@ -97,19 +110,17 @@ Result<bool> RendezvousSend::give_edge(Send& send) {
 }
 
 Activity RendezvousSend::activity(const Send& send) const {
-    return send.target().part<RendezvousPart>().owes_edge(send) ? Activity::kQueued : Activity::kIdle;
+    return owes_edge(send) ? Activity::kQueued : Activity::kIdle;
 }
 
 std::optional<CompletionPoint> RendezvousSend::blocked_on(const Send& send) const {
-    const RendezvousPart& part = send.target().part<RendezvousPart>();
-    return part.owes_edge(send) ? part.next_late_slot() : std::nullopt;
+    return owes_edge(send) ? send.target().part<RendezvousPart>().next_late_slot() : std::nullopt;
 }
 
 void RendezvousSend::give_up(Send& send) { send.target().part<RendezvousPart>().forget(send); }
 
 void RendezvousSend::describe(const Send& send, wait_report::Entry& entry) const {
-    entry.state = send.target().part<RendezvousPart>().owes_edge(send) ? wait_report::State::kWantsEdge
-                                                                       : wait_report::State::kUnmatched;
+    entry.state = owes_edge(send) ? wait_report::State::kWantsEdge : wait_report::State::kUnmatched;
 }
 
 Result<void> end_without_bytes(Send& send) {

@@ -9,8 +9,7 @@
 #pragma once
 
 #include "transfer/fence/slot_ring.hpp"
-#include "transfer/receive.hpp"
-#include "transfer/send.hpp"
+#include "transfer/state.hpp"
 
 namespace gpurun::transfer {
 
@@ -39,16 +38,12 @@ class RendezvousPart final : public ProtocolPart {
     std::optional<CompletionPoint> next_late_slot() const;
     // The signal of the edge that ends this use is known to be enqueued.
     void settle(const Slot& slot, Edge last);
-    void owe_edge(Send& send) {
-        owing_.push_back(send);
-        peer_.attend(kProtocol);
-    }
-    void forget(Send& send) { owing_.remove(send); }
-    bool owes_edge(const Send& send) const { return base::List<Send, Queued>::has(send); }
+    void owe_edge(Send& send);
+    void forget(Send& send);
 
     bool quiet() const override { return owing_.empty(); }
     bool needs_hand() const override { return !owing_.empty(); }
-    const Operation* first_waiting() const override { return owing_.front(); }
+    const Operation* first_waiting() const override;
     bool progress() override;
 
   private:

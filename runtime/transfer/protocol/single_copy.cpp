@@ -2,6 +2,8 @@
 
 #include "base/format.hpp"
 #include "platform/clock.hpp"
+#include "transfer/receive.hpp"
+#include "transfer/send.hpp"
 
 #include <algorithm>
 
@@ -54,6 +56,8 @@ void SingleCopyPart::wait(Receive& receive) {
     peer_.attend(kProtocol);
     longest_ = std::max(receive.bytes(), longest_);
 }
+
+void SingleCopyPart::forget(Receive& receive) { waiting_.remove(receive); }
 
 void SingleCopyPart::begin_sharing(uint64_t bytes) {
     longest_ = waiting_.empty() ? bytes : std::max(bytes, longest_);

@@ -21,8 +21,7 @@ class SingleCopyPart final : public ProtocolPart {
     // Whether a message that both ranks can copy has to wait for its turn.
     bool has_to_wait(uint64_t bytes) const;
     void wait(Receive& receive);
-    void forget(Receive& receive) { waiting_.remove(receive); }
-    bool is_waiting(const Receive& receive) const { return base::List<Receive, Queued>::has(receive); }
+    void forget(Receive& receive);
     // One is being shared.
     void begin_sharing(uint64_t bytes);
     void end_sharing() { sharing_ = false; }
@@ -32,10 +31,6 @@ class SingleCopyPart final : public ProtocolPart {
     bool needs_hand() const override { return !waiting_.empty(); }
     bool progress() override;
     void lose(const base::Error& error) override;
-    template <typename Call>
-    void for_each_waiting(const Call& call) const {
-        waiting_.for_each(call);
-    }
 
   private:
     Peer& peer_;

@@ -1,6 +1,8 @@
 // Requests that are started one after the other: which go at once, which are deferred, and what ends a batch.
 #include "one_rank.hpp"
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
 using namespace gpurun;
@@ -17,16 +19,17 @@ constexpr size_t kBytes = 64;
 // A rank that sends small messages of device memory to a peer whose mailbox it has mapped.
 struct Starter {
     EmulatedRank neighbour{must(platform::JobSegment::create(2, 2)), 1, settings_with_mailboxes()};
-    OneRank rank{2, settings_with_mailboxes()};
+    OneRank rank;
     std::byte* memory = nullptr;
     int begun = 0; // batches
     std::vector<uint64_t> names;
 
-    explicit Starter(bool allowed = true) {
+    explicit Starter(bool allowed = true, bool has_thread = false) : rank(2, settings_with_mailboxes(), has_thread) {
         rank.put_behind(1, neighbour);
         memory = static_cast<std::byte*>(must(rank.device().allocate(kBytes)));
         rank.batch.allow(allowed);
-        rank.batch.on_begin([this] { ++begun; });
+        if (!has_thread)
+            rank.batch.on_begin([this] { ++begun; });
         const comm::EngineLock lock(rank.core.mutex());
         REQUIRE(rank.core.peer(base::WorldRank{1}).part<transfer::MailboxPart>().open());
     }
@@ -118,6 +121,40 @@ TEST_CASE("a message that is not deferred does not overtake those that are") {
     starter.start(2, host.data()); // inline: for no kernel
     CHECK(starter.tags() == std::vector<int>{0, 1, 2});
     starter.end();
+}
+
+// Each batch that is deferred while somebody else is in a call is minded by the thread all the same.
+TEST_CASE("the background thread sends a batch in time, and so the next one, whatever calls there were") {
+    Starter starter(true, true);
+    uint32_t number = 0;
+    starter.names.push_back(starter.rank.requests.start({.kind = Task::Kind::kReceive,
+                                                         .peer = 1,
+                                                         .tag = 100,
+                                                         .comm = &starter.rank.world,
+                                                         .operand = starter.rank.operand(&number, sizeof number)}));
+    const auto& presence = starter.rank.core.own_record().presence;
+    while ((presence.load() & platform::presence::kBackground) == 0)
+        std::this_thread::yield(); // on duty, and asleep
+    {
+        comm::EngineLock lock(starter.rank.core.mutex());
+        std::optional<comm::Background::Attendance> call(std::in_place, starter.rank.background);
+        lock.unlock();
+        starter.start(0);
+        starter.start(1);
+        lock.lock();
+        call.reset();
+    }
+    starter.end(); // the next call of another kind
+    starter.start(2);
+    starter.start(3);
+    const auto all_posted = [&] {
+        const comm::EngineLock lock(starter.rank.core.mutex());
+        return starter.posted() == 4;
+    };
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!all_posted() && std::chrono::steady_clock::now() < end)
+        std::this_thread::yield();
+    CHECK(all_posted());
 }
 
 TEST_CASE("a deferred send that has found no room fails if its peer dies, and one that has gone does not") {

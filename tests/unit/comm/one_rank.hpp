@@ -11,10 +11,11 @@ namespace gpurun::test {
 
 class OneRank {
   public:
-    explicit OneRank(uint32_t ranks = 3, const base::Settings& settings = rank_settings())
-        : rank_(must(platform::JobSegment::create(ranks, 2)), 0, settings), core(rank_.parts()), alarms(core),
+    explicit OneRank(uint32_t ranks = 3, const base::Settings& settings = rank_settings(), bool has_thread = false,
+                     Wrap wrap = nullptr)
+        : rank_(must(platform::JobSegment::create(ranks, 2)), 0, settings, wrap), core(rank_.parts()), alarms(core),
           deferred(core, alarms), failure(core), batch(core), progress(core, batch, failure, deferred),
-          waiter(core, progress, alarms), background(core, progress, batch, alarms, false),
+          waiter(core, progress, alarms), background(core, progress, batch, alarms, has_thread),
           messages(core, progress, batch, waiter, alarms, failure, background),
           requests(core, progress, batch, waiter, alarms, messages, background),
           schedules(core, progress, batch, waiter, alarms, messages, failure, background), report(core, waiter),
@@ -35,6 +36,7 @@ class OneRank {
             core.matcher().withdraw(each);
             static_cast<comm::PostedReceive&>(each).fail({base::Status::kFinalized, "the test is over"});
         });
+        background.stop(lock);
         CHECK(static_cast<bool>(device().synchronize_all()));
         (void)progress.run();
         core.drop_peers();

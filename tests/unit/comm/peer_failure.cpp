@@ -60,7 +60,7 @@ struct EagerArrival {
 // A blocking receive into `memory` in the stream's order: it is enqueued when this returns.
 base::Result<void> receive_in_stream(OneRank& rank, void* memory, device::Stream stream) {
     const transfer::Operand into = rank.operand(memory, 64, stream);
-    comm::LocalReceiveOp home;
+    comm::LocalReceive home;
     comm::PostedReceive receive(rank.core.resources(), home, into,
                                 Pattern::of(rank.world.group(), rank.world.user_context(), 1, kTag));
     return rank.messages.complete({}, &receive);
@@ -121,6 +121,16 @@ TEST_CASE("while a rank is dying, what it cuts short is not known yet") {
     survivor.rank.channel(1).die();
     CHECK(survivor.end_of(posted) == Status::kPeerLost);
     CHECK_FALSE(survivor.failure().is_losing());
+}
+
+TEST_CASE("for a dead rank that no stream has waited for, no edges are made") {
+    Survivor survivor;
+    auto& channel = survivor.rank.channel(1);
+    channel.lives = transfer::Liveness::kDead;
+    REQUIRE(survivor.rank.look());
+    CHECK(survivor.rank.core.peer(WorldRank{1}).lost());
+    CHECK(channel.open_fence(transfer::Direction::kIn) == nullptr);
+    CHECK(channel.open_fence(transfer::Direction::kOut) == nullptr);
 }
 
 TEST_CASE("a pattern is hopeless once nobody of its group is left to send") {

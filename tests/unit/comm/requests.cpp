@@ -2,8 +2,11 @@
 #include "one_rank.hpp"
 
 #include <array>
+#include <chrono>
 #include <cstring>
+#include <future>
 #include <numeric>
+#include <thread>
 
 using namespace gpurun;
 using comm::Arrived;
@@ -173,6 +176,39 @@ TEST_CASE("sends that find no room go in the order of their starts once there is
     REQUIRE(channel.posted.size() == 4);
     for (size_t i = 0; i < 4; ++i)
         CHECK(std::memcmp(channel.posted[i].payload.data(), &numbers[i], sizeof numbers[i]) == 0);
+}
+
+// The thread sleeps, and looks again only if something has changed since: here another thread's call has changed it.
+TEST_CASE("a thread that waits for one of several sees that another thread has posted it") {
+    using namespace std::chrono_literals;
+    Caller caller;
+    auto& channel = caller.rank.channel(1);
+    channel.room = 0;
+    const std::array<uint32_t, 2> numbers{1, 2};
+    std::array<uint64_t, 1> waits{caller.rank.requests.start(caller.send_task(&numbers[0], sizeof(uint32_t), 1))};
+    const auto wait = [&] {
+        return must(
+            caller.rank.requests.complete({waits, Order{}, Requests::Need::kOne, true, true}, [](auto&&...) {}));
+    };
+    auto met = std::async(std::launch::async, wait);
+    const auto& presence = caller.rank.core.own_record().presence;
+    while ((presence.load() & platform::presence::kSleepers) == 0)
+        std::this_thread::yield();
+    {
+        const comm::EngineLock lock(caller.rank.core.mutex());
+        channel.room = SIZE_MAX;
+    }
+    uint64_t second = caller.rank.requests.start(caller.send_task(&numbers[1], sizeof(uint32_t), 1));
+    CHECK(channel.posted.size() == 2);
+    caller.rank.core.notify_self(platform::Notify::kIfSleeping); // the peer, when it had made room
+    const bool seen = met.wait_for(10s) == std::future_status::ready;
+    CHECK(seen);
+    if (!seen) { // so that the test ends
+        const comm::EngineLock lock(caller.rank.core.mutex());
+        caller.rank.core.note_change();
+    }
+    CHECK(met.get());
+    CHECK(caller.test_one(second).has_value());
 }
 
 TEST_CASE("GPURUN_PROC_NULL is complete at once: an empty message of nobody's") {

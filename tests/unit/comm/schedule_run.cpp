@@ -1,7 +1,11 @@
 // One run of a schedule: when its steps start, and what ends when one of them fails.
 #include "one_rank.hpp"
+#include "support/gate.hpp"
+#include "unit/transfer/scripted_device.hpp"
 
 #include <array>
+#include <memory>
+#include <optional>
 #include <vector>
 
 using namespace gpurun;
@@ -124,6 +128,35 @@ TEST_CASE("with a member that has died nothing is begun") {
     CHECK(runner.run.error()->status == base::Status::kPeerLost);
     CHECK(runner.sent_to(2) == 0);
     runner.release();
+}
+
+// As on CUDA with GPURUN_FENCE=event.
+TEST_CASE("a request whose stream stays blocked when a member dies is complete, and nothing waits for that stream") {
+    base::Settings settings = gpurun::test::rank_settings();
+    settings.fence = base::FenceKind::kEvent;
+    const auto as_cuda = [](std::unique_ptr<device::Device> real) -> std::unique_ptr<device::Device> {
+        auto device = std::make_unique<gpurun::test::ScriptedDevice>(std::move(real));
+        device->keep_events();
+        return device;
+    };
+    OneRank rank(3, settings, false, as_cuda);
+    REQUIRE_FALSE(rank.core.resources().releases_streams());
+    const device::Stream stream = must(rank.device().create_stream());
+    gpurun::test::Gate gate(rank.device());
+    gate.hold(stream); // the dead rank's event
+    std::array<uint32_t, 4> buffer{};
+    const transfer::Operand operand = rank.operand(buffer.data(), sizeof buffer, stream);
+    ScheduleRun& run = rank.schedules.take(Collective::kBcast, rank.world);
+    const auto received = run.schedule().receive(Rank{1}, kRound, {operand.address, operand.bytes, operand.where});
+    uint64_t name = rank.schedules.start(run, operand, received);
+    rank.channel(1).die();
+    REQUIRE(rank.look());
+    std::optional<base::Status> status;
+    const auto settle = [&](size_t, const comm::Request& done) {
+        status = done.error() == nullptr ? base::Status::kOk : done.error()->status;
+    };
+    CHECK(must(rank.requests.complete({{&name, 1}, comm::Order{}, comm::Requests::Need::kAll, false, true}, settle)));
+    CHECK(status == base::Status::kPeerLost);
 }
 
 TEST_CASE("one that is given up ends at once, and takes no message any more") {

@@ -80,8 +80,8 @@ class Exchange {
 
     TestRank& from() { return from_; }
     TestRank& to() { return to_; }
-    transfer::SendOp& send() { return *send_; }
-    transfer::ReceiveOp& receive() { return *receive_; }
+    transfer::Send& send() { return *send_; }
+    transfer::Receive& receive() { return *receive_; }
     transfer::Operation& half(uint32_t rank);
     bool has_started(uint32_t rank) const { return rank == 0 ? sent_ : started_; }
     // As the routes of a tally name it: the protocol, the path, how many messages.
@@ -105,8 +105,8 @@ class Exchange {
     transfer::Operand target_;
     std::optional<Gate> held_source_;
     std::optional<Gate> held_target_;
-    std::optional<transfer::SendOp> send_;
-    std::optional<transfer::ReceiveOp> receive_;
+    std::optional<transfer::Send> send_;
+    std::optional<transfer::Receive> receive_;
     bool sent_ = false;
     bool called_receive_ = false;
     bool started_ = false; // the receive has its message

@@ -34,7 +34,9 @@ class ScriptedDevice final : public device::Device,
     template <typename T>
     using Result = base::Result<T>;
 
-    explicit ScriptedDevice(std::unique_ptr<Device> real) : real_(std::move(real)) {}
+    explicit ScriptedDevice(std::unique_ptr<Device> real) : real_(std::move(real)), info_(real_->info()) {}
+    // As CUDA: what waits for an event of a dead rank stays blocked.
+    void keep_events() { info_.releases_events = false; }
 
     size_t made = 0;             // streams, events and pieces of memory
     size_t calls = 0;            // that can fail
@@ -42,7 +44,7 @@ class ScriptedDevice final : public device::Device,
 
     Device& real() { return *real_; } // for what the test itself does: that is not counted, and never fails
 
-    const device::Info& info() const override { return real_->info(); }
+    const device::Info& info() const override { return info_; }
 
     // ---- capabilities
     device::Counters* counters() override { return real_->counters() != nullptr ? this : nullptr; }
@@ -260,6 +262,7 @@ class ScriptedDevice final : public device::Device,
     }
 
     std::unique_ptr<Device> real_;
+    device::Info info_;
 };
 
 } // namespace gpurun::test

@@ -9,8 +9,8 @@
 #include "platform/job_segment.hpp"
 #include "support/unit.hpp"
 #include "transfer/protocols.hpp"
-#include "transfer/receive_op.hpp"
-#include "transfer/send_op.hpp"
+#include "transfer/receive.hpp"
+#include "transfer/send.hpp"
 
 #include <array>
 #include <functional>

@@ -107,6 +107,27 @@ TEST_CASE("a revoked mapping is closed when the copies from it are done") {
     CHECK_FALSE(bench.readable(address));
 }
 
+TEST_CASE("a mapping stays as long as any copy from it is to be made, whatever later ones have come to") {
+    Bench bench;
+    const Slot later{SlotClass::kRendezvous, true, 4, 0, kSlotStep};
+    const RemoteBuffer source = bench.allocate();
+    const std::byte* const address = must(bench.cache.address(source, kCopy)); // of a stream that is held
+    (void)must(bench.cache.address(source, later));
+    bench.fence.signal_now(Edge::kBackward, later);
+    RemoteBuffer next = bench.allocate();
+    next.allocation_base = source.allocation_base;
+    CHECK_FALSE(bench.cache.can_open(next));
+    while (bench.cache.size() < ImportCache::kLimit)
+        (void)must(bench.cache.address(bench.allocate(), kCopy));
+    (void)must(bench.cache.address(bench.allocate(), kCopy));
+    bench.cache.revoke(source.allocation_id);
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK(bench.readable(address));
+    bench.fence.signal_now(Edge::kBackward, kCopy);
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK_FALSE(bench.cache.has(source.allocation_id));
+}
+
 TEST_CASE("a revoked mapping stays while a graph holds it, or two") {
     Bench bench;
     const RemoteBuffer source = bench.allocate();
