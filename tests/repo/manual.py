@@ -220,6 +220,15 @@ def no_macro_of_the_manual_swallows_a_word(tree):
 
 
 @check
+def a_command_of_the_manual_is_printed_as_it_is_written(tree):
+    # mdoc takes punctuation that stands alone for the end of the word before: "./a : -n 1" prints "./a: -n 1".
+    for path in pages(tree):
+        for number, line in tree.lines(path):
+            for mark in re.findall(r"(?<= )[.,:;?!)\]](?= |$)", line) if line.startswith(".Dl ") else []:
+                yield Violation(path, number, f"mdoc drops the space before '{mark}'; write \\&{mark}")
+
+
+@check
 def a_cross_reference_of_the_manual_leads_somewhere(tree):
     there = {(PurePath(path).stem, path[-1]) for path in pages(tree)} | {(name, "3") for name in aliases(tree)}
     there.add(("gpurun", "1"))

@@ -183,6 +183,10 @@ SAMPLES = {
          ("'No' is a macro", {"man/gpurun.7": MODEL.replace("It Order", "It Em No order")}),
          ("'An' is a macro", {"man/gpurun.7": MODEL.replace("Dq messages", "Dq An order of messages")}),
          ("'In' is a macro", {"man/gpurun.7": MODEL.replace("Sh SEE", "Sh In")})]),
+    "a command of the manual is printed as it is written": (
+        {"man/gpurun.7": MODEL + ".Dl $ a \\&: b.c | d, e\nA : b.\n"},
+        [("before ':'", {"man/gpurun.7": MODEL + ".Dl $ a : b\n"}),
+         ("before ')'", {"man/gpurun.7": MODEL + ".Dl (a )\n"})]),
     "a cross reference of the manual leads somewhere": (
         MANUAL,
         [("there is no gpurun_gone(3)", {"man/gpurun_send.3": SEND_PAGE.replace("Xr gpurun 1", "Xr gpurun_gone 3")})]),
