@@ -407,9 +407,9 @@ typedef struct gpurun_message_status {
  * Send @p count elements of @p type to rank @p dest of @p comm.
  *
  * On a stream: the buffer is read in the order of @p stream, and the call never waits for the device. On GPURUN_HOST:
- * the buffer may be reused on return. On both, the call may wait on the host until the message is matched. Eager
- * messages (up to GPURUN_EAGER_BYTES or GPURUN_DEVICE_EAGER_BYTES) do not wait while there is buffer space. Messages
- * from one rank match in the order in which they were sent.
+ * the buffer may be reused on return. On both, the call may wait on the host until the message is matched. Small
+ * (eager) messages do not wait while there is buffer space. Messages from one rank match in the order in which they
+ * were sent.
  *
  * @param buffer  memory of any kind, on the host or on a device, see gpurun(7); NULL only if @p count is 0
  * @param dest    a rank of @p comm, also this one, or GPURUN_PROC_NULL
