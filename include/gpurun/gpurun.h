@@ -639,8 +639,8 @@ GPURUN_API gpurun_status gpurun_cancel(gpurun_request *request);
 /**
  * Free a request. An active one completes by itself, but nobody can wait for it. Becomes GPURUN_REQUEST_NULL.
  *
- * Its buffer must not be used until the message has moved. Only an answer of the peer, by another message, can tell
- * when that is.
+ * Its buffer must not be modified or freed until the message has moved. Only an answer of the peer, by another message,
+ * can tell when that is.
  *
  * @retval GPURUN_OK            freed
  * @retval GPURUN_ERR_REQUEST   not a request, or one that was completed or freed before
