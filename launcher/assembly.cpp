@@ -74,7 +74,7 @@ void Assembly::take(uint32_t rank, std::span<const std::byte> message, platform:
     if (message.size() >= sizeof header)
         std::memcpy(&header, message.data(), sizeof header);
     if (header.magic != wire::kMagic) {
-        misbehaved(rank, base::format("{} bytes that are no message", message.size()));
+        misbehaved(rank, base::format("{} bytes that are not a message", message.size()));
     } else if (header.kind == wire::Kind::kHello && message.size() >= kHelloFixedBytes) {
         take_hello(rank, message);
     } else if (header.kind == wire::Kind::kReady && message.size() == sizeof(wire::Ready)) {
@@ -87,12 +87,12 @@ void Assembly::take(uint32_t rank, std::span<const std::byte> message, platform:
         wire::Answer answer;
         std::memcpy(&answer, message.data(), sizeof answer);
         if (peers_[rank].stage != Stage::kGone || !observer_.rank_answered(rank, answer))
-            misbehaved(rank, "an answer that makes no sense");
+            misbehaved(rank, "an invalid answer");
     } else if (header.kind == wire::Kind::kAnswered && message.size() == sizeof(wire::Answered)) {
         wire::Answered answered;
         std::memcpy(&answered, message.data(), sizeof answered);
         if (peers_[rank].stage != Stage::kGone || !observer_.rank_answered_all(rank, answered))
-            misbehaved(rank, "an end of an answer that makes no sense");
+            misbehaved(rank, "an invalid end of an answer");
     } else {
         misbehaved(rank, base::format("a message of kind {} with {} bytes", static_cast<uint32_t>(header.kind),
                                       message.size()));
@@ -143,7 +143,7 @@ void Assembly::take_ready(uint32_t rank, platform::UniqueFd device) {
     if (peer.stage == Stage::kRefused) // its message and the refusal have crossed
         return;
     if (peer.stage != Stage::kWelcomed) {
-        misbehaved(rank, "a ready out of turn");
+        misbehaved(rank, "a message that it is ready, out of turn");
         return;
     }
     peer.stage = Stage::kReady;

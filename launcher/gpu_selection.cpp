@@ -42,7 +42,7 @@ base::Result<Indices> find(std::string_view option, std::string_view word, const
     if (found.empty())
         return not_there(option, word, devices);
     if (gpus.size() > 1)
-        return base::error(base::Status::kArgument, "{}: {} fits {} GPUs; write more of it, or their PCI addresses",
+        return base::error(base::Status::kArgument, "{}: {} matches {} GPUs; write more of it, or their PCI addresses",
                            option, word, gpus.size());
     return found;
 }
@@ -53,7 +53,7 @@ base::Result<Indices> find_uuid(std::string_view option, std::string_view word, 
         return lower(device.uuid).starts_with(wanted) || lower(device.parent).starts_with(wanted);
     });
     if (found && found->size() > 1 && wanted.starts_with("mig-"))
-        return base::error(base::Status::kArgument, "{}: {} fits {} MIG instances; write more of it", option, word,
+        return base::error(base::Status::kArgument, "{}: {} matches {} MIG instances; write more of it", option, word,
                            found->size());
     return found;
 }

@@ -33,31 +33,31 @@ std::string cause(const Entry& entry) {
     const bool sends = entry.what == What::kSend;
     const std::string peer = base::format("rank {}", entry.peer);
     switch (entry.what) {
-    case What::kProbe: return "a message that fits";
+    case What::kProbe: return "a matching message";
     case What::kStream: return base::format("stream {:#x}", entry.bytes);
     case What::kEvent: return base::format("event {:#x}", entry.bytes);
     case What::kRank: return peer + " to call gpurun_finalize()";
     default: break;
     }
     switch (entry.state) {
-    case State::kNoRoom: return "room: " + peer + " has not taken earlier messages";
-    case State::kUnmatched: return sends ? peer + " to receive this" : "a message that fits";
-    case State::kWantsEdge: return "matched; a free slot of the fence";
-    case State::kCopying: return "matched; a CPU copies its bytes";
-    case State::kTurn: return "matched; others cross before it";
+    case State::kNoRoom: return "space in the ring to " + peer + ", which has not read earlier messages";
+    case State::kUnmatched: return sends ? peer + " to receive this" : "a matching message";
+    case State::kWantsEdge: return "matched; a free fence slot";
+    case State::kCopying: return "matched; the end of a copy by a CPU";
+    case State::kTurn: return "matched; earlier messages to move first";
     case State::kRelay:
         return base::format("matched; {} to {} chunk {} of {}", peer, sends ? "drain" : "fill",
                             std::min(entry.done + 1, entry.all), entry.all);
     case State::kEdge:
         return base::format("matched; {} stream: {}", entry.has(wait_report::kPeerEdge) ? peer + "'s" : "its own",
                             edge(entry));
-    case State::kDevice: return "matched; its own work on the device";
-    case State::kInDoubt: return "whether " + peer + " lives";
+    case State::kDevice: return "matched; work on its own device";
+    case State::kInDoubt: return "gpurun to say whether " + peer + " has died";
     case State::kRun:
         return base::format("{}'s graph to {} this in its run {}", peer, sends ? "take" : "send", entry.all);
     case State::kUnknown: break;
     }
-    return "its end";
+    return "its completion";
 }
 
 std::string describe_operation(const Entry& entry) {
@@ -142,7 +142,7 @@ class Table {
         if (!thread.waits())
             add_remark(index, call, time,
                        thread.call.empty() ? "in no call"
-                                           : "no message: it works, or waits in the device or for a lock");
+                                           : "no message: it is working, or waits for the device or a lock");
         for (const Entry& entry : shown(thread.awaited)) {
             add_message(index, call, time, entry, cause(entry));
             call = time = "";
@@ -152,16 +152,16 @@ class Table {
 
     void add_answer(uint32_t index, const RankReport& rank) {
         if (rank.end.phase == wait_report::Phase::kStarting) {
-            add_remark(index, "gpurun_init", "-", "opens the devices of others");
+            add_remark(index, "gpurun_init", "-", "opens the devices of other ranks");
             return;
         }
         if (rank.end.phase == wait_report::Phase::kBusy)
-            add_remark(index, "-", "-", "its lock is kept by a thread in a long call: only calls are known");
+            add_remark(index, "-", "-", "only calls are known: a thread in a long call holds its lock");
         const bool all_idle = std::all_of(rank.threads.begin(), rank.threads.end(), [](const ThreadReport& thread) {
             return thread.call.empty() && !thread.waits();
         });
         if (all_idle)
-            add_remark(index, "-", "-", base::format("in no call of gpurun; its process {}", rank.system));
+            add_remark(index, "-", "-", base::format("not in a gpurun call; its process {}", rank.system));
         for (const ThreadReport& thread : rank.threads)
             if (!thread.call.empty() || thread.waits())
                 add(index, thread);
@@ -170,21 +170,21 @@ class Table {
         for (const Entry& entry : shown(rank.held))
             add_message(index, base::format("stream {:#x}", entry.bytes), "-", without_message(entry),
                         base::format("rank {}'s stream: {}", entry.peer, edge(entry)));
-        add_rest(index, rank.end.held, shown(rank.held).size(), " slots that streams wait for");
+        add_rest(index, rank.end.held, shown(rank.held).size(), " fence slots that streams wait for");
         for (const Entry& entry : shown(rank.graphs))
             add_message(index, "a graph", format_time(entry.since_ns, now_ns_), entry, cause(entry));
         add_rest(index, rank.end.graphs, shown(rank.graphs).size(), " messages of graphs that wait");
         for (const Entry& entry : shown(rank.unawaited))
             add_message(index, "-", "-", entry, cause(entry) + "; no call waits for this");
-        add_rest(index, rank.end.unawaited, shown(rank.unawaited).size(), " that nobody waits for");
+        add_rest(index, rank.end.unawaited, shown(rank.unawaited).size(), " that no call waits for");
         for (const Entry& entry : shown(rank.unexpected))
             add_message(index, "-", "-", entry,
                         entry.has(wait_report::kCollective)
-                            ? base::format("this rank's {}: it has come", base::collective_name(entry.tag))
-                            : "a receive that fits: it has come");
-        add_rest(index, rank.end.unexpected, shown(rank.unexpected).size(), " that no receive fits");
+                            ? base::format("arrived; this rank has not called its {}", base::collective_name(entry.tag))
+                            : "arrived; no matching receive posted");
+        add_rest(index, rank.end.unexpected, shown(rank.unexpected).size(), " unexpected messages");
         if (rank.end.phase != wait_report::Phase::kBusy && (rank.end.flags & wait_report::kLookedAll) == 0)
-            add_remark(index, "", "", "and more messages than it could look at in a moment");
+            add_remark(index, "", "", "and more messages, which it had no time to list");
     }
 
     // Of a stream only its peer is known.
@@ -196,8 +196,7 @@ class Table {
     void add(uint32_t index, const RankReport& rank) {
         switch (rank.presence) {
         case Presence::kNoGpurun:
-            add_remark(index, "-", "-",
-                       base::format("no gpurun_init() yet, or no program of gpurun's; {}", rank.system));
+            add_remark(index, "-", "-", base::format("no gpurun_init() yet, or not a gpurun program; {}", rank.system));
             break;
         case Presence::kJoining:
             add_remark(index, "gpurun_init", format_time(rank.since_ns, now_ns_),
@@ -206,7 +205,7 @@ class Table {
         case Presence::kReady: add_remark(index, "gpurun_init", format_time(rank.since_ns, now_ns_), missing()); break;
         case Presence::kNoAnswer: add_remark(index, "-", "-", base::format("does not answer; {}", rank.system)); break;
         case Presence::kFinalized:
-            add_remark(index, "-", "-", base::format("has left gpurun_finalize(); {}", rank.system));
+            add_remark(index, "-", "-", base::format("has returned from gpurun_finalize(); {}", rank.system));
             break;
         case Presence::kEnded: add_remark(index, "-", "-", "has ended"); break;
         case Presence::kAnswered: add_answer(index, rank); break;
@@ -220,7 +219,7 @@ class Table {
             if (ranks_[rank].presence == Presence::kNoGpurun || ranks_[rank].presence == Presence::kJoining)
                 late.push_back(rank);
         if (late.empty())
-            return "gpurun: the other ranks have called gpurun_init(), or ended";
+            return "gpurun to go on: all other ranks have called gpurun_init() or ended";
         return base::format("rank{} {} to call gpurun_init()", late.size() == 1 ? "" : "s", format_ranks(late));
     }
 
@@ -257,7 +256,7 @@ std::string format_hangs(const WaitReports& ranks, int64_t now_ns, const std::st
     if (said.size() > kMostRemarks) {
         const size_t more = said.size() - kMostRemarks;
         said.resize(kMostRemarks);
-        said.push_back(base::format("and {} more such things", more));
+        said.push_back(base::format("and {} more findings", more));
     }
     for (const std::string& sentence : said)
         text += sentence + '\n';

@@ -54,8 +54,8 @@ std::string describe(const platform::StartFailure& failure, const RankPlan& plan
     default: break;
     }
     if (failure.error_number == ENOENT) // but the program itself was found
-        return base::format("{} cannot be executed: the interpreter that its first line names behind #!, or the loader "
-                            "that a binary names, is not there (a carriage return at the end of the line counts)",
+        return base::format("{} cannot be executed: its interpreter does not exist, which is the program after #! in "
+                            "its first line (a carriage return there counts) or the loader of a binary",
                             program.path);
     return base::format("{} cannot be executed: {}", program.path, why);
 }

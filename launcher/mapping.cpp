@@ -47,7 +47,7 @@ base::Result<Indices> choose(const PlacementOptions& options, const std::vector<
         if (std::find(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(i), chosen[i]) !=
             chosen.begin() + static_cast<std::ptrdiff_t>(i))
             return base::error(base::Status::kArgument,
-                               "--gpus names GPU {} twice: --map-by list: gives a GPU to several ranks",
+                               "--gpus names GPU {} twice; to give a GPU to several ranks, use --map-by list:",
                                devices[chosen[i]].number);
     return chosen;
 }
@@ -62,7 +62,7 @@ base::Result<Indices> listed(const PlacementOptions& options, const Indices& cho
     for (const MapEntry& entry : options.map) {
         GPURUN_ASSIGN(const Indices one, select_devices("--map", entry.gpu, devices));
         if (one.size() != 1)
-            return base::error(base::Status::kArgument, "--map: {} stands for {} devices, but a rank gets one",
+            return base::error(base::Status::kArgument, "--map: {} names {} devices, but a rank gets only one",
                                entry.gpu, one.size());
         order.push_back(one[0]);
     }

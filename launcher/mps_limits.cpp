@@ -36,7 +36,7 @@ std::string notice_of_queues(const std::vector<Device>& ranks, const std::vector
     for (const auto& [bus_id, gpu] : gpus)
         if (gpu.queues > kSharedQueues)
             return base::format("the {} ranks on GPU {} ask for {} hardware queues together, but MPS has about {} for "
-                                "them, and refuses a rank without (\"out of memory\"): leave "
+                                "them, and refuses a rank for which none is left (\"out of memory\"): leave "
                                 "CUDA_DEVICE_MAX_CONNECTIONS unset, or set it to {} at most",
                                 gpu.ranks, bus_id, gpu.queues, kSharedQueues, queues_per_rank(gpu.ranks));
     return "";

@@ -34,10 +34,10 @@ constexpr OtherNames kOtherNames[] = {
     {"--mem-bind --mem_bind", "write --membind"},
     {"--display --display-map -display-map --display-allocation", "write --report-bindings"},
     {"--input -i -stdin", "write --stdin RANK, all or none"},
-    {"-u --unbuffered", "lines of ranks come at once: leave it out"},
+    {"-u --unbuffered", "lines of ranks appear at once anyway: leave it out"},
     {"--allow-run-as-root --standalone --kill-on-bad-exit -K", "gpurun does so anyway: leave it out"},
     {"--no-kill -k --enable-recovery", "write --keep-going"},
-    {"-mca --mca -gmca --gmca --prtemca --mpi", "gpurun has no parameters of MPI's; see gpurun_environment(7)"},
+    {"-mca --mca -gmca --gmca --prtemca --mpi", "gpurun has no MCA parameters; gpurun_environment(7) has its settings"},
     {"--master-addr --master_addr --master-port --master_port --rdzv-endpoint --rdzv_endpoint --rdzv-backend "
      "--rdzv_backend --rdzv-id --rdzv_id",
      "gpurun tells ranks MASTER_ADDR and MASTER_PORT; set these variables to choose others"},

@@ -21,30 +21,30 @@ constexpr const char* kHelp = R"(Usage: gpurun [OPTION...] PROGRAM [ARGUMENT...]
 
 Start PROGRAM as the ranks of one job, one for each GPU.
 
-Of each program:
+For each program:
   -n, --ranks N          number of ranks (default: one for each device)
-  --env NAME[=VALUE]     set a variable of its environment; may be given more than once
-  --chdir FOLDER         run it there
+  --env NAME[=VALUE]     set a variable in its environment; may be given more than once
+  --chdir FOLDER         run it in FOLDER
 
 Devices:
-  --device DEVICE        auto: GPUs, or emulated devices where there is none (default)
+  --device DEVICE        auto: GPUs, or emulated devices if there is no GPU (default)
                          cuda: GPUs only
                          emulated[:COUNT]: emulated devices only, as many as ranks or COUNT
-  --gpus LIST            use these: numbers (0,2-3), UUIDs (GPU-..., MIG-...), PCI addresses
+  --gpus LIST            use only these: numbers (0,2-3), UUIDs (GPU-..., MIG-...), PCI addresses
   --map-by gpu|numa|list:LIST
-                         rank by rank: the GPUs in turn (default), those of different NUMA nodes first, those of LIST
+                         which GPU each rank gets: all GPUs in turn (default), those of all NUMA nodes in turn, or LIST
   --ranks-per-gpu K      K ranks on each GPU
-  --oversubscribe        let more ranks share devices, and CPUs
-  --gpu-visible job|own  which GPUs a rank sees: those of the job (default), its own
-  --mps auto|on|off      a private MPS daemon for the ranks' GPUs: where ranks share one (default), always, never
+  --oversubscribe        allow more ranks than devices, and ranks that share CPUs
+  --gpu-visible job|own  which GPUs a rank sees: all of the job (default), or only its own
+  --mps auto|on|off      a private MPS daemon for the ranks' GPUs: if ranks share a GPU (default), always, never
 
 CPUs and memory:
   --bind-to core|numa|none
-                         bind each rank to cores near its device (default), those of one NUMA node, or to none
+                         bind each rank to cores near its device (default), to those of one NUMA node, or to none
   --membind[=bind|prefer|none]
-                         take memory from the near NUMA node only, or if it has some left (default), or from anywhere
+                         take memory only from the nearest NUMA node, preferably from it (default), or from any node
   --map 'GPU:CPUS[:NODE]',...
-                         all this rank by rank, for example 0:0-7,1:16-23+48:1
+                         place each rank by hand, for example 0:0-7,1:16-23+48:1
 
 What is printed:
   --report-bindings      a table of where each rank runs, on standard error
@@ -61,8 +61,8 @@ Output and input (RANKS: 0,2-5, all or none):
   --output-dir DIR       write DIR/rank-N.out and DIR/rank-N.err too, for each rank N
   --filter RANKS         print only what these ranks print (default: all)
   --stdin RANK|all|none  who reads gpurun's input (default: 0)
-  --pty auto|on|off      ranks print to pseudo-terminals, so that lines come at once: where there are some (default),
-                         always, or to pipes
+  --pty auto|on|off      ranks print to pseudo-terminals, so that lines appear at once: if there are enough (default),
+                         always, or never (to pipes)
 
 Where the time goes:
   --trace FILE           write each message and call of each rank as a timeline, for Perfetto and chrome://tracing
@@ -70,8 +70,8 @@ Where the time goes:
 The end of a job:
   --keep-going           when a rank fails, leave the others running
   --timeout SECONDS      end the job after this time, with status 124
-  --hang-timeout SECONDS say what each rank waits for once one has waited as long; the job goes on
-  --grace SECONDS        from asking ranks to end to killing them (default: 2)
+  --hang-timeout SECONDS print what each rank waits for once one has waited this long; the job goes on
+  --grace SECONDS        time between asking ranks to end and killing them (default: 2)
 
 Other:
   --no-compat-env        do not set the variables of other launchers (RANK, OMPI_COMM_WORLD_RANK, ...)
@@ -129,7 +129,7 @@ base::Error unknown_option(const CLI::App& app, const std::string& word) {
         for (const CLI::Option* option : app.get_options())
             names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
         if (const std::string nearest = nearest_name(name, names); !nearest.empty())
-            hint = base::format("is --{} meant?", nearest);
+            hint = base::format("did you mean --{}?", nearest);
     }
     return base::error(base::Status::kArgument, "unknown option {}{}{}{}", name, hint.empty() ? "" : ": ", hint,
                        kSeeHelp);
@@ -150,7 +150,7 @@ base::Result<void> check_values(const CLI::App& app, const std::vector<std::stri
         if (equals + 1 == word.size() || (takes_value && equals == std::string::npos && i + 1 == words.size()))
             return base::error(base::Status::kArgument, "{} needs a value{}", word.substr(0, equals), kSeeHelp);
         if (takes_value && option->get_expected_max() == 1 && !given.insert(option).second)
-            return base::error(base::Status::kArgument, "{} is given twice: which of the two is meant?",
+            return base::error(base::Status::kArgument, "{} is given twice: leave one of the two out",
                                word.substr(0, equals));
         if (takes_value && equals == std::string::npos)
             ++i;
@@ -186,8 +186,8 @@ base::Result<Program> parse_further_program(std::vector<std::string> words) {
     program.add_to(app);
     if (auto taken = take_options(app, words); !taken)
         return base::error(base::Status::kArgument,
-                           "behind ':' there are only -n, --env and --chdir, for one program; other options hold for "
-                           "the whole job and stand before the first program: {}",
+                           "after ':' only -n, --env and --chdir are allowed, for one program; other options are for "
+                           "the whole job and are written before the first program: {}",
                            taken.error().detail);
     return understand(program, std::move(words));
 }
@@ -210,7 +210,7 @@ base::Result<void> check_programs(const std::vector<Program>& programs, bool may
         const bool is_missing = program.command.empty() || program.command[0].empty();
         if (is_missing && !may_be_missing)
             return base::error(base::Status::kArgument, "which program is to be started{}?{}",
-                               programs.size() > 1 ? " (before and behind each ':' is one)" : "", kSeeHelp);
+                               programs.size() > 1 ? " (one before and one after each ':')" : "", kSeeHelp);
         if (programs.size() > 1 && !program.ranks)
             return base::error(base::Status::kArgument, "how many ranks run {}? Each of several programs needs a -n",
                                program.command.empty() ? "each program" : program.command[0]);

@@ -23,7 +23,7 @@ std::string describe_free(const RankReport& rank) {
     case Presence::kJoining:
     case Presence::kReady: return "is in gpurun_init()";
     case Presence::kNoAnswer: return rank.stopped ? "is stopped" : "does not answer";
-    case Presence::kFinalized: return "has left gpurun_finalize()";
+    case Presence::kFinalized: return "has returned from gpurun_finalize()";
     case Presence::kEnded: return "has ended";
     case Presence::kAnswered: break;
     }
@@ -32,7 +32,7 @@ std::string describe_free(const RankReport& rank) {
     for (const ThreadReport& thread : rank.threads)
         if (!thread.call.empty())
             return "is in " + thread.call + "()";
-    return "is in no call of gpurun";
+    return "is not in a gpurun call";
 }
 
 // Whether it waited all the time between the two reports.
@@ -52,7 +52,7 @@ void for_each_needed(const RankReport& rank, const Visit& visit) {
                 visit(thread, entry);
 }
 
-// "rank 1 waits for tag 7 from rank 0, and has a message with tag 8 from it"
+// "rank 1 waits for tag 7 from rank 0, and has an unexpected message with tag 8 from rank 0 (48 bytes)"
 void remark_unexpected(uint32_t index, const RankReport& rank, std::vector<std::string>& remarks) {
     std::set<const Entry*> told;
     for_each_needed(rank, [&](const ThreadReport&, const Entry& wanted) {
@@ -70,8 +70,8 @@ void remark_unexpected(uint32_t index, const RankReport& rank, std::vector<std::
         const std::string source =
             wanted.peer == wait_report::kAnySource ? "any rank" : base::format("rank {}", wanted.peer);
         const std::string tag = wanted.tag == wait_report::kAnyTag ? "any tag" : base::format("tag {}", wanted.tag);
-        remarks.push_back(base::format("rank {} waits for {} from {}, and has a message with tag {} from rank {} ({} "
-                                       "bytes) that no receive fits",
+        remarks.push_back(base::format("rank {} waits for {} from {}, and has an unexpected message with tag {} from "
+                                       "rank {} ({} bytes)",
                                        index, tag, source, near->tag, near->peer, near->bytes));
     });
 }
@@ -85,7 +85,7 @@ void remark_held(uint32_t index, const RankReport& rank, std::vector<std::string
                     continue;
                 remarks.push_back(
                     base::format("rank {} waits for its stream {:#x}, in which a message {} rank {} waits "
-                                 "until that rank's stream has come to its {}",
+                                 "until that rank's stream reaches the {}",
                                  index, held.bytes, held.what == What::kSend ? "to" : "from", held.peer,
                                  held.what == What::kSend ? "receive" : "send"));
                 break;

@@ -1,4 +1,4 @@
-// Remarks below the hang table: messages that nearly fit, ranks that are missing in a collective, and the ranks that
+// Remarks below the hang table: messages that nearly match, ranks that are missing in a collective, and ranks that
 // all others wait for in the end. Pure functions.
 #pragma once
 

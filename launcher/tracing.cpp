@@ -57,7 +57,8 @@ Result<std::string> Tracing::write(base::FunctionRef<bool()> stop) const {
     GPURUN_ASSIGN(TraceFile file, TraceFile::create(path_));
     const auto sink = [&](std::string_view text) -> Result<void> {
         if (stop())
-            return base::error(base::Status::kSystem, "--trace {}: not written, since gpurun was asked to end", path_);
+            return base::error(base::Status::kSystem, "--trace {}: not written, because gpurun was asked to end",
+                               path_);
         return file.write(text);
     };
     GPURUN_ASSIGN(const TraceSummary summary, write_trace(ranks, origin_ns_, sink));
@@ -72,14 +73,13 @@ std::string Tracing::missing(const TraceSummary& summary) const {
         if (number != 0)
             text += (text.empty() ? base::format("--trace {}: ", path_) : "; ") + what;
     };
-    add(summary.lost, base::format("{} events are missing, those that came after the first {} of a rank; "
-                                   "GPURUN_TRACE_EVENTS makes room for more",
+    add(summary.lost, base::format("{} events are missing: those after the first {} of a rank; GPURUN_TRACE_EVENTS "
+                                   "makes room for more",
                                    summary.lost, events_));
-    add(summary.untimed, base::format("when {} messages moved on their devices is not in it, of those that came after "
-                                      "the first {} of a rank",
+    add(summary.untimed, base::format("the device times of {} messages are missing: of those after the first {} of a "
+                                      "rank",
                                       summary.untimed, timed_messages(ranks, events_)));
-    add(summary.lost_runs, base::format("{} runs of messages of graphs are not in it, those that came after the first "
-                                        "{} of a rank",
+    add(summary.lost_runs, base::format("{} runs of messages of graphs are missing: those after the first {} of a rank",
                                         summary.lost_runs, timed_runs(ranks, events_)));
     return text;
 }

@@ -33,7 +33,7 @@ struct RankReport {
         kReady,    // in gpurun_init(), where it waits for others
         kAnswered,
         kNoAnswer,
-        kFinalized, // it has left gpurun_finalize()
+        kFinalized, // it has returned from gpurun_finalize()
         kEnded,
     };
     Presence presence = Presence::kNoGpurun;

@@ -5,10 +5,10 @@
  * GPURUN_HOST, the calling thread. The operation happens after everything issued before it in its order domain,
  * and before everything issued after it there. Buffers are host or device memory in either domain.
  *
- * Every call that can fail returns a gpurun_status. Outputs are written only on success (the one exception is
- * named at gpurun_recv()). gpurun_error_detail() says what went wrong and what to do about it.
+ * Every call that can fail returns a gpurun_status. Outputs are written only on success. The one exception is the
+ * status of a truncated message, see gpurun_recv(). gpurun_error_detail() says what went wrong and what to do about it.
  *
- * Sizes are bytes unless a parameter is named `count`, which is elements. Any thread may make any call.
+ * Sizes are in bytes. A parameter named `count` is in elements. Any thread may make any call.
  * See gpurun(7) for the model and its guarantees.
  */
 #ifndef GPURUN_H
@@ -36,7 +36,7 @@ typedef enum gpurun_status {
     GPURUN_ERR_NOT_INITIALIZED = 1,     /* gpurun_init() has not been called */
     GPURUN_ERR_ALREADY_INITIALIZED = 2, /* gpurun_init() was called twice */
     GPURUN_ERR_FINALIZED = 3,           /* gpurun_finalize() has been called */
-    GPURUN_ERR_ARGUMENT = 4,            /* an argument that none of the following names */
+    GPURUN_ERR_ARGUMENT = 4,            /* an argument that has no status of its own below */
     GPURUN_ERR_COMM = 5,                /* not a communicator */
     GPURUN_ERR_RANK = 6,                /* not a rank of the communicator */
     GPURUN_ERR_TAG = 7,                 /* negative, or a wildcard where none is allowed */
@@ -47,13 +47,13 @@ typedef enum gpurun_status {
     GPURUN_ERR_EVENT = 12,              /* not an event of this rank's device */
     GPURUN_ERR_TRUNCATED = 13,          /* the message is longer than the receive's buffer */
     GPURUN_ERR_PEER_LOST = 14,          /* a rank that the operation needs has died */
-    GPURUN_ERR_DEVICE = 15,             /* the device failed or is not there */
+    GPURUN_ERR_DEVICE = 15,             /* the device failed or does not exist */
     GPURUN_ERR_MEMORY = 16,             /* no memory left, on the host or the device */
-    GPURUN_ERR_VERSION = 17,            /* ranks or gpurun use versions that do not fit together */
+    GPURUN_ERR_VERSION = 17,            /* the versions of the ranks, or of gpurun, do not work together */
     GPURUN_ERR_SYSTEM = 18,             /* the operating system refused a call */
     GPURUN_ERR_SETTING = 19,            /* an environment variable has a value that cannot be used */
     GPURUN_ERR_LAUNCHER = 20,           /* the connection to gpurun was lost */
-    GPURUN_ERR_UNSUPPORTED = 21,        /* this device or build cannot do it */
+    GPURUN_ERR_UNSUPPORTED = 21,        /* this device or build does not support the call */
     GPURUN_ERR_INTERNAL = 22,           /* a bug in gpurun */
     GPURUN_ERR_REQUEST = 23             /* not a request or a probed message, or one that has been completed */
 } gpurun_status;
@@ -61,16 +61,16 @@ typedef enum gpurun_status {
 /**
  * The name of @p status, for example "GPURUN_ERR_RANK".
  *
- * Never NULL; a number that is no status gives "GPURUN_ERR_?". The string lives for ever.
+ * Never NULL. A number that is not a status gives "GPURUN_ERR_?". The string is valid for ever.
  *
  * Threads: any, at any time, also before gpurun_init(). Since 0.1. See gpurun_error_detail(3).
  */
 GPURUN_API const char *gpurun_status_string(gpurun_status status);
 
 /**
- * What the calling thread's last failed call has to say: one sentence, what happened and what to do.
+ * One sentence about the calling thread's last failed call: what happened and what to do.
  *
- * Never NULL; "" before the first failure. A successful call leaves it as it is. The string lives until the
+ * Never NULL; "" before the first failure. A successful call does not change it. The string is valid until the
  * thread's next failed call.
  *
  * Threads: any, at any time. Since 0.1. See gpurun_error_detail(3).
@@ -82,15 +82,15 @@ GPURUN_API const char *gpurun_error_detail(void);
 /**
  * Join the job: make this process one of its ranks.
  *
- * Selects the rank's device (as cudaSetDevice() does, for the calling thread) and returns once every rank of
- * the job has called gpurun_init(). A process that gpurun did not start becomes the one rank of a job of its
- * own. A child that a rank forks is none: in it, everything is as after gpurun_finalize().
+ * Selects the rank's device for the calling thread, as cudaSetDevice() does, and returns once every rank of the job
+ * has called gpurun_init(). A process that gpurun did not start becomes the only rank of a job of its own. A child that
+ * a rank forks is not a rank: in it, every call behaves as after gpurun_finalize().
  *
  * @retval GPURUN_OK                       joined
  * @retval GPURUN_ERR_ALREADY_INITIALIZED  this process has joined before
- * @retval GPURUN_ERR_FINALIZED            this process has left before; a process joins once
- * @retval GPURUN_ERR_VERSION              gpurun and this library, or two ranks, do not fit together
- * @retval GPURUN_ERR_DEVICE               the rank's device is not there or cannot be used
+ * @retval GPURUN_ERR_FINALIZED            this process has left before; a process can join only once
+ * @retval GPURUN_ERR_VERSION              the versions of gpurun and this library, or of two ranks, do not match
+ * @retval GPURUN_ERR_DEVICE               the rank's device does not exist or cannot be used
  * @retval GPURUN_ERR_SETTING              an environment variable cannot be used
  * @retval GPURUN_ERR_LAUNCHER             gpurun ended while ranks were joining
  * @retval GPURUN_ERR_MEMORY, GPURUN_ERR_SYSTEM  set-up failed
@@ -100,10 +100,10 @@ GPURUN_API const char *gpurun_error_detail(void);
 GPURUN_API gpurun_status gpurun_init(void);
 
 /**
- * Leave the job. Waits until all ranks that live have called it, and until this rank's messages have moved.
+ * Leave the job. Waits until all ranks that are alive have called it, and until this rank's messages have moved.
  *
- * With GPURUN_REPORT=paths, prints what moved on which path. Memory, streams and events of the rank must have
- * been released by then; what is left goes with the process.
+ * With GPURUN_REPORT=paths, prints which messages took which path. The program should release memory, streams and
+ * events of the rank before; the rest is released when the process ends.
  *
  * @retval GPURUN_OK                   left; no call but gpurun_status_string(), gpurun_error_detail(),
  *                                     gpurun_initialized(), gpurun_finalized(), gpurun_version() and
@@ -131,10 +131,10 @@ GPURUN_API int gpurun_finalized(void);
  */
 GPURUN_API void gpurun_abort(int code) __attribute__((noreturn));
 
-/** Seconds since some moment in the past, monotone, the same clock on all ranks of a node. Any time. Since 0.1. */
+/** Seconds since a fixed moment in the past, monotone, the same clock on all ranks of a node. Any time. Since 0.1. */
 GPURUN_API double gpurun_wtime(void);
 
-/** The version of the library that is running (the header's is GPURUN_VERSION_*). NULL is skipped. Since 0.1. */
+/** The version of the library that is running (the header's is GPURUN_VERSION_*). Each may be NULL. Since 0.1. */
 GPURUN_API void gpurun_version(int *ret_major, int *ret_minor, int *ret_patch);
 
 /* ------------------------------------------------------------------------------------------ communicators */
@@ -159,7 +159,7 @@ static inline gpurun_comm gpurun_make_comm(uint64_t id) {
  * @retval GPURUN_OK            done
  * @retval GPURUN_ERR_COMM      @p comm is not a communicator
  * @retval GPURUN_ERR_ARGUMENT  @p ret_rank is NULL
- * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
  *
  * Threads: any. Since 0.1. See gpurun_comm_rank(3).
  */
@@ -170,7 +170,7 @@ GPURUN_API gpurun_status gpurun_comm_size(gpurun_comm comm, int *ret_size);
 
 /* ----------------------------------------------------------------------------------- the device of a rank */
 
-/* CUDA's own types: a cudaStream_t (CUstream), a cudaEvent_t (CUevent) and a cudaGraphExec_t pass uncast. */
+/* CUDA's own types: cudaStream_t (CUstream), cudaEvent_t (CUevent) and cudaGraphExec_t need no cast. */
 typedef struct CUstream_st *gpurun_stream;
 typedef struct CUevent_st *gpurun_event;
 typedef struct CUgraphExec_st *gpurun_graph;
@@ -183,8 +183,8 @@ typedef enum gpurun_device_kind { GPURUN_DEVICE_CUDA = 1, GPURUN_DEVICE_EMULATED
 typedef struct gpurun_device_info {
     size_t size;             /* set by the caller: sizeof(gpurun_device_info) */
     gpurun_device_kind kind; /* a program launches CUDA kernels only on GPURUN_DEVICE_CUDA */
-    int ordinal;             /* as cudaSetDevice() counts; on emulated devices 0 to their count - 1 */
-    size_t memory_bytes;     /* the device's memory in all */
+    int ordinal;             /* the device's number for cudaSetDevice(); on emulated devices 0 to their count - 1 */
+    size_t memory_bytes;     /* the device's total memory */
     char name[96];           /* for people, for example "NVIDIA H200" */
     char uuid[48];           /* as nvidia-smi -L prints it; on emulated devices "EMU-..." */
     char pci_bus_id[16];     /* 0000:1b:00.0; "" on emulated devices */
@@ -195,8 +195,8 @@ typedef struct gpurun_device_info {
  *
  * @param[in,out] ret_info  its size field is read, the rest is written only on success
  * @retval GPURUN_OK            done
- * @retval GPURUN_ERR_ARGUMENT  @p ret_info is NULL, or its size is not one that this version knows
- * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_info is NULL, or its size is not one that this library knows
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
  *
  * Threads: any. Since 0.1. See gpurun_device(3).
  */
@@ -206,9 +206,9 @@ GPURUN_API gpurun_status gpurun_device(gpurun_device_info *ret_info);
  * Allocate @p size bytes on the rank's device (cudaMalloc on CUDA). 0 bytes give NULL.
  *
  * @retval GPURUN_OK            allocated
- * @retval GPURUN_ERR_MEMORY    the device has not that much left
+ * @retval GPURUN_ERR_MEMORY    the device does not have that much memory left
  * @retval GPURUN_ERR_ARGUMENT  @p ret_pointer is NULL
- * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
  *
  * Threads: any. Since 0.1. See gpurun_malloc(3).
  */
@@ -217,11 +217,11 @@ GPURUN_API gpurun_status gpurun_malloc(void **ret_pointer, size_t size);
 /**
  * Free memory of gpurun_malloc() or gpurun_malloc_host(). NULL is allowed. May wait for the device.
  *
- * No message may be using it: wait for the streams that send or receive it first.
+ * No message may be using the memory: first wait for the streams that send from it or receive into it.
  *
  * @retval GPURUN_OK          freed
  * @retval GPURUN_ERR_BUFFER  not the start of such an allocation, or freed before; nothing was freed
- * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
  *
  * Threads: any. Since 0.1. See gpurun_malloc(3).
  */
@@ -235,12 +235,12 @@ GPURUN_API gpurun_status gpurun_malloc_host(void **ret_pointer, size_t size);
  *
  * Other processes cannot map such memory: its messages take the bounce or the staged path.
  *
- * @retval GPURUN_OK               allocated; usable by work that @p stream orders after this call
- * @retval GPURUN_ERR_MEMORY       the device has not that much left
- * @retval GPURUN_ERR_STREAM       not a stream of the rank's device (GPURUN_HOST is none)
+ * @retval GPURUN_OK               allocated; work that is ordered after this call may use it
+ * @retval GPURUN_ERR_MEMORY       the device does not have that much memory left
+ * @retval GPURUN_ERR_STREAM       not a stream of the rank's device (GPURUN_HOST is not one)
  * @retval GPURUN_ERR_UNSUPPORTED  the device has no stream-ordered memory: use gpurun_malloc()
  * @retval GPURUN_ERR_ARGUMENT     @p ret_pointer is NULL
- * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
  *
  * Threads: any. Since 0.1. See gpurun_malloc(3).
  */
@@ -255,31 +255,32 @@ GPURUN_API gpurun_status gpurun_free_async(void *pointer, gpurun_stream stream);
  * On GPURUN_HOST the copy is complete on return.
  *
  * @retval GPURUN_OK               copied, or enqueued
- * @retval GPURUN_ERR_BUFFER       NULL (with size > 0), freed or foreign memory, or shorter than @p size
+ * @retval GPURUN_ERR_BUFFER       NULL (with size > 0), memory that was freed or is not this rank's, or shorter than
+ *                                 @p size
  * @retval GPURUN_ERR_STREAM       not a stream of the rank's device
  * @retval GPURUN_ERR_UNSUPPORTED  @p stream is captured, and one of the buffers is pageable host memory
  * @retval GPURUN_ERR_DEVICE       the device failed
- * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
  *
  * Threads: any. Since 0.1. See gpurun_memcpy(3).
  */
 GPURUN_API gpurun_status gpurun_memcpy(void *destination, const void *source, size_t size, gpurun_stream stream);
 
-/** Set @p size bytes of @p pointer to @p value in the order of @p stream. As gpurun_memcpy(). Since 0.1. */
+/** Set @p size bytes at @p pointer to @p value in the order of @p stream. Errors as gpurun_memcpy(). Since 0.1. */
 GPURUN_API gpurun_status gpurun_memset(void *pointer, int value, size_t size, gpurun_stream stream);
 
 /** Create a stream of the rank's device (non-blocking, as cudaStreamNonBlocking). Since 0.1. See
  * gpurun_stream_create(3). */
 GPURUN_API gpurun_status gpurun_stream_create(gpurun_stream *ret_stream);
 
-/** Destroy a stream of gpurun_stream_create(); waits for its work. GPURUN_ERR_STREAM if it is none. Since 0.1. */
+/** Wait for the work of a stream of gpurun_stream_create() and destroy it. Else GPURUN_ERR_STREAM. Since 0.1. */
 GPURUN_API gpurun_status gpurun_stream_destroy(gpurun_stream stream);
 
 /**
  * Wait until everything issued in @p stream is done.
  *
  * @retval GPURUN_OK             done
- * @retval GPURUN_ERR_PEER_LOST  done, but a message of this rank was cut short by the death of its peer
+ * @retval GPURUN_ERR_PEER_LOST  done, but a peer died before its message with this rank was complete
  * @retval GPURUN_ERR_STREAM     not a stream of the rank's device
  * @retval GPURUN_ERR_DEVICE     the device failed
  *
@@ -296,8 +297,8 @@ GPURUN_API gpurun_status gpurun_stream_wait_event(gpurun_stream stream, gpurun_e
 /**
  * Call @p function(@p argument) on a host thread in the order of @p stream.
  *
- * On emulated devices, whose memory a host thread can read and write, this is how a program runs its kernels.
- * The function must not make gpurun or CUDA calls.
+ * On emulated devices, whose memory a host thread can read and write, a program runs its kernels with this function.
+ * @p function must not make gpurun or CUDA calls.
  *
  * Threads: any. Since 0.1. See gpurun_stream_create(3).
  */
@@ -306,13 +307,13 @@ GPURUN_API gpurun_status gpurun_launch_host(gpurun_stream stream, void (*functio
 /** Create an event of the rank's device (without timing). Since 0.1. See gpurun_event_create(3). */
 GPURUN_API gpurun_status gpurun_event_create(gpurun_event *ret_event);
 
-/** Destroy an event of gpurun_event_create(). GPURUN_ERR_EVENT if it is none. Since 0.1. */
+/** Destroy an event of gpurun_event_create(). GPURUN_ERR_EVENT if it is not one. Since 0.1. */
 GPURUN_API gpurun_status gpurun_event_destroy(gpurun_event event);
 
-/** Record @p event in @p stream: it completes when everything issued before has. Since 0.1. */
+/** Record @p event in @p stream: it completes when everything issued there before is done. Since 0.1. */
 GPURUN_API gpurun_status gpurun_event_record(gpurun_event event, gpurun_stream stream);
 
-/** Wait until @p event, as last recorded, has completed; at once if it never was. Since 0.1. */
+/** Wait until @p event, as last recorded, has completed. Returns at once if it was never recorded. Since 0.1. */
 GPURUN_API gpurun_status gpurun_event_synchronize(gpurun_event event);
 
 /** Whether @p event, as last recorded, has completed. @p ret_done is 1 or 0. Since 0.1. */
@@ -323,26 +324,26 @@ GPURUN_API gpurun_status gpurun_event_query(gpurun_event event, int *ret_done);
 /**
  * Begin to capture @p stream: what is enqueued in it from now on does not run, but becomes a graph.
  *
- * The same as cudaStreamBeginCapture(), which may be used instead, for programs that also run on emulated devices.
- * Communication calls may be captured. Each is matched now, with a captured call of its peer, and its message moves
- * whenever both graphs run. See gpurun_capture_begin(3) for what holds and what cannot be captured.
+ * On CUDA, cudaStreamBeginCapture() may be used instead; this function also works on emulated devices.
+ * Communication calls may be captured. Each is matched during the capture, with a captured call of its peer, and its
+ * message moves whenever both graphs run. gpurun_capture_begin(3) has the rules, and what cannot be captured.
  *
  * @retval GPURUN_OK               begun
- * @retval GPURUN_ERR_STREAM       not a stream that can be captured: GPURUN_HOST, or another device's
+ * @retval GPURUN_ERR_STREAM       not a stream that can be captured: GPURUN_HOST, or a stream of another device
  * @retval GPURUN_ERR_UNSUPPORTED  it is being captured already, or the device has no graphs
  *
- * Threads: any; it is ended in the same one. Since 0.1. See gpurun_capture_begin(3).
+ * Threads: any; the same thread must end the capture. Since 0.1. See gpurun_capture_begin(3).
  */
 GPURUN_API gpurun_status gpurun_capture_begin(gpurun_stream stream);
 
 /**
- * End the capture of @p stream, and make what was captured a graph that can run.
+ * End the capture of @p stream, and return what was captured as a graph that can be launched.
  *
  * @param[out] ret_graph  written only on success; destroy it with gpurun_graph_destroy()
  * @retval GPURUN_OK          made
  * @retval GPURUN_ERR_STREAM  @p stream is not being captured, or its capture has failed
  *
- * Threads: that of gpurun_capture_begin(). Since 0.1. See gpurun_capture_begin(3).
+ * Threads: the one that called gpurun_capture_begin(). Since 0.1. See gpurun_capture_begin(3).
  */
 GPURUN_API gpurun_status gpurun_capture_end(gpurun_stream stream, gpurun_graph *ret_graph);
 
@@ -357,8 +358,8 @@ GPURUN_API gpurun_status gpurun_capture_end(gpurun_stream stream, gpurun_graph *
  */
 GPURUN_API gpurun_status gpurun_graph_launch(gpurun_graph graph, gpurun_stream stream);
 
-/** Destroy a graph of gpurun_capture_end(); what it has enqueued comes to its end. GPURUN_ERR_ARGUMENT if it is none;
- * NULL does nothing. Since 0.1. See gpurun_capture_begin(3). */
+/** Destroy a graph of gpurun_capture_end(). Runs that are already enqueued still complete. NULL does nothing.
+ * GPURUN_ERR_ARGUMENT if it is not such a graph. Since 0.1. See gpurun_capture_begin(3). */
 GPURUN_API gpurun_status gpurun_graph_destroy(gpurun_graph graph);
 
 /* -------------------------------------------------------------------------------------------------- data */
@@ -383,43 +384,43 @@ typedef enum gpurun_datatype {
     GPURUN_BOOL = 17 /* C's _Bool, one byte */
 } gpurun_datatype;
 
-/** The size of one element of @p type, in bytes. GPURUN_ERR_TYPE if it is none. Any time. Since 0.1. */
+/** The size of one element of @p type, in bytes. GPURUN_ERR_TYPE if it is not a datatype. Any time. Since 0.1. */
 GPURUN_API gpurun_status gpurun_type_size(gpurun_datatype type, size_t *ret_size);
 
 /* ---------------------------------------------------------------------------------------- point to point */
 
-#define GPURUN_ANY_SOURCE (-1) /* receive from whichever rank */
+#define GPURUN_ANY_SOURCE (-1) /* receive from any rank */
 #define GPURUN_PROC_NULL (-2)  /* no rank: the call does nothing and succeeds */
-#define GPURUN_ANY_TAG (-1)    /* receive with whichever tag */
+#define GPURUN_ANY_TAG (-1)    /* receive with any tag */
 #define GPURUN_TAG_MAX 2147483647
 
 typedef struct gpurun_message_status {
-    int source;          /* rank in the communicator; GPURUN_PROC_NULL if that was asked for */
+    int source;          /* rank in the communicator; GPURUN_PROC_NULL after a receive from GPURUN_PROC_NULL */
     int tag;             /* GPURUN_ANY_TAG after a receive from GPURUN_PROC_NULL */
-    size_t count;        /* whole elements of the receive's type in the message */
+    size_t count;        /* whole elements of the receive's type in the message; after a probe: bytes */
     size_t bytes;        /* the message's true length, also when it was truncated */
-    gpurun_status error; /* of this message; tells them apart in gpurun_waitall() and its kin */
-    int cancelled;       /* 1 if it is a receive that gpurun_cancel() took back */
+    gpurun_status error; /* of this message alone; gpurun_waitall() and the like return the first error of all */
+    int cancelled;       /* 1 if it is a receive that gpurun_cancel() cancelled */
 } gpurun_message_status;
 
 /**
  * Send @p count elements of @p type to rank @p dest of @p comm.
  *
- * On a stream: the buffer is read in the order of @p stream; the call never waits for the device. It may wait
- * until the receive is matched (messages that are small, GPURUN_EAGER_BYTES and GPURUN_DEVICE_EAGER_BYTES, do
- * not while there is room). On GPURUN_HOST: the buffer may be reused on return. Messages from one rank match in
- * the order in which they were sent.
+ * On a stream: the buffer is read in the order of @p stream, and the call never waits for the device. On GPURUN_HOST:
+ * the buffer may be reused on return. On both, the call may wait on the host until the message is matched. Small
+ * (eager) messages do not wait while there is buffer space. Messages from one rank match in the order in which they
+ * were sent.
  *
  * @param buffer  memory of any kind, on the host or on a device, see gpurun(7); NULL only if @p count is 0
  * @param dest    a rank of @p comm, also this one, or GPURUN_PROC_NULL
  * @param tag     0 to GPURUN_TAG_MAX
  * @retval GPURUN_OK             sent, or enqueued
- * @retval GPURUN_ERR_BUFFER     NULL, freed or unmapped memory, or shorter than the message; nothing was sent
+ * @retval GPURUN_ERR_BUFFER     NULL, freed or unmapped memory, or shorter than the message. Nothing was sent
  * @retval GPURUN_ERR_COUNT, GPURUN_ERR_TYPE, GPURUN_ERR_RANK, GPURUN_ERR_TAG, GPURUN_ERR_COMM,
- *         GPURUN_ERR_STREAM     that argument cannot be used; nothing was sent
+ *         GPURUN_ERR_STREAM     that argument cannot be used. Nothing was sent
  * @retval GPURUN_ERR_PEER_LOST  @p dest has died
  * @retval GPURUN_ERR_DEVICE     the device failed
- * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
  *
  * Threads: any. Since 0.1. See gpurun_send(3).
  */
@@ -429,25 +430,25 @@ GPURUN_API gpurun_status gpurun_send(const void *buffer, size_t count, gpurun_da
 /**
  * Receive a message of at most @p count elements of @p type.
  *
- * Returns once the message is matched: @p ret_status is known then. On a stream the data follows in the order
- * of @p stream; on GPURUN_HOST it is there on return.
+ * Waits on the host until the message is matched, and returns with @p ret_status written. On a stream, the data is
+ * written in the order of @p stream. On GPURUN_HOST, it is in the buffer on return.
  *
  * @param source           a rank of @p comm, also this one, GPURUN_ANY_SOURCE or GPURUN_PROC_NULL
  * @param tag              0 to GPURUN_TAG_MAX, or GPURUN_ANY_TAG
  * @param[out] ret_status  may be NULL; written on success and with GPURUN_ERR_TRUNCATED
  * @retval GPURUN_OK             received, or matched and enqueued
- * @retval GPURUN_ERR_TRUNCATED  the message was longer: its first @p count elements are delivered, the rest is
- *                               dropped, and ret_status->bytes is its true length
- * @retval GPURUN_ERR_PEER_LOST  @p source has died (with GPURUN_ANY_SOURCE: every other rank has)
+ * @retval GPURUN_ERR_TRUNCATED  the message was longer than the buffer: its first @p count elements are delivered, the
+ *                               rest is dropped, and ret_status->bytes is the true length of the message
+ * @retval GPURUN_ERR_PEER_LOST  @p source has died (with GPURUN_ANY_SOURCE: every other rank has died)
  *
- * The other errors are those of gpurun_send(), GPURUN_ERR_BUFFER also for memory that is mapped read-only. Threads:
+ * The other errors are those of gpurun_send(). GPURUN_ERR_BUFFER also for memory that is mapped read-only. Threads:
  * any. Since 0.1. See gpurun_recv(3).
  */
 GPURUN_API gpurun_status gpurun_recv(void *buffer, size_t count, gpurun_datatype type, int source, int tag,
                                      gpurun_comm comm, gpurun_stream stream, gpurun_message_status *ret_status);
 
 /**
- * Send one message and receive another at once; never deadlocks with a peer that does the same.
+ * Send one message and receive another at the same time. Never deadlocks with a peer that does the same.
  *
  * The two buffers must not overlap. Parameters and errors are those of gpurun_send() and gpurun_recv(). If an
  * argument cannot be used, nothing was sent or received.
@@ -462,7 +463,7 @@ GPURUN_API gpurun_status gpurun_sendrecv(const void *send_buffer, size_t send_co
 /**
  * gpurun_send() that does not complete before the message is matched.
  *
- * On return its receive has been found; on GPURUN_HOST the buffer may be reused as well.
+ * On return a receive has matched the message. On GPURUN_HOST the buffer may be reused then.
  *
  * Parameters and errors are those of gpurun_send(). Threads: any. Since 0.1. See gpurun_send(3).
  */
@@ -473,7 +474,7 @@ GPURUN_API gpurun_status gpurun_ssend(const void *buffer, size_t count, gpurun_d
  * Send @p buffer and replace its contents by the message received.
  *
  * @param[in,out] buffer  @p count elements are sent from it and at most as many received into it
- * @retval GPURUN_ERR_MEMORY  no room for a copy of the buffer; nothing was sent or received
+ * @retval GPURUN_ERR_MEMORY  no memory for a copy of the buffer. Nothing was sent or received
  *
  * The other parameters and errors are those of gpurun_sendrecv(). Threads: any. Since 0.1. See gpurun_sendrecv(3).
  */
@@ -497,42 +498,42 @@ static inline gpurun_request gpurun_make_request(uint64_t id) {
 /** No request: waiting for it returns at once. */
 #define GPURUN_REQUEST_NULL (gpurun_make_request(0))
 
-/** The index that gpurun_waitany() and its kin give when no request is active. */
+/** The index or count that gpurun_waitany() and the like return when no request is active. */
 #define GPURUN_UNDEFINED (-3)
 
 /**
  * Start sending @p count elements of @p type to rank @p dest of @p comm.
  *
  * Returns at once. The buffer is read after everything issued before in @p stream (on GPURUN_HOST: from now on), and
- * must not be modified before the request is waited for; what is issued later in @p stream does not wait for the
- * message until then. Messages match in the order in which they were started, blocking or not.
+ * must not be modified before the request is completed. What is issued later in @p stream does not wait for the
+ * message. Messages match in the order in which they were started, blocking or not.
  *
- * @param[out] ret_request  written only on success; finish it with gpurun_wait() or its kin
+ * @param[out] ret_request  written only on success; complete it with gpurun_wait() or another wait or test call
  * @retval GPURUN_OK            started
  * @retval GPURUN_ERR_ARGUMENT  @p ret_request is NULL
  *
- * The death of @p dest is for the wait to report. The other parameters and errors are those of gpurun_send(); nothing
- * was started then. Threads: any. Since 0.1. See gpurun_isend(3).
+ * The other parameters and errors are those of gpurun_send(). With an error, nothing was started. If @p dest has died,
+ * the call that completes the request says so. Threads: any. Since 0.1. See gpurun_isend(3).
  */
 GPURUN_API gpurun_status gpurun_isend(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                       gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
 
-/** gpurun_isend() whose request does not complete before the message is matched. Since 0.1. See gpurun_isend(3). */
+/** gpurun_isend() whose request completes only after the message is matched. Since 0.1. See gpurun_isend(3). */
 GPURUN_API gpurun_status gpurun_issend(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                        gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
 
 /**
  * Start receiving a message of at most @p count elements of @p type.
  *
- * Returns at once. The buffer is written after everything issued before in @p stream (on GPURUN_HOST: from now on),
- * and must not be touched before the request is waited for. Who sent it, its tag and its length are in the status
- * that waiting gives.
+ * Returns at once. The buffer is written after everything issued before in @p stream (on GPURUN_HOST: from now on). It
+ * must not be read or modified before the request is completed. The status of the call that completes the request has
+ * the message's source, tag and length.
  *
- * @param[out] ret_request  written only on success; finish it with gpurun_wait() or its kin
+ * @param[out] ret_request  written only on success; complete it with gpurun_wait() or another wait or test call
  * @retval GPURUN_OK            started
  * @retval GPURUN_ERR_ARGUMENT  @p ret_request is NULL
  *
- * The other parameters and errors are those of gpurun_recv(); nothing was started then.
+ * The other parameters and errors are those of gpurun_recv(). With an error, nothing was started.
  * Threads: any. Since 0.1. See gpurun_isend(3).
  */
 GPURUN_API gpurun_status gpurun_irecv(void *buffer, size_t count, gpurun_datatype type, int source, int tag,
@@ -543,38 +544,38 @@ GPURUN_API gpurun_status gpurun_irecv(void *buffer, size_t count, gpurun_datatyp
  *
  * On GPURUN_HOST: returns when the message has moved. On a stream, which need not be the one that the request was
  * started in: returns once the message is matched and enqueued, and what is issued afterwards in @p stream starts when
- * it has moved. The request becomes GPURUN_REQUEST_NULL, or inactive if it is persistent.
+ * the message has moved. The request becomes GPURUN_REQUEST_NULL, or inactive if it is persistent.
  *
- * @param[in,out] request  GPURUN_REQUEST_NULL and inactive requests are complete
- * @param[out] ret_status  may be NULL; of a receive: source, tag and length; also written with the errors below
+ * @param[in,out] request  GPURUN_REQUEST_NULL and inactive requests count as complete
+ * @param[out] ret_status  may be NULL; of a receive: source, tag and length; also written with the next two errors
  * @retval GPURUN_OK             complete
- * @retval GPURUN_ERR_TRUNCATED  complete, as gpurun_recv() says
- * @retval GPURUN_ERR_PEER_LOST  complete: the peer has died before the message had moved
+ * @retval GPURUN_ERR_TRUNCATED  complete, but the message was longer than the buffer, see gpurun_recv()
+ * @retval GPURUN_ERR_PEER_LOST  complete, but the peer died before the message had moved
  * @retval GPURUN_ERR_REQUEST    not a request, or one that was completed or freed before
- * @retval GPURUN_ERR_STREAM     not a stream of the rank's device; the request is as it was
+ * @retval GPURUN_ERR_STREAM     not a stream of the rank's device; the request was not changed
  * @retval GPURUN_ERR_DEVICE     the device failed
  * @retval GPURUN_ERR_ARGUMENT   @p request is NULL
- * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
  *
- * Threads: any, one a request. Since 0.1. See gpurun_wait(3).
+ * Threads: any, but one at a time for one request. Since 0.1. See gpurun_wait(3).
  */
 GPURUN_API gpurun_status gpurun_wait(gpurun_request *request, gpurun_stream stream, gpurun_message_status *ret_status);
 
 /**
- * Complete all @p count requests into an order domain, as gpurun_wait() does each.
+ * Complete all @p count requests into an order domain, each as gpurun_wait() does.
  *
- * @param[out] ret_statuses  @p count of them, or NULL; each has its own `error`
- * @retval GPURUN_OK  all are complete, each without an error
- * @retval others     the first error of a message, in the array's order; all are complete. GPURUN_ERR_REQUEST and
- *                    GPURUN_ERR_STREAM: an argument cannot be used, and all requests are as they were
+ * @param[out] ret_statuses  @p count statuses, or NULL; each has its own `error`
+ * @retval GPURUN_OK  all are complete, without an error
+ * @retval others     the first error of a message, in the order of the array; all are complete. GPURUN_ERR_REQUEST and
+ *                    GPURUN_ERR_STREAM: an argument cannot be used, and no request was changed
  *
- * Threads: any, one a request. Since 0.1. See gpurun_wait(3).
+ * Threads: any, but one at a time for one request. Since 0.1. See gpurun_wait(3).
  */
 GPURUN_API gpurun_status gpurun_waitall(size_t count, gpurun_request *requests, gpurun_stream stream,
                                         gpurun_message_status *ret_statuses);
 
 /**
- * Complete one of @p count requests, whichever is first, into an order domain.
+ * Complete one of @p count requests into an order domain: the first one that can be completed.
  *
  * @param[out] ret_index  which one; GPURUN_UNDEFINED if none is active
  *
@@ -584,11 +585,11 @@ GPURUN_API gpurun_status gpurun_waitany(size_t count, gpurun_request *requests, 
                                         gpurun_message_status *ret_status);
 
 /**
- * Complete at least one of @p count requests, and all others that can be, into an order domain.
+ * Complete at least one of @p count requests into an order domain, and all others that need no waiting.
  *
  * @param[out] ret_count     how many; GPURUN_UNDEFINED if none is active
  * @param[out] ret_indices   room for @p count: which ones, in ascending order
- * @param[out] ret_statuses  room for @p count, or NULL: theirs, in the order of @p ret_indices
+ * @param[out] ret_statuses  room for @p count, or NULL: their statuses, in the order of @p ret_indices
  *
  * The other parameters and errors are those of gpurun_waitall(). Since 0.1. See gpurun_wait(3).
  */
@@ -598,48 +599,55 @@ GPURUN_API gpurun_status gpurun_waitsome(size_t count, gpurun_request *requests,
 /**
  * Complete @p request into an order domain if that needs no waiting.
  *
- * @param[out] ret_done  1: complete, as gpurun_wait() leaves it; 0: not yet, the request is as it was
+ * @param[out] ret_done  1: completed, as by gpurun_wait(); 0: not complete yet, and the request was not changed
  *
- * Also moves the rank's messages. The other parameters and errors are those of gpurun_wait(). Since 0.1. See
- * gpurun_wait(3).
+ * Also makes progress on all messages of the rank. The other parameters and errors are those of gpurun_wait().
+ * Since 0.1. See gpurun_wait(3).
  */
 GPURUN_API gpurun_status gpurun_test(gpurun_request *request, gpurun_stream stream, int *ret_done,
                                      gpurun_message_status *ret_status);
 
-/** gpurun_waitall() if that needs no waiting (@p ret_done 1), or nothing (0). Since 0.1. See gpurun_wait(3). */
+/** gpurun_waitall() if that needs no waiting (@p ret_done 1). Else does nothing (0). Since 0.1. See gpurun_wait(3). */
 GPURUN_API gpurun_status gpurun_testall(size_t count, gpurun_request *requests, gpurun_stream stream, int *ret_done,
                                         gpurun_message_status *ret_statuses);
 
-/** gpurun_waitany() if that needs no waiting (@p ret_done 1, also when none is active), or nothing (0). Since 0.1.
- * See gpurun_wait(3). */
+/** gpurun_waitany() if that needs no waiting (@p ret_done 1, also when none is active). Else does nothing (0).
+ * Since 0.1. See gpurun_wait(3). */
 GPURUN_API gpurun_status gpurun_testany(size_t count, gpurun_request *requests, gpurun_stream stream, int *ret_index,
                                         int *ret_done, gpurun_message_status *ret_status);
 
-/** gpurun_waitsome() that completes none (@p ret_count 0) if that would need waiting. Since 0.1. See
+/** gpurun_waitsome() if that needs no waiting. Else completes none (@p ret_count 0). Since 0.1. See
  * gpurun_wait(3). */
 GPURUN_API gpurun_status gpurun_testsome(size_t count, gpurun_request *requests, gpurun_stream stream, int *ret_count,
                                          int *ret_indices, gpurun_message_status *ret_statuses);
 
 /**
- * Take back a receive that has not been matched. One that has been goes on.
+ * Cancel a receive that has not been matched. A receive that has been matched is not changed.
  *
- * The request is still to be waited for; `cancelled` in its status says which of the two happened.
+ * The request must still be completed. `cancelled` in its status says which of the two happened.
  *
- * @retval GPURUN_OK               taken back, or matched before
- * @retval GPURUN_ERR_UNSUPPORTED  a send: what a peer may have matched cannot be taken back
+ * @retval GPURUN_OK               cancelled, or matched before
+ * @retval GPURUN_ERR_UNSUPPORTED  a send or a collective, which cannot be cancelled
  * @retval GPURUN_ERR_REQUEST      not an active request
  * @retval GPURUN_ERR_ARGUMENT     @p request is NULL
- * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  outside init and finalize
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
  *
  * Threads: any. Since 0.1. See gpurun_cancel(3).
  */
 GPURUN_API gpurun_status gpurun_cancel(gpurun_request *request);
 
 /**
- * Give a request up: an active one completes by itself, and nobody can wait for it. Becomes GPURUN_REQUEST_NULL.
+ * Free a request. An active one completes by itself, but nobody can wait for it. Becomes GPURUN_REQUEST_NULL.
  *
- * Its buffer must stay as it is until the message has moved, which only the peer's answer can tell.
- * Errors as gpurun_cancel(), for inactive requests too. Since 0.1. See gpurun_cancel(3).
+ * Its buffer must not be modified or freed until the message has moved. Only an answer of the peer, by another message,
+ * can tell when that is.
+ *
+ * @retval GPURUN_OK            freed
+ * @retval GPURUN_ERR_REQUEST   not a request, or one that was completed or freed before
+ * @retval GPURUN_ERR_ARGUMENT  @p request is NULL
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
+ *
+ * Threads: any. Since 0.1. See gpurun_cancel(3).
  */
 GPURUN_API gpurun_status gpurun_request_free(gpurun_request *request);
 
@@ -648,7 +656,7 @@ GPURUN_API gpurun_status gpurun_request_free(gpurun_request *request);
 /**
  * Prepare a send that will be started many times. Nothing is sent.
  *
- * @param[out] ret_request  inactive; start it with gpurun_start(), wait for it, start it again ..., and free it with
+ * @param[out] ret_request  inactive. Start it with gpurun_start(), wait for it, start it again and so on. Free it with
  *                          gpurun_request_free()
  *
  * Parameters and errors are those of gpurun_isend(). Since 0.1. See gpurun_send_init(3).
@@ -656,11 +664,11 @@ GPURUN_API gpurun_status gpurun_request_free(gpurun_request *request);
 GPURUN_API gpurun_status gpurun_send_init(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                           gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
 
-/** gpurun_send_init() of a send like gpurun_issend(). Since 0.1. See gpurun_send_init(3). */
+/** gpurun_send_init() for a send like gpurun_issend(). Since 0.1. See gpurun_send_init(3). */
 GPURUN_API gpurun_status gpurun_ssend_init(const void *buffer, size_t count, gpurun_datatype type, int dest, int tag,
                                            gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
 
-/** Prepare a receive that will be started many times, as gpurun_send_init() does a send. Since 0.1. */
+/** Prepare a receive that will be started many times, see gpurun_send_init(). Since 0.1. */
 GPURUN_API gpurun_status gpurun_recv_init(void *buffer, size_t count, gpurun_datatype type, int source, int tag,
                                           gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
 
@@ -668,20 +676,20 @@ GPURUN_API gpurun_status gpurun_recv_init(void *buffer, size_t count, gpurun_dat
  * Start an inactive persistent request, as gpurun_isend() or gpurun_irecv() would.
  *
  * @retval GPURUN_OK           started
- * @retval GPURUN_ERR_REQUEST  not a persistent request, or it is active: wait for it first
- * @retval GPURUN_ERR_BUFFER   its memory has been freed meanwhile
+ * @retval GPURUN_ERR_REQUEST  not a persistent request, or the request is active: wait for it first
+ * @retval GPURUN_ERR_BUFFER   the memory of its buffer was freed after the request was made
  *
- * Threads: any, one a request. Since 0.1. See gpurun_send_init(3).
+ * Threads: any, but one at a time for one request. Since 0.1. See gpurun_send_init(3).
  */
 GPURUN_API gpurun_status gpurun_start(gpurun_request *request);
 
-/** gpurun_start() each of @p count requests, in order, up to the first that fails. Since 0.1. See
+/** gpurun_start() for each of @p count requests, in order, up to the first that fails. Since 0.1. See
  * gpurun_send_init(3). */
 GPURUN_API gpurun_status gpurun_startall(size_t count, gpurun_request *requests);
 
 /* ------------------------------------------------------------------------------------------------ probing */
 
-/** A message that a probe has matched, for gpurun_mrecv(). */
+/** A message that a matched probe has reserved, for gpurun_mrecv(). */
 typedef struct gpurun_message {
     uint64_t id;
 } gpurun_message;
@@ -694,27 +702,27 @@ static inline gpurun_message gpurun_make_message(uint64_t id) {
 
 #define GPURUN_MESSAGE_NULL (gpurun_make_message(0))
 
-/** What a matched probe of GPURUN_PROC_NULL gives: receiving it is receiving from GPURUN_PROC_NULL. */
+/** The message of a matched probe of GPURUN_PROC_NULL: receiving it is receiving from GPURUN_PROC_NULL. */
 #define GPURUN_MESSAGE_NO_PROC (gpurun_make_message(1))
 
 /**
- * Wait until a message is there that gpurun_recv() with these arguments would take, and describe it.
+ * Wait until there is a message that gpurun_recv() with these arguments would match, and describe it.
  *
  * @param[out] ret_status  may be NULL; its `count` is in bytes
  *
- * The message stays where it is. The other errors are those of gpurun_recv(). Since 0.1. See gpurun_probe(3).
+ * The message stays in the unexpected queue. The errors are those of gpurun_recv(). Since 0.1. See gpurun_probe(3).
  */
 GPURUN_API gpurun_status gpurun_probe(int source, int tag, gpurun_comm comm, gpurun_message_status *ret_status);
 
-/** gpurun_probe() that does not wait: @p ret_found is 1 or 0. Also moves the rank's messages. Since 0.1. See
- * gpurun_probe(3). */
+/** gpurun_probe() that does not wait: @p ret_found is 1 or 0. Also makes progress on all messages of the rank.
+ * Since 0.1. See gpurun_probe(3). */
 GPURUN_API gpurun_status gpurun_iprobe(int source, int tag, gpurun_comm comm, int *ret_found,
                                        gpurun_message_status *ret_status);
 
 /**
- * gpurun_probe() that takes the message: no other receive or probe can match it, and gpurun_mrecv() receives it.
+ * gpurun_probe() that reserves the message: no other receive or probe can match it.
  *
- * @param[out] ret_message  to be received with gpurun_mrecv() or gpurun_imrecv()
+ * @param[out] ret_message  must be received with gpurun_mrecv() or gpurun_imrecv()
  *
  * Since 0.1. See gpurun_probe(3).
  */
@@ -744,14 +752,14 @@ GPURUN_API gpurun_status gpurun_imrecv(void *buffer, size_t count, gpurun_dataty
 /**
  * Broadcast @p count elements of @p type from rank @p root of @p comm to all its ranks.
  *
- * All ranks of @p comm call it, in the same order as its other collectives, with the same root and the same
- * number of bytes; each with its own kind of buffer and its own order domain.
+ * All ranks of @p comm call it with the same root and the same number of bytes, and call all collectives of @p comm in
+ * the same order. Each rank chooses its kind of buffer and its order domain.
  *
  * @retval GPURUN_OK             done, or enqueued
  * @retval GPURUN_ERR_TRUNCATED  the root sent more than @p count elements
  * @retval GPURUN_ERR_PEER_LOST  a rank of @p comm has died
  *
- * The other errors are those of gpurun_send(). Threads: any, one collective of a communicator at a time.
+ * The other errors are those of gpurun_send(). Threads: any, but one at a time in a collective of a communicator.
  * Since 0.1. See gpurun_bcast(3).
  */
 GPURUN_API gpurun_status gpurun_bcast(void *buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
@@ -760,8 +768,8 @@ GPURUN_API gpurun_status gpurun_bcast(void *buffer, size_t count, gpurun_datatyp
 /**
  * No rank passes before all ranks of @p comm have reached it.
  *
- * On a stream: what follows in @p stream starts after every rank's order domain has reached the barrier; the
- * call itself waits until every rank has made it. Ranks may use different order domains.
+ * On a stream: what follows in @p stream starts after every rank's order domain has reached the barrier. The call
+ * waits until every rank has made it. Ranks may use different order domains.
  *
  * @retval GPURUN_OK             passed, or enqueued
  * @retval GPURUN_ERR_PEER_LOST  a rank of @p comm has died
@@ -771,22 +779,22 @@ GPURUN_API gpurun_status gpurun_bcast(void *buffer, size_t count, gpurun_datatyp
 GPURUN_API gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream);
 
 /**
- * Start a broadcast, as gpurun_bcast() would make it, and do not wait: it is complete by gpurun_wait() and its kin.
+ * Start a broadcast like gpurun_bcast(), and return at once. gpurun_wait() or another wait or test call completes it.
  *
- * In @p stream it comes after what was issued there before; the stream goes on. Several collectives of a communicator
- * may be under way, started in the same order by all its ranks.
+ * The broadcast happens after what was issued in @p stream before. What is issued there later does not wait for it.
+ * Several collectives of a communicator may be under way, if all its ranks start them in the same order.
  *
- * @retval GPURUN_ERR_UNSUPPORTED  @p stream is being captured: gpurun_bcast() can be part of a graph
+ * @retval GPURUN_ERR_UNSUPPORTED  @p stream is being captured: use gpurun_bcast(), which can be part of a graph
  *
- * The other errors are those of gpurun_bcast() and gpurun_isend(); a message that was too long is told by the call that
- * completes it. Since 0.1. See gpurun_bcast(3).
+ * The other errors are those of gpurun_bcast() and gpurun_isend(). The call that completes the request returns
+ * GPURUN_ERR_TRUNCATED. Since 0.1. See gpurun_bcast(3).
  */
 GPURUN_API gpurun_status gpurun_ibcast(void *buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
                                        gpurun_stream stream, gpurun_request *ret_request);
 
 /**
- * Start a barrier, and do not wait: whoever completes the request passes once all ranks of @p comm have started theirs,
- * and, on a stream, have reached it in their order domains.
+ * Start a barrier, and return at once. The request completes once all ranks of @p comm have started the barrier and, on
+ * streams, have reached it in their order domains.
  *
  * The errors are those of gpurun_ibcast(). Since 0.1. See gpurun_barrier(3).
  */

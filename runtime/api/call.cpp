@@ -24,7 +24,7 @@ const char* last_detail() { return detail.c_str(); }
 
 base::Error truncated(size_t bytes, size_t room) {
     return base::error(Status::kTruncated,
-                       "the message has {} bytes but the receive's buffer {}; its beginning was delivered", bytes,
+                       "the message has {} bytes, but the receive buffer only {}: its beginning was delivered", bytes,
                        room);
 }
 
@@ -66,7 +66,7 @@ Result<void> look_up_operand(transfer::Operand& operand, Runtime& runtime, Acces
     if (bytes == 0 || runtime.host_pages().know(buffer, bytes, access))
         return {};
     if (buffer == nullptr)
-        return base::error(Status::kBuffer, "the buffer is NULL but {} bytes are asked for", bytes);
+        return base::error(Status::kBuffer, "the buffer is NULL, but it should have {} bytes", bytes);
     const uint64_t seen = runtime.host_pages().version();
     const auto where = runtime.device().describe(buffer, bytes);
     if (!where)
@@ -89,8 +89,8 @@ Result<void> look_up_operand(transfer::Operand& operand, Runtime& runtime, Acces
 Result<CheckedStream> any_stream(Runtime& runtime, gpurun_stream stream) {
     if (stream == GPURUN_HOST)
         return base::error(Status::kStream,
-                           "GPURUN_HOST is no stream of the device; pass one of gpurun_stream_create() "
-                           "or of CUDA");
+                           "GPURUN_HOST is not a stream of the device: pass a stream of gpurun_stream_create() or of "
+                           "CUDA");
     const device::Stream native{stream};
     GPURUN_ASSIGN(const bool captured, runtime.device().is_captured(native));
     return CheckedStream{native, captured};
@@ -100,14 +100,14 @@ Result<device::Stream> device_stream(Runtime& runtime, gpurun_stream stream) {
     GPURUN_ASSIGN(const CheckedStream checked, any_stream(runtime, stream));
     if (checked.captured)
         return base::error(Status::kUnsupported,
-                           "stream {} is being captured into a graph, of which this call cannot be a part; make it "
+                           "stream {} is being captured into a graph, and this call cannot be captured: make it "
                            "outside of the capture",
                            checked.stream.address());
     return checked.stream;
 }
 
 base::Error lacks(Runtime& runtime, device::Capability what, const char* advice) {
-    return base::error(Status::kUnsupported, "{} lacks a capability that this needs, '{}': {}",
+    return base::error(Status::kUnsupported, "{} lacks a capability that this call needs, '{}': {}",
                        runtime.device().info().name, device::info_of(what).name, advice);
 }
 

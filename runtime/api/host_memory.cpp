@@ -72,8 +72,8 @@ bool is_usable(const void* buffer, size_t bytes, Access access, uint64_t version
 
 base::Error read_only(const void* buffer, size_t bytes) {
     return base::error(Status::kBuffer,
-                       "{} to {} bytes on is mapped read-only: it can be sent, but not received into or written",
-                       buffer, bytes);
+                       "the {} bytes at {} are mapped read-only: they can be sent, but not received into or written",
+                       bytes, buffer);
 }
 
 Result<void> check_host_memory(const void* buffer, size_t bytes, Access access, uint64_t version) {
@@ -82,9 +82,9 @@ Result<void> check_host_memory(const void* buffer, size_t bytes, Access access, 
     if (access == Access::kWrite && is_usable(buffer, bytes, Access::kRead, version))
         return read_only(buffer, bytes);
     return base::error(Status::kBuffer,
-                       "{} to {} bytes on is not memory of this process, or a part of it is not: it was freed, or the "
-                       "pointer or the count is wrong",
-                       buffer, bytes);
+                       "the {} bytes at {} are not memory of this process, or a part of them is not: they were freed, "
+                       "or the pointer or the count is wrong",
+                       bytes, buffer);
 }
 
 } // namespace gpurun::api

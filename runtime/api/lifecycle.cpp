@@ -36,7 +36,7 @@ base::Error wrong_phase(Phase phase) {
         return {Status::kNotInitialized, "gpurun_init() has not been called in this process"};
     if (phase == Phase::kForked)
         return {Status::kFinalized,
-                "this process was forked from a rank, and is none: only the rank itself makes calls"};
+                "this process was forked from a rank and is not a rank: only the rank itself may make calls"};
     return {Status::kFinalized, "gpurun_finalize() has been called; a process joins a job once"};
 }
 

@@ -12,7 +12,7 @@ Result<Taken> find_taken(const gpurun_message* message) {
     GPURUN_TRY(check_output(message, "message"));
     if (message->id != GPURUN_MESSAGE_NO_PROC.id && !found->engine().messages().has_taken(message->id))
         return base::error(Status::kRequest,
-                           "{} is no probed message of this process: it was received before, or never probed",
+                           "{} is not a probed message of this process: it was received before, or never probed",
                            message->id);
     return Taken{found, message->id};
 }

@@ -85,8 +85,8 @@ Result<void> start_again(gpurun_request* request) {
     GPURUN_ASSIGN(Request * again, find(*found, request));
     Task& task = again->task;
     if (!task.persistent)
-        return base::error(Status::kRequest, "this request is not of gpurun_send_init() or its kin: it started when "
-                                             "it was made");
+        return base::error(Status::kRequest, "this request is not persistent: only requests of gpurun_send_init(), "
+                                             "gpurun_ssend_init() and gpurun_recv_init() can be started");
     if (again->active)
         return base::error(Status::kRequest, "the request is active: wait for it before it is started again");
     // Its memory may have been freed, or be another allocation by now.
@@ -222,11 +222,11 @@ Result<void> cancel(gpurun_request* request) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * cancelled, find(*found, request));
     if (!cancelled->active)
-        return base::error(Status::kRequest, "the request is not active: there is nothing to take back");
+        return base::error(Status::kRequest, "the request is not active: there is nothing to cancel");
     if (cancelled->task.kind == Task::Kind::kSend)
-        return base::error(Status::kUnsupported, "a send cannot be taken back: its receiver may have matched it");
+        return base::error(Status::kUnsupported, "a send cannot be cancelled: its receiver may have matched it");
     if (cancelled->task.kind == Task::Kind::kCollective)
-        return base::error(Status::kUnsupported, "a collective cannot be taken back: other ranks take part in it");
+        return base::error(Status::kUnsupported, "a collective cannot be cancelled: other ranks take part in it");
     found->engine().requests().cancel(*cancelled);
     return {};
 }

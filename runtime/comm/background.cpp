@@ -61,7 +61,7 @@ void Background::start() {
         auto started = platform::start_quiet_thread(
             run, this, "the thread that moves messages while the program computes", platform::kUsualStack);
         if (!started) {
-            base::log(base::LogLevel::kWarn, "messages move only while this rank is in calls of gpurun: {}",
+            base::log(base::LogLevel::kWarn, "messages move only while this rank is in gpurun calls: {}",
                       started.error().detail);
             wanted_ = false; // nobody would flush a batch in time: nothing is deferred from now on
             batch_.allow(false);

@@ -25,7 +25,7 @@ void Leaving::end_receives() {
         assume_engine_lock();
         core_.matcher().withdraw(each);
         static_cast<PostedReceive&>(each).fail(
-            base::Error{Status::kFinalized, "gpurun_finalize() was called before a message came"});
+            base::Error{Status::kFinalized, "gpurun_finalize() was called before a message arrived"});
     });
 }
 

@@ -102,12 +102,12 @@ Result<void> PeerFailure::check(device::Stream stream) {
     if (lost == lost_streams_.end())
         return check_graphs();
     if (stuck_) // for ever: said each time
-        return base::error(Status::kPeerLost, "a message in this stream was cut short by the death of its rank, and "
-                                              "the stream stays blocked: this device's event fence cannot be released. "
+        return base::error(Status::kPeerLost, "a rank died before its message in this stream was complete, and the "
+                                              "stream stays blocked: this device's event fence cannot be released. "
                                               "Use another stream, or GPURUN_FENCE=counter");
     lost_streams_.erase(lost);
-    return base::error(Status::kPeerLost, "a message in this stream was cut short by the death of its rank; its "
-                                          "buffer's contents are undefined");
+    return base::error(Status::kPeerLost, "a rank died before its message in this stream was complete; the "
+                                          "contents of the receive buffer are undefined");
 }
 
 Result<void> PeerFailure::check_graphs() {
@@ -116,8 +116,8 @@ Result<void> PeerFailure::check_graphs() {
             continue;
         cut_short_ = true;
         return base::error(Status::kPeerLost,
-                           "a graph's message with rank {} was cut short by the death of that rank; its buffer's "
-                           "contents are undefined",
+                           "rank {} died before a graph's message with it was complete; the contents of the receive "
+                           "buffer are undefined",
                            each->rank().value);
     }
     return {};

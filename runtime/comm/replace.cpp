@@ -25,7 +25,7 @@ class Aside {
             aside.copy_.address = static_cast<std::byte*>(std::malloc(original.bytes));
             aside.copy_.where = device::Buffer{};
             if (aside.copy_.address == nullptr)
-                return base::error(base::Status::kMemory, "no room for a copy of the {} bytes to be replaced",
+                return base::error(base::Status::kMemory, "no memory for a copy of the {} bytes to be replaced",
                                    original.bytes);
             return aside;
         }

@@ -6,7 +6,7 @@ namespace gpurun::comm {
 
 base::Error no_request(uint64_t name) {
     return base::error(base::Status::kRequest,
-                       "{} is no request of this process: it was completed or freed before, or never started", name);
+                       "{} is not a request of this process: it was completed or freed before, or never started", name);
 }
 
 void RequestTable::add() {

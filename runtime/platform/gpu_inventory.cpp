@@ -65,7 +65,7 @@ base::Result<Found> find_visible(const std::vector<Gpu>& gpus, std::string_view 
                 found.push_back(&gpu);
         for (const Gpu* gpu : found)
             if (gpu->bus_id != found[0]->bus_id || (word[0] == 'M' && found.size() > 1))
-                return base::error(base::Status::kSetting, "CUDA_VISIBLE_DEVICES: {} fits more than one GPU", word);
+                return base::error(base::Status::kSetting, "CUDA_VISIBLE_DEVICES: {} matches more than one GPU", word);
     }
     if (found.empty())
         return not_there(gpus, word);

@@ -138,7 +138,7 @@ Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable) {
         }
         GPURUN_ASSIGN(const wire::PeerDevice peer, as<wire::PeerDevice>(heard, wire::Kind::kPeerDevice));
         if (peer.rank < 0 || static_cast<uint32_t>(peer.rank) >= segment_.size() || !heard.fd)
-            return base::error(Status::kLauncher, "gpurun sent the device of rank {}, which is none", peer.rank);
+            return base::error(Status::kLauncher, "gpurun sent the device of rank {}, which does not exist", peer.rank);
         peers[static_cast<uint32_t>(peer.rank)] = std::move(heard.fd);
     }
 }

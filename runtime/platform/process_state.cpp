@@ -53,12 +53,12 @@ std::string describe(const ProcessState& state) {
     switch (state.letter) {
     case 'R': return "runs";
     case 'S': return sleeps("sleeps");
-    case 'D': return sleeps("sleeps, not to be disturbed,");
+    case 'D': return sleeps("sleeps, uninterruptibly,");
     case 'T': return "is stopped";
     case 't': return "is stopped by a debugger";
     case 'Z':
     case 'X': return "has ended";
-    default: return "is in a state that the system does not tell";
+    default: return "is in an unknown state";
     }
 }
 

@@ -291,7 +291,7 @@ class TraceTest(LaunchedTest):
     def test_runs_beyond_the_room_are_counted_and_said(self):
         trace = self.traced("many-runs", extra_env={"GPURUN_TRACE_EVENTS": "150"})
         self.assertEqual(trace.lost_runs, 2 * 50)
-        self.check_own_line(self.said, "100 runs of messages of graphs are not in it", "first 150")
+        self.check_own_line(self.said, "100 runs of messages of graphs are missing", "first 150")
         for rank, kind in ((0, "to 1"), (1, "from 0")):
             self.assertEqual([each["args"]["run"] for each in trace.of(rank, kind, tag=310)], list(range(150)))
 

@@ -195,6 +195,39 @@ def manual_pages_are_clean(tree):
                 yield Violation(path, int(line), text)
 
 
+# mdoc takes these words of a macro's line for macros, and drops them: ".It No deadlock" prints "deadlock".
+ENGLISH_MACROS = {"Ad", "An", "At", "Do", "En", "Es", "In", "Ms", "No", "So"}
+# "No" is meant where it ends the arguments of one of these: ".It Memory of Fn malloc No or Fn calloc".
+MARK_UP = {"Ar", "Cm", "Dv", "Em", "Er", "Ev", "Fa", "Fl", "Fn", "Ft", "Ic", "Nm", "Pa", "Sx", "Sy", "Va", "Vt", "Xr"}
+
+
+def swallowed_words(line):
+    if not re.match(r"\.[A-Z]", line):
+        return
+    words = re.findall(r'"[^"]*"|\S+', line[1:])  # what is quoted is no macro
+    for at, word in enumerate(words[1:], 1):
+        ends_arguments = word == "No" and MARK_UP & set(words[:at - 1])
+        if word in ENGLISH_MACROS and not ends_arguments:
+            yield word
+
+
+@check
+def no_macro_of_the_manual_swallows_a_word(tree):
+    for path in pages(tree):
+        for number, line in tree.lines(path):
+            for word in swallowed_words(line):
+                yield Violation(path, number, f"'{word}' is a macro of mdoc and is not printed; write \\&{word}")
+
+
+@check
+def a_command_of_the_manual_is_printed_as_it_is_written(tree):
+    # mdoc takes punctuation that stands alone for the end of the word before: "./a : -n 1" prints "./a: -n 1".
+    for path in pages(tree):
+        for number, line in tree.lines(path):
+            for mark in re.findall(r"(?<= )[.,:;?!)\]](?= |$)", line) if line.startswith(".Dl ") else []:
+                yield Violation(path, number, f"mdoc drops the space before '{mark}'; write \\&{mark}")
+
+
 @check
 def a_cross_reference_of_the_manual_leads_somewhere(tree):
     there = {(PurePath(path).stem, path[-1]) for path in pages(tree)} | {(name, "3") for name in aliases(tree)}

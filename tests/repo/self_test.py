@@ -177,6 +177,16 @@ SAMPLES = {
     "manual pages are clean": (
         MANUAL,
         [("WARNING", {"man/gpurun_send.3": SEND_PAGE.replace(".Sh SEE ALSO", ".Pp\n.Sh SEE ALSO")})]),
+    "no macro of the manual swallows a word": (
+        {"man/gpurun.7": MODEL + ".In a.h\n.It \\&No x\n.It Memory of Fn a No or Fn b\n.Pq with Fa c No above 0\nNo.\n"},
+        [("'No' is a macro", {"man/gpurun.7": MODEL.replace("It Order", "It No order of Fn a No or Fn b")}),
+         ("'No' is a macro", {"man/gpurun.7": MODEL.replace("It Order", "It Em No order")}),
+         ("'An' is a macro", {"man/gpurun.7": MODEL.replace("Dq messages", "Dq An order of messages")}),
+         ("'In' is a macro", {"man/gpurun.7": MODEL.replace("Sh SEE", "Sh In")})]),
+    "a command of the manual is printed as it is written": (
+        {"man/gpurun.7": MODEL + ".Dl $ a \\&: b.c | d, e\nA : b.\n"},
+        [("before ':'", {"man/gpurun.7": MODEL + ".Dl $ a : b\n"}),
+         ("before ')'", {"man/gpurun.7": MODEL + ".Dl (a )\n"})]),
     "a cross reference of the manual leads somewhere": (
         MANUAL,
         [("there is no gpurun_gone(3)", {"man/gpurun_send.3": SEND_PAGE.replace("Xr gpurun 1", "Xr gpurun_gone 3")})]),

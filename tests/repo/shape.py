@@ -12,6 +12,7 @@ LONGEST_FUNCTION = 70
 LONG_FILES = {
     "include/gpurun/gpurun.h": "the whole public API is one header, and half of it is contract",
     "man/gpurun.1": "a command has one page, and mdoc gives each marked-up word a line of its own",
+    "man/gpurun.7": "the model and its guarantees are one page; as man/gpurun.1",
 }
 
 EMPTY_NAMES = {"util", "utils", "common", "misc", "manager", "helper", "helpers"}

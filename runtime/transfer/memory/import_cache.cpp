@@ -120,8 +120,8 @@ Result<void> ImportCache::close_overlapping(const RemoteBuffer& source) {
                 quiet = quiescence_();
             if (!quiet || is_read(*mapping))
                 return base::error(base::Status::kDevice,
-                                   "memory of rank {} lies where other memory of its was that streams may still read; "
-                                   "wait for them first",
+                                   "memory of rank {} is at the address of memory that it has freed and that streams "
+                                   "of this rank may still read: wait for them first",
                                    peer_);
             GPURUN_TRY(close(mapping));
         }

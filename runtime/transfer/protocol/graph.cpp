@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kMappedWithinNs = 30'000'000'000;
 
 base::Error missed_capture() {
-    return {Status::kStream, "the capture in which the receive was started has ended, and it was not waited for: it is "
-                             "part of no graph"};
+    return {Status::kStream, "the capture in which the receive was started ended before the receive was completed, so "
+                             "it is part of no graph"};
 }
 
 } // namespace

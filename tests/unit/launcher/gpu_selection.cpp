@@ -56,7 +56,7 @@ TEST_CASE("what names no GPU, or more than one, is an error that says so") {
         CHECK(detail(list).find("there is no GPU") != std::string::npos);
     }
     CHECK(detail("0-7").find("'5'") != std::string::npos);
-    CHECK(detail("GPU-aa").find("fits 2 GPUs") != std::string::npos);
+    CHECK(detail("GPU-aa").find("matches 2 GPUs") != std::string::npos);
     CHECK(select_devices("--gpus", "MIG-", {kGpus[3], kGpus[4]}).error().detail.find("names no GPU") !=
           std::string::npos);
 }
@@ -64,7 +64,8 @@ TEST_CASE("what names no GPU, or more than one, is an error that says so") {
 TEST_CASE("the UUIDs of MIG instances must be clear too") {
     const std::vector<Device> instances = {{"", "0000:c1:00.0", "MIG-ab1", 0, "GPU-c"},
                                            {"", "0000:c1:00.0", "MIG-ab2", 1, "GPU-c"}};
-    CHECK(detail_of(select_devices("--gpus", "MIG-ab", instances)).find("fits 2 MIG instances") != std::string::npos);
+    CHECK(detail_of(select_devices("--gpus", "MIG-ab", instances)).find("matches 2 MIG instances") !=
+          std::string::npos);
 }
 
 TEST_SUITE_END();

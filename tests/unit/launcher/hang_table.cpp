@@ -23,9 +23,9 @@ TEST_CASE("a cycle of three") {
     CHECK(lines_of(format_hangs({receiving(1), receiving(2), receiving(0)}, kNowNs, "SIGQUIT")) == R"(
 what each rank waits for (SIGQUIT):
 rank  call         waited  does  peer  tag  bytes  waits for
-   0  gpurun_recv  12.3 s  recv     1    7     64  a message that fits
-   1  gpurun_recv  12.3 s  recv     2    7     64  a message that fits
-   2  gpurun_recv  12.3 s  recv     0    7     64  a message that fits
+   0  gpurun_recv  12.3 s  recv     1    7     64  a matching message
+   1  gpurun_recv  12.3 s  recv     2    7     64  a matching message
+   2  gpurun_recv  12.3 s  recv     0    7     64  a matching message
 deadlock: rank 0 waits for 1 (gpurun_recv, tag 7), rank 1 waits for 2 (gpurun_recv, tag 7), rank 2 waits for 0 (gpurun_recv, tag 7))");
 }
 
@@ -92,13 +92,13 @@ rank  call                        waited  does            peer  tag  bytes  path
    0                                      recv               2  any     64  -       matched; rank 2's stream: fence edge forward of slot 5 (at 2, wants 4)
    1  gpurun_stream_synchronize   12.3 s  -                  -  -        -  -       stream 0x55aa
    1  stream 0x55aa               -       -                  2  -        -  -       rank 2's stream: fence edge forward of slot 5 (at 2, wants 4)
-   1                                      -                  -  -        -  -       and 8 more slots that streams wait for
-   2  -                           -       -                  -  -        -  -       in no call of gpurun; its process runs
-   2  -                           -       recv               1  4       64  -       a receive that fits: it has come
+   1                                      -                  -  -        -  -       and 8 more fence slots that streams wait for
+   2  -                           -       -                  -  -        -  -       not in a gpurun call; its process runs
+   2  -                           -       recv               1  4       64  -       arrived; no matching receive posted
    3  gpurun_init                 12.3 s  -                  -  -        -  -       rank 4 to call gpurun_init()
-   4  -                           -       -                  -  -        -  -       no gpurun_init() yet, or no program of gpurun's; sleeps in do_wait
+   4  -                           -       -                  -  -        -  -       no gpurun_init() yet, or not a gpurun program; sleeps in do_wait
    5  -                           -       -                  -  -        -  -       does not answer; is stopped
-rank 1 waits for its stream 0x55aa, in which a message from rank 2 waits until that rank's stream has come to its send)");
+rank 1 waits for its stream 0x55aa, in which a message from rank 2 waits until that rank's stream reaches the send)");
 }
 
 TEST_CASE("who waits in gpurun_init() for ranks that have ended is not said to wait for nobody") {
@@ -107,7 +107,7 @@ TEST_CASE("who waits in gpurun_init() for ranks that have ended is not said to w
     ready.since_ns = kSecondNs;
     RankReport ended;
     ended.presence = RankReport::Presence::kEnded;
-    CHECK(format_hangs({ready, ended}, kNowNs, "SIGQUIT").find("the other ranks have called gpurun_init(), or ended") !=
+    CHECK(format_hangs({ready, ended}, kNowNs, "SIGQUIT").find("all other ranks have called gpurun_init() or ended") !=
           std::string::npos);
 }
 
@@ -119,12 +119,12 @@ TEST_CASE("of much, the first is shown, and the rest is counted") {
     CHECK(text.find("(all of 1000)") != std::string::npos);
     CHECK(text.find("and 994 more\n") != std::string::npos);
     rank.end.flags = 0;
-    CHECK(format_hangs({rank, computing()}, kNowNs, "SIGQUIT").find("more messages than it could look at") !=
+    CHECK(format_hangs({rank, computing()}, kNowNs, "SIGQUIT").find("more messages, which it had no time to list") !=
           std::string::npos);
     WaitReports crowd;
     for (int i = 0; i < 50; ++i)
         crowd.push_back(has(receiving(0, 7), 0, 8));
-    CHECK(format_hangs(crowd, kNowNs, "SIGQUIT").find("more such things") != std::string::npos);
+    CHECK(format_hangs(crowd, kNowNs, "SIGQUIT").find("more findings") != std::string::npos);
 }
 
 TEST_CASE("an answer is put together from its entries") {

@@ -166,7 +166,7 @@ TEST_CASE("several programs are cut at colons, each with its own ranks, settings
 TEST_CASE("a program of several that lacks something is an error that says what") {
     CHECK(detail_of(parse({"-n", "1", "./a", ":", "./b"})).find("how many ranks run ./b?") != std::string::npos);
     CHECK(detail_of(parse({"./a", ":", "-n", "1", "./b"})).find("how many ranks run ./a?") != std::string::npos);
-    CHECK(detail_of(parse({"-n", "1", "./a", ":"})).find("behind each ':'") != std::string::npos);
+    CHECK(detail_of(parse({"-n", "1", "./a", ":"})).find("after each ':'") != std::string::npos);
     CHECK(detail_of(parse({":", "-n", "1", "./b"})).find("which program") != std::string::npos);
     CHECK(detail_of(parse({"-n1", "./a", ":", "-n1", "--gpus=1", "./b"})).find("whole job") != std::string::npos);
     CHECK(detail_of(parse({"-n1", "./a", ":", "-n1", "--help"})).find("whole job") != std::string::npos);
@@ -362,8 +362,8 @@ TEST_CASE("options of other launchers are answered with ours") {
 TEST_CASE("a typing error is answered with the nearest option, if there is one") {
     const auto meant = [](const char* word) {
         const std::string detail = detail_of(parse({word, "4", "./app"}));
-        const size_t at = detail.find("is --");
-        return at == std::string::npos ? "" : detail.substr(at + 3, detail.find(" meant") - at - 3);
+        const size_t at = detail.find("did you mean ");
+        return at == std::string::npos ? "" : detail.substr(at + 13, detail.find('?') - at - 13);
     };
     CHECK(meant("--timout") == "--timeout");
     CHECK(meant("--tiemout=5") == "--timeout");
