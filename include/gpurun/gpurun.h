@@ -6,7 +6,8 @@
  * and before everything issued after it there. Buffers are host or device memory in either domain.
  *
  * Every call that can fail returns a gpurun_status. Outputs are written only on success (the one exception is
- * named at gpurun_recv()). gpurun_error_detail() says what went wrong and what to do about it.
+ * named at gpurun_recv()). gpurun_error_detail() says what went wrong and what to do about it. By default a line on
+ * standard error does, too: gpurun_errors_set().
  *
  * Sizes are bytes unless a parameter is named `count`, which is elements. Any thread may make any call.
  * See gpurun(7) for the model and its guarantees.
@@ -76,6 +77,25 @@ GPURUN_API const char *gpurun_status_string(gpurun_status status);
  * Threads: any, at any time. Since 0.1. See gpurun_error_detail(3).
  */
 GPURUN_API const char *gpurun_error_detail(void);
+
+typedef enum gpurun_errors {
+    GPURUN_ERRORS_RETURN = 1, /* the call returns the error, as in the other modes */
+    GPURUN_ERRORS_WARN = 2,   /* and a line on standard error tells it: the default */
+    GPURUN_ERRORS_ABORT = 3   /* and the job ends, as by gpurun_abort() with the status's number */
+} gpurun_errors;
+
+/**
+ * Set what an error does beside being returned, in calls of all threads of this process from now on.
+ *
+ * A process begins with what GPURUN_ERRORS says, see gpurun_environment(7); this call overrides it.
+ *
+ * @param[out] ret_previous  may be NULL; the mode until now
+ * @retval GPURUN_OK            set
+ * @retval GPURUN_ERR_ARGUMENT  @p mode is none; nothing was changed
+ *
+ * Threads: any, at any time, also before gpurun_init(). Since 0.1. See gpurun_errors_set(3).
+ */
+GPURUN_API gpurun_status gpurun_errors_set(gpurun_errors mode, gpurun_errors *ret_previous);
 
 /* ------------------------------------------------------------------------------------------------ the job */
 
