@@ -25,10 +25,23 @@ extern "C" {
 #endif
 
 #if defined(GPURUN_BUILDING)
-#define GPURUN_API __attribute__((visibility("default")))
+#define GPURUN_EXPORT __attribute__((visibility("default")))
 #else
-#define GPURUN_API
+#define GPURUN_EXPORT
 #endif
+
+/* The compiler warns where a result is ignored. A cast to void says that this is meant: GCC heeds it only with
+ * [[nodiscard]], which it knows before C23 and C++17, too. */
+#if defined(__cplusplus) && (__cplusplus >= 201703L || (!defined(__clang__) && __GNUC__ >= 11))
+#define GPURUN_NODISCARD [[nodiscard]]
+#elif !defined(__cplusplus) && !defined(__clang__) && __GNUC__ >= 11
+#define GPURUN_NODISCARD __extension__ [[nodiscard]]
+#else
+#define GPURUN_NODISCARD __attribute__((warn_unused_result))
+#endif
+
+/* What the library exports; with GPURUN_EXPORT alone, what gives no result. */
+#define GPURUN_API GPURUN_NODISCARD GPURUN_EXPORT
 
 /* ------------------------------------------------------------------------------------------------ results */
 
@@ -149,13 +162,13 @@ GPURUN_API int gpurun_finalized(void);
  *
  * Threads: any. Since 0.1. See gpurun_abort(3).
  */
-GPURUN_API void gpurun_abort(int code) __attribute__((noreturn));
+GPURUN_EXPORT void gpurun_abort(int code) __attribute__((noreturn));
 
 /** Seconds since some moment in the past, monotone, the same clock on all ranks of a node. Any time. Since 0.1. */
 GPURUN_API double gpurun_wtime(void);
 
 /** The version of the library that is running (the header's is GPURUN_VERSION_*). NULL is skipped. Since 0.1. */
-GPURUN_API void gpurun_version(int *ret_major, int *ret_minor, int *ret_patch);
+GPURUN_EXPORT void gpurun_version(int *ret_major, int *ret_minor, int *ret_patch);
 
 /* ------------------------------------------------------------------------------------------ communicators */
 
