@@ -54,7 +54,7 @@ typedef enum gpurun_status {
     GPURUN_ERR_COMM = 5,                /* not a communicator */
     GPURUN_ERR_RANK = 6,                /* not a rank of the communicator */
     GPURUN_ERR_TAG = 7,                 /* negative, or a wildcard where none is allowed */
-    GPURUN_ERR_COUNT = 8,               /* count times element size overflows */
+    GPURUN_ERR_COUNT = 8,               /* count times element size overflows; not a whole number of elements */
     GPURUN_ERR_TYPE = 9,                /* not a datatype */
     GPURUN_ERR_BUFFER = 10,             /* NULL, freed, unmapped or read-only memory, or too short */
     GPURUN_ERR_STREAM = 11,             /* not a stream of this rank's device */
@@ -436,6 +436,22 @@ typedef struct gpurun_message_status {
 } gpurun_message_status;
 
 /**
+ * How many elements of @p type the message has that @p status describes, of a receive, a completion or a probe.
+ *
+ * A message that was truncated is counted with its true length.
+ *
+ * @param[out] ret_count  written only on success
+ * @retval GPURUN_OK            counted
+ * @retval GPURUN_ERR_COUNT     the message is not a whole number of them (MPI_UNDEFINED): an answer, of which no line
+ *                              on standard error tells, and which ends no job
+ * @retval GPURUN_ERR_TYPE      @p type is not a datatype
+ * @retval GPURUN_ERR_ARGUMENT  @p status or @p ret_count is NULL
+ *
+ * Threads: any, at any time. Since 0.1. See gpurun_get_count(3).
+ */
+GPURUN_API gpurun_status gpurun_get_count(const gpurun_message_status *status, gpurun_datatype type, size_t *ret_count);
+
+/**
  * Send @p count elements of @p type to rank @p dest of @p comm.
  *
  * On a stream: the buffer is read in the order of @p stream; the call never waits for the device. It may wait
@@ -733,7 +749,7 @@ static inline gpurun_message gpurun_make_message(uint64_t id) {
 /**
  * Wait until a message is there that gpurun_recv() with these arguments would take, and describe it.
  *
- * @param[out] ret_status  may be NULL; its `count` is in bytes
+ * @param[out] ret_status  may be NULL; its `count` is in bytes (in elements: gpurun_get_count())
  *
  * The message stays where it is. The other errors are those of gpurun_recv(). Since 0.1. See gpurun_probe(3).
  */

@@ -60,6 +60,18 @@ void warn(const char* call, const base::Error& error) {
 
 } // namespace
 
+static gpurun_status keep(base::Error error) {
+    detail = std::move(error.detail);
+    return static_cast<gpurun_status>(error.status);
+}
+
+gpurun_status answer(base::Error error, const char* call) {
+    (void)mode(); // the log's level is known with it
+    if (base::log_enabled(LogLevel::kError))
+        say(call, error, "");
+    return keep(std::move(error));
+}
+
 gpurun_status report(base::Error error, const char* call) {
     const ErrorMode chosen = mode();
     call = name_of(call);
@@ -71,8 +83,7 @@ gpurun_status report(base::Error error, const char* call) {
         say(call, error, "");
     else if (chosen == ErrorMode::kWarn)
         warn(call, error);
-    detail = std::move(error.detail);
-    return static_cast<gpurun_status>(error.status);
+    return keep(std::move(error));
 }
 
 const char* last_detail() { return detail.c_str(); }

@@ -16,6 +16,8 @@ gpurun_status report(base::Error error, const char* call = nullptr);
 inline gpurun_status report(base::Result<void> result, const char* call = nullptr) {
     return result ? GPURUN_OK : report(std::move(result).error(), call);
 }
+// A status that is no mistake, but one of the answers of the call `call`: in the log, and nothing more.
+gpurun_status answer(base::Error error, const char* call);
 const char* last_detail();
 
 // In gpurun_init(), as soon as the settings are known.

@@ -1,5 +1,6 @@
 // gpurun_init() to gpurun_finalize(), gpurun_abort(), and what may be called at any time.
 #include "api/call.hpp"
+#include "base/format.hpp"
 #include "comm/datatype.hpp"
 #include "platform/clock.hpp"
 #include "platform/forking.hpp"
@@ -116,6 +117,18 @@ void abort_job(int code) {
     std::_Exit(status);
 }
 
+static base::Result<size_t> count_of(const gpurun_message_status* status, gpurun_datatype type) {
+    if (status == nullptr)
+        return base::error(Status::kArgument,
+                           "status is NULL: pass that of a receive, of a completed request or of a probe");
+    GPURUN_ASSIGN(const size_t size, comm::type_size(static_cast<int>(type)));
+    if (status->bytes % size != 0)
+        return base::error(Status::kCount,
+                           "the message has {} bytes, which is not a whole number of elements of {} bytes",
+                           status->bytes, size);
+    return status->bytes / size;
+}
+
 } // namespace gpurun::api
 
 using gpurun::api::process;
@@ -170,6 +183,19 @@ gpurun_status gpurun_type_size(gpurun_datatype type, size_t* ret_size) {
     if (!size)
         return gpurun::api::report(std::move(size).error(), __func__);
     *ret_size = *size;
+    return GPURUN_OK;
+}
+
+gpurun_status gpurun_get_count(const gpurun_message_status* status, gpurun_datatype type, size_t* ret_count) {
+    if (auto checked = gpurun::api::check_output(ret_count, "ret_count"); !checked)
+        return gpurun::api::report(std::move(checked), __func__);
+    auto count = gpurun::api::count_of(status, type);
+    if (!count) {
+        gpurun::base::Error error = std::move(count).error();
+        return error.status == gpurun::base::Status::kCount ? gpurun::api::answer(std::move(error), __func__)
+                                                            : gpurun::api::report(std::move(error), __func__);
+    }
+    *ret_count = *count;
     return GPURUN_OK;
 }
 

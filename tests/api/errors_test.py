@@ -89,6 +89,13 @@ class Errors(unittest.TestCase):
         self.assertIn(said[0], [line(text), line(text).replace("rank 0", "rank 1")])  # which ends the other
         self.assertEqual(job("none", GPURUN_FENCE="hedge", GPURUN_ERRORS="abort")[0], 19)
 
+    def test_an_answer_is_no_error(self):
+        for mode in "warn", "abort":
+            self.assertEqual(job("count", GPURUN_ERRORS=mode), (0, []))
+        text = line("gpurun_get_count: GPURUN_ERR_COUNT: the message has 10 bytes, which is not a whole number "
+                    "of elements of 4 bytes")
+        self.assertEqual(job("count", GPURUN_LOG="error"), (0, [text]))
+
     def test_a_lost_peer_is_told_by_gpurun_alone(self):
         ended, said = job("death", "--keep-going")
         self.assertEqual(ended, 137)

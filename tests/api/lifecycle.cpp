@@ -172,6 +172,12 @@ TEST_CASE("what needs no job works at any time") {
     CHECK(bytes == 8);
     CHECK(gpurun_type_size(static_cast<gpurun_datatype>(0), &bytes) == GPURUN_ERR_TYPE);
     CHECK(bytes == 8);
+    gpurun_message_status status{};
+    size_t count = 41;
+    CHECK(gpurun_get_count(nullptr, GPURUN_INT32, &count) == GPURUN_ERR_ARGUMENT);
+    CHECK(gpurun_get_count(&status, GPURUN_INT32, nullptr) == GPURUN_ERR_ARGUMENT);
+    CHECK(gpurun_get_count(&status, static_cast<gpurun_datatype>(0), &count) == GPURUN_ERR_TYPE);
+    CHECK(count == 41);
     gpurun_errors previous = GPURUN_ERRORS_ABORT;
     CHECK(gpurun_errors_set(static_cast<gpurun_errors>(0), &previous) == GPURUN_ERR_ARGUMENT);
     CHECK(previous == GPURUN_ERRORS_ABORT);

@@ -37,6 +37,15 @@ static void be_quiet_for_one(void) {
         fprintf(stderr, "an output was written\n");
 }
 
+static void count_what_is_not_whole(void) {
+    gpurun_message_status status;
+    size_t count = 41;
+    memset(&status, 0, sizeof status);
+    status.bytes = 10;
+    if (gpurun_get_count(&status, GPURUN_INT32, &count) != GPURUN_ERR_COUNT || count != 41)
+        fprintf(stderr, "%zu elements\n", count);
+}
+
 static void lose_peer(int rank) {
     int number;
     if (rank == 1)
@@ -65,6 +74,8 @@ int main(int argc, char** argv) {
         be_quiet_for_one();
     else if (rank == 0 && (strcmp(mistake, "rank") == 0 || strcmp(mistake, "choice-before-init") == 0))
         send_to_nobody();
+    else if (rank == 0 && strcmp(mistake, "count") == 0)
+        count_what_is_not_whole();
     else if (rank == 0 && strcmp(mistake, "many") == 0)
         for (int i = 0; i < 1000; i++)
             send_to_nobody();
