@@ -843,6 +843,38 @@ GPURUN_API gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream,
 
 #ifdef __cplusplus
 }
+
+/* gpurun_malloc() and its kin for a pointer of any type, without a cast, as cudaMalloc() in C++. Sizes are bytes. */
+extern "C++" {
+
+template <typename T>
+GPURUN_NODISCARD inline gpurun_status gpurun_malloc(T **ret_pointer, size_t size) {
+    void *pointer = nullptr;
+    const gpurun_status status = gpurun_malloc(ret_pointer == nullptr ? nullptr : &pointer, size);
+    if (status == GPURUN_OK)
+        *ret_pointer = static_cast<T *>(pointer);
+    return status;
+}
+
+template <typename T>
+GPURUN_NODISCARD inline gpurun_status gpurun_malloc_host(T **ret_pointer, size_t size) {
+    void *pointer = nullptr;
+    const gpurun_status status = gpurun_malloc_host(ret_pointer == nullptr ? nullptr : &pointer, size);
+    if (status == GPURUN_OK)
+        *ret_pointer = static_cast<T *>(pointer);
+    return status;
+}
+
+template <typename T>
+GPURUN_NODISCARD inline gpurun_status gpurun_malloc_async(T **ret_pointer, size_t size, gpurun_stream stream) {
+    void *pointer = nullptr;
+    const gpurun_status status = gpurun_malloc_async(ret_pointer == nullptr ? nullptr : &pointer, size, stream);
+    if (status == GPURUN_OK)
+        *ret_pointer = static_cast<T *>(pointer);
+    return status;
+}
+
+} // extern "C++"
 #endif
 
 #endif

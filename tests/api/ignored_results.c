@@ -12,5 +12,10 @@ int main(void) {
         gpurun_free(0); /* warned of */
     gpurun_version(0, 0, 0);
     gpurun_wtime(); /* warned of */
+#ifdef __cplusplus
+    float* floats = nullptr;
+    gpurun_malloc(&floats, 4); /* warned of, in C++ */
+    (void)gpurun_malloc_host(&floats, 4);
+#endif
     return gpurun_finalize() == GPURUN_OK ? 0 : 1;
 }

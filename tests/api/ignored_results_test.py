@@ -34,9 +34,10 @@ def warned_of(compiler, language, standard):
 
 def main():
     lines = SOURCE.read_text(encoding="utf-8").splitlines()
-    wanted = [number for number, line in enumerate(lines, 1) if "/* warned of */" in line]
+    marks = {"c": r"/\* warned of \*/", "c++": r"/\* warned of"}
     failed = 0
     for language, own, clang in ("c", cc, "clang"), ("c++", cxx, "clang++"):
+        wanted = [number for number, line in enumerate(lines, 1) if re.search(marks[language], line)]
         for compiler in [own] + ([clang] if shutil.which(clang) else []):
             for standard in LANGUAGES[language]:
                 got = warned_of(compiler, language, standard)
