@@ -413,7 +413,20 @@ typedef enum gpurun_datatype {
     GPURUN_DOUBLE = 14,
     GPURUN_COMPLEX_FLOAT = 15,
     GPURUN_COMPLEX_DOUBLE = 16,
-    GPURUN_BOOL = 17 /* C's _Bool, one byte */
+    GPURUN_BOOL = 17, /* C's _Bool, one byte */
+
+    /* C's names for these, on Linux on x86-64. */
+    GPURUN_SIGNED_CHAR = GPURUN_INT8,
+    GPURUN_UNSIGNED_CHAR = GPURUN_UINT8,
+    GPURUN_SHORT = GPURUN_INT16,
+    GPURUN_UNSIGNED_SHORT = GPURUN_UINT16,
+    GPURUN_INT = GPURUN_INT32,
+    GPURUN_UNSIGNED = GPURUN_UINT32,
+    GPURUN_LONG = GPURUN_INT64,
+    GPURUN_UNSIGNED_LONG = GPURUN_UINT64,
+    GPURUN_LONG_LONG = GPURUN_INT64,
+    GPURUN_UNSIGNED_LONG_LONG = GPURUN_UINT64,
+    GPURUN_SIZE_T = GPURUN_UINT64
 } gpurun_datatype;
 
 /** The size of one element of @p type, in bytes. GPURUN_ERR_TYPE if it is none. Any time. Since 0.1. */
