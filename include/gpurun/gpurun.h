@@ -7,6 +7,7 @@
  *
  * Every call that can fail returns a gpurun_status. Outputs are written only on success. The one exception is the
  * status of a truncated message, see gpurun_recv(). gpurun_error_detail() says what went wrong and what to do about it.
+ * By default a line on standard error says so, too: gpurun_errors_set().
  *
  * Sizes are in bytes. A parameter named `count` is in elements. Any thread may make any call.
  * See gpurun(7) for the model and its guarantees.
@@ -24,10 +25,23 @@ extern "C" {
 #endif
 
 #if defined(GPURUN_BUILDING)
-#define GPURUN_API __attribute__((visibility("default")))
+#define GPURUN_EXPORT __attribute__((visibility("default")))
 #else
-#define GPURUN_API
+#define GPURUN_EXPORT
 #endif
+
+/* The compiler warns where a result is ignored. A cast to void says that this is meant: GCC heeds it only with
+ * [[nodiscard]], which it knows before C23 and C++17, too. */
+#if defined(__cplusplus) && (__cplusplus >= 201703L || (!defined(__clang__) && __GNUC__ >= 11))
+#define GPURUN_NODISCARD [[nodiscard]]
+#elif !defined(__cplusplus) && !defined(__clang__) && __GNUC__ >= 11
+#define GPURUN_NODISCARD __extension__ [[nodiscard]]
+#else
+#define GPURUN_NODISCARD __attribute__((warn_unused_result))
+#endif
+
+/* What the library exports; with GPURUN_EXPORT alone, what gives no result. */
+#define GPURUN_API GPURUN_NODISCARD GPURUN_EXPORT
 
 /* ------------------------------------------------------------------------------------------------ results */
 
@@ -40,7 +54,7 @@ typedef enum gpurun_status {
     GPURUN_ERR_COMM = 5,                /* not a communicator */
     GPURUN_ERR_RANK = 6,                /* not a rank of the communicator */
     GPURUN_ERR_TAG = 7,                 /* negative, or a wildcard where none is allowed */
-    GPURUN_ERR_COUNT = 8,               /* count times element size overflows */
+    GPURUN_ERR_COUNT = 8,               /* count times element size overflows; not a whole number of elements */
     GPURUN_ERR_TYPE = 9,                /* not a datatype */
     GPURUN_ERR_BUFFER = 10,             /* NULL, freed, unmapped or read-only memory, or too short */
     GPURUN_ERR_STREAM = 11,             /* not a stream of this rank's device */
@@ -76,6 +90,25 @@ GPURUN_API const char *gpurun_status_string(gpurun_status status);
  * Threads: any, at any time. Since 0.1. See gpurun_error_detail(3).
  */
 GPURUN_API const char *gpurun_error_detail(void);
+
+typedef enum gpurun_errors {
+    GPURUN_ERRORS_RETURN = 1, /* the call returns the error, as in the other modes */
+    GPURUN_ERRORS_WARN = 2,   /* and a line on standard error tells it: the default */
+    GPURUN_ERRORS_ABORT = 3   /* and the job ends, as by gpurun_abort() with the status's number */
+} gpurun_errors;
+
+/**
+ * Set what an error does beside being returned, in calls of all threads of this process from now on.
+ *
+ * A process begins with what GPURUN_ERRORS says, see gpurun_environment(7); this call overrides it.
+ *
+ * @param[out] ret_previous  may be NULL; the mode until now
+ * @retval GPURUN_OK            set
+ * @retval GPURUN_ERR_ARGUMENT  @p mode is none; nothing was changed
+ *
+ * Threads: any, at any time, also before gpurun_init(). Since 0.1. See gpurun_errors_set(3).
+ */
+GPURUN_API gpurun_status gpurun_errors_set(gpurun_errors mode, gpurun_errors *ret_previous);
 
 /* ------------------------------------------------------------------------------------------------ the job */
 
@@ -129,13 +162,13 @@ GPURUN_API int gpurun_finalized(void);
  *
  * Threads: any. Since 0.1. See gpurun_abort(3).
  */
-GPURUN_API void gpurun_abort(int code) __attribute__((noreturn));
+GPURUN_EXPORT void gpurun_abort(int code) __attribute__((noreturn));
 
 /** Seconds since a fixed moment in the past, monotone, the same clock on all ranks of a node. Any time. Since 0.1. */
 GPURUN_API double gpurun_wtime(void);
 
 /** The version of the library that is running (the header's is GPURUN_VERSION_*). Each may be NULL. Since 0.1. */
-GPURUN_API void gpurun_version(int *ret_major, int *ret_minor, int *ret_patch);
+GPURUN_EXPORT void gpurun_version(int *ret_major, int *ret_minor, int *ret_patch);
 
 /* ------------------------------------------------------------------------------------------ communicators */
 
@@ -381,7 +414,20 @@ typedef enum gpurun_datatype {
     GPURUN_DOUBLE = 14,
     GPURUN_COMPLEX_FLOAT = 15,
     GPURUN_COMPLEX_DOUBLE = 16,
-    GPURUN_BOOL = 17 /* C's _Bool, one byte */
+    GPURUN_BOOL = 17, /* C's _Bool, one byte */
+
+    /* C's names for these, on Linux on x86-64. */
+    GPURUN_SIGNED_CHAR = GPURUN_INT8,
+    GPURUN_UNSIGNED_CHAR = GPURUN_UINT8,
+    GPURUN_SHORT = GPURUN_INT16,
+    GPURUN_UNSIGNED_SHORT = GPURUN_UINT16,
+    GPURUN_INT = GPURUN_INT32,
+    GPURUN_UNSIGNED = GPURUN_UINT32,
+    GPURUN_LONG = GPURUN_INT64,
+    GPURUN_UNSIGNED_LONG = GPURUN_UINT64,
+    GPURUN_LONG_LONG = GPURUN_INT64,
+    GPURUN_UNSIGNED_LONG_LONG = GPURUN_UINT64,
+    GPURUN_SIZE_T = GPURUN_UINT64
 } gpurun_datatype;
 
 /** The size of one element of @p type, in bytes. GPURUN_ERR_TYPE if it is not a datatype. Any time. Since 0.1. */
@@ -402,6 +448,22 @@ typedef struct gpurun_message_status {
     gpurun_status error; /* of this message alone; gpurun_waitall() and the like return the first error of all */
     int cancelled;       /* 1 if it is a receive that gpurun_cancel() cancelled */
 } gpurun_message_status;
+
+/**
+ * How many elements of @p type the message has that @p status describes, of a receive, a completion or a probe.
+ *
+ * A message that was truncated is counted with its true length.
+ *
+ * @param[out] ret_count  written only on success
+ * @retval GPURUN_OK            counted
+ * @retval GPURUN_ERR_COUNT     the message is not a whole number of them (MPI_UNDEFINED): an answer, of which no line
+ *                              on standard error tells, and which ends no job
+ * @retval GPURUN_ERR_TYPE      @p type is not a datatype
+ * @retval GPURUN_ERR_ARGUMENT  @p status or @p ret_count is NULL
+ *
+ * Threads: any, at any time. Since 0.1. See gpurun_get_count(3).
+ */
+GPURUN_API gpurun_status gpurun_get_count(const gpurun_message_status *status, gpurun_datatype type, size_t *ret_count);
 
 /**
  * Send @p count elements of @p type to rank @p dest of @p comm.
@@ -708,7 +770,7 @@ static inline gpurun_message gpurun_make_message(uint64_t id) {
 /**
  * Wait until there is a message that gpurun_recv() with these arguments would match, and describe it.
  *
- * @param[out] ret_status  may be NULL; its `count` is in bytes
+ * @param[out] ret_status  may be NULL; its `count` is in bytes (in elements: gpurun_get_count())
  *
  * The message stays in the unexpected queue. The errors are those of gpurun_recv(). Since 0.1. See gpurun_probe(3).
  */
@@ -802,6 +864,38 @@ GPURUN_API gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream,
 
 #ifdef __cplusplus
 }
+
+/* gpurun_malloc() and its kin for a pointer of any type, without a cast, as cudaMalloc() in C++. Sizes are bytes. */
+extern "C++" {
+
+template <typename T>
+GPURUN_NODISCARD inline gpurun_status gpurun_malloc(T **ret_pointer, size_t size) {
+    void *pointer = nullptr;
+    const gpurun_status status = gpurun_malloc(ret_pointer == nullptr ? nullptr : &pointer, size);
+    if (status == GPURUN_OK)
+        *ret_pointer = static_cast<T *>(pointer);
+    return status;
+}
+
+template <typename T>
+GPURUN_NODISCARD inline gpurun_status gpurun_malloc_host(T **ret_pointer, size_t size) {
+    void *pointer = nullptr;
+    const gpurun_status status = gpurun_malloc_host(ret_pointer == nullptr ? nullptr : &pointer, size);
+    if (status == GPURUN_OK)
+        *ret_pointer = static_cast<T *>(pointer);
+    return status;
+}
+
+template <typename T>
+GPURUN_NODISCARD inline gpurun_status gpurun_malloc_async(T **ret_pointer, size_t size, gpurun_stream stream) {
+    void *pointer = nullptr;
+    const gpurun_status status = gpurun_malloc_async(ret_pointer == nullptr ? nullptr : &pointer, size, stream);
+    if (status == GPURUN_OK)
+        *ret_pointer = static_cast<T *>(pointer);
+    return status;
+}
+
+} // extern "C++"
 #endif
 
 #endif

@@ -9,19 +9,6 @@ namespace gpurun::api {
 using base::Result;
 using base::Status;
 
-namespace {
-
-thread_local std::string detail;
-
-} // namespace
-
-gpurun_status report(base::Error error) {
-    detail = std::move(error.detail);
-    return static_cast<gpurun_status>(error.status);
-}
-
-const char* last_detail() { return detail.c_str(); }
-
 base::Error truncated(size_t bytes, size_t room) {
     return base::error(Status::kTruncated,
                        "the message has {} bytes, but the receive buffer only {}: its beginning was delivered", bytes,

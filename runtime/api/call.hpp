@@ -1,8 +1,8 @@
-// What every function of the C API has in common: find the runtime, check and translate arguments, turn an Error
-// into a gpurun_status and the thread's detail.
+// What every function of the C API has in common: find the runtime, check and translate arguments.
 #pragma once
 
 #include "api/call_scope.hpp"
+#include "api/errors.hpp"
 #include "api/runtime.hpp"
 #include "comm/datatype.hpp"
 #include "comm/point_to_point.hpp"
@@ -23,13 +23,6 @@ inline base::Result<Runtime*> runtime() {
         return not_running();
     return current;
 }
-
-// Keeps the error's detail for gpurun_error_detail() and returns its status.
-gpurun_status report(base::Error error);
-inline gpurun_status report(base::Result<void> result) {
-    return result ? GPURUN_OK : report(std::move(result).error());
-}
-const char* last_detail();
 
 struct Call {
     Runtime* runtime = nullptr;

@@ -1,5 +1,6 @@
 // gpurun_init() to gpurun_finalize(), gpurun_abort(), and what may be called at any time.
 #include "api/call.hpp"
+#include "base/format.hpp"
 #include "comm/datatype.hpp"
 #include "platform/clock.hpp"
 #include "platform/forking.hpp"
@@ -107,13 +108,25 @@ static gpurun_status finalize() {
     return report(std::move(stopped));
 }
 
-[[noreturn]] static void abort_job(int code) {
+void abort_job(int code) {
     const int status = (code & 0xff) == 0 ? 1 : code & 0xff;
     std::fflush(nullptr);
     process().aborting.store(true);
     if (Runtime* const current = running.load())
         (void)current->session().abort_job(status); // without gpurun, this process is the job
     std::_Exit(status);
+}
+
+static base::Result<size_t> count_of(const gpurun_message_status* status, gpurun_datatype type) {
+    if (status == nullptr)
+        return base::error(Status::kArgument,
+                           "status is NULL: pass that of a receive, of a completed request or of a probe");
+    GPURUN_ASSIGN(const size_t size, comm::type_size(static_cast<int>(type)));
+    if (status->bytes % size != 0)
+        return base::error(Status::kCount,
+                           "the message has {} bytes, which is not a whole number of elements of {} bytes",
+                           status->bytes, size);
+    return status->bytes / size;
 }
 
 } // namespace gpurun::api
@@ -163,45 +176,26 @@ void gpurun_version(int* ret_major, int* ret_minor, int* ret_patch) {
         *ret_patch = GPURUN_VERSION_PATCH;
 }
 
-const char* gpurun_error_detail(void) { return gpurun::api::last_detail(); }
-
-const char* gpurun_status_string(gpurun_status status) {
-    switch (status) {
-    case GPURUN_OK: return "GPURUN_OK";
-    case GPURUN_ERR_NOT_INITIALIZED: return "GPURUN_ERR_NOT_INITIALIZED";
-    case GPURUN_ERR_ALREADY_INITIALIZED: return "GPURUN_ERR_ALREADY_INITIALIZED";
-    case GPURUN_ERR_FINALIZED: return "GPURUN_ERR_FINALIZED";
-    case GPURUN_ERR_ARGUMENT: return "GPURUN_ERR_ARGUMENT";
-    case GPURUN_ERR_COMM: return "GPURUN_ERR_COMM";
-    case GPURUN_ERR_RANK: return "GPURUN_ERR_RANK";
-    case GPURUN_ERR_TAG: return "GPURUN_ERR_TAG";
-    case GPURUN_ERR_COUNT: return "GPURUN_ERR_COUNT";
-    case GPURUN_ERR_TYPE: return "GPURUN_ERR_TYPE";
-    case GPURUN_ERR_BUFFER: return "GPURUN_ERR_BUFFER";
-    case GPURUN_ERR_STREAM: return "GPURUN_ERR_STREAM";
-    case GPURUN_ERR_EVENT: return "GPURUN_ERR_EVENT";
-    case GPURUN_ERR_TRUNCATED: return "GPURUN_ERR_TRUNCATED";
-    case GPURUN_ERR_PEER_LOST: return "GPURUN_ERR_PEER_LOST";
-    case GPURUN_ERR_DEVICE: return "GPURUN_ERR_DEVICE";
-    case GPURUN_ERR_MEMORY: return "GPURUN_ERR_MEMORY";
-    case GPURUN_ERR_VERSION: return "GPURUN_ERR_VERSION";
-    case GPURUN_ERR_SYSTEM: return "GPURUN_ERR_SYSTEM";
-    case GPURUN_ERR_SETTING: return "GPURUN_ERR_SETTING";
-    case GPURUN_ERR_LAUNCHER: return "GPURUN_ERR_LAUNCHER";
-    case GPURUN_ERR_UNSUPPORTED: return "GPURUN_ERR_UNSUPPORTED";
-    case GPURUN_ERR_INTERNAL: return "GPURUN_ERR_INTERNAL";
-    case GPURUN_ERR_REQUEST: return "GPURUN_ERR_REQUEST";
-    }
-    return "GPURUN_ERR_?";
-}
-
 gpurun_status gpurun_type_size(gpurun_datatype type, size_t* ret_size) {
     if (auto checked = gpurun::api::check_output(ret_size, "ret_size"); !checked)
-        return gpurun::api::report(std::move(checked));
+        return gpurun::api::report(std::move(checked), __func__);
     auto size = gpurun::comm::type_size(static_cast<int>(type));
     if (!size)
-        return gpurun::api::report(std::move(size).error());
+        return gpurun::api::report(std::move(size).error(), __func__);
     *ret_size = *size;
+    return GPURUN_OK;
+}
+
+gpurun_status gpurun_get_count(const gpurun_message_status* status, gpurun_datatype type, size_t* ret_count) {
+    if (auto checked = gpurun::api::check_output(ret_count, "ret_count"); !checked)
+        return gpurun::api::report(std::move(checked), __func__);
+    auto count = gpurun::api::count_of(status, type);
+    if (!count) {
+        gpurun::base::Error error = std::move(count).error();
+        return error.status == gpurun::base::Status::kCount ? gpurun::api::answer(std::move(error), __func__)
+                                                            : gpurun::api::report(std::move(error), __func__);
+    }
+    *ret_count = *count;
     return GPURUN_OK;
 }
 

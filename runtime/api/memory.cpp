@@ -166,7 +166,9 @@ namespace api = gpurun::api;
 
 extern "C" {
 
-gpurun_status gpurun_device(gpurun_device_info* ret_info) { return api::report(api::describe_device(ret_info)); }
+gpurun_status gpurun_device(gpurun_device_info* ret_info) {
+    return api::report(api::describe_device(ret_info), __func__);
+}
 
 gpurun_status gpurun_malloc(void** ret_pointer, size_t size) {
     const api::CallScope call(__func__, {.count = size});

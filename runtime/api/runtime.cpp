@@ -1,5 +1,6 @@
 #include "api/runtime.hpp"
 
+#include "api/errors.hpp"
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "device/open.hpp"
@@ -77,7 +78,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     std::unique_ptr<Runtime> runtime(new Runtime);
     GPURUN_ASSIGN(runtime->settings_, base::read_settings([](const char* name) { return std::getenv(name); }));
     const base::Settings& settings = runtime->settings_;
-    base::configure_log(static_cast<base::LogLevel>(settings.log_level), settings.size > 1 ? settings.rank : -1);
+    configure_errors(settings);
     GPURUN_ASSIGN(platform::JobSession session, platform::JobSession::connect(settings, kVersion));
     runtime->session_ = std::make_unique<platform::JobSession>(std::move(session));
     const platform::JobSegment& job = runtime->session_->segment();

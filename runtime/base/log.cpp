@@ -7,7 +7,7 @@ namespace gpurun::base {
 
 namespace {
 // Relaxed: written at init, read everywhere; a late reader prints a line more or less.
-std::atomic<int> level_now{static_cast<int>(LogLevel::kError)};
+std::atomic<int> level_now{static_cast<int>(LogLevel::kOff)};
 std::atomic<int> rank_now{-1};
 } // namespace
 

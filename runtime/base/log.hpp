@@ -10,9 +10,10 @@ namespace gpurun::base {
 
 enum class LogLevel : int { kOff = 0, kError = 1, kWarn = 2, kInfo = 3, kDebug = 4 };
 
-// Set once at init, before any other thread of the runtime exists.
+// Set at init, before any other thread of the runtime exists, and when something fails before that.
 void configure_log(LogLevel level, int rank);
 bool log_enabled(LogLevel level);
+// Written whatever the level is.
 void log_line(LogLevel level, std::string_view text);
 
 template <typename... Args>

@@ -64,6 +64,8 @@ Result<void> read_choice(const std::string& text, const Choice<T> (&choices)[N],
     return error(Status::kSetting, "must be one of {}", allowed);
 }
 
+constexpr Choice<ErrorMode> kErrors[] = {
+    {"return", ErrorMode::kReturn}, {"warn", ErrorMode::kWarn}, {"abort", ErrorMode::kAbort}};
 constexpr Choice<int> kLogLevels[] = {{"off", 0}, {"error", 1}, {"warn", 2}, {"info", 3}, {"debug", 4}};
 constexpr Choice<bool> kSwitches[] = {{"0", false}, {"1", true}};
 constexpr Choice<bool> kReports[] = {{"none", false}, {"paths", true}};
@@ -120,7 +122,9 @@ constexpr SettingInfo kTable[] = {
     {"CUDA_DEVICE_MAX_CONNECTIONS", "32",
      "hardware queues of the GPU that the rank uses, from which its number of streams follows", true,
      [](Settings& s, const std::string& t) { return read_number<uint32_t>(t, 1, 1024, s.hardware_queues); }},
-    {"GPURUN_LOG", "error", "what the runtime says on stderr: off, error, warn, info, debug", false,
+    {"GPURUN_ERRORS", "warn", "what an error does beside being returned: return (nothing), warn, abort", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kErrors, s.errors); }},
+    {"GPURUN_LOG", "off", "what the runtime says on stderr: off, error, warn, info, debug", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kLogLevels, s.log_level); }},
     {"GPURUN_REPORT", "none", "paths: print each peer's path, reason, messages and bytes at finalize", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kReports, s.report_paths); }},
@@ -179,22 +183,35 @@ constexpr SettingInfo kTable[] = {
      "what emulated devices can do beyond the core: all, none, or a list of names", false, read_capabilities},
 };
 
+// All rows that can be used; the error of the first that cannot.
+Result<void> read_rows(const std::function<const char*(const char*)>& lookup, Settings& settings) {
+    Result<void> result;
+    for (const SettingInfo& info : kTable) {
+        const char* text = lookup(info.name);
+        if (text == nullptr || *text == '\0')
+            continue;
+        if (auto read = info.read(settings, text); !read && result)
+            result = error(Status::kSetting, "{}={}: {}", info.name, text, std::move(read).error().detail);
+    }
+    return result;
+}
+
 } // namespace
 
 std::span<const SettingInfo> settings_table() { return kTable; }
 
 Result<Settings> read_settings(const std::function<const char*(const char*)>& lookup) {
     Settings settings;
-    for (const SettingInfo& info : kTable) {
-        const char* text = lookup(info.name);
-        if (text == nullptr || *text == '\0')
-            continue;
-        if (auto read = info.read(settings, text); !read)
-            return error(Status::kSetting, "{}={}: {}", info.name, text, std::move(read).error().detail);
-    }
+    GPURUN_TRY(read_rows(lookup, settings));
     if (settings.rank >= settings.size)
         return error(Status::kSetting, "GPURUN_RANK={} is not below GPURUN_SIZE={}; leave both to gpurun",
                      settings.rank, settings.size);
+    return settings;
+}
+
+Settings usable_settings(const std::function<const char*(const char*)>& lookup) {
+    Settings settings;
+    (void)read_rows(lookup, settings);
     return settings;
 }
 

@@ -16,6 +16,7 @@
 
 namespace gpurun::base {
 
+enum class ErrorMode { kReturn = 1, kWarn = 2, kAbort = 3 }; // the numbers of gpurun_errors
 enum class FenceKind { kAuto, kCounter, kEvent };
 enum class OrderedMemory { kOwn, kOther, kManaged };
 enum class PathChoice { kAuto, kDirect, kBounce, kStaged };
@@ -33,7 +34,8 @@ struct Settings {
     uint32_t hardware_queues = 32; // of the GPU that are this rank's
 
     // For users.
-    int log_level = 1;
+    ErrorMode errors = ErrorMode::kWarn;
+    int log_level = 0;
     bool report_paths = false;
     FenceKind fence = FenceKind::kAuto;
     PathChoice path = PathChoice::kAuto;
@@ -71,5 +73,8 @@ std::span<const SettingInfo> settings_table();
 
 // `lookup` returns the value of an environment variable, or null. An empty value counts as unset.
 Result<Settings> read_settings(const std::function<const char*(const char*)>& lookup);
+
+// What can be used of it, for what has to be said before read_settings(), or when it fails.
+Settings usable_settings(const std::function<const char*(const char*)>& lookup);
 
 } // namespace gpurun::base

@@ -16,6 +16,6 @@ int main(int argc, char** argv) {
         return 97;
     if (rank == size - 1)
         gpurun_abort(code);
-    gpurun_recv(&number, 1, GPURUN_INT32, GPURUN_ANY_SOURCE, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL);
+    (void)gpurun_recv(&number, 1, GPURUN_INT32, GPURUN_ANY_SOURCE, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL);
     return 96;
 }

@@ -4,6 +4,23 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Whether a type by C's name is as large as C's, and is the signed or the unsigned one. */
+#define AGREES(name, type)                                                                                             \
+    (name == (sizeof(type) == 1   ? ((type)-1 < (type)1 ? GPURUN_INT8 : GPURUN_UINT8)                                  \
+              : sizeof(type) == 2 ? ((type)-1 < (type)1 ? GPURUN_INT16 : GPURUN_UINT16)                                \
+              : sizeof(type) == 4 ? ((type)-1 < (type)1 ? GPURUN_INT32 : GPURUN_UINT32)                                \
+                                  : ((type)-1 < (type)1 ? GPURUN_INT64 : GPURUN_UINT64)) &&                            \
+     gpurun_type_size(name, &bytes) == GPURUN_OK && bytes == sizeof(type))
+
+static int c_names_agree(void) {
+    size_t bytes = 0;
+    return AGREES(GPURUN_SIGNED_CHAR, signed char) && AGREES(GPURUN_UNSIGNED_CHAR, unsigned char) &&
+           AGREES(GPURUN_SHORT, short) && AGREES(GPURUN_UNSIGNED_SHORT, unsigned short) && AGREES(GPURUN_INT, int) &&
+           AGREES(GPURUN_UNSIGNED, unsigned) && AGREES(GPURUN_LONG, long) &&
+           AGREES(GPURUN_UNSIGNED_LONG, unsigned long) && AGREES(GPURUN_LONG_LONG, long long) &&
+           AGREES(GPURUN_UNSIGNED_LONG_LONG, unsigned long long) && AGREES(GPURUN_SIZE_T, size_t);
+}
+
 int main(void) {
     int major = -1, minor = -1, patch = -1;
     gpurun_comm world = GPURUN_COMM_WORLD;
@@ -16,6 +33,8 @@ int main(void) {
     if (world.id == 0 || host == NULL || gpurun_initialized() || gpurun_finalized())
         return 1;
     if (gpurun_type_size(GPURUN_COMPLEX_DOUBLE, &bytes) != GPURUN_OK || bytes != 16)
+        return 1;
+    if (!c_names_agree())
         return 1;
     return strcmp(gpurun_status_string(GPURUN_ERR_RANK), "GPURUN_ERR_RANK") != 0;
 }

@@ -41,6 +41,8 @@ void expect_all_of_requests(gpurun_status expected) {
     CHECK(gpurun_iprobe(0, 0, kWorld, &done, &status) == expected);
     CHECK(gpurun_mprobe(0, 0, kWorld, &message, &status) == expected);
     CHECK(gpurun_improbe(0, 0, kWorld, &done, &message, &status) == expected);
+    CHECK(gpurun_ibcast(&number, 1, GPURUN_INT32, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_ibarrier(kWorld, stream, &request) == expected);
     CHECK(gpurun_mrecv(&number, 1, GPURUN_INT32, &message, stream, &status) == expected);
     CHECK(gpurun_imrecv(&number, 1, GPURUN_INT32, &message, stream, &request) == expected);
 
@@ -58,6 +60,7 @@ void expect_all(gpurun_status expected) {
     void* pointer = &number;
     gpurun_stream created = GPURUN_HOST;
     gpurun_event event = nullptr;
+    gpurun_graph graph = nullptr;
     gpurun_device_info info{};
     info.size = sizeof info;
 
@@ -89,12 +92,17 @@ void expect_all(gpurun_status expected) {
           expected);
     CHECK(gpurun_bcast(&number, 1, GPURUN_INT32, 0, kWorld, stream) == expected);
     CHECK(gpurun_barrier(kWorld, stream) == expected);
+    CHECK(gpurun_capture_begin(nullptr) == expected);
+    CHECK(gpurun_capture_end(nullptr, &graph) == expected);
+    CHECK(gpurun_graph_launch(nullptr, nullptr) == expected);
+    CHECK(gpurun_graph_destroy(nullptr) == expected);
 
     CHECK(std::strlen(gpurun_error_detail()) > 0);
     CHECK(number == 41);
     CHECK(pointer == &number);
     CHECK(created == GPURUN_HOST);
     CHECK(event == nullptr);
+    CHECK(graph == nullptr);
     CHECK(info.kind == 0);
 }
 
@@ -162,6 +170,17 @@ TEST_CASE("what needs no job works at any time") {
     size_t bytes = 0;
     CHECK(gpurun_type_size(GPURUN_DOUBLE, &bytes) == GPURUN_OK);
     CHECK(bytes == 8);
+    CHECK(gpurun_type_size(static_cast<gpurun_datatype>(0), &bytes) == GPURUN_ERR_TYPE);
+    CHECK(bytes == 8);
+    gpurun_message_status status{};
+    size_t count = 41;
+    CHECK(gpurun_get_count(nullptr, GPURUN_INT32, &count) == GPURUN_ERR_ARGUMENT);
+    CHECK(gpurun_get_count(&status, GPURUN_INT32, nullptr) == GPURUN_ERR_ARGUMENT);
+    CHECK(gpurun_get_count(&status, static_cast<gpurun_datatype>(0), &count) == GPURUN_ERR_TYPE);
+    CHECK(count == 41);
+    gpurun_errors previous = GPURUN_ERRORS_ABORT;
+    CHECK(gpurun_errors_set(static_cast<gpurun_errors>(0), &previous) == GPURUN_ERR_ARGUMENT);
+    CHECK(previous == GPURUN_ERRORS_ABORT);
     const double before = gpurun_wtime();
     CHECK(before > 0);
     CHECK(before <= gpurun_wtime());

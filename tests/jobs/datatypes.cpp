@@ -81,7 +81,43 @@ TEST_CASE("a receive in another type counts the whole elements of its own") {
     REQUIRE_OK(gpurun_recv(got.data(), 4, GPURUN_INT32, partner(), 1, kWorld, GPURUN_HOST, &status));
     CHECK(status.count == 2);
     CHECK(status.bytes == 11);
+    size_t count = 41;
+    CHECK(gpurun_get_count(&status, GPURUN_INT32, &count) == GPURUN_ERR_COUNT);
+    CHECK(count == 41);
     CHECK(first_difference(got.data(), content.data(), content.size()) == -1);
+}
+
+TEST_CASE("a message that was probed, received or truncated is counted in elements of any type") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    const Bytes content = pattern(48, 5);
+    if (rank() % 2 == 0) {
+        for (int i = 0; i < 3; i++)
+            REQUIRE_OK(gpurun_send(content.data(), content.size(), GPURUN_BYTE, partner(), 1, kWorld, GPURUN_HOST));
+        REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, partner(), 1, kWorld, GPURUN_HOST));
+        return;
+    }
+    const auto check_counts = [](const gpurun_message_status& status, size_t bytes) {
+        for (const Type& type : kTypes) {
+            size_t count = 41;
+            REQUIRE_OK(gpurun_get_count(&status, type.type, &count));
+            CHECK(count == bytes / type.bytes);
+        }
+    };
+    Bytes got(48);
+    gpurun_message_status status{};
+    REQUIRE_OK(gpurun_probe(partner(), 1, kWorld, &status));
+    check_counts(status, 48);
+    REQUIRE_OK(gpurun_recv(got.data(), 6, GPURUN_DOUBLE, partner(), 1, kWorld, GPURUN_HOST, &status));
+    check_counts(status, 48);
+    CHECK(gpurun_recv(got.data(), 2, GPURUN_INT32, partner(), 1, kWorld, GPURUN_HOST, &status) == GPURUN_ERR_TRUNCATED);
+    check_counts(status, 48);
+    gpurun_request request{};
+    REQUIRE_OK(gpurun_irecv(got.data(), 1, GPURUN_INT32, partner(), 1, kWorld, GPURUN_HOST, &request));
+    CHECK(gpurun_wait(&request, GPURUN_HOST, &status) == GPURUN_ERR_TRUNCATED);
+    check_counts(status, 48);
+    REQUIRE_OK(gpurun_recv(got.data(), 1, GPURUN_INT32, partner(), 1, kWorld, GPURUN_HOST, &status));
+    check_counts(status, 0);
 }
 
 TEST_SUITE_END();

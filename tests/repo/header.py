@@ -34,7 +34,7 @@ def split_parameters(text):
 def functions(tree):
     text = tree.text(HEADER)
     declaration = re.compile(
-        r"(?P<contract>/\*\*(?:(?!\*/).)*\*/\s*)?^GPURUN_API\s+(?P<result>[^;(]*?)(?P<name>gpurun_\w+)\("
+        r"(?P<contract>/\*\*(?:(?!\*/).)*\*/\s*)?^GPURUN_(?:API|EXPORT)\s+(?P<result>[^;(]*?)(?P<name>gpurun_\w+)\("
         r"(?P<parameters>[^;]*?)\)(?:\s*__attribute__\(\(\w+\)\))?;", re.S | re.M)
     for found in declaration.finditer(text):
         yield Function(found["name"], re.sub(r"\s+", " ", found["result"]).strip(),

@@ -28,7 +28,7 @@ typedef enum gpurun_status {
 GPURUN_API gpurun_status gpurun_send(const void *buffer, void (*function)(void *a, int b), int dest);
 
 /** End. Since 0.1. */
-GPURUN_API void gpurun_abort(void) __attribute__((noreturn));
+GPURUN_EXPORT void gpurun_abort(void) __attribute__((noreturn));
 """
 
 SEND_PAGE = """.Dd November 21, 2026

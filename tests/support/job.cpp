@@ -77,10 +77,10 @@ Memory::Memory(Kind kind, size_t bytes) : kind_(kind), bytes_(bytes) {
 Memory::~Memory() {
     switch (kind_) {
     case Kind::kDevice:
-    case Kind::kPinned: gpurun_free(pointer_); break;
+    case Kind::kPinned: (void)gpurun_free(pointer_); break;
     case Kind::kOrdered: {
         Stream stream;
-        gpurun_free_async(pointer_, stream);
+        (void)gpurun_free_async(pointer_, stream);
         break;
     }
     case Kind::kPageable: std::free(pointer_); break;

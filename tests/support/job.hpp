@@ -36,7 +36,7 @@ int partner();
 class Stream {
   public:
     Stream() { REQUIRE_OK(gpurun_stream_create(&stream_)); }
-    ~Stream() { gpurun_stream_destroy(stream_); }
+    ~Stream() { (void)gpurun_stream_destroy(stream_); }
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
     operator gpurun_stream() const { return stream_; }

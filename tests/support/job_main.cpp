@@ -97,6 +97,7 @@ REGISTER_LISTENER("job", 1, JobListener);
 } // namespace
 
 int main(int argc, char** argv) {
+    (void)gpurun_errors_set(GPURUN_ERRORS_RETURN, nullptr); // cases provoke errors, and say which came
     if (const gpurun_status joined = gpurun_init(); joined != GPURUN_OK) {
         std::fprintf(stderr, "gpurun_init: %s: %s\n", gpurun_status_string(joined), gpurun_error_detail());
         return 1;

@@ -45,7 +45,7 @@ class Installed(unittest.TestCase):
 
     def functions(self):
         header = self.the_file("gpurun.h").read_text()
-        found = re.findall(r"^GPURUN_API [^;(]*?(gpurun_\w+)\(", header, re.M)
+        found = re.findall(r"^GPURUN_(?:API|EXPORT) [^;(]*?(gpurun_\w+)\(", header, re.M)
         self.assertGreater(len(found), 30)
         return found
 

@@ -36,6 +36,7 @@ TEST_CASE("the documented default of every setting reads as what is used without
             defaults[info.name] = info.fallback;
     const Settings written = must(read(defaults));
     const Settings unset = must(read({}));
+    CHECK(written.errors == unset.errors);
     CHECK(written.log_level == unset.log_level);
     CHECK(written.report_paths == unset.report_paths);
     CHECK(written.fence == unset.fence);
@@ -64,6 +65,15 @@ TEST_CASE("a value that cannot be used is named, with what is allowed") {
     const auto wrong = read({{"GPURUN_FENCE", "mutex"}});
     REQUIRE_FALSE(static_cast<bool>(wrong));
     CHECK(wrong.error().detail == "GPURUN_FENCE=mutex: must be one of auto, counter, event");
+}
+
+TEST_CASE("what can be used of an environment is read, whatever else it has") {
+    const Settings settings = usable_settings([](const char* name) -> const char* {
+        const std::string asked = name;
+        return asked == "GPURUN_FENCE" ? "mutex" : asked == "GPURUN_ERRORS" ? "abort" : nullptr;
+    });
+    CHECK(settings.errors == ErrorMode::kAbort);
+    CHECK(settings.fence == FenceKind::kAuto);
 }
 
 TEST_CASE("whether there is MPS is 0 or 1") {
