@@ -150,6 +150,7 @@ programs() { # NAME FIRST-SEED SECONDS [VARIABLE=VALUE...] -- [OPTION...]
 step_programs() {
     programs '2 ranks' 1 20 -- -n 2
     programs '4 ranks' 5000 20 -- -n 4
+    programs '8 ranks' 6000 20 -- -n 8
     programs '3 ranks, staged' 7000 15 GPURUN_PATH=staged -- -n 3
     programs '2 ranks, event fence' 9000 15 GPURUN_FENCE=event -- -n 2
 }
