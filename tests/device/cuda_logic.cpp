@@ -29,7 +29,9 @@ void check_mail_launch(const FakeLaunch& launch, size_t bytes) {
     CHECK(threads >= words);                                   // each word at once: none waits behind another
     CHECK(size_t{launch.blocks - 1} * launch.threads < words); // no block without a word
     CHECK((bytes > 8 * kMailThreads || launch.blocks == 1));   // one block needs no ticket
-    CHECK((launch.blocks > 1 || launch.threads - 32 < words)); // nor a warp
+    // Nor a warp; but blocks that are smaller do not start beside large ones.
+    CHECK((launch.blocks > 1 || launch.threads == 128 || launch.threads - 32 < words));
+    CHECK(launch.threads >= 128);
 }
 
 device::Mail mail_of(size_t bytes) {

@@ -19,13 +19,13 @@ struct FencedCopy {
     void* destination = nullptr; // both aligned to 16 bytes; the number of bytes may be odd
     const void* source = nullptr;
     size_t bytes = 0;
-    Counter* before = nullptr;         // the copy starts once it reads `value`; null: at once
-    Counter* after = nullptr;          // reads `value` once the copy is done
+    Counter* before = nullptr; // the copy starts once it reads `value`; null: at once
+    Counter* after = nullptr;  // reads `value` once the copy is done
     uint64_t value = 0;
     uint32_t* ticket = nullptr; // as in Mail
     // Device memory of this process that reads less than `value`; with `before`, it reads `value` afterwards.
     uint64_t* gate = nullptr;
-    Times* times = nullptr; // as in Mail; without `before`, began is left as it is
+    Times* times = nullptr;            // as in Mail; without `before`, began is left as it is
     uint32_t blocks = kMostCopyBlocks; // at most, of copy_blocks()
 };
 

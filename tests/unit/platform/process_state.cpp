@@ -29,7 +29,7 @@ TEST_CASE("a process that is stopped is said to be, and one that is gone is not 
     ::kill(child, SIGKILL);
     REQUIRE(::waitpid(child, &status, 0) == child);
     CHECK(process_state(child).letter == 0);
-    CHECK(describe(process_state(child)) == "is in a state that the system does not tell");
+    CHECK(describe(process_state(child)) == "is in an unknown state");
 }
 
 TEST_CASE("processes may end while they are looked at") {
