@@ -46,7 +46,8 @@ void check_lanes(const FakeLaunch& launch, size_t bytes) {
     CHECK(launch.blocks == device::channel_lanes(bytes));
     CHECK(launch.threads % 32 == 0);
     CHECK(launch.threads >= words);
-    CHECK(launch.threads < words + 32);
+    CHECK((launch.threads < words + 32 ||
+           launch.threads == 128)); // blocks that are smaller do not start beside large ones
     CHECK(launch.threads <= kMailThreads);
 }
 
