@@ -12,8 +12,8 @@ from pathlib import Path
 source, gpurun, mistakes, lifecycle = (sys.argv.pop(1) for _ in range(4))
 
 NOBODY = ("gpurun_send: GPURUN_ERR_RANK: destination 7 is not a rank of the communicator: it has ranks 0 to 1")
-TRUNCATED = ("gpurun_recv: GPURUN_ERR_TRUNCATED: the message has 32 bytes, but the receive buffer only 16: its beginning "
-             "was delivered")
+TRUNCATED = ("gpurun_recv: GPURUN_ERR_TRUNCATED: the message has 32 bytes, but the receive buffer only 16: its "
+             "beginning was delivered")
 MORE = "gpurun: rank 0: error: further errors are not shown; GPURUN_LOG=error shows all of them"
 
 
