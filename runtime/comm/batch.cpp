@@ -2,6 +2,7 @@
 
 #include "base/log.hpp"
 #include "platform/clock.hpp"
+#include "transfer/protocol/mailbox.hpp"
 
 namespace gpurun::comm {
 
@@ -14,7 +15,8 @@ void Batch::defer() {
 
 // defers_send() counts the sends of a batch, so it is asked for each in a stream, also for those that are not deferred.
 bool Batch::shares_kernel(const transfer::Send& send) {
-    return send.may_be_deferred() && (!send.operand().on_stream() || core_.resources().pools.markers.defers_send());
+    return send.is_request() && transfer::may_be_fused(send) &&
+           (!send.operand().on_stream() || core_.resources().pools.markers.defers_send());
 }
 
 void Batch::start_send(transfer::Send& send) {

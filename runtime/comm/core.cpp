@@ -13,7 +13,7 @@ Core::Core(RankParts parts)
                   .takes_turns = parts.takes_turns,
                   .core_for_each_rank = parts.job.size() <= parts.job.header().cores,
                   .captures = &parts.job.rank(parts.self.value).captures},
-                 *workspace_, parts.trace, parts.runs),
+                 *workspace_, transfer::protocols(), parts.trace, parts.runs),
       matcher_(parts.job.size()) {}
 
 void Core::add_peer(std::unique_ptr<transfer::PeerChannel> channel) {

@@ -2,14 +2,23 @@
 
 #include "base/format.hpp"
 #include "device/capabilities.hpp"
+#include "transfer/protocol/mailbox.hpp"
 #include "transfer/protocols.hpp"
+
+#include <cstring>
 
 namespace gpurun::comm {
 
 using base::Result;
 
 void describe_messages(platform::TraceHeader& header) {
-    transfer::name_routes(header);
+    const auto name = [](auto& text, const char* from) { std::strncpy(text.data(), from, text.size() - 1); };
+    transfer::protocols().for_each_route(
+        [&](transfer::Route route, const transfer::ProtocolInfo&, const transfer::RouteText& names) {
+            CHECK(route.number() < header.paths.size());
+            name(header.paths[route.number()], names.path);
+            name(header.reasons[route.number()], names.reason);
+        });
     header.copy_context = kCopyContext;
     header.collective_contexts = kCollectiveContexts;
 }
@@ -57,16 +66,12 @@ std::string Engine::traffic() {
         if (!each.is_in(core_.device()))
             text += base::format("gpurun: rank {}: its device lacks '{}': {}\n", self().value, each.name, each.without);
     const auto lines = [&](const transfer::Tally& tally, const char* direction, WorldRank peer) {
-        for (size_t protocol = 0; protocol < transfer::protocols().size(); ++protocol) {
-            const auto routes = transfer::protocols()[protocol].routes;
-            for (size_t index = 0; index < routes.size(); ++index) {
-                const auto entry = tally.at({static_cast<transfer::ProtocolId>(protocol), static_cast<uint8_t>(index)});
-                if (entry.messages != 0)
-                    text +=
-                        base::format("gpurun: rank {} {} {}: {} ({}): {} messages, {} bytes\n", self().value, direction,
-                                     peer.value, routes[index].path, routes[index].reason, entry.messages, entry.bytes);
-            }
-        }
+        transfer::protocols().for_each_route(
+            [&](transfer::Route route, const transfer::ProtocolInfo&, const transfer::RouteText& names) {
+                if (const auto entry = tally.at(route); entry.messages != 0)
+                    text += base::format("gpurun: rank {} {} {}: {} ({}): {} messages, {} bytes\n", self().value,
+                                         direction, peer.value, names.path, names.reason, entry.messages, entry.bytes);
+            });
     };
     for (const auto& each : core_.peers()) {
         lines(each->sent, "to", each->rank());

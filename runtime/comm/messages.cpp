@@ -1,6 +1,6 @@
 #include "comm/messages.hpp"
 
-#include "transfer/protocols.hpp"
+#include "transfer/protocol/graph.hpp"
 
 #include <algorithm>
 

@@ -2,6 +2,8 @@
 
 #include "platform/clock.hpp"
 #include "platform/known_threads.hpp"
+#include "transfer/protocol/graph.hpp"
+#include "transfer/protocol_table.hpp"
 
 #include <algorithm>
 
@@ -30,7 +32,7 @@ Entry entry_of(Topic topic, const transfer::Operation& operation, uint32_t conte
     Entry entry = operation.describe();
     entry.topic = topic;
     if (operation.route())
-        entry.call_it(transfer::text_of(*operation.route()).path);
+        entry.call_it(operation.resources().protocols.text_of(*operation.route()).path);
     add_context(entry, context);
     return entry;
 }
@@ -270,7 +272,7 @@ void WaitReport::describe_graphs(std::vector<Entry>& entries, End& end) const {
             entry.tag = message.envelope.tag;
             entry.bytes = message.envelope.bytes;
             entry.all = runs;
-            entry.call_it(transfer::text_of(message.route).path);
+            entry.call_it(core_.resources().protocols.text_of(message.route).path);
             add_context(entry, message.envelope.context | transfer::kCapturedContexts);
             waiting.add(entry);
         });

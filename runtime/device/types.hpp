@@ -1,6 +1,7 @@
 // What the device contract speaks of: handles, counters, identities, and what an address is.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -62,6 +63,11 @@ struct Info {
     // it must not be waited for, and nothing may be enqueued in it.
     bool releases_events = true;
 };
+
+// With how many blocks a kernel of ours moves so many bytes, of which each block has its share.
+constexpr uint32_t blocks_for(size_t bytes, size_t bytes_of_block, uint32_t most) {
+    return static_cast<uint32_t>(std::clamp<size_t>((bytes + bytes_of_block - 1) / bytes_of_block, 1, most));
+}
 
 enum class Placement : uint32_t {
     kPageable, // ordinary host memory: streams reach it only through call_host()

@@ -1,7 +1,14 @@
 #include "transfer/protocols.hpp"
 
+#include "transfer/protocol/eager.hpp"
+#include "transfer/protocol/graph.hpp"
+#include "transfer/protocol/inline.hpp"
+#include "transfer/protocol/mailbox.hpp"
+#include "transfer/protocol/relay.hpp"
+#include "transfer/protocol/rendezvous.hpp"
+#include "transfer/protocol/single_copy.hpp"
+
 #include <array>
-#include <cstring>
 
 namespace gpurun::transfer {
 
@@ -17,27 +24,38 @@ std::unique_ptr<ProtocolPart> make(Resources& resources, Peer& peer) {
         return std::make_unique<Part>();
 }
 
-using Find = decltype(ProtocolInfo::find);
+template <typename Each>
+void send(StateHolder<SendState>& holder) {
+    holder.make<Each>();
+}
 
-constexpr Find kFindSingleCopy = [](Receive& receive, Rendezvous& rendezvous) {
-    return find_single_copy(receive, rendezvous.ready, rendezvous.message_bytes, rendezvous.single_copy_refused);
-};
-constexpr Find kFindPull = [](Receive& receive, Rendezvous& rendezvous) {
-    return find_pull(receive, rendezvous.ready, rendezvous.message_bytes, rendezvous.not_pulled);
-};
-constexpr Find kFindRelay = [](Receive& receive, Rendezvous& rendezvous) {
-    return std::optional(find_relay(receive, rendezvous.ready, rendezvous.not_pulled, rendezvous.single_copy_refused));
-};
+template <typename Each>
+void receive(StateHolder<ReceiveState>& holder) {
+    holder.make<Each>();
+}
+
+// Who moves the bytes of a rendezvous: the first that finds them fit. The later ones say why the earlier did not.
+Route choose_route(Receive& receive, const Record& record) {
+    const auto ready = record.as<ReadyToSend>();
+    bool single_copy_refused = false;
+    NotPulled not_pulled = NotPulled::kNone;
+    if (const auto route = find_single_copy(receive, ready, record.envelope.bytes, single_copy_refused))
+        return *route;
+    if (const auto route = find_pull(receive, ready, record.envelope.bytes, not_pulled))
+        return *route;
+    return find_relay(receive, ready, not_pulled, single_copy_refused);
+}
 
 constexpr std::array<ProtocolInfo, 8> kTable = {{
-    {"graph", kGraphRoutes, true, nullptr, make<GraphPart>},
-    {"inline", kInlineRoutes, true, nullptr, make<InlinePart>},
-    {"mailbox", kMailboxRoutes, true, nullptr, make<MailboxPart>},
-    {"eager", kEagerRoutes, true, nullptr, make<EagerPart>},
-    {"rendezvous", {}, true, nullptr, make<RendezvousPart>},
-    {"single copy", kSingleCopyRoutes, false, kFindSingleCopy, make<SingleCopyPart>},
-    {"pull", kPullRoutes, false, kFindPull, make<PullPart>},
-    {"relay", kRelayRoutes, false, kFindRelay, make<RelayPart>},
+    {"graph", kGraphRoutes, true, nullptr, send<GraphSend>, receive<GraphReceive>, make<GraphPart>},
+    {"inline", kInlineRoutes, true, nullptr, send<InlineSend>, receive<InlineReceive>, make<InlinePart>},
+    {"mailbox", kMailboxRoutes, true, nullptr, send<MailSend>, receive<MailReceive>, make<MailboxPart>},
+    {"eager", kEagerRoutes, true, nullptr, send<EagerSend>, receive<EagerReceive>, make<EagerPart>},
+    {"rendezvous", {}, true, choose_route, send<RendezvousSend>, nullptr, make<RendezvousPart>},
+    {"single copy", kSingleCopyRoutes, false, nullptr, send<SingleCopySend>, receive<SingleCopyReceive>,
+     make<SingleCopyPart>},
+    {"pull", kPullRoutes, false, nullptr, send<PullSend>, receive<PullReceive>, make<PullPart>},
+    {"relay", kRelayRoutes, false, nullptr, send<RelaySend>, receive<RelayReceive>, make<RelayPart>},
 }};
 static_assert(GraphPart::kProtocol == 0 && InlinePart::kProtocol == 1 && MailboxPart::kProtocol == 2 &&
               EagerPart::kProtocol == 3 && RendezvousPart::kProtocol == 4 && SingleCopyPart::kProtocol == 5 &&
@@ -50,36 +68,12 @@ constexpr auto kPartMakers = [] {
     return makers;
 }();
 
+constexpr ProtocolTable kProtocols{kTable};
+
 } // namespace
 
-std::span<const ProtocolInfo> protocols() { return kTable; }
+const ProtocolTable& protocols() { return kProtocols; }
 
 std::span<const Peer::PartMaker> part_makers() { return kPartMakers; }
-
-const RouteText& text_of(Route route) { return kTable[route.protocol].routes[route.index]; }
-
-Route choose_route(Receive& receive, const Record& record) {
-    const auto ready = record.as<ReadyToSend>();
-    Rendezvous rendezvous{ready, record.envelope.bytes};
-    for (const ProtocolInfo& each : kTable) {
-        if (each.find == nullptr)
-            continue;
-        if (const auto route = each.find(receive, rendezvous))
-            return *route;
-    }
-    CHECK(!"the last protocol takes all messages");
-    return {};
-}
-
-void name_routes(platform::TraceHeader& header) {
-    static_assert(kTable.size() * Route::kMostOfProtocol <= std::tuple_size_v<decltype(header.paths)>);
-    const auto name = [](auto& text, const char* from) { std::strncpy(text.data(), from, text.size() - 1); };
-    for (size_t protocol = 0; protocol < kTable.size(); ++protocol)
-        for (size_t index = 0; index < kTable[protocol].routes.size(); ++index) {
-            const Route route{static_cast<ProtocolId>(protocol), static_cast<uint8_t>(index)};
-            name(header.paths[route.number()], kTable[protocol].routes[index].path);
-            name(header.reasons[route.number()], kTable[protocol].routes[index].reason);
-        }
-}
 
 } // namespace gpurun::transfer

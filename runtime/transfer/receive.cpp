@@ -16,9 +16,13 @@ void Receive::start(Peer& source, const Record& record, std::span<const std::byt
     bytes_ = std::min<uint64_t>(record.envelope.bytes, operand().bytes);
     serial_of_send_ = record.serial;
     Arrival arrival{record, payload, {}};
-    if (record.protocol == RendezvousPart::kProtocol)
-        arrival.route = choose_route(*this, record);
-    enter(record.protocol == RendezvousPart::kProtocol ? arrival.route.protocol : record.protocol);
+    const ProtocolTable& protocols = resources().protocols;
+    ProtocolId by = record.protocol;
+    if (const auto choose = protocols[by].choose_route) {
+        arrival.route = choose(*this, record);
+        by = arrival.route.protocol;
+    }
+    protocols[by].make_receive(holder());
     settle(state()->start(*this, arrival));
 }
 

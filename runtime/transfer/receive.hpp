@@ -2,11 +2,11 @@
 // ready-to-send, by the one that is chosen to move the bytes.
 #pragma once
 
-#include "transfer/protocols.hpp"
+#include "transfer/protocol_table.hpp"
 
 namespace gpurun::transfer {
 
-class Receive final : public OperationBy<Receive, ReceiveState, ReceiveStates> {
+class Receive final : public OperationBy<Receive, ReceiveState> {
   public:
     // `beside_send`: the caller sends on the same stream at the same time.
     Receive(Resources& resources, const Operand& operand, bool beside_send, Ending ending)

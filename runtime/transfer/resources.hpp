@@ -14,6 +14,8 @@
 
 namespace gpurun::transfer {
 
+struct ProtocolTable;
+
 // The counters by which streams of two ranks are ordered: the device's, unless events were asked for. Null: events do
 // it.
 inline device::Counters* ordering_counters(device::Device& device, const base::Settings& settings) {
@@ -30,9 +32,11 @@ struct Resources {
         std::atomic<uint32_t>* captures; // not 0 once this rank has captured a message
     };
     Resources(device::Device& device_, const base::Settings& settings_, const Place& place_,
-              const Workspace& workspace_, platform::TraceBuffer* trace_, const device::RunLog& runs_)
-        : device(device_), settings(settings_), place(place_), workspace(workspace_), trace(trace_), runs(runs_),
-          counters(ordering_counters(device_, settings_)), kernels_spin(counters != nullptr && !place_.takes_turns),
+              const Workspace& workspace_, const ProtocolTable& protocols_, platform::TraceBuffer* trace_,
+              const device::RunLog& runs_)
+        : device(device_), settings(settings_), place(place_), workspace(workspace_), protocols(protocols_),
+          trace(trace_), runs(runs_), counters(ordering_counters(device_, settings_)),
+          kernels_spin(counters != nullptr && !place_.takes_turns),
           fenced_copies(kernels_spin ? device_.fenced_copies() : nullptr),
           pools(device_, settings_.hardware_queues, place_.ranks_on_device, place_.ranks),
           exports(device_, place_.ranks), mails(device_, pools) {}
@@ -44,6 +48,7 @@ struct Resources {
     const base::Settings& settings;
     const Place place;
     const Workspace& workspace;
+    const ProtocolTable& protocols;
     platform::TraceBuffer* const trace; // null where nobody traces
     const device::RunLog& runs;         // of messages of graphs, for the trace; `taken` is null where there is none
     // What the device can do, and this rank makes use of.

@@ -51,14 +51,19 @@ bool post_waiting(Peer& peer) {
     return any;
 }
 
+void Send::enter(ProtocolId protocol) {
+    protocol_ = protocol;
+    resources().protocols[protocol].make_send(holder());
+}
+
 Result<Posted> Send::post() {
     // One that has found no room in the ring stays with its protocol.
-    const size_t first = state() == nullptr ? 0 : protocol_;
-    for (size_t protocol = first; protocol < protocols().size(); ++protocol) {
-        if (!protocols()[protocol].begins)
+    const ProtocolTable& protocols = resources().protocols;
+    for (ProtocolId each = state() == nullptr ? 0 : protocol_; each < protocols.rows.size(); ++each) {
+        if (!protocols[each].begins)
             continue;
-        if (state() == nullptr || protocol != protocol_)
-            enter(protocol_ = static_cast<ProtocolId>(protocol));
+        if (state() == nullptr || each != protocol_)
+            enter(each);
         auto posted = state()->post(*this);
         if (!posted || *posted != Posted::kNot)
             return posted;
@@ -79,7 +84,7 @@ bool Send::post_again() {
 
 Result<void> Send::on_record(const Record& answer) {
     if (protocol_ != answer.protocol)
-        enter(protocol_ = answer.protocol);
+        enter(answer.protocol);
     return state()->on_record(*this, answer);
 }
 

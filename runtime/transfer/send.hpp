@@ -2,7 +2,7 @@
 // target answers, the send goes on by the protocol that the answer belongs to.
 #pragma once
 
-#include "transfer/protocols.hpp"
+#include "transfer/protocol_table.hpp"
 
 namespace gpurun::transfer {
 
@@ -13,7 +13,7 @@ struct SendMode {
     bool urges = false;                   // the target's rank has to go on by it, though it may be in no call
 };
 
-class Send final : public OperationBy<Send, SendState, SendStates>, public base::Linked<Send, Unposted> {
+class Send final : public OperationBy<Send, SendState>, public base::Linked<Send, Unposted> {
   public:
     using Mode = SendMode;
 
@@ -24,8 +24,6 @@ class Send final : public OperationBy<Send, SendState, SendStates>, public base:
     // it.
     void start();
     base::Result<void> on_record(const Record& answer);
-    // Whether it may be posted later, to share a kernel with others (defer()).
-    bool may_be_deferred() const { return is_request() && may_be_fused(*this); }
     // In place of start(): sets its marker, and queues it for the next post_waiting().
     void defer();
     bool matched() const { return matched_; } // its target has said so
@@ -58,6 +56,7 @@ class Send final : public OperationBy<Send, SendState, SendStates>, public base:
 
   private:
     friend bool post_waiting(Peer& peer);
+    void enter(ProtocolId protocol);
     base::Result<Posted> post();
     bool post_again();
 

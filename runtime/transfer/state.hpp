@@ -3,8 +3,10 @@
 #pragma once
 
 #include "transfer/operation.hpp"
+#include "transfer/resources.hpp"
 
-#include <variant>
+#include <cstddef>
+#include <new>
 
 namespace gpurun::transfer {
 
@@ -39,6 +41,7 @@ enum class Posted {
 
 class SendState : public HalfState<Send> {
   public:
+    static constexpr size_t kMostBytes = 176; // that a state takes
     // Posts the message. REQUIRES: the protocol begins messages (protocols.hpp).
     virtual base::Result<Posted> post(Send&) { return Posted::kNot; }
     base::Result<bool> is_complete_without_peer(const Send&, const CompletionPoint& end) const override {
@@ -60,6 +63,7 @@ struct Arrival {
 
 class ReceiveState : public HalfState<Receive> {
   public:
+    static constexpr size_t kMostBytes = 192;
     // Takes the bytes, enqueues their copy, or answers the source.
     virtual base::Result<void> start(Receive& receive, const Arrival& arrival) = 0;
     base::Result<bool> is_complete_without_peer(const Receive&, const CompletionPoint&) const override {
@@ -70,23 +74,38 @@ class ReceiveState : public HalfState<Receive> {
     virtual void capture_missed(Receive&) {}
 };
 
-// Makes the state of `protocol` in a variant of all of them, and returns it; null if it has none.
-template <typename State, typename States>
-State* emplace_state(States& states, ProtocolId protocol) {
-    State* made = nullptr;
-    const auto try_one = [&]<size_t kIndex>(std::integral_constant<size_t, kIndex>) {
-        using Each = std::variant_alternative_t<kIndex, States>;
-        if constexpr (!std::is_same_v<Each, std::monostate>)
-            if (Each::kProtocol == protocol)
-                made = &states.template emplace<kIndex>();
-    };
-    [&]<size_t... kIndex>(std::index_sequence<kIndex...>) { (try_one(std::integral_constant<size_t, kIndex>()), ...); }
-    (std::make_index_sequence<std::variant_size_v<States>>());
-    return made;
-}
+// Room for one state, in place.
+template <typename State>
+class StateHolder {
+  public:
+    static constexpr size_t kBytes = State::kMostBytes;
 
-// An operation that goes by a state: a Send or a Receive (`Half`), and one of its States.
-template <typename Half, typename State, typename States>
+    StateHolder() = default;
+    StateHolder(const StateHolder&) = delete;
+    StateHolder& operator=(const StateHolder&) = delete;
+    ~StateHolder() { clear(); }
+
+    State* get() const { return state_; } // null: none was made
+    // In place of the one before.
+    template <typename Each>
+    void make() {
+        static_assert(sizeof(Each) <= kBytes && alignof(Each) <= alignof(std::max_align_t), "raise State::kMostBytes");
+        clear();
+        state_ = ::new (static_cast<void*>(bytes_)) Each();
+    }
+
+  private:
+    void clear() {
+        if (state_ != nullptr)
+            std::exchange(state_, nullptr)->~State();
+    }
+
+    State* state_ = nullptr;
+    alignas(std::max_align_t) std::byte bytes_[kBytes];
+};
+
+// An operation that goes by a state: a Send or a Receive (`Half`).
+template <typename Half, typename State>
 class OperationBy : public Operation, public base::Linked<Half, Queued> {
   public:
     // The name by which its peer answers it.
@@ -96,15 +115,15 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
         return serial_;
     }
     void answer(const Record& record) { settle(half().on_record(record)); }
-    State* state() const { return state_; } // null before a protocol has been found
+    State* state() const { return state_.get(); } // null before a protocol has been found
 
   protected:
     using Operation::Operation;
 
-    void enter(ProtocolId protocol) { state_ = emplace_state<State>(states_, protocol); }
-    Activity activity() const override { return state_->activity(half()); }
+    StateHolder<State>& holder() { return state_; }
+    Activity activity() const override { return state()->activity(half()); }
     base::Result<void> await_end(const CompletionPoint& end, device::Stream stream) override {
-        GPURUN_ASSIGN(const bool awaited, state_->complete_into(half(), stream));
+        GPURUN_ASSIGN(const bool awaited, state()->complete_into(half(), stream));
         return awaited ? base::Result<void>() : end.await(device(), stream);
     }
     void leave_queues() override {
@@ -115,21 +134,20 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
   private:
     Half& half() { return static_cast<Half&>(*this); }
     const Half& half() const { return static_cast<const Half&>(*this); }
-    base::Result<void> advance_protocol() final { return state_->advance(half()); }
+    base::Result<void> advance_protocol() final { return state()->advance(half()); }
     std::optional<CompletionPoint> blocked_on() const final {
-        return state_ == nullptr ? std::nullopt : state_->blocked_on(half());
+        return state() == nullptr ? std::nullopt : state()->blocked_on(half());
     }
     base::Result<bool> is_complete_without_peer() const final {
-        return state_->is_complete_without_peer(half(), *end());
+        return state()->is_complete_without_peer(half(), *end());
     }
-    bool ends_by_itself() const final { return state_ != nullptr && state_->ends_by_itself(); }
+    bool ends_by_itself() const final { return state() != nullptr && state()->ends_by_itself(); }
     void give_up() final {
-        if (state_ != nullptr)
-            state_->give_up(half());
+        if (state() != nullptr)
+            state()->give_up(half());
     }
 
-    State* state_ = nullptr;
-    States states_;
+    StateHolder<State> state_;
     uint64_t serial_ = 0; // among those that wait for an answer; 0: it does not
 };
 

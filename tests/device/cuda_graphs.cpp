@@ -2,6 +2,7 @@
 #include "cuda_bench.hpp"
 
 #include "device/cuda/kernel_arguments.hpp"
+#include "device/cuda/launch_sizes.hpp"
 
 #include <algorithm>
 
@@ -47,7 +48,7 @@ void check_lanes(const FakeLaunch& launch, size_t bytes) {
     CHECK(launch.threads % 32 == 0);
     CHECK(launch.threads >= words);
     CHECK((launch.threads < words + 32 ||
-           launch.threads == 128)); // blocks that are smaller do not start beside large ones
+           launch.threads == kFewestThreads)); // blocks that are smaller do not start beside large ones
     CHECK(launch.threads <= kMailThreads);
 }
 

@@ -4,6 +4,7 @@
 
 #include "device/cuda/address_record.hpp"
 #include "device/cuda/kernel_arguments.hpp"
+#include "device/cuda/launch_sizes.hpp"
 #include "device/cuda/selection.hpp"
 #include "device/cuda/uuid.hpp"
 
@@ -30,8 +31,8 @@ void check_mail_launch(const FakeLaunch& launch, size_t bytes) {
     CHECK(size_t{launch.blocks - 1} * launch.threads < words); // no block without a word
     CHECK((bytes > 8 * kMailThreads || launch.blocks == 1));   // one block needs no ticket
     // Nor a warp; but blocks that are smaller do not start beside large ones.
-    CHECK((launch.blocks > 1 || launch.threads == 128 || launch.threads - 32 < words));
-    CHECK(launch.threads >= 128);
+    CHECK((launch.blocks > 1 || launch.threads == kFewestThreads || launch.threads - 32 < words));
+    CHECK(launch.threads >= kFewestThreads);
 }
 
 device::Mail mail_of(size_t bytes) {

@@ -3,16 +3,11 @@
 
 #include "device/capability/clock.hpp"
 
-#include <algorithm>
-
 namespace gpurun::device {
 
 constexpr size_t kCopyBytesOfBlock = 8192;
 constexpr uint32_t kMostCopyBlocks = 64;
-constexpr uint32_t copy_blocks(size_t bytes) {
-    const size_t blocks = (bytes + kCopyBytesOfBlock - 1) / kCopyBytesOfBlock;
-    return static_cast<uint32_t>(std::clamp<size_t>(blocks, 1, kMostCopyBlocks));
-}
+constexpr uint32_t copy_blocks(size_t bytes) { return blocks_for(bytes, kCopyBytesOfBlock, kMostCopyBlocks); }
 
 // A copy between two edges, in one operation of the stream.
 struct FencedCopy {

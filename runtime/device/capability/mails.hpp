@@ -3,7 +3,6 @@
 
 #include "device/capability/clock.hpp"
 
-#include <algorithm>
 #include <span>
 
 namespace gpurun::device {
@@ -36,10 +35,7 @@ constexpr size_t kMostMails = 32;        // in one operation
 constexpr size_t kSmallMailBytes = 4096; // the largest of them
 constexpr size_t kMailBytesOfBlock = 4096;
 constexpr uint32_t kMostMailBlocks = 16;
-constexpr uint32_t mail_blocks(size_t bytes) {
-    const size_t blocks = (bytes + kMailBytesOfBlock - 1) / kMailBytesOfBlock;
-    return static_cast<uint32_t>(std::clamp<size_t>(blocks, 1, kMostMailBlocks));
-}
+constexpr uint32_t mail_blocks(size_t bytes) { return blocks_for(bytes, kMailBytesOfBlock, kMostMailBlocks); }
 
 class Mails {
   public:

@@ -73,11 +73,6 @@ bool EdgeCopy::suits_kernel(Receive& receive) const {
            !receive.source().to_self() && receive.resources().fenced_copies != nullptr;
 }
 
-// Of a copy that waits: ranks that share a GPU have fewer blocks each, and wait no longer for that.
-uint32_t EdgeCopy::most_blocks(Receive& receive) {
-    return std::min(device::copy_blocks(receive.bytes()), receive.resources().pools.kernels.blocks());
-}
-
 // A large copy that has nothing to wait for goes into the streams for bulk copies.
 Result<bool> EdgeCopy::take_bulk(Receive& receive, Fence& fence, bool ready) {
     const bool large = receive.bytes() > receive.resources().settings.kernel_copy_bytes && !from_.in_host_memory &&
@@ -101,7 +96,8 @@ Result<void> EdgeCopy::copy_in_stream(Receive& receive) {
     GPURUN_TRY(receive.take_stream(!ready));
     GPURUN_TRY(receive.depend_on(*fence, slot_, receive.operand().stream));
     const bool suits = suits_kernel(receive);
-    const bool kernel_waits = !ready && suits && receive.kernel_may_spin(*fence, slot_, most_blocks(receive));
+    const uint32_t blocks = std::min(device::copy_blocks(receive.bytes()), receive.resources().pools.kernels.blocks());
+    const bool kernel_waits = !ready && suits && receive.kernel_may_spin(*fence, slot_, blocks);
     // A copy that need not wait goes by a copy engine, unless it is traced: a kernel can say when it ran.
     const bool is_traced = receive.trace().records() && receive.operand().on_stream();
     if (kernel_waits || (is_traced && suits))
@@ -117,8 +113,8 @@ Result<void> EdgeCopy::copy_by_kernel(Receive& receive, Fence& fence, bool ready
     copy.destination = receive.operand().address;
     copy.source = from_.address;
     copy.bytes = receive.bytes();
-    if (kernel_waits)
-        copy.blocks = most_blocks(receive);
+    if (kernel_waits) // ranks that share a GPU have fewer blocks each, and wait no longer for that
+        copy.blocks = receive.resources().pools.kernels.blocks();
     copy.before = kernel_waits ? &fence.counter(Edge::kForward, slot_) : nullptr;
     copy.after = &fence.counter(Edge::kBackward, slot_);
     copy.value = slot_.value;

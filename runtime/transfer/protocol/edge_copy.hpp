@@ -33,7 +33,6 @@ class EdgeCopy : public ReceiveState {
     base::Result<bool> take_bulk(Receive& receive, Fence& fence, bool ready);
     base::Result<void> copy_in_stream(Receive& receive);
     bool suits_kernel(Receive& receive) const;
-    static uint32_t most_blocks(Receive& receive);
     base::Result<void> copy_by_kernel(Receive& receive, Fence& fence, bool ready, bool kernel_waits);
     base::Result<void> copy_by_engine(Receive& receive, Fence& fence, bool ready);
 

@@ -1,5 +1,6 @@
 // Requests that are started one after the other: which go at once, which are deferred, and what ends a batch.
 #include "one_rank.hpp"
+#include "transfer/protocol/mailbox.hpp"
 
 #include <chrono>
 #include <thread>

@@ -3,6 +3,7 @@
 #include "one_rank.hpp"
 #include "platform/clock.hpp"
 #include "support/gate.hpp"
+#include "transfer/protocol/pull.hpp"
 
 using namespace gpurun;
 using gpurun::test::Gate;

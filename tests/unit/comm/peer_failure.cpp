@@ -1,6 +1,7 @@
 // What ends when a rank dies, and what does not.
 #include "one_rank.hpp"
 #include "support/gate.hpp"
+#include "transfer/protocol/eager.hpp"
 
 using namespace gpurun;
 using base::Status;

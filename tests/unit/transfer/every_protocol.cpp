@@ -2,6 +2,9 @@
 // first and whatever its stream is held by; a receive that is too short; no room for any of the records; the death of
 // either rank at any step; and many messages, one after the other. At the end nothing is out.
 #include "exchange.hpp"
+#include "transfer/protocol/eager.hpp"
+#include "transfer/protocol/mailbox.hpp"
+#include "transfer/protocol/rendezvous.hpp"
 
 using namespace gpurun;
 using gpurun::test::Case;

@@ -1,5 +1,7 @@
 #include "exchange.hpp"
 
+#include "transfer/protocol/mailbox.hpp"
+
 #include <algorithm>
 
 namespace gpurun::test {
@@ -84,7 +86,7 @@ transfer::Operation& Exchange::half(uint32_t rank) {
 
 void Exchange::call_send() {
     sent_ = true;
-    if (send_->may_be_deferred())
+    if (send_->is_request() && transfer::may_be_fused(*send_))
         send_->defer();
     else
         send_->start();
@@ -180,15 +182,12 @@ bool Exchange::has_come() {
 
 std::string Exchange::routes(const transfer::Tally& tally) {
     std::string text;
-    for (size_t protocol = 0; protocol < transfer::protocols().size(); ++protocol) {
-        const transfer::ProtocolInfo& info = transfer::protocols()[protocol];
-        for (size_t index = 0; index < info.routes.size(); ++index) {
-            const transfer::Route route{static_cast<transfer::ProtocolId>(protocol), static_cast<uint8_t>(index)};
+    transfer::protocols().for_each_route(
+        [&](transfer::Route route, const transfer::ProtocolInfo& protocol, const transfer::RouteText& names) {
             if (const auto entry = tally.at(route); entry.messages != 0)
-                text += (text.empty() ? "" : ", ") + std::string(info.name) + "/" + info.routes[index].path + " " +
+                text += (text.empty() ? "" : ", ") + std::string(protocol.name) + "/" + names.path + " " +
                         std::to_string(entry.messages) + " " + std::to_string(entry.bytes);
-        }
-    }
+        });
     return text;
 }
 

@@ -55,8 +55,8 @@ void TestRank::connect(const std::vector<TestRank*>& all) {
                                            .takes_turns = transfer::takes_turns(job, setting.mps, self),
                                            .core_for_each_rank = setting.core_for_each_rank,
                                            .captures = &job.rank(self).captures};
-    resources_ =
-        std::make_unique<transfer::Resources>(*device, setting.settings, place, *workspace_, setting.trace, runs_);
+    resources_ = std::make_unique<transfer::Resources>(*device, setting.settings, place, *workspace_,
+                                                       transfer::protocols(), setting.trace, runs_);
     for (const TestRank* each : all) {
         if (each != this)
             REQUIRE_OK(device->add_peer(static_cast<int>(each->self), each->device->info().identity,

@@ -1,5 +1,6 @@
 // A relayed message in several streams, between two ranks: that they go beside each other, that the message ends behind
 // all of them, and when they go back. One of them is held, so that what depends on it shows.
+#include "transfer/protocol/relay.hpp"
 #include "two_ranks.hpp"
 
 #include <algorithm>
