@@ -544,6 +544,41 @@ GPURUN_API gpurun_status gpurun_sendrecv_replace(void *buffer, size_t count, gpu
                                                  int send_tag, int source, int recv_tag, gpurun_comm comm,
                                                  gpurun_stream stream, gpurun_message_status *ret_status);
 
+/* ------------------------------------------------------------------------------------------------ groups */
+
+/**
+ * Begin a group: the calls of this thread up to gpurun_group_end() are started together when the group ends.
+ *
+ * In a group, gpurun_send(), gpurun_ssend(), gpurun_recv(), gpurun_sendrecv(), gpurun_mrecv(), gpurun_bcast(),
+ * gpurun_barrier(), and the calls that start requests, check their arguments and return; buffers and the variables for
+ * statuses have to stay until gpurun_group_end(). Calls that wait for messages, test for them or probe give
+ * GPURUN_ERR_UNSUPPORTED, as do gpurun_sendrecv_replace(), gpurun_cancel(), gpurun_request_free() and
+ * gpurun_finalize(). Groups may be nested: the outermost one counts.
+ *
+ * @retval GPURUN_OK                   the group is open
+ * @retval GPURUN_ERR_NOT_INITIALIZED  gpurun_init() was not called
+ * @retval GPURUN_ERR_FINALIZED        gpurun_finalize() was called
+ *
+ * Threads: any; a group is its thread's own. Since 0.1. See gpurun_group_begin(3).
+ */
+GPURUN_API gpurun_status gpurun_group_begin(void);
+
+/**
+ * End a group: start all of its calls, and complete the blocking ones, each in its own order domain.
+ *
+ * None of the calls waits for another, so ranks that send to each other before they receive do not deadlock. Each is
+ * ordered with what else is in its order domain as if it were called here. Sends match in the order of their calls, and
+ * so do receives. The requests that the group has started are completed by gpurun_wait() and its kin. The end of an
+ * inner group does nothing.
+ *
+ * @retval GPURUN_OK            all messages are sent and received; on a stream, matched and enqueued
+ * @retval GPURUN_ERR_ARGUMENT  no group is open in this thread
+ *
+ * Else the first error of a call, as that call returns it outside of groups; gpurun_error_detail() names the call. Each
+ * receive's status, if asked for, has its own error. Threads: any. Since 0.1. See gpurun_group_begin(3).
+ */
+GPURUN_API gpurun_status gpurun_group_end(void);
+
 /* ---------------------------------------------------------------------------------------------- requests */
 
 /** A send or a receive that was started and has not been waited for. */

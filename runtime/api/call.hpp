@@ -3,6 +3,7 @@
 
 #include "api/call_scope.hpp"
 #include "api/errors.hpp"
+#include "api/open_group.hpp"
 #include "api/runtime.hpp"
 #include "comm/datatype.hpp"
 #include "comm/point_to_point.hpp"

@@ -99,6 +99,8 @@ static gpurun_status finalize() {
     const Phase phase = self.phase.load(std::memory_order_acquire);
     if (phase != Phase::kRunning)
         return report(wrong_phase(phase));
+    if (auto refused = refuse_in_group("gpurun_finalize"); !refused)
+        return report(std::move(refused));
     auto stopped = self.current->stop();
     self.phase.store(Phase::kFinalized, std::memory_order_release);
     running.store(nullptr);

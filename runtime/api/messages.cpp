@@ -12,7 +12,14 @@ using base::Result;
 using base::Status;
 using comm::Arrived;
 using comm::Communicator;
+using comm::Task;
 using transfer::Operand;
+
+// Of a call in a group.
+Task task_of(Task::Kind kind, const Call& call, const Operand& operand, int peer, int tag, gpurun_datatype type) {
+    return {
+        .kind = kind, .type = static_cast<int>(type), .peer = peer, .tag = tag, .comm = call.comm, .operand = operand};
+}
 
 Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int dest, int tag, gpurun_comm comm,
                   gpurun_stream stream, const comm::SendOptions& options) {
@@ -24,6 +31,12 @@ Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int de
     GPURUN_TRY(fill_operand(from, *call.runtime, Access::kRead, buffer, count, type, stream));
     if (dest == GPURUN_PROC_NULL)
         return {};
+    if (OpenGroup* const group = open_group()) [[unlikely]] {
+        Task task = task_of(Task::Kind::kSend, call, from, dest, tag, type);
+        task.synchronous = options.synchronous;
+        group->add(options.synchronous ? "gpurun_ssend" : "gpurun_send", task);
+        return {};
+    }
     return comm::send(call.runtime->engine(), *call.comm, from, dest, tag, options);
 }
 
@@ -36,6 +49,10 @@ Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, 
     Operand into;
     GPURUN_TRY(fill_operand(into, *call.runtime, Access::kWrite, buffer, count, type, stream));
     GPURUN_TRY(check_captured(into, source, tag));
+    if (OpenGroup* const group = open_group(); group != nullptr && source != GPURUN_PROC_NULL) {
+        group->add("gpurun_recv", task_of(Task::Kind::kReceive, call, into, source, tag, type), ret_status);
+        return {};
+    }
     Arrived arrived;
     if (source != GPURUN_PROC_NULL)
         GPURUN_TRY(comm::recv(call.runtime->engine(), *call.comm, into, source, tag, event, arrived));
@@ -61,6 +78,13 @@ Result<void> bcast(const Message& message, int root, gpurun_comm comm, gpurun_st
     GPURUN_TRY(enter(call, comm));
     Operand both;
     GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
+    if (OpenGroup* const group = open_group()) [[unlikely]] {
+        GPURUN_TRY(refuse_captured(both, "a collective of a group"));
+        group->add_collective("gpurun_bcast", both, [call, both, root] {
+            return comm::start_bcast(call.runtime->engine(), *call.comm, both, root);
+        });
+        return {};
+    }
     GPURUN_ASSIGN(const size_t bytes, comm::bcast(call.runtime->engine(), *call.comm, both, root));
     return check_truncation(bytes, both.bytes);
 }
@@ -82,6 +106,12 @@ Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
     GPURUN_TRY(enter(call, comm));
     Operand order;
     GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
+    if (OpenGroup* const group = open_group()) [[unlikely]] {
+        GPURUN_TRY(refuse_captured(order, "a collective of a group"));
+        group->add_collective("gpurun_barrier", order,
+                              [call, order] { return comm::start_barrier(call.runtime->engine(), *call.comm, order); });
+        return {};
+    }
     return comm::barrier(call.runtime->engine(), *call.comm, order);
 }
 
@@ -115,6 +145,15 @@ static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_
     if (from.bytes != 0 && into.bytes != 0 && from.address < into.address + into.bytes &&
         into.address < from.address + from.bytes)
         return base::error(Status::kBuffer, "the two buffers of gpurun_sendrecv() overlap: use two");
+    if (OpenGroup* const group = open_group()) [[unlikely]] {
+        if (dest != GPURUN_PROC_NULL)
+            group->add("gpurun_sendrecv", task_of(Task::Kind::kSend, call, from, dest, send_tag, send_type));
+        if (source == GPURUN_PROC_NULL)
+            return deliver(Arrived{}, into.bytes, recv_type, ret_status);
+        group->add("gpurun_sendrecv", task_of(Task::Kind::kReceive, call, into, source, recv_tag, recv_type),
+                   ret_status);
+        return {};
+    }
     GPURUN_ASSIGN(const Arrived arrived,
                   comm::sendrecv(call.runtime->engine(), *call.comm, {from, dest, send_tag}, {into, source, recv_tag}));
     return deliver(arrived, into.bytes, recv_type, ret_status);
@@ -123,6 +162,7 @@ static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_
 static Result<void> sendrecv_replace(void* buffer, size_t count, gpurun_datatype type, int dest, int send_tag,
                                      int source, int recv_tag, gpurun_comm comm, gpurun_stream stream,
                                      gpurun_message_status* ret_status) {
+    GPURUN_TRY(refuse_in_group("gpurun_sendrecv_replace", "use gpurun_sendrecv() and two buffers"));
     Call call;
     GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));

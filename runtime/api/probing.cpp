@@ -28,6 +28,7 @@ struct Probe {
 };
 
 Result<bool> probe(const Probe& what, gpurun_message* ret_message, gpurun_message_status* ret_status) {
+    GPURUN_TRY(refuse_in_group(base::this_call().name.load(std::memory_order_relaxed)));
     Call call;
     GPURUN_TRY(enter(call, what.comm));
     GPURUN_TRY(check_rank(*call.comm, what.source, "source", true));
@@ -71,6 +72,18 @@ Result<void> receive_taken(void* buffer, size_t count, gpurun_datatype type, gpu
     comm::Arrived arrived;
     const bool from_nobody = taken.number == GPURUN_MESSAGE_NO_PROC.id;
     *message = GPURUN_MESSAGE_NULL;
+    if (OpenGroup* const group = open_group(); group != nullptr && !from_nobody) {
+        group->add("gpurun_mrecv",
+                   {.kind = comm::Task::Kind::kReceive,
+                    .type = static_cast<int>(type),
+                    .peer = GPURUN_ANY_SOURCE,
+                    .tag = GPURUN_ANY_TAG,
+                    .comm = &taken.runtime->world(),
+                    .taken = taken.number,
+                    .operand = into},
+                   ret_status);
+        return {};
+    }
     if (!from_nobody) {
         GPURUN_ASSIGN(arrived,
                       comm::recv_taken(taken.runtime->engine(), taken.runtime->world(), into, taken.number, event));

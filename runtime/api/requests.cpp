@@ -38,6 +38,16 @@ template <Task::Kind kind>
     return {};
 }
 
+// Starts it, at once or with its group.
+[[gnu::always_inline]] inline uint64_t start_task(Requests& requests, const Task& task) {
+    OpenGroup* const group = open_group();
+    if (group == nullptr) [[likely]]
+        return requests.start(task);
+    const uint64_t name = requests.make(task);
+    group->add_request(base::this_call().name.load(std::memory_order_relaxed), name);
+    return name;
+}
+
 template <Task::Kind kind>
 [[gnu::always_inline]] inline Result<void> start_new(Task&& task, const Buffer& buffer, gpurun_comm comm,
                                                      gpurun_request* ret_request) {
@@ -45,7 +55,7 @@ template <Task::Kind kind>
     GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_output(ret_request, "ret_request"));
     GPURUN_TRY(prepare<kind>(task, buffer, call));
-    *ret_request = gpurun_request{call.runtime->engine().requests().start(task)};
+    *ret_request = gpurun_request{start_task(call.runtime->engine().requests(), task)};
     return {};
 }
 
@@ -98,7 +108,12 @@ Result<void> start_again(gpurun_request* request) {
     if (receives)
         GPURUN_TRY(check_captured(operand, task.peer, task.tag));
     task.operand = operand;
-    found->engine().requests().start_again(*again);
+    if (OpenGroup* const group = open_group()) [[unlikely]] {
+        again->active = true; // so that it is not started twice
+        group->add_request("gpurun_start", again->name);
+    } else {
+        found->engine().requests().start_again(*again);
+    }
     return {};
 }
 
@@ -142,6 +157,7 @@ static_assert(sizeof(gpurun_request) == sizeof(uint64_t)); // GPURUN_REQUEST_NUL
 // Nothing has happened if this fails.
 Result<Requests::Ask> ask_for(Runtime& runtime, size_t count, gpurun_request* requests, gpurun_stream stream,
                               Requests::Need need, bool may_wait, bool tell_all = true) {
+    GPURUN_TRY(refuse_in_group(base::this_call().name.load(std::memory_order_relaxed)));
     if (count != 0)
         GPURUN_TRY(check_output(requests, "requests"));
     GPURUN_ASSIGN(const Order order, order_of(runtime, stream));
@@ -219,6 +235,7 @@ Result<void> complete_some(size_t count, gpurun_request* requests, gpurun_stream
 // ---------------------------------------------------------------------------------------------------- giving up
 
 Result<void> cancel(gpurun_request* request) {
+    GPURUN_TRY(refuse_in_group("gpurun_cancel"));
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * cancelled, find(*found, request));
     if (!cancelled->active)
@@ -232,6 +249,7 @@ Result<void> cancel(gpurun_request* request) {
 }
 
 Result<void> free_request(gpurun_request* request) {
+    GPURUN_TRY(refuse_in_group("gpurun_request_free"));
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * freed, find(*found, request));
     GPURUN_TRY(found->engine().requests().abandon(*freed));
@@ -252,7 +270,7 @@ static Result<void> start_taken(void* buffer, size_t count, gpurun_datatype type
     task.comm = &taken.runtime->world();
     if (source != GPURUN_PROC_NULL)
         task.taken = taken.number;
-    *ret_request = gpurun_request{taken.runtime->engine().requests().start(task)};
+    *ret_request = gpurun_request{start_task(taken.runtime->engine().requests(), task)};
     *message = GPURUN_MESSAGE_NULL;
     return {};
 }

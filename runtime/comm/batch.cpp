@@ -59,6 +59,7 @@ void Batch::flush() {
 void Batch::launch() {
     transfer::Resources& resources = core_.resources();
     resources.pools.markers.look_again();
+    resources.exchanges.launch();
     if (resources.mails.empty())
         return;
     if (auto launched = resources.mails.launch(); !launched)

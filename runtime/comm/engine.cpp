@@ -43,6 +43,7 @@ Engine::Engine(RankParts parts)
       background_(core_, progress_, batch_, alarms_, core_.resources().settings.progress_thread),
       messages_(core_, progress_, batch_, waiter_, alarms_, failure_, background_),
       requests_(core_, progress_, batch_, waiter_, alarms_, messages_, background_),
+      call_groups_(core_, batch_, messages_, requests_, background_),
       schedules_(core_, progress_, batch_, waiter_, alarms_, messages_, failure_, background_),
       device_waits_(core_, waiter_, alarms_, failure_, background_),
       leaving_(core_, progress_, batch_, waiter_, alarms_, failure_, background_), report_(core_, waiter_) {}

@@ -2,6 +2,7 @@
 // the order in which they need each other, and gives access to them.
 #pragma once
 
+#include "comm/call_groups.hpp"
 #include "comm/device_waits.hpp"
 #include "comm/leaving.hpp"
 #include "comm/requests.hpp"
@@ -24,6 +25,7 @@ class Engine {
     WorldRank self() const { return core_.self(); }
     Messages& messages() { return messages_; }
     Requests& requests() { return requests_; }
+    CallGroups& call_groups() { return call_groups_; }
     Schedules& schedules() { return schedules_; }
     DeviceWaits& device_waits() { return device_waits_; }
     DeferredFree& memory() { return deferred_; }
@@ -51,6 +53,7 @@ class Engine {
     Background background_;
     Messages messages_;
     Requests requests_;
+    CallGroups call_groups_;
     Schedules schedules_;
     DeviceWaits device_waits_;
     Leaving leaving_;

@@ -1,5 +1,6 @@
 #include "comm/messages.hpp"
 
+#include "platform/clock.hpp"
 #include "transfer/protocol/graph.hpp"
 
 #include <algorithm>
@@ -10,6 +11,12 @@ using base::Result;
 using base::Status;
 using transfer::Operand;
 using transfer::Send;
+
+namespace {
+
+constexpr int64_t kExchangeNs = 3000; // about a launch: who waits longer has lost what it saves
+
+} // namespace
 
 // ------------------------------------------------------------------------------------------------------- starting
 
@@ -65,60 +72,85 @@ void Messages::start_taken(uint64_t number, PostedReceive& receive) {
 
 // --------------------------------------------------------------------------------------------------- blocking calls
 
-Result<void> Messages::complete(std::span<Send* const> sends, PostedReceive* receive) {
+Result<void> Messages::complete(std::span<Send* const> sends, std::span<PostedReceive* const> receives) {
     EngineLock lock(core_.mutex());
     const Background::Attendance attendance(background_);
-    // The receive first: its message may have come already.
-    if (receive != nullptr)
-        start(*receive);
     for (Send* send : sends)
         start(*send);
-    batch_.launch(); // starting these may have posted sends of requests that had waited for room
-    return wait_and_end(lock, sends, receive);
-}
-
-Result<void> Messages::complete_into(Send& send, device::Stream stream) {
-    const EngineLock lock(core_.mutex());
-    return send.complete_into(stream);
-}
-
-Result<void> Messages::wait_and_end(EngineLock& lock, std::span<Send* const> sends, PostedReceive* receive) {
-    const auto done = [&] {
-        return (receive == nullptr || receive->done()) &&
-               std::all_of(sends.begin(), sends.end(), [](const Send* send) { return send->done(); });
-    };
-    const WaitReason reason{.kind = WaitReason::Kind::kMessages, .sends = sends, .receive = receive};
-    auto waited = waiter_.wait(lock, reason, done, [&] {
-        assume_engine_lock();
-        return arm(sends, receive);
-    });
-    end(sends, receive);
-    if (!waited)
-        return waited;
-    for (Send* send : sends)
+    for (PostedReceive* receive : receives)
+        start(*receive);
+    GPURUN_TRY(finish_together(lock, sends, receives));
+    for (const Send* send : sends)
         if (send->error())
-            return std::move(*send->error());
-    if (receive != nullptr && receive->made_op() != nullptr && receive->made_op()->error())
-        return std::move(*receive->made_op()->error());
+            return *send->error();
+    for (const PostedReceive* receive : receives)
+        if (receive->made_op() != nullptr && receive->made_op()->error())
+            return *receive->made_op()->error();
     return {};
 }
 
-Result<void> Messages::arm(std::span<Send* const> sends, const PostedReceive* receive) {
+Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> sends,
+                                       std::span<PostedReceive* const> receives) {
+    if (!core_.resources().exchanges.empty())
+        await_exchange(receives);
+    batch_.launch(); // starting these may have posted sends of requests that had waited for room
+    const auto done = [&] {
+        const auto is_done = [](const auto* each) { return each->done(); };
+        return std::all_of(receives.begin(), receives.end(), is_done) &&
+               std::all_of(sends.begin(), sends.end(), is_done);
+    };
+    const WaitReason reason{.kind = WaitReason::Kind::kMessages, .sends = sends, .receives = receives};
+    auto waited = waiter_.wait(lock, reason, done, [&] {
+        assume_engine_lock();
+        return arm(sends, receives);
+    });
+    if (!waited)
+        end(sends, receives);
+    // In a graph, what follows in the stream waits for what is sent once all that goes at the same time is enqueued.
+    for (Send* send : sends)
+        if (waited && send->operand().captured() && !send->error())
+            waited = send->complete_into(send->operand().stream);
+    return waited;
+}
+
+// Something is collected to be put, and the peers are likely to put something, too: what has come in a moment shares
+// the kernel.
+void Messages::await_exchange(std::span<PostedReceive* const> receives) {
+    const auto have_started = [&] {
+        return std::all_of(receives.begin(), receives.end(), [](const PostedReceive* each) { return each->started(); });
+    };
+    for (int64_t end_ns = 0; !have_started();) {
+        const int64_t now_ns = platform::now_ns();
+        if (end_ns == 0)
+            end_ns = now_ns + kExchangeNs;
+        else if (now_ns >= end_ns)
+            return;
+        for (const auto& each : core_.peers())
+            if (each->channel().has_records())
+                (void)progress_.poll(*each);
+    }
+}
+
+Result<void> Messages::arm(std::span<Send* const> sends, std::span<PostedReceive* const> receives) {
     for (const Send* send : sends)
         GPURUN_TRY(alarms_.set_for(*send));
-    return receive != nullptr && receive->made_op() != nullptr ? alarms_.set_for(*receive->made_op()) : Result<void>();
+    for (const PostedReceive* receive : receives)
+        if (receive->made_op() != nullptr)
+            GPURUN_TRY(alarms_.set_for(*receive->made_op()));
+    return {};
 }
 
 // After a wait that has failed: ends what is not done.
-void Messages::end(std::span<Send* const> sends, PostedReceive* receive) {
+void Messages::end(std::span<Send* const> sends, std::span<PostedReceive* const> receives) {
     const auto ended = [] { return base::Error{Status::kInternal, "the call ended before its message did"}; };
     for (Send* send : sends)
         if (!send->done())
             send->abandon(ended());
-    if (receive != nullptr && !receive->done()) {
-        core_.matcher().withdraw(*receive);
-        receive->op().abandon(ended());
-    }
+    for (PostedReceive* receive : receives)
+        if (!receive->done()) {
+            core_.matcher().withdraw(*receive);
+            receive->op().abandon(ended());
+        }
 }
 
 // --------------------------------------------------------------------------------------------------- the fast path
@@ -184,7 +216,10 @@ Result<void> Messages::receive_taken(uint64_t number, PostedReceive& receive) {
     EngineLock lock(core_.mutex());
     const Background::Attendance attendance(background_);
     start_taken(number, receive);
-    return wait_and_end(lock, {}, &receive);
+    PostedReceive* const receives[] = {&receive};
+    GPURUN_TRY(finish_together(lock, {}, receives));
+    const transfer::Operation* const operation = receive.made_op();
+    return operation != nullptr && operation->error() ? Result<void>(*operation->error()) : Result<void>();
 }
 
 } // namespace gpurun::comm

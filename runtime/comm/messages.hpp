@@ -17,11 +17,9 @@ class Messages {
 
     // There as long as the engine is. What it holds is used under the lock.
     transfer::Peer& peer(WorldRank rank) GPURUN_NO_ANALYSIS { return core_.peer(rank); }
-    // Starts the receive, and the sends in order, and waits until all are complete for their caller. Returns the first
-    // error; every other operation is complete or ended as well.
-    base::Result<void> complete(std::span<transfer::Send* const> sends, PostedReceive* receive);
-    // Of a captured send that is enqueued: what follows in `stream` comes after the message.
-    base::Result<void> complete_into(transfer::Send& send, device::Stream stream);
+    // Starts the sends, then the receives, each in order, and waits until all are complete for their caller. Returns
+    // the first error; every other operation is complete or ended as well.
+    base::Result<void> complete(std::span<transfer::Send* const> sends, std::span<PostedReceive* const> receives);
     // Whether a captured message with the peer can use `operand`. A call that sends and receives asks for both before
     // it starts either.
     base::Result<void> check_captured(WorldRank peer, const transfer::Operand& operand);
@@ -49,7 +47,13 @@ class Messages {
     bool has_taken(uint64_t number);
     base::Result<void> receive_taken(uint64_t number, PostedReceive& receive);
 
-    // ---- for requests, under the lock
+    // ---- for requests, schedules and groups, under the lock
+    // Of those that have been started together: waits until all are complete for their caller. Each has its own error;
+    // what is returned has failed for all of them.
+    base::Result<void> finish_together(EngineLock& lock, std::span<transfer::Send* const> sends,
+                                       std::span<PostedReceive* const> receives) GPURUN_REQUIRES(engine_lock);
+    // Enqueues the mails that were collected.
+    void launch() GPURUN_REQUIRES(engine_lock) { batch_.launch(); }
     void start(transfer::Send& send) GPURUN_REQUIRES(engine_lock);
     void start(PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
     void start_taken(uint64_t number, PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
@@ -61,11 +65,11 @@ class Messages {
     }
 
   private:
-    base::Result<void> wait_and_end(EngineLock& lock, std::span<transfer::Send* const> sends, PostedReceive* receive)
+    void await_exchange(std::span<PostedReceive* const> receives) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> arm(std::span<transfer::Send* const> sends, std::span<PostedReceive* const> receives)
         GPURUN_REQUIRES(engine_lock);
-    base::Result<void> arm(std::span<transfer::Send* const> sends, const PostedReceive* receive)
+    void end(std::span<transfer::Send* const> sends, std::span<PostedReceive* const> receives)
         GPURUN_REQUIRES(engine_lock);
-    void end(std::span<transfer::Send* const> sends, PostedReceive* receive) GPURUN_REQUIRES(engine_lock);
 
     Core& core_;
     Progress& progress_;

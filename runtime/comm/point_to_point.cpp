@@ -27,14 +27,15 @@ Result<void> send_and_wait(Engine& engine, const Communicator& comm, const Opera
     Send op(engine.resources(), peer_of(engine, comm, dest), buffer, {comm.user_context(), tag, buffer.bytes},
             {Ending::kInStream, options.synchronous, options.call});
     Send* const sends[] = {&op};
-    return engine.messages().complete(sends, nullptr);
+    return engine.messages().complete(sends, {});
 }
 
 Result<void> recv_and_wait(Engine& engine, const Operand& buffer, const Pattern& pattern, platform::TraceEvent* call,
                            Arrived& ret_arrived) {
     LocalReceive home;
     PostedReceive receive(engine.resources(), home, buffer, pattern, {.call = call});
-    GPURUN_TRY(engine.messages().complete({}, &receive));
+    PostedReceive* const receives[] = {&receive};
+    GPURUN_TRY(engine.messages().complete({}, receives));
     ret_arrived = receive.arrived();
     return {};
 }
@@ -65,17 +66,15 @@ Result<Arrived> sendrecv(Engine& engine, const Communicator& comm, const Outboun
         GPURUN_TRY(messages.check_captured(comm.group().world(Rank{out.dest}), out.buffer));
         GPURUN_TRY(messages.check_captured(comm.group().world(Rank{in.source}), in.buffer));
     }
-    // In a graph, the send's last wait is enqueued behind the receive.
     Send op(engine.resources(), peer_of(engine, comm, out.dest), out.buffer,
             Envelope{comm.user_context(), out.tag, out.buffer.bytes},
-            {.ending = captured ? Ending::kByCompletion : Ending::kInStream});
+            {.ending = captured ? Ending::kByCompletion : Ending::kTogether});
     Send* const sends[] = {&op};
     LocalReceive home;
     PostedReceive receive(engine.resources(), home, in.buffer, pattern_of(comm, in.source, in.tag),
-                          {.beside_send = true});
-    GPURUN_TRY(messages.complete(sends, &receive));
-    if (captured)
-        GPURUN_TRY(messages.complete_into(op, out.buffer.stream));
+                          {.ending = Ending::kTogether});
+    PostedReceive* const receives[] = {&receive};
+    GPURUN_TRY(messages.complete(sends, receives));
     return receive.arrived();
 }
 
@@ -86,13 +85,13 @@ Result<void> copy(Engine& engine, const Communicator& comm, const Operand& desti
         GPURUN_TRY(messages.check_captured(engine.self(), destination));
     }
     Send op(engine.resources(), messages.peer(engine.self()), source, Envelope{kCopyContext, 0, source.bytes},
-            {.ending = source.captured() ? Ending::kByCompletion : Ending::kInStream});
+            {.ending = source.captured() ? Ending::kByCompletion : Ending::kTogether});
     Send* const sends[] = {&op};
     LocalReceive home;
     PostedReceive receive(engine.resources(), home, destination,
-                          Pattern::of(comm.group(), kCopyContext, comm.rank().value, 0), {.beside_send = true});
-    GPURUN_TRY(messages.complete(sends, &receive));
-    return source.captured() ? messages.complete_into(op, source.stream) : Result<void>();
+                          Pattern::of(comm.group(), kCopyContext, comm.rank().value, 0), {.ending = Ending::kTogether});
+    PostedReceive* const receives[] = {&receive};
+    return messages.complete(sends, receives);
 }
 
 } // namespace gpurun::comm

@@ -4,7 +4,7 @@ namespace gpurun::comm {
 
 transfer::Receive& PostedReceive::op() {
     if (op_ == nullptr)
-        op_ = home_.make(resources_, operand_, beside_send_, ending_);
+        op_ = home_.make(resources_, operand_, ending_);
     return *op_;
 }
 

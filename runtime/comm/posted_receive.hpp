@@ -17,7 +17,7 @@ namespace gpurun::comm {
 // Where the operation of a receive is made.
 class ReceiveHome {
   public:
-    virtual transfer::Receive* make(transfer::Resources& resources, const transfer::Operand& operand, bool beside_send,
+    virtual transfer::Receive* make(transfer::Resources& resources, const transfer::Operand& operand,
                                     transfer::Ending ending) = 0;
     virtual void destroy(transfer::Receive* op) = 0;
 
@@ -27,9 +27,9 @@ class ReceiveHome {
 // Of a blocking call: on its stack.
 class LocalReceive final : public ReceiveHome {
   public:
-    transfer::Receive* make(transfer::Resources& resources, const transfer::Operand& operand, bool beside_send,
+    transfer::Receive* make(transfer::Resources& resources, const transfer::Operand& operand,
                             transfer::Ending ending) override {
-        return &op_.emplace(resources, operand, beside_send, ending);
+        return &op_.emplace(resources, operand, ending);
     }
     void destroy(transfer::Receive*) override { op_.reset(); }
 
@@ -39,9 +39,9 @@ class LocalReceive final : public ReceiveHome {
 // Of requests. Used under the engine lock.
 class ReceivePool final : public ReceiveHome {
   public:
-    transfer::Receive* make(transfer::Resources& resources, const transfer::Operand& operand, bool beside_send,
+    transfer::Receive* make(transfer::Resources& resources, const transfer::Operand& operand,
                             transfer::Ending ending) override {
-        return pool_.make(resources, operand, beside_send, ending);
+        return pool_.make(resources, operand, ending);
     }
     void destroy(transfer::Receive* op) override { pool_.destroy(op); }
 
@@ -51,7 +51,6 @@ class ReceivePool final : public ReceiveHome {
 
 struct ReceiveMode {
     transfer::Ending ending = transfer::Ending::kInStream;
-    bool beside_send = false;             // the caller sends on the same stream at the same time
     platform::TraceEvent* call = nullptr; // of the trace: the call that is this message and nothing else
 };
 
@@ -61,7 +60,7 @@ class PostedReceive final : public Expected {
     PostedReceive(transfer::Resources& resources, ReceiveHome& home, const transfer::Operand& operand,
                   const Pattern& pattern_, const ReceiveMode& mode = {})
         : Expected(pattern_), resources_(resources), home_(home), operand_(operand), call_(mode.call),
-          ending_(mode.ending), beside_send_(mode.beside_send) {
+          ending_(mode.ending) {
         if (operand.captured())
             pattern.context |= transfer::kCapturedContexts;
     }
@@ -123,7 +122,6 @@ class PostedReceive final : public Expected {
     WorldRank source_{}; // once matched, as the next
     transfer::Envelope envelope_{};
     transfer::Ending ending_;
-    bool beside_send_;
     bool matched_ = false;
     bool copied_ = false; // inline, and complete
 };

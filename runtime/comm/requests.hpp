@@ -49,13 +49,16 @@ class Requests {
     // Nobody will complete it: it is released once it is done.
     base::Result<void> abandon(Request& request);
 
+    // ---- for groups, under the lock
+    void begin(Request& request) GPURUN_REQUIRES(engine_lock);
+    // Behind begin(), where the request stands in a stream that is captured.
+    void enqueue_captured(EngineLock& lock, Request& request) GPURUN_REQUIRES(engine_lock);
+
   private:
     class Goal;
 
-    void begin(Request& request) GPURUN_REQUIRES(engine_lock);
     bool begin_send(Request& request) GPURUN_REQUIRES(engine_lock);
     void begin_receive(Request& request) GPURUN_REQUIRES(engine_lock);
-    void enqueue_captured(EngineLock& lock, Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     bool is_in_capture(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check_same_capture(Request& request, const Order& order) GPURUN_REQUIRES(engine_lock);

@@ -49,7 +49,7 @@ bool ScheduleRun::can_start(const Schedule::Step& step) const {
     return std::all_of(before.begin(), before.end(), [&](StepId each) { return states_[each].complete; });
 }
 
-// Whether some send need not wait for the receive, and both may be under way in one stream.
+// Whether some send need not wait for the receive, so that both may be under way in one stream.
 bool ScheduleRun::runs_beside_send(StepId receive) const {
     return std::any_of(schedule_.steps().begin(), schedule_.steps().end(), [&](const Schedule::Step& each) {
         const auto before = schedule_.before(each);
@@ -87,7 +87,7 @@ Result<void> ScheduleRun::start_step(StepId id) {
     } else {
         state.receive.emplace(core_.resources(), state.home, state.operand,
                               Pattern::of(comm.group(), comm.collective_context(), step.peer.value, tag),
-                              ReceiveMode{.beside_send = runs_beside_send(id)});
+                              ReceiveMode{.ending = runs_beside_send(id) ? Ending::kTogether : Ending::kInStream});
         messages_.start(*state.receive);
     }
     return {};
@@ -118,6 +118,7 @@ bool ScheduleRun::advance_steps() {
         for (StepId i = 0; i < steps && failed; ++i)
             if (!states_[i].started && can_start(schedule_.steps()[i]))
                 failed = start_step(i);
+        messages_.launch(); // before what depends on these
         for (StepId i = 0; i < steps && failed; ++i) {
             State& state = states_[i];
             if (!state.started || state.complete)

@@ -110,8 +110,9 @@ void describe_awaited(const WaitReason& reason, Core& core, BoundedList& awaited
     for (const transfer::Send* send : reason.sends)
         if (!send->done())
             awaited.add(entry_of(Topic::kAwaited, *send));
-    if (reason.receive != nullptr && !reason.receive->done())
-        awaited.add(entry_of(Topic::kAwaited, *reason.receive));
+    for (const PostedReceive* receive : reason.receives)
+        if (!receive->done())
+            awaited.add(entry_of(Topic::kAwaited, *receive));
     if (reason.collective != nullptr)
         add_messages(Topic::kAwaited, *reason.collective, awaited);
     for (const uint64_t name : reason.requests) {

@@ -35,6 +35,7 @@ struct Operand {
 // How the end of a message is ordered with its operand's stream (with GPURUN_HOST both are the same).
 enum class Ending : uint8_t {
     kInStream,     // what follows in the stream comes after the message: blocking calls
+    kTogether,     // the same, of a call that is made together with others: none of them waits for another
     kByCompletion, // the stream goes on; whatever the message is completed into comes after it: requests
 };
 

@@ -51,7 +51,7 @@ Result<bool> Receive::is_marker_passed() {
     return operand().on_stream() ? work().is_marker_passed() : Result<bool>(true);
 }
 
-Result<void> Receive::depend_on(Fence& fence, const Slot& slot, std::optional<device::Stream> stream) {
+Result<void> Receive::note_dependence(Fence& fence, const Slot& slot, std::optional<device::Stream> stream) {
     if (source().lost()) {
         GPURUN_ASSIGN(const bool cut_short, fence.cut_short(Edge::kForward, slot));
         if (cut_short)
@@ -62,8 +62,8 @@ Result<void> Receive::depend_on(Fence& fence, const Slot& slot, std::optional<de
 }
 
 bool Receive::kernel_may_spin(Fence& fence, const Slot& slot, uint32_t blocks) {
-    return ends_in_stream() &&
-           resources().pools.kernels.admits(operand().stream, blocks, fence.counter(Edge::kBackward, slot), slot.value);
+    return ends_in_stream() && resources().pools.kernels.admits(operand().stream, blocks,
+                                                                {fence.counter(Edge::kBackward, slot), slot.value});
 }
 
 Result<void> Receive::copy_from_host(const void* from, uint64_t bytes) {

@@ -8,9 +8,7 @@ namespace gpurun::transfer {
 
 class Receive final : public OperationBy<Receive, ReceiveState> {
   public:
-    // `beside_send`: the caller sends on the same stream at the same time.
-    Receive(Resources& resources, const Operand& operand, bool beside_send, Ending ending)
-        : OperationBy(resources, operand, ending), beside_send_(beside_send) {}
+    Receive(Resources& resources, const Operand& operand, Ending ending) : OperationBy(resources, operand, ending) {}
     ~Receive() override;
 
     // ---------------------------------------------------------------------------------------- for the engine
@@ -27,8 +25,6 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     // --------------------------------------------------------------------------------------- for protocols
     Peer& source() const { return *peer(); }
     uint64_t bytes() const { return bytes_; } // that move: the shorter of message and buffer
-    // The caller sends on the same stream at the same time.
-    bool beside_send() const { return beside_send_; }
     OperationTable<Receive>& answered() const { return source().receives; }
     // The name of the source's send, for answers.
     uint64_t serial_of_send() const { return serial_of_send_; }
@@ -42,8 +38,13 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     base::Result<uint64_t> stream_name();
     // Whether everything that is before the message in the program's stream is over.
     base::Result<bool> is_marker_passed();
-    // `stream` will wait for the slot's forward edge, or for what comes behind it.
-    base::Result<void> depend_on(Fence& fence, const Slot& slot, std::optional<device::Stream> stream);
+    // `stream` will wait for the slot's forward edge, or for what comes behind it: with what is enqueued next, or,
+    // with note_dependence(), in an exchange (MailExchanges).
+    base::Result<void> depend_on(Fence& fence, const Slot& slot, std::optional<device::Stream> stream) {
+        resources().exchanges.launch();
+        return note_dependence(fence, slot, stream);
+    }
+    base::Result<void> note_dependence(Fence& fence, const Slot& slot, std::optional<device::Stream> stream);
     // Whether a kernel may spin for the source (KernelBudget); else the stream waits before it.
     bool kernel_may_spin(Fence& fence, const Slot& slot, uint32_t blocks);
     // Copies between pinned host memory and the buffer, in the operand's stream.
@@ -65,7 +66,6 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     void on_finish() override;
     DependentStreams& dependents() const override { return source().awaiting_forward; }
 
-    bool beside_send_;
     bool missed_capture_ = false;
     uint64_t bytes_ = 0;
     uint64_t serial_of_send_ = 0;

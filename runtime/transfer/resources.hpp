@@ -11,6 +11,7 @@
 #include "transfer/memory/workspace.hpp"
 #include "transfer/operation_list.hpp"
 #include "transfer/protocol/fused_mails.hpp"
+#include "transfer/protocol/mail_exchanges.hpp"
 
 namespace gpurun::transfer {
 
@@ -39,7 +40,7 @@ struct Resources {
           kernels_spin(counters != nullptr && !place_.takes_turns),
           fenced_copies(kernels_spin ? device_.fenced_copies() : nullptr),
           pools(device_, settings_.hardware_queues, place_.ranks_on_device, place_.ranks),
-          exports(device_, place_.ranks), mails(device_, pools) {}
+          exports(device_, place_.ranks), mails(device_, pools), exchanges(device_, pools) {}
 
     // Whether a stream that waits for a rank is released when that rank dies.
     bool releases_streams() const { return counters != nullptr || device.info().releases_events; }
@@ -58,6 +59,7 @@ struct Resources {
     Pools pools;
     ExportCache exports;
     FusedMails mails;
+    MailExchanges exchanges;
     MovingList moving;    // operations that advance() moves
     uint64_t changes = 0; // how often a message was enqueued or done: who has seen as many need not look again
     TryQuiescence try_quiescence = [] { return Quiescence(std::in_place); }; // the engine's

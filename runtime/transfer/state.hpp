@@ -114,7 +114,10 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
             serial_ = half().answered().add(half());
         return serial_;
     }
-    void answer(const Record& record) { settle(half().on_record(record)); }
+    void answer(const Record& record) {
+        resources().exchanges.launch(); // before what this may let the stream wait for
+        settle(half().on_record(record));
+    }
     State* state() const { return state_.get(); } // null before a protocol has been found
 
   protected:
@@ -134,7 +137,10 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
   private:
     Half& half() { return static_cast<Half&>(*this); }
     const Half& half() const { return static_cast<const Half&>(*this); }
-    base::Result<void> advance_protocol() final { return state()->advance(half()); }
+    base::Result<void> advance_protocol() final {
+        resources().exchanges.launch();
+        return state()->advance(half());
+    }
     std::optional<CompletionPoint> blocked_on() const final {
         return state() == nullptr ? std::nullopt : state()->blocked_on(half());
     }

@@ -109,7 +109,7 @@ Result<void> await_in_stream(Resources& resources, Fence& fence, Edge edge, cons
     if (come)
         return {};
     device::Counter& counter = fence.counter(edge, slot);
-    if (!resources.pools.kernels.admits(stream, 1, counter, slot.value))
+    if (!resources.pools.kernels.admits(stream, 1, {counter, slot.value}))
         return fence.await(edge, slot, stream);
     return resources.counters->watch_counter(stream, &counter, slot.value);
 }

@@ -276,6 +276,32 @@ TEST_CASE("a mail is taken by as many threads as words are taken, however many i
         }
 }
 
+TEST_CASE("the mails of an exchange have blocks of their own, those that are put before those that are taken") {
+    Bench bench;
+    auto* const memory = reinterpret_cast<std::byte*>(0x4000);
+    const device::OutgoingMail puts[] = {{mail_of(8), memory}, {mail_of(65536), memory}};
+    const device::IncomingMail takes[] = {{mail_of(8192), memory, 8192}, {mail_of(65536), memory, 65536, 3}};
+    const auto [launch, arguments] = bench.launched<ExchangeMailsArguments>(
+        [&](CudaDevice& device) { return device.exchange_mails(puts, takes, kStream); });
+    CHECK(launch.kernel == kExchangeMails);
+    CHECK(launch.blocks == 1 + 16 + 2 + 3);
+    CHECK(launch.threads == kMailThreads);
+    CHECK(arguments.number_of_puts == 2);
+    CHECK(arguments.number == 4);
+    const unsigned first_blocks[] = {0, 1, 17, 19, 22};
+    for (size_t i = 0; i < std::size(first_blocks); ++i)
+        CHECK(arguments.first_blocks[i] == first_blocks[i]);
+    CHECK(arguments.puts[1].bytes == 65536);
+    CHECK(arguments.puts[1].ticket == puts[1].mail.ticket);
+    CHECK(arguments.takes[1].bytes == 65536);
+    CHECK(arguments.takes[1].ticket == takes[1].mail.ticket);
+    const auto small = bench.launched<ExchangeMailsArguments>([&](CudaDevice& device) {
+        return device.exchange_mails({puts, 1}, {}, kStream);
+    });
+    CHECK(small.first.blocks == 1);
+    CHECK(small.first.threads == kFewestThreads);
+}
+
 TEST_CASE("a fenced copy has threads for every odd byte, blocks for every word, and few of them") {
     constexpr unsigned kMostBlocks = 64;
     constexpr size_t kMiB = 1 << 20;
@@ -385,6 +411,9 @@ TEST_CASE("every kernel starts early where the device allows it, and none elsewh
               }) == early);
         CHECK(is_early(TakeMailsArguments{}, [&](auto& device) {
                   return device.take_mails({&incoming, 1}, kStream);
+              }) == early);
+        CHECK(is_early(ExchangeMailsArguments{}, [&](auto& device) {
+                  return device.exchange_mails({&outgoing, 1}, {&incoming, 1}, kStream);
               }) == early);
         CHECK(is_early(FencedCopyArguments{}, [&](auto& device) { return device.copy_fenced(copy, kStream); }) ==
               early);

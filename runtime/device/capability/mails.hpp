@@ -21,7 +21,14 @@ struct Mail {
 };
 constexpr size_t mail_words_bytes(size_t bytes) { return (bytes + 7) / 8 * 16; }
 
-// Several mails in one operation; each has its own edges, and needs no ticket.
+constexpr size_t kMostMails = 32;        // in one operation
+constexpr size_t kMostExchanged = 16;    // each way
+constexpr size_t kSmallMailBytes = 4096; // the largest of them
+constexpr size_t kMailBytesOfBlock = 4096;
+constexpr uint32_t kMostMailBlocks = 16;
+constexpr uint32_t mail_blocks(size_t bytes) { return blocks_for(bytes, kMailBytesOfBlock, kMostMailBlocks); }
+
+// Several mails in one operation; each has its own edges. Small ones need no ticket.
 struct OutgoingMail {
     Mail mail;
     const void* source = nullptr;
@@ -29,13 +36,9 @@ struct OutgoingMail {
 struct IncomingMail {
     Mail mail;
     void* destination = nullptr;
-    size_t bytes = 0; // that are taken
+    size_t bytes = 0;                  // that are taken
+    uint32_t blocks = kMostMailBlocks; // of exchange_mails(), at most
 };
-constexpr size_t kMostMails = 32;        // in one operation
-constexpr size_t kSmallMailBytes = 4096; // the largest of them
-constexpr size_t kMailBytesOfBlock = 4096;
-constexpr uint32_t kMostMailBlocks = 16;
-constexpr uint32_t mail_blocks(size_t bytes) { return blocks_for(bytes, kMailBytesOfBlock, kMostMailBlocks); }
 
 class Mails {
   public:
@@ -46,7 +49,11 @@ class Mails {
     // it ends without them. `seen`: `destination` is written, for everybody, before `taken` reads its value.
     virtual base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen,
                                          Stream stream) = 0;
-    // All of them, up to kMostMails. Those that are taken are seen, and taken as they come: none waits for another.
+    // Mails that cross at the same time, up to kMostExchanged each way: what is put is put at once, what is taken is
+    // taken as it comes. Each has a ticket of its own.
+    virtual base::Result<void> exchange_mails(std::span<const OutgoingMail> puts, std::span<const IncomingMail> takes,
+                                              Stream stream) = 0;
+    // Small ones, up to kMostMails. Those that are taken are seen, and taken as they come: none waits for another.
     virtual base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) = 0;
     virtual base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) = 0;
 

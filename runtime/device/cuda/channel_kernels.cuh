@@ -253,8 +253,8 @@ __device__ void pull_through_channel(const PullThroughChannelArguments& pull, co
     await_predecessors();
     const uint64_t moving = log.clock();
     if (there)
-        copy_bytes(pull.destination, pull.source, pull.bytes, first_index(), all_threads());
-    if (is_last(pull.ticket, true)) { // every block has seen the run's number by now
+        copy_bytes(pull.destination, pull.source, pull.bytes, whole_grid().first_index(), whole_grid().all_threads());
+    if (is_last(whole_grid(), pull.ticket, true)) { // every block has seen the run's number by now
         tell_taken(channel, 0, turn);
         log.run(turn, began, moving);
     }

@@ -127,6 +127,8 @@ class CudaDevice final : public Device,
 
     base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
     base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
+    base::Result<void> exchange_mails(std::span<const OutgoingMail> puts, std::span<const IncomingMail> takes,
+                                      Stream stream) override;
     base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) override;
     base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) override;
     base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) override;
@@ -171,6 +173,8 @@ class CudaDevice final : public Device,
     base::Error out_of_memory(size_t bytes) const;
     base::Result<CUdeviceptr> device_address(const Counter* counter) const;
     base::Result<uint64_t*> device_address(const Times* times) const; // null where there are none
+    base::Result<PutMailArguments> arguments_of(const OutgoingMail& put) const;
+    base::Result<TakeMailArguments> arguments_of(const IncomingMail& take, bool seen) const;
     base::Result<void> prepare_clock();
     base::Result<ChannelArguments> arguments(const Channel& channel) const;
     base::Result<RunLogArguments> log_arguments(const Channel& channel) const; // REQUIRES that it has one

@@ -42,6 +42,16 @@ struct TakeMailsArguments {
     TakeMailArguments mails[kMailsOfLaunch];
 };
 
+// Each has blocks of its own: the first of each, in order, and behind the last one's.
+constexpr unsigned kExchangedOfLaunch = 16;
+struct ExchangeMailsArguments {
+    PutMailArguments puts[kExchangedOfLaunch];
+    TakeMailArguments takes[kExchangedOfLaunch];
+    uint32_t number_of_puts;
+    uint32_t number; // of both
+    uint16_t first_blocks[2 * kExchangedOfLaunch + 1];
+};
+
 struct WatchCounterArguments {
     const uint64_t* counter;
     uint64_t value;

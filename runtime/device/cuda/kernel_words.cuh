@@ -86,15 +86,25 @@ __device__ void store_times(uint64_t* times, uint64_t began, uint64_t moving) {
     store_counter(times + 2, clock_for(times));
 }
 
-// Whether this thread is to say that the whole grid is done. The ticket counts blocks, and wraps to 0 by itself.
-// `fence`: what the grid has written is seen before whatever that thread writes.
-__device__ bool is_last(uint32_t* ticket, bool fence) {
+// Some blocks of a grid, that do one thing.
+struct Blocks {
+    unsigned index; // of this block among them
+    unsigned number;
+
+    __device__ uint64_t first_index() const { return uint64_t{index} * blockDim.x + threadIdx.x; }
+    __device__ uint64_t all_threads() const { return uint64_t{number} * blockDim.x; }
+};
+__device__ Blocks whole_grid() { return {blockIdx.x, gridDim.x}; }
+
+// Whether this thread is to say that all of the blocks are done. The ticket counts them, and wraps to 0 by itself.
+// `fence`: what they have written is seen before whatever that thread writes.
+__device__ bool is_last(Blocks blocks, uint32_t* ticket, bool fence) {
     __syncthreads();
     if (threadIdx.x != 0)
         return false;
-    if (gridDim.x > 1) {
+    if (blocks.number > 1) {
         __threadfence();
-        if (atomicInc(ticket, gridDim.x - 1) != gridDim.x - 1)
+        if (atomicInc(ticket, blocks.number - 1) != blocks.number - 1)
             return false;
     }
     if (fence)
@@ -128,9 +138,6 @@ __device__ void store_bytes(unsigned char* to, uint64_t left, uint64_t value) {
     for (unsigned i = 0; i < 8 && i < left; ++i)
         to[i] = static_cast<unsigned char>(value >> (8 * i));
 }
-
-__device__ uint64_t first_index() { return uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
-__device__ uint64_t all_threads() { return uint64_t{gridDim.x} * blockDim.x; }
 
 // `bytes` by the `threads` threads of which this is number `index`.
 __device__ void copy_bytes(void* destination, const void* source, uint64_t bytes, uint64_t index, uint64_t threads) {

@@ -26,27 +26,25 @@ __device__ bool await_word(const TakeMailArguments& mail, uint64_t index, Word& 
     }
 }
 
-} // namespace
-
-extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_put_mail(const PutMailArguments mail) {
+__device__ void put_mail(const PutMailArguments& mail, Blocks blocks) {
     let_next_start();
     await_predecessors();
     const uint64_t began = clock_for(mail.times);
-    for (uint64_t i = first_index(); 8 * i < mail.bytes; i += all_threads()) {
+    for (uint64_t i = blocks.first_index(); 8 * i < mail.bytes; i += blocks.all_threads()) {
         const uint64_t bytes = load_bytes(mail.source + 8 * i, mail.bytes - 8 * i);
         store_word(mail.words, i,
                    {static_cast<uint32_t>(bytes), mail.mark, static_cast<uint32_t>(bytes >> 32), mail.mark});
     }
-    if (is_last(mail.ticket, true)) {
+    if (is_last(blocks, mail.ticket, true)) {
         store_counter(mail.sent, mail.value);
         store_times(mail.times, began, began);
     }
 }
 
-extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_take_mail(const TakeMailArguments mail) {
+__device__ void take_mail(const TakeMailArguments& mail, Blocks blocks) {
     const uint64_t began = clock_for(mail.times);
     uint64_t moving = began;
-    for (uint64_t i = first_index(); 8 * i < mail.bytes; i += all_threads()) {
+    for (uint64_t i = blocks.first_index(); 8 * i < mail.bytes; i += blocks.all_threads()) {
         Word word;
         const bool came = await_word(mail, i, word);
         let_next_start();
@@ -57,10 +55,35 @@ extern "C" __global__ void __launch_bounds__(kMailThreads) gpurun_take_mail(cons
         store_bytes(mail.destination + 8 * i, mail.bytes - 8 * i, word.low | static_cast<uint64_t>(word.high) << 32);
     }
     await_predecessors(); // threads without a word, too
-    if (is_last(mail.ticket, mail.seen != 0)) {
+    if (is_last(blocks, mail.ticket, mail.seen != 0)) {
         store_counter(mail.taken, mail.value);
         store_times(mail.times, began, moving);
     }
+}
+
+} // namespace
+
+extern "C" __global__ void __launch_bounds__(kMailThreads)
+    gpurun_put_mail(const __grid_constant__ PutMailArguments mail) {
+    put_mail(mail, whole_grid());
+}
+
+extern "C" __global__ void __launch_bounds__(kMailThreads)
+    gpurun_take_mail(const __grid_constant__ TakeMailArguments mail) {
+    take_mail(mail, whole_grid());
+}
+
+// The puts have the first blocks, so that they start first: a peer may wait for them before it puts what is taken here.
+extern "C" __global__ void __launch_bounds__(kMailThreads)
+    gpurun_exchange_mails(const __grid_constant__ ExchangeMailsArguments all) {
+    unsigned i = 0;
+    while (i + 1 < all.number && blockIdx.x >= all.first_blocks[i + 1])
+        ++i;
+    const Blocks blocks{blockIdx.x - all.first_blocks[i], uint32_t{all.first_blocks[i + 1]} - all.first_blocks[i]};
+    if (i < all.number_of_puts)
+        put_mail(all.puts[i], blocks);
+    else
+        take_mail(all.takes[i - all.number_of_puts], blocks);
 }
 
 extern "C" __global__ void __launch_bounds__(kMailThreads)
@@ -123,8 +146,8 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(co
     let_next_start();
     await_predecessors();
     const uint64_t moving = clock_for(copy.times);
-    copy_bytes(copy.destination, copy.source, copy.bytes, first_index(), all_threads());
-    if (is_last(copy.ticket, true)) {
+    copy_bytes(copy.destination, copy.source, copy.bytes, whole_grid().first_index(), whole_grid().all_threads());
+    if (is_last(whole_grid(), copy.ticket, true)) {
         store_counter(copy.after, copy.value);
         store_times(copy.times, copy.before != nullptr ? began : 0, moving);
     }

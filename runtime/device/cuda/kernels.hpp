@@ -13,6 +13,7 @@ struct ChannelKernel {
 struct Kernels {
     CUfunction put_mail = nullptr;
     CUfunction take_mail = nullptr;
+    CUfunction exchange_mails = nullptr;
     CUfunction put_mails = nullptr;
     CUfunction take_mails = nullptr;
     CUfunction watch_counter = nullptr;

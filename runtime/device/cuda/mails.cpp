@@ -10,37 +10,74 @@ base::Result<uint64_t*> CudaDevice::device_address(const Times* times) const {
     return address(where);
 }
 
-base::Result<void> CudaDevice::put_mail(const Mail& mail, const void* source, Stream stream) {
-    const auto current = enter();
+base::Result<PutMailArguments> CudaDevice::arguments_of(const OutgoingMail& put) const {
+    const auto& [mail, source] = put;
     GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
     GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
-    const PutMailArguments arguments{static_cast<const unsigned char*>(source),
-                                     mail.words,
-                                     mail.bytes,
-                                     address(sent),
-                                     mail.value,
-                                     mail.ticket,
-                                     times,
-                                     mail.mark};
+    return PutMailArguments{static_cast<const unsigned char*>(source),
+                            mail.words,
+                            mail.bytes,
+                            address(sent),
+                            mail.value,
+                            mail.ticket,
+                            times,
+                            mail.mark};
+}
+
+base::Result<TakeMailArguments> CudaDevice::arguments_of(const IncomingMail& take, bool seen) const {
+    const auto& [mail, destination, bytes, blocks] = take;
+    GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
+    GPURUN_ASSIGN(const CUdeviceptr taken, device_address(mail.taken));
+    GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
+    return TakeMailArguments{static_cast<unsigned char*>(destination),
+                             mail.words,
+                             bytes,
+                             address(sent),
+                             address(taken),
+                             mail.value,
+                             mail.ticket,
+                             times,
+                             mail.mark,
+                             seen ? 1U : 0U};
+}
+
+base::Result<void> CudaDevice::put_mail(const Mail& mail, const void* source, Stream stream) {
+    const auto current = enter();
+    GPURUN_ASSIGN(const PutMailArguments arguments, arguments_of(OutgoingMail{mail, source}));
     return launch(kernels_.put_mail, mail_blocks(mail.bytes), mail_threads(mail.bytes), arguments, stream);
 }
 
 base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) {
     const auto current = enter();
-    GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
-    GPURUN_ASSIGN(const CUdeviceptr taken, device_address(mail.taken));
-    GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
-    const TakeMailArguments arguments{static_cast<unsigned char*>(destination),
-                                      mail.words,
-                                      bytes,
-                                      address(sent),
-                                      address(taken),
-                                      mail.value,
-                                      mail.ticket,
-                                      times,
-                                      mail.mark,
-                                      seen ? 1U : 0U};
+    GPURUN_ASSIGN(const TakeMailArguments arguments, arguments_of(IncomingMail{mail, destination, bytes}, seen));
     return launch(kernels_.take_mail, mail_blocks(bytes), mail_threads(bytes), arguments, stream);
+}
+
+// What the stream does next comes after the kernel, so nothing that is taken need be seen by others before that.
+base::Result<void> CudaDevice::exchange_mails(std::span<const OutgoingMail> puts, std::span<const IncomingMail> takes,
+                                              Stream stream) {
+    static_assert(kExchangedOfLaunch == kMostExchanged);
+    const auto current = enter();
+    ExchangeMailsArguments all; // what is not used is not read
+    all.number_of_puts = static_cast<uint32_t>(puts.size());
+    all.number = 0;
+    uint32_t blocks = 0;
+    size_t largest = 0;
+    const auto add = [&](size_t bytes, uint32_t most_blocks) {
+        all.first_blocks[all.number++] = static_cast<uint16_t>(blocks);
+        blocks += std::min(mail_blocks(bytes), most_blocks);
+        largest = std::max(largest, bytes);
+    };
+    for (size_t i = 0; i < puts.size(); ++i) {
+        GPURUN_ASSIGN(all.puts[i], arguments_of(puts[i]));
+        add(puts[i].mail.bytes, kMostMailBlocks);
+    }
+    for (size_t i = 0; i < takes.size(); ++i) {
+        GPURUN_ASSIGN(all.takes[i], arguments_of(takes[i], false));
+        add(takes[i].bytes, takes[i].blocks);
+    }
+    all.first_blocks[all.number] = static_cast<uint16_t>(blocks);
+    return launch(kernels_.exchange_mails, blocks, mail_threads(largest), all, stream);
 }
 
 base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, Stream stream) {
@@ -49,18 +86,8 @@ base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, St
     PutMailsArguments batch; // what is not used is not read
     size_t largest = 0;
     for (size_t i = 0; i < mails.size(); ++i) {
-        const auto& [mail, source] = mails[i];
-        GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
-        GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
-        batch.mails[i] = {static_cast<const unsigned char*>(source),
-                          mail.words,
-                          mail.bytes,
-                          address(sent),
-                          mail.value,
-                          nullptr,
-                          times,
-                          mail.mark};
-        largest = std::max(largest, mail.bytes);
+        GPURUN_ASSIGN(batch.mails[i], arguments_of(mails[i]));
+        largest = std::max(largest, mails[i].mail.bytes);
     }
     return launch(kernels_.put_mails, static_cast<unsigned>(mails.size()), mail_threads(largest), batch, stream);
 }
@@ -70,21 +97,8 @@ base::Result<void> CudaDevice::take_mails(std::span<const IncomingMail> mails, S
     TakeMailsArguments batch;
     size_t largest = 0;
     for (size_t i = 0; i < mails.size(); ++i) {
-        const auto& [mail, destination, bytes] = mails[i];
-        GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
-        GPURUN_ASSIGN(const CUdeviceptr taken, device_address(mail.taken));
-        GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
-        batch.mails[i] = {static_cast<unsigned char*>(destination),
-                          mail.words,
-                          bytes,
-                          address(sent),
-                          address(taken),
-                          mail.value,
-                          nullptr,
-                          times,
-                          mail.mark,
-                          1};
-        largest = std::max(largest, bytes);
+        GPURUN_ASSIGN(batch.mails[i], arguments_of(mails[i], true));
+        largest = std::max(largest, mails[i].bytes);
     }
     return launch(kernels_.take_mails, static_cast<unsigned>(mails.size()), mail_threads(largest), batch, stream);
 }

@@ -355,6 +355,22 @@ base::Result<void> EmulatedDevice::check_small(const Mail& mail, size_t bytes, b
     return check_counter(mail.sent);
 }
 
+base::Result<void> EmulatedDevice::exchange_mails(std::span<const OutgoingMail> puts,
+                                                  std::span<const IncomingMail> takes, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    if (puts.size() > kMostExchanged || takes.size() > kMostExchanged)
+        return base::error(Status::kArgument, "up to {} mails are exchanged each way", kMostExchanged);
+    for (const auto& [mail, source] : puts) {
+        GPURUN_TRY(check_mail(mail, mail.bytes, false));
+        GPURUN_TRY(stream_side(source, mail.bytes));
+    }
+    for (const IncomingMail& take : takes)
+        GPURUN_TRY(check_mail(take.mail, take.bytes, true));
+    for (const auto& [mail, source] : puts)
+        GPURUN_TRY(put(*queue, mail, source));
+    return take_all(*queue, takes);
+}
+
 base::Result<void> EmulatedDevice::put_mails(std::span<const OutgoingMail> mails, Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     for (const auto& [mail, source] : mails) {
@@ -368,16 +384,23 @@ base::Result<void> EmulatedDevice::put_mails(std::span<const OutgoingMail> mails
 
 base::Result<void> EmulatedDevice::take_mails(std::span<const IncomingMail> mails, Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    for (const IncomingMail& take : mails)
+        GPURUN_TRY(check_small(take.mail, take.bytes, true));
+    return take_all(*queue, mails);
+}
+
+base::Result<void> EmulatedDevice::take_all(StreamQueue& queue, std::span<const IncomingMail> mails) {
+    if (mails.empty())
+        return {};
     TakeMails all;
-    for (const auto& [mail, destination, bytes] : mails) {
-        GPURUN_TRY(check_small(mail, bytes, true));
+    for (const auto& [mail, destination, bytes, blocks] : mails) {
         GPURUN_TRY(check_counter(mail.taken));
         GPURUN_TRY(stream_side(destination, bytes));
         all.mails->push_back(
             {CopyIfCame{{static_cast<std::byte*>(destination), mail.words, bytes}, mail.sent, mail.value},
              WriteWord{mail.taken, mail.value}, mail.times});
     }
-    return queue->enqueue(all);
+    return queue.enqueue(all);
 }
 
 base::Result<void> EmulatedDevice::copy_fenced(const FencedCopy& fenced, Stream stream) {

@@ -107,6 +107,8 @@ class EmulatedDevice final : public Device,
 
     base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
     base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
+    base::Result<void> exchange_mails(std::span<const OutgoingMail> puts, std::span<const IncomingMail> takes,
+                                      Stream stream) override;
     base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) override;
     base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) override;
     base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) override {
@@ -157,6 +159,7 @@ class EmulatedDevice final : public Device,
                                            bool own);
     base::Result<void> check_small(const Mail& mail, size_t bytes, bool own_words);
     base::Result<void> check_mail(const Mail& mail, size_t bytes, bool own_words);
+    base::Result<void> take_all(StreamQueue& queue, std::span<const IncomingMail> mails);
     enum class ChannelEnd { kSource, kTarget };
     base::Result<void> check_channel(const Channel& channel, ChannelEnd end);
     base::Result<void> check_log(const Channel& channel);

@@ -4,12 +4,18 @@
 
 namespace gpurun::transfer {
 
-bool KernelBudget::admits(device::Stream stream, uint32_t blocks, const device::Counter& done, uint64_t value) {
+bool KernelBudget::Ends::have_come() {
+    while (number_ > 0 && all_[number_ - 1].done->load(std::memory_order_relaxed) >= all_[number_ - 1].value)
+        --number_;
+    return number_ == 0;
+}
+
+bool KernelBudget::admits(device::Stream stream, uint32_t blocks, const Ends& ends) {
     SpinningKernel* same = nullptr;
     uint32_t taken = 0;
     for (size_t i = 0; i < spinning_.size();) {
         SpinningKernel& each = spinning_[i];
-        if (each.done->load(std::memory_order_relaxed) >= each.value) {
+        if (each.ends.have_come()) {
             each = spinning_.back();
             spinning_.pop_back();
             continue;
@@ -24,9 +30,9 @@ bool KernelBudget::admits(device::Stream stream, uint32_t blocks, const device::
     if (taken + in_stream > blocks_)
         return false;
     if (same == nullptr)
-        spinning_.push_back(SpinningKernel{stream, blocks, &done, value});
+        spinning_.push_back(SpinningKernel{stream, blocks, ends});
     else
-        *same = SpinningKernel{stream, in_stream, &done, value};
+        *same = SpinningKernel{stream, in_stream, ends};
     return true;
 }
 

@@ -2,9 +2,11 @@
 // for the work that they wait for. Used under the engine lock.
 #pragma once
 
+#include "device/capability/mails.hpp"
 #include "device/device.hpp"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 namespace gpurun::transfer {
@@ -19,16 +21,32 @@ class KernelBudget {
     // How many blocks a message of a graph may wait with. Nobody knows how many graphs run side by side; so that the
     // first few fill no more than the budget, and more of them as little as possible.
     uint32_t blocks_in_graph() const { return std::max(blocks_ / kGraphsAtOnce, 1U); }
-    // Whether a kernel of so many `blocks` may spin in `stream`; `done` reads `value` once it has ended. Kernels in one
-    // stream run one after the other, and count once.
-    bool admits(device::Stream stream, uint32_t blocks, const device::Counter& done, uint64_t value);
+    // What a kernel spins for: it has ended once each of these counters reads its value.
+    class Ends {
+      public:
+        Ends() = default;
+        Ends(const device::Counter& done, uint64_t value) { add(done, value); }
+        // REQUIRES: it has fewer than device::kMostExchanged.
+        void add(const device::Counter& done, uint64_t value) { all_[number_++] = {&done, value}; }
+        bool have_come();
+
+      private:
+        struct End {
+            const device::Counter* done;
+            uint64_t value;
+        };
+        std::array<End, device::kMostExchanged> all_;
+        size_t number_ = 0;
+    };
+    // Whether a kernel of so many `blocks` may spin in `stream`. Kernels in one stream run one after the other, and
+    // count once.
+    bool admits(device::Stream stream, uint32_t blocks, const Ends& ends);
 
   private:
     struct SpinningKernel {
         device::Stream stream;
         uint32_t blocks;
-        const device::Counter* done;
-        uint64_t value;
+        Ends ends;
     };
     static constexpr uint32_t kGraphsAtOnce = 4;
 

@@ -71,7 +71,7 @@ Result<uint64_t> FusedMails::take_together() {
     GPURUN_ASSIGN(Taker * taker, find_taker());
     const device::Mail& last = takes_.all().back().mail; // about the last to come
     const auto blocks = static_cast<uint32_t>(takes_.count);
-    if (taker == nullptr || !pools_.kernels.admits(*taker->stream, blocks, *last.taken, last.value)) {
+    if (taker == nullptr || !pools_.kernels.admits(*taker->stream, blocks, {*last.taken, last.value})) {
         GPURUN_TRY(take_apart(takes_.all()));
         return takes_.count;
     }

@@ -134,6 +134,11 @@ Result<Posted> MailSend::put_alone(Send& send, Fence& fence, const device::Mail&
     send.note_own_stream();
     device::Mail put = mail;
     put.times = send.trace().times(send.resources().trace);
+    if (send.ends_together()) {
+        send.resources().exchanges.put({put, send.operand().address}, send.operand().stream);
+        send.end_at(CompletionPoint::at(fence, Edge::kForward, slot_));
+        return Posted::kYes;
+    }
     device::Mails& mails = send.target().part<MailboxPart>().device();
     if (auto enqueued = mails.put_mail(put, send.operand().address, send.operand().stream); !enqueued) {
         // The device has failed, and with it this rank. The peer must not wait for the mail.
@@ -180,6 +185,24 @@ Result<void> MailReceive::take_fused(Receive& receive, Fence& fence, device::Mai
     return {};
 }
 
+device::Mail MailReceive::mail_of(Receive& receive, Fence& fence, uint64_t mail_bytes) const {
+    const WorkspaceView& workspace = receive.resources().workspace.view();
+    const uint32_t source = receive.source().rank().value;
+    device::Mail mail = workspace.mail(source, fence, slot_, mail_bytes);
+    mail.ticket = workspace.ticket(source, Side::kTarget, slot_);
+    mail.times = receive.trace().times(receive.resources().trace);
+    return mail;
+}
+
+// Of a call that is made together with others: in a kernel with their mails.
+Result<void> MailReceive::take_together(Receive& receive, Fence& fence, uint64_t mail_bytes) {
+    const Operand& into = receive.operand();
+    GPURUN_TRY(receive.note_dependence(fence, slot_, into.stream));
+    const device::IncomingMail mail{mail_of(receive, fence, mail_bytes), into.address, receive.bytes()};
+    receive.resources().exchanges.take(mail, into.stream);
+    return receive.end_behind(fence, Edge::kBackward, slot_, into.stream);
+}
+
 Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t mail_bytes) {
     bool waits = false;
     if (!receive.ends_in_stream()) {
@@ -188,6 +211,8 @@ Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t ma
     }
     GPURUN_TRY(receive.take_stream(waits));
     const Operand& into = receive.operand();
+    if (receive.ends_together() && receive.bytes() != 0 && into.by_device())
+        return take_together(receive, fence, mail_bytes);
     GPURUN_TRY(receive.depend_on(fence, slot_, into.stream));
     if (receive.bytes() == 0 || !receive.kernel_may_spin(fence, slot_, device::mail_blocks(receive.bytes())))
         GPURUN_TRY(fence.await(Edge::kForward, slot_, into.stream));
@@ -195,11 +220,7 @@ Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t ma
         GPURUN_TRY(fence.signal(Edge::kBackward, slot_, into.stream));
         return receive.end_behind(fence, Edge::kBackward, slot_, into.stream);
     }
-    const WorkspaceView& workspace = receive.resources().workspace.view();
-    const uint32_t source = receive.source().rank().value;
-    device::Mail mail = workspace.mail(source, fence, slot_, mail_bytes);
-    mail.ticket = workspace.ticket(source, Side::kTarget, slot_);
-    mail.times = receive.trace().times(receive.resources().trace);
+    const device::Mail mail = mail_of(receive, fence, mail_bytes);
     device::Mails& mails = receive.source().part<MailboxPart>().device();
     if (into.by_device()) {
         GPURUN_TRY(mails.take_mail(mail, into.address, receive.bytes(), !receive.ends_in_stream(), into.stream));

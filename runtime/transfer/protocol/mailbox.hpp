@@ -79,6 +79,8 @@ class MailReceive final : public ReceiveState {
   private:
     base::Result<void> take_fused(Receive& receive, Fence& fence, device::Mail mail);
     base::Result<void> take_alone(Receive& receive, Fence& fence, uint64_t mail_bytes);
+    base::Result<void> take_together(Receive& receive, Fence& fence, uint64_t mail_bytes);
+    device::Mail mail_of(Receive& receive, Fence& fence, uint64_t mail_bytes) const;
 
     Slot slot_{};
     bool fused_ = false;

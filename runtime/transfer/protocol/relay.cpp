@@ -159,7 +159,8 @@ Result<void> RelayReceive::start(Receive& receive, const Arrival& arrival) {
     GPURUN_ASSIGN(granted.plan.window, part.choose_window({ready.stream, stream}));
     if (!receive.operand().by_cpu())
         GPURUN_TRY(receive.take_stream(true));
-    if (receive.ends_in_stream() && receive.beside_send())
+    receive.resources().exchanges.launch(); // the stream may wait for the message from here on
+    if (receive.ends_together())
         GPURUN_TRY(receive.work().take_beside());
     source.tell(record.with(granted));
     pipeline_.emplace(receive.resources(), source, RelayPipeline::Role::kDrain, granted.plan, receive.stream_times());

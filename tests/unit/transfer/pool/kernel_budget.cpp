@@ -30,22 +30,34 @@ TEST_CASE("messages of four graphs that run side by side fit into the budget, an
 TEST_CASE("kernels spin side by side up to the budget, and give their blocks back when they have ended") {
     KernelBudget budget(100, 1);
     Counter first{0}, second{0};
-    CHECK(budget.admits(stream(1), 64, first, 2));
-    CHECK_FALSE(budget.admits(stream(2), 64, second, 2));
-    CHECK(budget.admits(stream(2), 36, second, 2));
-    CHECK_FALSE(budget.admits(stream(3), 1, second, 4));
+    CHECK(budget.admits(stream(1), 64, {first, 2}));
+    CHECK_FALSE(budget.admits(stream(2), 64, {second, 2}));
+    CHECK(budget.admits(stream(2), 36, {second, 2}));
+    CHECK_FALSE(budget.admits(stream(3), 1, {second, 4}));
     first = 2;
-    CHECK(budget.admits(stream(3), 64, first, 4));
+    CHECK(budget.admits(stream(3), 64, {first, 4}));
+}
+
+TEST_CASE("a kernel that waits for several has its blocks until the last of them has come") {
+    KernelBudget budget(100, 1);
+    Counter first{0}, second{0};
+    KernelBudget::Ends both(first, 2);
+    both.add(second, 4);
+    CHECK(budget.admits(stream(1), 100, both));
+    second = 4;
+    CHECK_FALSE(budget.admits(stream(2), 1, {second, 6}));
+    first = 2;
+    CHECK(budget.admits(stream(2), 1, {second, 6}));
 }
 
 TEST_CASE("kernels of one stream run one after the other, so that only the largest counts") {
     KernelBudget budget(100, 1);
     Counter done{0};
-    CHECK(budget.admits(stream(1), 60, done, 2));
-    CHECK(budget.admits(stream(1), 80, done, 4));
-    CHECK(budget.admits(stream(2), 20, done, 2));
-    CHECK_FALSE(budget.admits(stream(3), 1, done, 2));
-    CHECK_FALSE(budget.admits(stream(1), 81, done, 6));
+    CHECK(budget.admits(stream(1), 60, {done, 2}));
+    CHECK(budget.admits(stream(1), 80, {done, 4}));
+    CHECK(budget.admits(stream(2), 20, {done, 2}));
+    CHECK_FALSE(budget.admits(stream(3), 1, {done, 2}));
+    CHECK_FALSE(budget.admits(stream(1), 81, {done, 6}));
 }
 
 } // namespace gpurun::test

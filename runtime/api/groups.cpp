@@ -1,0 +1,95 @@
+// Groups of calls.
+#include "api/call.hpp"
+#include "base/format.hpp"
+
+namespace gpurun::api {
+
+using base::Result;
+using base::Status;
+using comm::Arrived;
+using comm::Task;
+
+base::Error not_in_group(const char* call, const char* advice) {
+    return base::error(Status::kUnsupported,
+                       "{}() cannot be called between gpurun_group_begin() and gpurun_group_end(): {}", call, advice);
+}
+
+Result<void> OpenGroup::run(comm::Engine& engine) {
+    Result<void> first;
+    const auto keep_first = [&](const char* call, const std::string& of, const Result<void>& result) {
+        if (!result && first)
+            first = base::error(result.error().status, "{}(){}: {}", call, of, result.error().detail);
+    };
+    for (Collective& each : collectives_)
+        each.request = each.start();
+    engine.call_groups().run(calls_, [&](size_t index, Result<Arrived> result) {
+        const Task& task = calls_[index].task;
+        const char* const direction = task.kind == Task::Kind::kSend ? "to" : "from";
+        const auto other = task.peer == GPURUN_ANY_SOURCE ? "any rank" : base::format("rank {}", task.peer);
+        keep_first(calls_[index].call, base::format(" {} {}, number {} of the group", direction, other, index + 1),
+                   settle(index, std::move(result)));
+    });
+    for (Collective& each : collectives_)
+        keep_first(each.call, "", complete(engine, each));
+    return first;
+}
+
+Result<void> OpenGroup::complete(comm::Engine& engine, Collective& collective) {
+    Result<void> result;
+    const comm::Requests::Ask ask{.names = {&collective.request, 1}, .order = collective.order};
+    GPURUN_TRY(engine.requests().complete(ask, [&](size_t, const comm::Request& done) {
+        if (const base::Error* const error = done.error())
+            result = *error;
+        else
+            result = check_truncation(done.message_bytes(), done.task.operand.bytes);
+    }));
+    return result;
+}
+
+Result<void> OpenGroup::settle(size_t index, Result<Arrived> result) {
+    const Task& task = calls_[index].task;
+    const auto type = static_cast<gpurun_datatype>(task.type);
+    if (task.kind == Task::Kind::kSend)
+        return result ? Result<void>() : Result<void>(std::move(result).error());
+    if (result)
+        return deliver(*result, task.operand.bytes, type, ret_statuses_[index]);
+    if (ret_statuses_[index] != nullptr)
+        fill_status(Arrived{task.peer, task.tag, 0}, type, result.error().status, false, *ret_statuses_[index]);
+    return std::move(result).error();
+}
+
+static Result<void> begin_group() {
+    GPURUN_TRY(runtime());
+    if (detail::open_group == nullptr)
+        detail::open_group = new OpenGroup;
+    detail::open_group->enter();
+    return {};
+}
+
+static Result<void> end_group() {
+    if (detail::open_group == nullptr)
+        return base::error(Status::kArgument, "no group is open: gpurun_group_begin() was not called in this thread");
+    if (!detail::open_group->leave())
+        return {};
+    const std::unique_ptr<OpenGroup> group(std::exchange(detail::open_group, nullptr));
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    return group->run(found->engine());
+}
+
+} // namespace gpurun::api
+
+namespace api = gpurun::api;
+
+extern "C" {
+
+gpurun_status gpurun_group_begin(void) {
+    const api::CallScope call(__func__);
+    return api::report(api::begin_group());
+}
+
+gpurun_status gpurun_group_end(void) {
+    const api::CallScope call(__func__);
+    return api::report(api::end_group());
+}
+
+} // extern "C"

@@ -1,0 +1,67 @@
+// The group of calls that a thread has open (gpurun_group_begin). Calls in a group check and translate their arguments,
+// and leave the rest to its end.
+#pragma once
+
+#include "comm/engine.hpp"
+
+#include <gpurun/gpurun.h>
+
+#include <functional>
+#include <vector>
+
+namespace gpurun::api {
+
+class OpenGroup {
+  public:
+    // A blocking call: it is complete when the group has ended.
+    void add(const char* call, const comm::Task& task, gpurun_message_status* ret_status = nullptr) {
+        calls_.push_back({call, task, 0});
+        ret_statuses_.push_back(ret_status);
+    }
+    // A call that starts a request, which is its caller's.
+    void add_request(const char* call, uint64_t name) {
+        calls_.push_back({call, {}, name});
+        ret_statuses_.push_back(nullptr);
+    }
+    // A collective: `start` gives the name of its request, which is complete when the group has ended.
+    void add_collective(const char* call, const transfer::Operand& order, std::function<uint64_t()> start) {
+        collectives_.push_back({call, {order.domain, order.stream}, std::move(start)});
+    }
+    void enter() { ++depth_; }
+    // True if that was the outermost one.
+    bool leave() { return --depth_ == 0; }
+    // Starts all calls, and completes the blocking ones. The first error, which names its call; statuses are written
+    // whatever happens.
+    base::Result<void> run(comm::Engine& engine);
+
+  private:
+    struct Collective {
+        const char* call;
+        comm::Order order;
+        std::function<uint64_t()> start;
+        uint64_t request = 0;
+    };
+    base::Result<void> settle(size_t index, base::Result<comm::Arrived> result);
+    static base::Result<void> complete(comm::Engine& engine, Collective& collective);
+
+    int depth_ = 0;
+    std::vector<comm::GroupedCall> calls_;
+    std::vector<gpurun_message_status*> ret_statuses_; // by call; null: nobody asks
+    std::vector<Collective> collectives_;
+};
+
+namespace detail {
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local OpenGroup* open_group = nullptr;
+}
+
+// The calling thread's; null if none is open.
+inline OpenGroup* open_group() { return detail::open_group; }
+// Of a call that waits for what the group has not started yet, or is made of several messages.
+base::Error not_in_group(const char* call, const char* advice);
+inline base::Result<void> refuse_in_group(const char* call, const char* advice = "call gpurun_group_end() first") {
+    if (open_group() == nullptr) [[likely]]
+        return {};
+    return not_in_group(call, advice);
+}
+
+} // namespace gpurun::api

@@ -1,0 +1,56 @@
+// Mails of calls that are made together (a sendrecv, a group) and stand in one stream of the program's: they cross in
+// one kernel there, since launching one costs more than all else in a small message.
+//
+// A mail is collected once its record has been posted, or has come; launch() is called before this rank gives up the
+// engine lock. So a peer's kernel may wait for a mail that is not enqueued yet, but no longer than that. For the same
+// reason launch() comes before anything else in the stream that waits for a peer. What is put waits for nothing in the
+// kernel, whatever is taken beside it.
+//
+// A launch that fails means that the device has failed, and with it this rank. Neither this rank nor a peer may wait
+// for its mails, so their edges are poisoned.
+//
+// One a rank; used under the engine lock.
+#pragma once
+
+#include "device/capability/counters.hpp"
+#include "device/capability/mails.hpp"
+#include "transfer/pool/pools.hpp"
+
+#include <vector>
+
+namespace gpurun::transfer {
+
+class MailExchanges {
+  public:
+    MailExchanges(device::Device& device, Pools& pools)
+        : mails_(device.mails()), counters_(device.counters()), pools_(pools) {}
+
+    // REQUIRES: the device has mails.
+    void put(const device::OutgoingMail& mail, device::Stream stream);
+    void take(const device::IncomingMail& mail, device::Stream stream);
+    bool empty() const { return open_ == 0; }
+    void launch() {
+        if (!empty()) [[unlikely]]
+            launch_all();
+    }
+
+  private:
+    struct Exchange {
+        device::Stream stream;
+        std::vector<device::OutgoingMail> puts;
+        std::vector<device::IncomingMail> takes;
+    };
+    Exchange& in(device::Stream stream);
+    void launch_all();
+    void launch(Exchange& exchange);
+    base::Result<void> enqueue(Exchange& exchange);
+    bool may_spin(Exchange& exchange);
+
+    device::Mails* const mails_;
+    device::Counters* const counters_;
+    Pools& pools_;
+    std::vector<Exchange> exchanges_; // the first ones are open, the rest is memory for more
+    size_t open_ = 0;
+};
+
+} // namespace gpurun::transfer
