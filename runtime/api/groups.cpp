@@ -16,22 +16,27 @@ base::Error not_in_group(const char* call, const char* advice) {
 
 Result<void> OpenGroup::run(comm::Engine& engine) {
     Result<void> first;
-    const auto keep_first = [&](const char* call, const std::string& of, const Result<void>& result) {
-        if (!result && first)
-            first = base::error(result.error().status, "{}(){}: {}", call, of, result.error().detail);
-    };
     for (Collective& each : collectives_)
         each.request = each.start();
     engine.call_groups().run(calls_, [&](size_t index, Result<Arrived> result) {
-        const Task& task = calls_[index].task;
-        const char* const direction = task.kind == Task::Kind::kSend ? "to" : "from";
-        const auto other = task.peer == GPURUN_ANY_SOURCE ? "any rank" : base::format("rank {}", task.peer);
-        keep_first(calls_[index].call, base::format(" {} {}, number {} of the group", direction, other, index + 1),
-                   settle(index, std::move(result)));
+        auto settled = settle(index, std::move(result));
+        if (!settled && first)
+            first = name_call(index, settled.error());
     });
-    for (Collective& each : collectives_)
-        keep_first(each.call, "", complete(engine, each));
+    for (Collective& each : collectives_) {
+        auto completed = complete(engine, each);
+        if (!completed && first)
+            first = base::error(completed.error().status, "{}() of the group: {}", each.call, completed.error().detail);
+    }
     return first;
+}
+
+base::Error OpenGroup::name_call(size_t index, const base::Error& error) const {
+    const Task& task = calls_[index].task;
+    const char* const direction = task.kind == Task::Kind::kSend ? "to" : "from";
+    const auto other = task.peer == GPURUN_ANY_SOURCE ? "any rank" : base::format("rank {}", task.peer);
+    return base::error(error.status, "{}() {} {}, number {} of the group: {}", calls_[index].call, direction, other,
+                       index + 1, error.detail);
 }
 
 Result<void> OpenGroup::complete(comm::Engine& engine, Collective& collective) {
@@ -58,22 +63,30 @@ Result<void> OpenGroup::settle(size_t index, Result<Arrived> result) {
     return std::move(result).error();
 }
 
+// Kept, with the memory that it has.
+static OpenGroup& own_group() {
+    static thread_local OpenGroup group;
+    return group;
+}
+
 static Result<void> begin_group() {
     GPURUN_TRY(runtime());
-    if (detail::open_group == nullptr)
-        detail::open_group = new OpenGroup;
+    detail::open_group = &own_group();
     detail::open_group->enter();
     return {};
 }
 
 static Result<void> end_group() {
-    if (detail::open_group == nullptr)
+    OpenGroup* const group = detail::open_group;
+    if (group == nullptr)
         return base::error(Status::kArgument, "no group is open: gpurun_group_begin() was not called in this thread");
-    if (!detail::open_group->leave())
+    if (!group->leave())
         return {};
-    const std::unique_ptr<OpenGroup> group(std::exchange(detail::open_group, nullptr));
-    GPURUN_ASSIGN(Runtime * found, runtime());
-    return group->run(found->engine());
+    detail::open_group = nullptr;
+    auto found = runtime();
+    auto ended = found ? group->run((*found)->engine()) : Result<void>(std::move(found).error());
+    group->clear();
+    return ended;
 }
 
 } // namespace gpurun::api

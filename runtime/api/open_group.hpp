@@ -33,6 +33,11 @@ class OpenGroup {
     // Starts all calls, and completes the blocking ones. The first error, which names its call; statuses are written
     // whatever happens.
     base::Result<void> run(comm::Engine& engine);
+    void clear() {
+        calls_.clear();
+        ret_statuses_.clear();
+        collectives_.clear();
+    }
 
   private:
     struct Collective {
@@ -42,6 +47,7 @@ class OpenGroup {
         uint64_t request = 0;
     };
     base::Result<void> settle(size_t index, base::Result<comm::Arrived> result);
+    base::Error name_call(size_t index, const base::Error& error) const;
     static base::Result<void> complete(comm::Engine& engine, Collective& collective);
 
     int depth_ = 0;

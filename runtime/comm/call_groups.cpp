@@ -1,7 +1,5 @@
 #include "comm/call_groups.hpp"
 
-#include <deque>
-
 namespace gpurun::comm {
 
 using base::Result;
@@ -9,96 +7,101 @@ using transfer::Ending;
 using transfer::Envelope;
 using transfer::Send;
 
-// The messages of a group's blocking calls. They are there before the first of them is started, since operations stay
-// where they are.
+// One group, under the engine lock.
 class CallGroups::Run {
   public:
-    Run(Core& core, Messages& messages, std::span<const GroupedCall> calls) {
+    Run(CallGroups& groups, std::span<const GroupedCall> calls) GPURUN_REQUIRES(engine_lock)
+        : groups_(groups), calls_(calls) {
+        messages_.reserve(calls.size());
         for (const GroupedCall& each : calls) {
-            Message& message = messages_.emplace_back();
-            if (each.request == 0)
-                make(core, messages, each.task, message);
+            Message* const message = each.request == 0 ? groups.pool_.make() : nullptr;
+            messages_.push_back(message);
+            if (message == nullptr)
+                continue;
+            groups.make(each.task, *message);
+            if (message->send)
+                sends_.push_back(&*message->send);
+            else
+                receives_.push_back(&*message->receive);
         }
     }
-
-    void start(CallGroups& groups, const GroupedCall& call, size_t index, Task::Kind kind)
-        GPURUN_REQUIRES(engine_lock) {
-        Message& message = messages_[index];
-        if (message.send && kind == Task::Kind::kSend)
-            groups.messages_.start(*message.send);
-        else if (message.receive && kind == Task::Kind::kReceive)
-            start_receive(groups, call.task, *message.receive);
-        else if (Request* const request = groups.core_.requests().find(call.request);
-                 request != nullptr && request->task.kind == kind)
-            groups.requests_.begin(*request);
+    ~Run() {
+        for (Message* each : messages_)
+            if (each != nullptr)
+                groups_.pool_.destroy(each);
     }
-    std::span<Send* const> sends() const { return sends_; }
-    std::span<PostedReceive* const> receives() const { return receives_; }
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
 
-    Result<Arrived> result(size_t index) const {
-        const Message& message = messages_[index];
-        const transfer::Operation* const operation =
-            message.send ? static_cast<const transfer::Operation*>(&*message.send) : message.receive->made_op();
-        if (operation != nullptr && operation->error())
-            return *operation->error();
-        return message.send ? Arrived{} : message.receive->arrived();
+    void start(Task::Kind kind) GPURUN_REQUIRES(engine_lock) {
+        for (size_t i = 0; i < calls_.size(); ++i) {
+            if (messages_[i] != nullptr && calls_[i].task.kind == kind)
+                start(calls_[i].task, *messages_[i]);
+            else if (Request* const request = groups_.core_.requests().find(calls_[i].request);
+                     request != nullptr && request->task.kind == kind)
+                groups_.requests_.begin(*request);
+        }
+    }
+    Result<void> finish(EngineLock& lock) GPURUN_REQUIRES(engine_lock) {
+        return groups_.messages_.finish_together(lock, sends_, receives_);
+    }
+    void settle(const Result<void>& finished, const Settle& settle) const {
+        for (size_t i = 0; i < calls_.size(); ++i)
+            if (messages_[i] != nullptr)
+                settle(i, finished ? messages_[i]->result() : Result<Arrived>(finished.error()));
     }
 
   private:
-    struct Message {
-        std::optional<Send> send;
-        LocalReceive home;
-        std::optional<PostedReceive> receive; // before its home in destruction
-    };
-
-    void make(Core& core, Messages& messages, const Task& task, Message& message) {
-        const Communicator& comm = *task.comm;
-        if (task.kind == Task::Kind::kSend) {
-            message.send.emplace(
-                core.resources(), messages.peer(comm.group().world(Rank{task.peer})), task.operand,
-                Envelope{comm.user_context(), task.tag, task.operand.bytes},
-                Send::Mode{.ending = task.operand.captured() ? Ending::kByCompletion : Ending::kTogether,
-                           .synchronous = task.synchronous});
-            sends_.push_back(&*message.send);
-        } else {
-            const int source = task.taken == 0 ? task.peer : kAnySource;
-            message.receive.emplace(core.resources(), message.home, task.operand,
-                                    Pattern::of(comm.group(), comm.user_context(), source, task.tag),
-                                    ReceiveMode{.ending = Ending::kTogether});
-            receives_.push_back(&*message.receive);
-        }
-    }
-    static void start_receive(CallGroups& groups, const Task& task, PostedReceive& receive)
-        GPURUN_REQUIRES(engine_lock) {
-        if (task.taken == 0)
-            groups.messages_.start(receive);
+    void start(const Task& task, Message& message) GPURUN_REQUIRES(engine_lock) {
+        if (message.send)
+            groups_.messages_.start(*message.send);
+        else if (task.taken == 0)
+            groups_.messages_.start(*message.receive);
         else
-            groups.messages_.start_taken(task.taken, receive);
+            groups_.messages_.start_taken(task.taken, *message.receive);
     }
 
-    std::deque<Message> messages_; // by call; of those that start a request, empty
+    CallGroups& groups_;
+    const std::span<const GroupedCall> calls_;
+    std::vector<Message*> messages_; // by call; null for those that start a request
     std::vector<Send*> sends_;
     std::vector<PostedReceive*> receives_;
 };
 
-void CallGroups::run(std::span<const GroupedCall> calls, Settle settle) {
-    Run run(core_, messages_, calls);
-    Result<void> finished;
-    {
-        EngineLock lock(core_.mutex());
-        const Background::Attendance attendance(background_);
-        batch_.end();
-        for (const Task::Kind kind : {Task::Kind::kSend, Task::Kind::kReceive})
-            for (size_t i = 0; i < calls.size(); ++i)
-                run.start(*this, calls[i], i, kind);
-        finished = messages_.finish_together(lock, run.sends(), run.receives());
-        for (const GroupedCall& each : calls)
-            if (Request* const request = core_.requests().find(each.request))
-                requests_.enqueue_captured(lock, *request);
+Result<Arrived> CallGroups::Message::result() const {
+    const transfer::Operation* const operation =
+        send ? static_cast<const transfer::Operation*>(&*send) : receive->made_op(); // null: it came inline
+    if (operation != nullptr && operation->error())
+        return *operation->error();
+    return send ? Arrived{} : receive->arrived();
+}
+
+void CallGroups::make(const Task& task, Message& message) {
+    const Communicator& comm = *task.comm;
+    if (task.kind == Task::Kind::kSend) {
+        const Ending ending = task.operand.captured() ? Ending::kByCompletion : Ending::kTogether;
+        message.send.emplace(core_.resources(), core_.peer(comm.group().world(Rank{task.peer})), task.operand,
+                             Envelope{comm.user_context(), task.tag, task.operand.bytes},
+                             Send::Mode{.ending = ending, .synchronous = task.synchronous});
+    } else {
+        const int source = task.taken == 0 ? task.peer : kAnySource;
+        message.receive.emplace(core_.resources(), message.home, task.operand,
+                                Pattern::of(comm.group(), comm.user_context(), source, task.tag),
+                                ReceiveMode{.ending = Ending::kTogether});
     }
-    for (size_t i = 0; i < calls.size(); ++i)
-        if (calls[i].request == 0)
-            settle(i, finished ? run.result(i) : Result<Arrived>(finished.error()));
+}
+
+void CallGroups::run(std::span<const GroupedCall> calls, Settle settle) {
+    EngineLock lock(core_.mutex());
+    const Background::Attendance attendance(background_);
+    batch_.end();
+    Run run(*this, calls);
+    run.start(Task::Kind::kSend);
+    run.start(Task::Kind::kReceive);
+    run.settle(run.finish(lock), settle);
+    for (const GroupedCall& each : calls)
+        if (Request* const request = core_.requests().find(each.request))
+            requests_.enqueue_captured(lock, *request);
 }
 
 } // namespace gpurun::comm

@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 namespace gpurun::stress {
 
@@ -37,10 +38,16 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
     place.epoch = epoch;
     place_buffers();
     place_captured();
-    for (const Op& op : ops()) {
-        place.position = op.position;
-        place.index = op.index;
-        make(op);
+    const std::vector<Op> all = ops();
+    for (size_t i = 0; i < all.size();) {
+        const size_t grouped = length_of_group(all, i);
+        place.position = all[i].position;
+        place.index = all[i].index;
+        if (grouped > 1)
+            make_group(&all[i], grouped);
+        else
+            make(all[i]);
+        i += std::max<size_t>(grouped, 1);
     }
     place.call = "gpurun_stream_synchronize";
     for (const test::Stream& stream : streams_)
@@ -118,6 +125,50 @@ void Worker::make(const Op& op) {
     }
 }
 
+// ------------------------------------------------------------------------------------------------------- groups
+
+bool Worker::may_be_grouped(const Op& op) const {
+    if (op.what == Op::kSend)
+        return part_->messages[at(op.index)].way != SendWay::kReplace;
+    if (op.what != Op::kReceive)
+        return false;
+    const ReceiveWay way = part_->receives[at(op.index)].way;
+    return way == ReceiveWay::kRecv || way == ReceiveWay::kIrecv || way == ReceiveWay::kPersistent ||
+           way == ReceiveWay::kCancelled;
+}
+
+// Each rank decides for itself.
+size_t Worker::length_of_group(const std::vector<Op>& ops, size_t first) const {
+    constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
+    const uint64_t chance = ((static_cast<uint64_t>(ops[first].position) * 4 + at(rank_)) * kGolden) >> 32;
+    const size_t most = chance % 3 != 0 ? 0 : 2 + chance / 3 % 7;
+    size_t length = 0;
+    while (length < most && first + length < ops.size() && may_be_grouped(ops[first + length]))
+        ++length;
+    return length;
+}
+
+void Worker::make_group(const Op* ops, size_t count) {
+    REQUIRE_OK(gpurun_group_begin());
+    behind_group_.emplace();
+    for (size_t i = 0; i < count; ++i)
+        make(ops[i]);
+    g_places[thread_].call = "gpurun_group_end";
+    const gpurun_status result = gpurun_group_end();
+    if (result != GPURUN_OK && result != GPURUN_ERR_TRUNCATED)
+        fail(std::string("a group failed: ") + gpurun_status_string(result) + ": " + gpurun_error_detail());
+    const auto behind = std::exchange(behind_group_, std::nullopt);
+    for (const auto& each : *behind)
+        each();
+}
+
+void Worker::afterwards(std::function<void()> what) {
+    if (behind_group_)
+        behind_group_->push_back(std::move(what));
+    else
+        what();
+}
+
 // ------------------------------------------------------------------------------------------------------ sending
 
 void Worker::send(int index) {
@@ -139,7 +190,7 @@ void Worker::send(int index) {
         g_places[thread_].call = waits ? "gpurun_ssend" : "gpurun_send";
         REQUIRE_OK((waits ? gpurun_ssend : gpurun_send)(buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag,
                                                         kWorld, order));
-        after_send(index, order);
+        afterwards([this, index, order] { after_send(index, order); });
         break;
     }
     case SendWay::kSendrecv:
@@ -176,9 +227,12 @@ void Worker::sendrecv(int index) {
         result =
             gpurun_sendrecv(sent_[at(index)].buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag, got.buffer,
                             receive.room, GPURUN_BYTE, receive.source, receive.tag, kWorld, order, &got.status);
-        after_send(index, order);
+        afterwards([this, index, order] { after_send(index, order); });
     }
-    after_receive(partner, order, result);
+    const bool in_group = behind_group_.has_value(); // then only the status says how the receive has ended
+    afterwards([this, partner, order, result, in_group] {
+        after_receive(partner, order, in_group ? got_[at(partner)].status.error : result);
+    });
 }
 
 void Worker::after_send(int index, gpurun_stream end) {
@@ -202,7 +256,10 @@ void Worker::receive(int index) {
         const gpurun_stream order = domain(receive.domain);
         const gpurun_status result =
             gpurun_recv(got.buffer, receive.room, GPURUN_BYTE, receive.source, receive.tag, kWorld, order, &got.status);
-        after_receive(index, order, result);
+        const bool in_group = behind_group_.has_value();
+        afterwards([this, index, order, result, in_group] {
+            after_receive(index, order, in_group ? got_[at(index)].status.error : result);
+        });
         break;
     }
     case ReceiveWay::kRetry: retry(index); break;

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -48,6 +49,11 @@ class Worker {
     void place_captured();
     std::vector<Op> ops() const;
     void make(const Op& op);
+    bool may_be_grouped(const Op& op) const;
+    size_t length_of_group(const std::vector<Op>& ops, size_t first) const;
+    void make_group(const Op* ops, size_t count);
+    // What comes behind a blocking call: now, or behind the group that it is part of.
+    void afterwards(std::function<void()> what);
     gpurun_stream domain(int number) const;
 
     void send(int index);
@@ -76,7 +82,8 @@ class Worker {
     std::deque<Captured> captured_;
     std::vector<Sent> sent_;
     std::vector<Got> got_;
-    std::deque<test::Bytes> contents_; // until the streams have read them
+    std::optional<std::vector<std::function<void()>>> behind_group_; // while one is open
+    std::deque<test::Bytes> contents_;                               // until the streams have read them
 };
 
 } // namespace gpurun::stress
