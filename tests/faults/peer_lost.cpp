@@ -64,6 +64,20 @@ gpurun_status wait_for_all(const Job& job, gpurun_stream domain) {
         give_up("the statuses do not say which messages are lost");
     return result;
 }
+// A message each way with the victim, and one to itself, which the death leaves alone.
+gpurun_status group_with_victim(const Job& job, gpurun_stream domain, size_t bytes) {
+    gpurun_message_status lost{}, own{};
+    char sent = 'x', received = 0;
+    MUST(gpurun_group_begin());
+    MUST(gpurun_send(job.other, bytes, GPURUN_BYTE, job.victim(), kTag, GPURUN_COMM_WORLD, domain));
+    MUST(gpurun_recv(job.device, bytes, GPURUN_BYTE, job.victim(), kTag, GPURUN_COMM_WORLD, domain, &lost));
+    MUST(gpurun_sendrecv(&sent, 1, GPURUN_BYTE, job.rank, kTag, &received, 1, GPURUN_BYTE, job.rank, kTag,
+                         GPURUN_COMM_WORLD, GPURUN_HOST, &own));
+    const gpurun_status result = gpurun_group_end();
+    if ((bytes == kLarge && lost.error != result) || own.error != GPURUN_OK || received != 'x')
+        give_up("the statuses do not say which messages of the group are lost");
+    return result;
+}
 gpurun_status wait_for_any(const Job& job) {
     gpurun_request requests[] = {GPURUN_REQUEST_NULL, start_receive(job, GPURUN_HOST, job.victim(), kLarge)};
     int index = -1;
@@ -335,6 +349,11 @@ constexpr Scenario kScenarios[] = {
     {"waitall", [](const Job& job) { return wait_for_all(job, GPURUN_HOST); }, nullptr},
     {"waitall-in-stream", [](const Job& job) { return in_stream(job, wait_for_all(job, job.stream)); }, nullptr},
     {"waitany", wait_for_any, nullptr},
+    {"group", [](const Job& job) { return group_with_victim(job, GPURUN_HOST, kLarge); }, nullptr},
+    {"group-in-stream", [](const Job& job) { return in_stream(job, group_with_victim(job, job.stream, kSmall)); },
+     nullptr},
+    {"fence-of-group", [](const Job& job) { return in_stream(job, group_with_victim(job, job.stream, kSmall)); },
+     [](const Job& job) { victim_sends_held(job, kSmall); }},
     {"test", test_until_done, nullptr},
     {"late-wait", wait_late, nullptr},
     {"probe", [](const Job& job) { return probe(job.victim()); }, nullptr},
