@@ -64,7 +64,8 @@ base::Result<void> receive_in_stream(OneRank& rank, void* memory, device::Stream
     comm::LocalReceive home;
     comm::PostedReceive receive(rank.core.resources(), home, into,
                                 Pattern::of(rank.world.group(), rank.world.user_context(), 1, kTag));
-    return rank.messages.complete({}, &receive);
+    comm::PostedReceive* const receives[] = {&receive};
+    return rank.messages.complete({}, receives);
 }
 
 } // namespace

@@ -24,6 +24,7 @@ constexpr Half kOrdered{Memory::kOrdered, false, false};
 
 constexpr Half in_stream(Memory memory) { return {memory, true, false}; }
 constexpr Half request(Memory memory) { return {memory, true, true}; }
+constexpr Half together(Memory memory) { return {memory, true, false, true}; }
 
 Setting with(base::FenceKind fence) { return test::with_fence(fence); }
 Setting events() { return with(base::FenceKind::kEvent); }
@@ -77,12 +78,17 @@ std::vector<Case> cases() {
         {"small mail in streams", in_stream(device), in_stream(device), kSmall, "mailbox", "mailbox"},
         {"small mail of requests", request(device), request(device), kSmall, "mailbox", "mailbox"},
         {"mail of requests", request(device), request(device), kMail, "mailbox", "mailbox"},
+        {"mail of calls made together", together(device), together(device), kMail, "mailbox", "mailbox"},
+        {"mail of one call made together", together(device), in_stream(device), kSmall, "mailbox", "mailbox"},
+        {"mail into pageable memory of calls made together", together(device), together(pageable), kSmall, "mailbox",
+         "mailbox"},
         {"mail in the host's order", kDevice, kDevice, kSmall, "mailbox", "mailbox"},
         {"mail into pageable memory", in_stream(device), kHost, kSmall, "mailbox", "mailbox"},
         {"mail into pageable memory by a stream", in_stream(device), in_stream(pageable), kSmall, "mailbox", "mailbox"},
         {"mail on one device", request(device), in_stream(device), kSmall, "mailbox", "mailbox", on_one_device(true)},
 
         {"eager of pageable memory", in_stream(pageable), in_stream(device), kSmall, "eager", "staged"},
+        {"eager of calls made together", together(pageable), together(device), kSmall, "eager", "staged"},
         {"eager into the host", in_stream(pageable), kHost, kSmall, "eager", "staged"},
         {"eager of requests", request(pageable), request(pageable), kSmall, "eager", "staged"},
         {"eager, nothing but its place", in_stream(device), in_stream(device), 0, "eager", "staged"},
@@ -98,6 +104,7 @@ std::vector<Case> cases() {
         {"single copy, synchronous", kHost, kHost, kSmall, "single copy", "shm", {}, true},
 
         {"pull in streams", in_stream(device), in_stream(device), kLarge, "pull", "direct"},
+        {"pull of calls made together", together(device), together(device), kLarge, "pull", "direct"},
         {"pull of requests", request(device), request(device), kLarge, "pull", "direct"},
         {"pull in the host's order", kDevice, kDevice, kLarge, "pull", "direct"},
         {"pull from the host's order into a stream", kDevice, in_stream(device), kLarge, "pull", "direct"},

@@ -29,7 +29,11 @@ Operand make(TestRank& rank, const Half& half, size_t bytes) {
     return half.on_stream ? rank.on_stream(made) : made;
 }
 
-Ending ending_of(const Half& half) { return half.request ? Ending::kByCompletion : Ending::kInStream; }
+Ending ending_of(const Half& half) {
+    if (half.request)
+        return Ending::kByCompletion;
+    return half.together ? Ending::kTogether : Ending::kInStream;
+}
 
 } // namespace
 
@@ -53,7 +57,7 @@ Exchange::Exchange(TestJob& job, const Case& what, const Mode& mode, const Buffe
     to_.fill_in_order(whole_, kBefore);
     send_.emplace(from_.resources(), from_.peer(to_.self), source_, transfer::Envelope{kContext, kTag, what.bytes},
                   transfer::Send::Mode{ending_of(what.from), what.synchronous, nullptr});
-    receive_.emplace(to_.resources(), target_, false, ending_of(what.to));
+    receive_.emplace(to_.resources(), target_, ending_of(what.to));
     to_.match = [this](transfer::Peer& source, const ScriptedChannel::Posted& message) {
         if (!called_receive_ || started_)
             return false;
@@ -90,6 +94,7 @@ void Exchange::call_send() {
         send_->defer();
     else
         send_->start();
+    from_.resources().exchanges.launch(); // as a call does before it gives up the lock
 }
 
 void Exchange::call_receive() {
@@ -103,6 +108,7 @@ void Exchange::call_receive() {
     to_.kept.pop_front();
     started_ = true;
     receive_->start(to_.peer(0), message.record, message.payload);
+    to_.resources().exchanges.launch();
 }
 
 bool Exchange::call_next() {

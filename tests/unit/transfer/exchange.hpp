@@ -11,7 +11,8 @@ enum class Memory { kPageable, kPinned, kDevice, kOrdered };
 struct Half {
     Memory memory = Memory::kPageable;
     bool on_stream = false;
-    bool request = false; // the stream, or the call, goes on
+    bool request = false;  // the stream, or the call, goes on
+    bool together = false; // of a call that is made together with others
 };
 constexpr Half kHost{Memory::kPageable, false, false};
 

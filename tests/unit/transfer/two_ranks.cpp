@@ -231,6 +231,10 @@ bool TestRank::progress() {
         (void)resources_->mails.launch(); // who waits for one that could not be launched is told by its edge
         moved = true;
     }
+    if (!resources_->exchanges.empty()) {
+        resources_->exchanges.launch();
+        moved = true;
+    }
     moved |= advance_moving();
     return moved || told() != told_before;
 }
@@ -302,6 +306,7 @@ std::string TestRank::left() {
     note("staging buffers", pools().staging.lent() != 0);
     note("branches", pools().captures.lent() != 0);
     note("mails", !resources_->mails.empty());
+    note("mails of exchanges", !resources_->exchanges.empty());
     note("moving operations", !resources_->moving.empty());
     for (const auto& each : peers_) {
         note("unposted sends", !each->unposted.empty());
