@@ -56,9 +56,11 @@ class Installed(Staged):
             "gpurun.1", "gpurun-perf.1", "gpurun.7", "gpurun_environment.7"}
         self.assertEqual(pages, wanted)
 
-    def test_completion_is_where_bash_looks_for_it(self):
-        script = self.prefix / "share/bash-completion/completions/gpurun"
-        output("bash", "--norc", "-n", script)
+    def test_completion_is_where_each_shell_looks_for_it(self):
+        shared = self.prefix / "share"
+        found = {str(path.relative_to(shared)) for path in self.files if re.search("completion|/zsh/", str(path))}
+        self.assertEqual(found, {"bash-completion/completions/gpurun", "fish/vendor_completions.d/gpurun.fish",
+                                 "zsh/site-functions/_gpurun"})
 
     def test_the_licence_and_the_examples_are_installed(self):
         documents = self.prefix / "share/doc/gpurun"
@@ -96,7 +98,7 @@ class Installed(Staged):
                                  "gpurun-config.cmake", "gpurun-config-version.cmake"})
         shared = self.prefix / "share"
         self.assertEqual({path.relative_to(shared).parts[0] for path in self.files if shared in path.parents},
-                         {"man", "doc", "bash-completion"})
+                         {"man", "doc", "bash-completion", "fish", "zsh"})
 
 
 if __name__ == "__main__":
