@@ -1,8 +1,8 @@
 """The manual as linked pages for a browser, with an index by task and the examples.
 
 web_pages.py FOLDER TASKS STYLE ALIAS=PAGE... -- PAGE... EXAMPLE...: writes FOLDER/index.html, FOLDER/PAGE.html and
-FOLDER/EXAMPLE.html. mandoc makes the pages. This program corrects their references: those to a function go to its place in
-the page that it shares with others, and those to pages that are not of this manual become plain text.
+FOLDER/EXAMPLE.html. mandoc makes the pages. This program corrects their references: those to a function go to its place
+in the page that it shares with others, and those to pages that are not of this manual become plain text.
 """
 import html
 import re
