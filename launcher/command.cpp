@@ -15,6 +15,7 @@
 #include "platform/free_port.hpp"
 #include "platform/process.hpp"
 #include "platform/signals.hpp"
+#include "report_json.hpp"
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,8 +1,8 @@
 #include "ending_options.hpp"
 
 #include "base/format.hpp"
+#include "option_reader.hpp"
 
-#include <CLI/App.hpp>
 #include <charconv>
 
 namespace gpurun::launcher {
@@ -26,11 +26,11 @@ base::Result<int64_t> parse_seconds(const std::string& text, const char* option,
 
 } // namespace
 
-void add_ending_options(CLI::App& app, EndingWords& words) {
-    app.add_flag("--keep-going", words.keep_going);
-    app.add_option("--grace", words.grace);
-    app.add_option("--timeout", words.timeout);
-    app.add_option("--hang-timeout", words.hang_timeout);
+void add_ending_options(OptionReader& reader, EndingWords& words) {
+    reader.add_flag("--keep-going", words.keep_going);
+    reader.add_option("--grace", words.grace);
+    reader.add_option("--timeout", words.timeout);
+    reader.add_option("--hang-timeout", words.hang_timeout);
 }
 
 base::Result<EndingOptions> understand(const EndingWords& words) {

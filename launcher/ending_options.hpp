@@ -7,11 +7,9 @@
 #include <optional>
 #include <string>
 
-namespace CLI {
-class App;
-}
-
 namespace gpurun::launcher {
+
+class OptionReader;
 
 struct EndingOptions {
     bool keep_going = false;
@@ -28,7 +26,7 @@ struct EndingWords {
     std::optional<std::string> hang_timeout;
 };
 
-void add_ending_options(CLI::App& app, EndingWords& words);
+void add_ending_options(OptionReader& reader, EndingWords& words);
 base::Result<EndingOptions> understand(const EndingWords& words);
 
 } // namespace gpurun::launcher

@@ -5,40 +5,10 @@
 #include "text_table.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <set>
 
 namespace gpurun::launcher {
 
 namespace {
-
-std::vector<int> cpus_of_node(const platform::Machine& machine, int node) {
-    std::vector<int> cpus;
-    for (const platform::Core& core : machine.cores)
-        if (core.node == node)
-            cpus.insert(cpus.end(), core.cpus.begin(), core.cpus.end());
-    return cpus;
-}
-
-// Where a GPU is. Nothing known: no CPUs.
-struct Place {
-    std::vector<int> cpus;
-    std::vector<int> nodes;
-};
-Place near(const platform::Machine& machine, const platform::Gpu& gpu) {
-    Place found;
-    const auto near = machine.near.find(gpu.bus_id);
-    if (near == machine.near.end())
-        return found;
-    std::set<int> nodes;
-    for (const size_t core : near->second) {
-        const std::vector<int>& cpus = machine.cores[core].cpus;
-        found.cpus.insert(found.cpus.end(), cpus.begin(), cpus.end());
-        nodes.insert(machine.cores[core].node);
-    }
-    found.nodes.assign(nodes.begin(), nodes.end());
-    return found;
-}
 
 std::string gpus_as_text(const MachineView& view) {
     std::string text;
@@ -48,7 +18,7 @@ std::string gpus_as_text(const MachineView& view) {
         std::vector<std::vector<std::string>> rows{{"gpu", "pci", "numa", "cpus near it", "mig", "name", "uuid"}};
         for (size_t i = 0; i < view.gpus.size(); ++i) {
             const platform::Gpu& gpu = view.gpus[i];
-            const Place around = near(view.machine, gpu);
+            const GpuPlace around = place_of(gpu, view.machine);
             rows.push_back({std::to_string(i), gpu.bus_id, or_dash(format_cpus(around.nodes)),
                             or_dash(format_cpus(around.cpus)), gpu.parent.empty() ? "-" : "instance", or_dash(gpu.name),
                             or_dash(gpu.uuid)});
@@ -113,40 +83,6 @@ std::string mps_as_text(const MpsState& mps) {
     return base::format("MPS: none runs; {} is started for ranks that share a GPU\n", mps.program);
 }
 
-using Json = nlohmann::ordered_json;
-
-Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
-Json gpus_as_json(const MachineView& view) {
-    Json array = Json::array();
-    for (size_t i = 0; i < view.gpus.size(); ++i) {
-        const platform::Gpu& gpu = view.gpus[i];
-        const Place around = near(view.machine, gpu);
-        Json& object = array.emplace_back();
-        object["gpu"] = i;
-        object["uuid"] = or_null(gpu.uuid);
-        object["pci"] = gpu.bus_id;
-        object["numa"] = around.nodes.size() == 1 ? Json(around.nodes[0]) : Json();
-        object["cpus"] = or_null(format_cpus(around.cpus));
-        object["name"] = or_null(gpu.name);
-        object["mig_instance_of"] = or_null(gpu.parent);
-    }
-    return array;
-}
-
-Json pairs_as_json(const std::vector<PairFacts>& pairs) {
-    Json array = Json::array();
-    for (const PairFacts& pair : pairs) {
-        Json& object = array.emplace_back();
-        object["gpus"] = {pair.first, pair.second};
-        object["link"] = pair.link;
-        object["nvlinks"] = pair.nvlinks;
-        object["peer_access"] = pair.peer_access ? Json(*pair.peer_access) : Json();
-        object["paths"] = pair.paths.empty() ? Json() : Json(pair.paths);
-    }
-    return array;
-}
-
 } // namespace
 
 std::string machine_as_text(const MachineFacts& facts) {
@@ -157,21 +93,6 @@ std::string machine_as_text(const MachineFacts& facts) {
     if (facts.mps && !facts.view.gpus.empty())
         text += base::format("\n{}", mps_as_text(*facts.mps));
     return text;
-}
-
-std::string machine_as_json(const MachineFacts& facts) {
-    Json object;
-    object["gpus"] = gpus_as_json(facts.view);
-    object["no_gpu_because"] = or_null(facts.view.absence);
-    object["in_mig_mode_without_instances"] = facts.view.unusable;
-    object["pairs"] = pairs_as_json(facts.pairs);
-    object["numa"] = Json::array();
-    for (const int node : facts.view.machine.memory_nodes)
-        object["numa"].push_back({{"node", node}, {"cpus", format_cpus(cpus_of_node(facts.view.machine, node))}});
-    object["mps"] = Json();
-    if (facts.mps)
-        object["mps"] = {{"program", or_null(facts.mps->program)}, {"daemon_answers_in", or_null(facts.mps->pipes)}};
-    return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 } // namespace gpurun::launcher

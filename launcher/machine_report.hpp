@@ -1,4 +1,4 @@
-// What --topo prints. Pure functions.
+// What --topo prints (as JSON: report_json.hpp). Pure functions.
 #pragma once
 
 #include "machine_facts.hpp"
@@ -8,8 +8,5 @@
 namespace gpurun::launcher {
 
 std::string machine_as_text(const MachineFacts& facts);
-
-// An object; what is not known is null.
-std::string machine_as_json(const MachineFacts& facts);
 
 } // namespace gpurun::launcher

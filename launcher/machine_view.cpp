@@ -1,6 +1,7 @@
 #include "machine_view.hpp"
 
 #include <cstdlib>
+#include <set>
 
 namespace gpurun::launcher {
 
@@ -48,6 +49,29 @@ base::Result<MachineView> view_machine(const Options& options) {
         GPURUN_ASSIGN(view.machine, platform::discover_machine(!view.gpus.empty()));
     }
     return view;
+}
+
+GpuPlace place_of(const platform::Gpu& gpu, const platform::Machine& machine) {
+    GpuPlace found;
+    const auto near = machine.near.find(gpu.bus_id);
+    if (near == machine.near.end())
+        return found;
+    std::set<int> nodes;
+    for (const size_t core : near->second) {
+        const std::vector<int>& cpus = machine.cores[core].cpus;
+        found.cpus.insert(found.cpus.end(), cpus.begin(), cpus.end());
+        nodes.insert(machine.cores[core].node);
+    }
+    found.nodes.assign(nodes.begin(), nodes.end());
+    return found;
+}
+
+std::vector<int> cpus_of_node(const platform::Machine& machine, int node) {
+    std::vector<int> cpus;
+    for (const platform::Core& core : machine.cores)
+        if (core.node == node)
+            cpus.insert(cpus.end(), core.cpus.begin(), core.cpus.end());
+    return cpus;
 }
 
 } // namespace gpurun::launcher

@@ -19,4 +19,13 @@ struct MachineView {
 
 base::Result<MachineView> view_machine(const Options& options);
 
+// Where a GPU is. Nothing known: no CPUs.
+struct GpuPlace {
+    std::vector<int> cpus;
+    std::vector<int> nodes;
+};
+GpuPlace place_of(const platform::Gpu& gpu, const platform::Machine& machine);
+
+std::vector<int> cpus_of_node(const platform::Machine& machine, int node);
+
 } // namespace gpurun::launcher

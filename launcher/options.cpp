@@ -1,15 +1,11 @@
 #include "options.hpp"
 
 #include "base/format.hpp"
-#include "option_hints.hpp"
+#include "option_reader.hpp"
 #include "option_values.hpp"
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <gpurun/version.h>
 #include <optional>
-#include <set>
 
 namespace gpurun::launcher {
 
@@ -103,93 +99,30 @@ struct Words {
     std::optional<std::string> debugger;
     bool version = false;
 
-    void add_to(CLI::App& app) {
-        program.add_to(app);
-        placement.add_to(app);
-        app.add_flag("--report-bindings", report.bindings);
-        app.add_flag("--topo", report.topology);
-        app.add_flag("--json", report.json);
-        app.add_flag("--dry-run", report.dry_run);
-        app.add_option("--topology", report.record);
-        app.add_flag("--no-compat-env", no_compat_environment);
-        app.add_option("--mps", mps);
-        add_output_options(app, output);
-        add_ending_options(app, ending);
-        app.add_option("--trace", trace);
-        app.add_option(kDebug, debugger);
-        app.add_flag("--version", version);
+    void add_to(OptionReader& reader) {
+        program.add_to(reader);
+        placement.add_to(reader);
+        reader.add_flag("--report-bindings", report.bindings);
+        reader.add_flag("--topo", report.topology);
+        reader.add_flag("--json", report.json);
+        reader.add_flag("--dry-run", report.dry_run);
+        reader.add_option("--topology", report.record);
+        reader.add_flag("--no-compat-env", no_compat_environment);
+        reader.add_option("--mps", mps);
+        add_output_options(reader, output);
+        add_ending_options(reader, ending);
+        reader.add_option("--trace", trace);
+        reader.add_option(kDebug, debugger);
+        reader.add_flag("--version", version);
     }
 };
-
-// The option that `word` names, with or without its value; null if none, or if it is one of the short ones in a row.
-const CLI::Option* named_option(const CLI::App& app, const std::string& word) {
-    return app.get_option_no_throw(word.substr(0, word.find('=')));
-}
-
-base::Error unknown_option(const CLI::App& app, const std::string& word) {
-    const std::string name = word.substr(0, word.find('='));
-    std::string hint = hint_of_other_launchers(name);
-    if (hint.empty()) {
-        std::vector<std::string> names;
-        for (const CLI::Option* option : app.get_options())
-            names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
-        if (const std::string nearest = nearest_name(name, names); !nearest.empty())
-            hint = base::format("did you mean --{}?", nearest);
-    }
-    return base::error(base::Status::kArgument, "unknown option {}{}{}{}", name, hint.empty() ? "" : ": ", hint,
-                       kSeeHelp);
-}
-
-// CLI11 would take the next word for a value that is empty: the program, in --trace=$UNSET ./app.
-base::Result<void> check_values(const CLI::App& app, const std::vector<std::string>& words) {
-    std::set<const CLI::Option*> given;
-    for (size_t i = 0; i < words.size() && words[i].starts_with('-') && words[i] != "--"; ++i) {
-        const std::string& word = words[i];
-        const CLI::Option* const option = named_option(app, word);
-        const size_t equals = word.find('=');
-        if (option == nullptr && !hint_of_other_launchers(word.substr(0, equals)).empty())
-            return unknown_option(app, word); // of which CLI11 may understand the beginning, as of -np 4
-        if (option == nullptr)
-            continue;
-        const bool takes_value = option->get_items_expected_min() > 0;
-        if (equals + 1 == word.size() || (takes_value && equals == std::string::npos && i + 1 == words.size()))
-            return base::error(base::Status::kArgument, "{} needs a value{}", word.substr(0, equals), kSeeHelp);
-        if (takes_value && option->get_expected_max() == 1 && !given.insert(option).second)
-            return base::error(base::Status::kArgument, "{} is given twice: leave one of the two out",
-                               word.substr(0, equals));
-        if (takes_value && equals == std::string::npos)
-            ++i;
-    }
-    return {};
-}
-
-// Takes the options off the front of `words`. What stays starts with PROGRAM.
-base::Result<void> take_options(CLI::App& app, std::vector<std::string>& words) {
-    GPURUN_TRY(check_values(app, words));
-    std::vector<const char*> argv{"gpurun"};
-    for (const std::string& word : words)
-        argv.push_back(word.c_str());
-    app.prefix_command();
-    try {
-        app.parse(static_cast<int>(argv.size()), argv.data());
-    } catch (const CLI::ParseError& error) {
-        return base::error(base::Status::kArgument, "{}{}", error.what(), kSeeHelp);
-    }
-    words = app.remaining();
-    if (!words.empty() && words[0] == "--")
-        words.erase(words.begin());
-    else if (!words.empty() && words[0].starts_with('-')) // CLI11 leaves unknown options before PROGRAM
-        return unknown_option(app, words[0]);
-    return {};
-}
 
 // What stands behind a ":".
 base::Result<Program> parse_further_program(std::vector<std::string> words) {
     ProgramWords program;
-    CLI::App app("", "gpurun");
-    app.set_help_flag();
-    program.add_to(app);
-    if (auto taken = take_options(app, words); !taken)
+    OptionReader reader;
+    program.add_to(reader);
+    if (auto taken = reader.read(words); !taken)
         return base::error(base::Status::kArgument,
                            "after ':' only -n, --env and --chdir are allowed, for one program; other options are for "
                            "the whole job and are written before the first program: {}",
@@ -229,12 +162,11 @@ base::Result<ParsedOptions> parse_options(int argc, const char* const* argv) {
     ParsedOptions parsed;
     std::vector<std::vector<std::string>> parts = split_programs(argc, argv);
     Words words;
-    CLI::App app("", "gpurun");
+    OptionReader reader;
     bool help = false;
-    app.set_help_flag();
-    app.add_flag("-h,--help", help);
-    words.add_to(app);
-    GPURUN_TRY(take_options(app, parts[0]));
+    reader.add_flag("-h,--help", help);
+    words.add_to(reader);
+    GPURUN_TRY(reader.read(parts[0]));
     if (help || words.version) {
         parsed.to_print = help ? kHelp : "gpurun " GPURUN_VERSION "\nbuilt with " GPURUN_FEATURES "\n";
         return parsed;

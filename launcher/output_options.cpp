@@ -1,9 +1,8 @@
 #include "output_options.hpp"
 
 #include "base/format.hpp"
+#include "option_reader.hpp"
 #include "option_values.hpp"
-
-#include <CLI/App.hpp>
 
 namespace gpurun::launcher {
 
@@ -24,13 +23,13 @@ base::Result<RankSet> parse_readers(const std::string& text) {
 
 } // namespace
 
-void add_output_options(CLI::App& app, OutputWords& words) {
-    app.add_flag("--tag-output", words.tag);
-    app.add_flag("--timestamp", words.timestamp);
-    app.add_option("--output-dir", words.folder);
-    app.add_option(kFilter, words.filter);
-    app.add_option(kInput, words.input);
-    app.add_option(kPty, words.pty);
+void add_output_options(OptionReader& reader, OutputWords& words) {
+    reader.add_flag("--tag-output", words.tag);
+    reader.add_flag("--timestamp", words.timestamp);
+    reader.add_option("--output-dir", words.folder);
+    reader.add_option(kFilter, words.filter);
+    reader.add_option(kInput, words.input);
+    reader.add_option(kPty, words.pty);
 }
 
 base::Result<OutputOptions> understand(const OutputWords& words) {

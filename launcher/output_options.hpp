@@ -7,11 +7,9 @@
 #include <optional>
 #include <string>
 
-namespace CLI {
-class App;
-}
-
 namespace gpurun::launcher {
+
+class OptionReader;
 
 // Whether ranks print to pseudo-terminals: where the system has some, always, never.
 enum class PtyChoice { kAuto, kOn, kOff };
@@ -35,7 +33,7 @@ struct OutputWords {
     std::optional<std::string> input;
 };
 
-void add_output_options(CLI::App& app, OutputWords& words);
+void add_output_options(OptionReader& reader, OutputWords& words);
 base::Result<OutputOptions> understand(const OutputWords& words);
 // kArgument if a rank is named that the job does not have.
 base::Result<void> check_ranks(const OutputOptions& options, uint32_t ranks);

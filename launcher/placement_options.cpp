@@ -1,13 +1,11 @@
 #include "placement_options.hpp"
 
 #include "cpu_list.hpp"
+#include "option_reader.hpp"
 #include "option_values.hpp"
 #include "platform/topology.hpp"
 #include "ranges.hpp"
 
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 #include <string_view>
 
 namespace gpurun::launcher {
@@ -100,16 +98,16 @@ base::Result<void> check_map_is_alone(const PlacementWords& words) {
 
 } // namespace
 
-void PlacementWords::add_to(CLI::App& app) {
-    app.add_option("--device", device);
-    app.add_option("--gpus", gpus);
-    app.add_option("--map-by", map_by);
-    app.add_option("--ranks-per-gpu", ranks_per_gpu);
-    app.add_option("--map", map);
-    app.add_option("--bind-to", bind_to);
-    app.add_flag("--membind{bind}", membind);
-    app.add_option("--gpu-visible", gpu_visible);
-    app.add_flag("--oversubscribe", oversubscribe);
+void PlacementWords::add_to(OptionReader& reader) {
+    reader.add_option("--device", device);
+    reader.add_option("--gpus", gpus);
+    reader.add_option("--map-by", map_by);
+    reader.add_option("--ranks-per-gpu", ranks_per_gpu);
+    reader.add_option("--map", map);
+    reader.add_option("--bind-to", bind_to);
+    reader.add_flag("--membind{bind}", membind);
+    reader.add_option("--gpu-visible", gpu_visible);
+    reader.add_flag("--oversubscribe", oversubscribe);
 }
 
 base::Result<PlacementOptions> understand(const PlacementWords& words) {

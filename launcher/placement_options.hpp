@@ -8,11 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace gpurun::launcher {
+
+class OptionReader;
 
 enum class DeviceKind { kAuto, kCuda, kEmulated };
 enum class MapBy { kGpu, kNuma, kList };
@@ -59,7 +57,7 @@ struct PlacementWords {
     std::optional<std::string> gpu_visible;
     bool oversubscribe = false;
 
-    void add_to(CLI::App& app);
+    void add_to(OptionReader& reader);
 };
 
 base::Result<PlacementOptions> understand(const PlacementWords& words);

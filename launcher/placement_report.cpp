@@ -5,18 +5,10 @@
 #include "text_table.hpp"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 namespace gpurun::launcher {
 
 namespace {
-
-std::vector<int> all_cpus(const platform::Machine& machine) {
-    std::vector<int> cpus;
-    for (const platform::Core& core : machine.cores)
-        cpus.insert(cpus.end(), core.cpus.begin(), core.cpus.end());
-    return cpus;
-}
 
 std::string describe_node(const Binding& binding) {
     if (binding.memory.empty())
@@ -68,27 +60,6 @@ std::string bindings_as_table(const Options& options, const Placement& placement
     if (!placement.core_notice.empty())
         text += placement.core_notice + "\n";
     return text + notice_of_places(placement, machine);
-}
-
-std::string bindings_as_json(const Placement& placement, const platform::Machine& machine) {
-    using Json = nlohmann::ordered_json;
-    const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
-    Json array = Json::array();
-    for (size_t rank = 0; rank < placement.ranks.size(); ++rank) {
-        const RankPlan& plan = placement.ranks[rank];
-        Json variables = Json::object();
-        for (const Variable& variable : plan.variables)
-            variables[variable.name] = variable.value;
-        Json& object = array.emplace_back();
-        object["rank"] = rank;
-        object["gpu"] = plan.device.number;
-        object["uuid"] = or_null(plan.device.uuid);
-        object["pci"] = or_null(plan.device.bus_id);
-        object["numa"] = plan.binding.node < 0 ? Json() : Json(plan.binding.node);
-        object["cpus"] = format_cpus(plan.binding.cpus.empty() ? all_cpus(machine) : plan.binding.cpus);
-        object["env"] = std::move(variables);
-    }
-    return array.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 } // namespace gpurun::launcher

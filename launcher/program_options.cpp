@@ -1,11 +1,8 @@
 #include "program_options.hpp"
 
 #include "base/settings.hpp"
+#include "option_reader.hpp"
 #include "option_values.hpp"
-
-#include <CLI/App.hpp>
-#include <CLI/Config.hpp>
-#include <CLI/Formatter.hpp>
 
 namespace gpurun::launcher {
 
@@ -37,10 +34,10 @@ base::Result<Setting> parse_setting(const std::string& text) {
 
 } // namespace
 
-void ProgramWords::add_to(CLI::App& app) {
-    app.add_option("-n,--ranks", ranks);
-    app.add_option("--env", settings)->allow_extra_args(false);
-    app.add_option("--chdir", folder);
+void ProgramWords::add_to(OptionReader& reader) {
+    reader.add_option("-n,--ranks", ranks);
+    reader.add_option("--env", settings);
+    reader.add_option("--chdir", folder);
 }
 
 base::Result<Program> understand(const ProgramWords& words, std::vector<std::string> command) {

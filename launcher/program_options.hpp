@@ -9,11 +9,9 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace gpurun::launcher {
+
+class OptionReader;
 
 // --env NAME[=VALUE]
 struct Setting {
@@ -34,7 +32,7 @@ struct ProgramWords {
     std::vector<std::string> settings;
     std::optional<std::string> folder;
 
-    void add_to(CLI::App& app);
+    void add_to(OptionReader& reader);
 };
 
 base::Result<Program> understand(const ProgramWords& words, std::vector<std::string> command);

@@ -1,17 +1,15 @@
-#define FMT_HEADER_ONLY // it writes into buffers of its own, for which fmt's code must be at hand
 #include "trace_writer.hpp"
 
 #include "base/collectives.hpp"
 #include "base/format.hpp"
 #include "device_times.hpp"
 #include "trace_rows.hpp"
+#include "trace_text.hpp"
 
 #include <algorithm>
 #include <cstring>
-#include <fmt/compile.h>
 #include <gpurun/version.h>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
@@ -32,21 +30,26 @@ constexpr uint32_t kInRows = 200'000;
 constexpr uint32_t kDeviceOutRows = 300'000;
 constexpr uint32_t kDeviceInRows = 400'000;
 
-// What stands in quotes in JSON, whatever it is.
-std::string quoted(const std::string& text) {
-    return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+// What stands in quotes in JSON, whatever it is. Bytes that are no ASCII become the characters with their numbers.
+std::string in_quotes(std::string_view text) {
+    std::string result = "\"";
+    for (const char character : text) {
+        const auto byte = static_cast<unsigned char>(character);
+        if (character == '"' || character == '\\')
+            result += {'\\', character};
+        else if (byte < ' ' || byte > '~')
+            result += base::format("\\u{:04x}", byte);
+        else
+            result += character;
+    }
+    return result + '"';
 }
 
-template <size_t size>
-std::string quoted(const std::array<char, size>& text) {
-    return quoted(std::string(text.data(), strnlen(text.data(), size)));
-}
-
-template <typename Texts>
-std::vector<std::string> quoted_each(const Texts& texts) {
+template <size_t size, size_t count>
+std::vector<std::string> each_in_quotes(const std::array<std::array<char, size>, count>& texts) {
     std::vector<std::string> result;
     for (const auto& text : texts)
-        result.push_back(quoted(text));
+        result.push_back(in_quotes({text.data(), strnlen(text.data(), size)}));
     return result;
 }
 
@@ -155,43 +158,13 @@ struct AllMoved {
     }
 };
 
-// Text on its way to the sink, a piece at a time.
-class Text {
-  public:
-    explicit Text(TraceSink sink) : sink_(sink) {}
-
-    auto end() { return std::back_inserter(buffer_); }
-    Result<void> pass_on(size_t unless_below = kPieceBytes) {
-        if (buffer_.size() < unless_below)
-            return {};
-        auto passed = sink_(std::string_view(buffer_.data(), buffer_.size()));
-        buffer_.clear();
-        return passed;
-    }
-
-  private:
-    static constexpr size_t kPieceBytes = 256 * 1024;
-
-    TraceSink sink_;
-    fmt::memory_buffer buffer_;
-};
-
-// Microseconds with all digits of the nanoseconds: a double would lose some.
-struct Micros {
-    int64_t ns;
-};
-
-template <typename Output>
-Output append(Output output, Micros time) {
-    return fmt::format_to(output, FMT_COMPILE("{}.{:03}"), time.ns / 1000, time.ns % 1000);
-}
-
 class RankWriter {
   public:
-    RankWriter(Text& text, const TracedRank& from, size_t rank, const AllMoved& moved, int64_t origin_ns, bool& first)
+    RankWriter(TraceText& text, const TracedRank& from, size_t rank, const AllMoved& moved, int64_t origin_ns,
+               bool& first)
         : text_(text), from_(from), rank_(rank), moved_(moved), origin_ns_(origin_ns), first_(first),
-          paths_(quoted_each(header().paths)), reasons_(quoted_each(header().reasons)),
-          calls_(quoted_each(header().calls)) {}
+          paths_(each_in_quotes(header().paths)), reasons_(each_in_quotes(header().reasons)),
+          calls_(each_in_quotes(header().calls)) {}
 
     Result<void> write() {
         name_process();
@@ -233,26 +206,24 @@ class RankWriter {
 
     // ---- what stands around the events
 
-    template <typename Format, typename... Values>
-    void add(const Format& format, const Values&... values) {
-        if (!first_)
-            fmt::format_to(text_.end(), FMT_COMPILE(",\n"));
+    // One more event of the list.
+    template <typename... Parts>
+    void add(const Parts&... parts) {
+        text_.add(first_ ? "" : ",\n", parts...);
         first_ = false;
-        fmt::format_to(text_.end(), format, values...);
     }
 
     void name_process() {
-        const std::string name = quoted(base::format("rank {} ({}, pid {})", rank_, from_.device, from_.pid));
-        add(FMT_COMPILE(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})"), from_.pid, name);
-        add(FMT_COMPILE(R"({{"ph":"M","pid":{},"name":"process_sort_index","args":{{"sort_index":{}}}}})"), from_.pid,
-            rank_);
+        const std::string name = in_quotes(base::format("rank {} ({}, pid {})", rank_, from_.device, from_.pid));
+        add(R"({"ph":"M","pid":)", from_.pid, R"(,"name":"process_name","args":{"name":)", name, "}}");
+        add(R"({"ph":"M","pid":)", from_.pid, R"(,"name":"process_sort_index","args":{"sort_index":)", rank_, "}}");
     }
 
     void name_row(uint32_t row, const std::string& name) {
-        add(FMT_COMPILE(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":{}}}}})"), from_.pid, row,
-            quoted(name));
-        add(FMT_COMPILE(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})"),
-            from_.pid, row, row);
+        add(R"({"ph":"M","pid":)", from_.pid, R"(,"tid":)", row, R"(,"name":"thread_name","args":{"name":)",
+            in_quotes(name), "}}");
+        add(R"({"ph":"M","pid":)", from_.pid, R"(,"tid":)", row, R"(,"name":"thread_sort_index","args":{"sort_index":)",
+            row, "}}");
     }
 
     void name_thread(const Event& event) {
@@ -278,11 +249,8 @@ class RankWriter {
 
     // Up to its arguments, which follow.
     void open_slice(uint32_t row, int64_t begin_ns, int64_t end_ns, const char* category) {
-        add(FMT_COMPILE(R"({{"ph":"X","pid":{},"tid":{},"ts":)"), from_.pid, row);
-        append(text_.end(), Micros{begin_ns - origin_ns_});
-        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"dur":)"));
-        append(text_.end(), Micros{end_ns - begin_ns});
-        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"cat":"{}","name":)"), category);
+        add(R"({"ph":"X","pid":)", from_.pid, R"(,"tid":)", row, R"(,"ts":)", Micros{begin_ns - origin_ns_},
+            R"(,"dur":)", Micros{end_ns - begin_ns}, R"(,"cat":")", category, R"(","name":)");
     }
 
     // A part of a message's.
@@ -290,22 +258,21 @@ class RankWriter {
         if (end_ns <= begin_ns)
             return;
         open_slice(row, begin_ns, end_ns, category);
-        fmt::format_to(text_.end(), FMT_COMPILE(R"("{}"}})"), name);
+        text_.add('"', name, R"("})");
     }
 
     void add_arguments(const Event& event) {
-        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"args":{{"peer":{},"tag":{},"bytes":{},"order":"{}")"), event.peer,
-                       event.tag, event.bytes,
-                       event.has(flags::kCaptured)   ? "graph"
-                       : event.has(flags::kOnStream) ? "stream"
-                                                     : "host");
+        const char* const order = event.has(flags::kCaptured)   ? "graph"
+                                  : event.has(flags::kOnStream) ? "stream"
+                                                                : "host";
+        text_.add(R"(,"args":{"peer":)", event.peer, R"(,"tag":)", event.tag, R"(,"bytes":)", event.bytes,
+                  R"(,"order":")", order, '"');
         if (event.has(flags::kHasPath) && event.path() < paths_.size() && event.reason() < reasons_.size())
-            fmt::format_to(text_.end(), FMT_COMPILE(R"(,"path":{},"why":{})"), paths_[event.path()],
-                           reasons_[event.reason()]);
+            text_.add(R"(,"path":)", paths_[event.path()], R"(,"why":)", reasons_[event.reason()]);
         if (is_collective(event))
-            fmt::format_to(text_.end(), FMT_COMPILE(R"(,"collective":"{}")"), base::collective_name(event.tag));
+            text_.add(R"(,"collective":")", base::collective_name(event.tag), '"');
         if (event.has(flags::kHasOrdinal))
-            fmt::format_to(text_.end(), FMT_COMPILE(R"(,"number":{})"), event.ordinal);
+            text_.add(R"(,"number":)", event.ordinal);
         constexpr struct {
             uint32_t flag;
             const char* name;
@@ -314,10 +281,10 @@ class RankWriter {
                       {flags::kTruncated, "truncated"},  {flags::kFailed, "failed"}};
         for (const auto& mark : kMarks)
             if (event.has(mark.flag))
-                fmt::format_to(text_.end(), FMT_COMPILE(R"(,"{}":true)"), mark.name);
+                text_.add(R"(,")", mark.name, R"(":true)");
         if (!event.ended)
-            fmt::format_to(text_.end(), FMT_COMPILE(R"(,"unfinished":true)"));
-        fmt::format_to(text_.end(), FMT_COMPILE("}}}}"));
+            text_.add(R"(,"unfinished":true)");
+        text_.add("}}");
     }
 
     const char* category(const Event& event) const {
@@ -337,7 +304,7 @@ class RankWriter {
     void write_send(const Event& event) {
         const uint32_t row = kOutRows + static_cast<uint32_t>(out_.place(event.begin_ns, event.end_ns));
         open_slice(row, event.begin_ns, event.end_ns, category(event));
-        fmt::format_to(text_.end(), FMT_COMPILE(R"("send to {}")"), event.peer);
+        text_.add(R"("send to )", event.peer, '"');
         add_arguments(event);
         const bool posted = event.has(flags::kHasOrdinal);
         if (event.has(flags::kHeldUp))
@@ -358,9 +325,9 @@ class RankWriter {
         const uint32_t row = kInRows + static_cast<uint32_t>(in_.place(event.begin_ns, event.end_ns));
         open_slice(row, event.begin_ns, event.end_ns, category(event));
         if (event.peer < 0)
-            fmt::format_to(text_.end(), FMT_COMPILE(R"("receive from any")"));
+            text_.add(R"("receive from any")");
         else
-            fmt::format_to(text_.end(), FMT_COMPILE(R"("receive from {}")"), event.peer);
+            text_.add(R"("receive from )", event.peer, '"');
         add_arguments(event);
         add_part(row, event.begin_ns, event.matched() ? event.matched_ns : event.end_ns, "waiting",
                  "waiting for the message");
@@ -375,10 +342,8 @@ class RankWriter {
             add_arrow(end, row, at_ns, "message", *number);
     }
     void add_arrow(char end, uint32_t row, int64_t at_ns, const char* name, uint64_t number) {
-        add(FMT_COMPILE(R"({{"ph":"{}","pid":{},"tid":{},"ts":)"), end, from_.pid, row);
-        append(text_.end(), Micros{at_ns - origin_ns_});
-        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"cat":"arrow","name":"{}","id":{}{}}})"), name, number,
-                       end == 'f' ? R"(,"bp":"e")" : "");
+        add(R"({"ph":")", end, R"(","pid":)", from_.pid, R"(,"tid":)", row, R"(,"ts":)", Micros{at_ns - origin_ns_},
+            R"(,"cat":"arrow","name":")", name, R"(","id":)", number, end == 'f' ? R"(,"bp":"e")" : "", "}");
     }
 
     // The device's part of a message. Readings of clocks are a little off, and must not show it before its message.
@@ -402,11 +367,11 @@ class RankWriter {
         const uint32_t row =
             (out ? kDeviceOutRows : kDeviceInRows) + static_cast<uint32_t>(rows.place(begin_ns, end_ns));
         open_slice(row, begin_ns, end_ns, category(event));
-        fmt::format_to(text_.end(), FMT_COMPILE(R"("{} {}","args":{{"peer":{},"tag":{},"bytes":{},"number":{})"),
-                       out ? "to" : "from", event.peer, event.peer, event.tag, event.bytes, event.ordinal);
+        text_.add('"', out ? "to" : "from", " ", event.peer, R"(","args":{"peer":)", event.peer, R"(,"tag":)",
+                  event.tag, R"(,"bytes":)", event.bytes, R"(,"number":)", event.ordinal);
         if (moved.run)
             add_run_arguments(event, *moved.run);
-        fmt::format_to(text_.end(), FMT_COMPILE("{}}}}}"), over ? "" : R"(,"unfinished":true)");
+        text_.add(over ? "" : R"(,"unfinished":true)", "}}");
         add_part(row, begin_ns, moving_ns, "waiting", out ? "waiting" : "waiting for the bytes");
         add_part(row, moving_ns, end_ns, "moving", "moving");
         const auto number = arrow_number(rank_, moved_.by_rank.size(), kind, event);
@@ -421,9 +386,9 @@ class RankWriter {
 
     // Of a message whose other slice is that of its capture.
     void add_run_arguments(const Event& event, uint64_t run) {
-        fmt::format_to(text_.end(), FMT_COMPILE(R"(,"order":"graph","run":{})"), run);
+        text_.add(R"(,"order":"graph","run":)", run);
         if (event.has(flags::kHasPath) && event.path() < paths_.size())
-            fmt::format_to(text_.end(), FMT_COMPILE(R"(,"path":{})"), paths_[event.path()]);
+            text_.add(R"(,"path":)", paths_[event.path()]);
     }
 
     // What its arguments were. The bytes are the message's.
@@ -443,11 +408,11 @@ class RankWriter {
             return;
         constexpr int32_t kNone = INT32_MIN; // as in base/current_call.hpp: it has no such argument
         open_slice(event.thread, event.begin_ns, event.end_ns, "call");
-        fmt::format_to(text_.end(), FMT_COMPILE(R"({},"args":{{)"), calls_[event.call]);
+        text_.add(calls_[event.call], R"(,"args":{)");
         const char* comma = "";
         const auto add_argument = [&](bool there, const char* name, auto value) {
             if (there)
-                fmt::format_to(text_.end(), FMT_COMPILE(R"({}"{}":{})"), comma, name, value);
+                text_.add(comma, '"', name, R"(":)", value);
             comma = there ? "," : comma;
         };
         add_argument(event.peer != kNone, "peer", event.peer);
@@ -455,10 +420,10 @@ class RankWriter {
         add_argument(event.has(flags::kHasBytes), "bytes", event.bytes);
         add_argument(!event.has(flags::kHasBytes) && event.ordinal != 0, "count", event.ordinal);
         add_argument(!event.ended, "unfinished", "true");
-        fmt::format_to(text_.end(), FMT_COMPILE("}}}}"));
+        text_.add("}}");
     }
 
-    Text& text_;
+    TraceText& text_;
     const TracedRank& from_;
     const size_t rank_;
     const AllMoved& moved_;
@@ -486,19 +451,18 @@ Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t orig
             summary.clocks_off_by_ns = std::max(summary.clocks_off_by_ns, reading.error_ns);
     }
     const AllMoved moved(ranks);
-    Text text(sink);
-    fmt::format_to(
-        text.end(),
-        R"({{"displayTimeUnit":"ns","otherData":{{"program":"gpurun {}","clock":"CLOCK_MONOTONIC of the )"
-        R"(machine, which all ranks share","lost_events":{},"without_device_times":{},"lost_runs":{},"device_clocks_off_by_ns":{}}},"traceEvents":[{})",
-        GPURUN_VERSION, summary.lost, summary.untimed, summary.lost_runs, summary.clocks_off_by_ns, '\n');
+    TraceText text(sink);
+    text.add(R"({"displayTimeUnit":"ns","otherData":{"program":"gpurun )", GPURUN_VERSION,
+             R"(","clock":"CLOCK_MONOTONIC of the machine, which all ranks share","lost_events":)", summary.lost,
+             R"(,"without_device_times":)", summary.untimed, R"(,"lost_runs":)", summary.lost_runs,
+             R"(,"device_clocks_off_by_ns":)", summary.clocks_off_by_ns, R"(},"traceEvents":[)", '\n');
     bool first = true;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
         RankWriter writer(text, ranks[rank], rank, moved, origin_ns, first);
         GPURUN_TRY(writer.write());
         summary.events += writer.written();
     }
-    fmt::format_to(text.end(), "\n]}}\n");
+    text.add("\n]}\n");
     GPURUN_TRY(text.pass_on(0));
     return summary;
 }

@@ -9,14 +9,13 @@
 // devices, whose number is bounded. What is in a buffer is not trusted: a rank may have written there by accident.
 #pragma once
 
-#include "base/function_ref.hpp"
 #include "base/status.hpp"
 #include "platform/trace_buffer.hpp"
+#include "trace_text.hpp"
 
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 namespace gpurun::launcher {
 
@@ -34,9 +33,6 @@ struct TraceSummary {
     uint64_t untimed = 0;   // messages that have no times of the device, for want of room
     uint64_t lost_runs = 0; // of messages of graphs, for the same
 };
-
-// Whatever `sink` is given is the next piece of the text; an error of its ends everything.
-using TraceSink = base::FunctionRef<base::Result<void>(std::string_view)>;
 
 // Times count from `origin_ns`, before which nothing was recorded.
 base::Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, TraceSink sink);

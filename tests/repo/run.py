@@ -6,6 +6,7 @@ sys.dont_write_bytecode = True
 import formatting  # noqa: E402,F401  each module registers its checks
 import layers  # noqa: E402,F401
 import manual  # noqa: E402,F401
+import packaging  # noqa: E402,F401
 import shape  # noqa: E402,F401
 from tree import CHECKS, Skip, Tree  # noqa: E402
 

@@ -190,6 +190,13 @@ SAMPLES = {
     "a cross reference of the manual leads somewhere": (
         MANUAL,
         [("there is no gpurun_gone(3)", {"man/gpurun_send.3": SEND_PAGE.replace("Xr gpurun 1", "Xr gpurun_gone 3")})]),
+    "the debian package has the version of the project": (
+        {"meson.build": "project('gpurun',\n    version: '0.2.0')\n", "debian/changelog": "gpurun (0.2.0) unstable\n"},
+        [("gpurun (0.2.0)", {"debian/changelog": "gpurun (0.1.0) unstable\n"})]),
+    "the index of the manual names what there is": (
+        {"man/tasks.txt": "Send\n    gpurun_send.3\n    examples/ring.c\n", "man/gpurun_send.3": "",
+         "examples/ring.c": ""},
+        [("no man/gpurun_send.3", {"man/gpurun_send.3": None})]),
     "every manual page is installed": (
         MANUAL,
         [("is not in", {"man/gpurun.7": MODEL})]),

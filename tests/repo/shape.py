@@ -21,7 +21,7 @@ EMPTY_NAMES = {"util", "utils", "common", "misc", "manager", "helper", "helpers"
 ROOT = {
     "meson.build", "meson_options.txt", "runtime", "include", "launcher", "tests", "examples", "man", "README.md",
     "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".clang-format", ".clang-tidy", ".editorconfig", ".gitignore", "dev",
-    ".ci/run",
+    ".ci/run", "debian",
 }
 
 
