@@ -135,7 +135,7 @@ base::Result<int> run_job(const Options& options, Placement placement, MpsPlan m
     if (!options.trace.empty()) {
         GPURUN_ASSIGN(const base::Settings settings,
                       base::read_settings([](const char* name) { return std::getenv(name); }));
-        plan.trace_events = settings.trace_events;
+        plan.trace_limits = {settings.trace_events, settings.trace_bytes};
     }
     GPURUN_ASSIGN(std::unique_ptr<Job> job, Job::create(std::move(plan)));
     return job->run();

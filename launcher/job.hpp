@@ -47,7 +47,7 @@ struct JobPlan {
     std::optional<Debugger> debugger;
     MpsPlan mps;
     std::string trace; // the file; "": none
-    uint64_t trace_events = 0;
+    TraceLimits trace_limits;
     size_t descriptor_limit = 0; // set by Job::create()
 };
 

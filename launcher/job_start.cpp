@@ -93,7 +93,7 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     std::unique_ptr<Tracing> tracing;
     if (!plan.trace.empty()) {
         GPURUN_ASSIGN(tracing,
-                      Tracing::create(plan.trace, static_cast<uint32_t>(plan.ranks.size()), plan.trace_events));
+                      Tracing::create(plan.trace, static_cast<uint32_t>(plan.ranks.size()), plan.trace_limits));
     }
     std::unique_ptr<Job> job(
         new Job(std::move(plan),
