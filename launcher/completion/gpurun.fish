@@ -1,7 +1,7 @@
 # Completion of gpurun's command line for fish.
 #
-# Options, the words that they take and what is said of them are read from "gpurun --help", so that nothing has to be
-# kept up here: gpurun.bash says how its lines are read. Behind the program, words are completed as for that program.
+# The options, their values and their descriptions are read from "gpurun --help", so that nothing has to be kept up to
+# date here. gpurun.bash says how its lines are read. After the program, words are completed as for that program.
 
 # The words before the cursor from the current program on; none while its options are typed.
 function __gpurun_program

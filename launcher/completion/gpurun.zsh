@@ -1,8 +1,8 @@
 #compdef gpurun
 # Completion of gpurun's command line for zsh.
 #
-# Options, the words that they take and what is said of them are read from "gpurun --help", so that nothing has to be
-# kept up here: gpurun.bash says how its lines are read. Behind the program, words are completed as for that program.
+# The options, their values and their descriptions are read from "gpurun --help", so that nothing has to be kept up to
+# date here. gpurun.bash says how its lines are read. After the program, words are completed as for that program.
 
 # How _arguments completes what an option takes: "N", "core|numa|none", "bind|prefer|none".
 _gpurun_values() { # OPTION TAKES: sets reply
