@@ -187,6 +187,17 @@ class Tools(DebuggerTest):
                 self.assertIn("ERROR SUMMARY: 0 errors", file.read())
 
     @needs("valgrind")
+    def test_what_gpurun_asks_of_memory_is_no_error_to_valgrind(self):
+        # Of a stack, whose place the environment decides, and of memory that nobody has written.
+        for room in range(0, 4096, 1024):
+            status, _, error = self.run_gpurun("-n", "2", EMULATED, "valgrind", "-q", "--error-exitcode=9", RING,
+                                               extra_env={"ROOM": "x" * room})
+            self.assertEqual((status, error), (0, ""))
+        large = os.path.join(os.path.dirname(RING), "broadcast")
+        status, _, error = self.run_gpurun("-n", "2", EMULATED, "valgrind", "-q", "--error-exitcode=9", large)
+        self.assertEqual(status, 0, error)
+
+    @needs("valgrind")
     def test_one_rank_runs_under_valgrind(self):
         status, out, error = self.run_gpurun("-n", "2", "--debug=1:valgrind --error-exitcode=9", EMULATED, RING)
         self.assertEqual((status, out), (0, b"the token has been at all 2 ranks\n"), error)
