@@ -196,7 +196,7 @@ platform::SpawnRequest Job::describe_start(uint32_t rank, int control_fd, bool o
     request.folder = program.folder;
     request.environment =
         environment_with(plan_.environment, start_variables(plan, program, control_fd, has_.name, mps_.get()));
-    if (on_terminal && !has_terminal(rank))
+    if (on_terminal && !(has_terminal(rank) && platform::is_terminal(platform::kStandardOutput)))
         describe_terminal(request.environment, plan.variables, has_.outputs->only_on_terminal());
     if (plan_.debugger && plan_.debugger->rank == rank)
         add_debugger(request);
