@@ -1,7 +1,8 @@
 """The README's commands, word for word, in the order in which they stand there: each does what the README shows.
 
 readme.py SOURCE BUILD: the commands run in a folder that looks like a clone after "./dev demo", whose build is BUILD.
-What "./dev demo" and "./dev test" themselves do is looked at, and not run: this test may be a part of them.
+What ./dev does is looked at, and not run: this test may be a part of it. Neither is what installs: it has tests of its
+own. Commands that use what is installed run against the build, of which a gpurun.pc tells pkg-config.
 """
 import os
 import re
@@ -12,6 +13,8 @@ from pathlib import Path
 
 SOURCE, BUILD = (Path(path).resolve() for path in sys.argv[1:3])
 LIMIT_S = 170
+INSTALLS = ("meson setup build-release && meson install -C build-release && sudo ldconfig",
+            "meson setup build-release --prefix ~/.local")  # install_test.py and plain_build_test.py
 MARK = "@@@ the next command"
 
 
@@ -33,6 +36,25 @@ def commands(text):
     return [(command, lines) for command, lines in found]
 
 
+def other_commands(text):
+    """Those without a transcript: in blocks for the shell, and in sentences."""
+    lines = [line.split("  #")[0].strip() for language, block in blocks(text) if language == "sh"
+             for line in block.splitlines()]
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
+    inline = [code for code in re.findall(r"`([^`]+)`", prose) if re.match(r"(\./dev|meson|cc|pkg-config) ", code)]
+    return [line for line in lines if line] + inline
+
+
+def check_words_of_dev(todo):
+    """Returns the commands that are left."""
+    known = re.findall(r"^  (\w+)", subprocess.run([SOURCE / "dev", "help"], capture_output=True, text=True,
+                                                   check=True).stdout, re.M)
+    for command in todo:
+        if command.startswith("./dev "):
+            assert command.split()[1] in known, f"dev help does not list: {command}"
+    return [command for command in todo if not command.startswith("./dev ") and command not in INSTALLS]
+
+
 def pattern(lines):
     """What differs from run to run: process IDs, seconds that were waited, and what "..." stands for."""
     def of_line(line):
@@ -50,6 +72,10 @@ def clone(folder):
         if not path.name.startswith((".", "build")):
             (folder / path.name).symlink_to(path)
     (folder / "build").symlink_to(BUILD)
+    (folder / "pkgconfig").mkdir()
+    (folder / "pkgconfig/gpurun.pc").write_text(
+        "Name: gpurun\nDescription: as if it were installed\nVersion: 0\nLibs: -Lbuild/runtime/api -lgpurun\n"
+        "Cflags: -Iinclude -Ibuild/include\n", encoding="ascii")
 
 
 def check_demo(lines):
@@ -69,7 +95,7 @@ def run(folder, todo):
     script = "".join(f"{command}\nstatus=$?\necho; echo '{MARK}' $status; (exit $status)\n" for command, _ in todo)
     done = subprocess.run(["bash", "-c", script], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=LIMIT_S, check=False,
-                          env={**os.environ, "TERM": "dumb"})
+                          env={**os.environ, "TERM": "dumb", "PKG_CONFIG_PATH": "pkgconfig"})
     parts = re.split(rf"\n?^{MARK} (\d+)\n", done.stdout, flags=re.M)
     return [(int(status), output) for output, status in zip(parts[::2], parts[1::2])]
 
@@ -92,7 +118,8 @@ def main():
         folder = Path(name)
         clone(folder)
         (folder / "hello.c").write_text(programs[0], encoding="utf-8")
-        todo = todo[shown:]
+        (folder / "app.c").write_text(programs[0], encoding="utf-8")
+        todo = todo[shown:] + [(command, []) for command in check_words_of_dev(other_commands(text))]
         results = run(folder, todo)
         for index, (command, lines) in enumerate(todo):
             status, output = results[index] if index < len(results) else (-1, "did not run")
