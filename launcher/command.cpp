@@ -106,6 +106,20 @@ uint32_t shared_cpus(const std::vector<RankPlan>& ranks, const platform::Machine
     return static_cast<uint32_t>(cpus.size());
 }
 
+// An exit status if the debugger is not there.
+int find_debugger(std::optional<Debugger>& debugger) {
+    if (!debugger)
+        return 0;
+    platform::Program found = platform::find_program(debugger->command[0], std::getenv("PATH"));
+    if (found.exit_status != 0)
+        return complain(found.exit_status,
+                        base::format("{}: {} (--debug {}:COMMAND runs the rank under another debugger)", kDebug,
+                                     found.reason, debugger->rank));
+    std::error_code failed; // absolute because of --chdir
+    debugger->path = std::filesystem::absolute(found.path, failed);
+    return 0;
+}
+
 base::Result<int> run_job(const Options& options, Placement placement, MpsPlan mps, std::vector<ProgramPlan> programs,
                           const Surroundings& there) {
     JobPlan plan;
@@ -115,15 +129,22 @@ base::Result<int> run_job(const Options& options, Placement placement, MpsPlan m
     plan.cores = shared_cpus(plan.ranks, there.machine);
     plan.output = options.output;
     plan.ending = options.ending;
+    plan.debugger = options.debugger;
     plan.mps = std::move(mps);
     plan.trace = options.trace;
     if (!options.trace.empty()) {
         GPURUN_ASSIGN(const base::Settings settings,
                       base::read_settings([](const char* name) { return std::getenv(name); }));
-        plan.trace_events = settings.trace_events;
+        plan.trace_limits = {settings.trace_events, settings.trace_bytes};
     }
     GPURUN_ASSIGN(std::unique_ptr<Job> job, Job::create(std::move(plan)));
     return job->run();
+}
+
+base::Result<void> check_named_ranks(const Options& options, uint32_t ranks) {
+    if (options.debugger) // which reads the input: so it is not --stdin that names the rank
+        GPURUN_TRY(RankSet::one(options.debugger->rank).check(ranks, kDebug));
+    return check_ranks(options.output, ranks);
 }
 
 int place_and_run(const Options& options, std::vector<ProgramPlan> programs, const char* const* environment) {
@@ -133,7 +154,7 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
     auto placement = place_job(options, *there);
     if (!placement)
         return complain(kUsage, placement.error().detail);
-    if (auto checked = check_ranks(options.output, static_cast<uint32_t>(placement->ranks.size())); !checked)
+    if (auto checked = check_named_ranks(options, static_cast<uint32_t>(placement->ranks.size())); !checked)
         return complain(kUsage, checked.error().detail);
     auto mps = mps_for(options, *placement);
     if (!mps)
@@ -175,7 +196,7 @@ int run(int argc, const char* const* argv, const char* const* environment) {
         platform::write_all(platform::kStandardOutput, parsed->to_print);
         return 0;
     }
-    const Options& options = parsed->options;
+    Options& options = parsed->options;
     if (options.report.topology)
         return print_machine(options, environment);
     std::vector<ProgramPlan> programs;
@@ -186,6 +207,9 @@ int run(int argc, const char* const* argv, const char* const* environment) {
                 return complain(located.exit_status, located.reason);
             programs.push_back(std::move(located.plan));
         }
+    if (!options.report.dry_run)
+        if (const int exit_status = find_debugger(options.debugger); exit_status != 0)
+            return exit_status;
     return place_and_run(options, std::move(programs), environment);
 }
 

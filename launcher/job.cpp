@@ -19,6 +19,8 @@ void Job::on_rank_end(uint32_t index) {
     rank.ended.stop();
     rank.live = false;
     --live_;
+    if (terminal_ != nullptr && plan_.debugger->rank == index)
+        terminal_->take_back();
     if (has_.tracing != nullptr)
         has_.tracing->ended(index);
     if (input_ != nullptr)

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "assembly.hpp"
+#include "debugger.hpp"
 #include "ending_options.hpp"
 #include "input.hpp"
 #include "inquiry.hpp"
@@ -14,6 +15,7 @@
 #include "outputs.hpp"
 #include "placement.hpp"
 #include "platform/cgroup.hpp"
+#include "platform/foreground.hpp"
 #include "platform/orphan_guard.hpp"
 #include "platform/process.hpp"
 #include "platform/signals.hpp"
@@ -42,9 +44,10 @@ struct JobPlan {
     uint32_t cores = 1; // processors that the ranks share
     OutputOptions output;
     EndingOptions ending;
+    std::optional<Debugger> debugger;
     MpsPlan mps;
     std::string trace; // the file; "": none
-    uint64_t trace_events = 0;
+    TraceLimits trace_limits;
     size_t descriptor_limit = 0; // set by Job::create()
 };
 
@@ -91,6 +94,8 @@ class Job : private Assembly::Observer {
     base::Result<void> start_ranks();
     base::Result<void> start_rank(uint32_t rank, platform::Pipe out, bool on_terminal);
     platform::SpawnRequest describe_start(uint32_t rank, int control_fd, bool on_terminal) const;
+    bool has_terminal(uint32_t rank) const;
+    void add_debugger(platform::SpawnRequest& request) const;
     base::Result<platform::UniqueFd> input_for(uint32_t rank);
     std::optional<int> failed_program();
 
@@ -98,6 +103,8 @@ class Job : private Assembly::Observer {
     void on_signal(int signal);
     void on_end_request(int signal);
     void suspend();
+    void lend_terminal();
+    void look_for_stop();
     void on_grace_over();
     void on_departure();
     void on_timeout();
@@ -146,8 +153,9 @@ class Job : private Assembly::Observer {
     JobPlan plan_;
     Resources has_;
     Assembly assembly_;
-    std::unique_ptr<InputForwarder> input_; // null where a rank reads it itself, or none does
-    std::unique_ptr<Mps> mps_;              // outlives the ranks, its clients; null where there is none
+    std::unique_ptr<InputForwarder> input_;            // null where a rank reads it itself, or none does
+    std::unique_ptr<platform::TerminalLoan> terminal_; // of the rank under a debugger; null where it needs none
+    std::unique_ptr<Mps> mps_;                         // outlives the ranks, its clients; null where there is none
     std::vector<std::unique_ptr<Rank>> ranks_;
     platform::Watch signal_watch_;
     platform::Watch grace_watch_;

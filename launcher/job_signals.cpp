@@ -18,6 +18,7 @@ void Job::on_signal(int signal) {
     case SIGCHLD:
         if (!ranks_.empty()) // before them, MPS alone has children
             platform::bury_adopted([this](int pid) { return is_own_child(pid); });
+        look_for_stop();
         break;
     case SIGUSR1:
     case SIGUSR2: // to the ranks alone: what they have started need not know what it means
@@ -28,6 +29,7 @@ void Job::on_signal(int signal) {
     case SIGQUIT: ask_ranks("SIGQUIT"); break;
     case SIGWINCH: has_.outputs->fit_terminals(); break;
     case SIGCONT:
+        lend_terminal();
         signal_everything(SIGCONT);
         if (input_ != nullptr)
             input_->look_again();
@@ -39,9 +41,23 @@ void Job::on_signal(int signal) {
 // Ranks are in groups of their own, to which ^Z of the terminal does not go. They are stopped by what none can ignore:
 // a job that the user believes to be suspended must not compute.
 void Job::suspend() {
+    if (terminal_ != nullptr)
+        terminal_->take_back();
     signal_everything(SIGSTOP);
     has_.signals.take_default(SIGTSTP); // does nothing where no shell could make gpurun go on
+    lend_terminal();
     signal_everything(SIGCONT);
+}
+
+void Job::lend_terminal() {
+    if (terminal_ != nullptr && plan_.debugger->rank < ranks_.size() && ranks_[plan_.debugger->rank]->live)
+        terminal_->give_to(ranks_[plan_.debugger->rank]->process.pid());
+}
+
+// ^Z in the debugger that has the terminal suspends the job. So does what it reads after "bg".
+void Job::look_for_stop() {
+    if (terminal_ != nullptr && plan_.debugger->rank < ranks_.size() && ranks_[plan_.debugger->rank]->process.stopped())
+        suspend();
 }
 
 void Job::on_end_request(int signal) {

@@ -93,7 +93,7 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     std::unique_ptr<Tracing> tracing;
     if (!plan.trace.empty()) {
         GPURUN_ASSIGN(tracing,
-                      Tracing::create(plan.trace, static_cast<uint32_t>(plan.ranks.size()), plan.trace_events));
+                      Tracing::create(plan.trace, static_cast<uint32_t>(plan.ranks.size()), plan.trace_limits));
     }
     std::unique_ptr<Job> job(
         new Job(std::move(plan),
@@ -180,6 +180,8 @@ base::Result<void> Job::start_ranks() {
     GPURUN_ASSIGN(StandardOutputs outputs, open_standard_outputs(plan_.output.pty, size()));
     if (!outputs.notice.empty())
         say(outputs.notice);
+    if (plan_.debugger)
+        terminal_ = platform::TerminalLoan::of(platform::kStandardInput);
     for (uint32_t rank = 0; rank < size(); ++rank)
         GPURUN_TRY(start_rank(rank, std::move(outputs.of_ranks[rank]), outputs.terminals));
     return {};
@@ -194,8 +196,10 @@ platform::SpawnRequest Job::describe_start(uint32_t rank, int control_fd, bool o
     request.folder = program.folder;
     request.environment =
         environment_with(plan_.environment, start_variables(plan, program, control_fd, has_.name, mps_.get()));
-    if (on_terminal)
+    if (on_terminal && !(has_terminal(rank) && platform::is_terminal(platform::kStandardOutput)))
         describe_terminal(request.environment, plan.variables, has_.outputs->only_on_terminal());
+    if (plan_.debugger && plan_.debugger->rank == rank)
+        add_debugger(request);
     request.inherited = control_fd;
     request.cpus = plan.binding.cpus;
     request.cgroup = has_.cgroup ? has_.cgroup->fd() : -1;
@@ -211,9 +215,15 @@ base::Result<void> Job::start_rank(uint32_t rank, platform::Pipe out, bool on_te
     GPURUN_ASSIGN(platform::Pipe error, platform::create_pipe());
     GPURUN_ASSIGN(const platform::UniqueFd in, input_for(rank));
     platform::SpawnRequest request = describe_start(rank, sockets[1].fd(), on_terminal);
+    if (has_terminal(rank))
+        request.foreground_of = terminal_->fd();
     request.standard_in = in ? in.get() : platform::kStandardInput;
-    request.standard_out = out.write_end.get();
-    request.standard_error = error.write_end.get();
+    // The debugger itself is on the terminal, as far as gpurun is. The other ends see the end of the stream then.
+    const auto target = [&](int own, const platform::Pipe& pipe) {
+        return has_terminal(rank) && platform::is_terminal(own) ? own : pipe.write_end.get();
+    };
+    request.standard_out = target(platform::kStandardOutput, out);
+    request.standard_error = target(platform::kStandardError, error);
     if (on_terminal)
         platform::set_window_size(out.read_end.get(), has_.outputs->window_for(rank));
     GPURUN_ASSIGN(platform::ChildProcess process, platform::ChildProcess::start(request));
@@ -230,7 +240,19 @@ base::Result<void> Job::start_rank(uint32_t rank, platform::Pipe out, bool on_te
         has_.tracing->started(rank, started.process.pid(), describe_device(plan_.ranks[rank].device));
     assembly_.connect(rank, std::move(sockets[0]), has_.tracing != nullptr ? has_.tracing->fd(rank) : -1);
     ++live_;
+    if (plan_.debugger && plan_.debugger->rank == rank)
+        say(base::format("rank {} runs under {} (pid {}){}", rank, plan_.debugger->command[0], started.process.pid(),
+                         has_terminal(rank) ? ", which has the terminal" : ""));
     return {};
+}
+
+// Also where its standard output goes elsewhere: keys are for it.
+bool Job::has_terminal(uint32_t rank) const { return terminal_ != nullptr && plan_.debugger->rank == rank; }
+
+void Job::add_debugger(platform::SpawnRequest& request) const {
+    request.arguments[0] = request.path;
+    request.arguments.insert(request.arguments.begin(), plan_.debugger->command.begin(), plan_.debugger->command.end());
+    request.path = plan_.debugger->path;
 }
 
 // A rank that alone reads gpurun's input has it itself, where it may (none: an invalid descriptor).
@@ -238,6 +260,8 @@ base::Result<platform::UniqueFd> Job::input_for(uint32_t rank) {
     const RankSet& readers = plan_.output.readers;
     if (!readers.has(rank))
         return platform::open_null();
+    if (has_terminal(rank))
+        return platform::UniqueFd();
     const bool for_all = size() > 1 && readers.has(0) && readers.has(1);
     if (!for_all && !platform::is_terminal(platform::kStandardInput))
         return platform::UniqueFd();

@@ -24,21 +24,38 @@ const char* describe(platform::PciPath path) {
     return "PCIe, across NUMA nodes";
 }
 
-std::string describe_link(const platform::Machine& machine, const platform::Gpu& a, const platform::Gpu& b,
-                          unsigned nvlinks) {
+// As nvidia-smi has them.
+const char* code_of(platform::PciPath path) {
+    switch (path) {
+    case platform::PciPath::kSwitch: return "PIX";
+    case platform::PciPath::kHostBridge: return "PHB";
+    case platform::PciPath::kNode: return "NODE";
+    case platform::PciPath::kSystem: break;
+    }
+    return "SYS";
+}
+
+// For people, and in short.
+struct Link {
+    std::string text;
+    std::string code;
+};
+Link describe_link(const platform::Machine& machine, const platform::Gpu& a, const platform::Gpu& b, unsigned nvlinks) {
     if (a.bus_id == b.bus_id)
-        return "same GPU";
+        return {"same GPU", "SAME"};
     if (nvlinks > 0)
-        return base::format("NV{}", nvlinks);
+        return {base::format("NV{}", nvlinks), base::format("NV{}", nvlinks)};
     if (machine.nvlinks.contains(pair_of(a, b)))
-        return "NVLink";
+        return {"NVLink", "NV"};
     const auto path = machine.paths.find(pair_of(a, b));
-    return path == machine.paths.end() ? "none known" : describe(path->second);
+    if (path == machine.paths.end())
+        return {"none known", "?"};
+    return {describe(path->second), code_of(path->second)};
 }
 
 PairFacts pair_facts(const MachineFacts& facts, const Links& links, size_t first, size_t second) {
     const std::vector<platform::Gpu>& gpus = facts.view.gpus;
-    PairFacts pair{first, second, "", 0, std::nullopt, "", {}};
+    PairFacts pair{.first = first, .second = second};
     if (!links.empty()) {
         const platform::GpuLink& link = links[first][second];
         pair.nvlinks = link.nvlinks;
@@ -47,7 +64,9 @@ PairFacts pair_facts(const MachineFacts& facts, const Links& links, size_t first
     } else if (facts.view.machine.nvlinks.contains(pair_of(gpus[first], gpus[second]))) {
         pair.peer_access = true;
     }
-    pair.link = describe_link(facts.view.machine, gpus[first], gpus[second], pair.nvlinks);
+    Link link = describe_link(facts.view.machine, gpus[first], gpus[second], pair.nvlinks);
+    pair.link = std::move(link.text);
+    pair.code = std::move(link.code);
     if (pair.peer_access)
         pair.paths = forecast_paths(*pair.peer_access, facts.settings);
     return pair;

@@ -18,6 +18,7 @@ struct PairFacts {
     size_t first = 0;
     size_t second = 0;
     std::string link;     // for people: "NV18", "PCIe switch", ...
+    std::string code;     // the same as nvidia-smi topo -m has it: "NV18", "PIX", ...; "?": not known
     unsigned nvlinks = 0; // 0 also where a record has only that there are some
     std::optional<bool> peer_access;
     std::string obstacle;           // why there is no peer access, where somebody told

@@ -5,6 +5,7 @@
 #include "text_table.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace gpurun::launcher {
 
@@ -60,6 +61,24 @@ bool any_takes(const MachineFacts& facts, const std::string& path) {
     });
 }
 
+// A row and a column for each GPU, as nvidia-smi topo -m prints them, and what stands in it.
+std::string matrix_as_text(const MachineFacts& facts) {
+    const size_t gpus = facts.view.gpus.size();
+    std::vector<std::vector<std::string>> rows(gpus + 1, std::vector<std::string>(gpus + 1, "X"));
+    rows[0][0] = "";
+    std::map<std::string, std::string> meanings;
+    for (size_t i = 0; i < gpus; ++i)
+        rows[0][i + 1] = rows[i + 1][0] = base::format("GPU{}", i);
+    for (const PairFacts& pair : facts.pairs) {
+        rows[pair.first + 1][pair.second + 1] = rows[pair.second + 1][pair.first + 1] = pair.code;
+        meanings[pair.code] = pair.nvlinks > 0 ? base::format("{} NVLinks", pair.nvlinks) : pair.link;
+    }
+    std::string text = format_table(rows);
+    for (const auto& [code, meaning] : meanings)
+        text += base::format("{}: {}\n", code, meaning);
+    return text;
+}
+
 std::string pairs_as_text(const MachineFacts& facts) {
     std::vector<std::vector<std::string>> rows{{"between", "link", "peer access", "path of messages"}};
     for (const PairFacts& pair : facts.pairs)
@@ -88,7 +107,7 @@ std::string mps_as_text(const MpsState& mps) {
 std::string machine_as_text(const MachineFacts& facts) {
     std::string text = base::format("{}\n", gpus_as_text(facts.view));
     if (!facts.pairs.empty())
-        text += base::format("{}\n", pairs_as_text(facts));
+        text += base::format("{}\n{}\n", matrix_as_text(facts), pairs_as_text(facts));
     text += nodes_as_text(facts.view.machine);
     if (facts.mps && !facts.view.gpus.empty())
         text += base::format("\n{}", mps_as_text(*facts.mps));

@@ -26,6 +26,8 @@ constexpr OtherNames kOtherNames[] = {
     {"-output-filename --output-filename -o --output -e --error --log-dir --log_dir -outfile-pattern",
      "write --output-dir FOLDER"},
     {"-t --time", "write --timeout SECONDS"},
+    {"-gdb --gdb -debug -debugger --debugger -tv --tv -xterm --xterm --attach --attach-to --wrap",
+     "write --debug RANK[:COMMAND] for the rank that is to run under a debugger"},
     {"--rank-by -rank-by --ranking", "ranks are numbered in the order of their GPUs; see --map-by"},
     {"--gpus-per-task --gpus-per-node --gpus-per-rank --gres -G",
      "each rank has one GPU; write --gpus LIST to choose them"},

@@ -63,6 +63,9 @@ Output and input (RANKS: 0,2-5, all or none):
 Where the time goes:
   --trace FILE           write each message and call of each rank as a timeline, for Perfetto and chrome://tracing
 
+Debuggers:
+  --debug RANK[:COMMAND] run this rank under COMMAND (default: gdb -q --args), which gets the terminal
+
 The end of a job:
   --keep-going           when a rank fails, leave the others running
   --timeout SECONDS      end the job after this time, with status 124
@@ -93,6 +96,7 @@ struct Words {
     OutputWords output;
     EndingWords ending;
     std::optional<std::string> trace;
+    std::optional<std::string> debugger;
     bool version = false;
 
     void add_to(OptionReader& reader) {
@@ -108,6 +112,7 @@ struct Words {
         add_output_options(reader, output);
         add_ending_options(reader, ending);
         reader.add_option("--trace", trace);
+        reader.add_option(kDebug, debugger);
         reader.add_flag("--version", version);
     }
 };
@@ -182,6 +187,15 @@ base::Result<ParsedOptions> parse_options(int argc, const char* const* argv) {
     if (words.trace && words.trace->empty())
         return base::error(base::Status::kArgument, "--trace needs the name of a file");
     options.trace = words.trace.value_or("");
+    if (words.debugger) {
+        GPURUN_ASSIGN(options.debugger, parse_debugger(*words.debugger));
+        const uint32_t rank = options.debugger->rank;
+        if (words.output.input && words.output.input != std::to_string(rank))
+            return base::error(base::Status::kArgument,
+                               "--debug gives gpurun's input to rank {}, --stdin to {}: leave --stdin out", rank,
+                               *words.output.input);
+        options.output.readers = RankSet::one(rank);
+    }
     options.compat_environment = !words.no_compat_environment;
     GPURUN_ASSIGN(options.report, understand(words.report));
     GPURUN_TRY(check_programs(options.programs, options.report.dry_run || options.report.topology));

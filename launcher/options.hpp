@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/status.hpp"
+#include "debugger.hpp"
 #include "ending_options.hpp"
 #include "output_options.hpp"
 #include "placement_options.hpp"
@@ -35,7 +36,8 @@ struct Options {
     MpsChoice mps = MpsChoice::kAuto;
     OutputOptions output;
     EndingOptions ending;
-    std::string trace; // the file of the trace; "": none
+    std::optional<Debugger> debugger; // of one rank
+    std::string trace;                // the file of the trace; "": none
 };
 
 struct ParsedOptions {

@@ -30,10 +30,13 @@ class TraceText {
         (put(parts), ...);
     }
 
+    uint64_t bytes() const { return passed_ + buffer_.size(); } // of all pieces
+
     base::Result<void> pass_on(size_t unless_below = kPieceBytes) {
         if (buffer_.size() < unless_below)
             return {};
         auto passed = sink_(buffer_);
+        passed_ += buffer_.size();
         buffer_.clear();
         return passed;
     }
@@ -59,6 +62,7 @@ class TraceText {
 
     TraceSink sink_;
     std::string buffer_;
+    uint64_t passed_ = 0;
 };
 
 } // namespace gpurun::launcher

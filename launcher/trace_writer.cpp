@@ -166,9 +166,17 @@ class RankWriter {
           paths_(each_in_quotes(header().paths)), reasons_(each_in_quotes(header().reasons)),
           calls_(each_in_quotes(header().calls)) {}
 
-    Result<void> write() {
+    // Up to `end` bytes of the text, of which events and times of devices have parts as they have numbers.
+    Result<void> write(uint64_t end) {
         name_process();
-        for (uint64_t i = 0; i < from_.buffer->recorded(); ++i) {
+        const uint64_t recorded_events = from_.buffer->recorded();
+        const uint64_t moved = moved_.by_rank[rank_].size();
+        const double share = static_cast<double>(recorded_events) / static_cast<double>(recorded_events + moved + 1);
+        const uint64_t room = end - std::min(end, text_.bytes());
+        const uint64_t end_of_events = text_.bytes() + static_cast<uint64_t>(static_cast<double>(room) * share);
+        uint64_t shown = 0;
+        for (; shown < recorded_events && text_.bytes() < end_of_events; ++shown) {
+            const uint64_t i = shown;
             const TraceEvent* recorded = from_.buffer->event(i);
             if (recorded == nullptr)
                 continue;
@@ -180,7 +188,12 @@ class RankWriter {
             write(kind, event);
             GPURUN_TRY(text_.pass_on());
         }
+        left_out_ = recorded_events - shown;
         for (const MovedMessage& each : moved_.by_rank[rank_]) {
+            if (each.event >= shown || text_.bytes() >= end) {
+                ++left_out_;
+                continue;
+            }
             write_moved(each);
             GPURUN_TRY(text_.pass_on());
         }
@@ -188,6 +201,7 @@ class RankWriter {
         return text_.pass_on();
     }
     uint64_t written() const { return written_; }
+    uint64_t left_out() const { return left_out_; }
 
   private:
     const TraceHeader& header() const { return from_.buffer->header(); }
@@ -437,11 +451,13 @@ class RankWriter {
     TraceRows device_out_;
     TraceRows device_in_;
     uint64_t written_ = 0;
+    uint64_t left_out_ = 0;
 };
 
 } // namespace
 
-Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, TraceSink sink) {
+Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, uint64_t most_bytes,
+                                 TraceSink sink) {
     TraceSummary summary;
     for (const TracedRank& rank : ranks) {
         summary.lost += rank.buffer->lost();
@@ -459,10 +475,12 @@ Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t orig
     bool first = true;
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
         RankWriter writer(text, ranks[rank], rank, moved, origin_ns, first);
-        GPURUN_TRY(writer.write());
+        const uint64_t room = most_bytes - std::min(most_bytes, text.bytes());
+        GPURUN_TRY(writer.write(text.bytes() + room / (ranks.size() - rank)));
         summary.events += writer.written();
+        summary.left_out += writer.left_out();
     }
-    text.add("\n]}\n");
+    text.add("\n],\"left_out_events\":", summary.left_out, "}\n");
     GPURUN_TRY(text.pass_on(0));
     return summary;
 }

@@ -30,11 +30,13 @@ struct TraceSummary {
     int64_t clocks_off_by_ns = 0; // at most, when devices' clocks were read
     uint64_t events = 0;
     uint64_t lost = 0;      // for want of room
+    uint64_t left_out = 0;  // because the file would be too large: events, and times of devices
     uint64_t untimed = 0;   // messages that have no times of the device, for want of room
     uint64_t lost_runs = 0; // of messages of graphs, for the same
 };
 
-// Times count from `origin_ns`, before which nothing was recorded.
-base::Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, TraceSink sink);
+// Times count from `origin_ns`, before which nothing was recorded. `most_bytes` is kept to within a few KiB a rank.
+base::Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, uint64_t most_bytes,
+                                       TraceSink sink);
 
 } // namespace gpurun::launcher

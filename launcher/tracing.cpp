@@ -30,12 +30,13 @@ uint64_t timed_runs(uint32_t ranks, uint64_t events) {
 
 } // namespace
 
-Result<std::unique_ptr<Tracing>> Tracing::create(std::string path, uint32_t ranks, uint64_t events) {
+Result<std::unique_ptr<Tracing>> Tracing::create(std::string path, uint32_t ranks, TraceLimits limits) {
     GPURUN_TRY(TraceFile::check(path));
-    std::unique_ptr<Tracing> tracing(new Tracing(std::move(path), events));
+    std::unique_ptr<Tracing> tracing(new Tracing(std::move(path), limits));
     for (uint32_t rank = 0; rank < ranks; ++rank) {
         GPURUN_ASSIGN(platform::TraceBuffer buffer,
-                      platform::TraceBuffer::create(events, timed_messages(ranks, events), timed_runs(ranks, events)));
+                      platform::TraceBuffer::create(limits.events, timed_messages(ranks, limits.events),
+                                                    timed_runs(ranks, limits.events)));
         tracing->ranks_.push_back({std::move(buffer), {}});
     }
     return tracing;
@@ -61,7 +62,7 @@ Result<std::string> Tracing::write(base::FunctionRef<bool()> stop) const {
                                path_);
         return file.write(text);
     };
-    GPURUN_ASSIGN(const TraceSummary summary, write_trace(ranks, origin_ns_, sink));
+    GPURUN_ASSIGN(const TraceSummary summary, write_trace(ranks, origin_ns_, limits_.bytes, sink));
     GPURUN_TRY(file.finish());
     return missing(summary);
 }
@@ -75,12 +76,16 @@ std::string Tracing::missing(const TraceSummary& summary) const {
     };
     add(summary.lost, base::format("{} events are missing: those after the first {} of a rank; GPURUN_TRACE_EVENTS "
                                    "makes room for more",
-                                   summary.lost, events_));
+                                   summary.lost, limits_.events));
+    add(summary.left_out,
+        base::format("the last {} events are left out, because the file is to be no larger than {} bytes; "
+                     "GPURUN_TRACE_BYTES allows more",
+                     summary.left_out, limits_.bytes));
     add(summary.untimed, base::format("the device times of {} messages are missing: of those after the first {} of a "
                                       "rank",
-                                      summary.untimed, timed_messages(ranks, events_)));
+                                      summary.untimed, timed_messages(ranks, limits_.events)));
     add(summary.lost_runs, base::format("{} runs of messages of graphs are missing: those after the first {} of a rank",
-                                        summary.lost_runs, timed_runs(ranks, events_)));
+                                        summary.lost_runs, timed_runs(ranks, limits_.events)));
     return text;
 }
 

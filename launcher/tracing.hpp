@@ -10,10 +10,15 @@
 
 namespace gpurun::launcher {
 
+struct TraceLimits {
+    uint64_t events = 0; // that fit into the buffer of a rank
+    uint64_t bytes = 0;  // of the file, about
+};
+
 class Tracing {
   public:
-    // `events` are those that fit into the buffer of a rank. kArgument if the file cannot be made.
-    static base::Result<std::unique_ptr<Tracing>> create(std::string path, uint32_t ranks, uint64_t events);
+    // kArgument if the file cannot be made.
+    static base::Result<std::unique_ptr<Tracing>> create(std::string path, uint32_t ranks, TraceLimits limits);
 
     // What the rank is to record in.
     int fd(uint32_t rank) const { return ranks_[rank].buffer.fd(); }
@@ -30,10 +35,10 @@ class Tracing {
     };
     std::string missing(const TraceSummary& summary) const; // for want of room
 
-    Tracing(std::string path, uint64_t events) : path_(std::move(path)), events_(events) {}
+    Tracing(std::string path, TraceLimits limits) : path_(std::move(path)), limits_(limits) {}
 
     std::string path_;
-    uint64_t events_;
+    TraceLimits limits_;
     int64_t origin_ns_ = platform::now_ns();
     std::vector<Rank> ranks_;
 };

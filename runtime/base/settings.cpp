@@ -160,6 +160,8 @@ constexpr SettingInfo kTable[] = {
      }},
     {"GPURUN_TRACE_EVENTS", "1048576", "events of each rank that gpurun --trace has room for, 64 bytes each", false,
      [](Settings& s, const std::string& t) { return read_number<uint64_t>(t, 1, uint64_t{1} << 28, s.trace_events); }},
+    {"GPURUN_TRACE_BYTES", "1G", "size of the file of gpurun --trace, at most, shared evenly by the ranks", false,
+     [](Settings& s, const std::string& t) { return read_bytes(t, 1u << 16, size_t{1} << 40, s.trace_bytes); }},
     {"GPURUN_EMULATED_MEMORY", "16G", "memory of an emulated device, shared evenly by its ranks", false,
      [](Settings& s, const std::string& t) {
          return read_bytes(t, 1u << 20, size_t{1} << 40, s.emulated_memory_bytes);

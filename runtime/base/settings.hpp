@@ -45,11 +45,12 @@ struct Settings {
     size_t kernel_copy_bytes =
         16u << 20; // device messages up to this size are copied by a kernel where it waits for them
     size_t relay_chunk_bytes = kMostRelayChunkBytes;
-    bool single_copy = true;         // host messages are read from their sender where the system allows it
-    bool progress_thread = true;     // a thread completes requests while the program computes
-    std::string mps_control;         // the program that gpurun starts for MPS; empty: it is searched for
-    uint64_t trace_events = 1 << 20; // that fit into a rank's part of gpurun's --trace
-    std::optional<int64_t> spin_us;  // unset: by device and cores (comm/waiter.cpp)
+    bool single_copy = true;              // host messages are read from their sender where the system allows it
+    bool progress_thread = true;          // a thread completes requests while the program computes
+    std::string mps_control;              // the program that gpurun starts for MPS; empty: it is searched for
+    size_t trace_bytes = size_t{1} << 30; // that the file of gpurun's --trace may have, about
+    uint64_t trace_events = 1 << 20;      // that fit into a rank's part of gpurun's --trace
+    std::optional<int64_t> spin_us;       // unset: by device and cores (comm/waiter.cpp)
 
     // The emulated device.
     size_t emulated_memory_bytes = size_t{16} << 30;

@@ -69,6 +69,15 @@ int bind_child(const ChildPlan& plan) {
     return set != 0 && plan.request.strict_memory ? errno : 0;
 }
 
+// Async-signal-safe. A process in the background may take the terminal while SIGTTOU is blocked.
+void enter_foreground(int terminal) {
+    sigset_t output;
+    ::sigemptyset(&output);
+    ::sigaddset(&output, SIGTTOU);
+    ::sigprocmask(SIG_BLOCK, &output, nullptr);
+    ::tcsetpgrp(terminal, ::getpid());
+}
+
 // Async-signal-safe. Returns errno of what failed; `step` says what it was.
 int prepare_child(const ChildPlan& plan, StartFailure::Step& step) {
     using Step = StartFailure::Step;
@@ -90,6 +99,8 @@ int prepare_child(const ChildPlan& plan, StartFailure::Step& step) {
     if (::dup2(plan.request.standard_in, 0) < 0 || ::dup2(plan.request.standard_out, 1) < 0 ||
         ::dup2(plan.request.standard_error, 2) < 0)
         return errno;
+    if (plan.request.foreground_of >= 0)
+        enter_foreground(plan.request.foreground_of);
     if (plan.request.inherited >= 0 && ::fcntl(plan.request.inherited, F_SETFD, 0) != 0)
         return errno;
     if (rlimit limit{}; plan.request.descriptor_limit != 0 && ::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
@@ -220,6 +231,11 @@ std::optional<ProcessEnd> ChildProcess::end() const {
         info.si_pid == 0)
         return std::nullopt;
     return ProcessEnd{info.si_code != CLD_EXITED, info.si_status};
+}
+
+bool ChildProcess::stopped() const {
+    siginfo_t info{};
+    return pid_ > 0 && ::waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WNOHANG) == 0 && info.si_pid == pid_;
 }
 
 void ChildProcess::signal(int signal) const {

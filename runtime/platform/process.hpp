@@ -32,6 +32,7 @@ struct SpawnRequest {
     int standard_in = 0;
     int standard_out = 1;
     int standard_error = 2;
+    int foreground_of = -1;      // a terminal whose foreground the program's group gets; -1: none
     int inherited = -1;          // stays open in the program under the same number
     std::string folder;          // where the program runs; "": where this process does
     std::vector<int> cpus;       // empty: wherever this process may run
@@ -72,6 +73,8 @@ class ChildProcess {
     int pidfd() const { return pidfd_.get(); } // readable once the child has ended
     // How it ended, if it has. It stays a zombie until reap(), so that its group's number stays its own.
     std::optional<ProcessEnd> end() const;
+    // Whether it has been stopped since the last call, and still is.
+    bool stopped() const;
     void signal(int signal) const;
     // Also the child itself, if it has gone to another group.
     void signal_group(int signal) const;

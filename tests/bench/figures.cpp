@@ -2,17 +2,21 @@
 
 #include "statistics.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace gpurun::bench {
 
 namespace {
 
+constexpr double kLeastMessageUs = 0.2; // what a flag takes between two cores, and a clock to be read
+
 constexpr Metric kLatency[] = {{"median_us", "median us", 1, 2},
                                {"min_us", "min us", 1, 2},
                                {"p99_us", "p99 us", 1, 2},
-                               {"bytes_per_second", "GB/s", 1e-9, 3}};
-constexpr Metric kWindow[] = {{"median_us", "window us", 1, 2}, {"bytes_per_second", "GB/s", 1e-9, 3}};
+                               {"bytes_per_second", "bandwidth", 1e-9, kWithUnit}};
+constexpr Metric kWindow[] = {{"median_us", "window us", 1, 2}, {"bytes_per_second", "bandwidth", 1e-9, kWithUnit}};
 constexpr Metric kRate[] = {{"median_us", "window us", 1, 2}, {"messages_per_second", "messages/s", 1, 0}};
 constexpr Metric kOverlap[] = {{"transfer_us", "transfer us", 1, 2},
                                {"compute_us", "compute us", 1, 2},
@@ -61,6 +65,12 @@ std::span<const Metric> metrics(Test test) {
     return {};
 }
 
+std::string printed(const Metric& metric, double figure) {
+    if (metric.digits != kWithUnit)
+        return fmt::format("{:.{}f}", figure * metric.scale, metric.digits);
+    return figure >= 1e9 ? fmt::format("{:.2f} GB/s", figure * 1e-9) : fmt::format("{:.2f} MB/s", figure * 1e-6);
+}
+
 size_t headline(Test test) { return is_latency(test) ? 0 : metrics(test).size() - 1; }
 
 bool more_is_better(Test test) { return !is_latency(test) && test != Test::kCall; }
@@ -92,6 +102,11 @@ double ratio(Test test, double ours, double theirs) {
     if (ours <= 0 || theirs <= 0)
         return 0;
     return more_is_better(test) ? ours / theirs : theirs / ours;
+}
+
+bool is_nothing(const Task& task, const std::vector<double>& figures) {
+    const int messages = is_latency(task.test) ? 1 : task.window * (both_ways(task.test) ? 2 : 1);
+    return figures[0] / messages < kLeastMessageUs;
 }
 
 } // namespace gpurun::bench

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace gpurun::bench {
@@ -19,10 +20,15 @@ using Samples = std::array<std::vector<double>, 3>;
 
 struct Metric {
     const char* key;     // in JSON; ends in its unit
-    const char* heading; // in tables and plots
-    double scale;        // from the key's unit to the heading's
-    int digits;          // behind the point, in tables
+    const char* heading; // in tables
+    double scale;        // from the key's unit to the heading's, and to that of plots
+    int digits;          // behind the point, in tables; kWithUnit: each value has its unit
 };
+
+inline constexpr int kWithUnit = -1;
+
+// As tables print it. Bytes per second have their unit, so that small messages are not all 0.000 GB/s.
+std::string printed(const Metric& metric, double figure);
 
 // What is said about a test, and which of it is held against the references and plotted.
 std::span<const Metric> metrics(Test test);
@@ -34,5 +40,9 @@ std::vector<double> figures(const Task& task, const std::vector<Samples>& pairs)
 
 // Of the headlines: 1 is as good as the reference, more is better. 0 if it cannot be said.
 double ratio(Test test, double ours, double theirs);
+
+// Whether a message of the reference took less time than anything takes from one processor to another, such as a memcpy
+// of 8 bytes: it says nothing about messages.
+bool is_nothing(const Task& task, const std::vector<double>& figures);
 
 } // namespace gpurun::bench

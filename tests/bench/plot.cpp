@@ -107,7 +107,7 @@ std::string grid(const Axis& x, const Axis& y, double top, const Panel& panel) {
     }
     made += fmt::format("<rect class=\"frame\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n", kLeft,
                         top, kRight - kLeft, kPlotHeight);
-    made += text_at((kLeft + kRight) / 2, bottom + 2 * kLine + 4, "text-anchor=\"middle\"", "message size, bytes");
+    made += text_at((kLeft + kRight) / 2, bottom + 2 * kLine + 4, "text-anchor=\"middle\"", "message size (bytes)");
     const double middle = top + kPlotHeight / 2;
     const std::string turned = fmt::format("text-anchor=\"middle\" transform=\"rotate(-90 16 {:.1f})\"", middle);
     return made + text_at(16, middle, turned.c_str(), panel.y_label);

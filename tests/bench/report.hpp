@@ -42,6 +42,10 @@ struct Row {
     std::vector<std::vector<double>> figures;
 
     double headline_of(size_t contender) const { return figures[contender][headline(task.test)]; }
+    // To the reference `against[i]`; 0: there is none.
+    double ratio_to(size_t i) const {
+        return is_nothing(task, figures[i + 1]) ? 0 : ratio(task.test, headline_of(0), headline_of(i + 1));
+    }
 };
 
 struct Report {

@@ -64,7 +64,7 @@ Json row_json(const Row& row) {
     for (size_t i = 0; i < row.against.size(); ++i) {
         Json reference{{"name", name(row.against[i])}};
         add_figures(reference, row.task.test, row.figures[i + 1]);
-        const double compares = ratio(row.task.test, row.headline_of(0), row.headline_of(i + 1));
+        const double compares = row.ratio_to(i);
         reference["ratio"] = compares > 0 ? Json(compares) : Json();
         references.push_back(reference);
     }

@@ -24,6 +24,35 @@ const char* title_of(Test test) {
     return "?";
 }
 
+// The axis: what, and in which unit.
+const char* quantity_of(Test test) {
+    switch (test) {
+    case Test::kLatency:
+    case Test::kFirst: return "latency (us)";
+    case Test::kBandwidth:
+    case Test::kBidirectional: return "bandwidth (GB/s)";
+    case Test::kRate: return "messages per second";
+    case Test::kOverlap: return "hidden part (%)";
+    case Test::kCall: return "host time (us)";
+    }
+    return "?";
+}
+
+// Of the ranks that measure, such as "rank 0 on A 0000:06:00.0, rank 1 on B". More than a line has room for are
+// counted.
+std::string devices(const Machine& machine) {
+    constexpr size_t kNamed = 2;
+    std::string text;
+    for (size_t rank = 0; rank < std::min(machine.ranks.size(), kNamed); ++rank) {
+        const RankDevice& device = machine.ranks[rank];
+        text += fmt::format("{}rank {} on {}{}{}", rank == 0 ? "" : ", ", rank, device.name,
+                            device.pci_bus_id.empty() ? "" : " ", device.pci_bus_id);
+    }
+    if (machine.ranks.size() > kNamed)
+        text += fmt::format(", and {} more ranks", machine.ranks.size() - kNamed);
+    return text;
+}
+
 // One line, in a color of its own, for each contender and order domain; those of references are dashed.
 Series& series_of(Panel& panel, Order order, size_t contender, const std::string& contender_name) {
     const std::string label = fmt::format("{}, {} order", contender_name, name(order));
@@ -36,7 +65,7 @@ Series& series_of(Panel& panel, Order order, size_t contender, const std::string
 
 Panel panel_of(Test test, const std::vector<Row>& rows) {
     const Metric& metric = metrics(test)[headline(test)];
-    Panel panel{title_of(test), metric.heading, test == Test::kOverlap ? Spacing::kLinear : Spacing::kDecades, {}};
+    Panel panel{title_of(test), quantity_of(test), test == Test::kOverlap ? Spacing::kLinear : Spacing::kDecades, {}};
     for (const Row& row : rows) {
         if (row.task.test != test)
             continue;
@@ -60,9 +89,8 @@ std::string svg(const Report& report) {
     const Machine& machine = report.machine;
     std::vector<std::string> notes{fmt::format("gpurun {}, {}, {}", machine.version, machine.date, machine.system)};
     if (!machine.ranks.empty())
-        notes.push_back(fmt::format("{} ranks on {}, memory: {} and {}{}", machine.ranks.size(), machine.ranks[0].name,
-                                    name(report.options.memory[0]), name(report.options.memory[1]),
-                                    machine.share_device ? ", a pair shares a device" : ""));
+        notes.push_back(devices(machine) + (machine.share_device ? "; a pair shares a device" : ""));
+    notes.push_back(fmt::format("memory: {} and {}", name(report.options.memory[0]), name(report.options.memory[1])));
     return draw("gpurun-perf", notes, panels);
 }
 

@@ -58,13 +58,12 @@ std::string text_row(const Row& row, const Row* before) {
     line += fmt::format("{:>12} {:>6}", row.task.bytes, row.task.window);
     const auto all = metrics(row.task.test);
     for (size_t i = 0; i < all.size(); ++i)
-        line += fmt::format(" {:>12.{}f}", row.figures[0][i] * all[i].scale, all[i].digits);
+        line += fmt::format(" {:>12}", printed(all[i], row.figures[0][i]));
     const Metric& compared = all[headline(row.task.test)];
     for (size_t i = 0; i < row.against.size(); ++i) {
-        const double theirs = row.headline_of(i + 1);
-        const double compares = ratio(row.task.test, row.headline_of(0), theirs);
-        line += fmt::format(" {:>18.{}f} ", theirs * compared.scale, compared.digits);
-        line += compares > 0 ? fmt::format("{:>8.3g}", compares) : fmt::format("{:>8}", "-");
+        const double compares = row.ratio_to(i);
+        line += fmt::format(" {:>18} ", printed(compared, row.headline_of(i + 1)));
+        line += compares > 0 ? fmt::format("{:>8.2f}", compares) : fmt::format("{:>8}", "-");
     }
     return line + "\n";
 }

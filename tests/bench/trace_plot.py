@@ -12,6 +12,9 @@ from xml.sax.saxutils import escape
 LEFT, WIDTH, ROW, GAP = 150, 900, 22, 16  # in user units; the drawing scales
 COLORS = {"call": "call", "waiting": "waiting", "moving": "moving", "message": "message", "collective": "message",
           "copy": "message"}
+LEGEND = [("call", "call"), ("message", "message"), ("waiting", "part of a message: waiting"),
+          ("moving", "part of a message: enqueue, or bytes move"), ("arrow", "from a send to its receive")]
+BELOW = 64  # marks, the axis' name and the legend
 STYLE = """<style>
 .ground { fill: #ffffff; } text { fill: #1f2328; font: 11px system-ui, sans-serif; } .grid { stroke: #d8dee4; }
 .call { fill: #d8dee4; } .message { fill: #a5c8f0; } .waiting { fill: #f5c9a8; } .moving { fill: #8fd19e; }
@@ -93,13 +96,25 @@ def draw_axis(part, height):
     for i in range(int((part.end - part.begin) / step) + 1):
         x = part.x(part.begin + i * step)
         drawn += [f'<line class="grid" x1="{x:.1f}" y1="10" x2="{x:.1f}" y2="{height}"/>',
-                  f'<text x="{x:.1f}" y="{height + 14}" text-anchor="middle">{i * step} us</text>']
+                  f'<text x="{x:.1f}" y="{height + 14}" text-anchor="middle">{i * step}</text>']
+    return drawn + [f'<text x="{LEFT + WIDTH / 2:.1f}" y="{height + 30}" text-anchor="middle">time (us)</text>']
+
+
+def draw_legend(top):
+    drawn, x = [], LEFT
+    for kind, text in LEGEND:
+        if kind == "arrow":
+            drawn.append(f'<path class="arrow" marker-end="url(#head)" d="M{x},{top + 6} L{x + 24},{top + 6}"/>')
+        else:
+            drawn.append(f'<rect class="{kind}" x="{x}" y="{top}" width="24" height="12"/>')
+        drawn.append(f'<text x="{x + 30}" y="{top + 10}">{text}</text>')
+        x += 52 + 6 * len(text)
     return drawn
 
 
 def draw(part):
     rows, height = rows_of(part)
-    drawn = draw_axis(part, height)
+    drawn = draw_axis(part, height) + draw_legend(height + 42)
     for pid in part.pids:
         own = [y for row, y in rows.items() if row[0] == pid]
         if own:
@@ -113,7 +128,7 @@ def draw(part):
         y1, y2 = (rows[each["pid"], each["tid"]] + ROW // 2 for each in (start, end))
         drawn.append(f'<path class="arrow" marker-end="url(#head)" d="M{x1:.1f},{y1} C{(x1 + x2) / 2:.1f},{y1} '
                      f'{(x1 + x2) / 2:.1f},{y2} {x2:.1f},{y2}"/>')
-    size = f"{LEFT + WIDTH + 20} {height + 24}"
+    size = f"{LEFT + WIDTH + 20} {height + BELOW}"
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size}">\n{STYLE}'
             f'<rect class="ground" width="100%" height="100%"/>\n' + "\n".join(drawn) + "\n</svg>\n")
 

@@ -26,6 +26,7 @@ class Trace:
             whole = json.load(file)
         self.lost = whole["otherData"]["lost_events"]
         self.lost_runs = whole["otherData"]["lost_runs"]
+        self.left_out = whole["left_out_events"]
         self.events = whole["traceEvents"]
         self.processes = {event["pid"]: event["args"]["name"] for event in self.events
                           if event["name"] == "process_name"}
@@ -351,9 +352,28 @@ class TraceTest(LaunchedTest):
         drawn = xml.etree.ElementTree.parse(picture)
         os.remove(picture)
         arrows = [each for each in drawn.iter() if each.get("class") == "arrow"]
-        self.assertEqual(len(arrows), 7)  # of six messages, one of which has another between devices
+        self.assertEqual(len(arrows), 8)  # of six messages, one of which has another between devices; of the legend
         texts = {each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")}
         self.assertTrue(set(trace.processes.values()) | {"messages out", "messages in"} <= texts, texts)
+        legend = {"time (us)", "call", "message", "part of a message: waiting", "part of a message: enqueue, or bytes move",
+                  "from a send to its receive"}
+        self.assertLessEqual(legend, texts)
+        published = xml.etree.ElementTree.parse(os.path.join(os.path.dirname(PLOT), "trace.svg"))
+        self.assertLessEqual(legend, {each.text for each in published.iter("{http://www.w3.org/2000/svg}text")})
+
+    def test_a_file_that_would_be_too_large_lacks_the_last_events_and_says_how_many(self):
+        whole = self.traced("threads")
+        self.assertEqual(whole.left_out, 0)
+        self.assertEqual(self.said, "")
+        size = os.path.getsize(self.path)
+        self.assertGreater(size, 200_000, "or there is nothing to leave out")
+        trace = self.traced("threads", extra_env={"GPURUN_TRACE_BYTES": "100K"})
+        self.assertLess(os.path.getsize(self.path), 120_000)
+        self.check_own_line(self.said, f"the last {trace.left_out} events are left out", "102400 bytes",
+                            "GPURUN_TRACE_BYTES")
+        self.assertGreater(trace.left_out, 0)
+        self.assertEqual(set(trace.processes), set(trace.processes) & {each["pid"] for each in trace.slices},
+                         "each rank has a share")
 
     def test_an_older_file_is_replaced(self):
         with open(self.path, "w", encoding="utf-8") as file:

@@ -112,6 +112,13 @@ class Gpus(LaunchedTest):
         self.assertRegex(text, r"numa  cpus that ranks may use\n +0 ")
         self.assertIn("no MPS, so ranks that share a GPU take turns: GPURUN_MPS_CONTROL=/nowhere", text)
 
+    def test_links_are_shown_as_a_matrix_too(self):
+        text = self.topo(FAKE_LINKS="pairs:4", FAKE_GPUS="3")
+        self.assertIn("\n      GPU0  GPU1  GPU2\n", text)
+        self.assertRegex(text, r"\nGPU0  X     NV4   (\S+) *\nGPU1  NV4   X     (\S+) *\nGPU2  \S+ +\S+ +X\n")
+        self.assertIn("NV4: 4 NVLinks\n", text)
+        self.assertNotIn("GPU0", self.topo(FAKE_GPUS="1"))
+
     def test_links_are_counted_to_a_switch_or_to_the_other_gpu(self):
         direct = (["mailbox", "direct"],)
         self.assertEqual(self.pairs(FAKE_LINKS="switch:12", FAKE_GPUS="2"), {(0, 1): (12, True, *direct)})

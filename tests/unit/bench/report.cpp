@@ -44,7 +44,27 @@ TEST_CASE("a table has its columns once, and a ratio for each reference") {
     const std::string second = text_row(report.rows[1], &report.rows[0]);
     CHECK_FALSE(has(second, "#"));
     CHECK(has(second, "1048576"));
-    CHECK(has(second, "0.5\n"));
+    CHECK(has(second, "0.50\n"));
+    CHECK(has(second, " 0.80 MB/s "));
+}
+
+TEST_CASE("a rate has the unit that suits it, and a ratio two digits") {
+    Report report = sample();
+    report.rows[0] = {Task{.test = Test::kBandwidth, .window = 10}, {Reference::kCopy}, {{10, 8e6}, {1, 123.456e9}}};
+    const std::string row = text_row(report.rows[0], nullptr);
+    CHECK(has(row, " 8.00 MB/s "));
+    CHECK(has(row, " 123.46 GB/s "));
+    CHECK(has(row, "bandwidth"));
+}
+
+TEST_CASE("there is no ratio to what takes no time") {
+    Report report = sample();
+    report.rows[0].figures[1] = {0.004, 0.003, 0.01, 2e9};
+    CHECK(has(text_row(report.rows[0], nullptr), " -\n"));
+    report.rows[0] = {Task{.test = Test::kRate, .window = 64}, {Reference::kCopy}, {{10, 6.4e6}, {3, 21.3e6}}};
+    CHECK(has(text_row(report.rows[0], nullptr), " -\n"));
+    report.rows[0].figures[1] = {16, 4e6};
+    CHECK(has(text_row(report.rows[0], nullptr), " 1.60\n"));
 }
 
 TEST_CASE("the head says what was left out, and which rank has no partner") {
@@ -77,6 +97,9 @@ TEST_CASE("a drawing has a line and a label for each series, and dots for its po
     CHECK(has(drawn, ">gpurun, stream order</text>"));
     CHECK(has(drawn, ">copy, stream order</text>"));
     CHECK(has(drawn, "a &lt;fine&gt; &quot;device&quot; &amp; more"));
+    CHECK(has(drawn, ">rank 0 on a &lt;fine&gt; &quot;device&quot; &amp; more, rank 1 on another</text>"));
+    CHECK(has(drawn, ">latency (us)</text>"));
+    CHECK(has(drawn, ">message size (bytes)</text>"));
     CHECK(has(drawn, "prefers-color-scheme: dark"));
 }
 
