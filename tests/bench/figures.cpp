@@ -17,6 +17,8 @@ constexpr Metric kLatency[] = {{"median_us", "median us", 1, 2},
                                {"p99_us", "p99 us", 1, 2},
                                {"bytes_per_second", "bandwidth", 1e-9, kWithUnit}};
 constexpr Metric kWindow[] = {{"median_us", "window us", 1, 2}, {"bytes_per_second", "bandwidth", 1e-9, kWithUnit}};
+constexpr Metric kExchange[] = {
+    {"median_us", "median us", 1, 2}, {"p99_us", "p99 us", 1, 2}, {"calls_us", "calls us", 1, 2}};
 constexpr Metric kRate[] = {{"median_us", "window us", 1, 2}, {"messages_per_second", "messages/s", 1, 0}};
 constexpr Metric kOverlap[] = {{"transfer_us", "transfer us", 1, 2},
                                {"compute_us", "compute us", 1, 2},
@@ -48,7 +50,7 @@ double hidden(double transfer, double compute, double both) {
     return shorter > 0 ? std::clamp((transfer + compute - both) / shorter, 0.0, 1.0) : 0;
 }
 
-bool is_latency(Test test) { return test == Test::kLatency || test == Test::kFirst; }
+bool is_latency(Test test) { return test == Test::kLatency || test == Test::kExchange || test == Test::kFirst; }
 
 } // namespace
 
@@ -59,6 +61,7 @@ std::span<const Metric> metrics(Test test) {
     case Test::kBandwidth:
     case Test::kBidirectional: return kWindow;
     case Test::kRate: return kRate;
+    case Test::kExchange: return kExchange;
     case Test::kOverlap: return kOverlap;
     case Test::kCall: return kCall;
     }
@@ -85,6 +88,7 @@ std::vector<double> figures(const Task& task, const std::vector<Samples>& pairs)
     case Test::kBandwidth:
     case Test::kBidirectional: return {us, messages_per_second(task, pairs) * bytes};
     case Test::kRate: return {us, messages_per_second(task, pairs)};
+    case Test::kExchange: return {us, percentile(first, 0.99), median(together(pairs, 1))};
     case Test::kOverlap: {
         const double compute = median(together(pairs, 1));
         const double both = median(together(pairs, 2));
@@ -105,7 +109,7 @@ double ratio(Test test, double ours, double theirs) {
 }
 
 bool is_nothing(const Task& task, const std::vector<double>& figures) {
-    const int messages = is_latency(task.test) ? 1 : task.window * (both_ways(task.test) ? 2 : 1);
+    const int messages = task.window == 1 && is_latency(task.test) ? 1 : task.window * (both_ways(task.test) ? 2 : 1);
     return figures[0] / messages < kLeastMessageUs;
 }
 

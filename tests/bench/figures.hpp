@@ -14,6 +14,7 @@ namespace gpurun::bench {
 //
 //   latency                        one way
 //   bandwidth, bidirectional, rate a window with its answer
+//   exchange                       all messages of it, the calls that start and complete them
 //   overlap                        the transfer alone, the computation alone, both
 //   call                           a send, a receive
 using Samples = std::array<std::vector<double>, 3>;

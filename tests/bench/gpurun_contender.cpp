@@ -64,6 +64,8 @@ void GpurunContender::prepare(const Task& task) {
     const size_t all = task.bytes * static_cast<size_t>(task.slots());
     CALL(gpurun_memset(in_.slot(0, task.bytes), kStale, all, GPURUN_HOST));
     pair_.meet();
+    if (task.test == Test::kExchange)
+        prepare_exchange(task);
     if (task.order == Order::kGraph)
         captured_ = std::make_unique<Captured>(stream_, [&] { enqueue(task); });
     if (task.test == Test::kOverlap)
@@ -72,6 +74,8 @@ void GpurunContender::prepare(const Task& task) {
 
 void GpurunContender::finish(const Task& task) {
     captured_.reset();
+    if (task.test == Test::kExchange)
+        finish_exchange(task);
     if (!task.validate) // else all were checked, the last ones too
         check_all(task);
 }
@@ -85,6 +89,7 @@ void GpurunContender::turn(const Task& task, int samples, Samples& into) {
         case Test::kBandwidth:
         case Test::kBidirectional:
         case Test::kRate: window(task, into); break;
+        case Test::kExchange: exchange(task, into); break;
         case Test::kOverlap: overlap(task, into); break;
         case Test::kCall: calls(task, into); break;
         case Test::kFirst: first(task, into); break;
@@ -97,6 +102,8 @@ void GpurunContender::turn(const Task& task, int samples, Samples& into) {
 void GpurunContender::enqueue(const Task& task) {
     if (task.test == Test::kLatency)
         rounds(task);
+    else if (task.test == Test::kExchange)
+        exchanges(task);
     else
         messages(task);
 }

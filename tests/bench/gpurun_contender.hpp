@@ -26,9 +26,10 @@ class GpurunContender final : public Contender {
     void finish(const Task& task) override;
 
   private:
-    // latency.cpp, window.cpp, overlap.cpp, calls.cpp, first.cpp: one sample each
+    // latency.cpp, window.cpp, exchange.cpp, overlap.cpp, calls.cpp, first.cpp: one sample each
     void latency(const Task& task, Samples& into);
     void window(const Task& task, Samples& into);
+    void exchange(const Task& task, Samples& into);
     void overlap(const Task& task, Samples& into);
     void calls(const Task& task, Samples& into);
     void first(const Task& task, Samples& into);
@@ -38,6 +39,10 @@ class GpurunContender final : public Contender {
     void enqueue(const Task& task);
     void rounds(const Task& task);
     void messages(const Task& task);
+    void exchanges(const Task& task);
+    void exchange_once(const Task& task);
+    void prepare_exchange(const Task& task);
+    void finish_exchange(const Task& task);
 
     void round(const Task& task, int slot, gpurun_stream stream);
     void transfer(const Task& task, bool computing);

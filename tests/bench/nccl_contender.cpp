@@ -90,6 +90,7 @@ class NcclContender final : public Contender {
             case Test::kBandwidth:
             case Test::kBidirectional:
             case Test::kRate: window(task, into); break;
+            case Test::kExchange: exchange(task, into); break;
             case Test::kOverlap: overlap(task, into); break;
             case Test::kCall: calls(task, into); break;
             case Test::kFirst: break; // measures()
@@ -139,6 +140,8 @@ class NcclContender final : public Contender {
     void enqueue(const Task& task) {
         if (task.test == Test::kLatency)
             rounds(task);
+        else if (task.test == Test::kExchange)
+            exchanges(task);
         else
             messages(task);
     }
@@ -200,6 +203,26 @@ class NcclContender final : public Contender {
         wait();
         if (pair_.leads())
             into[0].push_back((gpurun_wtime() - start) * 1e6);
+    }
+
+    void exchanges(const Task& task) {
+        for (int i = 0; i < task.batch; ++i) {
+            group(task);
+            end_operation(task);
+        }
+    }
+
+    void exchange(const Task& task, Samples& into) {
+        pair_.meet();
+        const double start = gpurun_wtime();
+        run(task);
+        const double called = gpurun_wtime();
+        wait();
+        const double each = 1e6 / (task.batch * task.runs);
+        if (pair_.leads()) {
+            into[0].push_back((gpurun_wtime() - start) * each);
+            into[1].push_back((called - start) * each);
+        }
     }
 
     void transfer(const Task& task, bool computing) {

@@ -26,8 +26,12 @@ struct Choice {
 
 constexpr Choice<Test> kTests[] = {
     {"latency", Test::kLatency}, {"bandwidth", Test::kBandwidth}, {"bidirectional", Test::kBidirectional},
-    {"rate", Test::kRate},       {"overlap", Test::kOverlap},     {"call", Test::kCall},
-    {"first", Test::kFirst}};
+    {"rate", Test::kRate},       {"exchange", Test::kExchange},   {"overlap", Test::kOverlap},
+    {"call", Test::kCall},       {"first", Test::kFirst}};
+constexpr Choice<Form> kForms[] = {{"sendrecv", Form::kSendrecv},
+                                   {"requests", Form::kRequests},
+                                   {"startall", Form::kStartall},
+                                   {"group", Form::kGroup}};
 constexpr Choice<Memory> kMemories[] = {{"device", Memory::kDevice},
                                         {"device-async", Memory::kDeviceAsync},
                                         {"pinned", Memory::kPinned},
@@ -110,8 +114,8 @@ std::optional<Refusal> check_order(const Options& options, bool all_tests) {
         if (!all_tests && !measured_in(order, test))
             return order == Order::kHost
                        ? Refusal{2, "call measures calls on a stream; leave --order=host out, or name other tests"}
-                       : Refusal{2, fmt::format("{} is not measured in graphs: latency, bandwidth, bidirectional and "
-                                                "rate are; leave --order=graph out, or name one of these",
+                       : Refusal{2, fmt::format("{} is not measured in graphs: latency, bandwidth, bidirectional, "
+                                                "rate and exchange are; leave --order=graph out, or name one of these",
                                                 name(test))};
     const auto& memory = options.memory;
     if (order == Order::kGraph && std::find(memory.begin(), memory.end(), Memory::kHost) != memory.end())
@@ -126,6 +130,7 @@ struct Words {
     std::string sizes;
     std::string memory = "device";
     std::string order = "both";
+    std::string form = "group";
     std::string against;
 };
 
@@ -146,6 +151,10 @@ std::optional<Refusal> understand(const Words& words, Options& options) {
     if (words.order != "both")
         if (auto refusal = take(values(kOrders, {words.order}, "--order"), options.orders))
             return refusal;
+    std::vector<Form> forms;
+    if (auto refusal = take(values(kForms, {words.form}, "--form"), forms))
+        return refusal;
+    options.form = forms[0];
     if (!words.against.empty())
         if (auto refusal = take(values(kReferences, split(words.against, ','), "--against"), options.against))
             return refusal;
@@ -170,7 +179,10 @@ void declare(CLI::App& app, Words& words, Options& options) {
                    "order domain: stream, host or both; or graph, streams that are captured and run again")
         ->capture_default_str();
     app.add_option("--against", words.against, "also measure, in turns, and print ratios: " + choices(kReferences));
-    app.add_option("--window", options.window, "messages in flight")->check(CLI::Range(1, 1024))->capture_default_str();
+    app.add_option("--window", options.window, "messages in flight (exchange: 2, and 32 at most)")
+        ->check(CLI::Range(1, 1024))
+        ->capture_default_str();
+    app.add_option("--form", words.form, "of an exchange's calls: " + choices(kForms))->capture_default_str();
     app.add_option("--iterations", options.iterations, "samples of a small size; large sizes take fewer")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
@@ -188,13 +200,15 @@ const char* name(Test test) { return name_in(kTests, test); }
 const char* name(Memory memory) { return name_in(kMemories, memory); }
 const char* name(Order order) { return name_in(kOrders, order); }
 const char* name(Reference reference) { return name_in(kReferences, reference); }
+const char* name(Form form) { return name_in(kForms, form); }
 
 bool measured_in(Order order, Test test) {
     switch (test) {
     case Test::kLatency:
     case Test::kBandwidth:
     case Test::kBidirectional:
-    case Test::kRate: return true;
+    case Test::kRate:
+    case Test::kExchange: return true;
     case Test::kOverlap:
     case Test::kFirst: return order != Order::kGraph;
     case Test::kCall: return order == Order::kStream;

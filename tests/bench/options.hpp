@@ -10,7 +10,8 @@
 
 namespace gpurun::bench {
 
-enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kOverlap, kCall, kFirst };
+enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kExchange, kOverlap, kCall, kFirst };
+enum class Form { kSendrecv, kRequests, kStartall, kGroup }; // of an exchange's calls
 enum class Memory { kDevice, kDeviceAsync, kPinned, kHost };
 constexpr bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kDeviceAsync; }
 enum class Order { kStream, kHost, kGraph }; // kGraph: in stream order, captured once and run again and again
@@ -23,6 +24,7 @@ struct Options {
     std::vector<Order> orders{Order::kStream, Order::kHost};
     std::vector<Reference> against;
     int window = 64;
+    Form form = Form::kGroup;
     bool window_asked = false; // else the default, which is not every test's
     int iterations = 500;
     int warmup = 5;
@@ -35,6 +37,7 @@ const char* name(Test test);
 const char* name(Memory memory);
 const char* name(Order order);
 const char* name(Reference reference);
+const char* name(Form form);
 
 // Whether there is such a measurement: some tests are of one order domain only.
 bool measured_in(Order order, Test test);

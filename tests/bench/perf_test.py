@@ -13,12 +13,13 @@ from pathlib import Path
 
 gpurun, perf, spoil = (sys.argv.pop(1) for _ in range(3))
 
-TESTS = ["latency", "bandwidth", "bidirectional", "rate", "overlap", "call", "first"]
+TESTS = ["latency", "bandwidth", "bidirectional", "rate", "exchange", "overlap", "call", "first"]
 FIGURES = {
     "latency": ["min_us", "median_us", "p99_us", "bytes_per_second"],
     "bandwidth": ["median_us", "bytes_per_second"],
     "bidirectional": ["median_us", "bytes_per_second"],
     "rate": ["median_us", "messages_per_second"],
+    "exchange": ["median_us", "p99_us"],
     "overlap": ["transfer_us", "compute_us", "together_us"],
     "call": ["send_median_us", "recv_median_us", "both_median_us"],
     "first": ["min_us", "median_us", "p99_us", "bytes_per_second"],
@@ -75,6 +76,15 @@ class Measuring(Case):
             with self.subTest(test):
                 self.check_rows(document, test, [] if test in ("overlap", "call", "first") else ["copy"])
 
+    def test_an_exchange_has_each_form_and_says_which(self):
+        for form in ("sendrecv", "requests", "startall", "group"):
+            with self.subTest(form):
+                document = self.document("exchange", f"--form={form}", "--order=stream", *QUICK)
+                self.assertEqual({row["form"] for row in document["rows"]}, {form})
+                for row in document["rows"]:
+                    self.assertEqual(row["window"], 4)
+                    self.assertTrue(0 < row["calls_us"] <= row["median_us"], row)
+
     def test_the_document_says_where_when_and_how(self):
         document = self.document("rate", "--sizes=8", "--iterations=2", environment={"GPURUN_PATH": "staged"})
         self.assertEqual(document["program"], "gpurun-perf")
@@ -120,7 +130,7 @@ class Memory(Case):
 
 
 class Graphs(Case):
-    MEASURED = ["latency", "bandwidth", "bidirectional", "rate"]
+    MEASURED = ["latency", "bandwidth", "bidirectional", "rate", "exchange"]
 
     def test_runs_of_graphs_are_measured_and_checked_in_every_kind_of_memory_they_can_use(self):
         for memory in ("device", "device-async:pinned"):

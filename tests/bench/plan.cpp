@@ -17,6 +17,8 @@ constexpr int kLargestOverlaps = 20; // of a turn: each calibrated computation m
 // Of calls, unless asked otherwise. A receive behind more large messages than that has to ask its sender, and waits for
 // the answer: it would not be the cost of a call.
 constexpr int kCalls = 32;
+constexpr int kExchanged = 2; // messages each way, unless asked otherwise: the halos of a field that is cut one way
+constexpr int kMostExchanged = 32; // larger windows are what bidirectional measures
 // Messages of graphs up to that size have room between two ranks for so much, all graphs together, in whole pages
 // (gpurun_capture_begin(3)). Others need none.
 constexpr size_t kLargestInRoom = size_t{64} << 10;
@@ -36,6 +38,7 @@ std::vector<size_t> sizes_of(Test test, const Options& options, bool on_gpus) {
     const auto own = [&] {
         switch (test) {
         case Test::kRate: return "8";
+        case Test::kExchange: return on_gpus ? "8..16M" : "8..1M";
         case Test::kCall: return "8,64K,1M";
         case Test::kFirst: return on_gpus ? "1M,64M,1G" : "1M,16M";
         case Test::kOverlap: return on_gpus ? "64K..64M" : "64K..4M";
@@ -67,12 +70,14 @@ int fitting_in_graph(size_t bytes, int most) {
 
 int portions(int total, int portion) { return (total + portion - 1) / portion; }
 
-// Round trips: in which portions. What is validated, or copied aside, needs a buffer of its own for each round.
+// Round trips, or exchanges: in which portions. What is validated, or copied aside, needs a buffer of its own for each
+// round.
 void divide(Task& task, int rounds, int buffers) {
     if (task.order == Order::kStream)
         task.batch = std::min({rounds, kBatch, buffers});
     if (task.order == Order::kGraph) {
-        task.batch = std::min({rounds, fitting_in_graph(task.bytes, kGraphRounds), buffers});
+        const int fitting = fitting_in_graph(task.bytes, kGraphRounds * task.window) / task.window;
+        task.batch = std::min({rounds, std::max(fitting, 1), buffers});
         if (!task.validate) // the next run would write over what is to be checked
             task.runs = portions(std::min(rounds, kBatch), task.batch);
     }
@@ -81,10 +86,14 @@ void divide(Task& task, int rounds, int buffers) {
 
 Task task_of(Test test, Order order, size_t bytes, const Options& options, size_t arena) {
     Task task{.test = test, .order = order, .bytes = bytes, .warmup = options.warmup, .validate = options.validate};
+    task.form = options.form;
     task.turns = std::min(kTurns, options.iterations);
     const int most = options.iterations / task.turns;
     const bool few = test == Test::kCall && !options.window_asked;
-    int slots = fitting(arena, bytes, few ? kCalls : options.window);
+    int most_slots = few ? kCalls : options.window;
+    if (test == Test::kExchange)
+        most_slots = options.window_asked ? std::min(options.window, kMostExchanged) : kExchanged;
+    int slots = fitting(arena, bytes, most_slots);
     const bool aside = order == Order::kGraph && !maps_all(options); // else what has no room stays in its buffer
     if (aside)
         slots = fitting_in_graph(bytes, slots);
@@ -94,6 +103,10 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
     if (test == Test::kLatency) {
         const int rounds = std::min(most, std::max(kFewestRounds, fitting(kTurnBytes, bytes, most)));
         divide(task, rounds, options.validate || aside ? slots : rounds);
+    } else if (test == Test::kExchange) {
+        const int rounds = std::min(most, std::max(kFewestRounds, fitting(kTurnBytes, bytes, most)));
+        divide(task, rounds,
+               options.validate || aside ? 1 : rounds); // each writes over what the one before has brought
     } else if (test == Test::kFirst) {
         task.samples = std::min(most, kMostFirsts);
     } else if (test == Test::kOverlap) {
@@ -130,6 +143,6 @@ bool measures(Reference reference, Test test) {
     return reference == Reference::kNccl || (test != Test::kOverlap && test != Test::kCall);
 }
 
-bool both_ways(Test test) { return test == Test::kBidirectional || test == Test::kOverlap; }
+bool both_ways(Test test) { return test == Test::kBidirectional || test == Test::kExchange || test == Test::kOverlap; }
 
 } // namespace gpurun::bench

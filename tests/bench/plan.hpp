@@ -6,6 +6,7 @@
 //   latency                        a batch of round trips: one in host order, several that are enqueued together and
 //                                  waited for once in stream order; in graphs, some runs of a captured batch
 //   bandwidth, bidirectional, rate a window of messages, and the answer that all have arrived; in graphs, a run of both
+//   exchange                       one in host order, several that are enqueued together in stream order, as of latency
 //   overlap                        a transfer, a computation, and both together
 //   call                           a window of sends, and one of receives
 #pragma once
@@ -20,6 +21,7 @@ namespace gpurun::bench {
 struct Task {
     Test test = Test::kLatency;
     Order order = Order::kStream;
+    Form form = Form::kGroup; // of exchanges
     size_t bytes = 8;
     int window = 1; // messages in flight
     int batch = 1;  // latency: round trips of a sample; in graphs, of a run

@@ -59,6 +59,8 @@ Json row_json(const Row& row) {
               {"batch", row.task.batch},
               {"runs", row.task.runs},
               {"samples", row.task.samples * row.task.turns}};
+    if (row.task.test == Test::kExchange)
+        made["form"] = name(row.task.form);
     add_figures(made, row.task.test, row.figures[0]);
     Json references = Json::array();
     for (size_t i = 0; i < row.against.size(); ++i) {

@@ -17,6 +17,7 @@ const char* title_of(Test test) {
     case Test::kBandwidth: return "Bandwidth: a window of messages one way";
     case Test::kBidirectional: return "Bandwidth, both ways at once";
     case Test::kRate: return "Message rate";
+    case Test::kExchange: return "Exchange: some messages each way";
     case Test::kOverlap: return "Overlap: how much of a transfer computation hides";
     case Test::kFirst: return "First message out of new memory, one way";
     case Test::kCall: return "Host cost of a matched send and receive";
@@ -29,6 +30,7 @@ const char* quantity_of(Test test) {
     switch (test) {
     case Test::kLatency:
     case Test::kFirst: return "latency (us)";
+    case Test::kExchange: return "time of an exchange (us)";
     case Test::kBandwidth:
     case Test::kBidirectional: return "bandwidth (GB/s)";
     case Test::kRate: return "messages per second";

@@ -12,8 +12,9 @@ std::string memory_text(const Options& options) {
 }
 
 std::string columns(const Row& row) {
-    std::string line = fmt::format("\n# {}, order domain: {}\n{:>12} {:>6}", name(row.task.test), name(row.task.order),
-                                   "bytes", "window");
+    const std::string form = row.task.test == Test::kExchange ? fmt::format(" ({})", name(row.task.form)) : "";
+    std::string line = fmt::format("\n# {}{}, order domain: {}\n{:>12} {:>6}", name(row.task.test), form,
+                                   name(row.task.order), "bytes", "window");
     for (const Metric& metric : metrics(row.task.test))
         line += fmt::format(" {:>12}", metric.heading);
     const Metric& compared = metrics(row.task.test)[headline(row.task.test)];

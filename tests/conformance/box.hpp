@@ -7,7 +7,7 @@
 
 namespace gpurun::conformance {
 
-constexpr size_t kLargestMail = 65536;
+constexpr size_t kLargestMail = 262144;
 
 // The place of one mail after another, with what both sides need for it. Words and tickets read 0 at first.
 class Box {

@@ -16,7 +16,7 @@ TEST_SUITE_BEGIN("mails");
 
 namespace {
 
-constexpr size_t kSizes[] = {1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 100, 4095, 4096, 4097, 65535, 65536};
+constexpr size_t kSizes[] = {1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 100, 4095, 4096, 4097, 65536, 131071, 262144};
 constexpr size_t kSkews = 16; // distances from an aligned address
 constexpr std::byte kUntouched{0xee};
 

@@ -58,7 +58,7 @@ TEST_CASE("a message is any part of an allocation, and goes to any part of anoth
 TEST_CASE("memory that is freed and allocated again at the same address is never mistaken for the old one") {
     if (partner() == GPURUN_PROC_NULL)
         return;
-    constexpr size_t kSizes[] = {256u << 10, 256u << 10, 512u << 10, 128u << 10};
+    constexpr size_t kSizes[] = {512u << 10, 512u << 10, 1u << 20, 300u << 10};
     for (uint64_t round = 0; round < 200; round++) {
         const size_t bytes = kSizes[round % std::size(kSizes)];
         CAPTURE(round);
@@ -97,7 +97,7 @@ TEST_CASE("memory may be freed as soon as the stream that sent it is done") {
 TEST_CASE("hundreds of allocations are in use at once") {
     if (partner() == GPURUN_PROC_NULL)
         return;
-    constexpr size_t kCount = 300, kBytes = 70000;
+    constexpr size_t kCount = 300, kBytes = 300000;
     std::vector<std::unique_ptr<Memory>> all;
     for (size_t i = 0; i < kCount; i++)
         all.push_back(std::make_unique<Memory>(Kind::kDevice, kBytes));

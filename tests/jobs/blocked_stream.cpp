@@ -87,7 +87,7 @@ void receive_past_a_held_stream(size_t bytes) {
     CHECK(first_difference(late.read(), pattern(bytes, 3)) == -1);
 }
 
-constexpr size_t kSmall = 8, kLarge = 100000;
+constexpr size_t kSmall = 8, kLarge = 300000;
 
 constexpr int kLater = 100; // more than there are internal streams
 

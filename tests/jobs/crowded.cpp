@@ -10,7 +10,7 @@ namespace gpurun::test::crowded {
 namespace {
 
 constexpr int kMessages = 100; // a pair has 32 slots for messages that are not received, and 24 for others
-constexpr size_t kBytes = 100000;
+constexpr size_t kBytes = 300000;
 constexpr int kGoTag = 1000;
 
 size_t offset_of(int tag) { return static_cast<size_t>(tag) * 16; }

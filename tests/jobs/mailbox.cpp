@@ -1,5 +1,5 @@
 // Small device messages, which go through the receiver's mailbox where there is one: at most 32 of them at a time that
-// nobody has received, of at most 64 KiB. Whatever has no room there takes other paths, in the same order.
+// nobody has received, of at most 256 KiB. Whatever has no room there takes other paths, in the same order.
 #include "support/job.hpp"
 
 #include <algorithm>
@@ -9,9 +9,10 @@ namespace gpurun::test::mailbox {
 namespace {
 
 constexpr int kTag = 3, kOtherTag = 4;
-constexpr size_t kSizes[] = {8,    1,    2,    7,    0,    9, 15,    16,    17,    63,    64,    65, 100,    4095,
-                             4096, 4097, 8191, 8192, 8193, 0, 32768, 32769, 65535, 65536, 65537, 1,  200000, 24};
-constexpr size_t kLargest = 200000;
+constexpr size_t kSizes[] = {8,     1,     2,     7,    0,      9,    15,     16,     17,    63,    64,
+                             65,    100,   4095,  4096, 4097,   8191, 8192,   8193,   0,     32768, 32769,
+                             65535, 65536, 65537, 1,    200000, 24,   262144, 262145, 131072};
+constexpr size_t kLargest = 262145;
 constexpr Kind kOnStreams[] = {Kind::kDevice, Kind::kOrdered, Kind::kPinned};
 
 // Messages begin at different places of one pattern, by their number.

@@ -13,7 +13,7 @@ namespace gpurun::test::requests {
 
 namespace {
 
-constexpr size_t kSizes[] = {0, 8, 4096, 4097, 100000, 6u << 20};
+constexpr size_t kSizes[] = {0, 8, 4096, 4097, 100000, 300000, 6u << 20};
 constexpr size_t kLarge = (3u << 20) + 5; // waits for its match on every path
 constexpr int kData = 1, kGo = 2;
 
@@ -272,7 +272,7 @@ TEST_CASE("a started message is there for its receiver while the sender makes no
         return;
     constexpr int kMany = 100, kOthers = 100; // behind it; their tags
     Memory buffer(Kind::kPageable, kLarge);
-    const Memory many(Kind::kDevice, 100000), in_stream(Kind::kDevice, 100000);
+    const Memory many(Kind::kDevice, 300000), in_stream(Kind::kDevice, 300000);
     const Stream stream;
     pid_t other = getpid();
     if (rank() % 2 == 1) {

@@ -54,7 +54,7 @@ void pass_on(Kind kind, gpurun_stream domain, size_t bytes, int dest, int source
     CHECK(first_difference(got, pattern(bytes, static_cast<uint64_t>(expected))) == -1);
 }
 
-constexpr size_t kSizes[] = {0, 8, 4097, 32768, 100000, (6u << 20) + 5};
+constexpr size_t kSizes[] = {0, 8, 4097, 32768, 100000, 300000, (6u << 20) + 5};
 
 } // namespace
 

@@ -58,7 +58,7 @@ void streams(Rank& self) {
         return;
     void* pinned = nullptr;
     ok(gpurun_malloc_host(&pinned, self.host.size()));
-    constexpr size_t kSizes[] = {100'000, size_t{1} << 19};
+    constexpr size_t kSizes[] = {300'000, size_t{1} << 19};
     int tag = 200;
     for (void* const memory : {self.device, pinned})
         for (const size_t bytes : kSizes) {

@@ -61,7 +61,7 @@ TEST_CASE("hundreds of large device messages one way arrive in order, without a 
     if (partner() == GPURUN_PROC_NULL)
         return;
     constexpr size_t kMessages = 300;
-    constexpr size_t kBytes = 100000;
+    constexpr size_t kBytes = 300000;
     const Stream stream;
     Memory buffer(Kind::kDevice, kBytes);
     Memory kept(Kind::kPinned, kMessages);

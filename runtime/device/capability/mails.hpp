@@ -25,7 +25,7 @@ constexpr size_t kMostMails = 32;        // in one operation
 constexpr size_t kMostExchanged = 16;    // each way
 constexpr size_t kSmallMailBytes = 4096; // the largest of them
 constexpr size_t kMailBytesOfBlock = 4096;
-constexpr uint32_t kMostMailBlocks = 16;
+constexpr uint32_t kMostMailBlocks = 32;
 constexpr uint32_t mail_blocks(size_t bytes) { return blocks_for(bytes, kMailBytesOfBlock, kMostMailBlocks); }
 
 // Several mails in one operation; each has its own edges. Small ones need no ticket.

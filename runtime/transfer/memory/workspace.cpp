@@ -11,11 +11,23 @@ using base::Result;
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kMailWords = device::mail_words_bytes(kMailBytes);
-constexpr size_t kSmallMailWords = device::mail_words_bytes(device::kSmallMailBytes);
-constexpr uint32_t kMails = info_of(SlotClass::kMail).count;
-constexpr uint32_t kSmallMails = info_of(SlotClass::kSmallMail).count;
-constexpr size_t kMailboxBytes = kMails * kMailWords + kSmallMails * kSmallMailWords;
+// Where mails of one class are in a mailbox: those of the next begin behind them.
+constexpr SlotClass kMailClasses[] = {SlotClass::kLargeMail, SlotClass::kMail, SlotClass::kSmallMail};
+constexpr size_t words_of(SlotClass mails) {
+    const size_t large = mails == SlotClass::kLargeMail ? base::kMostMailBytes : kMailBytes;
+    return device::mail_words_bytes(mails == SlotClass::kSmallMail ? device::kSmallMailBytes : large);
+}
+constexpr size_t first_words_of(SlotClass mails) {
+    size_t bytes = 0;
+    for (const SlotClass each : kMailClasses) {
+        if (each == mails)
+            break;
+        bytes += info_of(each).count * words_of(each);
+    }
+    return bytes;
+}
+constexpr size_t kMailboxBytes =
+    first_words_of(SlotClass::kSmallMail) + info_of(SlotClass::kSmallMail).count * words_of(SlotClass::kSmallMail);
 
 // The words by which the blocks of a rank's kernels for one peer agree.
 struct KernelWords {
@@ -28,13 +40,12 @@ constexpr size_t words_bytes(uint32_t ranks) { return (ranks * sizeof(KernelWord
 constexpr size_t kBytesOfPeer = kMailboxBytes + kChannelsBytes + kChannelCountsBytes;
 
 constexpr size_t offset_in_mailbox(const Slot& slot) {
-    return slot.slots == SlotClass::kMail ? slot.index * kMailWords
-                                          : kMails * kMailWords + slot.index * kSmallMailWords;
+    return first_words_of(slot.slots) + slot.index * words_of(slot.slots);
 }
 
 // Whether mailboxes for all take no more than a small part of the device, even if all ranks are on it.
 bool affordable(const device::Device& device, uint32_t ranks) {
-    constexpr size_t kShares = 64;
+    constexpr size_t kShares = 32;
     return size_t{ranks} * ranks * kBytesOfPeer <= device.info().memory_bytes / kShares;
 }
 

@@ -15,7 +15,7 @@
 
 namespace gpurun::transfer {
 
-constexpr size_t kMailBytes = base::kMostMailBytes; // of the largest message
+constexpr size_t kMailBytes = 64 << 10; // up to which a mail is no large one
 // For messages of graphs, for each peer: memory that the peer allots, for messages to this rank; and memory that this
 // rank allots, for messages to the peer.
 constexpr size_t kChannelsBytes = 1 << 20;

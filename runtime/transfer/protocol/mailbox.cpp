@@ -50,13 +50,19 @@ Result<void> MailboxPart::map(const device::MemoryHandle& handle) {
     return base::Error{base::Status::kDevice, "what was written there came back changed"};
 }
 
+// Of the smallest class that has room for it, and else of the next.
 Result<std::optional<Slot>> MailboxPart::take_slot(Fence& fence, uint64_t bytes) {
     if (is_small(bytes)) {
         GPURUN_ASSIGN(const std::optional<Slot> small, small_mails_.take(fence));
         if (small)
             return small;
     }
-    return mails_.take(fence);
+    if (bytes <= kMailBytes) {
+        GPURUN_ASSIGN(const std::optional<Slot> medium, mails_.take(fence));
+        if (medium)
+            return medium;
+    }
+    return large_mails_.take(fence);
 }
 
 Result<void> MailboxPart::let_go() {
@@ -194,7 +200,7 @@ device::Mail MailReceive::mail_of(Receive& receive, Fence& fence, uint64_t mail_
     return mail;
 }
 
-// Of a call that is made together with others: in a kernel with their mails.
+// In a kernel with the mails of other calls, if it is made together with some.
 Result<void> MailReceive::take_together(Receive& receive, Fence& fence, uint64_t mail_bytes) {
     const Operand& into = receive.operand();
     GPURUN_TRY(receive.note_dependence(fence, slot_, into.stream));
@@ -211,7 +217,9 @@ Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t ma
     }
     GPURUN_TRY(receive.take_stream(waits));
     const Operand& into = receive.operand();
-    if (receive.ends_together() && receive.bytes() != 0 && into.by_device())
+    // An exchange may have as few blocks as this rank's share of the device.
+    const bool is_wide = device::mail_blocks(receive.bytes()) > receive.resources().pools.kernels.blocks();
+    if ((receive.ends_together() || (receive.ends_in_stream() && is_wide)) && receive.bytes() != 0 && into.by_device())
         return take_together(receive, fence, mail_bytes);
     GPURUN_TRY(receive.depend_on(fence, slot_, into.stream));
     if (receive.bytes() == 0 || !receive.kernel_may_spin(fence, slot_, device::mail_blocks(receive.bytes())))

@@ -40,6 +40,7 @@ class MailboxPart final : public ProtocolPart {
     device::Mails* const device_; // or null
     bool tried_ = false;
     std::optional<WorkspaceView> workspace_;
+    SlotRing large_mails_{SlotClass::kLargeMail};
     SlotRing mails_{SlotClass::kMail};
     SlotRing small_mails_{SlotClass::kSmallMail};
 };

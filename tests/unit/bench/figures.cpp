@@ -40,14 +40,27 @@ TEST_CASE("a percentile is a sample that was taken") {
 }
 
 TEST_CASE("each test has a figure for each of its metrics, also without samples") {
-    for (Test test : {Test::kLatency, Test::kBandwidth, Test::kBidirectional, Test::kRate, Test::kOverlap, Test::kCall,
-                      Test::kFirst}) {
+    for (Test test : {Test::kLatency, Test::kBandwidth, Test::kBidirectional, Test::kRate, Test::kExchange,
+                      Test::kOverlap, Test::kCall, Test::kFirst}) {
         const auto none = figures(task(test, 8), {samples({})});
         CHECK(none.size() == metrics(test).size());
         CHECK(headline(test) < none.size());
         for (double figure : none)
             CHECK(figure == 0);
     }
+}
+
+TEST_CASE("an exchange has its time, and that of its calls, and less is better") {
+    Samples one = samples({10, 20, 30});
+    one[1] = {4, 5, 6};
+    const auto found = figures(task(Test::kExchange, 8, 2), {one});
+    CHECK(found[0] == 20);
+    CHECK(found[1] == 30);
+    CHECK(found[2] == 5);
+    CHECK(headline(Test::kExchange) == 0);
+    CHECK(ratio(Test::kExchange, 10, 20) == 2);
+    CHECK_FALSE(is_nothing(task(Test::kExchange, 8, 2), {0.9, 1, 0}));
+    CHECK(is_nothing(task(Test::kExchange, 8, 2), {0.7, 1, 0})); // four messages
 }
 
 TEST_CASE("the latency of several pairs is that of all their messages") {

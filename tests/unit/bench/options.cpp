@@ -51,8 +51,14 @@ TEST_CASE("tests are words, options may stand anywhere") {
     CHECK(found.window == 8);
     CHECK(found.validate);
     CHECK(found.json);
-    CHECK(options({"all"}).tests.size() == 7);
+    CHECK(options({"all"}).tests.size() == 8);
     CHECK(options({"rate", "rate"}).tests.size() == 1);
+}
+
+TEST_CASE("an exchange has a form") {
+    CHECK(options({"exchange"}).form == Form::kGroup);
+    CHECK(options({"exchange", "--form=requests"}).form == Form::kRequests);
+    CHECK(says(refused({"exchange", "--form=both"}), "--form: there is no 'both'; there are sendrecv"));
 }
 
 TEST_CASE("memory is one kind, or one for each side") {
@@ -79,13 +85,13 @@ TEST_CASE("what cannot be measured is refused with what can") {
     CHECK(says(refused({"--plot=a.png"}), "does not end in .svg"));
     CHECK(says(refused({"--frequency"}), "--frequency"));
     CHECK(says(refused({"call", "--order=host"}), "call measures calls on a stream"));
-    CHECK(options({"all", "--order=host"}).tests.size() == 7); // without calls: they are left out
+    CHECK(options({"all", "--order=host"}).tests.size() == 8); // without calls: they are left out
 }
 
 TEST_CASE("graphs are asked for, and have the tests and the memory that can be captured") {
     CHECK(options({"--order=graph"}).orders == std::vector{Order::kGraph});
     CHECK(options({"--order=both"}).orders == std::vector{Order::kStream, Order::kHost});
-    CHECK(options({"all", "--order=graph"}).tests.size() == 7); // those that cannot are left out of the plan
+    CHECK(options({"all", "--order=graph"}).tests.size() == 8); // those that cannot are left out of the plan
     for (const char* test : {"overlap", "call", "first"})
         CHECK(says(refused({"rate", test, "--order=graph"}), "is not measured in graphs: latency, bandwidth"));
     CHECK(says(refused({"--memory=device:host", "--order=graph"}), "use --memory=pinned in place of host"));

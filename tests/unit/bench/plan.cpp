@@ -68,6 +68,25 @@ TEST_CASE("what is validated has a buffer for each message in flight, within the
     CHECK(tasks[1].slots() * tasks[1].bytes <= arena_limit(options, false));
 }
 
+TEST_CASE("an exchange has two messages each way unless asked for more, which a graph has room for") {
+    auto options = options_of(Test::kExchange, {8, 64 * 1024}, Order::kStream);
+    options.form = Form::kStartall;
+    for (const Task& task : plan(options, true)) {
+        CHECK(task.window == 2);
+        CHECK(task.batch == 50);
+        CHECK(task.form == Form::kStartall);
+        CHECK(task.slots() == 2);
+    }
+    options.window_asked = true;
+    CHECK(plan(options, true)[0].window == 32);
+    options.orders = {Order::kGraph};
+    options.window = 2;
+    CHECK(plan(options, true)[0].batch == 20);
+    CHECK(plan(options, true)[1].batch == 1); // of 64 KiB, a graph has room for three
+    options.validate = true;
+    CHECK(plan(options, true)[0].batch == 1);
+}
+
 TEST_CASE("a captured batch runs several times a sample, unless each run is checked") {
     auto options = options_of(Test::kLatency, {8}, Order::kGraph);
     const Task task = only(options);
@@ -137,8 +156,8 @@ TEST_CASE("host memory on either side keeps the buffers of GPUs small") {
 }
 
 TEST_CASE("few iterations are few, and large messages take fewer than small ones") {
-    for (Test test : {Test::kLatency, Test::kBandwidth, Test::kBidirectional, Test::kRate, Test::kOverlap, Test::kCall,
-                      Test::kFirst}) {
+    for (Test test : {Test::kLatency, Test::kBandwidth, Test::kBidirectional, Test::kRate, Test::kExchange,
+                      Test::kOverlap, Test::kCall, Test::kFirst}) {
         auto options = options_of(test, {8}, Order::kStream);
         options.iterations = 1;
         const Task one = only(options);

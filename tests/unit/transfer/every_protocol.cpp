@@ -56,7 +56,8 @@ Setting by_engine() { // large copies go by a copy engine
 }
 
 constexpr size_t kSmall = 100;
-constexpr size_t kMail = 20'000;   // larger than a small mail
+constexpr size_t kMail = 20'000; // larger than a small mail
+constexpr size_t kLargeMail = 200'000;
 constexpr size_t kLarge = 300'000; // larger than what goes inline, eager, or by mailbox; several units of a shared copy
 constexpr size_t kRelayed = 9 * 64 * 1024 + 5; // ten chunks, more than there are buffers
 
@@ -75,6 +76,8 @@ std::vector<Case> cases() {
         {"inline, to itself", kHost, kHost, kSmall, "inline", "self", {}, false, true},
 
         {"mail in streams", in_stream(device), in_stream(device), kMail, "mailbox", "mailbox"},
+        {"large mail in streams", in_stream(device), in_stream(device), kLargeMail, "mailbox", "mailbox"},
+        {"large mail of requests", request(device), request(device), kLargeMail, "mailbox", "mailbox"},
         {"small mail in streams", in_stream(device), in_stream(device), kSmall, "mailbox", "mailbox"},
         {"small mail of requests", request(device), request(device), kSmall, "mailbox", "mailbox"},
         {"mail of requests", request(device), request(device), kMail, "mailbox", "mailbox"},

@@ -92,7 +92,7 @@ TEST_CASE("an answer that comes after its edge does not concern the slot's next 
 }
 
 TEST_CASE("a mail slot whose mail was read before it was all written is not free") {
-    for (const SlotClass mails : {SlotClass::kMail, SlotClass::kSmallMail}) {
+    for (const SlotClass mails : {SlotClass::kLargeMail, SlotClass::kMail, SlotClass::kSmallMail}) {
         CpuFence fence;
         SlotRing slots(mails);
         const std::vector<Slot> used = take_all(slots, fence);
