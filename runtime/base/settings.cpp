@@ -136,7 +136,7 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostEagerBytes, s.eager_bytes); }},
     {"GPURUN_DEVICE_EAGER_BYTES", "4096", "largest eager message from device memory, or on a stream", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostDeviceEagerBytes, s.device_eager_bytes); }},
-    {"GPURUN_MAIL_BYTES", "64K", "largest device message that goes through the receiver's mailbox; 0: none", false,
+    {"GPURUN_MAIL_BYTES", "256K", "largest device message that goes through the receiver's mailbox; 0: none", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostMailBytes, s.mail_bytes); }},
     {"GPURUN_KERNEL_COPY_BYTES", "16M", "largest device message that a kernel waits for and copies", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, size_t{1} << 40, s.kernel_copy_bytes); }},

@@ -99,7 +99,8 @@ class Measuring(Case):
     def test_the_tables_name_every_test_and_order(self):
         said = self.measured("all", "--sizes=8", "--iterations=5", "--against=copy").stdout
         for test in TESTS:
-            self.assertIn(f"# {test}, order domain: stream\n", said)
+            form = " (group)" if test == "exchange" else ""
+            self.assertIn(f"# {test}{form}, order domain: stream\n", said)
         self.assertNotIn("# call, order domain: host", said)
         self.assertIn("# copy: memcpy by one processor", said)
 
@@ -194,8 +195,8 @@ class Drawing(Case):
         space = "{http://www.w3.org/2000/svg}"
         drawing = ElementTree.fromstring(text)
         self.assertEqual(drawing.tag, f"{space}svg")
-        # four tests with gpurun and the copy in two orders, overlap and first with gpurun in two, call in one
-        self.assertEqual(len(drawing.findall(f"{space}polyline")), 4 * 4 + 2 + 2 + 1)
+        # five tests with gpurun and the copy in two orders, overlap and first with gpurun in two, call in one
+        self.assertEqual(len(drawing.findall(f"{space}polyline")), 5 * 4 + 2 + 2 + 1)
         labels = [label.text for label in drawing.iter(f"{space}text")]
         for label in ("gpurun, stream order", "gpurun, host order", "copy, host order", "message size (bytes)", "32K",
                       "latency (us)", "bandwidth (GB/s)", "messages per second", "hidden part (%)", "host time (us)"):
