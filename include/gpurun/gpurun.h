@@ -572,7 +572,8 @@ GPURUN_API gpurun_status gpurun_group_begin(void);
  * inner group does nothing.
  *
  * @retval GPURUN_OK            all messages are sent and received; on a stream, matched and enqueued
- * @retval GPURUN_ERR_ARGUMENT  no group is open in this thread
+ * @retval GPURUN_ERR_ARGUMENT  no group is open in this thread; before gpurun_init() and after gpurun_finalize(), the
+ *                              errors of gpurun_group_begin()
  *
  * Else the first error of a call, as that call returns it outside of groups; gpurun_error_detail() names the call. Each
  * receive's status, if asked for, has its own error. Threads: any. Since 0.1. See gpurun_group_begin(3).

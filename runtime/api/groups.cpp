@@ -71,18 +71,20 @@ static OpenGroup& own_group() {
 
 static Result<void> begin_group() {
     GPURUN_TRY(runtime());
-    detail::open_group = &own_group();
-    detail::open_group->enter();
+    of_thread::open_group = &own_group();
+    of_thread::open_group->enter();
     return {};
 }
 
 static Result<void> end_group() {
-    OpenGroup* const group = detail::open_group;
-    if (group == nullptr)
+    OpenGroup* const group = of_thread::open_group;
+    if (group == nullptr) {
+        GPURUN_TRY(runtime());
         return base::error(Status::kArgument, "no group is open: gpurun_group_begin() was not called in this thread");
+    }
     if (!group->leave())
         return {};
-    detail::open_group = nullptr;
+    of_thread::open_group = nullptr;
     auto found = runtime();
     auto ended = found ? group->run((*found)->engine()) : Result<void>(std::move(found).error());
     group->clear();

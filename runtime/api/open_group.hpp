@@ -56,12 +56,12 @@ class OpenGroup {
     std::vector<Collective> collectives_;
 };
 
-namespace detail {
+namespace of_thread {
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local OpenGroup* open_group = nullptr;
 }
 
 // The calling thread's; null if none is open.
-inline OpenGroup* open_group() { return detail::open_group; }
+inline OpenGroup* open_group() { return of_thread::open_group; }
 // Of a call that waits for what the group has not started yet, or is made of several messages.
 base::Error not_in_group(const char* call, const char* advice);
 inline base::Result<void> refuse_in_group(const char* call, const char* advice = "call gpurun_group_end() first") {

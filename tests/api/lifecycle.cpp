@@ -94,6 +94,8 @@ void expect_all(gpurun_status expected) {
     CHECK(gpurun_barrier(kWorld, stream) == expected);
     CHECK(gpurun_capture_begin(nullptr) == expected);
     CHECK(gpurun_capture_end(nullptr, &graph) == expected);
+    CHECK(gpurun_group_begin() == expected);
+    CHECK(gpurun_group_end() == expected);
     CHECK(gpurun_graph_launch(nullptr, nullptr) == expected);
     CHECK(gpurun_graph_destroy(nullptr) == expected);
 
