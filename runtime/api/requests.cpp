@@ -109,7 +109,7 @@ Result<void> start_again(gpurun_request* request) {
         GPURUN_TRY(check_captured(operand, task.peer, task.tag));
     task.operand = operand;
     if (OpenGroup* const group = open_group()) [[unlikely]] {
-        again->active = true; // so that it is not started twice
+        found->engine().requests().hold(*again);
         group->add_request("gpurun_start", again->name);
     } else {
         found->engine().requests().start_again(*again);

@@ -97,6 +97,11 @@ void Requests::start_again(Request& request) {
     enqueue_captured(lock, request);
 }
 
+void Requests::hold(Request& request) {
+    const EngineLock lock(core_.mutex());
+    request.active = true;
+}
+
 void Requests::begin(Request& request) {
     request.active = true;
     request.cancelled = false;

@@ -26,6 +26,8 @@ class Requests {
     uint64_t make(const Task& task);
     uint64_t start(const Task& task);
     void start_again(Request& request);
+    // It is active from now on, and begun with its group.
+    void hold(Request& request);
     // Null if no request has the name, or none has it any more.
     Request* find(uint64_t name);
 
