@@ -33,6 +33,7 @@ void Batch::start_send(transfer::Send& send) {
 }
 
 bool Batch::after_start(bool defers) {
+    core_.resources().exchanges.launch(); // of another thread's call, whose send had waited for room
     if (!defers)
         launch();
     else if (!core_.resources().mails.empty() || deferred_until_ns_ != 0)
