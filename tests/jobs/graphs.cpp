@@ -27,7 +27,7 @@ TEST_CASE("a captured exchange moves new bytes in every run, of every size and k
     const Stream stream;
     for (const Kind from : {Kind::kDevice, Kind::kOrdered, Kind::kPinned})
         for (const Kind into : {Kind::kDevice, Kind::kPinned})
-            for (const size_t bytes : kSizes) {
+            for (const size_t bytes : kGraphSizes) {
                 CAPTURE(name(from));
                 CAPTURE(name(into));
                 CAPTURE(bytes);
@@ -255,7 +255,7 @@ TEST_CASE("a rank's graph sends to itself") {
     if (!can_capture(rank()))
         return;
     const Stream stream;
-    for (const size_t bytes : kSizes) {
+    for (const size_t bytes : kGraphSizes) {
         Exchange exchange(Kind::kDevice, Kind::kDevice, bytes);
         const Graph graph(stream, [&] {
             exchange.begin(stream);

@@ -9,7 +9,7 @@
 namespace gpurun::test {
 
 inline constexpr int kData = 1, kOther = 2, kEager = 3;
-inline constexpr size_t kSizes[] = {0, 1, 8, 100, 4096, 4097, 65536, 65537, 300'001, 3 << 20};
+inline constexpr size_t kGraphSizes[] = {0, 1, 8, 100, 4096, 4097, 65536, 65537, 300'001, 3 << 20};
 
 // A captured stream's graph, as often as it is launched.
 class Graph {
