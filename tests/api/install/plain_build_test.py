@@ -4,20 +4,14 @@ plain_build_test.py SOURCE-ROOT: sets a folder up without any option (but for CU
 at what would be built.
 """
 import json
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
+from command import output
+
 source = sys.argv.pop(1)
-
-
-def output(*command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(map(str, command))}\nended with {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 class PlainBuild(unittest.TestCase):

@@ -5,22 +5,16 @@ in meson.build does.
 """
 import os
 import shlex
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
+from command import output
+
 SOURCE, BUILD, CC, CXX = (sys.argv.pop(1) for _ in range(4))
 HERE = Path(__file__).parent
 GREETING = "hello from an outside program\n"  # of outside.c
-
-
-def output(*command, **options):
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
-    if done.returncode != 0:
-        raise AssertionError(f"{' '.join(map(str, command))}\nended with {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
 
 
 def without(*names):
