@@ -66,6 +66,9 @@ inline base::Result<void> deliver(const comm::Arrived& arrived, size_t room, gpu
     return check_truncation(arrived.bytes, room);
 }
 
+// The same of a request that is complete: the status, which may be null, and its error.
+base::Result<void> settle(const comm::Request& done, gpurun_message_status* ret_status);
+
 base::Error no_such_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard);
 // A rank of the communicator, or PROC_NULL, or (with `wildcard`) ANY_SOURCE.
 inline base::Result<void> check_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard) {

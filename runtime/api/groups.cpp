@@ -42,12 +42,8 @@ base::Error OpenGroup::name_call(size_t index, const base::Error& error) const {
 Result<void> OpenGroup::complete(comm::Engine& engine, Collective& collective) {
     Result<void> result;
     const comm::Requests::Ask ask{.names = {&collective.request, 1}, .order = collective.order};
-    GPURUN_TRY(engine.requests().complete(ask, [&](size_t, const comm::Request& done) {
-        if (const base::Error* const error = done.error())
-            result = *error;
-        else
-            result = check_truncation(done.message_bytes(), done.task.operand.bytes);
-    }));
+    GPURUN_TRY(engine.requests().complete(
+        ask, [&](size_t, const comm::Request& done) { result = api::settle(done, nullptr); }));
     return result;
 }
 

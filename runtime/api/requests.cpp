@@ -4,6 +4,20 @@
 
 namespace gpurun::api {
 
+base::Result<void> settle(const comm::Request& done, gpurun_message_status* ret_status) {
+    base::Result<void> result;
+    if (const base::Error* const error = done.error())
+        result = *error;
+    else if (done.is_truncated())
+        result = truncated(done.message_bytes(), done.task.operand.bytes);
+    if (ret_status != nullptr)
+        fill_status(done.arrived(),
+                    done.task.kind == comm::Task::Kind::kCollective ? GPURUN_BYTE
+                                                                    : static_cast<gpurun_datatype>(done.task.type),
+                    result ? base::Status::kOk : result.error().status, done.cancelled, *ret_status);
+    return result;
+}
+
 namespace {
 
 using base::Result;
@@ -129,21 +143,6 @@ Result<Order> order_of(Runtime& runtime, gpurun_stream stream) {
 void keep_first(Result<void>& first, Result<void> next) {
     if (!next && first)
         first = std::move(next);
-}
-
-// Fills the status of a completed request, and gives its error.
-Result<void> settle(const Request& done, gpurun_message_status* ret_status) {
-    Result<void> result;
-    if (const base::Error* const error = done.error())
-        result = *error;
-    else if (done.is_truncated())
-        result = truncated(done.message_bytes(), done.task.operand.bytes);
-    if (ret_status != nullptr)
-        fill_status(done.arrived(),
-                    done.task.kind == Task::Kind::kCollective ? GPURUN_BYTE
-                                                              : static_cast<gpurun_datatype>(done.task.type),
-                    result ? Status::kOk : result.error().status, done.cancelled, *ret_status);
-    return result;
 }
 
 // Of a request that was complete before the call.

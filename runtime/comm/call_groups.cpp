@@ -69,11 +69,9 @@ class CallGroups::Run {
 };
 
 Result<Arrived> CallGroups::Message::result() const {
-    const transfer::Operation* const operation =
-        send ? static_cast<const transfer::Operation*>(&*send) : receive->made_op(); // null: it came inline
-    if (operation != nullptr && operation->error())
-        return *operation->error();
-    return send ? Arrived{} : receive->arrived();
+    if (send)
+        return send->error() ? Result<Arrived>(*send->error()) : Arrived{};
+    return receive->error() != nullptr ? Result<Arrived>(*receive->error()) : receive->arrived();
 }
 
 void CallGroups::make(const Task& task, Message& message) {

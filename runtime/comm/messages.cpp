@@ -84,8 +84,8 @@ Result<void> Messages::complete(std::span<Send* const> sends, std::span<PostedRe
         if (send->error())
             return *send->error();
     for (const PostedReceive* receive : receives)
-        if (receive->made_op() != nullptr && receive->made_op()->error())
-            return *receive->made_op()->error();
+        if (receive->error() != nullptr)
+            return *receive->error();
     return {};
 }
 
@@ -119,12 +119,10 @@ void Messages::await_exchange(std::span<PostedReceive* const> receives) {
     const auto have_started = [&] {
         return std::all_of(receives.begin(), receives.end(), [](const PostedReceive* each) { return each->started(); });
     };
-    for (int64_t end_ns = 0; !have_started();) {
-        const int64_t now_ns = platform::now_ns();
-        if (end_ns == 0)
-            end_ns = now_ns + kExchangeNs;
-        else if (now_ns >= end_ns)
-            return;
+    if (have_started())
+        return;
+    const int64_t end_ns = platform::now_ns() + kExchangeNs;
+    while (!have_started() && platform::now_ns() < end_ns) {
         for (const auto& each : core_.peers())
             if (each->channel().has_records())
                 (void)progress_.poll(*each);
@@ -218,8 +216,7 @@ Result<void> Messages::receive_taken(uint64_t number, PostedReceive& receive) {
     start_taken(number, receive);
     PostedReceive* const receives[] = {&receive};
     GPURUN_TRY(finish_together(lock, {}, receives));
-    const transfer::Operation* const operation = receive.made_op();
-    return operation != nullptr && operation->error() ? Result<void>(*operation->error()) : Result<void>();
+    return receive.error() != nullptr ? Result<void>(*receive.error()) : Result<void>();
 }
 
 } // namespace gpurun::comm

@@ -104,6 +104,9 @@ class PostedReceive final : public Expected {
     // Its operation, made if there is none. REQUIRES: it was not copied.
     transfer::Receive& op();
     transfer::Receive* made_op() const { return op_; } // null: there is none
+    const base::Error* error() const {                 // null: none so far
+        return op_ != nullptr && op_->error() ? &*op_->error() : nullptr;
+    }
     // What it has got. REQUIRES started().
     Arrived arrived() const { return {pattern.rank_of(source_), envelope_.tag, static_cast<size_t>(envelope_.bytes)}; }
     WorldRank source() const { return source_; }

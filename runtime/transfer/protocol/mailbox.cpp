@@ -140,13 +140,10 @@ Result<Posted> MailSend::put_alone(Send& send, Fence& fence, const device::Mail&
     send.note_own_stream();
     device::Mail put = mail;
     put.times = send.trace().times(send.resources().trace);
+    device::Mails& mails = send.target().part<MailboxPart>().device();
     if (send.ends_together()) {
         send.resources().exchanges.put({put, send.operand().address}, send.operand().stream);
-        send.end_at(CompletionPoint::at(fence, Edge::kForward, slot_));
-        return Posted::kYes;
-    }
-    device::Mails& mails = send.target().part<MailboxPart>().device();
-    if (auto enqueued = mails.put_mail(put, send.operand().address, send.operand().stream); !enqueued) {
+    } else if (auto enqueued = mails.put_mail(put, send.operand().address, send.operand().stream); !enqueued) {
         // The device has failed, and with it this rank. The peer must not wait for the mail.
         Slot poisoned = slot_;
         poisoned.value = platform::kPoison;
