@@ -17,10 +17,8 @@ Result<void> Alarms::set(const transfer::CompletionPoint& point) {
         else if (alarm.point == point)
             return {};
     }
-    if (unused == nullptr && alarms_.size() >= core_.resources().pools.streams.limits().alarms) {
-        any_missing_ = true;
-        return {};
-    }
+    if (unused == nullptr && alarms_.size() >= core_.resources().pools.streams.limits().alarms)
+        return {}; // the thread looks again by itself
     device::Device& device = core_.device();
     if (unused == nullptr) {
         GPURUN_ASSIGN(const device::Stream stream, device.take_reserved_stream());

@@ -31,7 +31,9 @@ Result<bool> StreamUse::is_marker_passed_for_send() {
 
 Result<device::Stream> StreamUse::take_for_message(bool waits_for_peer) {
     InternalStreams& streams = resources_.pools.streams;
-    if (!operand_.on_stream() || waits_for_peer)
+    if (!operand_.on_stream() && !waits_for_peer)
+        return streams.take_ready();
+    if (waits_for_peer)
         return streams.take();
     if (marker_)
         return streams.take_behind(marker_->stream, marker_->number);

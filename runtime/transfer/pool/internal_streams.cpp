@@ -12,10 +12,11 @@ using base::Result;
 
 StreamLimits stream_limits(uint32_t hardware_queues) {
     const size_t queues = hardware_queues;
-    return StreamLimits{.messages = std::clamp<size_t>(queues, 8, 32),
-                        .takers = std::clamp<size_t>(queues / 4, 2, 8),
+    const size_t eighth = std::clamp<size_t>(queues / 8, 1, 4); // for takers, for alarms, and left to the program
+    return StreamLimits{.messages = queues < 3 * eighth + 2 ? 2 : std::min<size_t>(queues - 3 * eighth, 16),
+                        .takers = eighth,
                         .captured = std::clamp<size_t>(queues / 2, 2, 16),
-                        .alarms = std::clamp<size_t>(queues, 4, 32)};
+                        .alarms = eighth};
 }
 
 InternalStreams::~InternalStreams() {
@@ -110,6 +111,11 @@ Result<device::Stream> InternalStreams::take() {
                 best = &entry;
         }
     return give(*best);
+}
+
+Result<device::Stream> InternalStreams::take_ready() {
+    GPURUN_ASSIGN(Entry * entry, find_or_make());
+    return entry == nullptr ? brief() : give(*entry);
 }
 
 InternalStreams::Entry* InternalStreams::find_behind(uint64_t name, uint64_t number) {

@@ -1,10 +1,10 @@
 // Internal streams: the runtime's own streams on the rank's device, in which messages move that must not hold up the
 // program's streams.
 //
-// A GPU has a bounded number of hardware queues, which its ranks share, and a stream that waits may hold up other
-// streams in the same queue. So the number of streams is bounded (StreamLimits); when all are taken, or wait, messages
-// share them. All are created when a rank starts, since creating one later may wait for the whole device. Used under
-// the engine lock.
+// A GPU has a bounded number of hardware queues, which its ranks share. When as many streams of a rank wait as it has
+// queues, nothing else of it runs, of whatever priority. So those of our streams that may wait are fewer than the
+// queues (StreamLimits); when all are taken, or wait, messages share them. All are created when a rank starts, since
+// creating one later may wait for the whole device. Used under the engine lock.
 #pragma once
 
 #include "device/device.hpp"
@@ -16,10 +16,10 @@ namespace gpurun::transfer {
 
 // How many streams a rank has, by use. Follows from the number of its hardware queues.
 struct StreamLimits {
-    size_t messages;                    // for messages, which may wait for their peer
-    size_t takers;                      // for fused receives (protocol/fused_mails.hpp)
-    size_t captured;                    // for receives of graphs; more that are started in one capture take new ones
-    size_t alarms;                      // for threads that sleep (comm/alarms.hpp)
+    size_t messages; // for messages, which may wait for their peer
+    size_t takers;   // for fused receives (protocol/fused_mails.hpp)
+    size_t captured; // for receives of graphs; more in one capture take new ones. Nothing runs in them
+    size_t alarms;   // for threads that sleep (comm/alarms.hpp)
     static constexpr size_t kBrief = 4; // for work that waits for nobody
     static constexpr size_t kBulk = 2;  // for large copies: with 1 windows are slower, and with more no faster
 
@@ -44,6 +44,8 @@ class InternalStreams {
 
     // For one message. Other work may be in it; but none that waits for a peer, as long as there are streams enough.
     base::Result<device::Stream> take();
+    // For one that waits for nobody.
+    base::Result<device::Stream> take_ready();
     // For work that waits for a marker, in the program's stream with this name (Device::name), and for nothing else.
     // Markers of one stream are passed in the order of their numbers. So, when streams are scarce, work behind a later
     // marker goes into the stream of work behind an earlier one.

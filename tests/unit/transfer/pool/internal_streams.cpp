@@ -41,6 +41,15 @@ size_t distinct(const std::vector<void*>& streams) { return std::set<void*>(stre
 
 TEST_SUITE_BEGIN("internal streams");
 
+TEST_CASE("the internal streams that may wait are fewer than the rank's hardware queues") {
+    for (uint32_t queues = 6; queues <= 1024; ++queues) {
+        const StreamLimits limits = transfer::stream_limits(queues);
+        CAPTURE(queues);
+        CHECK(limits.messages + limits.takers + limits.alarms < queues);
+        CHECK(limits.messages >= 2);
+    }
+}
+
 TEST_CASE("what is behind markers of one stream leaves half of the internal streams to others, however much it is") {
     Bench bench;
     const std::vector<void*> behind = bench.take_behind(1, 100);
@@ -51,10 +60,10 @@ TEST_CASE("what is behind markers of one stream leaves half of the internal stre
 
 TEST_CASE("what is behind markers of several streams shares only with its own kind, and spreads") {
     Bench bench;
-    std::vector<void*> first = bench.take_behind(1, 8), second = bench.take_behind(2, 8);
-    CHECK(distinct(first) + distinct(second) == 16);
-    const std::vector<void*> more = bench.take_behind(1, 8);
-    CHECK(distinct(more) == 8);
+    std::vector<void*> first = bench.take_behind(1, kHalf / 2), second = bench.take_behind(2, kHalf / 2);
+    CHECK(distinct(first) + distinct(second) == kHalf);
+    const std::vector<void*> more = bench.take_behind(1, kHalf / 2);
+    CHECK(distinct(more) == kHalf / 2);
     for (void* const each : more)
         CHECK(std::count(first.begin(), first.end(), each) == 1);
     const std::vector<void*> third = bench.take_behind(3, 2);
@@ -115,6 +124,20 @@ TEST_CASE("no more share a stream than CUDA lets wait there") {
     CHECK(distinct(full) == kHalf);
     void* const next = bench.take_behind(1, 1)[0];
     CHECK(std::count(full.begin(), full.end(), next) == 0);
+}
+
+TEST_CASE("a message that waits for nobody goes into a stream in which nobody waits") {
+    Bench bench;
+    std::set<void*> waiting;
+    for (size_t i = 0; i < kLimits.messages; ++i) {
+        waiting.insert(must(bench.streams.take_ready()).native);
+        CHECK(waiting.size() == i + 1); // one of its own, while there is one
+    }
+    for (size_t i = 0; i < kLimits.messages; ++i) {
+        const device::Stream taken = must(bench.streams.take_ready());
+        CHECK(waiting.count(taken.native) == 0);
+        bench.streams.give_back(taken, InternalStreams::State::kWaiting);
+    }
 }
 
 TEST_CASE("brief work has few streams, which are given to nobody else") {
