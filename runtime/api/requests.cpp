@@ -1,6 +1,10 @@
 // Requests: starting messages that outlive the call, and completing them.
 #include "api/call.hpp"
 #include "base/format.hpp"
+#include "device/capability/mails.hpp"
+
+#include <array>
+#include <span>
 
 namespace gpurun::api {
 
@@ -104,7 +108,8 @@ Result<Request*> find(Runtime& runtime, const gpurun_request* request) {
     return found;
 }
 
-Result<void> start_again(gpurun_request* request) {
+// Checks a persistent request that is to be started, and holds it. Null if the calling thread's group has it now.
+Result<Request*> hold_again(gpurun_request* request) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * again, find(*found, request));
     Task& task = again->task;
@@ -122,11 +127,34 @@ Result<void> start_again(gpurun_request* request) {
     if (receives)
         GPURUN_TRY(check_captured(operand, task.peer, task.tag));
     task.operand = operand;
+    found->engine().requests().hold(*again);
     if (OpenGroup* const group = open_group()) [[unlikely]] {
-        found->engine().requests().hold(*again);
         group->add_request("gpurun_start", again->name);
-    } else {
-        found->engine().requests().start_again(*again);
+        return nullptr;
+    }
+    return again;
+}
+
+// Those before one that cannot be started are started. In rounds, so that nothing is allocated.
+Result<void> start_again(std::span<gpurun_request> requests) {
+    while (!requests.empty()) {
+        std::array<Request*, device::kMostExchanged> held;
+        size_t count = 0;
+        Result<void> result;
+        const size_t of_round = std::min(requests.size(), held.size());
+        for (gpurun_request& each : requests.first(of_round)) {
+            auto again = hold_again(&each);
+            if (!again) {
+                result = std::move(again).error();
+                break;
+            }
+            if (*again != nullptr)
+                held[count++] = *again;
+        }
+        if (count != 0)
+            (*runtime())->engine().requests().start_again(std::span(held).first(count));
+        GPURUN_TRY(std::move(result));
+        requests = requests.subspan(of_round);
     }
     return {};
 }
@@ -331,7 +359,9 @@ gpurun_status gpurun_recv_init(void* buffer, size_t count, gpurun_datatype type,
 
 gpurun_status gpurun_start(gpurun_request* request) {
     const api::CallScope call(__func__, {.count = 1});
-    return api::report(api::start_again(request));
+    if (auto checked = api::check_output(request, "request"); !checked)
+        return api::report(std::move(checked));
+    return api::report(api::start_again({request, 1}));
 }
 
 gpurun_status gpurun_startall(size_t count, gpurun_request* requests) {
@@ -339,10 +369,7 @@ gpurun_status gpurun_startall(size_t count, gpurun_request* requests) {
     if (count != 0)
         if (auto checked = api::check_output(requests, "requests"); !checked)
             return api::report(std::move(checked));
-    for (size_t i = 0; i < count; ++i)
-        if (auto started = api::start_again(&requests[i]); !started)
-            return api::report(std::move(started));
-    return GPURUN_OK;
+    return api::report(api::start_again({requests, count}));
 }
 
 gpurun_status gpurun_wait(gpurun_request* request, gpurun_stream stream, gpurun_message_status* ret_status) {

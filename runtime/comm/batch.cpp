@@ -15,8 +15,10 @@ void Batch::defer() {
 
 // defers_send() counts the sends of a batch, so it is asked for each in a stream, also for those that are not deferred.
 bool Batch::shares_kernel(const transfer::Send& send) {
-    return send.is_request() && transfer::may_be_fused(send) &&
-           (!send.operand().on_stream() || core_.resources().pools.markers.defers_send());
+    if (!send.is_request() || !transfer::may_be_fused(send))
+        return false;
+    transfer::Resources& resources = core_.resources();
+    return !send.operand().on_stream() || (!resources.exchanges.collects() && resources.pools.markers.defers_send());
 }
 
 void Batch::start_send(transfer::Send& send) {
@@ -33,7 +35,8 @@ void Batch::start_send(transfer::Send& send) {
 }
 
 bool Batch::after_start(bool defers) {
-    core_.resources().exchanges.launch(); // of another thread's call, whose send had waited for room
+    if (!core_.resources().exchanges.collects())
+        core_.resources().exchanges.launch(); // of another thread's call, whose send had waited for room
     if (!defers)
         launch();
     else if (!core_.resources().mails.empty() || deferred_until_ns_ != 0)
@@ -60,7 +63,8 @@ void Batch::flush() {
 void Batch::launch() {
     transfer::Resources& resources = core_.resources();
     resources.pools.markers.look_again();
-    resources.exchanges.launch();
+    if (!resources.exchanges.collects())
+        resources.exchanges.launch();
     if (resources.mails.empty())
         return;
     if (auto launched = resources.mails.launch(); !launched)

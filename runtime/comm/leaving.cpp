@@ -58,6 +58,8 @@ void Leaving::settle_messages(EngineLock& lock) {
     (void)progress_.run(); // what peers have answered
     end_sends();
     const auto moved = [&] {
+        while (transfer::Operation* const each = core_.resources().left.front())
+            each->enqueue_left();
         return failure_.stuck() || (core_.resources().moving.empty() && none([](const Peer& each) {
                                         return !each.sends.empty() || !each.receives.empty();
                                     }));

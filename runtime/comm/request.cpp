@@ -24,6 +24,7 @@ void RequestTable::abandon(Request& request) {
 
 void RequestTable::reap() {
     abandoned_.for_each([&](Request& request) {
+        request.enqueue_left();
         if (!request.done())
             return;
         abandoned_.remove(request);

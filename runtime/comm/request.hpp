@@ -88,6 +88,11 @@ struct Request : base::Linked<Request, Abandoned> {
             return send->enqueued();
         return receive ? receive->enqueued() : collective == nullptr || collective->enqueued();
     }
+    // Its end is wanted, and it is not completed into a stream now.
+    void enqueue_left() {
+        if (transfer::Receive* const of = receive ? receive->made_op() : nullptr)
+            of->enqueue_left();
+    }
     // REQUIRES enqueued(). What follows in `stream` comes after it.
     base::Result<void> complete_into(device::Stream stream) GPURUN_REQUIRES(engine_lock) {
         if (collective != nullptr)

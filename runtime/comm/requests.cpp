@@ -14,9 +14,12 @@ using transfer::Envelope;
 
 namespace {
 
-// Whether it can be completed into `order` now.
-bool is_ready(const Request& request, const Order& order) {
-    return order.on_stream() ? request.enqueued() : request.done();
+// Whether it can be completed into `order` now. In the host's order that takes what was left to the completion.
+bool is_ready(Request& request, const Order& order) {
+    if (order.on_stream())
+        return request.enqueued();
+    request.enqueue_left();
+    return request.done();
 }
 
 } // namespace
@@ -39,13 +42,13 @@ class Requests::Goal {
     }
 
   private:
-    const Request* find_open(uint64_t name) const GPURUN_REQUIRES(engine_lock) {
-        const Request* const request = core_.requests().find(name);
+    Request* find_open(uint64_t name) const GPURUN_REQUIRES(engine_lock) {
+        Request* const request = core_.requests().find(name);
         return request != nullptr && request->active ? request : nullptr;
     }
     bool are_all_ready() GPURUN_REQUIRES(engine_lock) {
         for (; first_open_ < ask_.names.size(); ++first_open_) {
-            const Request* const request = find_open(ask_.names[first_open_]);
+            Request* const request = find_open(ask_.names[first_open_]);
             if (request != nullptr && !is_ready(*request, ask_.order))
                 return false;
         }
@@ -54,7 +57,7 @@ class Requests::Goal {
     bool is_any_ready() const GPURUN_REQUIRES(engine_lock) {
         bool any_open = false;
         for (const uint64_t name : ask_.names) {
-            const Request* const request = find_open(name);
+            Request* const request = find_open(name);
             if (request != nullptr && is_ready(*request, ask_.order))
                 return true;
             any_open |= request != nullptr;
@@ -91,10 +94,19 @@ Request* Requests::find(uint64_t name) {
     return core_.requests().find(name);
 }
 
-void Requests::start_again(Request& request) {
+// The mails that they put into a stream go by one kernel. Captured messages are no mails, and may have to wait.
+void Requests::start_again(std::span<Request* const> requests) {
     EngineLock lock(core_.mutex());
-    begin(request);
-    enqueue_captured(lock, request);
+    transfer::MailExchanges& exchanges = core_.resources().exchanges;
+    exchanges.collect(requests.size() > 1 && std::none_of(requests.begin(), requests.end(), [](const Request* each) {
+                          return each->task.operand.captured();
+                      }));
+    for (Request* const each : requests) {
+        begin(*each);
+        enqueue_captured(lock, *each);
+    }
+    exchanges.collect(false);
+    exchanges.launch();
 }
 
 void Requests::hold(Request& request) {
@@ -226,9 +238,12 @@ Result<void> Requests::check_same_capture(Request& request, const Order& order) 
     if (ask.need == Need::kAll && ask.may_wait && !ask.order.on_stream())
         return complete_in_turn(lock, ask, settle);
     GPURUN_ASSIGN(const bool met, wait_until_met(lock, ask));
-    if (met)
-        GPURUN_TRY(complete_each(ask, settle));
-    return met;
+    if (!met)
+        return false;
+    auto completed = complete_each(ask, settle);
+    core_.resources().exchanges.launch(); // what was taken for the stream
+    GPURUN_TRY(std::move(completed));
+    return true;
 }
 
 // One look at each: windows of small messages are as fast as this.
@@ -240,7 +255,7 @@ Result<bool> Requests::complete_in_turn(EngineLock& lock, const Ask& ask, const 
             Request* const request = core_.requests().find(ask.names[next]);
             if (request == nullptr || !request->active)
                 continue;
-            if (!request->done())
+            if (!is_ready(*request, ask.order))
                 return false;
             end(ask, next, *request, settle);
         }
@@ -314,7 +329,7 @@ void Requests::expect_fused(const Ask& ask) {
     transfer::FusedMails& mails = core_.resources().mails;
     mails.begin_completion();
     for (const uint64_t name : ask.names) {
-        const Request* const each = core_.requests().find(name);
+        Request* const each = core_.requests().find(name);
         if (ask.need != Need::kOne && each != nullptr && each->active && each->receive && is_ready(*each, ask.order) &&
             each->receive->made_op() != nullptr)
             mails.expect(each->receive->made_op()->launch());

@@ -25,7 +25,7 @@ class Requests {
     // that completes it reports. Both return its name.
     uint64_t make(const Task& task);
     uint64_t start(const Task& task);
-    void start_again(Request& request);
+    void start_again(std::span<Request* const> requests);
     // It is active from now on, and begun with its group.
     void hold(Request& request);
     // Null if no request has the name, or none has it any more.

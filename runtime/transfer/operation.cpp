@@ -70,6 +70,19 @@ Result<void> Operation::end_behind(Fence& fence, Edge edge, const Slot& slot, de
     return {};
 }
 
+void Operation::leave_to_completion() {
+    resources_.left.push_back(*this);
+    reach(Phase::kEnqueued);
+}
+
+void Operation::enqueue_left() {
+    if (!LeftList::has(*this))
+        return;
+    resources_.left.remove(*this);
+    phase_ = Phase::kActive;
+    settle(enqueue_left_by_protocol(std::nullopt));
+}
+
 Result<void> Operation::end_in_place() {
     if (!ends_by_completion()) {
         finish();
@@ -101,6 +114,7 @@ void Operation::tell_trace_of_end() {
 void Operation::finish() {
     leave_queues();
     resources_.moving.remove(*this);
+    resources_.left.remove(*this);
     work_.finish(stream_state(), stream_end());
     on_finish();
     end_event_.reset();
@@ -116,6 +130,13 @@ Result<void> Operation::complete_into(device::Stream stream) {
         return complete_captured(stream);
     if (done())
         return {};
+    if (LeftList::has(*this)) {
+        if (auto enqueued = enqueue_left_by_protocol(stream); !enqueued)
+            fail(std::move(enqueued).error());
+        else
+            finish();
+        return {};
+    }
     GPURUN_ASSIGN(const bool over, end_->is_over());
     if (!over) {
         GPURUN_TRY(await_end(*end_, stream));
@@ -193,7 +214,7 @@ wait_report::Entry Operation::describe(wait_report::What what) const {
         entry.flags |= wait_report::kOnStream;
     if (operand_.captured())
         entry.flags |= wait_report::kCaptured;
-    const auto& point = phase_ == Phase::kEnqueued ? end_ : blocked_on();
+    const auto& point = phase_ == Phase::kEnqueued && !LeftList::has(*this) ? end_ : blocked_on();
     if (!point)
         return entry;
     entry.state = point->on_event() ? wait_report::State::kDevice : wait_report::State::kEdge;

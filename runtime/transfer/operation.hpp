@@ -6,7 +6,8 @@
 //
 //   kNew       not started
 //   kActive    its protocol moves it: by post() and on_record(), or by advance()
-//   kEnqueued  nothing is left to decide: it is done once its end, a completion point, has come
+//   kEnqueued  nothing is left to decide: it is done once its end, a completion point, has come. Or its last work is
+//              left to whoever completes it, and enqueued there
 //   kDone      the caller may go on
 //
 // Lives with its caller, on the stack or in a request. Peers, protocols and the engine only point to it; it leaves all
@@ -31,7 +32,7 @@ enum class Activity : uint8_t {
     kInDoubt, // whether its peer lives: advance() has to be called from time to time
 };
 
-class Operation : public base::Linked<Operation, Moving> {
+class Operation : public base::Linked<Operation, Moving>, public base::Linked<Operation, Left> {
   public:
     Operation(const Operation&) = delete;
     Operation& operator=(const Operation&) = delete;
@@ -51,6 +52,8 @@ class Operation : public base::Linked<Operation, Moving> {
     void advance();
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
     base::Result<void> complete_into(device::Stream stream);
+    // Its end is wanted, and nobody completes it into a stream now: enqueues what was left to the completion.
+    void enqueue_left();
     // It cannot go on: the peer is lost, a call failed, or it was cancelled. Done once its own copies no longer touch
     // the buffer. These end: whatever they wait for is enqueued, or has been released.
     void fail(base::Error error);
@@ -92,7 +95,9 @@ class Operation : public base::Linked<Operation, Moving> {
     // The same, where the last of it signals an edge in `stream`.
     base::Result<void> end_behind(Fence& fence, Edge edge, const Slot& slot, device::Stream stream);
     // Of a graph: everything is decided, and is enqueued by the thread that completes it.
-    void leave_to_completion() { reach(Phase::kEnqueued); }
+    void leave_to_capture() { reach(Phase::kEnqueued); }
+    // Of a request on a stream: the same, or by enqueue_left().
+    void leave_to_completion();
     // No bytes move: the message ends where it stands in its order domain.
     base::Result<void> end_in_place();
     void finish();
@@ -123,6 +128,8 @@ class Operation : public base::Linked<Operation, Moving> {
     virtual base::Result<bool> is_complete_without_peer() const = 0;
     virtual base::Result<void> await_end(const CompletionPoint& end, device::Stream stream) = 0;
     virtual base::Result<void> complete_captured(device::Stream stream) = 0;
+    // What was left, into the stream in which the operation is completed; without one, as if it had not been left.
+    virtual base::Result<void> enqueue_left_by_protocol(std::optional<device::Stream> stream) = 0;
     virtual void capture_missed() = 0;
     virtual bool ends_by_itself() const = 0;
     virtual void give_up() = 0;

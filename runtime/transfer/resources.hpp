@@ -61,6 +61,7 @@ struct Resources {
     FusedMails mails;
     MailExchanges exchanges;
     MovingList moving;    // operations that advance() moves
+    LeftList left;        // operations whose last work is enqueued by whoever completes them
     uint64_t changes = 0; // how often a message was enqueued or done: who has seen as many need not look again
     TryQuiescence try_quiescence = [] { return Quiescence(std::in_place); }; // the engine's
     // A thread of the driver's tells, some time after a graph was destroyed, that its messages are gone. Until this

@@ -26,6 +26,8 @@ class HalfState {
     // It is completed into the stream. True if the stream goes on after the message by what this enqueues; false: by
     // the message's end. REQUIRES: it is enqueued.
     virtual base::Result<bool> complete_into(Half&, device::Stream) { return false; }
+    // What it has left to the completion (leave_to_completion), into that stream, or, without one, as if it had not.
+    virtual base::Result<void> enqueue_left(Half&, std::optional<device::Stream>) { return {}; }
     // Whether a failed one that is enqueued comes to its end all the same.
     virtual bool ends_by_itself() const { return false; }
     // It has failed: nothing more is to be enqueued.
@@ -146,6 +148,9 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
     }
     base::Result<bool> is_complete_without_peer() const final {
         return state()->is_complete_without_peer(half(), *end());
+    }
+    base::Result<void> enqueue_left_by_protocol(std::optional<device::Stream> stream) final {
+        return state()->enqueue_left(half(), stream);
     }
     bool ends_by_itself() const final { return state() != nullptr && state()->ends_by_itself(); }
     void give_up() final {

@@ -21,6 +21,11 @@ Result<uint64_t> StreamUse::stream_name() {
     return operand_.on_stream() ? resources_.device.name(operand_.stream) : Result<uint64_t>(0);
 }
 
+Result<void> StreamUse::await_marker(device::Stream stream) {
+    GPURUN_ASSIGN(const uint64_t name, resources_.device.name(stream));
+    return name == marker_->stream ? Result<void>() : resources_.device.await_event(stream, marker_->event);
+}
+
 Result<bool> StreamUse::is_marker_passed() {
     return marker_ ? resources_.pools.markers.is_passed(*marker_) : Result<bool>(false);
 }

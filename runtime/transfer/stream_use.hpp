@@ -28,6 +28,8 @@ class StreamUse {
     // Whether everything before the marker is over; false without a marker. May be false although it is over.
     base::Result<bool> is_marker_passed();
     base::Result<bool> is_marker_passed_for_send();
+    // Enqueue: what follows in `stream` comes after the marker. REQUIRES has_marker().
+    base::Result<void> await_marker(device::Stream stream);
     // The marker is not needed any more.
     void give_marker_back() { resources_.pools.markers.give_back(marker_); }
     // The marker as a completion point. REQUIRES has_marker().

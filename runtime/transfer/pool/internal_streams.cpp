@@ -13,7 +13,7 @@ using base::Result;
 StreamLimits stream_limits(uint32_t hardware_queues) {
     const size_t queues = hardware_queues;
     const size_t eighth = std::clamp<size_t>(queues / 8, 1, 4); // for takers, for alarms, and left to the program
-    return StreamLimits{.messages = queues < 3 * eighth + 2 ? 2 : std::min<size_t>(queues - 3 * eighth, 16),
+    return StreamLimits{.messages = queues < 3 * eighth + 2 ? 2 : std::min<size_t>(queues - 3 * eighth, 20),
                         .takers = eighth,
                         .captured = std::clamp<size_t>(queues / 2, 2, 16),
                         .alarms = eighth};

@@ -74,7 +74,7 @@ Result<void> GraphReceive::map_and_enqueue(Receive& receive) {
     if (!mapped_)
         return {};
     if (!receive.ends_in_stream()) {
-        receive.leave_to_completion();
+        receive.leave_to_capture();
         return {};
     }
     const CapturedMessage message = *std::exchange(message_, std::nullopt);

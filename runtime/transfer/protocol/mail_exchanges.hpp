@@ -1,5 +1,6 @@
-// Mails of calls that are made together (a sendrecv, a group) and stand in one stream of the program's: they cross in
-// one kernel there, since launching one costs more than all else in a small message.
+// Mails that stand in one stream of the program's, and belong to calls that are made together (a sendrecv, a group), to
+// requests that one call starts (startall) or to requests that one call completes: they cross in one kernel there,
+// since launching one costs more than all else in a small message.
 //
 // A mail is collected once its record has been posted, or has come; launch() is called before this rank gives up the
 // engine lock. So a peer's kernel may wait for a mail that is not enqueued yet, but no longer than that. For the same
@@ -29,6 +30,9 @@ class MailExchanges {
     void put(const device::OutgoingMail& mail, device::Stream stream);
     void take(const device::IncomingMail& mail, device::Stream stream);
     bool empty() const { return open_ == 0; }
+    // While one call starts several requests: the mails that these put into their streams are collected, too.
+    void collect(bool collects) { collects_ = collects; }
+    bool collects() const { return collects_; }
     void launch() {
         if (!empty()) [[unlikely]]
             launch_all();
@@ -51,6 +55,7 @@ class MailExchanges {
     Pools& pools_;
     std::vector<Exchange> exchanges_; // the first ones are open, the rest is memory for more
     size_t open_ = 0;
+    bool collects_ = false;
 };
 
 } // namespace gpurun::transfer

@@ -109,7 +109,9 @@ Result<Posted> MailSend::post(Send& send) {
 Result<bool> MailSend::can_be_fused_now(Send& send) const {
     if (!is_small(send.operand().bytes) || !send.is_request())
         return false;
-    return send.operand().on_stream() ? send.work().is_marker_passed_for_send() : Result<bool>(true);
+    if (!send.operand().on_stream())
+        return true;
+    return send.resources().exchanges.collects() ? Result<bool>(false) : send.work().is_marker_passed_for_send();
 }
 
 bool MailSend::publish(Send& send) const {
@@ -141,7 +143,7 @@ Result<Posted> MailSend::put_alone(Send& send, Fence& fence, const device::Mail&
     device::Mail put = mail;
     put.times = send.trace().times(send.resources().trace);
     device::Mails& mails = send.target().part<MailboxPart>().device();
-    if (send.ends_together()) {
+    if (send.ends_together() || (send.operand().on_stream() && send.resources().exchanges.collects())) {
         send.resources().exchanges.put({put, send.operand().address}, send.operand().stream);
     } else if (auto enqueued = mails.put_mail(put, send.operand().address, send.operand().stream); !enqueued) {
         // The device has failed, and with it this rank. The peer must not wait for the mail.
@@ -160,26 +162,54 @@ Result<bool> MailSend::complete_into(Send& send, device::Stream stream) {
 
 // ------------------------------------------------------------------------------------------------------- target
 
+namespace {
+
+// A mail that a request on a stream has got need not be taken before the request is completed: into that stream most
+// often, and all that one call completes there is taken by one kernel. Until then it stays in its slot, so a few are.
+bool may_be_left(const Receive& receive) {
+    return receive.ends_by_completion() && receive.bytes() != 0 && receive.operand().by_device() &&
+           receive.resources().left.size() < device::kMostExchanged;
+}
+
+} // namespace
+
 Result<void> MailReceive::start(Receive& receive, const Arrival& arrival) {
     slot_ = arrival.record.as<Slot>();
-    const uint64_t mail_bytes = arrival.record.envelope.bytes;
-    receive.count(kByMailbox, mail_bytes);
+    mail_bytes_ = arrival.record.envelope.bytes;
+    receive.count(kByMailbox, mail_bytes_);
+    if (may_be_left(receive)) {
+        GPURUN_TRY(receive.work().set_marker());
+        receive.leave_to_completion();
+        return {};
+    }
     GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
-    if (receive.is_request() && receive.bytes() != 0 && is_small(mail_bytes) && receive.operand().by_device()) {
+    return take(receive, *fence);
+}
+
+Result<void> MailReceive::enqueue_left(Receive& receive, std::optional<device::Stream> stream) {
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    if (!stream)
+        return take(receive, *fence);
+    GPURUN_TRY(receive.work().await_marker(*stream));
+    return take_together(receive, *fence, *stream);
+}
+
+Result<void> MailReceive::take(Receive& receive, Fence& fence) {
+    if (receive.is_request() && receive.bytes() != 0 && is_small(mail_bytes_) && receive.operand().by_device()) {
         GPURUN_ASSIGN(const bool at_once, receive.is_marker_passed());
         if (at_once)
-            return take_fused(
-                receive, *fence,
-                receive.resources().workspace.view().mail(receive.source().rank().value, *fence, slot_, mail_bytes));
+            return take_fused(receive, fence);
     }
-    return take_alone(receive, *fence, mail_bytes);
+    return take_alone(receive, fence);
 }
 
 // Of a request: in a kernel with others, which whoever makes progress launches soon.
-Result<void> MailReceive::take_fused(Receive& receive, Fence& fence, device::Mail mail) {
+Result<void> MailReceive::take_fused(Receive& receive, Fence& fence) {
     GPURUN_TRY(receive.depend_on(fence, slot_, std::nullopt));
     receive.work().give_marker_back();
     fused_ = true;
+    device::Mail mail =
+        receive.resources().workspace.view().mail(receive.source().rank().value, fence, slot_, mail_bytes_);
     mail.times = receive.trace().times(receive.resources().trace);
     GPURUN_ASSIGN(const uint64_t launch,
                   receive.resources().mails.take({mail, receive.operand().address, receive.bytes()}));
@@ -188,25 +218,23 @@ Result<void> MailReceive::take_fused(Receive& receive, Fence& fence, device::Mai
     return {};
 }
 
-device::Mail MailReceive::mail_of(Receive& receive, Fence& fence, uint64_t mail_bytes) const {
+device::Mail MailReceive::mail_of(Receive& receive, Fence& fence) const {
     const WorkspaceView& workspace = receive.resources().workspace.view();
     const uint32_t source = receive.source().rank().value;
-    device::Mail mail = workspace.mail(source, fence, slot_, mail_bytes);
+    device::Mail mail = workspace.mail(source, fence, slot_, mail_bytes_);
     mail.ticket = workspace.ticket(source, Side::kTarget, slot_);
     mail.times = receive.trace().times(receive.resources().trace);
     return mail;
 }
 
-// In a kernel with the mails of other calls, if it is made together with some.
-Result<void> MailReceive::take_together(Receive& receive, Fence& fence, uint64_t mail_bytes) {
-    const Operand& into = receive.operand();
-    GPURUN_TRY(receive.note_dependence(fence, slot_, into.stream));
-    const device::IncomingMail mail{mail_of(receive, fence, mail_bytes), into.address, receive.bytes()};
-    receive.resources().exchanges.take(mail, into.stream);
-    return receive.end_behind(fence, Edge::kBackward, slot_, into.stream);
+// In a kernel with the mails of other calls, or of others that are completed together.
+Result<void> MailReceive::take_together(Receive& receive, Fence& fence, device::Stream stream) {
+    GPURUN_TRY(receive.note_dependence(fence, slot_, stream));
+    receive.resources().exchanges.take({mail_of(receive, fence), receive.operand().address, receive.bytes()}, stream);
+    return {};
 }
 
-Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t mail_bytes) {
+Result<void> MailReceive::take_alone(Receive& receive, Fence& fence) {
     bool waits = false;
     if (!receive.ends_in_stream()) {
         GPURUN_ASSIGN(const bool ready, fence.reached(Edge::kForward, slot_));
@@ -216,8 +244,11 @@ Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t ma
     const Operand& into = receive.operand();
     // An exchange may have as few blocks as this rank's share of the device.
     const bool is_wide = device::mail_blocks(receive.bytes()) > receive.resources().pools.kernels.blocks();
-    if ((receive.ends_together() || (receive.ends_in_stream() && is_wide)) && receive.bytes() != 0 && into.by_device())
-        return take_together(receive, fence, mail_bytes);
+    if ((receive.ends_together() || (receive.ends_in_stream() && is_wide)) && receive.bytes() != 0 &&
+        into.by_device()) {
+        GPURUN_TRY(take_together(receive, fence, into.stream));
+        return receive.end_behind(fence, Edge::kBackward, slot_, into.stream);
+    }
     GPURUN_TRY(receive.depend_on(fence, slot_, into.stream));
     if (receive.bytes() == 0 || !receive.kernel_may_spin(fence, slot_, device::mail_blocks(receive.bytes())))
         GPURUN_TRY(fence.await(Edge::kForward, slot_, into.stream));
@@ -225,7 +256,7 @@ Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t ma
         GPURUN_TRY(fence.signal(Edge::kBackward, slot_, into.stream));
         return receive.end_behind(fence, Edge::kBackward, slot_, into.stream);
     }
-    const device::Mail mail = mail_of(receive, fence, mail_bytes);
+    const device::Mail mail = mail_of(receive, fence);
     device::Mails& mails = receive.source().part<MailboxPart>().device();
     if (into.by_device()) {
         GPURUN_TRY(mails.take_mail(mail, into.address, receive.bytes(), !receive.ends_in_stream(), into.stream));
@@ -235,6 +266,11 @@ Result<void> MailReceive::take_alone(Receive& receive, Fence& fence, uint64_t ma
     GPURUN_TRY(mails.take_mail(mail, staged->data, receive.bytes(), true, into.stream));
     GPURUN_TRY(receive.copy_from_host(staged->data, receive.bytes()));
     return receive.end_behind(*staged);
+}
+
+// For the wait report, of one that was left.
+std::optional<CompletionPoint> MailReceive::blocked_on(const Receive& receive) const {
+    return CompletionPoint::at(*receive.source().channel().open_fence(Direction::kIn), Edge::kForward, slot_);
 }
 
 Result<bool> MailReceive::is_complete_without_peer(const Receive& receive, const CompletionPoint&) const {

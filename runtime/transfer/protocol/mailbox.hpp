@@ -75,15 +75,19 @@ class MailReceive final : public ReceiveState {
     base::Result<void> start(Receive& receive, const Arrival& arrival) override;
     base::Result<bool> is_complete_without_peer(const Receive& receive, const CompletionPoint& end) const override;
     base::Result<bool> complete_into(Receive& receive, device::Stream stream) override;
+    base::Result<void> enqueue_left(Receive& receive, std::optional<device::Stream> stream) override;
+    std::optional<CompletionPoint> blocked_on(const Receive& receive) const override;
     bool ends_by_itself() const override { return fused_; } // a shared kernel does: poison releases it
 
   private:
-    base::Result<void> take_fused(Receive& receive, Fence& fence, device::Mail mail);
-    base::Result<void> take_alone(Receive& receive, Fence& fence, uint64_t mail_bytes);
-    base::Result<void> take_together(Receive& receive, Fence& fence, uint64_t mail_bytes);
-    device::Mail mail_of(Receive& receive, Fence& fence, uint64_t mail_bytes) const;
+    base::Result<void> take(Receive& receive, Fence& fence);
+    base::Result<void> take_fused(Receive& receive, Fence& fence);
+    base::Result<void> take_alone(Receive& receive, Fence& fence);
+    base::Result<void> take_together(Receive& receive, Fence& fence, device::Stream stream);
+    device::Mail mail_of(Receive& receive, Fence& fence) const;
 
     Slot slot_{};
+    uint64_t mail_bytes_ = 0;
     bool fused_ = false;
 };
 

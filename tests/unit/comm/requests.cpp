@@ -290,7 +290,7 @@ TEST_CASE("a persistent request keeps its name, and is started again") {
         CHECK(caller.test({&name, 1})->empty()); // not active: nothing to complete
         Request* const request = caller.rank.requests.find(name);
         REQUIRE(request != nullptr);
-        caller.rank.requests.start_again(*request);
+        caller.rank.requests.start_again({&request, 1});
         CHECK_FALSE(caller.test({&name, 1}).has_value());
         caller.arrive(1, round);
         CHECK(caller.test_one(name).has_value());

@@ -26,8 +26,7 @@ class Crossing {
             rank.match = [this, self](transfer::Peer& source, const ScriptedChannel::Posted& message) {
                 Operand into =
                     TestRank::on_stream(job_.rank(self).on_device(message.record.envelope.bytes), streams_[self]);
-                transfer::Receive& receive =
-                    receives_.emplace_back(job_.rank(self).resources(), into, Ending::kTogether);
+                transfer::Receive& receive = receives_.emplace_back(job_.rank(self).resources(), into, receive_ending);
                 receive.start(source, message.record, message.payload);
                 last_is_collected = !exchanges(self).empty();
                 return true;
@@ -58,6 +57,18 @@ class Crossing {
             return std::all_of(sends_.begin(), sends_.end(), is_done) &&
                    std::all_of(receives_.begin(), receives_.end(), is_done);
         });
+    }
+    Ending receive_ending = Ending::kTogether;
+    transfer::Receive& received(size_t number) { return receives_[number]; }
+    device::Stream stream(uint32_t rank) const { return streams_[rank]; }
+    // Sends so many from rank 0, which rank 1 gets.
+    void send_and_deliver(int count) {
+        for (int number = 1; number <= count; ++number)
+            send(0, kBytes, number);
+        exchanges(0).launch();
+        for (int number = 1; number <= count; ++number)
+            deliver(0);
+        (void)job_.rank(1).progress();
     }
     transfer::MailExchanges& exchanges(uint32_t rank) { return job_.rank(rank).resources().exchanges; }
     void deliver(uint32_t from) { REQUIRE(job_.deliver(from, 1 - from)); }
@@ -114,5 +125,94 @@ TEST_CASE("mails are launched before anything else in their stream waits for a p
         CHECK_FALSE(crossing.last_is_collected);
         REQUIRE(crossing.finish());
         CHECK(crossing.contents(1, 0) == TestRank::pattern(kBytes, 1));
+    }
+}
+
+TEST_CASE("what requests have got is taken where they are completed, by one kernel for all") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kByCompletion;
+    crossing.send_and_deliver(2);
+    for (const size_t number : {0, 1}) {
+        CHECK(crossing.received(number).enqueued());
+        CHECK_FALSE(crossing.received(number).done());
+    }
+    CHECK(job.rank(1).resources().left.size() == 2);
+    CHECK(crossing.exchanges(1).empty());
+    for (const size_t number : {0, 1}) {
+        must(crossing.received(number).complete_into(crossing.stream(1)));
+        CHECK(crossing.received(number).done());
+    }
+    CHECK(job.rank(1).resources().left.empty());
+    CHECK_FALSE(crossing.exchanges(1).empty());
+    crossing.exchanges(1).launch();
+    for (const size_t number : {0, 1})
+        CHECK(crossing.contents(1, number) == TestRank::pattern(kBytes, static_cast<int>(number) + 1));
+    REQUIRE(crossing.finish());
+}
+
+TEST_CASE("completed into another stream, it is taken behind the receive's place in its own") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kByCompletion;
+    Gate gate(job.rank(1).resources().device, crossing.stream(1));
+    crossing.send_and_deliver(1);
+    const device::Stream other = job.rank(1).on_stream(job.rank(1).on_device(8)).stream;
+    must(crossing.received(0).complete_into(other));
+    crossing.exchanges(1).launch();
+    CHECK_FALSE(must(job.rank(1).resources().device.query(other)));
+    gate.open();
+    const Operand in_other = TestRank::on_stream(crossing.received(0).operand(), other);
+    CHECK(job.rank(1).contents_in_order(in_other) == TestRank::pattern(kBytes, 1));
+    REQUIRE(crossing.finish());
+}
+
+TEST_CASE("where its end is wanted in the host's order, it is taken at once") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kByCompletion;
+    crossing.send_and_deliver(1);
+    crossing.received(0).enqueue_left();
+    CHECK(job.rank(1).resources().left.empty());
+    must(job.rank(1).resources().mails.launch());
+    REQUIRE(crossing.finish());
+    CHECK(crossing.contents(1, 0) == TestRank::pattern(kBytes, 1));
+}
+
+TEST_CASE("no more mails are left in their slots than one kernel takes") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kByCompletion;
+    crossing.send_and_deliver(static_cast<int>(device::kMostExchanged) + 2);
+    CHECK(job.rank(1).resources().left.size() == device::kMostExchanged);
+    while (transfer::Operation* const left = job.rank(1).resources().left.front())
+        left->enqueue_left();
+    must(job.rank(1).resources().mails.launch());
+    REQUIRE(crossing.finish());
+}
+
+TEST_CASE("a mail that was left is taken after its source has died, and one that had not come fails") {
+    for (const bool has_come : {true, false}) {
+        CAPTURE(has_come);
+        TestJob job(2, Setting{});
+        Crossing crossing(job);
+        crossing.receive_ending = Ending::kByCompletion;
+        crossing.send(0, kBytes, 1);
+        if (has_come) {
+            crossing.exchanges(0).launch();
+            must(job.rank(0).resources().device.synchronize(crossing.stream(0)));
+        }
+        crossing.deliver(0);
+        (void)job.rank(1).progress();
+        CHECK(job.rank(1).resources().left.size() == 1);
+        must(job.segment.mark_dead(0));
+        job.rank(1).lose(0);
+        must(crossing.received(0).complete_into(crossing.stream(1)));
+        CHECK(crossing.received(0).done());
+        CHECK(crossing.received(0).error().has_value() != has_come);
+        crossing.exchanges(1).launch();
+        if (has_come)
+            CHECK(crossing.contents(1, 0) == TestRank::pattern(kBytes, 1));
+        crossing.exchanges(0).launch();
     }
 }
