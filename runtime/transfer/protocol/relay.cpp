@@ -62,9 +62,9 @@ constexpr bool is_bounce(uint8_t index) { return index >= kBounceForced; }
 
 // Between host buffers, chunks are small enough to stay in the cache on their way from one CPU to the other.
 RelayPlan plan_for(const Receive& receive, Route route) {
-    constexpr uint64_t kShmChunk = 256 * 1024;
-    const bool shm = route.index == kHosts || route.index == kHostsRefused;
-    const uint64_t largest = shm ? kShmChunk : receive.resources().settings.relay_chunk_bytes;
+    constexpr uint64_t kHostChunk = 256 * 1024;
+    const bool hosts = route.index == kHosts || route.index == kHostsRefused;
+    const uint64_t largest = hosts ? kHostChunk : receive.resources().settings.relay_chunk_bytes;
     return plan_relay(is_bounce(route.index) ? RelayPool::kDevice : RelayPool::kHost, receive.bytes(), largest);
 }
 

@@ -32,7 +32,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
     std::vector<transfer::Notify> notified;         // by this rank, without a record
     std::optional<transfer::Liveness> liveness_now; // else as the job segment says
     bool shares = true;
-    std::optional<transfer::PeerFacts> facts_now; // else as the job segment says
+    std::optional<transfer::RankFacts> facts_now; // else as the job segment says
 
     // The oldest record that this rank has posted. REQUIRES that there is one.
     Posted take() {
@@ -44,7 +44,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
 
     // ---------------------------------------------------------------------------------------------- PeerChannel
     transfer::Liveness liveness() const override { return liveness_now.value_or(shared_->liveness()); }
-    const transfer::PeerFacts& facts() const override { return facts_now ? *facts_now : shared_->facts(); }
+    const transfer::RankFacts& facts() const override { return facts_now ? *facts_now : shared_->facts(); }
     bool has_captured() const override { return shared_->has_captured(); }
     uint32_t steps_of_leaving() const override { return shared_->steps_of_leaving(); }
     void tell_steps_of_leaving(uint32_t steps) override { shared_->tell_steps_of_leaving(steps); }

@@ -44,8 +44,10 @@ TestRank::TestRank(const platform::JobSegment& job_, uint32_t self_, const Setti
     record.state.store(static_cast<uint32_t>(platform::RankState::kAlive));
     record.pid = ::getpid();
     record.token = platform::own_token();
-    probe_.emplace(must(transfer::Probe::publish(*device, record, self)));
-    workspace_.emplace(must(transfer::Workspace::publish(*device, setting.settings, record, job.size())));
+    transfer::RankFacts facts;
+    probe_.emplace(must(transfer::Probe::publish(*device, self, facts)));
+    workspace_.emplace(must(transfer::Workspace::publish(*device, setting.settings, job.size(), facts)));
+    transfer::ShmChannel::publish(record, facts);
 }
 
 void TestRank::connect(const std::vector<TestRank*>& all) {
