@@ -223,7 +223,7 @@ void for_each_post(const Case& what, const Visit& visit) {
 TEST_CASE("when there is no room for a record, it is posted later, and once") {
     for (const Case& what : cases()) {
         CAPTURE(what.name);
-        for_each_post(what, [&](TestJob& job, test::ScriptedChannel& channel, size_t room, size_t posts) {
+        for_each_post(what, [&](TestJob& job, test::InterceptedChannel& channel, size_t room, size_t posts) {
             Exchange exchange(job, what);
             channel.room = room;
             exchange.run_until_stuck();

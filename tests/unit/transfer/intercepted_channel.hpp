@@ -12,7 +12,7 @@
 
 namespace gpurun::test {
 
-class ScriptedChannel final : public transfer::PeerChannel {
+class InterceptedChannel final : public transfer::PeerChannel {
   public:
     struct Posted {
         transfer::Record record;
@@ -20,7 +20,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
         transfer::Notify notify = transfer::Notify::kIfSleeping;
     };
 
-    explicit ScriptedChannel(std::unique_ptr<transfer::PeerChannel> shared)
+    explicit InterceptedChannel(std::unique_ptr<transfer::PeerChannel> shared)
         : PeerChannel(shared->peer(), shared->to_self()), shared_(std::move(shared)) {}
 
     // ------------------------------------------------------------------------------------------------ for the test
