@@ -102,8 +102,8 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     facts.orders_by_events = transfer::ordering_counters(device, settings) == nullptr;
     GPURUN_ASSIGN(transfer::Probe probe, transfer::Probe::publish(device, rank, facts));
     GPURUN_ASSIGN(transfer::Workspace workspace, transfer::Workspace::publish(device, settings, job.size(), facts));
-    const transfer::ChannelSite here{device, job, settings, base::WorldRank{rank}};
-    GPURUN_TRY(transfer::publish_rank(here, facts));
+    const transfer::ChannelSite here{device, job, settings, base::WorldRank{rank}, facts};
+    GPURUN_TRY(transfer::publish_rank(here));
     GPURUN_ASSIGN(std::vector<platform::UniqueFd> peers,
                   runtime->session_->ready(device.shareable_fd(), settings.single_copy));
     GPURUN_ASSIGN(Channels channels, transfer::open_channels(here));

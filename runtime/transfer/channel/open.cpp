@@ -15,13 +15,13 @@ namespace {
 
 struct ChannelInfo {
     const char* name;
-    Result<void> (*publish)(const ChannelSite& here, const RankFacts& facts);
+    Result<void> (*publish)(const ChannelSite& here); // null: nothing to do
     bool (*reaches)(const ChannelSite& here, WorldRank peer);
     Result<std::unique_ptr<PeerChannel>> (*open)(const ChannelSite& here, WorldRank peer);
 };
 
-Result<void> publish_by_shm(const ChannelSite& here, const RankFacts& facts) {
-    ShmChannel::publish(here.job.rank(here.self.value), facts);
+Result<void> publish_by_shm(const ChannelSite& here) {
+    ShmChannel::publish(here.job.rank(here.self.value), here.facts);
     return {};
 }
 
@@ -39,9 +39,10 @@ constexpr std::array<ChannelInfo, 1> kTable = {{
 
 } // namespace
 
-Result<void> publish_rank(const ChannelSite& here, const RankFacts& facts) {
+Result<void> publish_rank(const ChannelSite& here) {
     for (const ChannelInfo& each : kTable)
-        GPURUN_TRY(each.publish(here, facts));
+        if (each.publish != nullptr)
+            GPURUN_TRY(each.publish(here));
     return {};
 }
 

@@ -12,16 +12,17 @@
 
 namespace gpurun::transfer {
 
-// What a channel is made of. All of it outlives the channel.
+// What a channel is made of. All of it but the facts outlives the channel.
 struct ChannelSite {
     device::Device& device;
     const platform::JobSegment& job;
     const base::Settings& settings;
     base::WorldRank self;
+    const RankFacts& facts; // of this rank, for its peers
 };
 
-// Tells the other ranks, by every channel, what they need to know of this one. REQUIRES: it is not ready yet.
-base::Result<void> publish_rank(const ChannelSite& here, const RankFacts& facts);
+// What each channel does before this rank is ready, so that the others can reach it.
+base::Result<void> publish_rank(const ChannelSite& here);
 
 // To each rank of the job, this one included, by the first channel of the table that reaches it; by rank. REQUIRES: all
 // ranks are ready.

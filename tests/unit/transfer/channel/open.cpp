@@ -15,12 +15,12 @@ struct Told {
     Told(const platform::JobSegment& job, uint32_t rank, const base::Settings& settings)
         : device(must(device::open_device(
               {.selector = "emulated:" + std::to_string(rank) + "/2", .emulated_memory_bytes = size_t{1} << 20}))),
-          here{*device, job, settings, base::WorldRank{rank}} {
+          here{*device, job, settings, base::WorldRank{rank}, facts} {
         facts.device = device->info().identity;
     }
     const std::unique_ptr<device::Device> device;
-    const transfer::ChannelSite here;
     transfer::RankFacts facts;
+    const transfer::ChannelSite here;
 };
 
 device::MemoryHandle handle_of(int number) {
@@ -41,8 +41,8 @@ TEST_CASE("a rank reaches every rank, itself included, and knows what each has t
     first.facts.probe = handle_of(1);
     second.facts.workspace = handle_of(2);
     second.facts.orders_by_events = true;
-    REQUIRE_OK(transfer::publish_rank(first.here, first.facts));
-    REQUIRE_OK(transfer::publish_rank(second.here, second.facts));
+    REQUIRE_OK(transfer::publish_rank(first.here));
+    REQUIRE_OK(transfer::publish_rank(second.here));
     for (const Told* each : {&first, &second}) {
         const auto channels = must(transfer::open_channels(each->here));
         REQUIRE(channels.size() == 2);
