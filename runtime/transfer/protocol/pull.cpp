@@ -43,7 +43,7 @@ std::optional<Route> find_direct(Receive& receive, const RemoteBuffer& source, u
     if (forced == base::PathChoice::kStaged)
         return not_pulled(NotPulled::kForced);
     if (!receive.source().channel().shares_memory())
-        return not_pulled(NotPulled::kNoPeerAccess);
+        return not_pulled(NotPulled::kNoSharedMemory);
     const Reach reach = memory.reach();
     if (!is_direct(reach))
         return not_pulled(reach == Reach::kNoPeerAccess ? NotPulled::kNoPeerAccess : NotPulled::kProbeFailed);

@@ -14,6 +14,7 @@ namespace gpurun::transfer {
 enum class NotPulled : uint8_t {
     kNone, // not asked
     kForced,
+    kNoSharedMemory,
     kNoPeerAccess,
     kProbeFailed,
     kNotExportable,

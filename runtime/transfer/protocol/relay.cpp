@@ -20,6 +20,7 @@ enum RouteIndex : uint8_t {
     kHostsRefused,
     kHostAndDevice,
     kStagedForced,
+    kNoSharedMemory,
     kNoPeerAccess,
     kProbeFailed,
     kBounceForced,
@@ -33,6 +34,7 @@ RouteIndex between_devices(const Receive& receive, NotPulled not_pulled) {
     switch (not_pulled) {
     case NotPulled::kForced:
         return receive.resources().settings.path == base::PathChoice::kStaged ? kStagedForced : kBounceForced;
+    case NotPulled::kNoSharedMemory: return kNoSharedMemory;
     case NotPulled::kNoPeerAccess: return kNoPeerAccess;
     case NotPulled::kProbeFailed: return kProbeFailed;
     case NotPulled::kForcedButNotExportable: return kForcedButNotExportable;

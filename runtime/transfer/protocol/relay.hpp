@@ -43,7 +43,7 @@ class RelayReceive final : public ReceiveState {
     std::optional<RelayPipeline> pipeline_;
 };
 
-constexpr std::array<RouteText, 14> kRelayRoutes = {{
+constexpr std::array<RouteText, 15> kRelayRoutes = {{
     {"self", "same process"},
     {"staged", "small: does not wait for its match"},
     {"staged", "memory of another device than the rank's"},
@@ -51,6 +51,7 @@ constexpr std::array<RouteText, 14> kRelayRoutes = {{
     {"host", "host memory; the system refuses to read the sender's"},
     {"staged", "one buffer is host memory"},
     {"staged", "GPURUN_PATH"},
+    {"staged", "the ranks have no memory in common"},
     {"staged", "no peer access"},
     {"staged", "a test copy between the devices failed"},
     {"bounce", "GPURUN_PATH"},

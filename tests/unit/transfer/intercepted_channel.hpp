@@ -31,8 +31,7 @@ class InterceptedChannel final : public transfer::PeerChannel {
     std::deque<Posted> arrived;                     // from the peer
     std::vector<transfer::Notify> notified;         // by this rank, without a record
     std::optional<transfer::Liveness> liveness_now; // else as the job segment says
-    bool shares = true;
-    std::optional<transfer::RankFacts> facts_now; // else as the job segment says
+    std::optional<transfer::RankFacts> facts_now;   // else as the job segment says
 
     // The oldest record that this rank has posted. REQUIRES that there is one.
     Posted take() {
@@ -85,7 +84,7 @@ class InterceptedChannel final : public transfer::PeerChannel {
     uint64_t total(transfer::Direction direction, transfer::Total total) const override {
         return shared_->total(direction, total);
     }
-    bool shares_memory() const override { return shares; }
+    bool shares_memory() const override { return shared_->shares_memory(); }
     base::Result<transfer::Fence*> fence(transfer::Direction direction) override { return shared_->fence(direction); }
     transfer::Fence* open_fence(transfer::Direction direction) const override { return shared_->open_fence(direction); }
     base::Result<std::byte*> eager_buffer(transfer::Direction direction, uint32_t index, bool for_streams) override {
