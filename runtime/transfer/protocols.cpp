@@ -38,7 +38,7 @@ void receive(StateHolder<ReceiveState>& holder) {
 Route choose_route(Receive& receive, const Record& record) {
     const auto ready = record.as<ReadyToSend>();
     bool single_copy_refused = false;
-    NotPulled not_pulled = NotPulled::kNone;
+    NotPulled not_pulled{}; // of no meaning but between devices
     if (const auto route = find_single_copy(receive, ready, record.envelope.bytes, single_copy_refused))
         return *route;
     if (const auto route = find_pull(receive, ready, record.envelope.bytes, not_pulled))
