@@ -155,13 +155,13 @@ TEST_CASE("completed into another stream, it is taken behind the receive's place
     TestJob job(2, Setting{});
     Crossing crossing(job);
     crossing.receive_ending = Ending::kByCompletion;
-    Gate gate(job.rank(1).resources().device, crossing.stream(1));
+    HeldStream held(job.rank(1).resources().device, crossing.stream(1));
     crossing.send_and_deliver(1);
     const device::Stream other = job.rank(1).on_stream(job.rank(1).on_device(8)).stream;
     must(crossing.received(0).complete_into(other));
     crossing.exchanges(1).launch();
     CHECK_FALSE(must(job.rank(1).resources().device.query(other)));
-    gate.open();
+    held.open();
     const Operand in_other = TestRank::on_stream(crossing.received(0).operand(), other);
     CHECK(job.rank(1).contents_in_order(in_other) == TestRank::pattern(kBytes, 1));
     REQUIRE(crossing.finish());
