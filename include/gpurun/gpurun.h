@@ -416,6 +416,13 @@ typedef enum gpurun_datatype {
     GPURUN_COMPLEX_DOUBLE = 16,
     GPURUN_BOOL = 17, /* C's _Bool, one byte */
 
+    /* A value and an int, as C lays out a struct of them: for GPURUN_MINLOC and GPURUN_MAXLOC. */
+    GPURUN_SHORT_INT = 18,
+    GPURUN_2INT = 19,
+    GPURUN_LONG_INT = 20,
+    GPURUN_FLOAT_INT = 21,
+    GPURUN_DOUBLE_INT = 22,
+
     /* C's names for these, on Linux on x86-64. */
     GPURUN_SIGNED_CHAR = GPURUN_INT8,
     GPURUN_UNSIGNED_CHAR = GPURUN_UINT8,
