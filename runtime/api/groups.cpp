@@ -26,7 +26,8 @@ Result<void> OpenGroup::run(comm::Engine& engine) {
     for (Collective& each : collectives_) {
         auto completed = complete(engine, each);
         if (!completed && first)
-            first = base::error(completed.error().status, "{}() of the group: {}", each.call, completed.error().detail);
+            first = base::error(completed.error().status, "gpurun_{}() of the group: {}", base::name_of(each.kind),
+                                completed.error().detail);
     }
     return first;
 }

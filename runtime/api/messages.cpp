@@ -1,7 +1,6 @@
-// Point-to-point calls and collectives: check, translate, call.
+// Point-to-point calls: check, translate, call.
 #include "api/call.hpp"
 #include "base/format.hpp"
-#include "comm/collective/collective.hpp"
 #include "comm/datatype.hpp"
 
 namespace gpurun::api {
@@ -57,73 +56,6 @@ Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, 
     if (source != GPURUN_PROC_NULL)
         GPURUN_TRY(comm::recv(call.runtime->engine(), *call.comm, into, source, tag, event, arrived));
     return deliver(arrived, into.bytes, type, ret_status);
-}
-
-// A broadcast's buffer, as the root or another rank has it.
-struct Message {
-    void* buffer;
-    size_t count;
-    gpurun_datatype type;
-};
-Result<void> prepare_bcast(Operand& both, const Call& call, const Message& message, int root, gpurun_stream stream) {
-    if (!call.comm->group().has(root))
-        return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
-                           call.comm->size() - 1);
-    const Access access = root == call.comm->rank().value ? Access::kRead : Access::kWrite;
-    return fill_operand(both, *call.runtime, access, message.buffer, message.count, message.type, stream);
-}
-
-Result<void> bcast(const Message& message, int root, gpurun_comm comm, gpurun_stream stream) {
-    Call call;
-    GPURUN_TRY(enter(call, comm));
-    Operand both;
-    GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
-    if (OpenGroup* const group = open_group()) [[unlikely]] {
-        GPURUN_TRY(refuse_captured(both, "a collective of a group"));
-        group->add_collective("gpurun_bcast", both, [call, both, root] {
-            return comm::start_bcast(call.runtime->engine(), *call.comm, both, root);
-        });
-        return {};
-    }
-    GPURUN_ASSIGN(const size_t bytes, comm::bcast(call.runtime->engine(), *call.comm, both, root));
-    return check_truncation(bytes, both.bytes);
-}
-
-Result<void> ibcast(const Message& message, int root, gpurun_comm comm, gpurun_stream stream,
-                    gpurun_request* ret_request) {
-    Call call;
-    GPURUN_TRY(enter(call, comm));
-    GPURUN_TRY(check_output(ret_request, "ret_request"));
-    Operand both;
-    GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
-    GPURUN_TRY(refuse_captured(both, "starting a collective without waiting for it"));
-    *ret_request = gpurun_request{comm::start_bcast(call.runtime->engine(), *call.comm, both, root)};
-    return {};
-}
-
-Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
-    Call call;
-    GPURUN_TRY(enter(call, comm));
-    Operand order;
-    GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
-    if (OpenGroup* const group = open_group()) [[unlikely]] {
-        GPURUN_TRY(refuse_captured(order, "a collective of a group"));
-        group->add_collective("gpurun_barrier", order,
-                              [call, order] { return comm::start_barrier(call.runtime->engine(), *call.comm, order); });
-        return {};
-    }
-    return comm::barrier(call.runtime->engine(), *call.comm, order);
-}
-
-Result<void> ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
-    Call call;
-    GPURUN_TRY(enter(call, comm));
-    GPURUN_TRY(check_output(ret_request, "ret_request"));
-    Operand order;
-    GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
-    GPURUN_TRY(refuse_captured(order, "starting a collective without waiting for it"));
-    *ret_request = gpurun_request{comm::start_barrier(call.runtime->engine(), *call.comm, order)};
-    return {};
 }
 
 } // namespace
@@ -215,28 +147,6 @@ gpurun_status gpurun_sendrecv_replace(void* buffer, size_t count, gpurun_datatyp
     const api::CallScope call(__func__, {dest, send_tag, static_cast<int>(type), count});
     return api::report(
         api::sendrecv_replace(buffer, count, type, dest, send_tag, source, recv_tag, comm, stream, ret_status));
-}
-
-gpurun_status gpurun_bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
-                           gpurun_stream stream) {
-    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
-    return api::report(api::bcast({buffer, count, type}, root, comm, stream));
-}
-
-gpurun_status gpurun_ibcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
-                            gpurun_stream stream, gpurun_request* ret_request) {
-    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
-    return api::report(api::ibcast({buffer, count, type}, root, comm, stream, ret_request));
-}
-
-gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) {
-    const api::CallScope call(__func__);
-    return api::report(api::barrier(comm, stream));
-}
-
-gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
-    const api::CallScope call(__func__);
-    return api::report(api::ibarrier(comm, stream, ret_request));
 }
 
 gpurun_status gpurun_comm_rank(gpurun_comm comm, int* ret_rank) {

@@ -24,8 +24,8 @@ class OpenGroup {
         ret_statuses_.push_back(nullptr);
     }
     // A collective: `start` gives the name of its request, which is complete when the group has ended.
-    void add_collective(const char* call, const transfer::Operand& order, std::function<uint64_t()> start) {
-        collectives_.push_back({call, {order.domain, order.stream}, std::move(start)});
+    void add_collective(base::Collective kind, const transfer::Operand& order, std::function<uint64_t()> start) {
+        collectives_.push_back({kind, {order.domain, order.stream}, std::move(start)});
     }
     void enter() { ++depth_; }
     // True if that was the outermost one.
@@ -41,7 +41,7 @@ class OpenGroup {
 
   private:
     struct Collective {
-        const char* call;
+        base::Collective kind;
         comm::Order order;
         std::function<uint64_t()> start;
         uint64_t request = 0;

@@ -1,8 +1,9 @@
 // Which collectives there are: what traces, ranges, hang tables and reports call them, and how their messages are told
-// apart. A new one is a line here and a file in comm/collective/.
+// apart. A new one is a line here, a file in comm/collective/, and its functions in api/collectives.cpp.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace gpurun::base {
@@ -10,7 +11,7 @@ namespace gpurun::base {
 enum class Collective : uint8_t { kBarrier, kBcast };
 
 // In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME().
-constexpr std::array<const char*, 2> kCollectiveNames = {"barrier", "bcast"};
+constexpr std::array kCollectiveNames = {"barrier", "bcast"};
 constexpr const char* name_of(Collective collective) { return kCollectiveNames[static_cast<size_t>(collective)]; }
 
 // The tag of a collective's message says which collective it is of, which of its rounds, and the how manyth collective

@@ -1,7 +1,8 @@
 // A collective as steps with dependencies: what is sent to whom, received from whom, and worked on locally.
 //
 // A schedule says nothing of when and where it runs: the same one runs in a blocking call, as a request, in the host's
-// order, in a stream, or captured into a graph (comm/schedules.hpp). Its memory is used again.
+// order, in a stream, or captured into a graph (comm/schedules.hpp). Its memory is used again. A collective is a
+// function that adds its steps (comm/collective/).
 #pragma once
 
 #include "base/collectives.hpp"
@@ -46,6 +47,7 @@ class Schedule {
         kind_ = kind;
         comm_ = &comm;
         sequence_ = comm.count_collective();
+        received_.reset();
         steps_.clear();
         befores_.clear();
     }
@@ -65,6 +67,10 @@ class Schedule {
         return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .bytes_of = received},
                    {received});
     }
+
+    // The receive step whose message's true length is what the collective gives its caller.
+    void set_received(StepId step) { received_ = step; }
+    std::optional<StepId> received() const { return received_; }
 
     base::Collective kind() const { return kind_; }
     const Communicator& comm() const { return *comm_; }
@@ -86,6 +92,7 @@ class Schedule {
     base::Collective kind_{};
     const Communicator* comm_ = nullptr;
     uint16_t sequence_ = 0; // among the communicator's collectives
+    std::optional<StepId> received_;
     std::vector<Step> steps_;
     std::vector<StepId> befores_;
 };

@@ -10,9 +10,8 @@ using transfer::Operand;
 using StepKind = Schedule::Step::Kind;
 using StepId = Schedule::StepId;
 
-void ScheduleRun::start(const Operand& order, Ending ending, std::optional<StepId> received) {
+void ScheduleRun::start(const Operand& order, Ending ending) {
     order_ = order;
-    received_ = received;
     if (states_.size() < schedule_.steps().size())
         states_.resize(schedule_.steps().size());
     const Group& group = schedule_.comm().group();

@@ -30,10 +30,8 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     Schedule& schedule() { return schedule_; }
     const Schedule& schedule() const { return schedule_; }
 
-    // `order` is an operand without bytes: the order domain, not captured if it is for a request. `received` is the
-    // step that gets the message, if any.
-    void start(const transfer::Operand& order, transfer::Ending ending, std::optional<Schedule::StepId> received)
-        GPURUN_REQUIRES(engine_lock);
+    // `order` is an operand without bytes: the order domain, not captured if it is for a request.
+    void start(const transfer::Operand& order, transfer::Ending ending) GPURUN_REQUIRES(engine_lock);
     // Starts what can be started, and looks for the end. True if anything has changed.
     bool advance() GPURUN_REQUIRES(engine_lock);
     void fail(const base::Error& error) GPURUN_REQUIRES(engine_lock);
@@ -46,7 +44,10 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool enqueued() const override { return complete_ == schedule_.steps().size(); }
     base::Result<void> complete_into(device::Stream stream) override GPURUN_REQUIRES(engine_lock);
     const base::Error* error() const override { return error_ ? &*error_ : nullptr; }
-    size_t received_bytes() const override { return received_ && !error_ ? bytes_of(*received_) : 0; }
+    size_t received_bytes() const override {
+        const auto received = schedule_.received();
+        return received && !error_ ? bytes_of(*received) : 0;
+    }
     base::Result<void> arm(Alarms& alarms) const override GPURUN_REQUIRES(engine_lock);
     void for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                           base::FunctionRef<void(const PostedReceive&)> receive) const override;
@@ -92,7 +93,6 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     std::optional<transfer::StreamUse> stream_; // a request's own
     transfer::EventLease end_event_;            // in it, behind all steps
     std::optional<transfer::CompletionPoint> end_;
-    std::optional<Schedule::StepId> received_;
     std::deque<State> states_; // by step, and more
     size_t complete_ = 0;
     std::optional<base::Error> error_;

@@ -35,8 +35,7 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
     });
 }
 
-ScheduleRun& Schedules::take(base::Collective kind, const Communicator& comm) {
-    const EngineLock lock(core_.mutex());
+ScheduleRun& Schedules::make(base::Collective kind, const Communicator& comm, Build build) {
     if (unused_.empty()) {
         unused_.reserve(all_.size() + 1); // so that one goes back without an allocation
         unused_.push_back(
@@ -45,6 +44,7 @@ ScheduleRun& Schedules::take(base::Collective kind, const Communicator& comm) {
     ScheduleRun& run = *unused_.back();
     unused_.pop_back();
     run.schedule().reset(kind, comm);
+    build(run.schedule());
     return run;
 }
 
@@ -62,10 +62,9 @@ bool Schedules::advance() {
     return moved;
 }
 
-Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Operand& order,
-                                 std::optional<Schedule::StepId> received) {
+Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Operand& order) {
     running_.push_back(run);
-    run.start(order, transfer::Ending::kInStream, received);
+    run.start(order, transfer::Ending::kInStream);
     batch_.launch(); // of requests that have found no room before
     const WaitReason reason{.kind = WaitReason::Kind::kMessages, .collective = &run};
     const auto done = [&] {
@@ -82,10 +81,11 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
     return waited;
 }
 
-Result<size_t> Schedules::run(ScheduleRun& run, const Operand& buffer, std::optional<Schedule::StepId> received) {
+Result<size_t> Schedules::run(base::Collective kind, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
+    ScheduleRun& run = make(kind, comm, build);
     const Background::Attendance attendance(background_);
-    auto waited = run_here(lock, run, order_of(buffer), received);
+    auto waited = run_here(lock, run, order_of(buffer));
     Result<size_t> result(run.received_bytes());
     if (!waited)
         result = std::move(waited).error();
@@ -95,8 +95,9 @@ Result<size_t> Schedules::run(ScheduleRun& run, const Operand& buffer, std::opti
     return result;
 }
 
-uint64_t Schedules::start(ScheduleRun& run, const Operand& buffer, std::optional<Schedule::StepId> received) {
+uint64_t Schedules::start(base::Collective kind, const Communicator& comm, const Operand& buffer, Build build) {
     const EngineLock lock(core_.mutex());
+    ScheduleRun& run = make(kind, comm, build);
     RequestTable& table = core_.requests();
     Request& request = table.take();
     request.task = Task{.kind = Task::Kind::kCollective, .operand = buffer};
@@ -106,7 +107,7 @@ uint64_t Schedules::start(ScheduleRun& run, const Operand& buffer, std::optional
     table.note_started();
     batch_.end(); // its messages come behind what was started before
     running_.push_back(run);
-    run.start(order_of(buffer), transfer::Ending::kByCompletion, received);
+    run.start(order_of(buffer), transfer::Ending::kByCompletion);
     batch_.launch();
     if (!run.done())
         background_.leave_to();

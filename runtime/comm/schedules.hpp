@@ -1,6 +1,7 @@
 // Runs schedules: in blocking calls, and as requests. Takes the engine lock.
 #pragma once
 
+#include "base/function_ref.hpp"
 #include "comm/schedule_run.hpp"
 
 namespace gpurun::comm {
@@ -10,21 +11,21 @@ class Schedules {
     Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waiter, Alarms& alarms, Messages& messages,
               PeerFailure& failure, Background& background);
 
-    // An empty schedule, to be filled and given to run() or start().
-    ScheduleRun& take(base::Collective kind, const Communicator& comm);
-    // Runs it in the order of `buffer`, and waits until it is complete for the caller. The true length of what
-    // `received` has got, if that is given; else 0.
-    base::Result<size_t> run(ScheduleRun& run, const transfer::Operand& buffer,
-                             std::optional<Schedule::StepId> received = std::nullopt);
+    // Adds this rank's steps to an empty schedule. Its ranks have been checked.
+    using Build = base::FunctionRef<void(Schedule&)>;
+    // Runs a collective in the order of `buffer`, and waits until it is complete for the caller. The true length of
+    // what this rank has received by it, if the schedule says which step that is; else 0.
+    base::Result<size_t> run(base::Collective kind, const Communicator& comm, const transfer::Operand& buffer,
+                             Build build);
     // Starts it, in the order of `buffer`, which is not captured: the name of the request that it is complete by.
-    uint64_t start(ScheduleRun& run, const transfer::Operand& buffer,
-                   std::optional<Schedule::StepId> received = std::nullopt);
+    uint64_t start(base::Collective kind, const Communicator& comm, const transfer::Operand& buffer, Build build);
 
   private:
+    ScheduleRun& make(base::Collective kind, const Communicator& comm, Build build) GPURUN_REQUIRES(engine_lock);
     void take_back(ScheduleRun& run);
     bool advance() GPURUN_REQUIRES(engine_lock);
-    base::Result<void> run_here(EngineLock& lock, ScheduleRun& run, const transfer::Operand& order,
-                                std::optional<Schedule::StepId> received) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> run_here(EngineLock& lock, ScheduleRun& run, const transfer::Operand& order)
+        GPURUN_REQUIRES(engine_lock);
 
     Core& core_;
     Batch& batch_;

@@ -1,5 +1,6 @@
 #include "support/two_ranks.hpp"
 
+#include "comm/collective/barrier.hpp"
 #include "device/capability/ordered_memory.hpp"
 #include "transfer/channel/shm_channel.hpp"
 
@@ -165,7 +166,11 @@ Result<std::optional<comm::Messages::Found>> Rank::probe(int source, int tag, bo
     return engine().messages().probe(pattern_of(source, tag), may_wait, ret_taken);
 }
 
-Result<void> Rank::barrier(Stream in) { return comm::barrier(engine(), world(), operand(nullptr, 0, in)); }
+Result<void> Rank::barrier(Stream in) {
+    GPURUN_TRY(
+        engine().schedules().run(base::Collective::kBarrier, world(), operand(nullptr, 0, in), &comm::build_barrier));
+    return {};
+}
 
 Result<void> Rank::leave() { return engine().leave(); }
 

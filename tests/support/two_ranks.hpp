@@ -2,7 +2,7 @@
 // kind. What holds for messages must hold over both: a test is a template over OverSocket and OverShm.
 #pragma once
 
-#include "comm/collective/collective.hpp"
+#include "comm/engine.hpp"
 #include "comm/point_to_point.hpp"
 #include "support/emulated_rank.hpp"
 #include "support/socket_channel.hpp"

@@ -1,5 +1,6 @@
 // The order rule over each channel: a message comes after what was enqueued before it in its stream, and before what
 // follows there. Streams are held by a gate, so that what must wait is seen to wait.
+#include "comm/collective/bcast.hpp"
 #include "support/gate.hpp"
 #include "support/two_ranks.hpp"
 
@@ -243,9 +244,11 @@ TEST_CASE_TEMPLATE("a broadcast brings every length from either root, in either 
                     const bool sends = each.number() == root;
                     uint8_t* const buffer =
                         each.memory(Kind::kDevice, sends ? pattern(bytes, bytes + 1) : Bytes(bytes, 0));
-                    REQUIRE_OK(comm::bcast(
-                        each.engine(), each.world(),
-                        each.operand(buffer, bytes, on_stream ? Rank::Stream(stream) : Rank::Stream()), root));
+                    const auto operand = each.operand(buffer, bytes, on_stream ? Rank::Stream(stream) : Rank::Stream());
+                    const auto build = [&](comm::Schedule& schedule) {
+                        comm::build_bcast(schedule, {operand.address, bytes, operand.where}, comm::Rank{root});
+                    };
+                    REQUIRE_OK(each.engine().schedules().run(base::Collective::kBcast, each.world(), operand, build));
                     REQUIRE_OK(each.synchronize(stream));
                     CHECK(first_difference(buffer, pattern(bytes, bytes + 1)) == -1);
                 });

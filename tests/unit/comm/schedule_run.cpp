@@ -22,15 +22,20 @@ constexpr int kRound = 0;
 
 struct Runner {
     OneRank rank;
-    ScheduleRun& run = rank.schedules.take(base::Collective::kBcast, rank.world);
+    ScheduleRun run{[](ScheduleRun&) {}, rank.core, rank.messages, rank.failure};
     std::array<uint32_t, 4> buffer{};
 
+    Runner() { reset(); }
+    void reset() {
+        const comm::EngineLock lock(rank.core.mutex());
+        run.schedule().reset(Collective::kBcast, rank.world);
+    }
     Schedule::Buffer whole() {
         return {reinterpret_cast<std::byte*>(buffer.data()), sizeof buffer, rank.operand(buffer.data(), 1).where};
     }
-    void start(std::optional<Schedule::StepId> received = std::nullopt) {
+    void start() {
         const comm::EngineLock lock(rank.core.mutex());
-        run.start({}, transfer::Ending::kInStream, received);
+        run.start({}, transfer::Ending::kInStream);
     }
     void release() {
         const comm::EngineLock lock(rank.core.mutex());
@@ -70,7 +75,8 @@ TEST_CASE("a step starts once those before it are complete") {
     const auto worked = schedule.local(note(1), {received});
     schedule.send(Rank{2}, kRound, runner.whole(), {received, worked});
     schedule.local(note(2));
-    runner.start(received);
+    schedule.set_received(received);
+    runner.start();
     CHECK(done == std::vector<int>{2});
     CHECK(runner.sent_to(2) == 0);
     CHECK_FALSE(runner.run.done());
@@ -146,9 +152,9 @@ TEST_CASE("a request whose stream stays blocked when a member dies is complete, 
     gate.hold(stream); // the dead rank's event
     std::array<uint32_t, 4> buffer{};
     const transfer::Operand operand = rank.operand(buffer.data(), sizeof buffer, stream);
-    ScheduleRun& run = rank.schedules.take(Collective::kBcast, rank.world);
-    const auto received = run.schedule().receive(Rank{1}, kRound, {operand.address, operand.bytes, operand.where});
-    uint64_t name = rank.schedules.start(run, operand, received);
+    uint64_t name = rank.schedules.start(Collective::kBcast, rank.world, operand, [&](Schedule& schedule) {
+        schedule.receive(Rank{1}, kRound, {operand.address, operand.bytes, operand.where});
+    });
     rank.channel(1).die();
     REQUIRE(rank.look());
     std::optional<base::Status> status;
@@ -177,11 +183,9 @@ TEST_CASE("one that is given up ends at once, and takes no message any more") {
 
 TEST_CASE("its memory is used again") {
     Runner runner;
-    runner.release();
     for (uint32_t round = 1; round < 4; ++round) {
-        ScheduleRun& again = runner.rank.schedules.take(base::Collective::kBcast, runner.rank.world);
-        CHECK(&again == &runner.run);
-        again.schedule().receive(Rank{1}, kRound, runner.whole());
+        runner.reset();
+        runner.run.schedule().receive(Rank{1}, kRound, runner.whole());
         runner.start();
         runner.arrive(1, std::array{round});
         CHECK(runner.go_on());

@@ -1,0 +1,128 @@
+// Collectives: check, translate, build the steps.
+#include "api/call.hpp"
+#include "comm/collective/barrier.hpp"
+#include "comm/collective/bcast.hpp"
+
+namespace gpurun::api {
+
+namespace {
+
+using base::Collective;
+using base::Result;
+using base::Status;
+using comm::Rank;
+using comm::Schedule;
+using transfer::Operand;
+
+// ---- of all of them: `build` adds the steps to a schedule
+
+// Runs it, or leaves it to the end of the open group. The true length of what this rank has received; 0 without.
+template <typename Build>
+Result<size_t> run(const Call& call, Collective kind, const Operand& buffer, Build build) {
+    if (OpenGroup* const group = open_group()) [[unlikely]] {
+        GPURUN_TRY(refuse_captured(buffer, "a collective of a group"));
+        group->add_collective(
+            kind, buffer, [=] { return call.runtime->engine().schedules().start(kind, *call.comm, buffer, build); });
+        return size_t{0};
+    }
+    return call.runtime->engine().schedules().run(kind, *call.comm, buffer, build);
+}
+
+template <typename Build>
+Result<void> start(const Call& call, Collective kind, const Operand& buffer, Build build, gpurun_request* ret_request) {
+    GPURUN_TRY(refuse_captured(buffer, "starting a collective without waiting for it"));
+    *ret_request = gpurun_request{call.runtime->engine().schedules().start(kind, *call.comm, buffer, build)};
+    return {};
+}
+
+Schedule::Buffer buffer_of(const Operand& operand) { return {operand.address, operand.bytes, operand.where}; }
+
+// ---- broadcast
+
+// Its buffer, as the root or another rank has it.
+struct Message {
+    void* buffer;
+    size_t count;
+    gpurun_datatype type;
+};
+Result<void> prepare_bcast(Operand& both, const Call& call, const Message& message, int root, gpurun_stream stream) {
+    if (!call.comm->group().has(root))
+        return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
+                           call.comm->size() - 1);
+    const Access access = root == call.comm->rank().value ? Access::kRead : Access::kWrite;
+    return fill_operand(both, *call.runtime, access, message.buffer, message.count, message.type, stream);
+}
+auto bcast_of(const Operand& both, int root) {
+    return [buffer = buffer_of(both), root](Schedule& schedule) { build_bcast(schedule, buffer, Rank{root}); };
+}
+
+Result<void> bcast(const Message& message, int root, gpurun_comm comm, gpurun_stream stream) {
+    Call call;
+    GPURUN_TRY(enter(call, comm));
+    Operand both;
+    GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
+    GPURUN_ASSIGN(const size_t bytes, run(call, Collective::kBcast, both, bcast_of(both, root)));
+    return check_truncation(bytes, both.bytes);
+}
+
+Result<void> ibcast(const Message& message, int root, gpurun_comm comm, gpurun_stream stream,
+                    gpurun_request* ret_request) {
+    Call call;
+    GPURUN_TRY(enter(call, comm));
+    GPURUN_TRY(check_output(ret_request, "ret_request"));
+    Operand both;
+    GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
+    return start(call, Collective::kBcast, both, bcast_of(both, root), ret_request);
+}
+
+// ---- barrier
+
+Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
+    Call call;
+    GPURUN_TRY(enter(call, comm));
+    Operand order;
+    GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
+    auto ran = run(call, Collective::kBarrier, order, comm::build_barrier);
+    return ran ? Result<void>() : Result<void>(std::move(ran).error());
+}
+
+Result<void> ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    Call call;
+    GPURUN_TRY(enter(call, comm));
+    GPURUN_TRY(check_output(ret_request, "ret_request"));
+    Operand order;
+    GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
+    return start(call, Collective::kBarrier, order, comm::build_barrier, ret_request);
+}
+
+} // namespace
+
+} // namespace gpurun::api
+
+namespace api = gpurun::api;
+
+extern "C" {
+
+gpurun_status gpurun_bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
+                           gpurun_stream stream) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
+    return api::report(api::bcast({buffer, count, type}, root, comm, stream));
+}
+
+gpurun_status gpurun_ibcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
+                            gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
+    return api::report(api::ibcast({buffer, count, type}, root, comm, stream, ret_request));
+}
+
+gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) {
+    const api::CallScope call(__func__);
+    return api::report(api::barrier(comm, stream));
+}
+
+gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__);
+    return api::report(api::ibarrier(comm, stream, ret_request));
+}
+
+} // extern "C"
