@@ -60,8 +60,7 @@ class Model {
              possible = find_possible())
             possible[random_() % possible.size()]();
         for (const Member& each : ranks_)
-            for (const bool complete : each.complete)
-                REQUIRE(complete);
+            REQUIRE(std::find(each.complete.begin(), each.complete.end(), false) == each.complete.end());
     }
     // The most messages that one rank sends, and the most bytes.
     std::pair<int, size_t> most_sent() {
@@ -129,7 +128,8 @@ class Model {
             if (send.kind != Kind::kSend || send.peer.value != rank || send.round != receive.round ||
                 !may(source, other))
                 continue;
-            REQUIRE(send.buffer.bytes == receive.buffer.bytes);
+            if (send.buffer.bytes != receive.buffer.bytes)
+                FAIL("a message of another length than its receive");
             possible.emplace_back([&source, &target, &send, &receive, id, other] {
                 std::memcpy(address(target, receive.buffer), address(source, send.buffer), send.buffer.bytes);
                 target.complete[id] = source.complete[other] = true;
@@ -140,7 +140,8 @@ class Model {
     static void work(Member& member, const Schedule::Step& step) {
         std::vector<const void*> operands;
         for (const Schedule::Buffer& each : member.schedule.operands(step)) {
-            REQUIRE(each.bytes == step.buffer.bytes);
+            if (each.bytes != step.buffer.bytes)
+                FAIL("an operand of another length than the result");
             operands.push_back(address(member, each));
         }
         if (step.kind == Kind::kCopy)
@@ -243,7 +244,7 @@ TEST_CASE("an all-reduce gives every rank the same, combined in the order of the
 }
 
 TEST_CASE("a large all-reduce sends each rank's bytes about twice, and a small one takes few messages") {
-    for (const size_t count : {size_t{1}, size_t{1'000'000}})
+    for (const size_t count : {size_t{1}, size_t{100'000}})
         for (int size = 3; size <= 16; ++size) {
             Model model(Collective::kAllreduce, size, 1);
             const Case of{reference::kInt32, reference::kSum, count, false};
