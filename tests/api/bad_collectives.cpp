@@ -58,6 +58,8 @@ TEST_CASE("buffers that overlap are refused, and the message says what to pass")
     check_refused(gpurun_allreduce(first, first + 3, 4, GPURUN_INT, GPURUN_SUM, kWorld, GPURUN_HOST),
                   GPURUN_ERR_BUFFER);
     CHECK(detail_has("GPURUN_IN_PLACE"));
+    check_refused(gpurun_allreduce(first, GPURUN_IN_PLACE, 1, GPURUN_INT, GPURUN_SUM, kWorld, GPURUN_HOST),
+                  GPURUN_ERR_BUFFER);
     check_refused(gpurun_allgather(first, 1, GPURUN_INT, first, 1, GPURUN_INT, kWorld, GPURUN_HOST), GPURUN_ERR_BUFFER);
     check_refused(gpurun_alltoall(first, 1, GPURUN_INT, first, 1, GPURUN_INT, kWorld, GPURUN_HOST), GPURUN_ERR_BUFFER);
     check_good_reduction();

@@ -215,9 +215,13 @@ TEST_CASE("a graph exchanges what its buffers have when it runs") {
     if (!has_graphs())
         return;
     const Stream stream;
-    for (const size_t block : {size_t{12}, size_t{5000}, size_t{200'000}}) {
+    for (int turn = 0; turn < 6; turn++) {
+        const size_t block = turn < 2 ? 12 : turn < 4 ? 5000 : 200'000;
+        const Kind kind = turn % 2 == 0 ? Kind::kDevice : Kind::kPinned;
         const size_t all = block * static_cast<size_t>(size());
-        Memory send(Kind::kDevice, all), gathered(Kind::kDevice, all), turned(Kind::kDevice, all);
+        CAPTURE(block);
+        CAPTURE(name(kind));
+        Memory send(kind, all), gathered(kind, all), turned(kind, all);
         gpurun_status status = GPURUN_OK;
         const Graph graph(stream, [&] {
             status =
