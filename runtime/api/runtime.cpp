@@ -6,7 +6,7 @@
 #include "device/open.hpp"
 #include "platform/known_threads.hpp"
 #include "transfer/channel/gpu_sharing.hpp"
-#include "transfer/channel/shm_channel.hpp"
+#include "transfer/channel/open.hpp"
 #include "transfer/message_trace.hpp"
 
 #include <gpurun/version.h>
@@ -21,6 +21,8 @@ using base::Result;
 using base::Status;
 
 namespace {
+
+using Channels = std::vector<std::unique_ptr<transfer::PeerChannel>>; // by rank
 
 constexpr uint32_t kVersion = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
 
@@ -61,14 +63,21 @@ Result<std::unique_ptr<device::Device>> open_device(const base::Settings& settin
 }
 
 // Streams of two ranks are ordered by counters or by events, and both sides do it in the same way.
-Result<void> check_order(const platform::JobSegment& job, uint32_t self) {
-    const bool by_events = job.rank(self).orders_by_events != 0;
-    for (uint32_t peer = 0; peer < job.size(); ++peer)
-        if ((job.rank(peer).orders_by_events != 0) != by_events)
+Result<void> check_order(const Channels& channels, bool by_events) {
+    for (const auto& each : channels)
+        if (each->facts().orders_by_events != by_events)
             return base::error(
                 Status::kSetting,
                 "this rank orders streams by {}, and rank {} by {}: run all ranks with GPURUN_FENCE=event",
-                by_events ? "events" : "counters", peer, by_events ? "counters" : "events");
+                by_events ? "events" : "counters", each->peer().value, by_events ? "counters" : "events");
+    return {};
+}
+
+// Each peer's device, with the descriptor of its memory.
+Result<void> add_peers(device::Device& device, const Channels& channels, std::vector<platform::UniqueFd> descriptors) {
+    for (const auto& each : channels)
+        if (const uint32_t peer = each->peer().value; !each->to_self())
+            GPURUN_TRY(device.add_peer(static_cast<int>(peer), each->facts().device, descriptors[peer].release()));
     return {};
 }
 
@@ -89,39 +98,34 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     GPURUN_TRY(device.make_current());
     if (const auto& trace = runtime->session_->trace())
         runtime->runs_ = transfer::time_messages(*trace, device);
-    platform::RankRecord& record = job.rank(rank);
-    record.orders_by_events = transfer::ordering_counters(device, settings) == nullptr ? 1 : 0;
-    GPURUN_ASSIGN(transfer::Probe probe, transfer::Probe::publish(device, record, rank));
-    GPURUN_ASSIGN(transfer::Workspace workspace, transfer::Workspace::publish(device, settings, record, job.size()));
+    transfer::RankFacts facts;
+    facts.orders_by_events = transfer::ordering_counters(device, settings) == nullptr;
+    GPURUN_ASSIGN(transfer::Probe probe, transfer::Probe::publish(device, rank, facts));
+    GPURUN_ASSIGN(transfer::Workspace workspace, transfer::Workspace::publish(device, settings, job.size(), facts));
+    const transfer::ChannelSite here{device, job, settings, base::WorldRank{rank}, facts};
+    GPURUN_TRY(transfer::publish_rank(here));
     GPURUN_ASSIGN(std::vector<platform::UniqueFd> peers,
                   runtime->session_->ready(device.shareable_fd(), settings.single_copy));
-    GPURUN_TRY(check_order(job, rank));
+    GPURUN_ASSIGN(Channels channels, transfer::open_channels(here));
+    GPURUN_TRY(check_order(channels, facts.orders_by_events));
     GPURUN_TRY(runtime->start_reporter());
-    for (uint32_t peer = 0; peer < job.size(); ++peer)
-        if (peer != rank)
-            GPURUN_TRY(
-                device.add_peer(static_cast<int>(peer), transfer::device_of(job.rank(peer)), peers[peer].release()));
-    GPURUN_TRY(runtime->start_engine(std::move(probe), std::move(workspace)));
+    GPURUN_TRY(add_peers(device, channels, std::move(peers)));
+    GPURUN_TRY(runtime->start_engine(std::move(probe), std::move(workspace), std::move(channels)));
     runtime->described_.store(runtime->engine_.get(), std::memory_order_release);
     if (runtime->session_->trace() != nullptr)
         comm::describe_messages(runtime->session_->trace()->header());
     runtime->world_.emplace(comm::kWorldId, comm::Group::of_all(job.size()), base::WorldRank{rank});
-    record.state.store(static_cast<uint32_t>(platform::RankState::kAlive), std::memory_order_release);
+    job.rank(rank).state.store(static_cast<uint32_t>(platform::RankState::kAlive), std::memory_order_release);
     return runtime;
 }
 
-Result<void> Runtime::start_engine(transfer::Probe probe, transfer::Workspace workspace) {
+Result<void> Runtime::start_engine(transfer::Probe probe, transfer::Workspace workspace,
+                                   std::vector<std::unique_ptr<transfer::PeerChannel>> channels) {
     const platform::JobSegment& job = session_->segment();
     const base::WorldRank self{session_->rank()};
     const bool takes_turns = transfer::takes_turns(job, settings_.mps, self.value);
     if (takes_turns)
         base::log(base::LogLevel::kInfo, "other ranks have the same device, and there is no MPS: they take turns");
-    const transfer::ShmChannel::Options options{job.rank(self.value).orders_by_events != 0, settings_.mps};
-    std::vector<std::unique_ptr<transfer::PeerChannel>> channels;
-    for (uint32_t peer = 0; peer < job.size(); ++peer) {
-        GPURUN_ASSIGN(auto channel, transfer::ShmChannel::open(*device_, job, self, base::WorldRank{peer}, options));
-        channels.push_back(std::move(channel));
-    }
     GPURUN_ASSIGN(engine_, comm::Engine::start({.job = job,
                                                 .self = self,
                                                 .settings = settings_,

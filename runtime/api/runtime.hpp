@@ -30,7 +30,8 @@ class Runtime {
   private:
     Runtime() = default;
     base::Result<void> start_reporter();
-    base::Result<void> start_engine(transfer::Probe probe, transfer::Workspace workspace);
+    base::Result<void> start_engine(transfer::Probe probe, transfer::Workspace workspace,
+                                    std::vector<std::unique_ptr<transfer::PeerChannel>> channels);
 
     base::Settings settings_;
     std::unique_ptr<platform::JobSession> session_;

@@ -4,8 +4,6 @@
 #include "platform/clock.hpp"
 #include "platform/wake.hpp"
 
-#include <algorithm>
-
 namespace gpurun::comm {
 
 namespace presence = platform::presence;
@@ -138,8 +136,7 @@ void Background::attend(EngineLock& lock, Patience& patience) {
 
 // Whether some message goes on only if somebody of this rank moves it.
 bool Background::needs_hand() const {
-    return std::any_of(core_.peers().begin(), core_.peers().end(),
-                       [](const auto& each) { return each->needs_hand(); }) ||
+    return core_.any_peer([](const transfer::Peer& each) { return each.needs_hand(); }) ||
            core_.resources().moving.find([](const transfer::Operation& each) { return each.is_busy(); }) != nullptr;
 }
 

@@ -10,6 +10,7 @@
 #include "transfer/memory/reach.hpp"
 #include "transfer/peer.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -46,6 +47,11 @@ class Core {
     // ---- under the lock
     transfer::Peer& peer(WorldRank rank) GPURUN_REQUIRES(engine_lock) { return *peers_[rank.value]; }
     const std::vector<std::unique_ptr<transfer::Peer>>& peers() const GPURUN_REQUIRES(engine_lock) { return peers_; }
+    // Whether the condition is true of some peer.
+    template <typename Condition>
+    bool any_peer(const Condition& condition) const GPURUN_REQUIRES(engine_lock) {
+        return std::any_of(peers_.begin(), peers_.end(), [&](const auto& each) { return condition(*each); });
+    }
     void add_peer(std::unique_ptr<transfer::PeerChannel> channel) GPURUN_REQUIRES(engine_lock);
     Matcher& matcher() GPURUN_REQUIRES(engine_lock) { return matcher_; }
     RequestTable& requests() GPURUN_REQUIRES(engine_lock) { return requests_; }

@@ -1,7 +1,5 @@
 #include "comm/leaving.hpp"
 
-#include <algorithm>
-
 namespace gpurun::comm {
 
 using base::Result;
@@ -46,7 +44,7 @@ void Leaving::settle_messages(EngineLock& lock) {
     const WaitReason own{.kind = WaitReason::Kind::kOwnMessages};
     const auto none = [&](auto busy) {
         assume_engine_lock();
-        return std::none_of(core_.peers().begin(), core_.peers().end(), [&](const auto& each) { return busy(*each); });
+        return !core_.any_peer(busy);
     };
     batch_.end();
     waiter_.wait(lock, own, [&] { return none([](const Peer& each) { return !each.unposted.empty(); }); });

@@ -46,8 +46,7 @@ bool PeerFailure::are_all_lost(const Group& group) const {
 }
 
 bool PeerFailure::is_losing() const {
-    return std::any_of(core_.peers().begin(), core_.peers().end(),
-                       [](const auto& each) { return !each->lost() && each->channel().is_gone(); });
+    return core_.any_peer([](const Peer& each) { return !each.lost() && each.channel().is_gone(); });
 }
 
 void PeerFailure::lose(Peer& peer) {

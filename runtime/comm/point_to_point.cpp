@@ -20,6 +20,25 @@ Pattern pattern_of(const Communicator& comm, int source, int tag) {
     return Pattern::of(comm.group(), comm.user_context(), source, tag);
 }
 
+// A send and a receive, which are made together.
+Result<Arrived> exchange(Engine& engine, WorldRank to, const Envelope& envelope, const Operand& out,
+                         const Pattern& pattern, const Operand& in) {
+    Messages& messages = engine.messages();
+    const bool captured = out.captured();
+    if (captured) { // before either is begun
+        GPURUN_TRY(messages.check_captured(to, out));
+        GPURUN_TRY(messages.check_captured(pattern.source, in));
+    }
+    Send op(engine.resources(), messages.peer(to), out, envelope,
+            {.ending = captured ? Ending::kByCompletion : Ending::kTogether});
+    Send* const sends[] = {&op};
+    LocalReceive home;
+    PostedReceive receive(engine.resources(), home, in, pattern, {.ending = Ending::kTogether});
+    PostedReceive* const receives[] = {&receive};
+    GPURUN_TRY(messages.complete(sends, receives));
+    return receive.arrived();
+}
+
 } // namespace
 
 Result<void> send_and_wait(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag,
@@ -60,38 +79,14 @@ Result<Arrived> sendrecv(Engine& engine, const Communicator& comm, const Outboun
         GPURUN_TRY(recv(engine, comm, in.buffer, in.source, in.tag, nullptr, arrived));
         return arrived;
     }
-    Messages& messages = engine.messages();
-    const bool captured = out.buffer.captured();
-    if (captured) { // before either is begun
-        GPURUN_TRY(messages.check_captured(comm.group().world(Rank{out.dest}), out.buffer));
-        GPURUN_TRY(messages.check_captured(comm.group().world(Rank{in.source}), in.buffer));
-    }
-    Send op(engine.resources(), peer_of(engine, comm, out.dest), out.buffer,
-            Envelope{comm.user_context(), out.tag, out.buffer.bytes},
-            {.ending = captured ? Ending::kByCompletion : Ending::kTogether});
-    Send* const sends[] = {&op};
-    LocalReceive home;
-    PostedReceive receive(engine.resources(), home, in.buffer, pattern_of(comm, in.source, in.tag),
-                          {.ending = Ending::kTogether});
-    PostedReceive* const receives[] = {&receive};
-    GPURUN_TRY(messages.complete(sends, receives));
-    return receive.arrived();
+    return exchange(engine, comm.group().world(Rank{out.dest}), {comm.user_context(), out.tag, out.buffer.bytes},
+                    out.buffer, pattern_of(comm, in.source, in.tag), in.buffer);
 }
 
 Result<void> copy(Engine& engine, const Communicator& comm, const Operand& destination, const Operand& source) {
-    Messages& messages = engine.messages();
-    if (source.captured()) {
-        GPURUN_TRY(messages.check_captured(engine.self(), source));
-        GPURUN_TRY(messages.check_captured(engine.self(), destination));
-    }
-    Send op(engine.resources(), messages.peer(engine.self()), source, Envelope{kCopyContext, 0, source.bytes},
-            {.ending = source.captured() ? Ending::kByCompletion : Ending::kTogether});
-    Send* const sends[] = {&op};
-    LocalReceive home;
-    PostedReceive receive(engine.resources(), home, destination,
-                          Pattern::of(comm.group(), kCopyContext, comm.rank().value, 0), {.ending = Ending::kTogether});
-    PostedReceive* const receives[] = {&receive};
-    return messages.complete(sends, receives);
+    GPURUN_TRY(exchange(engine, engine.self(), {kCopyContext, 0, source.bytes}, source,
+                        Pattern::of(comm.group(), kCopyContext, comm.rank().value, 0), destination));
+    return {};
 }
 
 } // namespace gpurun::comm

@@ -173,8 +173,7 @@ void WaitReport::describe(const WaitingCall& call, std::vector<Entry>& entries) 
     thread.thread = call.thread;
     thread.since_ns = call.since_ns;
     thread.flags = call.reason.any ? wait_report::kAny : 0;
-    const auto has_unread = [](const auto& peer) { return peer->channel().has_records(); };
-    if (std::any_of(core_.peers().begin(), core_.peers().end(), has_unread))
+    if (core_.any_peer([](const transfer::Peer& peer) { return peer.channel().has_records(); }))
         thread.flags |= wait_report::kUnread;
     thread.done = core_.changes();
     if (call.call != nullptr)

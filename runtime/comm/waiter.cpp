@@ -5,8 +5,6 @@
 #include "platform/known_threads.hpp"
 #include "platform/wake.hpp"
 
-#include <algorithm>
-
 namespace gpurun::comm {
 
 using base::Result;
@@ -148,9 +146,8 @@ void Waiter::wait_for_all(EngineLock& lock, uint32_t step) {
         each->channel().tell_steps_of_leaving(step);
     wait(lock, WaitReason{.kind = WaitReason::Kind::kRanks, .step = step}, [&] {
         assume_engine_lock();
-        return std::all_of(core_.peers().begin(), core_.peers().end(), [&](const auto& each) {
-            return each->channel().steps_of_leaving() >= step ||
-                   each->channel().liveness() == transfer::Liveness::kDead;
+        return !core_.any_peer([&](const transfer::Peer& each) {
+            return each.channel().steps_of_leaving() < step && each.channel().liveness() != transfer::Liveness::kDead;
         });
     });
 }

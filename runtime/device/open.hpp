@@ -1,4 +1,4 @@
-// Opens the rank's device. The one place that knows which implementations there are is open.cpp.
+// Opens the rank's device. Which implementations there are is said in meson.build (backend.hpp).
 #pragma once
 
 #include "device/device.hpp"

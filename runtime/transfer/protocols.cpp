@@ -38,7 +38,7 @@ void receive(StateHolder<ReceiveState>& holder) {
 Route choose_route(Receive& receive, const Record& record) {
     const auto ready = record.as<ReadyToSend>();
     bool single_copy_refused = false;
-    NotPulled not_pulled = NotPulled::kNone;
+    NotPulled not_pulled{}; // of no meaning but between devices
     if (const auto route = find_single_copy(receive, ready, record.envelope.bytes, single_copy_refused))
         return *route;
     if (const auto route = find_pull(receive, ready, record.envelope.bytes, not_pulled))
@@ -46,7 +46,7 @@ Route choose_route(Receive& receive, const Record& record) {
     return find_relay(receive, ready, not_pulled, single_copy_refused);
 }
 
-// A protocol is a file pair in protocol/, with a line here and in the table of protocols.cpp. A send is begun by the
+// A protocol is a file pair in protocol/, with a line in this comment and in the table below. A send is begun by the
 // first protocol of the table that takes it. The bytes of a rendezvous are moved by the first one that the target finds
 // fit.
 //

@@ -17,12 +17,6 @@ namespace gpurun::transfer {
 
 struct ProtocolTable;
 
-// The counters by which streams of two ranks are ordered: the device's, unless events were asked for. Null: events do
-// it.
-inline device::Counters* ordering_counters(device::Device& device, const base::Settings& settings) {
-    return settings.fence == base::FenceKind::kEvent ? nullptr : device.counters();
-}
-
 struct Resources {
     struct Place { // of the rank in its job
         base::WorldRank self;

@@ -71,11 +71,11 @@ bool is_host(Class is) { return is == Class::kPinned || is == Class::kPageable; 
 const char* path_of(Class from, Class to, const Message& message) {
     const bool source_by_cpu = !message.from_stream && is_host(from);
     if (message.bytes <= kSmallBytes)
-        return source_by_cpu ? "shm" : "small";
+        return source_by_cpu ? "host" : "small";
     if (from == Class::kElsewhere || to == Class::kElsewhere)
         return "elsewhere";
     if (is_host(from) && is_host(to))
-        return "shm";
+        return "host";
     if (is_host(from) || is_host(to))
         return "host and device";
     return from == Class::kExportable ? "direct" : "bounce";
@@ -164,7 +164,7 @@ void receive_one(const Memory& memory, const Kind& from, const Message& message,
 
 // Both ranks tell each other something small.
 void tell(const void* mine, void* theirs, size_t bytes) {
-    g_expected["shm"]++;
+    g_expected["host"]++;
     OK(gpurun_sendrecv(mine, bytes, GPURUN_BYTE, g_peer, 2, theirs, bytes, GPURUN_BYTE, g_peer, 2, GPURUN_COMM_WORLD,
                        GPURUN_HOST, nullptr));
 }

@@ -11,7 +11,7 @@ import sys
 # What the report says, and what the program calls it.
 REASONS = [
     ("(small: does not wait for its match)", "small"),
-    ("shm (", "shm"),
+    ("host (", "host"),
     ("staged (one buffer is host memory)", "host and device"),
     ("staged (memory of another device than the rank's)", "elsewhere"),
     ("direct (", "direct"),

@@ -11,6 +11,14 @@ void send_number(uint32_t number, int dest, int tag) {
     REQUIRE_OK(gpurun_send(&number, 1, GPURUN_UINT32, dest, tag, kWorld, GPURUN_HOST));
 }
 
+// To be received in any order: nothing waits for a match before all have been started.
+void send_together(const std::vector<uint32_t>& numbers, int dest, const std::vector<int>& tags) {
+    std::vector<gpurun_request> requests(numbers.size());
+    for (size_t i = 0; i < numbers.size(); i++)
+        REQUIRE_OK(gpurun_isend(&numbers[i], 1, GPURUN_UINT32, dest, tags[i], kWorld, GPURUN_HOST, &requests[i]));
+    REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), GPURUN_HOST, nullptr));
+}
+
 uint32_t receive_number(int source, int tag, gpurun_message_status* status = nullptr) {
     uint32_t number = ~0u;
     REQUIRE_OK(gpurun_recv(&number, 1, GPURUN_UINT32, source, tag, kWorld, GPURUN_HOST, status));
@@ -24,13 +32,12 @@ TEST_SUITE_BEGIN("matching");
 TEST_CASE("a receive takes the message with its tag, not the first one") {
     if (partner() == GPURUN_PROC_NULL)
         return;
-    constexpr int kTags[] = {0, 1, 7, 4096, GPURUN_TAG_MAX};
+    const std::vector<int> tags = {0, 1, 7, 4096, GPURUN_TAG_MAX};
     if (rank() % 2 == 0) {
-        for (const int tag : kTags)
-            send_number(static_cast<uint32_t>(tag), partner(), tag);
+        send_together({tags.begin(), tags.end()}, partner(), tags);
     } else {
-        for (size_t i = std::size(kTags); i-- > 0;)
-            CHECK(receive_number(partner(), kTags[i]) == static_cast<uint32_t>(kTags[i]));
+        for (size_t i = tags.size(); i-- > 0;)
+            CHECK(receive_number(partner(), tags[i]) == static_cast<uint32_t>(tags[i]));
     }
 }
 
@@ -42,10 +49,13 @@ TEST_CASE("two streams of messages are received in reverse order of their tags")
     Memory numbers(Kind::kDevice, 2 * kMessages * sizeof(uint32_t));
     const auto number_at = [&](uint32_t i) { return numbers.at(i * sizeof(uint32_t)); };
     if (rank() % 2 == 0) {
+        std::vector<gpurun_request> requests(2 * kMessages);
         for (uint32_t i = 0; i < 2 * kMessages; i++) {
             REQUIRE_OK(gpurun_memcpy(number_at(i), &i, sizeof i, GPURUN_HOST));
-            REQUIRE_OK(gpurun_send(number_at(i), 1, GPURUN_UINT32, partner(), i < kMessages ? 1 : 2, kWorld, stream));
+            REQUIRE_OK(gpurun_isend(number_at(i), 1, GPURUN_UINT32, partner(), i < kMessages ? 1 : 2, kWorld, stream,
+                                    &requests[i]));
         }
+        REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), stream, nullptr));
         stream.synchronize();
         return;
     }
@@ -83,8 +93,7 @@ TEST_CASE("GPURUN_ANY_SOURCE and GPURUN_ANY_TAG find every sender, and the statu
 
 TEST_CASE("GPURUN_ANY_SOURCE with a tag leaves the messages with other tags") {
     if (rank() != 0) {
-        send_number(1, 0, 1);
-        send_number(2, 0, 2);
+        send_together({1, 2}, 0, {1, 2});
         return;
     }
     for (const int tag : {2, 1})

@@ -203,7 +203,7 @@ TEST_CASE("every reduction is right at every length, in every order domain and m
                 for (const bool started : {false, true}) {
                     // With many ranks one of the large ones is enough: each rank computes what all contribute.
                     const size_t all = count * static_cast<size_t>(size() * size());
-                    if (all > 5'000'000 && choices.number() % 4 != 0)
+                    if (all > 1'500'000 && choices.number() % 4 != 0)
                         continue;
                     Manner manner = choices.manner(stream);
                     manner.domain = domain;

@@ -13,14 +13,14 @@ AS_WITH_MPS = [*ONE_DEVICE, "env", "GPURUN_MPS=1"]  # gpurun says 0 where there 
 
 # In every job: what report_traffic.c sends whose path does not depend on the devices.
 ALWAYS = [
-    "shm (host memory): 2 messages, 200 bytes",
-    "shm (host memory, read from the sender): 1 messages, 1000000 bytes",
+    "host (host memory): 2 messages, 200 bytes",
+    "host (host memory, read from the sender): 1 messages, 1000000 bytes",
     "staged (one buffer is host memory): 1 messages, 1000000 bytes",
 ]
 SMALL = "staged (small: does not wait for its match): 4 messages, 400 bytes"  # unless GPURUN_PATH says otherwise
 MAILED = "mailbox (small: does not wait for its match): 4 messages, 400 bytes"
 UNMAPPED = "bounce (the first message of a large allocation): 1 messages, 1000000 bytes"
-BACK = "shm (host memory): 1 messages, 0 bytes"  # the only message from rank 1 to rank 0
+BACK = "host (host memory): 1 messages, 0 bytes"  # the only message from rank 1 to rank 0
 # options, settings, lines beyond ALWAYS
 JOBS = [
     (ONE_DEVICE, {}, [SMALL, "direct (same device): 5 messages, 5000000 bytes",

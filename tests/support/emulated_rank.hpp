@@ -5,6 +5,7 @@
 #include "comm/engine.hpp"
 #include "device/open.hpp"
 #include "support/unit.hpp"
+#include "transfer/channel/shm_channel.hpp"
 
 #include <memory>
 #include <optional>
@@ -52,8 +53,9 @@ struct EmulatedRank {
         platform::RankRecord& record = job.rank(self_);
         record.pid = ::getpid();
         record.token = platform::own_token();
-        probe.emplace(must(transfer::Probe::publish(*device, record, self_)));
-        workspace.emplace(must(transfer::Workspace::publish(*device, settings, record, job.size())));
+        probe.emplace(must(transfer::Probe::publish(*device, self_, facts)));
+        workspace.emplace(must(transfer::Workspace::publish(*device, settings, job.size(), facts)));
+        transfer::ShmChannel::publish(record, facts);
     }
 
     // Its device can import what the other's exports. Both keep their own descriptor.
@@ -78,6 +80,7 @@ struct EmulatedRank {
     const base::Settings settings;
     const device::RunLog runs;
     std::unique_ptr<device::Device> device;
+    transfer::RankFacts facts;            // as its peers see them
     std::optional<transfer::Probe> probe; // until an engine has them
     std::optional<transfer::Workspace> workspace;
 };

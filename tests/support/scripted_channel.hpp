@@ -29,7 +29,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
     std::vector<Posted> posted;
     size_t room = SIZE_MAX; // records that fit yet
     transfer::Liveness lives = transfer::Liveness::kAlive;
-    transfer::PeerFacts peers_facts;
+    transfer::RankFacts peers_facts;
     uint32_t steps = 0;
     bool captured = false;
 
@@ -62,7 +62,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
 
     // ---- the channel
     transfer::Liveness liveness() const override { return lives; }
-    const transfer::PeerFacts& facts() const override { return peers_facts; }
+    const transfer::RankFacts& facts() const override { return peers_facts; }
     bool has_captured() const override { return captured; }
     uint32_t steps_of_leaving() const override { return steps; }
     void tell_steps_of_leaving(uint32_t) override {}

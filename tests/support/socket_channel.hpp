@@ -44,7 +44,7 @@ class SocketChannel final : public transfer::PeerChannel {
     void cut();
 
     transfer::Liveness liveness() const override { return liveness_.load(std::memory_order_acquire); }
-    const transfer::PeerFacts& facts() const override { return facts_; }
+    const transfer::RankFacts& facts() const override { return facts_; }
     bool has_captured() const override { return false; } // nobody can: there are no mailboxes
     uint32_t steps_of_leaving() const override { return steps_.load(std::memory_order_acquire); }
     void tell_steps_of_leaving(uint32_t steps) override;
@@ -154,7 +154,7 @@ class SocketChannel final : public transfer::PeerChannel {
     const base::WorldRank self_;
     const platform::UniqueFd socket_;
     const platform::UniqueFd bell_; // of the carrier
-    transfer::PeerFacts facts_;
+    transfer::RankFacts facts_;
     Half out_;
     Half in_;
 

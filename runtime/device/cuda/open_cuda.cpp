@@ -1,7 +1,10 @@
-#include "device/cuda/open_cuda.hpp"
-
+// Where CUDA begins: whether there is a GPU, and the Device of one.
+//
+// Neither needs libcuda.so to be installed: the driver is looked up when it is first asked for, so one build runs
+// on machines with and without a GPU.
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "device/backend.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/cuda/selection.hpp"
 #include "platform/clock.hpp"
@@ -110,9 +113,8 @@ base::Result<Facts> gather_facts(const Driver& driver, CUdevice device) {
     return facts;
 }
 
-} // namespace
-
-bool cuda_present() {
+// Leaves no error behind where there is no driver.
+bool present() {
     int count = 0;
     if (cudaGetDeviceCount(&count) == cudaSuccess)
         return count > 0;
@@ -120,7 +122,7 @@ bool cuda_present() {
     return false;
 }
 
-base::Result<std::unique_ptr<Device>> open_cuda(const Options& options) {
+base::Result<std::unique_ptr<Device>> open_selected(const Options& options) {
     int count = 0;
     if (cudaError_t result = cudaGetDeviceCount(&count); result != cudaSuccess)
         return runtime_error("cudaGetDeviceCount", result);
@@ -132,5 +134,19 @@ base::Result<std::unique_ptr<Device>> open_cuda(const Options& options) {
     GPURUN_ASSIGN(const Kernels kernels, Kernels::load(driver));
     return std::unique_ptr<Device>(std::make_unique<CudaDevice>(driver, std::move(facts), kernels));
 }
+
+base::Result<std::unique_ptr<Device>> open(const Options& options, std::string_view) {
+    auto opened = open_selected(options);
+    if (opened || opened.error().detail.find(options.selector) != std::string::npos)
+        return opened;
+    // What failed deep in the driver does not know which device it was asked for; the user must.
+    base::Error error = std::move(opened).error();
+    error.detail = base::format("{} cannot be used: {}", options.selector, error.detail);
+    return error;
+}
+
+} // namespace
+
+extern const Backend kBackend{"cuda", "cuda:UUID, cuda:ORDINAL", present, open};
 
 } // namespace gpurun::device::cuda

@@ -1,13 +1,18 @@
-#include "device/emulated/open_emulated.hpp"
-
+// Opens this process's part of an emulated device.
 #include "base/format.hpp"
+#include "device/backend.hpp"
 #include "device/emulated/emulated_device.hpp"
+
+#include <charconv>
+#include <optional>
 
 namespace gpurun::device::emulated {
 
 using base::Status;
 
 namespace {
+
+constexpr uint32_t kMostDevices = 1024;
 
 // Two processes on the same ordinal agree; no CUDA device has such a number.
 std::array<uint8_t, 16> make_uuid(uint32_t ordinal) {
@@ -46,9 +51,7 @@ base::Result<CapabilitySet> read_capabilities(const Options& options) {
     return read;
 }
 
-} // namespace
-
-base::Result<std::unique_ptr<Device>> open_emulated(const Options& options, uint32_t ordinal, uint32_t count) {
+base::Result<std::unique_ptr<Device>> open_numbered(const Options& options, uint32_t ordinal, uint32_t count) {
     if (ordinal >= count)
         return base::error(Status::kDevice, "emulated device {} is not there: there are {}, counted from 0", ordinal,
                            count);
@@ -67,5 +70,31 @@ base::Result<std::unique_ptr<Device>> open_emulated(const Options& options, uint
     return std::unique_ptr<Device>(std::make_unique<EmulatedDevice>(std::move(info), capabilities, count,
                                                                     std::move(reach), std::move(memory), options));
 }
+
+std::optional<uint32_t> read_number(std::string_view text) {
+    uint32_t number = 0;
+    const auto [stop, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (failed != std::errc{} || stop != text.data() + text.size())
+        return std::nullopt;
+    return number;
+}
+
+base::Result<std::unique_ptr<Device>> open(const Options& options, std::string_view which) {
+    if (which.empty())
+        return open_numbered(options, 0, 1);
+    const size_t slash = which.find('/');
+    if (slash != std::string_view::npos) {
+        const auto ordinal = read_number(which.substr(0, slash));
+        const auto count = read_number(which.substr(slash + 1));
+        if (ordinal && count && *count >= 1 && *count <= kMostDevices)
+            return open_numbered(options, *ordinal, *count);
+    }
+    return base::error(Status::kSetting, "GPURUN_DEVICE={}: must be emulated:ORDINAL/COUNT, with a count from 1 to {}",
+                       options.selector, kMostDevices);
+}
+
+} // namespace
+
+extern const Backend kBackend{"emulated", "emulated:ORDINAL/COUNT", [] { return true; }, open};
 
 } // namespace gpurun::device::emulated

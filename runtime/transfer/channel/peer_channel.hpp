@@ -1,8 +1,8 @@
 // How one peer is reached: records and notifications, its liveness, and the memory by which streams of the two ranks
 // are ordered and through which their bytes pass. Nothing above asks the job segment about a peer.
 //
-//   ShmChannel  (shm_channel.hpp) both ranks on one machine, by the job segment
-//   tests/support/socket_channel.hpp  records over a socket pair, and no memory in common
+// open.cpp has the table of those that there are, and chooses. tests/support/socket_channel.hpp is another one: records
+// over a socket pair, and no memory in common.
 //
 // One for each peer, a rank itself included; owned by its Peer. Used under the engine lock.
 #pragma once
@@ -39,12 +39,15 @@ constexpr Total relay_drained(uint32_t window) {
 constexpr size_t kTotals = 1 + 2 * kRelayWindows;
 static_assert(kTotals == platform::kPairTotals && kRelayWindows == platform::kRelayWindows);
 
-// What a peer has published about itself in its rank record.
-struct PeerFacts {
+// What a rank tells the others before any of them sends to it. Each channel brings it to its peers in its own way
+// (publish() in its row of the table), and gives what it has got from a peer as facts().
+struct RankFacts {
     device::Identity device{};
     std::optional<device::MemoryHandle> probe;     // of a small allocation with a known pattern
     std::optional<device::MemoryHandle> workspace; // of the memory that its mailboxes are in
-    bool takes_turns = false;                      // shares its device without MPS: no kernel may spin there
+    bool orders_by_events = false;                 // its streams; else counters do
+    bool takes_turns = false;                      // shares its device without MPS: no kernel may spin there. Not told,
+                                                   // but found when all ranks are ready
 };
 
 // Single copies between the ordinary memory of the two processes.
@@ -74,7 +77,7 @@ class PeerChannel {
     // ---- who is there
     virtual Liveness liveness() const = 0;
     bool is_gone() const { return liveness() != Liveness::kAlive; }
-    virtual const PeerFacts& facts() const = 0;
+    virtual const RankFacts& facts() const = 0;
     virtual bool has_captured() const = 0;         // messages into graphs, ever
     virtual uint32_t steps_of_leaving() const = 0; // of gpurun_finalize() that it has reached
     // This rank has reached so many, and its own record in the job says so.

@@ -12,31 +12,48 @@ using platform::RankState;
 
 namespace {
 
-// What a rank has published about itself.
-PeerFacts read_facts(const platform::RankRecord& record) {
-    PeerFacts facts;
+using HandleBytes = decltype(platform::RankRecord::probe);
+static_assert(sizeof(HandleBytes) == sizeof(device::MemoryHandle) &&
+              std::is_same_v<HandleBytes, decltype(platform::RankRecord::workspace)>);
+
+void write_handle(const std::optional<device::MemoryHandle>& handle, HandleBytes& bytes, auto& is_there) {
+    is_there = handle ? 1 : 0;
+    if (handle)
+        std::memcpy(bytes.data(), handle->bytes.data(), bytes.size());
+}
+
+std::optional<device::MemoryHandle> read_handle(const HandleBytes& bytes, bool is_there) {
+    std::optional<device::MemoryHandle> handle;
+    if (is_there)
+        std::memcpy(handle.emplace().bytes.data(), bytes.data(), bytes.size());
+    return handle;
+}
+
+RankFacts read_facts(const platform::RankRecord& record) {
+    RankFacts facts;
     facts.device = device_of(record);
-    const auto read = [](const auto& bytes) {
-        device::MemoryHandle handle;
-        static_assert(sizeof handle == sizeof bytes);
-        std::memcpy(handle.bytes.data(), bytes.data(), sizeof handle);
-        return handle;
-    };
-    if (record.has_probe != 0)
-        facts.probe = read(record.probe);
-    if (record.has_mailboxes != 0)
-        facts.workspace = read(record.workspace);
+    facts.probe = read_handle(record.probe, record.has_probe != 0);
+    facts.workspace = read_handle(record.workspace, record.has_mailboxes != 0);
+    facts.orders_by_events = record.orders_by_events != 0;
     return facts;
 }
 
 } // namespace
 
-Result<std::unique_ptr<ShmChannel>> ShmChannel::open(device::Device& device, const platform::JobSegment& job,
-                                                     base::WorldRank self, base::WorldRank peer,
-                                                     const Options& options) {
+void ShmChannel::publish(platform::RankRecord& own, const RankFacts& facts) {
+    static_assert(sizeof facts.device <= sizeof own.device);
+    std::memcpy(own.device.data(), &facts.device, sizeof facts.device);
+    write_handle(facts.probe, own.probe, own.has_probe);
+    write_handle(facts.workspace, own.workspace, own.has_mailboxes);
+    own.orders_by_events = facts.orders_by_events ? 1 : 0;
+}
+
+Result<std::unique_ptr<PeerChannel>> ShmChannel::open(device::Device& device, const platform::JobSegment& job,
+                                                      base::WorldRank self, base::WorldRank peer,
+                                                      const Options& options) {
     GPURUN_ASSIGN(platform::Mapping out_ring, job.map_ring(self.value, peer.value));
     GPURUN_ASSIGN(platform::Mapping in_ring, job.map_ring(peer.value, self.value));
-    return std::unique_ptr<ShmChannel>(
+    return std::unique_ptr<PeerChannel>(
         new ShmChannel(device, job, self, peer, options, std::move(out_ring), std::move(in_ring)));
 }
 

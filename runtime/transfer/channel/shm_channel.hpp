@@ -19,13 +19,15 @@ class ShmChannel final : public PeerChannel {
         bool events = false; // order streams by IPC events, also where the device has counters
         bool mps = false;    // ranks that share a device run on it at the same time
     };
-    static base::Result<std::unique_ptr<ShmChannel>> open(device::Device& device, const platform::JobSegment& job,
-                                                          base::WorldRank self, base::WorldRank peer,
-                                                          const Options& options);
+    // Before the rank is ready: what its peers will read.
+    static void publish(platform::RankRecord& own, const RankFacts& facts);
+    static base::Result<std::unique_ptr<PeerChannel>> open(device::Device& device, const platform::JobSegment& job,
+                                                           base::WorldRank self, base::WorldRank peer,
+                                                           const Options& options);
     ~ShmChannel() override;
 
     Liveness liveness() const override;
-    const PeerFacts& facts() const override { return facts_; }
+    const RankFacts& facts() const override { return facts_; }
     bool has_captured() const override { return record_.captures.load(std::memory_order_relaxed) != 0; }
     uint32_t steps_of_leaving() const override { return record_.leaving.load(std::memory_order_acquire); }
     void tell_steps_of_leaving(uint32_t) override { notify(Notify::kIfSleeping); } // it reads the record
@@ -110,7 +112,7 @@ class ShmChannel final : public PeerChannel {
     const base::WorldRank self_;
     device::Counters* const counters_;   // or null
     const platform::RankRecord& record_; // the peer's
-    PeerFacts facts_;
+    RankFacts facts_;
     std::array<Half, 2> halves_;
     platform::Mapping out_ring_;
     platform::Mapping in_ring_;

@@ -13,6 +13,7 @@
 // had come, and cut_short() says that it had not.
 #pragma once
 
+#include "base/settings.hpp"
 #include "device/capability/counters.hpp"
 #include "device/device.hpp"
 #include "platform/job_segment.hpp"
@@ -60,6 +61,11 @@ class Fence {
     platform::FenceSlot* slots_; // platform::kFenceSlots of them
 };
 
+// The counters by which streams of two ranks are ordered: the device's, unless events were asked for. Null: events do
+// it.
+inline device::Counters* ordering_counters(device::Device& device, const base::Settings& settings) {
+    return settings.fence == base::FenceKind::kEvent ? nullptr : device.counters();
+}
 // `slots` must be registered with the device for the counter fence. Everything passed outlives the fence.
 std::unique_ptr<Fence> make_counter_fence(device::Counters& counters, platform::FenceSlot* slots);
 std::unique_ptr<Fence> make_event_fence(device::Device& device, platform::FenceSlot* slots,

@@ -69,10 +69,8 @@ Result<bool> trial_copy(device::Device& device, InternalStreams& streams, const 
 
 } // namespace
 
-Result<Probe> Probe::publish(device::Device& device, platform::RankRecord& record, uint32_t rank) {
-    static_assert(sizeof(device::Identity) <= sizeof record.device &&
-                  sizeof(device::MemoryHandle) == sizeof record.probe);
-    std::memcpy(record.device.data(), &device.info().identity, sizeof(device::Identity));
+Result<Probe> Probe::publish(device::Device& device, uint32_t rank, RankFacts& facts) {
+    facts.device = device.info().identity;
     GPURUN_ASSIGN(void* const memory, device.allocate(kProbeBytes));
     Probe probe(device, memory);
     Trial trial{device, nullptr};
@@ -83,9 +81,7 @@ Result<Probe> Probe::publish(device::Device& device, platform::RankRecord& recor
     GPURUN_TRY(device.synchronize(trial.stream));
     GPURUN_ASSIGN(const device::Buffer buffer, device.describe(memory, kProbeBytes));
     if (buffer.exportable) {
-        GPURUN_ASSIGN(const device::MemoryHandle handle, device.export_memory(buffer));
-        std::memcpy(record.probe.data(), handle.bytes.data(), record.probe.size());
-        record.has_probe = 1;
+        GPURUN_ASSIGN(facts.probe, device.export_memory(buffer));
     }
     return probe;
 }

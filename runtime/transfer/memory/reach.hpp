@@ -13,9 +13,9 @@ namespace gpurun::transfer {
 // A rank's own probe. Peers may copy it as long as this lives.
 class Probe {
   public:
-    // Fills `record`'s device and probe fields. REQUIRES: before the rank is ready. Without exportable memory the
-    // rank has no probe, and nobody copies from it directly.
-    static base::Result<Probe> publish(device::Device& device, platform::RankRecord& record, uint32_t rank);
+    // Fills in the device and the probe of `facts`, which are yet to be told. Without exportable memory the rank has no
+    // probe, and nobody copies from it directly.
+    static base::Result<Probe> publish(device::Device& device, uint32_t rank, RankFacts& facts);
 
     Probe(Probe&& other) noexcept : device_(other.device_), memory_(std::exchange(other.memory_, nullptr)) {}
     ~Probe();

@@ -96,8 +96,8 @@ uint64_t* WorkspaceView::gate(uint32_t peer, const Slot& slot) const {
     return &(reinterpret_cast<KernelWords*>(memory_) + peer)->gates[slot.number()];
 }
 
-Result<Workspace> Workspace::publish(device::Device& device, const base::Settings& settings,
-                                     platform::RankRecord& record, uint32_t ranks) {
+Result<Workspace> Workspace::publish(device::Device& device, const base::Settings& settings, uint32_t ranks,
+                                     RankFacts& facts) {
     bool mailboxes = ranks > 1 && settings.mail_bytes != 0 && device.mails() != nullptr &&
                      settings.fence != base::FenceKind::kEvent && affordable(device, ranks);
     size_t bytes = WorkspaceView::bytes(ranks, mailboxes);
@@ -114,10 +114,7 @@ Result<Workspace> Workspace::publish(device::Device& device, const base::Setting
     GPURUN_ASSIGN(const device::Buffer buffer, device.describe(memory, bytes));
     if (!mailboxes || !buffer.exportable)
         return workspace;
-    GPURUN_ASSIGN(const device::MemoryHandle handle, device.export_memory(buffer));
-    static_assert(sizeof(handle) == sizeof record.workspace);
-    std::memcpy(record.workspace.data(), handle.bytes.data(), record.workspace.size());
-    record.has_mailboxes = 1;
+    GPURUN_ASSIGN(facts.workspace, device.export_memory(buffer));
     workspace.mailboxes_ = true;
     return workspace;
 }

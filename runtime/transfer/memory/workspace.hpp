@@ -9,7 +9,7 @@
 #include "base/limits.hpp"
 #include "base/settings.hpp"
 #include "device/capability/mails.hpp"
-#include "transfer/fence/fence.hpp"
+#include "transfer/channel/peer_channel.hpp"
 
 #include <utility>
 
@@ -45,9 +45,9 @@ class WorkspaceView {
 
 class Workspace {
   public:
-    // Fills `record`'s workspace fields. REQUIRES: before the rank is ready.
-    static base::Result<Workspace> publish(device::Device& device, const base::Settings& settings,
-                                           platform::RankRecord& record, uint32_t ranks);
+    // Fills in the workspace of `facts`, if it has mailboxes; they are yet to be told.
+    static base::Result<Workspace> publish(device::Device& device, const base::Settings& settings, uint32_t ranks,
+                                           RankFacts& facts);
     Workspace(Workspace&& other) noexcept
         : device_(other.device_), view_(std::exchange(other.view_, WorkspaceView(nullptr, 0))),
           mailboxes_(other.mailboxes_) {}

@@ -92,6 +92,6 @@ class InlineReceive final : public ReceiveState {
     base::Result<void> start(Receive& receive, const Arrival& arrival) override;
 };
 
-constexpr std::array<RouteText, 2> kInlineRoutes = {{{"shm", "host memory"}, {"self", "host memory"}}};
+constexpr std::array<RouteText, 2> kInlineRoutes = {{{"host", "host memory"}, {"self", "host memory"}}};
 
 } // namespace gpurun::transfer

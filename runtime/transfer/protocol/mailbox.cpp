@@ -24,7 +24,7 @@ bool is_small(uint64_t bytes) { return bytes <= device::kSmallMailBytes; }
 bool MailboxPart::open() {
     if (std::exchange(tried_, true))
         return workspace_.has_value();
-    const PeerFacts& facts = peer_.channel().facts();
+    const RankFacts& facts = peer_.channel().facts();
     if (device_ == nullptr || peer_.to_self() || !facts.workspace || resources_.settings.mail_bytes == 0 ||
         resources_.counters == nullptr || facts.takes_turns || !is_direct(peer_.memory().reach()))
         return false;

@@ -41,14 +41,14 @@ std::optional<Route> find_direct(Receive& receive, const RemoteBuffer& source, u
         return std::nullopt;
     };
     if (forced == base::PathChoice::kStaged)
-        return not_pulled(NotPulled::kForced);
+        return not_pulled(NotPulled::kStagedForced);
     if (!receive.source().channel().shares_memory())
-        return not_pulled(NotPulled::kNoPeerAccess);
+        return not_pulled(NotPulled::kNoSharedMemory);
     const Reach reach = memory.reach();
     if (!is_direct(reach))
         return not_pulled(reach == Reach::kNoPeerAccess ? NotPulled::kNoPeerAccess : NotPulled::kProbeFailed);
     if (forced == base::PathChoice::kBounce)
-        return not_pulled(NotPulled::kForced);
+        return not_pulled(NotPulled::kBounceForced);
     const bool is_forced = forced == base::PathChoice::kDirect;
     if (source.exportable == 0)
         return not_pulled(is_forced ? NotPulled::kForcedButNotExportable : NotPulled::kNotExportable);
@@ -75,7 +75,6 @@ bool PullPart::progress() {
 std::optional<Route> find_pull(Receive& receive, const ReadyToSend& ready, uint64_t message_bytes, NotPulled& why_not) {
     const Operand& into = receive.operand();
     const RemoteBuffer& source = ready.source;
-    why_not = NotPulled::kNone;
     if (receive.source().to_self())
         return message_bytes == 0 || one_engine_reaches(source, into) ? std::optional(kToSelf) : std::nullopt;
     if (message_bytes == 0)

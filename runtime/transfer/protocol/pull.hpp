@@ -10,12 +10,14 @@
 
 namespace gpurun::transfer {
 
-// Why a message between devices is not pulled: the reason of the route by which it goes instead.
+// Why a message between devices is not pulled: the reason of the route by which it is relayed instead, in the order of
+// the last of kRelayRoutes.
 enum class NotPulled : uint8_t {
-    kNone, // not asked
-    kForced,
+    kStagedForced,
+    kNoSharedMemory,
     kNoPeerAccess,
     kProbeFailed,
+    kBounceForced,
     kNotExportable,
     kForcedButNotExportable,
     kNotYetMapped,
@@ -39,7 +41,7 @@ struct RevokedAllocation {
     uint64_t id;
 };
 
-// Whether a message is pulled, and by which route; else `why_not` is set where both buffers are device memory.
+// Whether a message is pulled, and by which route; else `why_not` is written where both buffers are device memory.
 std::optional<Route> find_pull(Receive& receive, const ReadyToSend& ready, uint64_t message_bytes, NotPulled& why_not);
 
 class PullSend final : public SendState {

@@ -19,32 +19,14 @@ enum RouteIndex : uint8_t {
     kHosts,
     kHostsRefused,
     kHostAndDevice,
-    kStagedForced,
-    kNoPeerAccess,
-    kProbeFailed,
-    kBounceForced,
-    kNotExportable,
-    kForcedButNotExportable,
-    kNotYetMapped,
-    kNotMapped,
+    kBetweenDevices, // the first of those for which NotPulled is the reason
 };
+constexpr uint8_t index_of(NotPulled why) { return static_cast<uint8_t>(kBetweenDevices + static_cast<uint8_t>(why)); }
+static_assert(index_of(NotPulled::kNotMapped) + 1 == kRelayRoutes.size());
 
-RouteIndex between_devices(const Receive& receive, NotPulled not_pulled) {
-    switch (not_pulled) {
-    case NotPulled::kForced:
-        return receive.resources().settings.path == base::PathChoice::kStaged ? kStagedForced : kBounceForced;
-    case NotPulled::kNoPeerAccess: return kNoPeerAccess;
-    case NotPulled::kProbeFailed: return kProbeFailed;
-    case NotPulled::kForcedButNotExportable: return kForcedButNotExportable;
-    case NotPulled::kNotYetMapped: return kNotYetMapped;
-    case NotPulled::kNotMapped: return kNotMapped;
-    case NotPulled::kNone:
-    case NotPulled::kNotExportable: break;
-    }
-    return kNotExportable;
-}
+constexpr bool is_bounce(uint8_t index) { return index >= index_of(NotPulled::kBounceForced); }
 
-RouteIndex find_index(const Receive& receive, const ReadyToSend& ready, NotPulled not_pulled, bool refused) {
+uint8_t find_index(const Receive& receive, const ReadyToSend& ready, NotPulled not_pulled, bool refused) {
     const Operand& into = receive.operand();
     const RemoteBuffer& source = ready.source;
     if (receive.source().to_self())
@@ -55,16 +37,14 @@ RouteIndex find_index(const Receive& receive, const ReadyToSend& ready, NotPulle
         return refused ? kHostsRefused : kHosts;
     if (source.in_host_memory() || into.in_host_memory())
         return kHostAndDevice;
-    return between_devices(receive, not_pulled);
+    return index_of(not_pulled);
 }
-
-constexpr bool is_bounce(uint8_t index) { return index >= kBounceForced; }
 
 // Between host buffers, chunks are small enough to stay in the cache on their way from one CPU to the other.
 RelayPlan plan_for(const Receive& receive, Route route) {
-    constexpr uint64_t kShmChunk = 256 * 1024;
-    const bool shm = route.index == kHosts || route.index == kHostsRefused;
-    const uint64_t largest = shm ? kShmChunk : receive.resources().settings.relay_chunk_bytes;
+    constexpr uint64_t kHostChunk = 256 * 1024;
+    const bool hosts = route.index == kHosts || route.index == kHostsRefused;
+    const uint64_t largest = hosts ? kHostChunk : receive.resources().settings.relay_chunk_bytes;
     return plan_relay(is_bounce(route.index) ? RelayPool::kDevice : RelayPool::kHost, receive.bytes(), largest);
 }
 

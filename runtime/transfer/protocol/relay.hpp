@@ -1,6 +1,6 @@
 // relay: a message crosses in chunks through a window of buffers between the two ranks (relay_pipeline.hpp). For
-// everything that cannot be pulled. Through pinned host memory (staged; shm between host buffers), or through memory on
-// the source's device (bounce). The target allots the window (clear-to-send).
+// everything that cannot be pulled. Through pinned host memory (staged; host between host buffers), or through memory
+// on the source's device (bounce). The target allots the window (clear-to-send).
 #pragma once
 
 #include "transfer/protocol/pull.hpp"
@@ -43,14 +43,15 @@ class RelayReceive final : public ReceiveState {
     std::optional<RelayPipeline> pipeline_;
 };
 
-constexpr std::array<RouteText, 14> kRelayRoutes = {{
+constexpr std::array<RouteText, 15> kRelayRoutes = {{
     {"self", "same process"},
     {"staged", "small: does not wait for its match"},
     {"staged", "memory of another device than the rank's"},
-    {"shm", "host memory"},
-    {"shm", "host memory; the system refuses to read the sender's"},
+    {"host", "host memory"},
+    {"host", "host memory; the system refuses to read the sender's"},
     {"staged", "one buffer is host memory"},
     {"staged", "GPURUN_PATH"},
+    {"staged", "the ranks have no memory in common"},
     {"staged", "no peer access"},
     {"staged", "a test copy between the devices failed"},
     {"bounce", "GPURUN_PATH"},

@@ -39,7 +39,7 @@ static_assert(platform::kRelayBuffers % kRelayStreams == 0, "within a message, e
 // Less is not worth the events that part streams and join them.
 constexpr uint64_t kLeastChunksInStreams = 4;
 
-// Where the buffers lie: pinned memory that the channel gives (staged, shm, self), or memory on the source's device
+// Where the buffers lie: pinned memory that the channel gives (staged, host, self), or memory on the source's device
 // which the target maps (bounce).
 enum class RelayPool : uint32_t { kHost = 0, kDevice = 1 };
 

@@ -89,6 +89,6 @@ class SingleCopyReceive final : public ReceiveState {
     int64_t verdict_by_ns_ = 0;
 };
 
-constexpr std::array<RouteText, 1> kSingleCopyRoutes = {{{"shm", "host memory, read from the sender"}}};
+constexpr std::array<RouteText, 1> kSingleCopyRoutes = {{{"host", "host memory, read from the sender"}}};
 
 } // namespace gpurun::transfer

@@ -61,6 +61,18 @@ TEST_CASE_TEMPLATE("a receive returns while its sender's stream is held, and its
         }
 }
 
+TEST_CASE("over a channel without memory in common device memory is staged, and the report says why") {
+    TwoRanks ranks(Over::kSocket);
+    constexpr size_t kBytes = 1'000'000;
+    ranks.run(
+        [&](Rank& sender) { REQUIRE_OK(sender.send(sender.operand(sender.memory(Kind::kDevice, kBytes), kBytes), 1)); },
+        [&](Rank& receiver) {
+            (void)must(receiver.recv(receiver.operand(receiver.memory(Kind::kDevice, kBytes), kBytes), 0, 1));
+            CHECK(receiver.engine().traffic().find(
+                      "staged (the ranks have no memory in common): 1 messages, 1000000 bytes") != std::string::npos);
+        });
+}
+
 TEST_CASE_TEMPLATE("a buffer is not written before the receiver's stream comes to the receive", T, OverSocket,
                    OverShm) {
     for (const size_t bytes : kSizes) {

@@ -3,9 +3,6 @@
 
 #include "support/emulated_rank.hpp"
 #include "support/scripted_channel.hpp"
-#include "transfer/channel/shm_channel.hpp"
-
-#include <cstring>
 
 namespace gpurun::test {
 
@@ -52,11 +49,7 @@ class OneRank {
     // this.
     void put_behind(uint32_t peer, const EmulatedRank& other) {
         rank_.see(other);
-        const platform::RankRecord& record = other.job.rank(other.self.value);
-        transfer::PeerFacts& facts = channel(peer).peers_facts;
-        facts.device = other.device->info().identity;
-        std::memcpy(&facts.probe.emplace(), record.probe.data(), sizeof record.probe);
-        std::memcpy(&facts.workspace.emplace(), record.workspace.data(), sizeof record.workspace);
+        channel(peer).peers_facts = other.facts;
     }
     // As a call does that looks, and does not wait.
     bool look() {

@@ -65,14 +65,14 @@ std::vector<Case> cases() {
     const auto device = Memory::kDevice;
     const auto pageable = Memory::kPageable;
     return {
-        {"inline, few bytes", kHost, kHost, 8, "inline", "shm"},
-        {"inline", kHost, kHost, 4000, "inline", "shm"},
-        {"inline, into device memory", kHost, kDevice, kSmall, "inline", "shm"},
-        {"inline, into a stream", kHost, in_stream(device), kSmall, "inline", "shm"},
-        {"inline, into pageable memory by a stream", kHost, in_stream(pageable), kSmall, "inline", "shm"},
-        {"inline, into a request", kHost, request(device), kSmall, "inline", "shm"},
-        {"inline, nothing but its place", kHost, in_stream(device), 0, "inline", "shm"},
-        {"inline, nothing but its place, into a request", kHost, request(device), 0, "inline", "shm"},
+        {"inline, few bytes", kHost, kHost, 8, "inline", "host"},
+        {"inline", kHost, kHost, 4000, "inline", "host"},
+        {"inline, into device memory", kHost, kDevice, kSmall, "inline", "host"},
+        {"inline, into a stream", kHost, in_stream(device), kSmall, "inline", "host"},
+        {"inline, into pageable memory by a stream", kHost, in_stream(pageable), kSmall, "inline", "host"},
+        {"inline, into a request", kHost, request(device), kSmall, "inline", "host"},
+        {"inline, nothing but its place", kHost, in_stream(device), 0, "inline", "host"},
+        {"inline, nothing but its place, into a request", kHost, request(device), 0, "inline", "host"},
         {"inline, to itself", kHost, kHost, kSmall, "inline", "self", {}, false, true},
 
         {"mail in streams", in_stream(device), in_stream(device), kMail, "mailbox", "mailbox"},
@@ -102,9 +102,9 @@ std::vector<Case> cases() {
         {"eager in turns", in_stream(device), in_stream(device), kSmall, "eager", "staged", on_one_device(false)},
         {"eager, to itself", in_stream(device), request(device), kSmall, "eager", "self", {}, false, true},
 
-        {"single copy, shared", kHost, kHost, kLarge, "single copy", "shm"},
-        {"single copy, alone", kHost, kHost, 20'000, "single copy", "shm"},
-        {"single copy, synchronous", kHost, kHost, kSmall, "single copy", "shm", {}, true},
+        {"single copy, shared", kHost, kHost, kLarge, "single copy", "host"},
+        {"single copy, alone", kHost, kHost, 20'000, "single copy", "host"},
+        {"single copy, synchronous", kHost, kHost, kSmall, "single copy", "host", {}, true},
 
         {"pull in streams", in_stream(device), in_stream(device), kLarge, "pull", "direct"},
         {"pull of calls made together", together(device), together(device), kLarge, "pull", "direct"},
@@ -122,10 +122,10 @@ std::vector<Case> cases() {
         {"pull, to itself", in_stream(device), in_stream(device), kLarge, "pull", "self", {}, false, true},
         {"pull of host memory, to itself", kHost, kHost, kLarge, "pull", "self", {}, false, true},
 
-        {"relay of host memory", kHost, kHost, kRelayed, "relay", "shm", without_single_copy()},
+        {"relay of host memory", kHost, kHost, kRelayed, "relay", "host", without_single_copy()},
         {"relay from the host", kHost, in_stream(device), kRelayed, "relay", "staged"},
         {"relay to the host", in_stream(device), kHost, kRelayed, "relay", "staged"},
-        {"relay of pageable memory in streams", in_stream(pageable), request(pageable), kRelayed, "relay", "shm"},
+        {"relay of pageable memory in streams", in_stream(pageable), request(pageable), kRelayed, "relay", "host"},
         {"relay without peer access", in_stream(device), in_stream(device), kRelayed, "relay", "staged",
          without_peer_access()},
         {"relay of requests", request(device), request(device), kRelayed, "relay", "staged", without_peer_access()},
@@ -223,7 +223,7 @@ void for_each_post(const Case& what, const Visit& visit) {
 TEST_CASE("when there is no room for a record, it is posted later, and once") {
     for (const Case& what : cases()) {
         CAPTURE(what.name);
-        for_each_post(what, [&](TestJob& job, test::ScriptedChannel& channel, size_t room, size_t posts) {
+        for_each_post(what, [&](TestJob& job, test::InterceptedChannel& channel, size_t room, size_t posts) {
             Exchange exchange(job, what);
             channel.room = room;
             exchange.run_until_stuck();

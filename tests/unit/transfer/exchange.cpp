@@ -58,7 +58,7 @@ Exchange::Exchange(TestJob& job, const Case& what, const Mode& mode, const Buffe
     send_.emplace(from_.resources(), from_.peer(to_.self), source_, transfer::Envelope{kContext, kTag, what.bytes},
                   transfer::Send::Mode{ending_of(what.from), what.synchronous, nullptr});
     receive_.emplace(to_.resources(), target_, ending_of(what.to));
-    to_.match = [this](transfer::Peer& source, const ScriptedChannel::Posted& message) {
+    to_.match = [this](transfer::Peer& source, const InterceptedChannel::Posted& message) {
         if (!called_receive_ || started_)
             return false;
         started_ = true;
@@ -104,7 +104,7 @@ void Exchange::call_receive() {
             receive_->fail(std::move(marked).error());
         return;
     }
-    const ScriptedChannel::Posted message = std::move(to_.kept.front());
+    const InterceptedChannel::Posted message = std::move(to_.kept.front());
     to_.kept.pop_front();
     started_ = true;
     receive_->start(to_.peer(0), message.record, message.payload);

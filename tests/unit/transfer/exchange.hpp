@@ -2,7 +2,7 @@
 // the progress of a rank has changed, a completion. So a test can stop anywhere.
 #pragma once
 
-#include "two_ranks.hpp"
+#include "test_job.hpp"
 
 namespace gpurun::test {
 
@@ -104,8 +104,8 @@ class Exchange {
     transfer::Operand source_;
     transfer::Operand whole_;
     transfer::Operand target_;
-    std::optional<Gate> held_source_;
-    std::optional<Gate> held_target_;
+    std::optional<HeldStream> held_source_;
+    std::optional<HeldStream> held_target_;
     std::optional<transfer::Send> send_;
     std::optional<transfer::Receive> receive_;
     bool sent_ = false;

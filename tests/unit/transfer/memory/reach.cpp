@@ -1,4 +1,4 @@
-#include "two_ranks.hpp"
+#include "test_job.hpp"
 
 using namespace gpurun;
 using namespace gpurun::test;
@@ -12,7 +12,7 @@ TEST_CASE("whether direct copies work is found out while a stream is held") {
         setting.settings.emulated_seed = seed;
         TestJob job(2, setting);
         TestRank& rank = job.rank(0);
-        const Gate gate(*rank.device, must(rank.device->create_stream()));
+        const HeldStream gate(*rank.device, must(rank.device->create_stream()));
         CHECK(transfer::is_direct(rank.peer(1).memory().reach()));
     }
 }

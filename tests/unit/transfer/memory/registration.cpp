@@ -1,5 +1,5 @@
 // What of a peer's memory is mapped, and what is tried again. Two ranks, each with an emulated device.
-#include "two_ranks.hpp"
+#include "test_job.hpp"
 
 using namespace gpurun;
 using namespace gpurun::test;

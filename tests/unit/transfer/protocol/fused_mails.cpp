@@ -1,6 +1,6 @@
 #include "transfer/protocol/fused_mails.hpp"
 
-#include "two_ranks.hpp"
+#include "test_job.hpp"
 
 #include <deque>
 #include <new>
@@ -17,7 +17,7 @@ TEST_CASE("puts go though every stream for messages waits for a peer") {
     TestJob job(2, Setting{});
     TestRank& rank = job.rank(0);
     InternalStreams& streams = rank.pools().streams;
-    std::deque<Gate> held;
+    std::deque<HeldStream> held;
     for (size_t i = 0; i < streams.limits().messages; ++i) {
         const device::Stream stream = must(streams.take());
         held.emplace_back(*rank.device, stream);

@@ -1,6 +1,6 @@
 #include "transfer/protocol/mail_exchanges.hpp"
 
-#include "two_ranks.hpp"
+#include "test_job.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -23,7 +23,7 @@ class Crossing {
         for (uint32_t self : {0, 1}) {
             TestRank& rank = job.rank(self);
             streams_.push_back(rank.on_stream(rank.on_device(8)).stream);
-            rank.match = [this, self](transfer::Peer& source, const ScriptedChannel::Posted& message) {
+            rank.match = [this, self](transfer::Peer& source, const InterceptedChannel::Posted& message) {
                 Operand into =
                     TestRank::on_stream(job_.rank(self).on_device(message.record.envelope.bytes), streams_[self]);
                 transfer::Receive& receive =

@@ -1,7 +1,7 @@
 // A relayed message in several streams, between two ranks: that they go beside each other, that the message ends behind
 // all of them, and when they go back. One of them is held, so that what depends on it shows.
+#include "test_job.hpp"
 #include "transfer/protocol/relay.hpp"
-#include "two_ranks.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,7 @@
 using namespace gpurun;
 using namespace gpurun::transfer;
 using gpurun::test::comes_true;
-using gpurun::test::Gate;
+using gpurun::test::HeldStream;
 using gpurun::test::must;
 using gpurun::test::TestJob;
 using gpurun::test::TestRank;
@@ -102,7 +102,7 @@ TEST_CASE("chunks go on in one stream while another is held") {
     for (const base::FenceKind fence : kFences) {
         Bench bench(fence);
         const Operand from = bench.filled(kBytes);
-        Gate gate(*bench.source.device, bench.source.next_internal());
+        HeldStream gate(*bench.source.device, bench.source.next_internal());
         RelayPipeline fill = bench.fill(kBytes);
         REQUIRE(must(fill.step(from)));
         CHECK(comes_true([&] { return bench.reached(1); }));
@@ -117,7 +117,7 @@ TEST_CASE("copies to host memory go on while what tells of them is held") {
     for (const base::FenceKind fence : kFences) {
         Bench bench(fence, RelayPool::kHost);
         const Operand from = bench.filled(kBytes);
-        Gate gate(*bench.source.device, bench.source.next_internal());
+        HeldStream gate(*bench.source.device, bench.source.next_internal());
         RelayPipeline fill = bench.fill(kBytes);
         REQUIRE(must(fill.step(from)));
         const std::byte* const last =
@@ -137,7 +137,7 @@ TEST_CASE("a source's message ends, for its peer and in its stream, behind a chu
     for (const base::FenceKind fence : kFences) {
         Bench bench(fence);
         const Operand from = bench.filled(kBytes);
-        Gate gate(*bench.source.device, bench.source.next_internal());
+        HeldStream gate(*bench.source.device, bench.source.next_internal());
         RelayPipeline fill = bench.fill(kBytes);
         REQUIRE(must(fill.step(from)));
         CHECK_FALSE(comes_true([&] { return bench.source.idle(from.stream) || Bench::has_ended(bench.source, fill); },
@@ -157,7 +157,7 @@ TEST_CASE("a target's message ends, for its peer and in its stream, behind a chu
         REQUIRE(must(fill.step(from)));
         bench.deliver();
         REQUIRE_OK(bench.source.device->synchronize(from.stream));
-        Gate gate(*bench.target.device, bench.target.next_internal());
+        HeldStream gate(*bench.target.device, bench.target.next_internal());
         RelayPipeline drain = bench.drain(kBytes);
         REQUIRE(must(drain.step(to)));
         CHECK_FALSE(
@@ -186,7 +186,7 @@ TEST_CASE("what a message has enqueued when it is given up ends in its stream, t
     for (const base::FenceKind fence : kFences) {
         Bench bench(fence);
         const Operand from = bench.filled(2 * kBytes);
-        Gate gate(*bench.source.device, bench.source.next_internal());
+        HeldStream gate(*bench.source.device, bench.source.next_internal());
         RelayPipeline fill = bench.fill(2 * kBytes);
         REQUIRE_FALSE(must(fill.step(from))); // nobody drains
         REQUIRE(fill.moved() == kAsManyAsBuffers);
@@ -202,7 +202,7 @@ TEST_CASE("a borrowed stream is not given again before its message has ended the
         Bench bench(fence);
         const Operand from = bench.filled(kBytes);
         const device::Stream held = bench.source.next_internal();
-        Gate gate(*bench.source.device, held);
+        HeldStream gate(*bench.source.device, held);
         RelayPipeline fill = bench.fill(kBytes);
         REQUIRE(must(fill.step(from)));
         CHECK_FALSE(bench.source.next_internal() == held);
@@ -217,7 +217,7 @@ TEST_CASE("a borrowed stream is not given again before its message has ended the
 TEST_CASE("a message of few chunks, and one of host memory, is moved in its own stream") {
     const auto moves_alone = [](Bench& bench, const Operand& from) {
         const device::Stream held = bench.source.next_internal();
-        Gate gate(*bench.source.device, held);
+        HeldStream gate(*bench.source.device, held);
         RelayPipeline fill = bench.fill(from.bytes);
         REQUIRE(must(fill.step(from)));
         CHECK(comes_true([&] { return bench.source.idle(from.stream); }));

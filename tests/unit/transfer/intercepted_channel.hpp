@@ -12,7 +12,7 @@
 
 namespace gpurun::test {
 
-class ScriptedChannel final : public transfer::PeerChannel {
+class InterceptedChannel final : public transfer::PeerChannel {
   public:
     struct Posted {
         transfer::Record record;
@@ -20,7 +20,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
         transfer::Notify notify = transfer::Notify::kIfSleeping;
     };
 
-    explicit ScriptedChannel(std::unique_ptr<transfer::PeerChannel> shared)
+    explicit InterceptedChannel(std::unique_ptr<transfer::PeerChannel> shared)
         : PeerChannel(shared->peer(), shared->to_self()), shared_(std::move(shared)) {}
 
     // ------------------------------------------------------------------------------------------------ for the test
@@ -31,8 +31,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
     std::deque<Posted> arrived;                     // from the peer
     std::vector<transfer::Notify> notified;         // by this rank, without a record
     std::optional<transfer::Liveness> liveness_now; // else as the job segment says
-    bool shares = true;
-    std::optional<transfer::PeerFacts> facts_now; // else as the job segment says
+    std::optional<transfer::RankFacts> facts_now;   // else as the job segment says
 
     // The oldest record that this rank has posted. REQUIRES that there is one.
     Posted take() {
@@ -44,7 +43,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
 
     // ---------------------------------------------------------------------------------------------- PeerChannel
     transfer::Liveness liveness() const override { return liveness_now.value_or(shared_->liveness()); }
-    const transfer::PeerFacts& facts() const override { return facts_now ? *facts_now : shared_->facts(); }
+    const transfer::RankFacts& facts() const override { return facts_now ? *facts_now : shared_->facts(); }
     bool has_captured() const override { return shared_->has_captured(); }
     uint32_t steps_of_leaving() const override { return shared_->steps_of_leaving(); }
     void tell_steps_of_leaving(uint32_t steps) override { shared_->tell_steps_of_leaving(steps); }
@@ -85,7 +84,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
     uint64_t total(transfer::Direction direction, transfer::Total total) const override {
         return shared_->total(direction, total);
     }
-    bool shares_memory() const override { return shares; }
+    bool shares_memory() const override { return shared_->shares_memory(); }
     base::Result<transfer::Fence*> fence(transfer::Direction direction) override { return shared_->fence(direction); }
     transfer::Fence* open_fence(transfer::Direction direction) const override { return shared_->open_fence(direction); }
     base::Result<std::byte*> eager_buffer(transfer::Direction direction, uint32_t index, bool for_streams) override {

@@ -1,8 +1,8 @@
 // Two ranks of a job, or one, in this process: each has an emulated device, resources, and a peer for each rank of the
-// job, reached by a channel that does what the test says (scripted_channel.hpp).
+// job, reached by a channel that does what the test says (intercepted_channel.hpp).
 #pragma once
 
-#include "scripted_channel.hpp"
+#include "intercepted_channel.hpp"
 #include "scripted_device.hpp"
 
 #include "device/device.hpp"
@@ -44,7 +44,7 @@ class TestRank {
     ~TestRank();
 
     transfer::Peer& peer(uint32_t rank) { return *peers_[rank]; }
-    ScriptedChannel& channel(uint32_t rank) { return static_cast<ScriptedChannel&>(peer(rank).channel()); }
+    InterceptedChannel& channel(uint32_t rank) { return static_cast<InterceptedChannel&>(peer(rank).channel()); }
     transfer::Resources& resources() { return *resources_; }
     transfer::Pools& pools() { return resources_->pools; }
 
@@ -66,9 +66,9 @@ class TestRank {
     std::vector<std::byte> contents_in_order(const transfer::Operand& operand);
 
     // Takes a message that has arrived, or says false: then it is kept.
-    using Match = std::function<bool(transfer::Peer& source, const ScriptedChannel::Posted& message)>;
+    using Match = std::function<bool(transfer::Peer& source, const InterceptedChannel::Posted& message)>;
     Match match;
-    std::deque<ScriptedChannel::Posted> kept; // of any source
+    std::deque<InterceptedChannel::Posted> kept; // of any source
     // What has come is dispatched, and whatever can move moves. True if anything has changed.
     bool progress();
     // The peer has died, and the job segment says so: what waits for it fails.
@@ -125,12 +125,12 @@ class TestJob {
 };
 
 // Keeps a stream from going on, and no host function.
-class Gate {
+class HeldStream {
   public:
-    Gate(device::Device& device, device::Stream stream);
-    ~Gate();
-    Gate(const Gate&) = delete;
-    Gate& operator=(const Gate&) = delete;
+    HeldStream(device::Device& device, device::Stream stream);
+    ~HeldStream();
+    HeldStream(const HeldStream&) = delete;
+    HeldStream& operator=(const HeldStream&) = delete;
     void open();
 
   private:

@@ -1,4 +1,4 @@
-#include "two_ranks.hpp"
+#include "test_job.hpp"
 
 #include "device/capability/counters.hpp"
 #include "device/capability/ordered_memory.hpp"
@@ -44,8 +44,10 @@ TestRank::TestRank(const platform::JobSegment& job_, uint32_t self_, const Setti
     record.state.store(static_cast<uint32_t>(platform::RankState::kAlive));
     record.pid = ::getpid();
     record.token = platform::own_token();
-    probe_.emplace(must(transfer::Probe::publish(*device, record, self)));
-    workspace_.emplace(must(transfer::Workspace::publish(*device, setting.settings, record, job.size())));
+    transfer::RankFacts facts;
+    probe_.emplace(must(transfer::Probe::publish(*device, self, facts)));
+    workspace_.emplace(must(transfer::Workspace::publish(*device, setting.settings, job.size(), facts)));
+    transfer::ShmChannel::publish(record, facts);
 }
 
 void TestRank::connect(const std::vector<TestRank*>& all) {
@@ -64,7 +66,7 @@ void TestRank::connect(const std::vector<TestRank*>& all) {
         auto shared = must(transfer::ShmChannel::open(*device, job, {self}, {each->self},
                                                       {.events = resources_->counters == nullptr, .mps = setting.mps}));
         peers_.push_back(std::make_unique<transfer::Peer>(
-            *resources_, std::make_unique<ScriptedChannel>(std::move(shared)), transfer::part_makers()));
+            *resources_, std::make_unique<InterceptedChannel>(std::move(shared)), transfer::part_makers()));
     }
 }
 
@@ -176,10 +178,10 @@ std::vector<std::byte> TestRank::contents_in_order(const Operand& operand) {
 }
 
 bool TestRank::poll(transfer::Peer& peer) {
-    auto& channel = static_cast<ScriptedChannel&>(peer.channel());
+    auto& channel = static_cast<InterceptedChannel&>(peer.channel());
     const bool any = channel.has_records();
     while (channel.has_records()) {
-        const ScriptedChannel::Posted message = std::move(channel.arrived.front());
+        const InterceptedChannel::Posted message = std::move(channel.arrived.front());
         channel.pop();
         const transfer::Record& record = message.record;
         if (record.kind == transfer::RecordKind::kMessage) {
@@ -212,7 +214,7 @@ bool TestRank::advance_moving() {
 size_t TestRank::told() const {
     size_t told = 0;
     for (const auto& each : peers_)
-        told += static_cast<ScriptedChannel&>(each->channel()).notified.size();
+        told += static_cast<InterceptedChannel&>(each->channel()).notified.size();
     return told;
 }
 
@@ -345,18 +347,18 @@ bool TestJob::deliver(uint32_t from, uint32_t to) {
 
 // ---------------------------------------------------------------------------------------------------------- a gate
 
-Gate::Gate(device::Device& device, device::Stream stream)
+HeldStream::HeldStream(device::Device& device, device::Stream stream)
     : device_(device), stream_(stream),
       opened_(new (must(device.allocate_pinned(sizeof(device::Counter)))) device::Counter(0)) {
     REQUIRE_OK(device.counters()->await_counter(stream, opened_, 1));
 }
 
-Gate::~Gate() {
+HeldStream::~HeldStream() {
     open();
     (void)device_.synchronize(stream_); // nobody looks at it any more
     (void)device_.free_pinned(opened_);
 }
 
-void Gate::open() { platform::store_and_wake(*opened_, 1); }
+void HeldStream::open() { platform::store_and_wake(*opened_, 1); }
 
 } // namespace gpurun::test
