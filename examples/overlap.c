@@ -21,7 +21,7 @@
 
 // While a kernel fills a GPU, no other kernel begins before its last blocks have begun, not even one that moves a
 // message. So the inside is computed in bands, and messages move between them.
-enum { kBands = 8, kShown = 3, kTagTimes = 4 };
+enum { kBands = 8, kShown = 3 };
 
 struct solver {
     struct part part; // its stream computes
@@ -148,11 +148,8 @@ static struct step_times *gather_times(const struct solver *solver, int steps) {
     struct step_times *all = calloc((size_t)(steps * part->size), sizeof *all);
     EXPECT(all != NULL, "no memory");
     CHECK(gpurun_memcpy(all, solver->times, (size_t)steps * sizeof *all, GPURUN_HOST));
-    if (part->rank != 0)
-        CHECK(gpurun_send(all, words, GPURUN_UINT64, 0, kTagTimes, GPURUN_COMM_WORLD, GPURUN_HOST));
-    for (int rank = 1; part->rank == 0 && rank < part->size; rank++)
-        CHECK(gpurun_recv(all + rank * steps, words, GPURUN_UINT64, rank, kTagTimes, GPURUN_COMM_WORLD, GPURUN_HOST,
-                          NULL));
+    CHECK(gpurun_gather(part->rank == 0 ? GPURUN_IN_PLACE : all, words, GPURUN_UINT64, all, words, GPURUN_UINT64, 0,
+                        GPURUN_COMM_WORLD, GPURUN_HOST));
     return all;
 }
 

@@ -27,7 +27,7 @@ static inline void read_options(struct options *options, int argc, char **argv) 
     }
 }
 
-enum { kTagUp = 1, kTagDown = 2, kTagRows = 3 };
+enum { kTagUp = 1, kTagDown = 2 };
 
 // The part of the plate that one rank has: rows first to first + rows - 1 of the inner ones, and a halo row on each
 // side (at the plate's edges, the edge itself).
@@ -87,21 +87,19 @@ static inline void take_step(struct part *part) {
     part->now = stepped;
 }
 
-// All inner rows into rank 0's `plate`: they leave each rank's device in the order of its stream and arrive in the
-// order of rank 0's thread.
+// All inner rows into rank 0's `plate`, in the order of each rank's stream.
 static inline void gather(const struct part *part, float *plate) {
-    size_t cells = part->rows * part->columns;
-    if (part->rank != 0)
-        CHECK(gpurun_send(row_of(part, 1), cells, GPURUN_FLOAT, 0, kTagRows, GPURUN_COMM_WORLD, part->stream));
-    else
-        CHECK(gpurun_memcpy(plate + part->columns, row_of(part, 1), cells * sizeof(float), part->stream));
-    CHECK(gpurun_stream_synchronize(part->stream));
-    for (int rank = 1; part->rank == 0 && rank < part->size; rank++) {
+    size_t *counts = calloc(2 * (size_t)part->size, sizeof *counts), *begins = counts + part->size;
+    EXPECT(counts != NULL, "no memory");
+    for (int rank = 0; rank < part->size; rank++) {
         size_t first = first_row(part->columns - 2, rank, part->size);
-        size_t rows = first_row(part->columns - 2, rank + 1, part->size) - first;
-        CHECK(gpurun_recv(plate + first * part->columns, rows * part->columns, GPURUN_FLOAT, rank, kTagRows,
-                          GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+        counts[rank] = (first_row(part->columns - 2, rank + 1, part->size) - first) * part->columns;
+        begins[rank] = first * part->columns;
     }
+    CHECK(gpurun_gatherv(row_of(part, 1), part->rows * part->columns, GPURUN_FLOAT, plate, counts, begins, GPURUN_FLOAT,
+                         0, GPURUN_COMM_WORLD, part->stream));
+    CHECK(gpurun_stream_synchronize(part->stream));
+    free(counts);
 }
 
 // Makes as many steps by one thread, from `now` on, and expects the same result.

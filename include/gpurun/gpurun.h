@@ -69,7 +69,8 @@ typedef enum gpurun_status {
     GPURUN_ERR_LAUNCHER = 20,           /* the connection to gpurun was lost */
     GPURUN_ERR_UNSUPPORTED = 21,        /* this device or build does not support the call */
     GPURUN_ERR_INTERNAL = 22,           /* a bug in gpurun */
-    GPURUN_ERR_REQUEST = 23             /* not a request or a probed message, or one that has been completed */
+    GPURUN_ERR_REQUEST = 23,            /* not a request or a probed message, or one that has been completed */
+    GPURUN_ERR_OP = 24                  /* not an operation, or one that has no meaning for the datatype */
 } gpurun_status;
 
 /**
@@ -416,6 +417,13 @@ typedef enum gpurun_datatype {
     GPURUN_COMPLEX_DOUBLE = 16,
     GPURUN_BOOL = 17, /* C's _Bool, one byte */
 
+    /* A value and an int, as C lays out a struct of them: for GPURUN_MINLOC and GPURUN_MAXLOC. */
+    GPURUN_SHORT_INT = 18,
+    GPURUN_2INT = 19,
+    GPURUN_LONG_INT = 20,
+    GPURUN_FLOAT_INT = 21,
+    GPURUN_DOUBLE_INT = 22,
+
     /* C's names for these, on Linux on x86-64. */
     GPURUN_SIGNED_CHAR = GPURUN_INT8,
     GPURUN_UNSIGNED_CHAR = GPURUN_UINT8,
@@ -432,6 +440,35 @@ typedef enum gpurun_datatype {
 
 /** The size of one element of @p type, in bytes. GPURUN_ERR_TYPE if it is not a datatype. Any time. Since 0.1. */
 GPURUN_API gpurun_status gpurun_type_size(gpurun_datatype type, size_t *ret_size);
+
+/** An operation of a reduction. */
+typedef struct gpurun_op {
+    uint64_t id;
+} gpurun_op;
+
+static inline gpurun_op gpurun_make_op(uint64_t id) {
+    gpurun_op op;
+    op.id = id;
+    return op;
+}
+
+/* For which types each has a meaning, see gpurun_allreduce(3). */
+#define GPURUN_SUM (gpurun_make_op(1))
+#define GPURUN_PROD (gpurun_make_op(2))
+#define GPURUN_MIN (gpurun_make_op(3))
+#define GPURUN_MAX (gpurun_make_op(4))
+#define GPURUN_LAND (gpurun_make_op(5)) /* logical: 0 is false, all else is true; the result is 0 or 1 */
+#define GPURUN_LOR (gpurun_make_op(6))
+#define GPURUN_LXOR (gpurun_make_op(7))
+#define GPURUN_BAND (gpurun_make_op(8)) /* bitwise */
+#define GPURUN_BOR (gpurun_make_op(9))
+#define GPURUN_BXOR (gpurun_make_op(10))
+#define GPURUN_MINLOC (gpurun_make_op(11)) /* of pairs: the smallest value, and the smallest index that has it */
+#define GPURUN_MAXLOC (gpurun_make_op(12))
+#define GPURUN_AVG (gpurun_make_op(13)) /* the sum, divided by the number of ranks that contribute */
+
+/** Instead of a buffer of a collective: what this rank gives, or gets, is in its other buffer already. */
+#define GPURUN_IN_PLACE ((void *)(~(uintptr_t)0))
 
 /* ---------------------------------------------------------------------------------------- point to point */
 
@@ -897,6 +934,200 @@ GPURUN_API gpurun_status gpurun_ibcast(void *buffer, size_t count, gpurun_dataty
  * The errors are those of gpurun_ibcast(). Since 0.1. See gpurun_barrier(3).
  */
 GPURUN_API gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/**
+ * Combine the @p count elements of all ranks of @p comm, one by one, by @p op, and give every rank the result.
+ *
+ * The result has the same bits on every rank, and from run to run, see gpurun_allreduce(3). Values of half precision
+ * are combined in float.
+ *
+ * @param send  this rank's elements; GPURUN_IN_PLACE: they are in @p recv
+ * @param recv  where the result comes; does not overlap @p send
+ * @retval GPURUN_OK             done, or enqueued
+ * @retval GPURUN_ERR_OP         not an operation, or @p op has no meaning for @p type
+ * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  another rank contributes more, or less; the result is undefined
+ * @retval GPURUN_ERR_BUFFER     as gpurun_send(), or the buffers overlap
+ * @retval GPURUN_ERR_UNSUPPORTED  @p stream is being captured, and the device cannot reduce this memory itself
+ *
+ * The other errors are those of gpurun_bcast(). Since 0.1. See gpurun_allreduce(3).
+ */
+GPURUN_API gpurun_status gpurun_allreduce(const void *send, void *recv, size_t count, gpurun_datatype type,
+                                          gpurun_op op, gpurun_comm comm, gpurun_stream stream);
+
+/** gpurun_allreduce() that gives the result to rank @p root only: @p recv is used there alone, and only there may
+ * @p send be GPURUN_IN_PLACE. GPURUN_ERR_RANK if @p root is no rank. Since 0.1. See gpurun_allreduce(3). */
+GPURUN_API gpurun_status gpurun_reduce(const void *send, void *recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                       int root, gpurun_comm comm, gpurun_stream stream);
+
+/**
+ * Combine the elements of all ranks, and give each rank a block of the result: rank i the i-th @p recv_count elements.
+ *
+ * @param send  @p recv_count elements for each rank of @p comm; GPURUN_IN_PLACE: they are in @p recv, at the beginning
+ *              of which the result comes
+ *
+ * The errors are those of gpurun_allreduce(). Since 0.1. See gpurun_allreduce(3).
+ */
+GPURUN_API gpurun_status gpurun_reduce_scatter_block(const void *send, void *recv, size_t recv_count,
+                                                     gpurun_datatype type, gpurun_op op, gpurun_comm comm,
+                                                     gpurun_stream stream);
+
+/** gpurun_reduce_scatter_block() with blocks of different lengths: rank i gets @p recv_counts[i] elements. All ranks
+ * pass the same counts. Since 0.1. See gpurun_allreduce(3). */
+GPURUN_API gpurun_status gpurun_reduce_scatter(const void *send, void *recv, const size_t *recv_counts,
+                                               gpurun_datatype type, gpurun_op op, gpurun_comm comm,
+                                               gpurun_stream stream);
+
+/** gpurun_allreduce() that gives each rank the combination of what the ranks up to it contribute, itself included.
+ * Since 0.1. See gpurun_allreduce(3). */
+GPURUN_API gpurun_status gpurun_scan(const void *send, void *recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                     gpurun_comm comm, gpurun_stream stream);
+
+/** gpurun_scan() without what the rank itself contributes. On rank 0, @p recv is not touched. Since 0.1. See
+ * gpurun_allreduce(3). */
+GPURUN_API gpurun_status gpurun_exscan(const void *send, void *recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                       gpurun_comm comm, gpurun_stream stream);
+
+/**
+ * Collect @p send_count elements of every rank of @p comm on rank @p root: those of rank i are its i-th block.
+ *
+ * @param send        GPURUN_IN_PLACE on the root: its own elements are in their place in @p recv
+ * @param recv        room for @p recv_count elements of each rank; used on the root alone, as the next two
+ * @param recv_count  of each rank, as many bytes as that rank sends
+ * @retval GPURUN_OK             done, or enqueued
+ * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  a rank sends more, or less
+ * @retval GPURUN_ERR_BUFFER     as gpurun_send(), or the buffers overlap
+ *
+ * The other errors are those of gpurun_bcast(). Since 0.1. See gpurun_gather(3).
+ */
+GPURUN_API gpurun_status gpurun_gather(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                       size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                       gpurun_stream stream);
+
+/**
+ * gpurun_gather() with blocks of different lengths.
+ *
+ * @param recv_counts    elements of each rank; used on the root alone
+ * @param displacements  where the block of each rank begins, in elements of @p recv_type from @p recv; NULL: the blocks
+ *                       are behind each other
+ *
+ * @retval GPURUN_ERR_ARGUMENT  @p recv_counts is NULL
+ *
+ * The other errors are those of gpurun_gather(). Since 0.1. See gpurun_gather(3).
+ */
+GPURUN_API gpurun_status gpurun_gatherv(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                        const size_t *recv_counts, const size_t *displacements,
+                                        gpurun_datatype recv_type, int root, gpurun_comm comm, gpurun_stream stream);
+
+/** Give every rank of @p comm its block of rank @p root's elements: rank i the i-th @p send_count. GPURUN_IN_PLACE as
+ * @p recv on the root: its own block stays where it is. The errors are those of gpurun_gather(). Since 0.1. See
+ * gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_scatter(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                        size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                        gpurun_stream stream);
+
+/** gpurun_scatter() with blocks of different lengths, see gpurun_gatherv(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_scatterv(const void *send, const size_t *send_counts, const size_t *displacements,
+                                         gpurun_datatype send_type, void *recv, size_t recv_count,
+                                         gpurun_datatype recv_type, int root, gpurun_comm comm, gpurun_stream stream);
+
+/** gpurun_gather() that gives every rank all blocks. Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_allgather(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                          size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm,
+                                          gpurun_stream stream);
+
+/** gpurun_allgather() with blocks of different lengths, see gpurun_gatherv(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_allgatherv(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                           const size_t *recv_counts, const size_t *displacements,
+                                           gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream);
+
+/** Send every rank of @p comm a block, the i-th to rank i, and receive one of each. GPURUN_IN_PLACE as @p send: the
+ * blocks are in @p recv, and are replaced. The errors are those of gpurun_gather(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_alltoall(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                         size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm,
+                                         gpurun_stream stream);
+
+/** gpurun_alltoall() with blocks of different lengths, see gpurun_gatherv(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_alltoallv(const void *send, const size_t *send_counts, const size_t *send_displacements,
+                                          gpurun_datatype send_type, void *recv, const size_t *recv_counts,
+                                          const size_t *recv_displacements, gpurun_datatype recv_type, gpurun_comm comm,
+                                          gpurun_stream stream);
+
+/* The same, started: each returns at once, and its request is complete when the collective is. The buffers must not be
+ * used until then; arrays of counts and displacements are read in the call. The errors are those of the blocking call,
+ * of which the call that completes the request returns GPURUN_ERR_TRUNCATED and GPURUN_ERR_COUNT, and of
+ * gpurun_ibcast(). */
+
+/** Start a gpurun_allreduce(), see gpurun_ibcast(). Since 0.1. See gpurun_allreduce(3). */
+GPURUN_API gpurun_status gpurun_iallreduce(const void *send, void *recv, size_t count, gpurun_datatype type,
+                                           gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                           gpurun_request *ret_request);
+
+/** Start a gpurun_reduce(), see gpurun_ibcast(). Since 0.1. See gpurun_allreduce(3). */
+GPURUN_API gpurun_status gpurun_ireduce(const void *send, void *recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                        int root, gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_reduce_scatter_block(), see gpurun_ibcast(). Since 0.1. See gpurun_allreduce(3). */
+GPURUN_API gpurun_status gpurun_ireduce_scatter_block(const void *send, void *recv, size_t recv_count,
+                                                      gpurun_datatype type, gpurun_op op, gpurun_comm comm,
+                                                      gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_reduce_scatter(), see gpurun_ibcast(). Since 0.1. See gpurun_allreduce(3). */
+GPURUN_API gpurun_status gpurun_ireduce_scatter(const void *send, void *recv, const size_t *recv_counts,
+                                                gpurun_datatype type, gpurun_op op, gpurun_comm comm,
+                                                gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_scan(), see gpurun_ibcast(). Since 0.1. See gpurun_allreduce(3). */
+GPURUN_API gpurun_status gpurun_iscan(const void *send, void *recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                      gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_exscan(), see gpurun_ibcast(). Since 0.1. See gpurun_allreduce(3). */
+GPURUN_API gpurun_status gpurun_iexscan(const void *send, void *recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                        gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_gather(), see gpurun_ibcast(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_igather(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                        size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                        gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_gatherv(), see gpurun_ibcast(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_igatherv(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                         const size_t *recv_counts, const size_t *displacements,
+                                         gpurun_datatype recv_type, int root, gpurun_comm comm, gpurun_stream stream,
+                                         gpurun_request *ret_request);
+
+/** Start a gpurun_scatter(), see gpurun_ibcast(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_iscatter(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                         size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                         gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_scatterv(), see gpurun_ibcast(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_iscatterv(const void *send, const size_t *send_counts, const size_t *displacements,
+                                          gpurun_datatype send_type, void *recv, size_t recv_count,
+                                          gpurun_datatype recv_type, int root, gpurun_comm comm, gpurun_stream stream,
+                                          gpurun_request *ret_request);
+
+/** Start a gpurun_allgather(), see gpurun_ibcast(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_iallgather(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                           size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm,
+                                           gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_allgatherv(), see gpurun_ibcast(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_iallgatherv(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                            const size_t *recv_counts, const size_t *displacements,
+                                            gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                            gpurun_request *ret_request);
+
+/** Start a gpurun_alltoall(), see gpurun_ibcast(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_ialltoall(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                          size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm,
+                                          gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_alltoallv(), see gpurun_ibcast(). Since 0.1. See gpurun_gather(3). */
+GPURUN_API gpurun_status gpurun_ialltoallv(const void *send, const size_t *send_counts,
+                                           const size_t *send_displacements, gpurun_datatype send_type, void *recv,
+                                           const size_t *recv_counts, const size_t *recv_displacements,
+                                           gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                           gpurun_request *ret_request);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-// Collectives: check, translate, build the steps.
-#include "api/call.hpp"
+// Broadcast and barrier: check, translate, build the steps.
+#include "api/collective_call.hpp"
 #include "comm/collective/barrier.hpp"
 #include "comm/collective/bcast.hpp"
 
@@ -13,29 +13,6 @@ using base::Status;
 using comm::Rank;
 using comm::Schedule;
 using transfer::Operand;
-
-// ---- of all of them: `build` adds the steps to a schedule
-
-// Runs it, or leaves it to the end of the open group. The true length of what this rank has received; 0 without.
-template <typename Build>
-Result<size_t> run(const Call& call, Collective kind, const Operand& buffer, Build build) {
-    if (OpenGroup* const group = open_group()) [[unlikely]] {
-        GPURUN_TRY(refuse_captured(buffer, "a collective of a group"));
-        group->add_collective(
-            kind, buffer, [=] { return call.runtime->engine().schedules().start(kind, *call.comm, buffer, build); });
-        return size_t{0};
-    }
-    return call.runtime->engine().schedules().run(kind, *call.comm, buffer, build);
-}
-
-template <typename Build>
-Result<void> start(const Call& call, Collective kind, const Operand& buffer, Build build, gpurun_request* ret_request) {
-    GPURUN_TRY(refuse_captured(buffer, "starting a collective without waiting for it"));
-    *ret_request = gpurun_request{call.runtime->engine().schedules().start(kind, *call.comm, buffer, build)};
-    return {};
-}
-
-Schedule::Buffer buffer_of(const Operand& operand) { return {operand.address, operand.bytes, operand.where}; }
 
 // ---- broadcast
 

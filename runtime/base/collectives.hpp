@@ -1,5 +1,5 @@
 // Which collectives there are: what traces, ranges, hang tables and reports call them, and how their messages are told
-// apart. A new one is a line here, a file in comm/collective/, and its functions in api/collectives.cpp.
+// apart. A new one is a line here, a file in comm/collective/, and its functions in api/.
 #pragma once
 
 #include <array>
@@ -8,10 +8,29 @@
 
 namespace gpurun::base {
 
-enum class Collective : uint8_t { kBarrier, kBcast };
+enum class Collective : uint8_t {
+    kBarrier,
+    kBcast,
+    kReduce,
+    kAllreduce,
+    kReduceScatter,
+    kReduceScatterBlock,
+    kScan,
+    kExscan,
+    kGather,
+    kGatherv,
+    kScatter,
+    kScatterv,
+    kAllgather,
+    kAllgatherv,
+    kAlltoall,
+    kAlltoallv,
+};
 
 // In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME().
-constexpr std::array kCollectiveNames = {"barrier", "bcast"};
+constexpr std::array kCollectiveNames = {
+    "barrier", "bcast",   "reduce",  "allreduce", "reduce_scatter", "reduce_scatter_block", "scan",     "exscan",
+    "gather",  "gatherv", "scatter", "scatterv",  "allgather",      "allgatherv",           "alltoall", "alltoallv"};
 constexpr const char* name_of(Collective collective) { return kCollectiveNames[static_cast<size_t>(collective)]; }
 
 // The tag of a collective's message says which collective it is of, which of its rounds, and the how manyth collective

@@ -40,6 +40,7 @@ enum class Status : int {
     kUnsupported = 21,
     kInternal = 22,
     kRequest = 23,
+    kOp = 24,
 };
 
 struct Error {

@@ -1,21 +1,15 @@
-// The basic types, by the numbers of gpurun_datatype, and the byte length of a count of them.
+// The byte length of a count of elements (base/datatype.hpp).
 #pragma once
 
+#include "base/datatype.hpp"
 #include "base/status.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 namespace gpurun::comm {
 
-// BYTE CHAR INT8 UINT8 INT16 UINT16 INT32 UINT32 INT64 UINT64 FLOAT16 BFLOAT16 FLOAT DOUBLE COMPLEX_FLOAT
-// COMPLEX_DOUBLE BOOL, from 1; 0 is none.
-constexpr std::array<uint8_t, 18> kTypeSizes = {0, 1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 8, 16, 1};
-// 0 if `type` is none.
-constexpr size_t size_of_type(int type) {
-    return static_cast<unsigned>(type) < kTypeSizes.size() ? kTypeSizes[static_cast<unsigned>(type)] : 0;
-}
+using base::size_of_type;
 
 constexpr size_t kMostBytes = SIZE_MAX >> 1;
 

@@ -1,11 +1,13 @@
-// A collective as steps with dependencies: what is sent to whom, received from whom, and worked on locally.
+// A collective as steps with dependencies: what is sent to whom, received from whom, copied and reduced locally.
 //
 // A schedule says nothing of when and where it runs: the same one runs in a blocking call, as a request, in the host's
-// order, in a stream, or captured into a graph (comm/schedules.hpp). Its memory is used again. A collective is a
-// function that adds its steps (comm/collective/).
+// order, in a stream, or captured into a graph (comm/schedules.hpp). Scratch memory is a part of each run: steps name
+// places in it. A schedule's own memory is used again. A collective is a function that adds its steps
+// (comm/collective/).
 #pragma once
 
 #include "base/collectives.hpp"
+#include "base/reduction.hpp"
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
 #include "transfer/operand.hpp"
@@ -28,15 +30,40 @@ class Schedule {
         std::byte* address = nullptr;
         size_t bytes = 0;
         device::Buffer where;
+        std::optional<size_t> scratch; // an offset in the run's scratch memory, instead of an address
+
+        Buffer part(size_t offset, size_t length) const {
+            Buffer of = *this;
+            of.bytes = length;
+            if (scratch)
+                *of.scratch += offset;
+            else
+                of.address += offset;
+            return of;
+        }
+    };
+    // The steps that come before another.
+    class After {
+      public:
+        After(std::initializer_list<StepId> steps) : steps_(steps.begin(), steps.size()) {}
+        After(const std::vector<StepId>& steps) : steps_(steps) {}
+        std::span<const StepId> steps() const { return steps_; }
+
+      private:
+        std::span<const StepId> steps_; // that live during the call
     };
     struct Step {
-        enum class Kind : uint8_t { kSend, kReceive, kLocal };
+        enum class Kind : uint8_t { kSend, kReceive, kLocal, kCopy, kReduce };
 
         Kind kind = Kind::kLocal;
         Rank peer{};
         int round = 0;
         Buffer buffer;
         std::optional<StepId> bytes_of; // of a send: a receive step; as many bytes are sent as have come there
+        bool exact = false;             // of a receive: another length than the buffer's is a mistake
+        base::Reduction reduction;
+        size_t first_operand = 0; // in operands_: of a reduction, or of a copy
+        size_t operands = 0;
         Work work;
         size_t first_before = 0; // in befores_
         size_t befores = 0;
@@ -50,16 +77,32 @@ class Schedule {
         received_.reset();
         steps_.clear();
         befores_.clear();
+        operands_.clear();
+        scratch_bytes_ = 0;
     }
 
     // Add a step, which starts when all of `after` are complete.
-    StepId send(Rank to, int round, const Buffer& buffer, std::initializer_list<StepId> after = {}) {
+    StepId send(Rank to, int round, const Buffer& buffer, After after = {}) {
         return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer}, after);
     }
-    StepId receive(Rank from, int round, const Buffer& buffer, std::initializer_list<StepId> after = {}) {
+    StepId receive(Rank from, int round, const Buffer& buffer, After after = {}) {
         return add({.kind = Step::Kind::kReceive, .peer = from, .round = round, .buffer = buffer}, after);
     }
-    StepId local(Work work, std::initializer_list<StepId> after = {}) {
+    // A message of exactly so many bytes. With another one the collective goes on, so that nobody waits for ever, and
+    // fails in the end.
+    StepId receive_all(Rank from, int round, const Buffer& buffer, After after = {}) {
+        return add({.kind = Step::Kind::kReceive, .peer = from, .round = round, .buffer = buffer, .exact = true},
+                   after);
+    }
+    StepId copy(const Buffer& to, const Buffer& from, After after = {}) {
+        return add({.kind = Step::Kind::kCopy, .buffer = to}, after, {&from, 1});
+    }
+    // Of up to base::kMostOperands, one of which may be the result.
+    StepId reduce(const base::Reduction& reduction, const Buffer& result, std::span<const Buffer> operands,
+                  After after = {}) {
+        return add({.kind = Step::Kind::kReduce, .buffer = result, .reduction = reduction}, after, operands);
+    }
+    StepId local(Work work, After after = {}) {
         return add({.kind = Step::Kind::kLocal, .work = std::move(work)}, after);
     }
     // A send of what `received` has received.
@@ -67,6 +110,16 @@ class Schedule {
         return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .bytes_of = received},
                    {received});
     }
+
+    // More scratch memory, whose contents last as long as the run.
+    Buffer scratch(size_t bytes) {
+        Buffer place;
+        place.bytes = bytes;
+        place.scratch = scratch_bytes_;
+        scratch_bytes_ += (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
+        return place;
+    }
+    size_t scratch_bytes() const { return scratch_bytes_; }
 
     // The receive step whose message's true length is what the collective gives its caller.
     void set_received(StepId step) { received_ = step; }
@@ -80,11 +133,30 @@ class Schedule {
         return std::span(befores_).subspan(step.first_before, step.befores);
     }
 
+    std::span<const Buffer> operands(const Step& step) const {
+        return std::span(operands_).subspan(step.first_operand, step.operands);
+    }
+    // Calls with each buffer of the program's.
+    template <typename Visit>
+    void for_each_buffer(const Visit& visit) const {
+        for (const Step& each : steps_)
+            if (!each.buffer.scratch)
+                visit(each.buffer);
+        for (const Buffer& each : operands_)
+            if (!each.scratch)
+                visit(each);
+    }
+
   private:
-    StepId add(Step step, std::initializer_list<StepId> after) {
+    static constexpr size_t kScratchAlignment = 256;
+
+    StepId add(Step step, After after, std::span<const Buffer> operands = {}) {
         step.first_before = befores_.size();
-        step.befores = after.size();
-        befores_.insert(befores_.end(), after);
+        step.befores = after.steps().size();
+        befores_.insert(befores_.end(), after.steps().begin(), after.steps().end());
+        step.first_operand = operands_.size();
+        step.operands = operands.size();
+        operands_.insert(operands_.end(), operands.begin(), operands.end());
         steps_.push_back(std::move(step));
         return static_cast<StepId>(steps_.size() - 1);
     }
@@ -95,6 +167,8 @@ class Schedule {
     std::optional<StepId> received_;
     std::vector<Step> steps_;
     std::vector<StepId> befores_;
+    std::vector<Buffer> operands_;
+    size_t scratch_bytes_ = 0;
 };
 
 } // namespace gpurun::comm

@@ -1,6 +1,10 @@
 #include "comm/schedule_run.hpp"
 
+#include "base/format.hpp"
+#include "comm/local_reduction.hpp"
+
 #include <algorithm>
+#include <cstring>
 
 namespace gpurun::comm {
 
@@ -24,6 +28,8 @@ void ScheduleRun::start(const Operand& order, Ending ending) {
         if (auto taken = stream_->take(true); !taken)
             fail(taken.error());
     }
+    if (auto taken = error_ ? Result<void>() : take_scratch(); !taken)
+        fail(taken.error());
     (void)advance();
 }
 
@@ -32,9 +38,12 @@ void ScheduleRun::release() {
         each.started = each.complete = false;
         each.send.reset();
         each.receive.reset();
+        each.reduced.reset();
     }
+    give_scratch_back();
     complete_ = 0;
     error_.reset();
+    mismatch_.reset();
     take_back_(*this);
 }
 
@@ -56,51 +65,162 @@ bool ScheduleRun::runs_beside_send(StepId receive) const {
     });
 }
 
-// A step's buffer in the schedule's order.
-Operand ScheduleRun::operand_of(const Schedule::Step& step) const {
+Operand ScheduleRun::operand_of(const Schedule::Buffer& buffer) const {
     Operand operand = order_;
-    operand.address = step.buffer.address;
-    operand.bytes = step.buffer.bytes;
-    operand.where = step.buffer.where;
-    if (step.bytes_of)
-        operand.bytes = std::min(operand.bytes, bytes_of(*step.bytes_of));
+    operand.address = buffer.scratch ? scratch_->data + *buffer.scratch : buffer.address;
+    operand.bytes = buffer.bytes;
+    operand.where = buffer.scratch ? scratch_->where : buffer.where;
     return operand;
+}
+
+// Where whoever reduces reaches the program's buffers, too: the device, or the CPU.
+Result<void> ScheduleRun::take_scratch() {
+    if (schedule_.scratch_bytes() == 0)
+        return {};
+    bool by_device = true, by_cpu = !order_.on_stream();
+    schedule_.for_each_buffer([&](const Schedule::Buffer& each) {
+        const Operand operand = operand_of(each);
+        by_device = by_device && (each.bytes == 0 || operand.by_device());
+        by_cpu = by_cpu && operand.in_host_memory();
+    });
+    const auto kind = by_device && !by_cpu ? transfer::ScratchPool::Kind::kDevice : transfer::ScratchPool::Kind::kHost;
+    GPURUN_ASSIGN(scratch_, core_.resources().pools.scratch.take(kind, schedule_.scratch_bytes(), order_));
+    return {};
+}
+
+void ScheduleRun::give_scratch_back() {
+    if (scratch_ == nullptr)
+        return;
+    transfer::ScratchPool::Block& block = *std::exchange(scratch_, nullptr);
+    if (!error_ || !order_.on_stream() || core_.resources().releases_streams()) // else it may be used for ever
+        core_.resources().pools.scratch.give_back(block, order_);
 }
 
 Result<void> ScheduleRun::start_step(StepId id) {
     const Schedule::Step& step = schedule_.steps()[id];
-    State& state = states_[id];
-    state.started = true;
-    if (step.kind == StepKind::kLocal)
-        return step.work(order_);
-    const Communicator& comm = schedule_.comm();
-    state.operand = operand_of(step);
-    const int tag = schedule_.tag(step);
-    if (step.kind == StepKind::kSend) {
-        // In a graph the stream waits for what is sent once all that can go at the same time has been enqueued.
-        const Ending ending = order_.captured() ? Ending::kByCompletion : Ending::kInStream;
-        state.send.emplace(core_.resources(), core_.peer(comm.group().world(step.peer)), state.operand,
-                           transfer::Envelope{comm.collective_context(), tag, state.operand.bytes},
-                           transfer::Send::Mode{.ending = ending, .urges = true});
-        messages_.start(*state.send);
-    } else {
-        state.receive.emplace(core_.resources(), state.home, state.operand,
-                              Pattern::of(comm.group(), comm.collective_context(), step.peer.value, tag),
-                              ReceiveMode{.ending = runs_beside_send(id) ? Ending::kTogether : Ending::kInStream});
-        messages_.start(*state.receive);
+    states_[id].started = true;
+    switch (step.kind) {
+    case StepKind::kLocal: return step.work(order_);
+    case StepKind::kCopy: return start_copy(id);
+    case StepKind::kReduce: return start_reduction(id);
+    case StepKind::kReceive: start_receive(id, operand_of(step.buffer), step.peer); return {};
+    case StepKind::kSend: break;
     }
+    Operand from = operand_of(step.buffer);
+    if (step.bytes_of)
+        from.bytes = std::min(from.bytes, bytes_of(*step.bytes_of));
+    start_send(id, from, step.peer);
     return {};
 }
 
-Result<bool> ScheduleRun::settle_step(State& state) {
-    transfer::Operation* const operation = state.operation();
-    if (order_.captured() && state.send && operation->enqueued() && !operation->error())
-        GPURUN_TRY(operation->complete_into(order_.stream));
+void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
+    const Communicator& comm = schedule_.comm();
+    State& state = states_[id];
+    state.from = from;
+    // In a graph the stream waits for what is sent once all that can go at the same time has been enqueued.
+    const Ending ending = order_.captured() ? Ending::kByCompletion : Ending::kInStream;
+    state.send.emplace(core_.resources(), core_.peer(comm.group().world(to)), state.from,
+                       transfer::Envelope{comm.collective_context(), schedule_.tag(schedule_.steps()[id]), from.bytes},
+                       transfer::Send::Mode{.ending = ending, .urges = true});
+    messages_.start(*state.send);
+}
+
+void ScheduleRun::start_receive(StepId id, const Operand& into, Rank from) {
+    const Communicator& comm = schedule_.comm();
+    State& state = states_[id];
+    state.into = into;
+    const int tag = schedule_.tag(schedule_.steps()[id]);
+    state.receive.emplace(core_.resources(), state.home, state.into,
+                          Pattern::of(comm.group(), comm.collective_context(), from.value, tag),
+                          ReceiveMode{.ending = runs_beside_send(id) ? Ending::kTogether : Ending::kInStream});
+    messages_.start(*state.receive);
+}
+
+// By the CPU or by the stream, if it reaches both buffers; else it is a message to this rank itself, of which it sends
+// no others.
+Result<void> ScheduleRun::start_copy(StepId id) {
+    const Schedule::Step& step = schedule_.steps()[id];
+    const Operand into = operand_of(step.buffer);
+    const Operand from = operand_of(schedule_.operands(step).front());
+    if (into.by_cpu() && from.by_cpu()) {
+        std::memcpy(into.address, from.address, into.bytes);
+        return {};
+    }
+    const bool both_on_host = into.in_host_memory() && from.in_host_memory();
+    if (order_.on_stream() && into.by_device() && from.by_device() && !both_on_host)
+        return core_.device().copy(into.address, from.address, into.bytes, order_.stream);
+    start_send(id, from, schedule_.comm().rank());
+    start_receive(id, into, schedule_.comm().rank());
+    return {};
+}
+
+Result<void> ScheduleRun::start_reduction(StepId id) {
+    const Schedule::Step& step = schedule_.steps()[id];
+    std::array<Operand, base::kMostOperands> operands;
+    const auto buffers = schedule_.operands(step);
+    std::transform(buffers.begin(), buffers.end(), operands.begin(),
+                   [&](const Schedule::Buffer& each) { return operand_of(each); });
+    const Operand result = operand_of(step.buffer);
+    const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
+    GPURUN_ASSIGN(states_[id].reduced,
+                  reduce_here(core_.resources(), order_,
+                              {step.reduction, count, result, std::span(operands).first(buffers.size())}));
+    return {};
+}
+
+// A rank that sends less or more than is expected has been called with another count, or another type.
+void ScheduleRun::check_length(StepId id) {
+    const Schedule::Step& step = schedule_.steps()[id];
+    if (mismatch_ || step.kind != StepKind::kReceive || !step.exact || bytes_of(id) == step.buffer.bytes)
+        return;
+    mismatch_ = base::error(bytes_of(id) > step.buffer.bytes ? base::Status::kTruncated : base::Status::kCount,
+                            "rank {} contributes {} bytes to this {}, where this rank expects {}: the counts and types "
+                            "of all ranks must agree",
+                            step.peer.value, bytes_of(id), base::name_of(schedule_.kind()), step.buffer.bytes);
+}
+
+Result<bool> ScheduleRun::settle_step(State& state, bool receives) {
+    if (state.reduced) {
+        GPURUN_ASSIGN(const bool come, core_.device().query(state.reduced.get()));
+        if (come)
+            state.reduced.reset();
+    }
+    // A peer's graph takes this message once it has put its own, for which this one may wait by then.
+    if (order_.captured() && state.send && state.send->enqueued() && !state.send->error()) {
+        if (receives)
+            return false;
+        GPURUN_TRY(state.send->complete_into(order_.stream));
+    }
     if (!state.is_over())
         return false;
-    if (operation != nullptr && operation->error())
-        return std::move(*operation->error());
-    return true;
+    Result<bool> over(true);
+    state.for_each_operation([&](const transfer::Operation& each) {
+        if (each.error())
+            over = *each.error();
+    });
+    return over;
+}
+
+// True if some step has come to its end.
+Result<bool> ScheduleRun::settle_steps() {
+    const size_t steps = schedule_.steps().size();
+    const size_t complete_before = complete_;
+    const auto receives = [&] {
+        return std::any_of(states_.begin(), states_.begin() + static_cast<ptrdiff_t>(steps), [](const State& each) {
+            return each.started && !each.complete && each.receive && !each.receive->done();
+        });
+    };
+    for (StepId i = 0; i < steps; ++i) {
+        State& state = states_[i];
+        if (!state.started || state.complete)
+            continue;
+        GPURUN_ASSIGN(const bool settled, settle_step(state, order_.captured() && receives()));
+        if (!settled)
+            continue;
+        check_length(i);
+        note_complete(state);
+    }
+    return complete_ != complete_before;
 }
 
 bool ScheduleRun::advance() {
@@ -111,28 +231,21 @@ bool ScheduleRun::advance() {
 bool ScheduleRun::advance_steps() {
     const size_t steps = schedule_.steps().size();
     const size_t complete_before = complete_;
-    for (size_t seen = SIZE_MAX; seen != complete_ && !error_;) {
-        seen = complete_;
+    for (bool moved = true; moved && !error_;) {
         Result<void> failed;
         for (StepId i = 0; i < steps && failed; ++i)
             if (!states_[i].started && can_start(schedule_.steps()[i]))
                 failed = start_step(i);
         messages_.launch(); // before what depends on these
-        for (StepId i = 0; i < steps && failed; ++i) {
-            State& state = states_[i];
-            if (!state.started || state.complete)
-                continue;
-            auto settled = settle_step(state);
-            if (!settled)
-                failed = std::move(settled).error();
-            else if (*settled)
-                note_complete(state);
-        }
-        if (!failed)
-            fail(failed.error());
+        auto settled = failed ? settle_steps() : Result<bool>(false);
+        if (!failed || !settled)
+            fail(failed ? settled.error() : failed.error());
+        moved = settled && *settled;
     }
     if (error_ && !enqueued())
         end_steps(*error_, false);
+    if (enqueued())
+        give_scratch_back();
     if (stream_ && stream_->is_internal() && !end_ && enqueued()) {
         if (auto recorded = stream_->record_end()) {
             end_event_ = std::move(*recorded);
@@ -183,20 +296,32 @@ Result<void> ScheduleRun::complete_into(device::Stream stream) {
     return {};
 }
 
+// What the device still does to the buffers comes to its end by itself.
+void ScheduleRun::end_reduction(State& state, bool at_once) {
+    if (!state.reduced)
+        return;
+    const auto come = at_once ? core_.device().synchronize(state.reduced.get()) : Result<void>();
+    auto over = core_.device().query(state.reduced.get());
+    if (!come || !over || *over) // a device that fails has nothing left to do
+        state.reduced.reset();
+}
+
 void ScheduleRun::end_steps(const base::Error& error, bool at_once) {
     for (StepId i = 0; i < schedule_.steps().size(); ++i) {
         State& state = states_[i];
         if (state.complete)
             continue;
-        if (state.receive && !state.is_over()) {
+        if (state.receive && !state.receive->done()) {
             core_.matcher().withdraw(*state.receive);
             (void)state.receive->op();
         }
-        transfer::Operation* const operation = state.operation();
-        if (operation != nullptr && !operation->done() && at_once)
-            operation->abandon(error);
-        else if (operation != nullptr && !operation->done() && !operation->error())
-            operation->fail(error);
+        state.for_each_operation([&](transfer::Operation& operation) {
+            if (!operation.done() && at_once)
+                operation.abandon(error);
+            else if (!operation.done() && !operation.error())
+                operation.fail(error);
+        });
+        end_reduction(state, at_once);
         if (state.is_over())
             note_complete(state);
     }
@@ -220,9 +345,9 @@ void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::Send&)
                                    base::FunctionRef<void(const PostedReceive&)> receive) const {
     for (StepId i = 0; i < schedule_.steps().size(); ++i) {
         const State& each = states_[i];
-        if (!each.complete && each.send)
+        if (!each.complete && each.send && !each.send->done())
             send(*each.send);
-        else if (!each.complete && each.receive)
+        if (!each.complete && each.receive && !each.receive->done())
             receive(*each.receive);
     }
 }
@@ -230,10 +355,19 @@ void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::Send&)
 Result<void> ScheduleRun::arm(Alarms& alarms) const {
     if (end_)
         return alarms.set(*end_);
-    for (const State& each : states_)
-        if (const transfer::Operation* const operation = each.operation(); each.started && !each.complete && operation)
-            GPURUN_TRY(alarms.set_for(*operation));
-    return {};
+    Result<void> armed;
+    for (const State& each : states_) {
+        if (!each.started || each.complete)
+            continue;
+        if (each.reduced)
+            GPURUN_TRY(alarms.set(transfer::CompletionPoint::at(each.reduced.get())));
+        each.for_each_operation([&](const transfer::Operation& operation) {
+            assume_engine_lock();
+            if (armed)
+                armed = alarms.set_for(operation);
+        });
+    }
+    return armed;
 }
 
 } // namespace gpurun::comm

@@ -4,6 +4,8 @@
 // are done; in a stream, when they are enqueued there, since what follows in the stream comes after them anyway. If a
 // step fails, steps that have not started never do, and the others end as well.
 //
+// Scratch memory is taken from the pool when the run starts, and given back once every step is complete.
+//
 // A blocking call runs it in the caller's stream itself. A request runs it in an internal stream, which starts where
 // the caller's stream was, so that this goes on; its end is an event there.
 //
@@ -43,7 +45,11 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     // Every step is complete, or has failed and touches its buffers no more.
     bool enqueued() const override { return complete_ == schedule_.steps().size(); }
     base::Result<void> complete_into(device::Stream stream) override GPURUN_REQUIRES(engine_lock);
-    const base::Error* error() const override { return error_ ? &*error_ : nullptr; }
+    const base::Error* error() const override {
+        if (error_)
+            return &*error_;
+        return mismatch_ && enqueued() ? &*mismatch_ : nullptr;
+    }
     size_t received_bytes() const override {
         const auto received = schedule_.received();
         return received && !error_ ? bytes_of(*received) : 0;
@@ -57,29 +63,44 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     struct State {
         bool started = false;
         bool complete = false;
-        transfer::Operand operand;
+        // A copy may have both halves, of a message to this rank itself.
+        transfer::Operand from;
         std::optional<transfer::Send> send;
+        transfer::Operand into;
         LocalReceive home;
         std::optional<PostedReceive> receive; // before its home in destruction
+        transfer::EventLease reduced;         // in the host's order: what the device still does
 
-        bool is_over() const { return send ? send->done() : !receive || receive->done(); }
-        // Null if it has none, or none yet.
-        transfer::Operation* operation() const {
+        bool is_over() const { return (!send || send->done()) && (!receive || receive->done()) && !reduced; }
+        // Calls with each operation that it has so far.
+        template <typename Visit>
+        void for_each_operation(const Visit& visit) const {
             if (send)
-                return const_cast<transfer::Send*>(&*send);
-            return receive ? receive->made_op() : nullptr;
+                visit(const_cast<transfer::Send&>(*send));
+            if (receive && receive->made_op() != nullptr)
+                visit(*receive->made_op());
         }
     };
     bool can_start(const Schedule::Step& step) const GPURUN_REQUIRES(engine_lock);
     bool runs_beside_send(Schedule::StepId receive) const;
+    base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
+    void give_scratch_back() GPURUN_REQUIRES(engine_lock);
     base::Result<void> start_step(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
-    // Whether the step has come to its end.
-    base::Result<bool> settle_step(State& state) GPURUN_REQUIRES(engine_lock);
-    transfer::Operand operand_of(const Schedule::Step& step) const;
+    void start_send(Schedule::StepId step, const transfer::Operand& from, Rank to) GPURUN_REQUIRES(engine_lock);
+    void start_receive(Schedule::StepId step, const transfer::Operand& into, Rank from) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> start_copy(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> start_reduction(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
+    // Whether the step has come to its end. `receives`: some step has started to receive, and is not complete.
+    base::Result<bool> settle_step(State& state, bool receives) GPURUN_REQUIRES(engine_lock);
+    base::Result<bool> settle_steps() GPURUN_REQUIRES(engine_lock);
+    void check_length(Schedule::StepId step);
+    // A buffer in the schedule's order.
+    transfer::Operand operand_of(const Schedule::Buffer& buffer) const;
     // The true length of what a step has received. REQUIRES that it is complete.
     size_t bytes_of(Schedule::StepId step) const { return states_[step].receive->arrived().bytes; }
     bool advance_steps() GPURUN_REQUIRES(engine_lock);
     void end_steps(const base::Error& error, bool at_once) GPURUN_REQUIRES(engine_lock);
+    void end_reduction(State& state, bool at_once) GPURUN_REQUIRES(engine_lock);
     void note_complete(State& state);
     bool look_for_end() GPURUN_REQUIRES(engine_lock);
     void give_stream_back(transfer::InternalStreams::State state);
@@ -95,7 +116,9 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     std::optional<transfer::CompletionPoint> end_;
     std::deque<State> states_; // by step, and more
     size_t complete_ = 0;
+    transfer::ScratchPool::Block* scratch_ = nullptr;
     std::optional<base::Error> error_;
+    std::optional<base::Error> mismatch_; // of ranks that have given different lengths
 };
 
 } // namespace gpurun::comm

@@ -34,6 +34,7 @@ constexpr std::array<CapabilityInfo, kCapabilities> kTable = {{
     {"ordered-memory", "gpurun_malloc_async() is refused", is_in<&Device::ordered_memory>, {}},
     {"other-devices", "memory of another device is refused", is_in<&Device::other_devices>, {}},
     {"clock", "traces do not say when the device moved messages", is_in<&Device::clock>, {}},
+    {"reduce", "the CPU reduces copies of device memory", is_in<&Device::reduce>, {}},
 }};
 
 std::string all_names() {

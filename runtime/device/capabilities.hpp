@@ -19,8 +19,9 @@ enum class Capability : uint8_t {
     kOrderedMemory,
     kOtherDevices,
     kClock,
+    kReduce,
 };
-constexpr size_t kCapabilities = 8;
+constexpr size_t kCapabilities = 9;
 using CapabilitySet = std::bitset<kCapabilities>; // by Capability
 
 struct CapabilityInfo {

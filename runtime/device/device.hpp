@@ -26,6 +26,7 @@ class Graphs;
 class Mails;
 class OrderedMemory;
 class OtherDevices;
+class Reduce;
 
 class Device {
   public:
@@ -47,6 +48,7 @@ class Device {
     virtual OrderedMemory* ordered_memory() { return nullptr; }
     virtual OtherDevices* other_devices() { return nullptr; }
     virtual Clock* clock() { return nullptr; }
+    virtual Reduce* reduce() { return nullptr; }
 
     // ---- the calling thread -------------------------------------------------------------------------------
     // Makes the device current for the calling thread, where that means something (cudaSetDevice).

@@ -126,7 +126,7 @@ Result<void> copy_in_stream(Resources& resources, const Operand& operand, void* 
     if (operand.on_other_device())
         return resources.device.other_devices()->copy_elsewhere(destination, source, bytes, stream);
     if (operand.in_host_memory())
-        return resources.pools.host_copies.enqueue(stream, destination, source, bytes);
+        return resources.pools.host_copies.enqueue(stream, {destination, source, bytes});
     return resources.device.copy(destination, source, bytes, stream);
 }
 

@@ -32,6 +32,7 @@ const SuiteOf kSuites[] = {
     {"graphs", {kGraphs}},
     {"mails", {kMails}},
     {"ordered memory", {kOrderedMemory}},
+    {"reduce", {kReduce}},
     {"run logs", {kChannels, kClock}},
     {"shared channels", {kChannels}},
     {"shared counters", {kCounters}},

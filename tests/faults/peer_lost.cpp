@@ -254,6 +254,13 @@ void victim_sends_held(const Job& job, size_t bytes) {
     for (int rank = 0; rank < job.victim(); rank++)
         MUST(gpurun_send(job.device, bytes, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream));
 }
+// It goes as far as messages go whose bytes do not come.
+void victim_reduces_held(const Job& job) {
+    hold_stream(job);
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    MUST(gpurun_iallreduce(job.device, job.other, kLarge / sizeof(float), GPURUN_FLOAT, GPURUN_SUM, GPURUN_COMM_WORLD,
+                           job.stream, &request));
+}
 // Small messages that arrive: what the dead has sent is received.
 void victim_sends(const Job& job) {
     for (int rank = 0; rank < job.victim(); rank++)
@@ -402,6 +409,18 @@ constexpr Scenario kScenarios[] = {
      victim_receives_last_of_many_held},
     {"barrier", [](const Job&) { return gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST); }, nullptr},
     {"barrier-in-stream", [](const Job& job) { return in_stream(job, gpurun_barrier(GPURUN_COMM_WORLD, job.stream)); },
+     nullptr},
+    {"reduction", [](const Job& job) { return reduce(job, GPURUN_HOST, kSmall); }, nullptr},
+    {"reduction-in-stream", [](const Job& job) { return in_stream(job, reduce(job, job.stream, kSmall)); }, nullptr},
+    {"large-reduction", [](const Job& job) { return reduce(job, GPURUN_HOST, kLarge); }, victim_reduces_held},
+    {"large-reduction-in-stream", [](const Job& job) { return in_stream(job, reduce(job, job.stream, kLarge)); },
+     victim_reduces_held},
+    {"gather-to-survivor",
+     [](const Job& job) {
+         return job.rank != 0 ? receive(job, GPURUN_HOST, job.victim(), kSmall)
+                              : gpurun_gather(GPURUN_IN_PLACE, kSmall, GPURUN_BYTE, job.device, kSmall, GPURUN_BYTE, 0,
+                                              GPURUN_COMM_WORLD, GPURUN_HOST);
+     },
      nullptr},
     {"broadcast-of-victim", [](const Job& job) { return broadcast(job, GPURUN_HOST, job.victim()); }, nullptr},
     {"broadcast-of-victim-in-stream",

@@ -5,6 +5,11 @@ namespace gpurun::test::datatypes {
 
 namespace {
 
+template <typename Value>
+struct Pair {
+    Value value;
+    int index;
+};
 struct Type {
     gpurun_datatype type;
     size_t bytes;
@@ -27,6 +32,11 @@ constexpr Type kTypes[] = {
     {GPURUN_COMPLEX_FLOAT, 8},
     {GPURUN_COMPLEX_DOUBLE, 16},
     {GPURUN_BOOL, sizeof(bool)},
+    {GPURUN_SHORT_INT, sizeof(Pair<short>)},
+    {GPURUN_2INT, sizeof(Pair<int>)},
+    {GPURUN_LONG_INT, sizeof(Pair<long>)},
+    {GPURUN_FLOAT_INT, sizeof(Pair<float>)},
+    {GPURUN_DOUBLE_INT, sizeof(Pair<double>)},
 };
 
 } // namespace

@@ -56,6 +56,7 @@ WITHOUT = {
     "mails": "small messages are staged",
     "channels": "no message can be captured",
     "other-devices": "memory of another device is refused",
+    "reduce": "the CPU reduces copies of device memory",
 }
 
 

@@ -16,6 +16,7 @@
 #include "device/capability/mails.hpp"
 #include "device/capability/ordered_memory.hpp"
 #include "device/capability/other_devices.hpp"
+#include "device/capability/reduce.hpp"
 #include "device/cuda/address_record.hpp"
 #include "device/cuda/context.hpp"
 #include "device/cuda/driver.hpp"
@@ -62,7 +63,8 @@ class CudaDevice final : public Device,
                          public Channels,
                          public OrderedMemory,
                          public OtherDevices,
-                         public Clock {
+                         public Clock,
+                         public Reduce {
   public:
     CudaDevice(const Driver& driver, Facts facts, Kernels kernels)
         : driver_(driver), facts_(std::move(facts)), kernels_(kernels), elsewhere_(driver_, facts_.context),
@@ -79,6 +81,7 @@ class CudaDevice final : public Device,
     OrderedMemory* ordered_memory() override { return facts_.ordered_memory ? this : nullptr; }
     OtherDevices* other_devices() override { return this; }
     Clock* clock() override { return this; }
+    Reduce* reduce() override { return this; }
 
     base::Result<void> make_current() override;
     base::Result<platform::ClockReading> read_clock() override;
@@ -133,6 +136,8 @@ class CudaDevice final : public Device,
     base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) override;
     base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) override;
     base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) override;
+    base::Result<void> reduce_elements(const base::Reduction& reduction, size_t count, void* result,
+                                       std::span<const void* const> operands, Stream stream) override;
 
     base::Result<void> begin_capture(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;

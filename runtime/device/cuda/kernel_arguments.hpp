@@ -8,6 +8,7 @@ namespace gpurun::device::cuda {
 // Threads of a block; a kernel of several blocks says that it is done when the last of them is.
 constexpr unsigned kMailThreads = 512;
 constexpr unsigned kCopyThreads = 512;
+constexpr unsigned kReduceThreads = 256;
 
 struct PutMailArguments {
     const unsigned char* source;
@@ -67,6 +68,17 @@ struct FencedCopyArguments {
     uint32_t* ticket;
     uint64_t* gate; // device memory: reads `value` once the first block has seen `before`
     uint64_t* times;
+};
+
+constexpr unsigned kReducedOfLaunch = 16;
+struct ReduceArguments {
+    void* result;
+    uint64_t bytes; // of each buffer
+    const void* operands[kReducedOfLaunch];
+    uint32_t operands_given;
+    uint32_t op; // base::Op
+    uint32_t divisor;
+    uint32_t aligned; // 1: all buffers, to 16 bytes
 };
 
 constexpr uint64_t kNoMoreRounds = ~uint64_t{0};

@@ -3,7 +3,9 @@
 
 #include "base/format.hpp"
 
-extern "C" const unsigned long long gpurun_kernel_image[]; // made from kernels.cu
+// Made from kernels.cu and reduce_kernels.cu.
+extern "C" const unsigned long long gpurun_kernel_image[];
+extern "C" const unsigned long long gpurun_reduce_kernel_image[];
 
 namespace gpurun::device::cuda {
 
@@ -33,6 +35,10 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     GPURUN_TRY(find_both(kernels.await_channel_put, "gpurun_await_channel_put"));
     GPURUN_TRY(find_both(kernels.tell_channel_taken, "gpurun_tell_channel_taken"));
     GPURUN_TRY(find_both(kernels.pull_through_channel, "gpurun_pull_through_channel"));
+    GPURUN_TRY(driver.check(driver.cuModuleLoadData(&module, gpurun_reduce_kernel_image), "cuModuleLoadData"));
+    for (size_t type = 1; type < base::kTypes; ++type)
+        if (base::info_of_type(static_cast<int>(type)).values != base::Values::kText)
+            GPURUN_TRY(find(kernels.reduce[type], ("gpurun_reduce_" + std::to_string(type)).c_str()));
     return kernels;
 }
 

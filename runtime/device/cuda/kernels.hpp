@@ -1,6 +1,7 @@
-// The kernels of kernels.cu, loaded into the primary context, where they stay.
+// The kernels of kernels.cu and reduce_kernels.cu, loaded into the primary context, where they stay.
 #pragma once
 
+#include "base/datatype.hpp"
 #include "device/cuda/driver.hpp"
 
 namespace gpurun::device::cuda {
@@ -26,6 +27,7 @@ struct Kernels {
     ChannelKernel await_channel_put;
     ChannelKernel tell_channel_taken;
     ChannelKernel pull_through_channel;
+    std::array<CUfunction, base::kTypes> reduce{}; // by type; null: it has no operation
 
     // All at once and early: loading one later could wait for kernels that wait for another rank.
     // REQUIRES the primary context to be current. kDevice if the library has none for this GPU.

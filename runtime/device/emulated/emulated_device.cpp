@@ -427,6 +427,27 @@ base::Result<void> EmulatedDevice::copy_fenced(const FencedCopy& fenced, Stream 
     return queue->enqueue(WriteWord{fenced.after, fenced.value});
 }
 
+base::Result<void> EmulatedDevice::reduce_elements(const base::Reduction& reduction, size_t count, void* result,
+                                                   std::span<const void* const> operands, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    if (operands.empty() || operands.size() > base::kMostOperands || !base::has_meaning(reduction.op, reduction.type) ||
+        reduction.op == base::Op::kAverage)
+        return base::error(Status::kArgument, "a reduction has 1 to {} operands and an operation of their type",
+                           base::kMostOperands);
+    if (count == 0)
+        return {};
+    const size_t bytes = count * base::size_of_type(static_cast<int>(reduction.type));
+    GPURUN_TRY(stream_side(result, bytes));
+    for (const void* const each : operands) {
+        GPURUN_TRY(stream_side(each, bytes));
+        if (each != result && static_cast<const std::byte*>(each) < static_cast<std::byte*>(result) + bytes &&
+            static_cast<std::byte*>(result) < static_cast<const std::byte*>(each) + bytes)
+            return base::error(Status::kBuffer, "the result at {} overlaps the operand at {}", result, each);
+    }
+    return queue->enqueue(ReduceElements{std::make_shared<ReduceElements::Arguments>(ReduceElements::Arguments{
+        reduction, count, result, std::vector<const void*>(operands.begin(), operands.end())})});
+}
+
 // ---- events
 
 base::Result<void> EmulatedDevice::record(Event event, Stream stream) {

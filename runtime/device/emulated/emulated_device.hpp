@@ -20,6 +20,7 @@
 #include "device/capability/mails.hpp"
 #include "device/capability/ordered_memory.hpp"
 #include "device/capability/other_devices.hpp"
+#include "device/capability/reduce.hpp"
 #include "device/device.hpp"
 #include "device/emulated/events.hpp"
 #include "device/emulated/memory.hpp"
@@ -43,7 +44,8 @@ class EmulatedDevice final : public Device,
                              public Channels,
                              public OrderedMemory,
                              public OtherDevices,
-                             public Clock {
+                             public Clock,
+                             public Reduce {
   public:
     EmulatedDevice(Info info, const CapabilitySet& capabilities, uint32_t count, Reach reach,
                    std::unique_ptr<Memory> memory, const Options& options);
@@ -58,6 +60,7 @@ class EmulatedDevice final : public Device,
     OrderedMemory* ordered_memory() override { return if_on<Capability::kOrderedMemory>(); }
     OtherDevices* other_devices() override { return if_on<Capability::kOtherDevices>(); }
     Clock* clock() override { return if_on<Capability::kClock>(); }
+    Reduce* reduce() override { return if_on<Capability::kReduce>(); }
 
     base::Result<void> make_current() override { return {}; }
     base::Result<platform::ClockReading> read_clock() override;
@@ -115,6 +118,8 @@ class EmulatedDevice final : public Device,
         return await_counter(stream, counter, value);
     }
     base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) override;
+    base::Result<void> reduce_elements(const base::Reduction& reduction, size_t count, void* result,
+                                       std::span<const void* const> operands, Stream stream) override;
 
     base::Result<void> begin_capture(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;

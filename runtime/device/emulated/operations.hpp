@@ -1,6 +1,7 @@
 // What streams of emulated devices execute.
 #pragma once
 
+#include "base/reduction.hpp"
 #include "device/capability/channels.hpp"
 #include "device/emulated/arena.hpp"
 
@@ -56,6 +57,15 @@ struct TakeMails {
     };
     std::shared_ptr<std::vector<One>> mails = std::make_shared<std::vector<One>>();
 };
+struct ReduceElements {
+    struct Arguments {
+        base::Reduction reduction;
+        size_t count;
+        void* result;
+        std::vector<const void*> operands;
+    };
+    std::shared_ptr<const Arguments> arguments;
+};
 struct Reclaim {
     Memory* memory;
     Arena::Block retired;
@@ -86,7 +96,7 @@ struct RunEdge { // between branches of a graph, in which alone it is found
 struct EndRun { // of a graph, which lives at least as long
     std::shared_ptr<GraphBody> graph;
 };
-using Operation = std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, Stamp, TakeMails, Reclaim,
-                               ChannelPut, ChannelAwaitTaken, ChannelTake, ChannelTellTaken, RunEdge, EndRun>;
+using Operation = std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, Stamp, TakeMails, ReduceElements,
+                               Reclaim, ChannelPut, ChannelAwaitTaken, ChannelTake, ChannelTellTaken, RunEdge, EndRun>;
 
 } // namespace gpurun::device::emulated

@@ -160,6 +160,8 @@ bool StreamQueue::execute(Operation& operation) {
         stamp->where->store(platform::now_ns(), std::memory_order_relaxed);
     else if (auto* mails = std::get_if<TakeMails>(&operation))
         return take_mails(*mails);
+    else if (auto* reduce = std::get_if<ReduceElements>(&operation))
+        run(*reduce->arguments);
     else if (auto* reclaim = std::get_if<Reclaim>(&operation))
         reclaim->memory->reclaim_ordered(reclaim->retired);
     else if (auto* put_run = std::get_if<ChannelPut>(&operation))
@@ -186,6 +188,10 @@ bool StreamQueue::call_host(const CallHost& call) {
 void StreamQueue::copy_if_came(const CopyIfCame& operation) {
     if (platform::reached_value(platform::load_published(*operation.word)) >= operation.value)
         pace_.copy(operation.copy.destination, operation.copy.source, operation.copy.bytes);
+}
+
+void StreamQueue::run(const ReduceElements::Arguments& reduce) {
+    base::reduce(reduce.reduction, reduce.count, reduce.result, reduce.operands);
 }
 
 // One word at a time can be slept on, so the others are looked at now and then.

@@ -4,9 +4,10 @@
 #include "transfer/pool/capture_pool.hpp"
 #include "transfer/pool/event_pool.hpp"
 #include "transfer/pool/graph_notes.hpp"
-#include "transfer/pool/host_copies.hpp"
+#include "transfer/pool/host_calls.hpp"
 #include "transfer/pool/internal_streams.hpp"
 #include "transfer/pool/kernel_budget.hpp"
+#include "transfer/pool/scratch_pool.hpp"
 #include "transfer/pool/staging_pool.hpp"
 #include "transfer/pool/stream_markers.hpp"
 
@@ -16,16 +17,19 @@ struct Pools {
     // `hardware_queues` of the device are this rank's; `ranks_on_device` share it; `ranks` are in the job.
     Pools(device::Device& device, uint32_t hardware_queues, uint32_t ranks_on_device, size_t ranks)
         : streams(device, stream_limits(hardware_queues)), events(device), staging(device), host_copies(device),
-          kernels(device.info().spinning_blocks, ranks_on_device), captures(device, streams.limits().captured),
-          graph_notes(device, ranks), markers({[this](device::Stream stream) { return events.record(stream); },
-                                               [this](device::Event event) { events.give_back(event); },
-                                               [&device](device::Stream stream) { return device.name(stream); },
-                                               [&device](device::Event event) { return device.query(event); }}) {}
+          host_reductions(device), scratch(device, events), kernels(device.info().spinning_blocks, ranks_on_device),
+          captures(device, streams.limits().captured), graph_notes(device, ranks),
+          markers({[this](device::Stream stream) { return events.record(stream); },
+                   [this](device::Event event) { events.give_back(event); },
+                   [&device](device::Stream stream) { return device.name(stream); },
+                   [&device](device::Event event) { return device.query(event); }}) {}
 
     InternalStreams streams;
     EventPool events;
     StagingPool staging;
-    HostCopies host_copies;
+    HostCalls<HostCopy> host_copies;
+    HostCalls<HostReduction> host_reductions;
+    ScratchPool scratch;
     KernelBudget kernels;
     CapturePool captures;
     GraphNotes graph_notes;

@@ -52,6 +52,10 @@ struct Runner {
     void arrive(uint32_t peer, std::span<const uint32_t> content) {
         rank.channel(peer).send_inline(rank.world.collective_context(), schedule_tag(), std::as_bytes(content));
     }
+    void arrive_at(uint32_t peer, Schedule::StepId step, std::span<const uint32_t> content) {
+        const int tag = run.schedule().tag(run.schedule().steps()[step]);
+        rank.channel(peer).send_inline(rank.world.collective_context(), tag, std::as_bytes(content));
+    }
     size_t sent_to(uint32_t peer) { return rank.channel(peer).posted.size(); }
 };
 
@@ -90,6 +94,49 @@ TEST_CASE("a step starts once those before it are complete") {
     CHECK(runner.buffer == kContent);
     CHECK(runner.run.received_bytes() == sizeof kContent);
     runner.release();
+}
+
+TEST_CASE("what is received in scratch memory is reduced with a copy, and the memory goes back") {
+    Runner runner;
+    runner.buffer = {10, 20, 30, 40};
+    Schedule& schedule = runner.run.schedule();
+    const Schedule::Buffer aside = schedule.scratch(sizeof runner.buffer);
+    const Schedule::Buffer room = schedule.scratch(sizeof runner.buffer);
+    const auto copied = schedule.copy(aside, runner.whole());
+    const auto received = schedule.receive_all(Rank{1}, kRound, room);
+    const Schedule::Buffer operands[] = {room, aside};
+    schedule.reduce({base::Type::kUint32, base::Op::kSum, 0}, runner.whole(), operands, {copied, received});
+    runner.start();
+    CHECK(runner.rank.core.resources().pools.scratch.lent() == 1);
+    CHECK_FALSE(runner.run.done());
+    runner.arrive_at(1, received, kContent);
+    CHECK(runner.go_on());
+    CHECK(runner.run.done());
+    CHECK(runner.run.error() == nullptr);
+    CHECK(runner.buffer == std::array<uint32_t, 4>{11, 22, 33, 44});
+    CHECK(runner.rank.core.resources().pools.scratch.lent() == 0);
+    runner.release();
+}
+
+TEST_CASE("a message of another length is an error in the end, and stops nothing") {
+    for (const size_t length : {size_t{2}, size_t{4}}) {
+        Runner runner;
+        Schedule& schedule = runner.run.schedule();
+        Schedule::Buffer room = runner.whole();
+        room.bytes = 3 * sizeof(uint32_t);
+        const auto received = schedule.receive_all(Rank{1}, kRound, room);
+        schedule.send(Rank{2}, kRound, room, {received});
+        runner.start();
+        runner.arrive(1, std::span(kContent).first(length));
+        CHECK(runner.go_on());
+        CHECK(runner.run.done());
+        REQUIRE(runner.run.error());
+        CHECK(runner.run.error()->status == (length < 3 ? base::Status::kCount : base::Status::kTruncated));
+        CHECK(runner.run.error()->detail.find("rank 1 contributes") == 0);
+        CHECK(runner.sent_to(2) == 1);
+        CHECK(runner.buffer[3] == 0);
+        runner.release();
+    }
 }
 
 TEST_CASE("what is passed on is as long as what was received") {

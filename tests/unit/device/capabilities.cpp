@@ -33,7 +33,7 @@ TEST_SUITE_BEGIN("capabilities");
 TEST_CASE("an emulated device has the capabilities that it is given, and no others") {
     CHECK(set_of(*open_emulated()).all());
     CHECK(set_of(*open_emulated(options_with("none"))).none());
-    for (const char* list : {"counters", "counters,mails", "clock,graphs", "other-devices", "ordered-memory",
+    for (const char* list : {"counters", "counters,mails", "clock,graphs", "other-devices", "ordered-memory", "reduce",
                              "channels,graphs,mails,counters", "fenced-copies,counters"}) {
         CAPTURE(list);
         CHECK(set_of(*open_emulated(options_with(list))) == must(device::read_capabilities(list)));

@@ -12,6 +12,7 @@
 #include "device/capability/mails.hpp"
 #include "device/capability/ordered_memory.hpp"
 #include "device/capability/other_devices.hpp"
+#include "device/capability/reduce.hpp"
 
 #include <memory>
 #include <utility>
@@ -26,7 +27,8 @@ class ScriptedDevice final : public device::Device,
                              public device::Channels,
                              public device::OrderedMemory,
                              public device::OtherDevices,
-                             public device::Clock {
+                             public device::Clock,
+                             public device::Reduce {
   public:
     using Stream = device::Stream;
     using Event = device::Event;
@@ -37,6 +39,7 @@ class ScriptedDevice final : public device::Device,
     explicit ScriptedDevice(std::unique_ptr<Device> real) : real_(std::move(real)), info_(real_->info()) {}
     // As CUDA: what waits for an event of a dead rank stays blocked.
     void keep_events() { info_.releases_events = false; }
+    void lack_reduce() { lacks_reduce_ = true; }
 
     size_t made = 0;             // streams, events and pieces of memory
     size_t calls = 0;            // that can fail
@@ -55,7 +58,12 @@ class ScriptedDevice final : public device::Device,
     device::OrderedMemory* ordered_memory() override { return real_->ordered_memory() != nullptr ? this : nullptr; }
     device::OtherDevices* other_devices() override { return real_->other_devices() != nullptr ? this : nullptr; }
     device::Clock* clock() override { return real_->clock() != nullptr ? this : nullptr; }
+    device::Reduce* reduce() override { return real_->reduce() != nullptr && !lacks_reduce_ ? this : nullptr; }
 
+    Result<void> reduce_elements(const base::Reduction& reduction, size_t count, void* result,
+                                 std::span<const void* const> operands, Stream stream) override {
+        return tried([&] { return real_->reduce()->reduce_elements(reduction, count, result, operands, stream); });
+    }
     Result<void> make_current() override { return real_->make_current(); }
     Result<platform::ClockReading> read_clock() override {
         return tried([&] { return real_->clock()->read_clock(); });
@@ -266,6 +274,7 @@ class ScriptedDevice final : public device::Device,
     }
 
     std::unique_ptr<Device> real_;
+    bool lacks_reduce_ = false;
     device::Info info_;
 };
 

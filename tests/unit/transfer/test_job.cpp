@@ -166,7 +166,7 @@ void TestRank::fill_in_order(const Operand& operand, int number) {
     Operand from = pinned(operand.bytes);
     fill(from, number);
     if (operand.in_host_memory())
-        REQUIRE_OK(pools().host_copies.enqueue(operand.stream, operand.address, from.address, operand.bytes));
+        REQUIRE_OK(pools().host_copies.enqueue(operand.stream, {operand.address, from.address, operand.bytes}));
     else
         REQUIRE_OK(device->real().copy(operand.address, from.address, operand.bytes, operand.stream));
 }

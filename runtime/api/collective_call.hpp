@@ -1,0 +1,77 @@
+// What all collectives have in common, once their arguments are checked: they run, are started, or are left to the end
+// of a group. `build` adds the steps to a schedule.
+#pragma once
+
+#include "api/call.hpp"
+#include "base/collectives.hpp"
+#include "base/format.hpp"
+
+namespace gpurun::api {
+
+// Runs it, or leaves it to the end of the open group. The true length of what this rank has received; 0 without.
+template <typename Build>
+base::Result<size_t> run(const Call& call, base::Collective kind, const transfer::Operand& buffer, Build build) {
+    if (OpenGroup* const group = open_group()) [[unlikely]] {
+        GPURUN_TRY(refuse_captured(buffer, "a collective of a group"));
+        group->add_collective(
+            kind, buffer, [=] { return call.runtime->engine().schedules().start(kind, *call.comm, buffer, build); });
+        return size_t{0};
+    }
+    return call.runtime->engine().schedules().run(kind, *call.comm, buffer, build);
+}
+
+template <typename Build>
+base::Result<void> start(const Call& call, base::Collective kind, const transfer::Operand& buffer, Build build,
+                         gpurun_request* ret_request) {
+    GPURUN_TRY(refuse_captured(buffer, "starting a collective without waiting for it"));
+    *ret_request = gpurun_request{call.runtime->engine().schedules().start(kind, *call.comm, buffer, build)};
+    return {};
+}
+
+// Whether a call waits for its collective, or gives a request.
+struct Way {
+    static Way blocking() { return {false, nullptr}; }
+    static Way started(gpurun_request* ret_request) { return {true, ret_request}; }
+
+    bool starts;
+    gpurun_request* ret_request;
+};
+inline base::Result<void> enter(Call& call, gpurun_comm comm, const Way& way) {
+    GPURUN_TRY(enter(call, comm));
+    return way.starts ? check_output(way.ret_request, "ret_request") : base::Result<void>();
+}
+template <typename Build>
+base::Result<void> perform(const Call& call, base::Collective kind, const transfer::Operand& order, Build build,
+                           const Way& way) {
+    if (way.starts)
+        return start(call, kind, order, std::move(build), way.ret_request);
+    auto ran = run(call, kind, order, std::move(build));
+    return ran ? base::Result<void>() : base::Result<void>(std::move(ran).error());
+}
+
+inline comm::Schedule::Buffer buffer_of(const transfer::Operand& operand) {
+    comm::Schedule::Buffer buffer;
+    buffer.address = operand.address;
+    buffer.bytes = operand.bytes;
+    buffer.where = operand.where;
+    return buffer;
+}
+
+inline base::Result<void> check_root(const Call& call, int root) {
+    if (call.comm->group().has(root))
+        return {};
+    return base::error(base::Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
+                       call.comm->size() - 1);
+}
+
+inline bool is_in_place(const void* buffer) { return buffer == GPURUN_IN_PLACE; }
+
+// What is sent, and where the result comes.
+inline base::Result<void> check_apart(const transfer::Operand& send, const transfer::Operand& recv) {
+    if (send.bytes == 0 || recv.bytes == 0 || send.address >= recv.address + recv.bytes ||
+        recv.address >= send.address + send.bytes)
+        return {};
+    return base::error(base::Status::kBuffer, "the two buffers overlap: use two, or pass GPURUN_IN_PLACE");
+}
+
+} // namespace gpurun::api

@@ -1,0 +1,331 @@
+// Gather, scatter, all-gather and all-to-all: check, translate, build the steps.
+#include "api/collective_call.hpp"
+#include "comm/collective/gather.hpp"
+
+namespace gpurun::api {
+
+namespace {
+
+using base::Collective;
+using base::Result;
+using base::Status;
+using comm::Parts;
+using comm::Rank;
+using comm::Schedule;
+using transfer::Operand;
+
+// One buffer: of one rank's elements; or a block of each rank, all of `count` elements, or of `counts`.
+struct Buffer {
+    const void* address;
+    size_t count;
+    gpurun_datatype type;
+};
+struct Blocks {
+    const void* address;
+    size_t count;
+    const size_t* counts;
+    const size_t* displacements; // or null: behind each other
+    gpurun_datatype type;
+    bool listed;
+};
+struct Order {
+    gpurun_comm comm;
+    gpurun_stream stream;
+};
+
+// A block of each rank, and the operand that has all of them.
+struct AllBlocks {
+    Operand operand;
+    Parts parts = Parts::equal({}, 0);
+};
+
+Result<void> fill_listed(AllBlocks& all, const Call& call, Access access, const Blocks& given, gpurun_stream stream) {
+    if (given.counts == nullptr)
+        return base::error(Status::kArgument, "the counts are NULL: pass a count for each rank");
+    GPURUN_ASSIGN(const size_t element, comm::type_size(static_cast<int>(given.type)));
+    std::vector<Parts::Part> parts;
+    size_t end = 0; // of the block before, in elements
+    size_t last = 0;
+    for (int rank = 0; rank < call.comm->size(); ++rank) {
+        const size_t begin = given.displacements != nullptr ? given.displacements[rank] : end;
+        if (__builtin_add_overflow(begin, given.counts[rank], &end) || end > comm::kMostBytes / element)
+            return comm::no_such_message(SIZE_MAX, static_cast<int>(given.type));
+        parts.push_back({begin * element, given.counts[rank] * element});
+        last = given.counts[rank] == 0 ? last : std::max(last, end);
+    }
+    GPURUN_TRY(fill_operand(all.operand, *call.runtime, access, given.address, last, given.type, stream));
+    all.parts = Parts::listed(buffer_of(all.operand), std::move(parts));
+    return {};
+}
+
+Result<void> fill(AllBlocks& all, const Call& call, Access access, const Blocks& given, gpurun_stream stream) {
+    if (given.listed)
+        return fill_listed(all, call, access, given, stream);
+    size_t count = 0;
+    if (__builtin_mul_overflow(given.count, static_cast<size_t>(call.comm->size()), &count))
+        return comm::no_such_message(SIZE_MAX, static_cast<int>(given.type));
+    GPURUN_TRY(fill_operand(all.operand, *call.runtime, access, given.address, count, given.type, stream));
+    all.parts = Parts::equal(buffer_of(all.operand), given.count * comm::size_of_type(static_cast<int>(given.type)));
+    return {};
+}
+
+Result<void> fill(Operand& operand, const Call& call, Access access, const Buffer& given, gpurun_stream stream) {
+    return fill_operand(operand, *call.runtime, access, given.address, given.count, given.type, stream);
+}
+
+// What a rank sends itself.
+Result<void> check_own(size_t given, size_t place) {
+    if (given == place)
+        return {};
+    return base::error(given > place ? Status::kTruncated : Status::kCount,
+                       "this rank sends itself {} bytes, where it expects {}: the counts and types must agree", given,
+                       place);
+}
+
+Result<void> not_in_place(const Call& call, const char* what) {
+    return base::error(Status::kBuffer, "only the root of a {} can pass GPURUN_IN_PLACE: rank {} is not the root", what,
+                       call.comm->rank().value);
+}
+
+Result<void> gather(const Buffer& send, const Blocks& recv, int root, const Order& order, const Way& way) {
+    Call call;
+    GPURUN_TRY(enter(call, order.comm, way));
+    GPURUN_TRY(check_root(call, root));
+    const Rank self = call.comm->rank();
+    AllBlocks all;
+    std::optional<Schedule::Buffer> own;
+    Operand given;
+    if (root == self.value)
+        GPURUN_TRY(fill(all, call, Access::kWrite, recv, order.stream));
+    if (!is_in_place(send.address)) {
+        GPURUN_TRY(fill(given, call, Access::kRead, send, order.stream));
+        own = buffer_of(given);
+    } else if (root != self.value) {
+        return not_in_place(call, "gather");
+    }
+    if (own && root == self.value) {
+        GPURUN_TRY(check_own(own->bytes, all.parts[root].bytes));
+        GPURUN_TRY(check_apart(given, all.operand));
+    }
+    const auto build = [own, parts = all.parts, root](Schedule& schedule) {
+        build_gather(schedule, own, parts, Rank{root});
+    };
+    return perform(call, recv.listed ? Collective::kGatherv : Collective::kGather,
+                   root == self.value ? all.operand : given, build, way);
+}
+
+Result<void> scatter(const Blocks& send, const Buffer& recv, int root, const Order& order, const Way& way) {
+    Call call;
+    GPURUN_TRY(enter(call, order.comm, way));
+    GPURUN_TRY(check_root(call, root));
+    const Rank self = call.comm->rank();
+    AllBlocks all;
+    std::optional<Schedule::Buffer> own;
+    Operand got;
+    if (root == self.value)
+        GPURUN_TRY(fill(all, call, Access::kRead, send, order.stream));
+    if (!is_in_place(recv.address)) {
+        GPURUN_TRY(fill(got, call, Access::kWrite, recv, order.stream));
+        own = buffer_of(got);
+    } else if (root != self.value) {
+        return not_in_place(call, "scatter");
+    }
+    if (own && root == self.value) {
+        GPURUN_TRY(check_own(all.parts[root].bytes, own->bytes));
+        GPURUN_TRY(check_apart(all.operand, got));
+    }
+    const auto build = [own, parts = all.parts, root](Schedule& schedule) {
+        build_scatter(schedule, parts, own, Rank{root});
+    };
+    return perform(call, send.listed ? Collective::kScatterv : Collective::kScatter,
+                   root == self.value ? all.operand : got, build, way);
+}
+
+Result<void> allgather(const Buffer& send, const Blocks& recv, const Order& order, const Way& way) {
+    Call call;
+    GPURUN_TRY(enter(call, order.comm, way));
+    AllBlocks all;
+    GPURUN_TRY(fill(all, call, Access::kWrite, recv, order.stream));
+    std::optional<Schedule::Buffer> own;
+    if (!is_in_place(send.address)) {
+        Operand given;
+        GPURUN_TRY(fill(given, call, Access::kRead, send, order.stream));
+        GPURUN_TRY(check_own(given.bytes, all.parts[call.comm->rank().value].bytes));
+        GPURUN_TRY(check_apart(given, all.operand));
+        own = buffer_of(given);
+    }
+    const auto build = [own, parts = all.parts](Schedule& schedule) { build_allgather(schedule, own, parts); };
+    return perform(call, recv.listed ? Collective::kAllgatherv : Collective::kAllgather, all.operand, build, way);
+}
+
+Result<void> alltoall(const Blocks& send, const Blocks& recv, const Order& order, const Way& way) {
+    Call call;
+    GPURUN_TRY(enter(call, order.comm, way));
+    const Collective kind = recv.listed ? Collective::kAlltoallv : Collective::kAlltoall;
+    AllBlocks got;
+    GPURUN_TRY(fill(got, call, Access::kWrite, recv, order.stream));
+    if (is_in_place(send.address)) {
+        const auto build = [parts = got.parts](Schedule& schedule) { build_alltoall_in_place(schedule, parts); };
+        return perform(call, kind, got.operand, build, way);
+    }
+    AllBlocks given;
+    GPURUN_TRY(fill(given, call, Access::kRead, send, order.stream));
+    const int self = call.comm->rank().value;
+    GPURUN_TRY(check_own(given.parts[self].bytes, got.parts[self].bytes));
+    GPURUN_TRY(check_apart(given.operand, got.operand));
+    const auto build = [from = given.parts, into = got.parts](Schedule& schedule) {
+        build_alltoall(schedule, from, into);
+    };
+    return perform(call, kind, got.operand, build, way);
+}
+
+} // namespace
+
+} // namespace gpurun::api
+
+namespace api = gpurun::api;
+using api::Way;
+
+extern "C" {
+
+gpurun_status gpurun_gather(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                            size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                            gpurun_stream stream) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::gather({send, send_count, send_type},
+                                   {recv, recv_count, nullptr, nullptr, recv_type, false}, root, {comm, stream},
+                                   Way::blocking()));
+}
+
+gpurun_status gpurun_igather(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                             size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                             gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::gather({send, send_count, send_type},
+                                   {recv, recv_count, nullptr, nullptr, recv_type, false}, root, {comm, stream},
+                                   Way::started(ret_request)));
+}
+
+gpurun_status gpurun_gatherv(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                             const size_t* recv_counts, const size_t* displacements, gpurun_datatype recv_type,
+                             int root, gpurun_comm comm, gpurun_stream stream) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::gather({send, send_count, send_type},
+                                   {recv, 0, recv_counts, displacements, recv_type, true}, root, {comm, stream},
+                                   Way::blocking()));
+}
+
+gpurun_status gpurun_igatherv(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                              const size_t* recv_counts, const size_t* displacements, gpurun_datatype recv_type,
+                              int root, gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::gather({send, send_count, send_type},
+                                   {recv, 0, recv_counts, displacements, recv_type, true}, root, {comm, stream},
+                                   Way::started(ret_request)));
+}
+
+gpurun_status gpurun_scatter(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                             size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                             gpurun_stream stream) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::scatter({send, send_count, nullptr, nullptr, send_type, false},
+                                    {recv, recv_count, recv_type}, root, {comm, stream}, Way::blocking()));
+}
+
+gpurun_status gpurun_iscatter(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                              size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                              gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::scatter({send, send_count, nullptr, nullptr, send_type, false},
+                                    {recv, recv_count, recv_type}, root, {comm, stream}, Way::started(ret_request)));
+}
+
+gpurun_status gpurun_scatterv(const void* send, const size_t* send_counts, const size_t* displacements,
+                              gpurun_datatype send_type, void* recv, size_t recv_count, gpurun_datatype recv_type,
+                              int root, gpurun_comm comm, gpurun_stream stream) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::scatter({send, 0, send_counts, displacements, send_type, true},
+                                    {recv, recv_count, recv_type}, root, {comm, stream}, Way::blocking()));
+}
+
+gpurun_status gpurun_iscatterv(const void* send, const size_t* send_counts, const size_t* displacements,
+                               gpurun_datatype send_type, void* recv, size_t recv_count, gpurun_datatype recv_type,
+                               int root, gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::scatter({send, 0, send_counts, displacements, send_type, true},
+                                    {recv, recv_count, recv_type}, root, {comm, stream}, Way::started(ret_request)));
+}
+
+gpurun_status gpurun_allgather(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                               size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::allgather({send, send_count, send_type},
+                                      {recv, recv_count, nullptr, nullptr, recv_type, false}, {comm, stream},
+                                      Way::blocking()));
+}
+
+gpurun_status gpurun_iallgather(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::allgather({send, send_count, send_type},
+                                      {recv, recv_count, nullptr, nullptr, recv_type, false}, {comm, stream},
+                                      Way::started(ret_request)));
+}
+
+gpurun_status gpurun_allgatherv(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                const size_t* recv_counts, const size_t* displacements, gpurun_datatype recv_type,
+                                gpurun_comm comm, gpurun_stream stream) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::allgather({send, send_count, send_type},
+                                      {recv, 0, recv_counts, displacements, recv_type, true}, {comm, stream},
+                                      Way::blocking()));
+}
+
+gpurun_status gpurun_iallgatherv(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                 const size_t* recv_counts, const size_t* displacements, gpurun_datatype recv_type,
+                                 gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::allgather({send, send_count, send_type},
+                                      {recv, 0, recv_counts, displacements, recv_type, true}, {comm, stream},
+                                      Way::started(ret_request)));
+}
+
+gpurun_status gpurun_alltoall(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                              size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::alltoall({send, send_count, nullptr, nullptr, send_type, false},
+                                     {recv, recv_count, nullptr, nullptr, recv_type, false}, {comm, stream},
+                                     Way::blocking()));
+}
+
+gpurun_status gpurun_ialltoall(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                               size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                               gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::alltoall({send, send_count, nullptr, nullptr, send_type, false},
+                                     {recv, recv_count, nullptr, nullptr, recv_type, false}, {comm, stream},
+                                     Way::started(ret_request)));
+}
+
+gpurun_status gpurun_alltoallv(const void* send, const size_t* send_counts, const size_t* send_displacements,
+                               gpurun_datatype send_type, void* recv, const size_t* recv_counts,
+                               const size_t* recv_displacements, gpurun_datatype recv_type, gpurun_comm comm,
+                               gpurun_stream stream) {
+    const api::CallScope call(__func__);
+    return api::report(api::alltoall({send, 0, send_counts, send_displacements, send_type, true},
+                                     {recv, 0, recv_counts, recv_displacements, recv_type, true}, {comm, stream},
+                                     Way::blocking()));
+}
+
+gpurun_status gpurun_ialltoallv(const void* send, const size_t* send_counts, const size_t* send_displacements,
+                                gpurun_datatype send_type, void* recv, const size_t* recv_counts,
+                                const size_t* recv_displacements, gpurun_datatype recv_type, gpurun_comm comm,
+                                gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__);
+    return api::report(api::alltoall({send, 0, send_counts, send_displacements, send_type, true},
+                                     {recv, 0, recv_counts, recv_displacements, recv_type, true}, {comm, stream},
+                                     Way::started(ret_request)));
+}
+
+} // extern "C"

@@ -1,0 +1,57 @@
+// By which algorithm a collective is made: the first line of the table that fits. All ranks choose the same, since they
+// look at nothing in which they differ.
+#pragma once
+
+#include "base/collectives.hpp"
+#include "base/reduction.hpp"
+
+#include <climits>
+
+namespace gpurun::comm {
+
+enum class Algorithm : uint8_t {
+    kDirect,   // whole contributions, to all who need them, in one round
+    kDoubling, // in round k, pairs of ranks 2^k apart exchange what they have reduced so far
+    kPieces,   // each rank reduces a piece of the buffer, and sends that to all who need it
+};
+
+struct CollectiveShape {
+    base::Collective collective;
+    int ranks = 1;
+    size_t bytes = 0;
+    bool rounds_once = false; // values of half precision: what is reduced in steps would be rounded in each
+};
+
+struct AlgorithmChoice {
+    base::Collective collective;
+    Algorithm algorithm;
+    int most_ranks = INT_MAX;
+    size_t most_bytes = SIZE_MAX;
+    bool rounds_once = true; // whether it combines all operands in one step
+};
+
+// Not measured yet: from the number of rounds, and of bytes that each rank sends.
+constexpr AlgorithmChoice kAlgorithms[] = {
+    {base::Collective::kAllreduce, Algorithm::kDirect, 2}, // the same bytes as in pieces
+    {base::Collective::kAllreduce, Algorithm::kDirect, 4, 32 << 10},
+    {base::Collective::kAllreduce, Algorithm::kDoubling, INT_MAX, 32 << 10, false},
+    {base::Collective::kAllreduce, Algorithm::kDirect, INT_MAX, 4 << 10},
+    {base::Collective::kAllreduce, Algorithm::kPieces},
+    {base::Collective::kReduce, Algorithm::kDirect, 2},
+    {base::Collective::kReduce, Algorithm::kDirect, INT_MAX, 256 << 10},
+    {base::Collective::kReduce, Algorithm::kPieces},
+};
+
+constexpr Algorithm choose_algorithm(const CollectiveShape& shape) {
+    for (const AlgorithmChoice& each : kAlgorithms)
+        if (each.collective == shape.collective && shape.ranks <= each.most_ranks && shape.bytes <= each.most_bytes &&
+            (each.rounds_once || !shape.rounds_once))
+            return each.algorithm;
+    return Algorithm::kDirect;
+}
+
+constexpr bool rounds_once(const base::Reduction& reduction) {
+    return reduction.type == base::Type::kFloat16 || reduction.type == base::Type::kBfloat16;
+}
+
+} // namespace gpurun::comm

@@ -1,0 +1,88 @@
+// Gather, scatter, all-gather and all-to-all: every part goes directly from the rank that has it to the rank that gets
+// it, all of them side by side. What is empty is not sent.
+#pragma once
+
+#include "comm/collective/parts.hpp"
+
+namespace gpurun::comm {
+
+namespace gather {
+
+inline void send(Schedule& schedule, Rank to, const Schedule::Buffer& part, Schedule::After after = {}) {
+    if (part.bytes != 0)
+        schedule.send(to, 0, part, after);
+}
+inline void receive(Schedule& schedule, Rank from, const Schedule::Buffer& part, Schedule::After after = {}) {
+    if (part.bytes != 0)
+        schedule.receive_all(from, 0, part, after);
+}
+// What a rank gives itself. In place it is there already.
+inline void keep(Schedule& schedule, const Schedule::Buffer& to, const std::optional<Schedule::Buffer>& from) {
+    if (from && to.bytes != 0)
+        schedule.copy(to, *from);
+}
+
+} // namespace gather
+
+// `own` is what this rank gives; none if it is in its place already.
+inline void build_gather(Schedule& schedule, const std::optional<Schedule::Buffer>& own, const Parts& all, Rank root) {
+    const Others others(schedule.comm());
+    if (schedule.comm().rank() != root) {
+        gather::send(schedule, root, *own);
+        return;
+    }
+    for (int i = 0; i < others.count(); ++i)
+        gather::receive(schedule, others.before(i), all[others.before(i).value]);
+    gather::keep(schedule, all[root.value], own);
+}
+
+// `own` is what this rank gets; none if that stays where it is.
+inline void build_scatter(Schedule& schedule, const Parts& all, const std::optional<Schedule::Buffer>& own, Rank root) {
+    const Others others(schedule.comm());
+    if (schedule.comm().rank() != root) {
+        gather::receive(schedule, root, *own);
+        return;
+    }
+    for (int i = 0; i < others.count(); ++i)
+        gather::send(schedule, others.after(i), all[others.after(i).value]);
+    if (own)
+        gather::keep(schedule, *own, all[root.value]);
+}
+
+inline void build_allgather(Schedule& schedule, const std::optional<Schedule::Buffer>& own, const Parts& all) {
+    const Others others(schedule.comm());
+    const Schedule::Buffer place = all[schedule.comm().rank().value];
+    for (int i = 0; i < others.count(); ++i)
+        gather::send(schedule, others.after(i), own ? *own : place);
+    for (int i = 0; i < others.count(); ++i)
+        gather::receive(schedule, others.before(i), all[others.before(i).value]);
+    gather::keep(schedule, place, own);
+}
+
+inline void build_alltoall(Schedule& schedule, const Parts& given, const Parts& got) {
+    const Others others(schedule.comm());
+    const int self = schedule.comm().rank().value;
+    for (int i = 0; i < others.count(); ++i)
+        gather::send(schedule, others.after(i), given[others.after(i).value]);
+    for (int i = 0; i < others.count(); ++i)
+        gather::receive(schedule, others.before(i), got[others.before(i).value]);
+    gather::keep(schedule, got[self], given[self]);
+}
+
+// In place: each part is sent from a copy, and then replaced.
+inline void build_alltoall_in_place(Schedule& schedule, const Parts& both) {
+    const Others others(schedule.comm());
+    std::vector<Schedule::StepId> copied;
+    for (int i = 0; i < others.count(); ++i) {
+        const Schedule::Buffer part = both[others.after(i).value];
+        if (part.bytes == 0)
+            continue;
+        const Schedule::Buffer aside = schedule.scratch(part.bytes);
+        copied.push_back(schedule.copy(aside, part));
+        gather::send(schedule, others.after(i), aside, {copied.back()});
+    }
+    for (int i = 0; i < others.count(); ++i)
+        gather::receive(schedule, others.before(i), both[others.before(i).value], copied);
+}
+
+} // namespace gpurun::comm

@@ -1,0 +1,102 @@
+// Which scratch memory is lent, and when it is lent again.
+#include "transfer/pool/scratch_pool.hpp"
+#include "one_device.hpp"
+#include "support/gate.hpp"
+
+#include "device/capability/graphs.hpp"
+
+using namespace gpurun;
+using gpurun::test::must;
+using transfer::ScratchPool;
+using Kind = ScratchPool::Kind;
+
+namespace {
+
+struct Bench {
+    std::unique_ptr<device::Device> device = gpurun::test::open_one_device();
+    device::Stream one = must(device->create_stream()), other = must(device->create_stream());
+    transfer::EventPool events{*device};
+    ScratchPool scratch{*device, events};
+
+    static transfer::Operand host() { return {}; }
+    static transfer::Operand in(device::Stream stream, transfer::Domain domain = transfer::Domain::kStream) {
+        transfer::Operand order;
+        order.domain = domain;
+        order.stream = stream;
+        return order;
+    }
+    ScratchPool::Block& take(Kind kind, size_t bytes, const transfer::Operand& order) {
+        return *must(scratch.take(kind, bytes, order));
+    }
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("scratch pool");
+
+TEST_CASE("a block is of its kind, large enough, and nobody else's as long as it is lent") {
+    Bench bench;
+    for (const Kind kind : {Kind::kHost, Kind::kPinned, Kind::kDevice}) {
+        ScratchPool::Block& block = bench.take(kind, 5000, Bench::host());
+        const auto placement = must(bench.device->describe(block.data, 5000)).placement;
+        CHECK(placement == (kind == Kind::kHost     ? device::Placement::kPageable
+                            : kind == Kind::kPinned ? device::Placement::kPinned
+                                                    : device::Placement::kDevice));
+        CHECK(block.where.placement == placement);
+        CHECK(bench.take(kind, 5000, Bench::host()).data != block.data);
+    }
+    CHECK(bench.scratch.lent() == 6);
+}
+
+TEST_CASE("what is given back in the host's order is lent again at once") {
+    Bench bench;
+    for (const Kind kind : {Kind::kHost, Kind::kPinned, Kind::kDevice}) {
+        ScratchPool::Block& block = bench.take(kind, 5000, Bench::host());
+        bench.scratch.give_back(block, Bench::host());
+        CHECK(&bench.take(kind, 6000, Bench::host()) == &block);
+        CHECK(&bench.take(kind, 60'000, Bench::host()) != &block);
+    }
+}
+
+TEST_CASE("what a stream may still use is lent to that stream, and to nobody else before the stream is over") {
+    Bench bench;
+    ScratchPool::Block& block = bench.take(Kind::kDevice, 5000, Bench::in(bench.one));
+    {
+        gpurun::test::Gate gate(*bench.device);
+        gate.hold(bench.one);
+        bench.scratch.give_back(block, Bench::in(bench.one));
+        ScratchPool::Block& of_other = bench.take(Kind::kDevice, 5000, Bench::in(bench.other));
+        CHECK(&of_other != &block);
+        ScratchPool::Block& of_host = bench.take(Kind::kDevice, 5000, Bench::host());
+        CHECK(&of_host != &block);
+        CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.one)) == &block);
+        bench.scratch.give_back(block, Bench::in(bench.one));
+    }
+    must(bench.device->synchronize(bench.one));
+    CHECK(&bench.take(Kind::kDevice, 5000, Bench::host()) == &block);
+}
+
+TEST_CASE("what a graph has is lent again when the graph is gone") {
+    Bench bench;
+    device::Graphs& graphs = *bench.device->graphs();
+    const transfer::Operand captured = Bench::in(bench.one, transfer::Domain::kGraph);
+    must(graphs.begin_capture(bench.one));
+    ScratchPool::Block& block = bench.take(Kind::kDevice, 5000, captured);
+    bench.scratch.give_back(block, captured);
+    ScratchPool::Block& second = bench.take(Kind::kDevice, 5000, captured);
+    CHECK(&second != &block);
+    bench.scratch.give_back(second, captured);
+    const device::Graph graph = must(graphs.end_capture(bench.one));
+    CHECK(&bench.take(Kind::kDevice, 5000, Bench::host()) != &block);
+    must(graphs.destroy_graph(graph));
+    CHECK(&bench.take(Kind::kDevice, 5000, Bench::host()) == &block);
+    CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.other)) == &second);
+}
+
+TEST_CASE("more than a device has is an error, and takes nothing") {
+    Bench bench;
+    CHECK_STATUS(bench.scratch.take(Kind::kDevice, size_t{1} << 40, Bench::host()), base::Status::kMemory);
+    CHECK(bench.scratch.lent() == 0);
+}
+
+TEST_SUITE_END();
