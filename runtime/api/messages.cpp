@@ -67,8 +67,8 @@ struct Message {
 };
 Result<void> prepare_bcast(Operand& both, const Call& call, const Message& message, int root, gpurun_stream stream) {
     if (!call.comm->group().has(root))
-        return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
-                           call.comm->size() - 1);
+        return base::error(Status::kRank, "root {} is not a rank of the communicator{}: it has ranks 0 to {}", root,
+                           in_quotes(*call.comm), call.comm->size() - 1);
     const Access access = root == call.comm->rank().value ? Access::kRead : Access::kWrite;
     return fill_operand(both, *call.runtime, access, message.buffer, message.count, message.type, stream);
 }
@@ -80,7 +80,7 @@ Result<void> bcast(const Message& message, int root, gpurun_comm comm, gpurun_st
     GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
     if (OpenGroup* const group = open_group()) [[unlikely]] {
         GPURUN_TRY(refuse_captured(both, "a collective of a group"));
-        group->add_collective("gpurun_bcast", both, [call, both, root] {
+        group->add_collective("gpurun_bcast", *call.comm, both, [call, both, root] {
             return comm::start_bcast(call.runtime->engine(), *call.comm, both, root);
         });
         return {};
@@ -108,7 +108,7 @@ Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
     GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
     if (OpenGroup* const group = open_group()) [[unlikely]] {
         GPURUN_TRY(refuse_captured(order, "a collective of a group"));
-        group->add_collective("gpurun_barrier", order,
+        group->add_collective("gpurun_barrier", *call.comm, order,
                               [call, order] { return comm::start_barrier(call.runtime->engine(), *call.comm, order); });
         return {};
     }
@@ -237,26 +237,6 @@ gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) {
 gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__);
     return api::report(api::ibarrier(comm, stream, ret_request));
-}
-
-gpurun_status gpurun_comm_rank(gpurun_comm comm, int* ret_rank) {
-    api::Call call;
-    if (auto entered = api::enter(call, comm); !entered)
-        return api::report(std::move(entered), __func__);
-    if (auto checked = api::check_output(ret_rank, "ret_rank"); !checked)
-        return api::report(std::move(checked), __func__);
-    *ret_rank = call.comm->rank().value;
-    return GPURUN_OK;
-}
-
-gpurun_status gpurun_comm_size(gpurun_comm comm, int* ret_size) {
-    api::Call call;
-    if (auto entered = api::enter(call, comm); !entered)
-        return api::report(std::move(entered), __func__);
-    if (auto checked = api::check_output(ret_size, "ret_size"); !checked)
-        return api::report(std::move(checked), __func__);
-    *ret_size = call.comm->size();
-    return GPURUN_OK;
 }
 
 } // extern "C"

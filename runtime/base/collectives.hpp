@@ -3,14 +3,18 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace gpurun::base {
 
-enum class Collective : uint8_t { kBarrier, kBcast };
+enum class Collective : uint8_t { kBarrier, kBcast, kNewComm };
 
-// In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME().
-constexpr std::array<const char*, 2> kCollectiveNames = {"barrier", "bcast"};
+// In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME(); of the last one, which makes a
+// communicator, kNewCommCalls.
+constexpr std::array<const char*, 3> kCollectiveNames = {"barrier", "bcast", "new communicator"};
+constexpr std::array<const char*, 5> kNewCommCalls = {"comm_create", "comm_create_group", "comm_dup", "comm_split",
+                                                      "comm_split_type"};
 constexpr const char* name_of(Collective collective) { return kCollectiveNames[static_cast<size_t>(collective)]; }
 
 // The tag of a collective's message says which collective it is of, which of its rounds, and the how manyth collective

@@ -29,7 +29,7 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
     failure.on_lost([this](WorldRank dead) {
         running_.for_each([&](ScheduleRun& each) {
             assume_engine_lock();
-            if (each.schedule().comm().group().rank_of(dead))
+            if (each.schedule().members().rank_of(dead))
                 each.fail(PeerFailure::died(dead));
         });
     });
@@ -37,6 +37,19 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
 
 ScheduleRun& Schedules::take(base::Collective kind, const Communicator& comm) {
     const EngineLock lock(core_.mutex());
+    ScheduleRun& run = take_for(comm);
+    run.schedule().reset(kind, comm);
+    return run;
+}
+
+ScheduleRun& Schedules::take(base::Collective kind, const Communicator& comm, uint16_t number, const Group& members) {
+    const EngineLock lock(core_.mutex());
+    ScheduleRun& run = take_for(comm);
+    run.schedule().reset(kind, comm, number, members);
+    return run;
+}
+
+ScheduleRun& Schedules::take_for(const Communicator& comm) {
     if (unused_.empty()) {
         unused_.reserve(all_.size() + 1); // so that one goes back without an allocation
         unused_.push_back(
@@ -44,12 +57,13 @@ ScheduleRun& Schedules::take(base::Collective kind, const Communicator& comm) {
     }
     ScheduleRun& run = *unused_.back();
     unused_.pop_back();
-    run.schedule().reset(kind, comm);
+    comm.hold();
     return run;
 }
 
 void Schedules::take_back(ScheduleRun& run) {
     running_.remove(run);
+    run.schedule().comm().let_go();
     unused_.push_back(&run);
 }
 
@@ -98,8 +112,7 @@ Result<size_t> Schedules::run(ScheduleRun& run, const Operand& buffer, std::opti
 uint64_t Schedules::start(ScheduleRun& run, const Operand& buffer, std::optional<Schedule::StepId> received) {
     const EngineLock lock(core_.mutex());
     RequestTable& table = core_.requests();
-    Request& request = table.take();
-    request.task = Task{.kind = Task::Kind::kCollective, .operand = buffer};
+    Request& request = table.take(Task{.kind = Task::Kind::kCollective, .operand = buffer});
     request.active = true;
     request.cancelled = false;
     request.collective = &run;

@@ -12,6 +12,8 @@ class Schedules {
 
     // An empty schedule, to be filled and given to run() or start().
     ScheduleRun& take(base::Collective kind, const Communicator& comm);
+    // For some members of the communicator, as Schedule::reset() says.
+    ScheduleRun& take(base::Collective kind, const Communicator& comm, uint16_t number, const Group& members);
     // Runs it in the order of `buffer`, and waits until it is complete for the caller. The true length of what
     // `received` has got, if that is given; else 0.
     base::Result<size_t> run(ScheduleRun& run, const transfer::Operand& buffer,
@@ -21,6 +23,7 @@ class Schedules {
                    std::optional<Schedule::StepId> received = std::nullopt);
 
   private:
+    ScheduleRun& take_for(const Communicator& comm) GPURUN_REQUIRES(engine_lock);
     void take_back(ScheduleRun& run);
     bool advance() GPURUN_REQUIRES(engine_lock);
     base::Result<void> run_here(EngineLock& lock, ScheduleRun& run, const transfer::Operand& order,
