@@ -159,20 +159,24 @@ TEST_CASE("what is under way when a communicator is freed completes, and persist
 
 TEST_CASE("a thread that waits in a communicator which another frees gets its message") {
     Comm comm = Comm::dup();
-    int got = -1;
     const gpurun_comm handle = comm;
     const int to = next(comm), from = previous(comm);
-    gpurun_request send;
-    int number = 5;
-    std::thread waiting([&] { got = recv(handle, from, 1); });
-    // Sent once this rank has freed its own. The waiting thread is in its call by then, as the time says.
-    REQUIRE_OK(gpurun_send_init(&number, 1, GPURUN_INT32, to, 1, comm, GPURUN_HOST, &send));
-    delay(GPURUN_HOST, 50'000);
+    int got = -1, number = 5;
+    gpurun_request answer;
+    REQUIRE_OK(gpurun_send_init(&number, 1, GPURUN_INT32, to, 1, comm, GPURUN_HOST, &answer));
+    std::thread waiting([&] {
+        int there = 1;
+        REQUIRE_OK(gpurun_sendrecv(&there, 1, GPURUN_INT32, to, 2, &got, 1, GPURUN_INT32, from, 1, handle, GPURUN_HOST,
+                                   nullptr));
+    });
+    CHECK(recv(comm, from, 2) == 1); // the other's thread is in its call, which it learns by a message
+    send(1, from, 3, kWorld);
+    CHECK(recv(kWorld, to, 3) == 1);
     comm.free();
     REQUIRE_OK(gpurun_barrier(kWorld, GPURUN_HOST));
-    REQUIRE_OK(gpurun_start(&send));
-    REQUIRE_OK(gpurun_wait(&send, GPURUN_HOST, nullptr));
-    REQUIRE_OK(gpurun_request_free(&send));
+    REQUIRE_OK(gpurun_start(&answer));
+    REQUIRE_OK(gpurun_wait(&answer, GPURUN_HOST, nullptr));
+    REQUIRE_OK(gpurun_request_free(&answer));
     waiting.join();
     CHECK(got == 5);
 }
