@@ -362,7 +362,8 @@ GPURUN_API gpurun_status gpurun_comm_create(gpurun_comm comm, gpurun_group group
  *
  * So it works when other ranks of @p comm are busy, or have died.
  *
- * @param tag  0 to 65535. Members that call it from several threads at the same time give each call its own
+ * @param tag  0 to 65535. Members that call it from several threads at the same time give each call its own; after a
+ *             call that has failed because a member died, they give another one
  * @retval GPURUN_ERR_TAG        @p tag is another
  * @retval GPURUN_ERR_PEER_LOST  a member of @p group has died
  *

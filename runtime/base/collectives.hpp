@@ -8,11 +8,12 @@
 
 namespace gpurun::base {
 
-enum class Collective : uint8_t { kBarrier, kBcast, kNewComm };
+enum class Collective : uint8_t { kBarrier, kBcast, kNewComm, kNewGroupComm };
 
-// In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME(); of the last one, which makes a
+// In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME(); of the last two, which make a
 // communicator, kNewCommCalls.
-constexpr std::array<const char*, 3> kCollectiveNames = {"barrier", "bcast", "new communicator"};
+constexpr std::array<const char*, 4> kCollectiveNames = {"barrier", "bcast", "new communicator",
+                                                         "communicator of a group"};
 constexpr std::array<const char*, 5> kNewCommCalls = {"comm_create", "comm_create_group", "comm_dup", "comm_split",
                                                       "comm_split_type"};
 constexpr const char* name_of(Collective collective) { return kCollectiveNames[static_cast<size_t>(collective)]; }

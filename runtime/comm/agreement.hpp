@@ -32,8 +32,9 @@ static_assert(std::is_trivially_copyable_v<Wish> && sizeof(Wish) == 20);
 
 // The steps by which `wishes`, one for each of `ranks` (of the schedule's communicator), come to all. The rank's own
 // place is `self`; the first wish is its own, which `propose` fills before it is sent, and the others follow in the
-// order of the ranks, and from the last around to the first.
+// order of the ranks, and from the last around to the first. Rounds count from `first_round` on.
 void build_agreement(Schedule& schedule, std::span<const Rank> ranks, size_t self, std::span<Wish> wishes,
-                     Schedule::Work propose);
+                     Schedule::Work propose, int first_round = 0);
+constexpr int kMostAgreementRounds = 16; // of 2^16 ranks
 
 } // namespace gpurun::comm

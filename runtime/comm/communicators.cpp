@@ -39,6 +39,7 @@ struct Communicators::Agreement {
     std::vector<Rank> ranks; // that take part, by their ranks in the communicator
     size_t self;             // the place of this rank among them
     std::vector<Wish> wishes;
+    int first_round = 0;
     std::optional<uint64_t> place; // reserved for the new communicator
 
     Agreement(const Communicator& comm, const Group& group, const Wish& wish)
@@ -162,7 +163,11 @@ Result<uint64_t> Communicators::create(const Communicator& comm, const Group& gr
 Result<uint64_t> Communicators::create_group(const Communicator& comm, const Group& group, int tag) {
     Agreement agreement(comm, group, wish_of(NewCommCall::kCreateGroup, group, core_.self()));
     const auto number = static_cast<uint16_t>(tag);
-    return finish(agreement, comm, schedules_.take(base::Collective::kNewComm, comm, number, group));
+    // What another group has left of an attempt in which a member died is not taken for this one's, as far as the
+    // hashes of the groups differ.
+    constexpr int kHashes = (1 << base::kRoundBits) / kMostAgreementRounds;
+    agreement.first_round = static_cast<int>(hash_of(group) / 2 % kHashes) * kMostAgreementRounds;
+    return finish(agreement, comm, schedules_.take(base::Collective::kNewGroupComm, comm, number, group));
 }
 
 // The same number on the ranks that share it.
@@ -190,11 +195,12 @@ Result<uint64_t> Communicators::agree(const Communicator& comm, const Wish& own)
 }
 
 Result<uint64_t> Communicators::finish(Agreement& agreement, const Communicator& comm, ScheduleRun& run) {
-    build_agreement(run.schedule(), agreement.ranks, agreement.self, agreement.wishes, [&](const transfer::Operand&) {
+    const auto work = [&](const transfer::Operand&) {
         assume_engine_lock();
         propose(agreement);
         return Result<void>();
-    });
+    };
+    build_agreement(run.schedule(), agreement.ranks, agreement.self, agreement.wishes, work, agreement.first_round);
     auto ran = schedules_.run(run, transfer::Operand{});
     const EngineLock lock(core_.mutex());
     if (!ran) {

@@ -33,6 +33,19 @@ gpurun_status split_with_victim(const Job&) {
     return status;
 }
 
+gpurun_status make_until_lost(const Job& job) {
+    gpurun_status status = GPURUN_OK;
+    for (gpurun_comm made = GPURUN_COMM_NULL; status == GPURUN_OK;) {
+        status = gpurun_comm_split(GPURUN_COMM_WORLD, 0, -job.rank, &made);
+        if (status == GPURUN_OK)
+            MUST(gpurun_comm_free(&made));
+    }
+    MUST(create_group(job, job.size - 1)); // of those who live
+    return status;
+}
+
+void victim_makes_for_ever(const Job& job) { (void)make_until_lost(job); }
+
 gpurun_status create_group(const Job&, int members) {
     const int ranges[][3] = {{0, members - 1, 1}};
     gpurun_group world, group;

@@ -404,6 +404,7 @@ constexpr Scenario kScenarios[] = {
     {"barrier-in-stream", [](const Job& job) { return in_stream(job, gpurun_barrier(GPURUN_COMM_WORLD, job.stream)); },
      nullptr},
     {"comm-split", split_with_victim, nullptr},
+    {"communicators-in-motion", make_until_lost, victim_makes_for_ever},
     {"comm-create-group", [](const Job& job) { return create_group(job, job.size); }, nullptr},
     {"comm-create-group-of-survivors", create_group_of_survivors, nullptr, GPURUN_OK},
     {"barrier-of-communicator", barrier_of_duplicate, victim_duplicates},

@@ -55,6 +55,8 @@ inline gpurun_request start_receive(const Job& job, gpurun_stream domain, int so
 
 // communicator_deaths.cpp: communicators that are made, and used.
 gpurun_status split_with_victim(const Job& job);
+gpurun_status make_until_lost(const Job& job);
+void victim_makes_for_ever(const Job& job);
 gpurun_status create_group(const Job& job, int members);
 gpurun_status create_group_of_survivors(const Job& job);
 gpurun_status barrier_of_duplicate(const Job& job);

@@ -191,6 +191,25 @@ TEST_CASE("threads make communicators of overlapping ones in any order, and all 
     }
 }
 
+TEST_CASE("a group's call with any tag does not meet collectives that are made at the same time") {
+    const Comm parent = Comm::dup();
+    gpurun_group all = GPURUN_GROUP_NULL;
+    REQUIRE_OK(gpurun_comm_group(parent, &all));
+    constexpr int kRounds = 50;
+    std::thread beside([&] { // tag by tag, as the collectives are counted
+        for (int tag = 0; tag < kRounds; tag++) {
+            gpurun_comm made = GPURUN_COMM_NULL;
+            REQUIRE_OK(gpurun_comm_create_group(parent, all, tag, &made));
+            CHECK(compare(made, parent) == GPURUN_CONGRUENT);
+            REQUIRE_OK(gpurun_comm_free(&made));
+        }
+    });
+    for (int round = 0; round < kRounds; round++)
+        CHECK(Comm::split(0, -rank(), parent).rank() == size() - 1 - rank());
+    beside.join();
+    REQUIRE_OK(gpurun_group_free(&all));
+}
+
 TEST_CASE("a name is the rank's own, and is there until the communicator is freed") {
     Comm comm = Comm::dup();
     char name[GPURUN_MAX_OBJECT_NAME] = "before";
