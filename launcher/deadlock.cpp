@@ -126,8 +126,16 @@ bool needs_call(const Entry& entry) {
 
 std::string format_ranks(const std::vector<uint32_t>& ranks) { return format_cpus({ranks.begin(), ranks.end()}); }
 
+std::string format_comm(const Entry& entry) {
+    if (entry.comm == 0)
+        return "";
+    return entry.comm_name[0] != '\0' ? entry.comm_name : base::format("#{}", entry.comm);
+}
+
 std::string format_wait(const std::string& call, const Entry& entry) {
     std::string text = call.empty() ? "a thread of gpurun's" : call;
+    if (entry.comm != 0)
+        text += " of " + format_comm(entry);
     if (entry.has(wait_report::kCollective) || entry.what == What::kRank)
         return text;
     if (entry.tag == wait_report::kAnyTag)

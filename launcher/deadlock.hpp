@@ -38,7 +38,9 @@ std::vector<WaitsFor> find_graph_circle(const WaitReports& ranks);
 bool needs_call(const platform::wait_report::Entry& entry);
 // "0-2,5"
 std::string format_ranks(const std::vector<uint32_t>& ranks);
-// "gpurun_recv, tag 7"
+// A communicator's name, or "#4098"; "" for all ranks of the job.
+std::string format_comm(const platform::wait_report::Entry& entry);
+// "gpurun_recv, tag 7", "gpurun_barrier of rows"
 std::string format_wait(const std::string& call, const platform::wait_report::Entry& entry);
 
 } // namespace gpurun::launcher

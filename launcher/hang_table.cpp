@@ -81,7 +81,8 @@ class Table {
     Table(const WaitReports& ranks, int64_t now_ns) : ranks_(ranks), now_ns_(now_ns) {
         for (const RankReport& rank : ranks)
             with_threads_ = with_threads_ || rank.threads.size() > 1;
-        rows_.push_back({"rank", "call", "waited", "does", "peer", "tag", "bytes", "path", "waits for"});
+        rows_.push_back(
+            {"rank", "call", "waited", "does", "peer", "tag", "communicator", "bytes", "path", "waits for"});
     }
 
     std::string text() {
@@ -103,7 +104,7 @@ class Table {
     }
 
     void add_remark(uint32_t rank, const std::string& call, const std::string& time, const std::string& text) {
-        rows_.push_back({std::to_string(rank), call, time, "-", "-", "-", "-", "-", text});
+        rows_.push_back({std::to_string(rank), call, time, "-", "-", "-", "-", "-", "-", text});
     }
 
     void add_message(uint32_t rank, const std::string& call, const std::string& time, const Entry& entry,
@@ -118,6 +119,7 @@ class Table {
                          : entry.has(wait_report::kCollective) ? base::collective_name(entry.tag)
                          : entry.tag == wait_report::kAnyTag   ? "any"
                                                                : std::to_string(entry.tag),
+                         is_message && entry.comm != 0 ? format_comm(entry) : "-",
                          is_message && entry.what != What::kProbe ? std::to_string(entry.bytes) : "-",
                          entry.name[0] != '\0' ? entry.name : "-", text});
     }

@@ -5,7 +5,9 @@
 #include "deadlock.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
 
 namespace gpurun::launcher {
 
@@ -52,27 +54,38 @@ void for_each_needed(const RankReport& rank, const Visit& visit) {
                 visit(thread, entry);
 }
 
+std::string in_comm(const Entry& entry) {
+    return " in " + (entry.comm == 0 ? std::string("GPURUN_COMM_WORLD") : format_comm(entry));
+}
+
+// One of source, tag and communicator is not what is wanted.
+bool nearly_fits(const Entry& wanted, const Entry& there) {
+    const bool same_kind = ((there.flags ^ wanted.flags) & (wait_report::kCollective | wait_report::kCaptured)) == 0;
+    const bool same_comm = wanted.comm == there.comm;
+    const bool same_source = wanted.peer == wait_report::kAnySource || there.peer == wanted.peer;
+    const bool same_tag = wanted.tag == wait_report::kAnyTag || there.tag == wanted.tag;
+    return same_kind && !there.has(wait_report::kCollective) &&
+           (same_comm ? same_source != same_tag : same_source && same_tag);
+}
+
 // "rank 1 waits for tag 7 from rank 0, and has an unexpected message with tag 8 from rank 0 (48 bytes)"
 void remark_unexpected(uint32_t index, const RankReport& rank, std::vector<std::string>& remarks) {
     std::set<const Entry*> told;
     for_each_needed(rank, [&](const ThreadReport&, const Entry& wanted) {
         if (wanted.what != What::kReceive && wanted.what != What::kProbe)
             return;
-        const auto near = std::find_if(rank.unexpected.begin(), rank.unexpected.end(), [&](const Entry& there) {
-            const bool same_context =
-                ((there.flags ^ wanted.flags) & (wait_report::kCollective | wait_report::kCaptured)) == 0;
-            const bool same_source = wanted.peer == wait_report::kAnySource || there.peer == wanted.peer;
-            const bool same_tag = wanted.tag == wait_report::kAnyTag || there.tag == wanted.tag;
-            return same_context && !there.has(wait_report::kCollective) && same_source != same_tag;
-        });
+        const auto near = std::find_if(rank.unexpected.begin(), rank.unexpected.end(),
+                                       [&](const Entry& there) { return nearly_fits(wanted, there); });
         if (near == rank.unexpected.end() || !told.insert(&*near).second)
             return;
         const std::string source =
             wanted.peer == wait_report::kAnySource ? "any rank" : base::format("rank {}", wanted.peer);
         const std::string tag = wanted.tag == wait_report::kAnyTag ? "any tag" : base::format("tag {}", wanted.tag);
-        remarks.push_back(base::format("rank {} waits for {} from {}, and has an unexpected message with tag {} from "
-                                       "rank {} ({} bytes)",
-                                       index, tag, source, near->tag, near->peer, near->bytes));
+        const bool same_comm = wanted.comm == near->comm;
+        remarks.push_back(base::format("rank {} waits for {} from {}{}, and has an unexpected message with tag {} from "
+                                       "rank {}{} ({} bytes)",
+                                       index, tag, source, same_comm ? "" : in_comm(wanted), near->tag, near->peer,
+                                       same_comm ? "" : in_comm(*near), near->bytes));
     });
 }
 
@@ -106,31 +119,62 @@ void remark_graphs(const WaitReports& ranks, std::vector<std::string>& remarks) 
         remarks.push_back(std::move(text));
 }
 
-// A collective that some have called, and others not.
-void remark_collectives(const WaitReports& ranks, std::vector<std::string>& remarks) {
-    for (const char* const collective : base::kCollectiveNames) {
-        const std::string name = std::string("gpurun_") + collective;
-        std::vector<uint32_t> inside;
-        for (uint32_t rank = 0; rank < ranks.size(); ++rank)
-            if (std::any_of(ranks[rank].threads.begin(), ranks[rank].threads.end(),
-                            [&](const auto& thread) { return thread.call == name && thread.settled; }))
-                inside.push_back(rank);
-        if (inside.empty() || inside.size() == ranks.size())
-            continue;
-        std::string others;
-        size_t told = 0;
-        for (uint32_t rank = 0; rank < ranks.size() && told < 3; ++rank) {
-            if (std::find(inside.begin(), inside.end(), rank) != inside.end())
+// Ranks that wait in one collective of one communicator.
+struct Inside {
+    std::string comm; // its name, unless it has all ranks
+    std::vector<uint32_t> ranks;
+    std::set<uint32_t> awaited; // those that they wait for: members, too
+};
+using Collectives = std::map<std::pair<std::string, uint32_t>, Inside>; // by call and communicator
+
+bool is_collective(const std::string& call) {
+    const auto is_it = [&](const char* name) { return call == std::string("gpurun_") + name; };
+    return std::any_of(base::kCollectiveNames.begin(), base::kCollectiveNames.end(), is_it) ||
+           std::any_of(base::kNewCommCalls.begin(), base::kNewCommCalls.end(), is_it);
+}
+
+Collectives find_collectives(const WaitReports& ranks) {
+    Collectives found;
+    for (uint32_t rank = 0; rank < ranks.size(); ++rank)
+        for (const ThreadReport& thread : ranks[rank].threads) {
+            if (!thread.settled || !is_collective(thread.call))
                 continue;
-            others += told++ == 0 ? "" : ", ";
+            const auto message = std::find_if(thread.awaited.begin(), thread.awaited.end(),
+                                              [](const Entry& each) { return each.has(wait_report::kCollective); });
+            const bool known = message != thread.awaited.end();
+            Inside& inside = found[{thread.call, known ? message->comm : 0}];
+            inside.comm = known ? format_comm(*message) : "";
+            if (inside.ranks.empty() || inside.ranks.back() != rank)
+                inside.ranks.push_back(rank);
+            for (const Entry& each : thread.awaited)
+                if (each.peer >= 0)
+                    inside.awaited.insert(static_cast<uint32_t>(each.peer));
+        }
+    return found;
+}
+
+// A collective that some have called, and others not. Of a communicator of some ranks its members are not known, but
+// those are that the others wait for.
+void remark_collectives(const WaitReports& ranks, std::vector<std::string>& remarks) {
+    for (const auto& [key, inside] : find_collectives(ranks)) {
+        const bool of_all = key.second == 0 && key.first != "gpurun_comm_create_group";
+        std::string others;
+        size_t missing = 0;
+        for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
+            const bool is_in = std::find(inside.ranks.begin(), inside.ranks.end(), rank) != inside.ranks.end();
+            if (is_in || !(of_all || inside.awaited.contains(rank)) || ++missing > 3)
+                continue;
+            others += missing == 1 ? "" : ", ";
             others += waits(ranks[rank]) ? base::format("rank {} waits in {}()", rank, ranks[rank].threads[0].call)
                                          : base::format("rank {} {}", rank, describe_free(ranks[rank]));
         }
-        const size_t left = ranks.size() - inside.size() - told;
-        if (left > 0)
-            others += base::format(", and {} more", left);
-        remarks.push_back(base::format("{}: {} {} {} in it; {}", name, plural(inside.size()), format_ranks(inside),
-                                       inside.size() == 1 ? "waits" : "wait", others));
+        if (missing == 0)
+            continue;
+        if (missing > 3)
+            others += base::format(", and {} more", missing - 3);
+        remarks.push_back(base::format("{}{}: {} {} {} in it; {}", key.first,
+                                       inside.comm.empty() ? "" : " of " + inside.comm, plural(inside.ranks.size()),
+                                       format_ranks(inside.ranks), verb(inside.ranks.size()), others));
     }
 }
 
@@ -144,8 +188,9 @@ void remark_roots(const WaitReports& ranks, std::vector<std::string>& remarks) {
         for_each_needed(ranks[rank], [&](const ThreadReport& thread, const Entry& entry) {
             for (uint32_t peer = 0; peer < ranks.size(); ++peer) {
                 const bool sure = !thread.any && entry.peer >= 0;
-                const bool meant =
-                    entry.peer == wait_report::kAnySource ? peer != rank : peer == static_cast<uint32_t>(entry.peer);
+                // Who is in a communicator of some ranks is not known.
+                const bool meant = entry.peer == wait_report::kAnySource ? peer != rank && entry.comm == 0
+                                                                         : peer == static_cast<uint32_t>(entry.peer);
                 if (meant && (sure || one_is_free))
                     waited_for_by[peer].push_back(rank);
             }

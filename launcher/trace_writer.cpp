@@ -285,6 +285,7 @@ class RankWriter {
             text_.add(R"(,"path":)", paths_[event.path()], R"(,"why":)", reasons_[event.reason()]);
         if (is_collective(event))
             text_.add(R"(,"collective":")", base::collective_name(event.tag), '"');
+        add_communicator(event.context / 2);
         if (event.has(flags::kHasOrdinal))
             text_.add(R"(,"number":)", event.ordinal);
         constexpr struct {
@@ -299,6 +300,17 @@ class RankWriter {
         if (!event.ended)
             text_.add(R"(,"unfinished":true)");
         text_.add("}}");
+    }
+
+    // Unless it is that of all ranks, or none.
+    void add_communicator(uint32_t id) {
+        if (id == 0 || id == header().world)
+            return;
+        for (const platform::TraceCommunicator& each : header().communicators)
+            if (each.id.load(std::memory_order_acquire) == id && each.name[0] != '\0')
+                return text_.add(R"(,"communicator":)",
+                                 in_quotes({each.name.data(), strnlen(each.name.data(), each.name.size())}));
+        text_.add(R"(,"communicator":)", id);
     }
 
     const char* category(const Event& event) const {

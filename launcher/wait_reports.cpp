@@ -9,11 +9,16 @@ namespace wait_report = platform::wait_report;
 
 namespace {
 
+template <size_t size>
+bool is_printable(const char (&text)[size]) {
+    const auto end = std::find(std::begin(text), std::end(text), '\0');
+    return end != std::end(text) &&
+           std::all_of(std::begin(text), end, [](char each) { return each >= ' ' && each <= '~'; });
+}
+
 bool is_sound(const wait_report::Entry& entry, uint32_t ranks) {
-    const auto end = std::find(std::begin(entry.name), std::end(entry.name), '\0');
-    const bool printable =
-        std::all_of(std::begin(entry.name), end, [](char each) { return each >= ' ' && each <= '~'; });
-    return end != std::end(entry.name) && printable && static_cast<uint32_t>(entry.what) < wait_report::kWhats &&
+    return is_printable(entry.name) && is_printable(entry.comm_name) &&
+           static_cast<uint32_t>(entry.what) < wait_report::kWhats &&
            static_cast<uint32_t>(entry.state) < wait_report::kStates && entry.flags <= wait_report::kAllFlags &&
            entry.since_ns >= 0 && entry.peer >= wait_report::kAnySource && entry.peer < static_cast<int32_t>(ranks) &&
            entry.tag >= wait_report::kAnyTag;

@@ -180,6 +180,9 @@ typedef struct gpurun_comm {
 /** All ranks of the job. */
 #define GPURUN_COMM_WORLD (gpurun_make_comm(1))
 
+/** No communicator: what a rank gets that is in none of the new ones. */
+#define GPURUN_COMM_NULL (gpurun_make_comm(0))
+
 static inline gpurun_comm gpurun_make_comm(uint64_t id) {
     gpurun_comm comm;
     comm.id = id;
@@ -201,6 +204,247 @@ GPURUN_API gpurun_status gpurun_comm_rank(gpurun_comm comm, int *ret_rank);
 
 /** The number of ranks in @p comm. Errors as gpurun_comm_rank(). Since 0.1. See gpurun_comm_rank(3). */
 GPURUN_API gpurun_status gpurun_comm_size(gpurun_comm comm, int *ret_size);
+
+/** No number: the colour of a rank that wants no communicator, the rank in a group of a process that is not in it, and
+ * the index or count that gpurun_waitany() and the like return when no request is active. */
+#define GPURUN_UNDEFINED (-3)
+
+/** How two communicators, or two groups, compare. */
+typedef enum gpurun_comparison {
+    GPURUN_IDENT = 0,     /* the same processes at the same ranks; of communicators: the same one */
+    GPURUN_CONGRUENT = 1, /* of communicators: the same processes at the same ranks, kept apart from each other */
+    GPURUN_SIMILAR = 2,   /* the same processes at other ranks */
+    GPURUN_UNEQUAL = 3
+} gpurun_comparison;
+
+/** Compare two communicators. Errors as gpurun_comm_rank(). Since 0.1. See gpurun_comm_rank(3). */
+GPURUN_API gpurun_status gpurun_comm_compare(gpurun_comm one, gpurun_comm other, gpurun_comparison *ret_comparison);
+
+/**
+ * Make a communicator with the ranks of @p comm, in their order.
+ *
+ * Messages of different communicators never meet, whatever wildcards are posted. So a library that duplicates the
+ * communicator that it is given cannot disturb its caller's messages.
+ *
+ * All ranks of @p comm make this call, and all collectives of @p comm in the same order. It waits for them in the order
+ * of the calling thread. The new communicator has no name.
+ *
+ * @param[out] ret_comm  to be freed with gpurun_comm_free()
+ * @retval GPURUN_OK            made
+ * @retval GPURUN_ERR_COMM      @p comm is not a communicator
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_comm is NULL; or the ranks called different functions, and no rank got any
+ * @retval GPURUN_ERR_MEMORY    a rank has too many communicators, see gpurun_comm_split(3); no rank of the new one got
+ * it
+ * @retval GPURUN_ERR_PEER_LOST a rank of @p comm has died
+ * @retval GPURUN_ERR_UNSUPPORTED  called between gpurun_group_begin() and gpurun_group_end()
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
+ *
+ * Threads: any, but one at a time in a collective of a communicator. Since 0.1. See gpurun_comm_split(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_dup(gpurun_comm comm, gpurun_comm *ret_comm);
+
+/**
+ * Make a communicator for each colour that ranks of @p comm give: all that give the same are in one.
+ *
+ * @param colour  not negative; GPURUN_UNDEFINED: this rank gets GPURUN_COMM_NULL
+ * @param key     ranks of the new communicator are in the order of their keys; if these are equal, in that of @p comm
+ * @param[out] ret_comm  that of this rank's colour
+ * @retval GPURUN_ERR_ARGUMENT  also: @p colour is negative
+ *
+ * The rest is as with gpurun_comm_dup(). Since 0.1. See gpurun_comm_split(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_split(gpurun_comm comm, int colour, int key, gpurun_comm *ret_comm);
+
+/** What the ranks of a communicator of gpurun_comm_split_type() have in common. */
+typedef enum gpurun_split_type {
+    GPURUN_SPLIT_NONE = GPURUN_UNDEFINED, /* nothing: this rank gets GPURUN_COMM_NULL */
+    GPURUN_SPLIT_NODE = 1,                /* the machine */
+    GPURUN_SPLIT_GPU = 2,                 /* the GPU; on emulated devices, the device */
+    GPURUN_SPLIT_NUMA_NODE = 3 /* the NUMA node of the calling thread's cores; if several, GPURUN_COMM_NULL */
+} gpurun_split_type;
+
+/**
+ * Make a communicator for the ranks of @p comm that share a machine, a GPU or a NUMA node, for each of these.
+ *
+ * All ranks give the same @p type, or GPURUN_SPLIT_NONE. @p key is as in gpurun_comm_split().
+ *
+ * @retval GPURUN_ERR_ARGUMENT  also: @p type is none, or ranks gave different ones
+ * @retval GPURUN_ERR_SYSTEM    the system did not say on which cores the thread may run
+ *
+ * The rest is as with gpurun_comm_dup(). Since 0.1. See gpurun_comm_split(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_split_type(gpurun_comm comm, gpurun_split_type type, int key,
+                                                gpurun_comm *ret_comm);
+
+/**
+ * Free a communicator of this rank. Its handle becomes GPURUN_COMM_NULL; a copy of it is an error from now on.
+ *
+ * Waits for no other rank. What is under way in it completes as if it were there, and persistent requests can still be
+ * started: it goes once the last request is complete or freed. Messages that nobody has received by then are dropped.
+ *
+ * @retval GPURUN_OK            freed
+ * @retval GPURUN_ERR_COMM      not a communicator, freed before, or GPURUN_COMM_WORLD
+ * @retval GPURUN_ERR_ARGUMENT  @p comm is NULL
+ * @retval GPURUN_ERR_UNSUPPORTED  called between gpurun_group_begin() and gpurun_group_end()
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
+ *
+ * Threads: any, but no other may be about to use it. Since 0.1. See gpurun_comm_split(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_free(gpurun_comm *comm);
+
+/** Room for a communicator's name, and a NUL. */
+#define GPURUN_MAX_OBJECT_NAME 64
+
+/**
+ * Name a communicator, for hang tables, traces and errors. Each rank does so for itself.
+ *
+ * @retval GPURUN_ERR_ARGUMENT  @p name is NULL, or has GPURUN_MAX_OBJECT_NAME bytes or more
+ *
+ * The other errors are those of gpurun_comm_rank(). Threads: any. Since 0.1. See gpurun_comm_set_name(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_set_name(gpurun_comm comm, const char *name);
+
+/**
+ * The name of a communicator: "" until it gets one, and "GPURUN_COMM_WORLD".
+ *
+ * @param[out] ret_name    room for GPURUN_MAX_OBJECT_NAME bytes
+ * @param[out] ret_length  may be NULL; without the NUL
+ *
+ * Errors as gpurun_comm_rank(). Threads: any. Since 0.1. See gpurun_comm_set_name(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_get_name(gpurun_comm comm, char *ret_name, int *ret_length);
+
+/* ----------------------------------------------------------------------------------------- groups of ranks */
+
+/* Not to be confused with a group of calls, gpurun_group_begin(). */
+
+/** Processes of the job in an order: rank i of a group is its i-th process. Local to this process. */
+typedef struct gpurun_group {
+    uint64_t id;
+} gpurun_group;
+
+static inline gpurun_group gpurun_make_group(uint64_t id) {
+    gpurun_group group;
+    group.id = id;
+    return group;
+}
+
+/** No group. */
+#define GPURUN_GROUP_NULL (gpurun_make_group(0))
+
+/** The group of nobody. It is always there, also after it was freed. */
+#define GPURUN_GROUP_EMPTY (gpurun_make_group(1))
+
+/**
+ * The group of the ranks of @p comm, in their order.
+ *
+ * @param[out] ret_group  to be freed with gpurun_group_free(); it does not go with the communicator
+ *
+ * Errors as gpurun_comm_rank(). Threads: any. Since 0.1. See gpurun_comm_group(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_group(gpurun_comm comm, gpurun_group *ret_group);
+
+/**
+ * Make a communicator for the ranks of @p group. The other ranks of @p comm get GPURUN_COMM_NULL.
+ *
+ * All ranks of @p comm make this call. Those that are in a group give the same one, with members of @p comm only;
+ * groups without a common member make a communicator each. The other ranks give any group that they are not in, for
+ * example GPURUN_GROUP_EMPTY.
+ *
+ * @retval GPURUN_ERR_ARGUMENT  also: @p group is not a group, has members that are not in @p comm, or is not what its
+ *                              other members gave
+ *
+ * The rest is as with gpurun_comm_dup(). Since 0.1. See gpurun_comm_split(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_create(gpurun_comm comm, gpurun_group group, gpurun_comm *ret_comm);
+
+/**
+ * gpurun_comm_create() that only the members of @p group call, and that waits for these only.
+ *
+ * So it works when other ranks of @p comm are busy, or have died.
+ *
+ * @param tag  0 to 65535. Members that call it from several threads at the same time give each call its own; after a
+ *             call that has failed because a member died, they give another one
+ * @retval GPURUN_ERR_TAG        @p tag is another
+ * @retval GPURUN_ERR_PEER_LOST  a member of @p group has died
+ *
+ * A rank that is not in @p group gets GPURUN_COMM_NULL at once. The rest is as with gpurun_comm_create(). Threads: any.
+ * Since 0.1. See gpurun_comm_split(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_create_group(gpurun_comm comm, gpurun_group group, int tag, gpurun_comm *ret_comm);
+
+/**
+ * The number of processes in @p group.
+ *
+ * @retval GPURUN_OK            done
+ * @retval GPURUN_ERR_ARGUMENT  @p group is not a group, or was freed; or an output is NULL
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
+ *
+ * Threads: any. Since 0.1. See gpurun_comm_group(3).
+ */
+GPURUN_API gpurun_status gpurun_group_size(gpurun_group group, int *ret_size);
+
+/** This process's rank in @p group; GPURUN_UNDEFINED if it is not in it. Errors as gpurun_group_size(). Since 0.1. See
+ * gpurun_comm_group(3). */
+GPURUN_API gpurun_status gpurun_group_rank(gpurun_group group, int *ret_rank);
+
+/**
+ * Which ranks of @p other the ranks of @p group are.
+ *
+ * @param ranks           @p count ranks of @p group, or GPURUN_PROC_NULL
+ * @param[out] ret_ranks  room for @p count: GPURUN_UNDEFINED for one that is not in @p other, GPURUN_PROC_NULL for
+ *                        GPURUN_PROC_NULL
+ * @retval GPURUN_ERR_RANK  one is not a rank of @p group
+ *
+ * The other errors are those of gpurun_group_size(). Threads: any. Since 0.1. See gpurun_comm_group(3).
+ */
+GPURUN_API gpurun_status gpurun_group_translate_ranks(gpurun_group group, size_t count, const int *ranks,
+                                                      gpurun_group other, int *ret_ranks);
+
+/** Compare two groups: never GPURUN_CONGRUENT. Errors as gpurun_group_size(). Since 0.1. See gpurun_comm_group(3). */
+GPURUN_API gpurun_status gpurun_group_compare(gpurun_group one, gpurun_group other, gpurun_comparison *ret_comparison);
+
+/** The processes of @p one, then those of @p other that are not in it. Errors as gpurun_group_size(). Since 0.1. See
+ * gpurun_comm_group(3). */
+GPURUN_API gpurun_status gpurun_group_union(gpurun_group one, gpurun_group other, gpurun_group *ret_group);
+
+/** The processes of @p one that are also in @p other, in the order of @p one. Errors as gpurun_group_size(). Since 0.1.
+ * See gpurun_comm_group(3). */
+GPURUN_API gpurun_status gpurun_group_intersection(gpurun_group one, gpurun_group other, gpurun_group *ret_group);
+
+/** The processes of @p one that are not in @p other, in the order of @p one. Errors as gpurun_group_size(). Since 0.1.
+ * See gpurun_comm_group(3). */
+GPURUN_API gpurun_status gpurun_group_difference(gpurun_group one, gpurun_group other, gpurun_group *ret_group);
+
+/**
+ * The processes at @p count @p ranks of @p group, in the order of the array.
+ *
+ * @retval GPURUN_ERR_RANK  one is not a rank of @p group, or is there twice
+ *
+ * The other errors are those of gpurun_group_size(). Threads: any. Since 0.1. See gpurun_comm_group(3).
+ */
+GPURUN_API gpurun_status gpurun_group_incl(gpurun_group group, size_t count, const int *ranks, gpurun_group *ret_group);
+
+/** All processes of @p group but those at @p count @p ranks. Errors as gpurun_group_incl(). Since 0.1. See
+ * gpurun_comm_group(3). */
+GPURUN_API gpurun_status gpurun_group_excl(gpurun_group group, size_t count, const int *ranks, gpurun_group *ret_group);
+
+/**
+ * gpurun_group_incl() with the ranks of @p count ranges: each has a first rank, a last rank and a stride.
+ *
+ * @retval GPURUN_ERR_ARGUMENT  also: a stride is 0
+ *
+ * The other errors are those of gpurun_group_incl(). Threads: any. Since 0.1. See gpurun_comm_group(3).
+ */
+GPURUN_API gpurun_status gpurun_group_range_incl(gpurun_group group, size_t count, const int ranges[][3],
+                                                 gpurun_group *ret_group);
+
+/** gpurun_group_excl() with ranges, see gpurun_group_range_incl(). Since 0.1. See gpurun_comm_group(3). */
+GPURUN_API gpurun_status gpurun_group_range_excl(gpurun_group group, size_t count, const int ranges[][3],
+                                                 gpurun_group *ret_group);
+
+/** Free a group. It becomes GPURUN_GROUP_NULL. Errors as gpurun_group_size(). Since 0.1. See gpurun_comm_group(3). */
+GPURUN_API gpurun_status gpurun_group_free(gpurun_group *group);
 
 /* ----------------------------------------------------------------------------------- the device of a rank */
 
@@ -632,9 +876,6 @@ static inline gpurun_request gpurun_make_request(uint64_t id) {
 
 /** No request: waiting for it returns at once. */
 #define GPURUN_REQUEST_NULL (gpurun_make_request(0))
-
-/** The index or count that gpurun_waitany() and the like return when no request is active. */
-#define GPURUN_UNDEFINED (-3)
 
 /**
  * Start sending @p count elements of @p type to rank @p dest of @p comm.

@@ -24,13 +24,31 @@ void fill_status(const comm::Arrived& arrived, gpurun_datatype type, Status erro
         cancelled ? 1 : 0};
 }
 
-base::Error no_such_comm(gpurun_comm comm) {
-    return base::error(Status::kComm, "communicator {} does not exist; use GPURUN_COMM_WORLD", comm.id);
+Result<void> find_comm(Call& call, gpurun_comm comm) {
+    comm::Communicators& all = call.runtime->engine().communicators();
+    call.comm = all.find(comm.id);
+    if (call.comm != nullptr) [[likely]]
+        return {};
+    if (comm.id == GPURUN_COMM_NULL.id)
+        return base::error(Status::kComm, "GPURUN_COMM_NULL is no communicator: use GPURUN_COMM_WORLD, or one that "
+                                          "gpurun_comm_split() or its like has given this rank");
+    if (all.had(comm.id))
+        return base::error(Status::kComm, "the communicator has been freed: its handle cannot be used any more");
+    return base::error(Status::kComm, "{} is no communicator of this process; use GPURUN_COMM_WORLD", comm.id);
+}
+
+std::string in_quotes(const comm::Communicator& comm) {
+    auto current = runtime();
+    if (!current || comm.id() == comm::kWorldId)
+        return "";
+    const std::string name = (*current)->engine().communicators().name(comm);
+    return name.empty() ? "" : base::format(" '{}'", name);
 }
 
 base::Error no_such_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard) {
-    return base::error(Status::kRank, "{} {} is not a rank of the communicator: it has ranks 0 to {}{}", what, rank,
-                       comm.size() - 1, wildcard ? ", and GPURUN_ANY_SOURCE or GPURUN_PROC_NULL may be given" : "");
+    return base::error(Status::kRank, "{} {} is not a rank of the communicator{}: it has ranks 0 to {}{}", what, rank,
+                       in_quotes(comm), comm.size() - 1,
+                       wildcard ? ", and GPURUN_ANY_SOURCE or GPURUN_PROC_NULL may be given" : "");
 }
 
 base::Error no_such_tag(int tag, bool wildcard) {

@@ -29,15 +29,16 @@ struct Call {
     Runtime* runtime = nullptr;
     const comm::Communicator* comm = nullptr;
 };
-base::Error no_such_comm(gpurun_comm comm);
+// Sets call.comm. kComm if there is none.
+base::Result<void> find_comm(Call& call, gpurun_comm comm);
 // What every call with a communicator begins with.
 inline base::Result<void> enter(Call& call, gpurun_comm comm) {
     call.runtime = running.load(std::memory_order_acquire);
     if (call.runtime == nullptr) [[unlikely]]
         return not_running();
     call.comm = &call.runtime->world();
-    if (comm.id != call.comm->id()) [[unlikely]]
-        return no_such_comm(comm);
+    if (comm.id != comm::CommunicatorTable::kWorldHandle) [[unlikely]]
+        return find_comm(call, comm);
     return {};
 }
 
@@ -45,6 +46,7 @@ inline base::Result<void> enter(Call& call, gpurun_comm comm) {
 struct Taken {
     Runtime* runtime;
     uint64_t number;
+    const comm::Communicator* comm;
 };
 base::Result<Taken> find_taken(const gpurun_message* message);
 
@@ -69,6 +71,8 @@ inline base::Result<void> deliver(const comm::Arrived& arrived, size_t room, gpu
 // The same of a request that is complete: the status, which may be null, and its error.
 base::Result<void> settle(const comm::Request& done, gpurun_message_status* ret_status);
 
+// " 'rows'": for an error, the communicator's name behind that word. "" if it has none, or is the one of all ranks.
+std::string in_quotes(const comm::Communicator& comm);
 base::Error no_such_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard);
 // A rank of the communicator, or PROC_NULL, or (with `wildcard`) ANY_SOURCE.
 inline base::Result<void> check_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard) {

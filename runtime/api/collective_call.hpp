@@ -13,8 +13,9 @@ template <typename Build>
 base::Result<size_t> run(const Call& call, base::Collective kind, const transfer::Operand& buffer, Build build) {
     if (OpenGroup* const group = open_group()) [[unlikely]] {
         GPURUN_TRY(refuse_captured(buffer, "a collective of a group"));
-        group->add_collective(
-            kind, buffer, [=] { return call.runtime->engine().schedules().start(kind, *call.comm, buffer, build); });
+        group->add_collective(kind, *call.comm, buffer, [=] {
+            return call.runtime->engine().schedules().start(kind, *call.comm, buffer, build);
+        });
         return size_t{0};
     }
     return call.runtime->engine().schedules().run(kind, *call.comm, buffer, build);
@@ -60,8 +61,7 @@ inline comm::Schedule::Buffer buffer_of(const transfer::Operand& operand) {
 inline base::Result<void> check_root(const Call& call, int root) {
     if (call.comm->group().has(root))
         return {};
-    return base::error(base::Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
-                       call.comm->size() - 1);
+    return no_such_rank(*call.comm, root, "root", false);
 }
 
 inline bool is_in_place(const void* buffer) { return buffer == GPURUN_IN_PLACE; }

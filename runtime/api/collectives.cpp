@@ -23,9 +23,7 @@ struct Message {
     gpurun_datatype type;
 };
 Result<void> prepare_bcast(Operand& both, const Call& call, const Message& message, int root, gpurun_stream stream) {
-    if (!call.comm->group().has(root))
-        return base::error(Status::kRank, "root {} is not a rank of the communicator: it has ranks 0 to {}", root,
-                           call.comm->size() - 1);
+    GPURUN_TRY(check_root(call, root));
     const Access access = root == call.comm->rank().value ? Access::kRead : Access::kWrite;
     return fill_operand(both, *call.runtime, access, message.buffer, message.count, message.type, stream);
 }

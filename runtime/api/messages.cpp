@@ -149,24 +149,4 @@ gpurun_status gpurun_sendrecv_replace(void* buffer, size_t count, gpurun_datatyp
         api::sendrecv_replace(buffer, count, type, dest, send_tag, source, recv_tag, comm, stream, ret_status));
 }
 
-gpurun_status gpurun_comm_rank(gpurun_comm comm, int* ret_rank) {
-    api::Call call;
-    if (auto entered = api::enter(call, comm); !entered)
-        return api::report(std::move(entered), __func__);
-    if (auto checked = api::check_output(ret_rank, "ret_rank"); !checked)
-        return api::report(std::move(checked), __func__);
-    *ret_rank = call.comm->rank().value;
-    return GPURUN_OK;
-}
-
-gpurun_status gpurun_comm_size(gpurun_comm comm, int* ret_size) {
-    api::Call call;
-    if (auto entered = api::enter(call, comm); !entered)
-        return api::report(std::move(entered), __func__);
-    if (auto checked = api::check_output(ret_size, "ret_size"); !checked)
-        return api::report(std::move(checked), __func__);
-    *ret_size = call.comm->size();
-    return GPURUN_OK;
-}
-
 } // extern "C"

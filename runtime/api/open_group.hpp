@@ -17,6 +17,7 @@ class OpenGroup {
     void add(const char* call, const comm::Task& task, gpurun_message_status* ret_status = nullptr) {
         calls_.push_back({call, task, 0});
         ret_statuses_.push_back(ret_status);
+        uses_.emplace_back(*task.comm);
     }
     // A call that starts a request, which is its caller's.
     void add_request(const char* call, uint64_t name) {
@@ -24,7 +25,9 @@ class OpenGroup {
         ret_statuses_.push_back(nullptr);
     }
     // A collective: `start` gives the name of its request, which is complete when the group has ended.
-    void add_collective(base::Collective kind, const transfer::Operand& order, std::function<uint64_t()> start) {
+    void add_collective(base::Collective kind, const comm::Communicator& comm, const transfer::Operand& order,
+                        std::function<uint64_t()> start) {
+        uses_.emplace_back(comm);
         collectives_.push_back({kind, {order.domain, order.stream}, std::move(start)});
     }
     void enter() { ++depth_; }
@@ -37,6 +40,7 @@ class OpenGroup {
         calls_.clear();
         ret_statuses_.clear();
         collectives_.clear();
+        uses_.clear();
     }
 
   private:
@@ -54,6 +58,7 @@ class OpenGroup {
     std::vector<comm::GroupedCall> calls_;
     std::vector<gpurun_message_status*> ret_statuses_; // by call; null: nobody asks
     std::vector<Collective> collectives_;
+    std::vector<comm::CommunicatorUse> uses_; // by all of these
 };
 
 namespace of_thread {

@@ -10,11 +10,14 @@ using base::Status;
 Result<Taken> find_taken(const gpurun_message* message) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(check_output(message, "message"));
-    if (message->id != GPURUN_MESSAGE_NO_PROC.id && !found->engine().messages().has_taken(message->id))
+    if (message->id == GPURUN_MESSAGE_NO_PROC.id)
+        return Taken{found, message->id, &found->world()};
+    const comm::Communicator* const comm = found->engine().messages().communicator_of_taken(message->id);
+    if (comm == nullptr)
         return base::error(Status::kRequest,
                            "{} is not a probed message of this process: it was received before, or never probed",
                            message->id);
-    return Taken{found, message->id};
+    return Taken{found, message->id, comm};
 }
 
 namespace {
@@ -41,6 +44,7 @@ Result<bool> probe(const Probe& what, gpurun_message* ret_message, gpurun_messag
         return true;
     }
     uint64_t taken = 0;
+    const comm::CommunicatorUse use(*call.comm);
     const auto pattern = comm::Pattern::of(call.comm->group(), call.comm->user_context(), what.source, what.tag);
     GPURUN_ASSIGN(
         const std::optional<comm::Messages::Found> found,
@@ -78,15 +82,14 @@ Result<void> receive_taken(void* buffer, size_t count, gpurun_datatype type, gpu
                     .type = static_cast<int>(type),
                     .peer = GPURUN_ANY_SOURCE,
                     .tag = GPURUN_ANY_TAG,
-                    .comm = &taken.runtime->world(),
+                    .comm = taken.comm,
                     .taken = taken.number,
                     .operand = into},
                    ret_status);
         return {};
     }
     if (!from_nobody) {
-        GPURUN_ASSIGN(arrived,
-                      comm::recv_taken(taken.runtime->engine(), taken.runtime->world(), into, taken.number, event));
+        GPURUN_ASSIGN(arrived, comm::recv_taken(taken.runtime->engine(), *taken.comm, into, taken.number, event));
     }
     return deliver(arrived, into.bytes, type, ret_status);
 }

@@ -294,7 +294,7 @@ static Result<void> start_taken(void* buffer, size_t count, gpurun_datatype type
     Task task = receive_from(source, GPURUN_ANY_TAG, type);
     GPURUN_TRY(fill_operand(task.operand, *taken.runtime, Access::kWrite, buffer, count, type, stream));
     GPURUN_TRY(refuse_captured(task.operand, "receiving a probed message"));
-    task.comm = &taken.runtime->world();
+    task.comm = taken.comm;
     if (source != GPURUN_PROC_NULL)
         task.taken = taken.number;
     *ret_request = gpurun_request{start_task(taken.runtime->engine().requests(), task)};

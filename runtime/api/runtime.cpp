@@ -114,7 +114,7 @@ Result<std::unique_ptr<Runtime>> Runtime::start() {
     runtime->described_.store(runtime->engine_.get(), std::memory_order_release);
     if (runtime->session_->trace() != nullptr)
         comm::describe_messages(runtime->session_->trace()->header());
-    runtime->world_.emplace(comm::kWorldId, comm::Group::of_all(job.size()), base::WorldRank{rank});
+    runtime->world_ = &runtime->engine_->communicators().world();
     job.rank(rank).state.store(static_cast<uint32_t>(platform::RankState::kAlive), std::memory_order_release);
     return runtime;
 }

@@ -3,6 +3,7 @@
 
 #include "api/given_handles.hpp"
 #include "api/host_pages.hpp"
+#include "api/rank_groups.hpp"
 #include "comm/engine.hpp"
 #include "platform/job_session.hpp"
 
@@ -26,6 +27,7 @@ class Runtime {
     HostPages& host_pages() { return *host_pages_; }
     GivenHandles<device::Stream>& given_streams() { return given_streams_; }
     GivenHandles<device::Event>& given_events() { return given_events_; }
+    RankGroups& rank_groups() { return rank_groups_; }
 
   private:
     Runtime() = default;
@@ -40,8 +42,9 @@ class Runtime {
     std::unique_ptr<HostPages> host_pages_;
     GivenHandles<device::Stream> given_streams_;
     GivenHandles<device::Event> given_events_;
-    std::unique_ptr<comm::Engine> engine_; // before its device and its session in destruction
-    std::optional<comm::Communicator> world_;
+    RankGroups rank_groups_;
+    std::unique_ptr<comm::Engine> engine_;          // before its device and its session in destruction
+    const comm::Communicator* world_ = nullptr;     // of the engine
     std::atomic<comm::Engine*> described_{nullptr}; // engine_, once it is there (release)
     std::unique_ptr<platform::Reporter> reporter_;  // goes before all that it describes
 };

@@ -25,12 +25,18 @@ enum class Collective : uint8_t {
     kAllgatherv,
     kAlltoall,
     kAlltoallv,
+    kNewComm,
+    kNewGroupComm,
 };
 
-// In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME().
-constexpr std::array kCollectiveNames = {
-    "barrier", "bcast",   "reduce",  "allreduce", "reduce_scatter", "reduce_scatter_block", "scan",     "exscan",
-    "gather",  "gatherv", "scatter", "scatterv",  "allgather",      "allgatherv",           "alltoall", "alltoallv"};
+// In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME(); of the last two, which make a
+// communicator, kNewCommCalls.
+constexpr std::array<const char*, 18> kCollectiveNames = {
+    "barrier",   "bcast",      "reduce",   "allreduce", "reduce_scatter",   "reduce_scatter_block",
+    "scan",      "exscan",     "gather",   "gatherv",   "scatter",          "scatterv",
+    "allgather", "allgatherv", "alltoall", "alltoallv", "new communicator", "communicator of a group"};
+constexpr std::array<const char*, 5> kNewCommCalls = {"comm_create", "comm_create_group", "comm_dup", "comm_split",
+                                                      "comm_split_type"};
 constexpr const char* name_of(Collective collective) { return kCollectiveNames[static_cast<size_t>(collective)]; }
 
 // The tag of a collective's message says which collective it is of, which of its rounds, and the how manyth collective

@@ -1,15 +1,24 @@
 // A group of ranks and the contexts that keep its messages apart from all others.
+//
+// It stays as long as something uses it, also when the program has freed it (communicators.hpp): requests and schedules
+// hold it under the engine lock, and calls that wait, or that stand in an open group, by a CommunicatorUse.
 #pragma once
 
+#include "comm/context_ids.hpp"
 #include "comm/group.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
 
 namespace gpurun::comm {
 
 constexpr int kAnySource = -1;
 constexpr int kProcNull = -2;
+constexpr int kUndefined = -3;
 constexpr int kAnyTag = -1;
 
 // The message that a receive has taken, in ranks of its communicator.
@@ -19,35 +28,73 @@ struct Arrived {
     size_t bytes = 0; // the message's true length: more than the buffer's if it was truncated
 };
 
+// The contexts of collectives have this bit.
+constexpr uint32_t kCollectiveContexts = 1;
+// Of copies inside a rank, which are made as messages to itself. No communicator has id 0.
+constexpr uint32_t kCopyContext = 0;
+// Of what members tell the process that gave a communicator's id: that they have let go of it. The tag is the id.
+constexpr uint32_t kLetGoContext = kCopyContext | kCollectiveContexts;
+
 class Communicator {
   public:
     // `self` is this process, a member of the group.
-    Communicator(uint64_t id, Group group, WorldRank self)
-        : id_(id), group_(std::move(group)), self_(*group_.rank_of(self)) {}
+    Communicator(uint32_t id, Group group, WorldRank self)
+        : Communicator(id, std::make_shared<const Group>(std::move(group)), self) {}
+    Communicator(uint32_t id, std::shared_ptr<const Group> group, WorldRank self)
+        : id_(id), group_(std::move(group)), self_(*group_->rank_of(self)) {}
 
-    uint64_t id() const { return id_; }
-    const Group& group() const { return group_; }
+    uint32_t id() const { return id_; }
+    const Group& group() const { return *group_; }
+    const std::shared_ptr<const Group>& shared_group() const { return group_; }
     Rank rank() const { return self_; }
-    int size() const { return group_.size(); }
+    int size() const { return group_->size(); }
 
     // Users' messages, and those of the collectives, which no wildcard of a user may match.
-    uint32_t user_context() const { return static_cast<uint32_t>(2 * id_); }
-    uint32_t collective_context() const { return static_cast<uint32_t>(2 * id_ + 1); }
+    uint32_t user_context() const { return 2 * id_; }
+    uint32_t collective_context() const { return 2 * id_ + kCollectiveContexts; }
+    // Of the communicator that a context belongs to, unless it is one of the two above. Messages of graphs match among
+    // themselves, in contexts with the highest bit.
+    static uint32_t id_of(uint32_t context) { return (context & ~(uint32_t{1} << 31)) >> 1; }
 
-    // The how manyth collective a new one is, from 0 on and over again. Used under the engine lock.
+    // ---- under the engine lock
+    // The how manyth collective a new one is, from 0 on and over again.
     uint16_t count_collective() const { return collectives_++; }
+    const std::string& name() const { return name_; }
+    void set_name(std::string name) const { name_ = std::move(name); }
+    void hold() const { ++held_; }
+    void let_go() const { --held_; }
+    // A call that uses it began before the program freed it. Acquire pairs with the end of its use.
+    bool in_use() const { return held_ != 0 || calls_.load(std::memory_order_acquire) != 0; }
 
   private:
-    uint64_t id_;
+    friend class CommunicatorUse;
+
+    uint32_t id_;
     mutable uint16_t collectives_ = 0;
-    Group group_;
+    mutable uint64_t held_ = 0;
+    mutable std::atomic<uint32_t> calls_{0}; // that use it
+    mutable std::string name_;
+    std::shared_ptr<const Group> group_;
     Rank self_;
 };
 
-// The contexts of collectives have this bit.
-constexpr uint32_t kCollectiveContexts = 1;
-constexpr uint64_t kWorldId = 1;
-// Of copies inside a rank, which are made as messages to itself. No communicator has id 0.
-constexpr uint32_t kCopyContext = 0;
+// Of a call that uses a communicator without the engine lock.
+class CommunicatorUse {
+  public:
+    explicit CommunicatorUse(const Communicator& comm) : comm_(&comm) {
+        comm_->calls_.fetch_add(1, std::memory_order_relaxed); // publishes nothing
+    }
+    CommunicatorUse(CommunicatorUse&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
+    CommunicatorUse(const CommunicatorUse&) = delete;
+    CommunicatorUse& operator=(const CommunicatorUse&) = delete;
+    CommunicatorUse& operator=(CommunicatorUse&&) = delete;
+    ~CommunicatorUse() {
+        if (comm_ != nullptr)
+            comm_->calls_.fetch_sub(1, std::memory_order_release); // its use of the communicator, to in_use()
+    }
+
+  private:
+    const Communicator* comm_;
+};
 
 } // namespace gpurun::comm

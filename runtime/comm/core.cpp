@@ -14,7 +14,7 @@ Core::Core(RankParts parts)
                   .core_for_each_rank = parts.job.size() <= parts.job.header().cores,
                   .captures = &parts.job.rank(parts.self.value).captures},
                  *workspace_, transfer::protocols(), parts.trace, parts.runs),
-      matcher_(parts.job.size()) {}
+      matcher_(parts.job.size()), communicators_(parts.self, parts.job.size()) {}
 
 void Core::add_peer(std::unique_ptr<transfer::PeerChannel> channel) {
     peers_.push_back(std::make_unique<transfer::Peer>(resources_, std::move(channel), transfer::part_makers()));

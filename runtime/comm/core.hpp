@@ -1,8 +1,9 @@
-// What the parts of an engine share: the lock, the peers, the matcher, and the count of changes.
+// What the parts of an engine share: the lock, the peers, the matcher, the tables, and the count of changes.
 //
 // Created first, destroyed last. Used under the engine lock, except for what never changes.
 #pragma once
 
+#include "comm/communicator_table.hpp"
 #include "comm/engine_lock.hpp"
 #include "comm/matcher.hpp"
 #include "comm/request.hpp"
@@ -44,6 +45,9 @@ class Core {
     platform::RankRecord& own_record() const { return job_.rank(self().value); }
     void notify_self(platform::Notify notify) const { job_.ring_doorbell(self().value, notify); }
 
+    CommunicatorTable& communicators() { return communicators_; }
+    const CommunicatorTable& communicators() const { return communicators_; }
+
     // ---- under the lock
     transfer::Peer& peer(WorldRank rank) GPURUN_REQUIRES(engine_lock) { return *peers_[rank.value]; }
     const std::vector<std::unique_ptr<transfer::Peer>>& peers() const GPURUN_REQUIRES(engine_lock) { return peers_; }
@@ -80,6 +84,7 @@ class Core {
     transfer::Resources resources_;
     std::vector<std::unique_ptr<transfer::Peer>> peers_;
     Matcher matcher_;
+    CommunicatorTable communicators_; // before what uses them
     RequestTable requests_;
     int sleeping_ = 0; // threads that wait
 };

@@ -21,6 +21,7 @@ void describe_messages(platform::TraceHeader& header) {
         });
     header.copy_context = kCopyContext;
     header.collective_contexts = kCollectiveContexts;
+    header.world = kWorldId;
 }
 
 Result<std::unique_ptr<Engine>> Engine::start(RankParts parts,
@@ -45,7 +46,7 @@ Engine::Engine(RankParts parts)
       requests_(core_, progress_, batch_, waiter_, alarms_, messages_, background_),
       call_groups_(core_, batch_, messages_, requests_, background_),
       schedules_(core_, progress_, batch_, waiter_, alarms_, messages_, failure_, background_),
-      device_waits_(core_, waiter_, alarms_, failure_, background_),
+      communicators_(core_, progress_, schedules_), device_waits_(core_, waiter_, alarms_, failure_, background_),
       leaving_(core_, progress_, batch_, waiter_, alarms_, failure_, background_), report_(core_, waiter_) {}
 
 Engine::~Engine() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/call_groups.hpp"
+#include "comm/communicators.hpp"
 #include "comm/device_waits.hpp"
 #include "comm/leaving.hpp"
 #include "comm/requests.hpp"
@@ -27,6 +28,7 @@ class Engine {
     Requests& requests() { return requests_; }
     CallGroups& call_groups() { return call_groups_; }
     Schedules& schedules() { return schedules_; }
+    Communicators& communicators() { return communicators_; }
     DeviceWaits& device_waits() { return device_waits_; }
     DeferredFree& memory() { return deferred_; }
     WaitReport& wait_report() { return report_; }
@@ -55,6 +57,7 @@ class Engine {
     Requests requests_;
     CallGroups call_groups_;
     Schedules schedules_;
+    Communicators communicators_;
     DeviceWaits device_waits_;
     Leaving leaving_;
     WaitReport report_;

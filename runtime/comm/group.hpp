@@ -50,6 +50,7 @@ class Group {
         return Rank{static_cast<int>(found - members_.begin())};
     }
     const std::vector<WorldRank>& members() const { return members_; }
+    bool operator==(const Group& other) const { return members_ == other.members_; }
 
   private:
     std::vector<WorldRank> members_;

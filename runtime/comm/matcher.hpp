@@ -106,8 +106,12 @@ class Matcher {
     const Unexpected* peek(const Pattern& pattern) const { return find(pattern); }
     // REQUIRES peek(). Takes that message out; the number names it.
     uint64_t take(const Pattern& pattern);
-    bool has_taken(uint64_t number) const { return taken_.contains(number); }
-    // REQUIRES has_taken(). The caller's until give_back().
+    // The taken message with the number; null if there is none.
+    const Unexpected* find_taken(uint64_t number) const {
+        const auto found = taken_.find(number);
+        return found != taken_.end() ? found->second : nullptr;
+    }
+    // REQUIRES find_taken(). The caller's until give_back().
     Unexpected& release_taken(uint64_t number);
 
     // Every posted receive; `visit` may withdraw the one that it is given.

@@ -66,6 +66,8 @@ void Messages::start(PostedReceive& receive) {
 void Messages::start_taken(uint64_t number, PostedReceive& receive) {
     receive.begin();
     Unexpected& message = core_.matcher().release_taken(number);
+    if (const Communicator* const comm = core_.communicators().of_context(message.record.envelope.context))
+        comm->let_go();
     receive.start(core_.peer(message.source), message.ordinal, message.record, message.payload);
     core_.matcher().give_back(message);
 }
@@ -200,14 +202,18 @@ Result<std::optional<Messages::Found>> Messages::probe(const Pattern& pattern, b
     }
     if (!found && failure_.is_hopeless(pattern))
         return PeerFailure::died(pattern);
-    if (found && ret_taken != nullptr)
+    if (found && ret_taken != nullptr) {
         *ret_taken = core_.matcher().take(pattern);
+        if (const Communicator* const comm = core_.communicators().of_context(pattern.context))
+            comm->hold();
+    }
     return found;
 }
 
-bool Messages::has_taken(uint64_t number) {
+const Communicator* Messages::communicator_of_taken(uint64_t number) {
     const EngineLock lock(core_.mutex());
-    return core_.matcher().has_taken(number);
+    const Unexpected* const message = core_.matcher().find_taken(number);
+    return message != nullptr ? core_.communicators().of_context(message->record.envelope.context) : nullptr;
 }
 
 Result<void> Messages::receive_taken(uint64_t number, PostedReceive& receive) {

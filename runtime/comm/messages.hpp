@@ -44,7 +44,8 @@ class Messages {
     // Waits, if it may, for a message that fits; else returns none if there is none. With `ret_taken`, takes the
     // message out for receive_taken(), and stores its number there.
     base::Result<std::optional<Found>> probe(const Pattern& pattern, bool may_wait, uint64_t* ret_taken);
-    bool has_taken(uint64_t number);
+    // The communicator of a message that was taken out, which stays until that is received. Null: there is none.
+    const Communicator* communicator_of_taken(uint64_t number);
     base::Result<void> receive_taken(uint64_t number, PostedReceive& receive);
 
     // ---- for requests, schedules and groups, under the lock

@@ -18,7 +18,7 @@ base::Error PeerFailure::died(WorldRank rank) {
 
 base::Error PeerFailure::died(const Pattern& pattern) {
     if (pattern.any_source)
-        return base::error(Status::kPeerLost, "every other rank of the job has died");
+        return base::error(Status::kPeerLost, "every other rank of the communicator has died");
     return died(pattern.source);
 }
 
@@ -55,6 +55,7 @@ void PeerFailure::lose(Peer& peer) {
     remember(peer.awaiting_forward, Edge::kForward, Direction::kIn, peer);
     core_.device().release_peer(static_cast<int>(peer.rank().value));
     fail_operations(peer);
+    core_.communicators().ids().lose(peer.rank());
     lost_(peer.rank());
 }
 

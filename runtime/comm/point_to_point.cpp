@@ -43,6 +43,7 @@ Result<Arrived> exchange(Engine& engine, WorldRank to, const Envelope& envelope,
 
 Result<void> send_and_wait(Engine& engine, const Communicator& comm, const Operand& buffer, int dest, int tag,
                            const SendOptions& options) {
+    const CommunicatorUse use(comm);
     Send op(engine.resources(), peer_of(engine, comm, dest), buffer, {comm.user_context(), tag, buffer.bytes},
             {Ending::kInStream, options.synchronous, options.call});
     Send* const sends[] = {&op};
@@ -61,6 +62,7 @@ Result<void> recv_and_wait(Engine& engine, const Operand& buffer, const Pattern&
 
 Result<Arrived> recv_taken(Engine& engine, const Communicator& comm, const Operand& buffer, uint64_t number,
                            platform::TraceEvent* call) {
+    const CommunicatorUse use(comm);
     LocalReceive home;
     PostedReceive receive(engine.resources(), home, buffer, pattern_of(comm, kAnySource, kAnyTag), {.call = call});
     GPURUN_TRY(engine.messages().receive_taken(number, receive));
@@ -79,6 +81,7 @@ Result<Arrived> sendrecv(Engine& engine, const Communicator& comm, const Outboun
         GPURUN_TRY(recv(engine, comm, in.buffer, in.source, in.tag, nullptr, arrived));
         return arrived;
     }
+    const CommunicatorUse use(comm);
     return exchange(engine, comm.group().world(Rank{out.dest}), {comm.user_context(), out.tag, out.buffer.bytes},
                     out.buffer, pattern_of(comm, in.source, in.tag), in.buffer);
 }

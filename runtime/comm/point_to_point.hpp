@@ -28,6 +28,7 @@ inline base::Result<void> recv(Engine& engine, const Communicator& comm, const t
     if (transfer::goes_inline(engine.resources().settings, buffer) && !pattern.any_source &&
         engine.messages().receive_now(pattern, {buffer.address, buffer.bytes}, ret_arrived))
         return {};
+    const CommunicatorUse use(comm);
     return recv_and_wait(engine, buffer, pattern, call, ret_arrived);
 }
 // Receives a message that a probe has taken, by its number.

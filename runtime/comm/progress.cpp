@@ -11,6 +11,7 @@ bool Progress::run() {
     const uint64_t before = core_.changes();
     bool moved = false;
     deferred_.give_back();
+    ended_.run();
     for (const auto& each : core_.peers()) {
         Peer& peer = *each;
         if (peer.channel().has_records())
@@ -52,7 +53,7 @@ void Progress::arrive(Peer& peer, const Record& record, std::span<const std::byt
     const uint64_t ordinal = peer.count_in.next(record.envelope);
     if (Expected* const receive = core_.matcher().arrive(peer.rank(), record.envelope))
         static_cast<PostedReceive*>(receive)->start(peer, ordinal, record, payload);
-    else
+    else if (!ended_.take(peer, ordinal, record, payload))
         core_.matcher().keep(peer.rank(), ordinal, record, payload);
 }
 

@@ -4,6 +4,7 @@
 
 #include "comm/batch.hpp"
 #include "comm/deferred_free.hpp"
+#include "comm/ended_communicators.hpp"
 #include "comm/peer_failure.hpp"
 
 #include <functional>
@@ -13,7 +14,7 @@ namespace gpurun::comm {
 class Progress {
   public:
     Progress(Core& core, Batch& batch, PeerFailure& failure, DeferredFree& deferred)
-        : core_(core), batch_(batch), failure_(failure), deferred_(deferred) {}
+        : core_(core), batch_(batch), failure_(failure), deferred_(deferred), ended_(core) {}
 
     // True if anything has changed.
     bool run() GPURUN_REQUIRES(engine_lock);
@@ -36,6 +37,7 @@ class Progress {
     Batch& batch_;
     PeerFailure& failure_;
     DeferredFree& deferred_;
+    EndedCommunicators ended_;
     std::function<bool()> advance_others_ = [] { return false; };
 };
 

@@ -147,17 +147,22 @@ class RequestTable {
     RequestTable(const RequestTable&) = delete;
     RequestTable& operator=(const RequestTable&) = delete;
 
-    // A request that is not active.
-    Request& take() {
+    // A request that is not active, to do this. Holds its communicator until it is released.
+    Request& take(const Task& task) {
         if (unused_.empty()) [[unlikely]]
             add();
         Request& request = *unused_.back();
         unused_.pop_back();
         request.name += kUse;
+        request.task = task;
+        if (task.comm != nullptr)
+            task.comm->hold();
         return request;
     }
     // REQUIRES that it is not active.
     void release(Request& request) {
+        if (const Communicator* const comm = std::exchange(request.task.comm, nullptr))
+            comm->let_go();
         request.name += kUse; // no look-up finds it until it is taken again
         unused_.push_back(&request);
     }

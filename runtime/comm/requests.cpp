@@ -75,15 +75,13 @@ class Requests::Goal {
 
 uint64_t Requests::make(const Task& task) {
     const EngineLock lock(core_.mutex());
-    Request& request = core_.requests().take();
-    request.task = task;
+    Request& request = core_.requests().take(task);
     return request.name;
 }
 
 [[gnu::flatten]] uint64_t Requests::start(const Task& task) {
     EngineLock lock(core_.mutex());
-    Request& request = core_.requests().take();
-    request.task = task;
+    Request& request = core_.requests().take(task);
     begin(request);
     enqueue_captured(lock, request);
     return request.name;

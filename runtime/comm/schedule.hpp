@@ -71,14 +71,13 @@ class Schedule {
 
     // An empty one, for a collective of the communicator.
     void reset(base::Collective kind, const Communicator& comm) {
-        kind_ = kind;
-        comm_ = &comm;
-        sequence_ = comm.count_collective();
-        received_.reset();
-        steps_.clear();
-        befores_.clear();
-        operands_.clear();
-        scratch_bytes_ = 0;
+        reset(kind, comm, comm.count_collective());
+        members_ = nullptr;
+    }
+    // One in which only these of its processes take part, who know it from others by the number.
+    void reset(base::Collective kind, const Communicator& comm, uint16_t number, const Group& members) {
+        reset(kind, comm, number);
+        members_ = &members;
     }
 
     // Add a step, which starts when all of `after` are complete.
@@ -127,6 +126,8 @@ class Schedule {
 
     base::Collective kind() const { return kind_; }
     const Communicator& comm() const { return *comm_; }
+    // Who takes part. Of a part of the communicator, the caller's: not after the end of its run.
+    const Group& members() const { return members_ != nullptr ? *members_ : comm_->group(); }
     int tag(const Step& step) const { return base::collective_tag(kind_, sequence_, step.round); }
     const std::vector<Step>& steps() const { return steps_; }
     std::span<const StepId> before(const Step& step) const {
@@ -150,6 +151,16 @@ class Schedule {
   private:
     static constexpr size_t kScratchAlignment = 256;
 
+    void reset(base::Collective kind, const Communicator& comm, uint16_t sequence) {
+        kind_ = kind;
+        comm_ = &comm;
+        sequence_ = sequence;
+        received_.reset();
+        steps_.clear();
+        befores_.clear();
+        operands_.clear();
+        scratch_bytes_ = 0;
+    }
     StepId add(Step step, After after, std::span<const Buffer> operands = {}) {
         step.first_before = befores_.size();
         step.befores = after.steps().size();
@@ -163,7 +174,8 @@ class Schedule {
 
     base::Collective kind_{};
     const Communicator* comm_ = nullptr;
-    uint16_t sequence_ = 0; // among the communicator's collectives
+    const Group* members_ = nullptr; // null: all
+    uint16_t sequence_ = 0;          // among the communicator's collectives
     std::optional<StepId> received_;
     std::vector<Step> steps_;
     std::vector<StepId> befores_;

@@ -18,7 +18,7 @@ void ScheduleRun::start(const Operand& order, Ending ending) {
     order_ = order;
     if (states_.size() < schedule_.steps().size())
         states_.resize(schedule_.steps().size());
-    const Group& group = schedule_.comm().group();
+    const Group& group = schedule_.members();
     if (failure_.any_lost(group)) {
         fail(failure_.member_died(group));
         return;
@@ -288,7 +288,7 @@ Result<void> ScheduleRun::complete_into(device::Stream stream) {
         return {};
     GPURUN_TRY(end_->await(core_.device(), stream));
     // What its messages still need of other ranks, `stream` needs now.
-    for (const WorldRank each : schedule_.comm().group().members()) {
+    for (const WorldRank each : schedule_.members().members()) {
         core_.peer(each).awaiting_forward.move(stream_->internal(), stream);
         core_.peer(each).awaiting_backward.move(stream_->internal(), stream);
     }

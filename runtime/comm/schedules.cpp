@@ -29,13 +29,13 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
     failure.on_lost([this](WorldRank dead) {
         running_.for_each([&](ScheduleRun& each) {
             assume_engine_lock();
-            if (each.schedule().comm().group().rank_of(dead))
+            if (each.schedule().members().rank_of(dead))
                 each.fail(PeerFailure::died(dead));
         });
     });
 }
 
-ScheduleRun& Schedules::make(base::Collective kind, const Communicator& comm, Build build) {
+ScheduleRun& Schedules::take(const Communicator& comm) {
     if (unused_.empty()) {
         unused_.reserve(all_.size() + 1); // so that one goes back without an allocation
         unused_.push_back(
@@ -43,13 +43,13 @@ ScheduleRun& Schedules::make(base::Collective kind, const Communicator& comm, Bu
     }
     ScheduleRun& run = *unused_.back();
     unused_.pop_back();
-    run.schedule().reset(kind, comm);
-    build(run.schedule());
+    comm.hold();
     return run;
 }
 
 void Schedules::take_back(ScheduleRun& run) {
     running_.remove(run);
+    run.schedule().comm().let_go();
     unused_.push_back(&run);
 }
 
@@ -83,7 +83,22 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
 
 Result<size_t> Schedules::run(base::Collective kind, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
-    ScheduleRun& run = make(kind, comm, build);
+    ScheduleRun& run = take(comm);
+    run.schedule().reset(kind, comm);
+    build(run.schedule());
+    return finish(lock, run, buffer);
+}
+
+Result<size_t> Schedules::run_among(const Group& members, base::Collective kind, const Communicator& comm,
+                                    uint16_t number, Build build) {
+    EngineLock lock(core_.mutex());
+    ScheduleRun& run = take(comm);
+    run.schedule().reset(kind, comm, number, members);
+    build(run.schedule());
+    return finish(lock, run, Operand{});
+}
+
+Result<size_t> Schedules::finish(EngineLock& lock, ScheduleRun& run, const Operand& buffer) {
     const Background::Attendance attendance(background_);
     auto waited = run_here(lock, run, order_of(buffer));
     Result<size_t> result(run.received_bytes());
@@ -97,10 +112,11 @@ Result<size_t> Schedules::run(base::Collective kind, const Communicator& comm, c
 
 uint64_t Schedules::start(base::Collective kind, const Communicator& comm, const Operand& buffer, Build build) {
     const EngineLock lock(core_.mutex());
-    ScheduleRun& run = make(kind, comm, build);
+    ScheduleRun& run = take(comm);
+    run.schedule().reset(kind, comm);
+    build(run.schedule());
     RequestTable& table = core_.requests();
-    Request& request = table.take();
-    request.task = Task{.kind = Task::Kind::kCollective, .operand = buffer};
+    Request& request = table.take(Task{.kind = Task::Kind::kCollective, .operand = buffer});
     request.active = true;
     request.cancelled = false;
     request.collective = &run;

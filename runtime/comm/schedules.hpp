@@ -17,11 +17,17 @@ class Schedules {
     // what this rank has received by it, if the schedule says which step that is; else 0.
     base::Result<size_t> run(base::Collective kind, const Communicator& comm, const transfer::Operand& buffer,
                              Build build);
+    // In host order, among some members of the communicator, as Schedule::reset() says.
+    base::Result<size_t> run_among(const Group& members, base::Collective kind, const Communicator& comm,
+                                   uint16_t number, Build build);
     // Starts it, in the order of `buffer`, which is not captured: the name of the request that it is complete by.
     uint64_t start(base::Collective kind, const Communicator& comm, const transfer::Operand& buffer, Build build);
 
   private:
-    ScheduleRun& make(base::Collective kind, const Communicator& comm, Build build) GPURUN_REQUIRES(engine_lock);
+    // One for a collective of the communicator, which it holds.
+    ScheduleRun& take(const Communicator& comm) GPURUN_REQUIRES(engine_lock);
+    base::Result<size_t> finish(EngineLock& lock, ScheduleRun& run, const transfer::Operand& buffer)
+        GPURUN_REQUIRES(engine_lock);
     void take_back(ScheduleRun& run);
     bool advance() GPURUN_REQUIRES(engine_lock);
     base::Result<void> run_here(EngineLock& lock, ScheduleRun& run, const transfer::Operand& order)

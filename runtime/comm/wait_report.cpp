@@ -21,35 +21,41 @@ static_assert(kAnySource == wait_report::kAnySource && kAnyTag == wait_report::k
 constexpr std::chrono::milliseconds kLongestLook(200); // that it waits for the lock
 constexpr size_t kMostLookedAt = 10'000;               // requests and messages: about a millisecond
 
-void add_context(Entry& entry, uint32_t context) {
+void add_context(Entry& entry, uint32_t context, const CommunicatorTable& comms) {
+    const uint32_t id = Communicator::id_of(context);
+    entry.comm = id == kWorldId ? 0 : id;
+    if (const Communicator* const comm = comms.of_context(context); comm != nullptr && entry.comm != 0)
+        entry.name_comm(comm->name().c_str());
     if ((context & kCollectiveContexts) != 0)
         entry.flags |= wait_report::kCollective;
     if ((context & transfer::kCapturedContexts) != 0)
         entry.flags |= wait_report::kCaptured;
 }
 
-Entry entry_of(Topic topic, const transfer::Operation& operation, uint32_t context) {
+Entry entry_of(Topic topic, const transfer::Operation& operation, uint32_t context, const CommunicatorTable& comms) {
     Entry entry = operation.describe();
     entry.topic = topic;
     if (operation.route())
         entry.call_it(operation.resources().protocols.text_of(*operation.route()).path);
-    add_context(entry, context);
+    add_context(entry, context, comms);
     return entry;
 }
 
-Entry entry_of(Topic topic, const transfer::Send& send) { return entry_of(topic, send, send.envelope().context); }
+Entry entry_of(Topic topic, const transfer::Send& send, const CommunicatorTable& comms) {
+    return entry_of(topic, send, send.envelope().context, comms);
+}
 
-Entry entry_of(Topic topic, const PostedReceive& receive) {
+Entry entry_of(Topic topic, const PostedReceive& receive, const CommunicatorTable& comms) {
     Entry entry;
     if (receive.made_op() != nullptr) {
-        entry = entry_of(topic, *receive.made_op(), receive.pattern.context);
+        entry = entry_of(topic, *receive.made_op(), receive.pattern.context, comms);
     } else {
         entry.topic = topic;
         entry.what = What::kReceive;
         entry.state = wait_report::State::kUnmatched;
         entry.bytes = receive.operand().bytes;
         entry.flags = receive.operand().on_stream() ? wait_report::kOnStream : 0;
-        add_context(entry, receive.pattern.context);
+        add_context(entry, receive.pattern.context, comms);
     }
     const bool matched = receive.started();
     const int pattern_source = receive.pattern.any_source ? kAnySource : static_cast<int>(receive.pattern.source.value);
@@ -75,16 +81,17 @@ class BoundedList {
     uint32_t number_ = 0;
 };
 
-void add_messages(Topic topic, const CollectiveOp& collective, BoundedList& list) {
-    const auto add = [&](const auto& each) { list.add(entry_of(topic, each)); };
+void add_messages(Topic topic, const CollectiveOp& collective, const CommunicatorTable& comms, BoundedList& list) {
+    const auto add = [&](const auto& each) { list.add(entry_of(topic, each, comms)); };
     collective.for_each_message(add, add);
 }
 
-void add_messages(Topic topic, const Request& request, BoundedList& list) {
+void add_messages(Topic topic, const Request& request, const CommunicatorTable& comms, BoundedList& list) {
     if (request.collective != nullptr)
-        add_messages(topic, *request.collective, list);
+        add_messages(topic, *request.collective, comms, list);
     else
-        list.add(request.send != nullptr ? entry_of(topic, *request.send) : entry_of(topic, *request.receive));
+        list.add(request.send != nullptr ? entry_of(topic, *request.send, comms)
+                                         : entry_of(topic, *request.receive, comms));
 }
 
 // Threads that are in a call and not in the list of those that wait.
@@ -109,23 +116,23 @@ uint32_t describe_calls(std::vector<Entry>& entries, const base::List<WaitingCal
 void describe_awaited(const WaitReason& reason, Core& core, BoundedList& awaited) GPURUN_REQUIRES(engine_lock) {
     for (const transfer::Send* send : reason.sends)
         if (!send->done())
-            awaited.add(entry_of(Topic::kAwaited, *send));
+            awaited.add(entry_of(Topic::kAwaited, *send, core.communicators()));
     for (const PostedReceive* receive : reason.receives)
         if (!receive->done())
-            awaited.add(entry_of(Topic::kAwaited, *receive));
+            awaited.add(entry_of(Topic::kAwaited, *receive, core.communicators()));
     if (reason.collective != nullptr)
-        add_messages(Topic::kAwaited, *reason.collective, awaited);
+        add_messages(Topic::kAwaited, *reason.collective, core.communicators(), awaited);
     for (const uint64_t name : reason.requests) {
         const Request* const request = core.requests().find(name);
         if (request != nullptr && request->active && request->under_way() &&
             !(reason.into_stream ? request->enqueued() : request->done()))
-            add_messages(Topic::kAwaited, *request, awaited);
+            add_messages(Topic::kAwaited, *request, core.communicators(), awaited);
     }
     if (reason.kind != WaitReason::Kind::kOwnMessages)
         return;
     core.requests().for_each(kMostLookedAt, [&](const Request& request) {
         if (request.active && request.under_way() && !request.done())
-            add_messages(Topic::kAwaited, request, awaited);
+            add_messages(Topic::kAwaited, request, core.communicators(), awaited);
     });
 }
 
@@ -153,6 +160,7 @@ void describe_others(const WaitReason& reason, const Core& core, BoundedList& aw
         entry.state = wait_report::State::kUnmatched;
         entry.peer = reason.pattern->any_source ? kAnySource : static_cast<int32_t>(reason.pattern->source.value);
         entry.tag = reason.pattern->tag;
+        add_context(entry, reason.pattern->context, core.communicators());
         awaited.add(entry);
     }
     if (reason.kind == WaitReason::Kind::kStream || reason.kind == WaitReason::Kind::kEvent) {
@@ -195,7 +203,7 @@ void WaitReport::describe_requests(std::vector<Entry>& entries, End& end) {
     const bool all = core_.requests().for_each(kMostLookedAt, [&](const Request& request) {
         if (request.active && request.under_way() && !request.done() &&
             !std::binary_search(awaited.begin(), awaited.end(), request.name))
-            add_messages(Topic::kUnawaited, request, unawaited);
+            add_messages(Topic::kUnawaited, request, core_.communicators(), unawaited);
     });
     end.unawaited = unawaited.number();
     if (!all)
@@ -215,7 +223,7 @@ void WaitReport::describe_unexpected(std::vector<Entry>& entries, End& end) cons
         entry.peer = static_cast<int32_t>(message.source.value);
         entry.tag = message.record.envelope.tag;
         entry.bytes = message.record.envelope.bytes;
-        add_context(entry, message.record.envelope.context);
+        add_context(entry, message.record.envelope.context, core_.communicators());
         const bool nearly_fits = std::any_of(entries.begin(), entries.end(), [&](const Entry& wanted) {
             return wanted.topic == Topic::kAwaited && (wanted.what == What::kReceive || wanted.what == What::kProbe) &&
                    (wanted.peer == entry.peer || wanted.tag == entry.tag);
@@ -273,7 +281,7 @@ void WaitReport::describe_graphs(std::vector<Entry>& entries, End& end) const {
             entry.bytes = message.envelope.bytes;
             entry.all = runs;
             entry.call_it(core_.resources().protocols.text_of(message.route).path);
-            add_context(entry, message.envelope.context | transfer::kCapturedContexts);
+            add_context(entry, message.envelope.context | transfer::kCapturedContexts, core_.communicators());
             waiting.add(entry);
         });
     end.graphs = waiting.number();

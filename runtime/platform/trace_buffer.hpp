@@ -31,7 +31,7 @@
 namespace gpurun::platform {
 
 constexpr uint32_t kTraceMagic = 0x63727467; // "gtrc"
-constexpr uint32_t kTraceLayout = 5;
+constexpr uint32_t kTraceLayout = 6;
 
 enum class TraceKind : uint8_t {
     kNone = 0, // not published: its rank died while it wrote it, or has not got there
@@ -89,6 +89,14 @@ struct alignas(64) TraceRuns {
     std::atomic<uint64_t> lost; // runs for which there was no room: about, until the rank leaves
 };
 
+// The name of a communicator, the id of which is half its context. Names that are given when there is no room are not
+// in the trace.
+struct TraceCommunicator {
+    std::atomic<uint32_t> id; // 0: none. Stored (release) behind the name, by the rank; read (acquire) after its end
+    std::array<char, 28> name;
+};
+constexpr size_t kTracedCommunicators = 32;
+
 // Texts are written by the rank when it joins, so that the launcher need not know what paths and calls there are.
 struct TraceHeader {
     uint32_t magic;
@@ -100,8 +108,10 @@ struct TraceHeader {
     std::array<std::array<char, 16>, 128> paths;
     std::array<std::array<char, 64>, 128> reasons;
     std::array<std::array<char, 32>, 128> calls;
-    uint32_t copy_context;                   // of copies inside a rank, which go the way of a message to itself
-    uint32_t collective_contexts;            // a bit that the contexts of collectives have
+    uint32_t copy_context;        // of copies inside a rank, which go the way of a message to itself
+    uint32_t collective_contexts; // a bit that the contexts of collectives have
+    uint32_t world;               // the id of the communicator of all ranks
+    std::array<TraceCommunicator, kTracedCommunicators> communicators;
     alignas(64) std::atomic<uint64_t> taken; // events ever begun: what is beyond the capacity is lost
     std::atomic<uint32_t> threads;
     std::atomic<uint64_t> timed;        // messages that asked for times

@@ -76,11 +76,20 @@ struct Entry {
     uint32_t number = 0;  // a thread: of all that it waits for
     uint64_t done = 0;    // a thread: a count that grows with everything that its rank moves
     uint64_t all = 0;
+    char comm_name[32] = {}; // a message: of its communicator; empty if it has none. Longer ones are cut
+    uint32_t comm = 0;       // what the communicator's messages are kept apart by; 0: it has all ranks of the job
+    uint32_t unused = 0;
 
     void call_it(const char* text) { std::strncpy(name, text, sizeof name - 1); }
+    // Of a communicator's name only what can be printed.
+    void name_comm(const char* text) {
+        std::strncpy(comm_name, text, sizeof comm_name - 1);
+        for (char& each : comm_name)
+            each = each == '\0' || (each >= ' ' && each <= '~') ? each : '?';
+    }
     bool has(Flags flag) const { return (flags & flag) != 0; }
 };
-static_assert(std::is_trivially_copyable_v<Entry> && sizeof(Entry) == 104);
+static_assert(std::is_trivially_copyable_v<Entry> && sizeof(Entry) == 144);
 
 constexpr int32_t kAnySource = -1;
 constexpr int32_t kAnyTag = -1;

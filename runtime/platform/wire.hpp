@@ -107,7 +107,7 @@ struct Answered {
     wait_report::End end;
 };
 
-static_assert(sizeof(Ask) == 12 && sizeof(Answer) == 120 && sizeof(Answered) == 40);
+static_assert(sizeof(Ask) == 12 && sizeof(Answer) == 160 && sizeof(Answered) == 40);
 static_assert(sizeof(Header) == 8 && sizeof(Hello) == 28 && sizeof(Welcome) == 16 && sizeof(Refusal) == 512);
 static_assert(std::is_trivially_copyable_v<Hello> && std::is_trivially_copyable_v<Refusal>);
 

@@ -71,6 +71,46 @@ void expect_all_of_requests(gpurun_status expected) {
     CHECK(status.bytes == 41);
 }
 
+void check_communicators(gpurun_status expected) {
+    int number = 41;
+    char name[GPURUN_MAX_OBJECT_NAME] = "before";
+    gpurun_comm comm = gpurun_make_comm(41);
+    gpurun_comparison comparison = GPURUN_SIMILAR;
+    CHECK(gpurun_comm_compare(kWorld, kWorld, &comparison) == expected);
+    CHECK(gpurun_comm_dup(kWorld, &comm) == expected);
+    CHECK(gpurun_comm_split(kWorld, 0, 0, &comm) == expected);
+    CHECK(gpurun_comm_split_type(kWorld, GPURUN_SPLIT_NODE, 0, &comm) == expected);
+    CHECK(gpurun_comm_create(kWorld, GPURUN_GROUP_EMPTY, &comm) == expected);
+    CHECK(gpurun_comm_create_group(kWorld, GPURUN_GROUP_EMPTY, 0, &comm) == expected);
+    CHECK(gpurun_comm_free(&comm) == expected);
+    CHECK(gpurun_comm_set_name(kWorld, "all") == expected);
+    CHECK(gpurun_comm_get_name(kWorld, name, &number) == expected);
+
+    gpurun_group group = gpurun_make_group(41);
+    const gpurun_group empty = GPURUN_GROUP_EMPTY;
+    const int ranks[] = {0};
+    const int ranges[][3] = {{0, 0, 1}};
+    CHECK(gpurun_comm_group(kWorld, &group) == expected);
+    CHECK(gpurun_group_size(empty, &number) == expected);
+    CHECK(gpurun_group_rank(empty, &number) == expected);
+    CHECK(gpurun_group_translate_ranks(empty, 1, ranks, empty, &number) == expected);
+    CHECK(gpurun_group_compare(empty, empty, &comparison) == expected);
+    CHECK(gpurun_group_union(empty, empty, &group) == expected);
+    CHECK(gpurun_group_intersection(empty, empty, &group) == expected);
+    CHECK(gpurun_group_difference(empty, empty, &group) == expected);
+    CHECK(gpurun_group_incl(empty, 1, ranks, &group) == expected);
+    CHECK(gpurun_group_excl(empty, 1, ranks, &group) == expected);
+    CHECK(gpurun_group_range_incl(empty, 1, ranges, &group) == expected);
+    CHECK(gpurun_group_range_excl(empty, 1, ranges, &group) == expected);
+    CHECK(gpurun_group_free(&group) == expected);
+
+    CHECK(number == 41);
+    CHECK(std::strcmp(name, "before") == 0);
+    CHECK(comm.id == 41);
+    CHECK(group.id == 41);
+    CHECK(comparison == GPURUN_SIMILAR);
+}
+
 // Every call that needs a job, with arguments that would be right in one. Outputs must stay as they are.
 void expect_all(gpurun_status expected) {
     const gpurun_stream stream = GPURUN_HOST;
@@ -84,6 +124,7 @@ void expect_all(gpurun_status expected) {
 
     CHECK(gpurun_comm_rank(kWorld, &number) == expected);
     CHECK(gpurun_comm_size(kWorld, &number) == expected);
+    check_communicators(expected);
     CHECK(gpurun_device(&info) == expected);
     CHECK(gpurun_malloc(&pointer, 8) == expected);
     CHECK(gpurun_malloc_host(&pointer, 8) == expected);

@@ -422,6 +422,12 @@ constexpr Scenario kScenarios[] = {
                                               GPURUN_COMM_WORLD, GPURUN_HOST);
      },
      nullptr},
+    {"comm-split", split_with_victim, nullptr},
+    {"communicators-in-motion", make_until_lost, victim_makes_for_ever},
+    {"comm-create-group", [](const Job& job) { return create_group(job, job.size); }, nullptr},
+    {"comm-create-group-of-survivors", create_group_of_survivors, nullptr, GPURUN_OK},
+    {"barrier-of-communicator", barrier_of_duplicate, victim_duplicates},
+    {"receive-from-any-of-communicator", receive_from_any_of_pair, victim_splits},
     {"broadcast-of-victim", [](const Job& job) { return broadcast(job, GPURUN_HOST, job.victim()); }, nullptr},
     {"broadcast-of-victim-in-stream",
      [](const Job& job) { return in_stream(job, broadcast(job, job.stream, job.victim())); }, nullptr},

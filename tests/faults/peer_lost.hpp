@@ -57,6 +57,17 @@ inline gpurun_request start_receive(const Job& job, gpurun_stream domain, int so
     return request;
 }
 
+// communicator_deaths.cpp: communicators that are made, and used.
+gpurun_status split_with_victim(const Job& job);
+gpurun_status make_until_lost(const Job& job);
+void victim_makes_for_ever(const Job& job);
+gpurun_status create_group(const Job& job, int members);
+gpurun_status create_group_of_survivors(const Job& job);
+gpurun_status barrier_of_duplicate(const Job& job);
+gpurun_status receive_from_any_of_pair(const Job& job);
+void victim_duplicates(const Job& job);
+void victim_splits(const Job& job);
+
 // graph_deaths.cpp: messages of graphs. What a survivor's stream gets, and the victim's part before it dies.
 gpurun_status receive_in_graph(const Job& job, size_t bytes);
 gpurun_status started_receive_in_graph(const Job& job, size_t bytes);

@@ -257,6 +257,17 @@ class TraceTest(LaunchedTest):
                                     if each["name"].startswith(("send to", "receive from")))
         self.assertEqual(kinds, {"collective": 2 * (2 + 6)})  # a tree of two edges, two steps of three
 
+    def test_messages_of_communicators_have_their_names(self):
+        trace = self.traced("communicators")
+        self.check_arrows(trace)
+        for rank, kind in ((0, "send to 1"), (1, "receive from 0")):
+            named, numbered = [each["args"]["communicator"] for each in trace.of(rank, kind, tag=70)]
+            self.assertEqual(named, "rows")
+            self.assertIsInstance(numbered, int)
+        for each in trace.of(0, "send to 1"):
+            if each["args"].get("collective") == "new communicator":
+                self.assertNotIn("communicator", each["args"])
+
     def test_messages_of_graphs_are_recorded_when_they_are_captured(self):
         trace = self.traced("captured")
         self.check_arrows(trace)

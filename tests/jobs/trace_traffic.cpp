@@ -119,6 +119,21 @@ void wildcards(Rank& self) {
     }
 }
 
+// In a communicator with a name, and in one without.
+void communicators(Rank& self) {
+    for (const char* const name : {"rows", ""}) {
+        gpurun_comm comm;
+        ok(gpurun_comm_dup(GPURUN_COMM_WORLD, &comm));
+        ok(gpurun_comm_set_name(comm, name));
+        if (self.rank == 0)
+            ok(gpurun_send(self.host.data(), 8, GPURUN_BYTE, 1, 70, comm, kHost));
+        else if (self.rank == 1)
+            ok(gpurun_recv(self.host.data(), 8, GPURUN_BYTE, 0, 70, comm, kHost, nullptr));
+        ok(gpurun_barrier(comm, kHost));
+        ok(gpurun_comm_free(&comm));
+    }
+}
+
 void collectives(Rank& self) {
     ok(gpurun_bcast(self.host.data(), 1000, GPURUN_BYTE, 0, GPURUN_COMM_WORLD, kHost));
     ok(gpurun_barrier(GPURUN_COMM_WORLD, self.stream));
@@ -302,11 +317,21 @@ int main(int argc, char** argv) {
     constexpr struct {
         const char* name;
         void (*run)(Rank&);
-    } kThemes[] = {{"blocking", blocking}, {"requests", requests},       {"wildcards", wildcards},
-                   {"streams", streams},   {"collectives", collectives}, {"captured", captured},
-                   {"graphs", graphs},     {"many-runs", many_runs},     {"graph-death", graph_death},
-                   {"held", held},         {"window", window},           {"threads", threads},
-                   {"death", death},       {"interrupted", interrupted}};
+    } kThemes[] = {{"blocking", blocking},
+                   {"requests", requests},
+                   {"wildcards", wildcards},
+                   {"streams", streams},
+                   {"collectives", collectives},
+                   {"captured", captured},
+                   {"communicators", communicators},
+                   {"graphs", graphs},
+                   {"many-runs", many_runs},
+                   {"graph-death", graph_death},
+                   {"held", held},
+                   {"window", window},
+                   {"threads", threads},
+                   {"death", death},
+                   {"interrupted", interrupted}};
     bool known = false;
     for (const auto& theme : kThemes)
         if (what == theme.name) {

@@ -13,7 +13,6 @@ namespace gpurun::stress {
 
 using test::Bytes;
 using test::Kind;
-using test::kWorld;
 
 namespace {
 
@@ -36,6 +35,8 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
     part_ = &program.epochs[at(epoch)].parts[at(thread_)];
     Place& place = g_places[thread_];
     place.epoch = epoch;
+    place.call = "making a communicator";
+    route_.begin((program.seed * 31 + static_cast<uint64_t>(epoch)) * 31 + static_cast<uint64_t>(thread_));
     place_buffers();
     place_captured();
     const std::vector<Op> all = ops();
@@ -49,9 +50,12 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
             make(all[i]);
         i += std::max<size_t>(grouped, 1);
     }
+    route_.end();
     place.call = "gpurun_stream_synchronize";
     for (const test::Stream& stream : streams_)
         stream.synchronize();
+    for (Got& got : got_)
+        got.status.source = route_.from(got.status.source);
     place.call = "checking";
     check_all(moved);
     for (const Captured& captured : captured_)
@@ -188,8 +192,8 @@ void Worker::send(int index) {
     case SendWay::kSsend: {
         const bool waits = message.way == SendWay::kSsend;
         g_places[thread_].call = waits ? "gpurun_ssend" : "gpurun_send";
-        REQUIRE_OK((waits ? gpurun_ssend : gpurun_send)(buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag,
-                                                        kWorld, order));
+        REQUIRE_OK((waits ? gpurun_ssend : gpurun_send)(buffer, message.bytes, GPURUN_BYTE, route_.to(message.dest),
+                                                        message.tag, route_.comm(), order));
         afterwards([this, index, order] { after_send(index, order); });
         break;
     }
@@ -204,8 +208,8 @@ void Worker::start_send(int index) {
     Sent& sent = sent_[at(index)];
     const auto call = start_of(message.way);
     g_places[thread_].call = "starting a send";
-    REQUIRE_OK(call(sent.buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag, kWorld, domain(message.domain),
-                    &sent.request));
+    REQUIRE_OK(call(sent.buffer, message.bytes, GPURUN_BYTE, route_.to(message.dest), message.tag, route_.comm(),
+                    domain(message.domain), &sent.request));
     if (message.way == SendWay::kPersistent || message.way == SendWay::kPersistentSync)
         REQUIRE_OK(gpurun_start(&sent.request));
 }
@@ -219,14 +223,14 @@ void Worker::sendrecv(int index) {
     gpurun_status result = GPURUN_OK;
     if (message.way == SendWay::kReplace) {
         g_places[thread_].call = "gpurun_sendrecv_replace";
-        result = gpurun_sendrecv_replace(got.buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag,
-                                         receive.source, receive.tag, kWorld, order, &got.status);
+        result = gpurun_sendrecv_replace(got.buffer, message.bytes, GPURUN_BYTE, route_.to(message.dest), message.tag,
+                                         route_.to(receive.source), receive.tag, route_.comm(), order, &got.status);
     } else {
         fill(partner);
         g_places[thread_].call = "gpurun_sendrecv";
-        result =
-            gpurun_sendrecv(sent_[at(index)].buffer, message.bytes, GPURUN_BYTE, message.dest, message.tag, got.buffer,
-                            receive.room, GPURUN_BYTE, receive.source, receive.tag, kWorld, order, &got.status);
+        result = gpurun_sendrecv(sent_[at(index)].buffer, message.bytes, GPURUN_BYTE, route_.to(message.dest),
+                                 message.tag, got.buffer, receive.room, GPURUN_BYTE, route_.to(receive.source),
+                                 receive.tag, route_.comm(), order, &got.status);
         afterwards([this, index, order] { after_send(index, order); });
     }
     const bool in_group = behind_group_.has_value(); // then only the status says how the receive has ended
@@ -254,8 +258,8 @@ void Worker::receive(int index) {
     case ReceiveWay::kRecv: {
         g_places[thread_].call = "gpurun_recv";
         const gpurun_stream order = domain(receive.domain);
-        const gpurun_status result =
-            gpurun_recv(got.buffer, receive.room, GPURUN_BYTE, receive.source, receive.tag, kWorld, order, &got.status);
+        const gpurun_status result = gpurun_recv(got.buffer, receive.room, GPURUN_BYTE, route_.to(receive.source),
+                                                 receive.tag, route_.comm(), order, &got.status);
         const bool in_group = behind_group_.has_value();
         afterwards([this, index, order, result, in_group] {
             after_receive(index, order, in_group ? got_[at(index)].status.error : result);
@@ -275,9 +279,9 @@ void Worker::start_receive(int index) {
     Got& got = got_[at(index)];
     const bool persistent = receive.way == ReceiveWay::kPersistent;
     g_places[thread_].call = "starting a receive";
-    REQUIRE_OK((persistent ? gpurun_recv_init : gpurun_irecv)(got.buffer, receive.room, GPURUN_BYTE, receive.source,
-                                                              receive.tag, kWorld, domain(receive.domain),
-                                                              &got.request));
+    REQUIRE_OK((persistent ? gpurun_recv_init : gpurun_irecv)(got.buffer, receive.room, GPURUN_BYTE,
+                                                              route_.to(receive.source), receive.tag, route_.comm(),
+                                                              domain(receive.domain), &got.request));
     if (persistent)
         REQUIRE_OK(gpurun_start(&got.request));
 }
@@ -293,13 +297,14 @@ void Worker::receive_probed(int index) {
     g_places[thread_].call = "probing";
     for (int found = 0; found == 0;) {
         if (asks && takes)
-            REQUIRE_OK(gpurun_improbe(receive.source, receive.tag, kWorld, &found, &message, &probed));
+            REQUIRE_OK(
+                gpurun_improbe(route_.to(receive.source), receive.tag, route_.comm(), &found, &message, &probed));
         else if (asks)
-            REQUIRE_OK(gpurun_iprobe(receive.source, receive.tag, kWorld, &found, &probed));
+            REQUIRE_OK(gpurun_iprobe(route_.to(receive.source), receive.tag, route_.comm(), &found, &probed));
         else if (takes)
-            REQUIRE_OK(gpurun_mprobe(receive.source, receive.tag, kWorld, &message, &probed));
+            REQUIRE_OK(gpurun_mprobe(route_.to(receive.source), receive.tag, route_.comm(), &message, &probed));
         else
-            REQUIRE_OK(gpurun_probe(receive.source, receive.tag, kWorld, &probed));
+            REQUIRE_OK(gpurun_probe(route_.to(receive.source), receive.tag, route_.comm(), &probed));
         if (!asks)
             break;
         std::this_thread::yield();
@@ -312,8 +317,8 @@ void Worker::receive_probed(int index) {
     const bool by_name = index % 2 == 0;
     const gpurun_status result =
         takes ? gpurun_mrecv(got.buffer, receive.room, GPURUN_BYTE, &message, order, &got.status)
-              : gpurun_recv(got.buffer, receive.room, GPURUN_BYTE, by_name ? probed.source : receive.source,
-                            by_name ? probed.tag : receive.tag, kWorld, order, &got.status);
+              : gpurun_recv(got.buffer, receive.room, GPURUN_BYTE, by_name ? probed.source : route_.to(receive.source),
+                            by_name ? probed.tag : receive.tag, route_.comm(), order, &got.status);
     const bool received = result == GPURUN_OK || result == GPURUN_ERR_TRUNCATED;
     if (received &&
         (probed.source != got.status.source || probed.tag != got.status.tag || probed.bytes != got.status.bytes))
@@ -330,8 +335,8 @@ void Worker::retry(int index) {
     gpurun_status result = gpurun_wait(&got.request, order, &got.status);
     g_places[thread_].call = "gpurun_recv, after a receive was taken back";
     if (got.status.cancelled == 1)
-        result =
-            gpurun_recv(got.buffer, receive.room, GPURUN_BYTE, receive.source, receive.tag, kWorld, order, &got.status);
+        result = gpurun_recv(got.buffer, receive.room, GPURUN_BYTE, route_.to(receive.source), receive.tag,
+                             route_.comm(), order, &got.status);
     after_receive(index, order, result);
 }
 

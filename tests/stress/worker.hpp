@@ -8,6 +8,7 @@
 
 #include "stress/captured.hpp"
 #include "stress/execute.hpp"
+#include "stress/route.hpp"
 
 #include <array>
 #include <deque>
@@ -75,6 +76,7 @@ class Worker {
     void check(const Receive& receive, const Got& got, const Message& message) const;
 
     int rank_, thread_;
+    Route route_;
     std::array<test::Stream, kStreams> streams_;
     std::vector<Arena> outgoing_, incoming_; // by kind
     CaptureArenas capture_arenas_;

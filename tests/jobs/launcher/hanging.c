@@ -98,6 +98,37 @@ static void barrier(void) {
     check(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST));
 }
 
+// All but the last one.
+static gpurun_comm make_rows(void) {
+    gpurun_comm rows;
+    check(gpurun_comm_split(GPURUN_COMM_WORLD, rank == size - 1 ? 1 : 0, 0, &rows));
+    check(gpurun_comm_set_name(rows, "rows"));
+    return rows;
+}
+
+static void comm_barrier(void) {
+    gpurun_comm rows = make_rows();
+    if (rank >= size - 2)
+        sleep_for_ever();
+    check(gpurun_barrier(rows, GPURUN_HOST));
+}
+
+static void wrong_comm(void) {
+    gpurun_comm rows = make_rows();
+    if (rank == 0)
+        send_to(1, 7, 48);
+    if (rank != 1)
+        sleep_for_ever();
+    check(gpurun_recv(buffer, 64, GPURUN_BYTE, 0, 7, rows, GPURUN_HOST, NULL));
+}
+
+static void comm_split(void) {
+    gpurun_comm rows;
+    if (rank == 2)
+        sleep_for_ever();
+    check(gpurun_comm_split(GPURUN_COMM_WORLD, 0, 0, &rows));
+}
+
 static void finalize_early(void) {
     if (rank == 0)
         return;
@@ -275,6 +306,9 @@ static const struct {
     {"wait-any", wait_any, 0},
     {"wait-all", wait_all, 0},
     {"barrier", barrier, 0},
+    {"comm-barrier", comm_barrier, 0},
+    {"wrong-comm", wrong_comm, 0},
+    {"comm-split", comm_split, 0},
     {"finalize-early", finalize_early, 0},
     {"large-send", large_send, 0},
     {"held-stream", held_stream, 1},

@@ -92,6 +92,18 @@ class Hangs(LaunchedTest):
         self.check_hang("barrier", r"gpurun_barrier: ranks 0-1,3 wait in it; rank 2 is not in a gpurun call\n",
                         ranks=4)
 
+    def test_a_member_that_is_missing_in_a_collective_of_a_communicator_is_named_and_others_are_not(self):
+        table = self.check_hang("comm-barrier", r"gpurun_barrier of rows: ranks 0-1 wait in it; rank 2 is not in a gpurun "
+                                                r"call\n", ranks=4)
+        self.assertRegex(table, r"\n +0  gpurun_barrier .* barrier +rows ")
+
+    def test_a_message_of_another_communicator_is_told_of(self):
+        self.check_hang("wrong-comm", r"rank 1 waits for tag 7 from rank 0 in rows, and has an unexpected message with tag 7 "
+                                      r"from rank 0 in GPURUN_COMM_WORLD \(48 bytes\)")
+
+    def test_a_rank_that_is_missing_where_communicators_are_made_is_named(self):
+        self.check_hang("comm-split", r"gpurun_comm_split: ranks 0-1,3 wait in it; rank 2 is not in a gpurun call\n", ranks=4)
+
     def test_a_peer_that_is_in_finalize_will_never_send(self):
         self.check_hang("finalize-early", r"rank 1 waits for rank 0 \(gpurun_recv, tag 5\), which has called "
                                           r"gpurun_finalize\(\) and will not send", r"0  gpurun_finalize \(all of 2\)",

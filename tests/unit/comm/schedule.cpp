@@ -146,7 +146,8 @@ TEST_CASE("a broadcast reaches every rank from any root, once, and passes on wha
 
 TEST_CASE("the messages of collectives have tags by which they are known") {
     std::set<int> tags;
-    for (const base::Collective kind : {base::Collective::kBarrier, base::Collective::kBcast})
+    for (const base::Collective kind : {base::Collective::kBarrier, base::Collective::kBcast,
+                                        base::Collective::kNewComm, base::Collective::kNewGroupComm})
         for (const int round : {0, 1, 7, (1 << base::kRoundBits) - 1})
             for (const uint16_t sequence : {uint16_t{0}, uint16_t{1}, uint16_t{UINT16_MAX}}) {
                 const int tag = base::collective_tag(kind, sequence, round);

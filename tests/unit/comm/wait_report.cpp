@@ -178,6 +178,31 @@ TEST_CASE("of the messages that nobody takes, those come first that nearly fit w
     CHECK(unexpected[2].tag == 100);
 }
 
+TEST_CASE("messages of another communicator are told with its name, as far as it can be printed") {
+    Reporter reporter;
+    comm::CommunicatorTable& table = reporter.rank.core.communicators();
+    constexpr uint32_t kId = 77;
+    const auto all = std::make_shared<const comm::Group>(comm::Group::of_all(3));
+    const comm::Communicator& rows = *table.find(table.add(*table.reserve(), kId, all));
+    rows.set_name("rows\n");
+    const Pattern pattern = Pattern::of(rows.group(), rows.user_context(), 1, kTag);
+    const WaitReason reason{.kind = WaitReason::Kind::kProbe, .pattern = &pattern};
+    const Sleeper sleeper(reporter.rank, reason);
+    reporter.rank.channel(1).send_inline(rows.collective_context(), kTag, {});
+    reporter.arrive(1, kTag, 1);
+    REQUIRE(reporter.rank.look());
+    (void)reporter.report();
+    REQUIRE(reporter.of(Topic::kAwaited).size() == 1);
+    CHECK(reporter.of(Topic::kAwaited)[0].comm == kId);
+    CHECK(std::string(reporter.of(Topic::kAwaited)[0].comm_name) == "rows?");
+    const auto unexpected = reporter.of(Topic::kUnexpected);
+    REQUIRE(unexpected.size() == 2);
+    CHECK(unexpected[0].comm == kId);
+    CHECK(unexpected[0].has(wait_report::kCollective));
+    CHECK(unexpected[1].comm == 0);
+    CHECK(unexpected[1].comm_name[0] == '\0');
+}
+
 TEST_CASE("a stream that waits for a peer's is told with how far that has come") {
     Reporter reporter;
     const transfer::Slot slot{transfer::SlotClass::kEager, true, 3, 0, 6};

@@ -1,5 +1,6 @@
 // What is printed of ranks that hang, word for word; and what is believed of what they say.
 #include "hang_table.hpp"
+#include "base/collectives.hpp"
 #include "hanging_ranks.hpp"
 #include "support/unit.hpp"
 
@@ -16,6 +17,18 @@ constexpr int64_t kNowNs = kSecondNs * 13 + 340'000'000;
 
 // As it stands below.
 std::string lines_of(std::string text) { return text.insert(0, 1, '\n'); }
+
+// An entry of a communicator of some ranks.
+Entry within(Entry entry, uint32_t comm, const char* name = "") {
+    entry.comm = comm;
+    entry.name_comm(name);
+    return entry;
+}
+Entry of_barrier(int peer) {
+    Entry entry = receives(peer, base::collective_tag(base::Collective::kBarrier, 0, 0));
+    entry.flags = wait_report::kCollective;
+    return entry;
+}
 
 } // namespace
 
@@ -101,6 +114,46 @@ rank  call                        waited  does            peer  tag  bytes  path
 rank 1 waits for its stream 0x55aa, in which a message from rank 2 waits until that rank's stream reaches the send)");
 }
 
+TEST_CASE("messages of other communicators than that of all ranks tell its name, or its number") {
+    const std::string text = format_hangs({in_call("gpurun_recv", {within(receives(1), 4099, "rows")}),
+                                           in_call("gpurun_recv", {within(receives(0), 4100)}), receiving(1)},
+                                          kNowNs, "SIGQUIT");
+    CHECK(lines_of(text) == R"(
+what each rank waits for (SIGQUIT):
+rank  call         waited  does  peer  tag  communicator  bytes  waits for
+   0  gpurun_recv  12.3 s  recv     1    7  rows             64  a matching message
+   1  gpurun_recv  12.3 s  recv     0    7  #4100            64  a matching message
+   2  gpurun_recv  12.3 s  recv     1    7  -                64  a matching message
+deadlock: rank 0 waits for 1 (gpurun_recv of rows, tag 7), rank 1 waits for 0 (gpurun_recv of #4100, tag 7); rank 2 waits for these)");
+}
+
+TEST_CASE("a message that would fit in another communicator is told of, and no other of that") {
+    const RankReport rank = in_call("gpurun_recv", {within(receives(1), 4099, "rows")});
+    const std::string text = format_hangs({has(rank, 1, 7), computing()}, kNowNs, "SIGQUIT");
+    CHECK(
+        text.find("rank 0 waits for tag 7 from rank 1 in rows, and has an unexpected message with tag 7 from rank 1 in "
+                  "GPURUN_COMM_WORLD (64 bytes)") != std::string::npos);
+    CHECK(format_hangs({has(rank, 1, 8), computing()}, kNowNs, "SIGQUIT").find("has an unexpected") ==
+          std::string::npos);
+}
+
+TEST_CASE("in a collective of some ranks only those are missing that the others wait for") {
+    const RankReport inside = in_call("gpurun_barrier", {within(of_barrier(2), 4099, "rows")});
+    const std::string text = format_hangs({inside, inside, computing(), computing()}, kNowNs, "SIGQUIT");
+    CHECK(text.find("gpurun_barrier of rows: ranks 0-1 wait in it; rank 2 is not in a gpurun call\n") !=
+          std::string::npos);
+    const RankReport of_all = in_call("gpurun_comm_split", {of_barrier(2)});
+    CHECK(
+        format_hangs({of_all, of_all, computing(), computing()}, kNowNs, "SIGQUIT")
+            .find("gpurun_comm_split: ranks 0-1 wait in it; rank 2 is not in a gpurun call, rank 3 is not in a gpurun "
+                  "call") != std::string::npos);
+}
+
+TEST_CASE("who waits for any source in a communicator of some ranks may not wait for the only rank that is free") {
+    const RankReport waiting = in_call("gpurun_recv", {within(receives(wait_report::kAnySource), 4099)});
+    CHECK(format_hangs({waiting, waiting, computing()}, kNowNs, "SIGQUIT").find("for rank 2") == std::string::npos);
+}
+
 TEST_CASE("who waits in gpurun_init() for ranks that have ended is not said to wait for nobody") {
     RankReport ready;
     ready.presence = RankReport::Presence::kReady;
@@ -170,6 +223,7 @@ TEST_CASE("what no rank of ours would say is refused") {
     CHECK(spoilt([](Entry& entry) { entry.since_ns = -1; }));
     CHECK(spoilt([](Entry& entry) { std::memset(entry.name, 'x', sizeof entry.name); }));
     CHECK(spoilt([](Entry& entry) { entry.call_it("red\x1b[31m"); }));
+    CHECK(spoilt([](Entry& entry) { std::memset(entry.comm_name, 'x', sizeof entry.comm_name); }));
 }
 
 TEST_CASE("more than the bounds is refused, and so is an end that says less than was said") {

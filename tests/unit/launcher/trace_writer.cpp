@@ -41,6 +41,7 @@ struct Recorded {
         std::strcpy(buffer.header().reasons[5].data(), "peer \"access\"");
         std::strcpy(buffer.header().calls[7].data(), "gpurun_send");
         buffer.header().collective_contexts = 1;
+        buffer.header().world = 1;
     }
     // Times are nanoseconds after the origin; 0: never.
     TraceEvent& add(TraceKind kind, int64_t begin, int64_t matched, int64_t end) {
@@ -106,6 +107,20 @@ std::vector<nlohmann::json> events_of(const std::vector<TracedRank>& ranks) {
 } // namespace
 
 TEST_SUITE_BEGIN("trace writer");
+
+TEST_CASE("a message of another communicator than that of all ranks tells its name, or its number") {
+    Recorded source;
+    std::strcpy(source.buffer.header().communicators[1].name.data(), "rows \"1\"");
+    source.buffer.header().communicators[1].id = 20;
+    for (const uint32_t context : {2u, 40u, 41u, 44u, 0u})
+        source.add_message(TraceKind::kSend, 0, context + 1, 1000 + 10 * context, 0, 0).context = context;
+    std::vector<nlohmann::json> names;
+    for (const auto& event : events_of({source.traced(41)}))
+        if (event.contains("args") && event["args"].contains("peer"))
+            names.push_back(event["args"].value("communicator", nlohmann::json()));
+    std::sort(names.begin(), names.end());
+    CHECK(names == std::vector<nlohmann::json>{nullptr, nullptr, 22, "rows \"1\"", "rows \"1\""});
+}
 
 TEST_CASE("a message is a slice on each side with its parts, and an arrow between them") {
     Recorded source;

@@ -1,0 +1,214 @@
+// Communicators: what they are, making them, freeing them.
+#include "api/call.hpp"
+#include "base/format.hpp"
+#include "comm/group_operations.hpp"
+
+#include <cstring>
+
+namespace gpurun::api {
+
+using base::Result;
+using base::Status;
+using comm::Comparison;
+using comm::SplitType;
+
+static_assert(static_cast<int>(SplitType::kNone) == GPURUN_SPLIT_NONE &&
+              static_cast<int>(SplitType::kNode) == GPURUN_SPLIT_NODE &&
+              static_cast<int>(SplitType::kGpu) == GPURUN_SPLIT_GPU &&
+              static_cast<int>(SplitType::kNumaNode) == GPURUN_SPLIT_NUMA_NODE);
+static_assert(comm::kUndefined == GPURUN_UNDEFINED && comm::kProcNull == GPURUN_PROC_NULL);
+
+namespace {
+
+Result<void> describe_comm(gpurun_comm comm, int* ret_number, const char* what,
+                           int (*number)(const comm::Communicator&)) {
+    Call call;
+    GPURUN_TRY(enter(call, comm));
+    GPURUN_TRY(check_output(ret_number, what));
+    *ret_number = number(*call.comm);
+    return {};
+}
+
+int rank_in(const comm::Communicator& comm) { return comm.rank().value; }
+int size_of(const comm::Communicator& comm) { return comm.size(); }
+
+Result<void> compare_comms(gpurun_comm one, gpurun_comm other, gpurun_comparison* ret_comparison) {
+    Call call;
+    GPURUN_TRY(enter(call, one));
+    const comm::Communicator* const first = call.comm;
+    GPURUN_TRY(enter(call, other));
+    GPURUN_TRY(check_output(ret_comparison, "ret_comparison"));
+    Comparison result = comm::compare(first->group(), call.comm->group());
+    if (result == Comparison::kIdent && first != call.comm)
+        result = Comparison::kCongruent;
+    *ret_comparison = static_cast<gpurun_comparison>(result);
+    return {};
+}
+
+// What a call that makes a communicator begins with: it waits for other ranks.
+Result<void> enter_new(Call& call, gpurun_comm comm, gpurun_comm* ret_comm) {
+    GPURUN_TRY(refuse_in_group(base::this_call().name.load(std::memory_order_relaxed)));
+    GPURUN_TRY(enter(call, comm));
+    return check_output(ret_comm, "ret_comm");
+}
+
+Result<void> give(Result<uint64_t> made, gpurun_comm* ret_comm) {
+    if (!made)
+        return std::move(made).error();
+    *ret_comm = gpurun_comm{*made};
+    return {};
+}
+
+Result<void> duplicate(gpurun_comm comm, gpurun_comm* ret_comm) {
+    Call call;
+    GPURUN_TRY(enter_new(call, comm, ret_comm));
+    return give(call.runtime->engine().communicators().duplicate(*call.comm), ret_comm);
+}
+
+Result<void> split(gpurun_comm comm, int colour, int key, gpurun_comm* ret_comm) {
+    Call call;
+    GPURUN_TRY(enter_new(call, comm, ret_comm));
+    if (colour < 0 && colour != GPURUN_UNDEFINED)
+        return base::error(Status::kArgument, "colour {} cannot be used: colours are not negative, or GPURUN_UNDEFINED",
+                           colour);
+    return give(call.runtime->engine().communicators().split(*call.comm, colour, key), ret_comm);
+}
+
+Result<void> split_type(gpurun_comm comm, gpurun_split_type type, int key, gpurun_comm* ret_comm) {
+    Call call;
+    GPURUN_TRY(enter_new(call, comm, ret_comm));
+    if (type != GPURUN_SPLIT_NONE && type != GPURUN_SPLIT_NODE && type != GPURUN_SPLIT_GPU &&
+        type != GPURUN_SPLIT_NUMA_NODE)
+        return base::error(Status::kArgument,
+                           "{} is no type: pass GPURUN_SPLIT_NODE, GPURUN_SPLIT_GPU or GPURUN_SPLIT_NUMA_NODE",
+                           static_cast<int>(type));
+    return give(call.runtime->engine().communicators().split(*call.comm, static_cast<SplitType>(type), key), ret_comm);
+}
+
+// The group's members are in the communicator.
+Result<RankGroups::Members> members_of(const Call& call, gpurun_group group) {
+    GPURUN_ASSIGN(RankGroups::Members members, call.runtime->rank_groups().find(group));
+    for (const base::WorldRank each : members->members())
+        if (!call.comm->group().rank_of(each))
+            return base::error(Status::kArgument,
+                               "rank {} of the job is in the group and not in the communicator: a new one has ranks of "
+                               "the old one",
+                               each.value);
+    return members;
+}
+
+Result<void> create(gpurun_comm comm, gpurun_group group, gpurun_comm* ret_comm) {
+    Call call;
+    GPURUN_TRY(enter_new(call, comm, ret_comm));
+    GPURUN_ASSIGN(const RankGroups::Members members, members_of(call, group));
+    return give(call.runtime->engine().communicators().create(*call.comm, *members), ret_comm);
+}
+
+Result<void> create_group(gpurun_comm comm, gpurun_group group, int tag, gpurun_comm* ret_comm) {
+    Call call;
+    GPURUN_TRY(enter_new(call, comm, ret_comm));
+    GPURUN_ASSIGN(const RankGroups::Members members, members_of(call, group));
+    if (tag < 0 || tag > comm::Communicators::kMostGroupTag)
+        return base::error(Status::kTag, "tag {} cannot be used: tags of gpurun_comm_create_group() are 0 to {}", tag,
+                           comm::Communicators::kMostGroupTag);
+    if (!members->rank_of(call.runtime->engine().self()))
+        return give(uint64_t{0}, ret_comm);
+    return give(call.runtime->engine().communicators().create_group(*call.comm, *members, tag), ret_comm);
+}
+
+Result<void> free_comm(gpurun_comm* comm) {
+    GPURUN_TRY(refuse_in_group("gpurun_comm_free"));
+    GPURUN_TRY(runtime());
+    GPURUN_TRY(check_output(comm, "comm"));
+    Call call;
+    GPURUN_TRY(enter(call, *comm));
+    if (comm->id == GPURUN_COMM_WORLD.id)
+        return base::error(Status::kComm, "GPURUN_COMM_WORLD cannot be freed: it is there until gpurun_finalize()");
+    if (!call.runtime->engine().communicators().free(comm->id)) // another thread was faster
+        return find_comm(call, *comm);
+    *comm = GPURUN_COMM_NULL;
+    return {};
+}
+
+Result<void> set_name(gpurun_comm comm, const char* name) {
+    Call call;
+    GPURUN_TRY(enter(call, comm));
+    GPURUN_TRY(check_output(name, "name"));
+    const size_t length = strnlen(name, GPURUN_MAX_OBJECT_NAME);
+    if (length == GPURUN_MAX_OBJECT_NAME)
+        return base::error(Status::kArgument, "the name is too long: it may have {} bytes, and a NUL behind them",
+                           GPURUN_MAX_OBJECT_NAME - 1);
+    call.runtime->engine().communicators().set_name(*call.comm, std::string(name, length));
+    return {};
+}
+
+Result<void> get_name(gpurun_comm comm, char* ret_name, int* ret_length) {
+    Call call;
+    GPURUN_TRY(enter(call, comm));
+    GPURUN_TRY(check_output(ret_name, "ret_name"));
+    const std::string name = call.runtime->engine().communicators().name(*call.comm);
+    std::memcpy(ret_name, name.c_str(), name.size() + 1);
+    if (ret_length != nullptr)
+        *ret_length = static_cast<int>(name.size());
+    return {};
+}
+
+} // namespace
+
+} // namespace gpurun::api
+
+namespace api = gpurun::api;
+
+extern "C" {
+
+gpurun_status gpurun_comm_rank(gpurun_comm comm, int* ret_rank) {
+    return api::report(api::describe_comm(comm, ret_rank, "ret_rank", api::rank_in), __func__);
+}
+
+gpurun_status gpurun_comm_size(gpurun_comm comm, int* ret_size) {
+    return api::report(api::describe_comm(comm, ret_size, "ret_size", api::size_of), __func__);
+}
+
+gpurun_status gpurun_comm_compare(gpurun_comm one, gpurun_comm other, gpurun_comparison* ret_comparison) {
+    return api::report(api::compare_comms(one, other, ret_comparison), __func__);
+}
+
+gpurun_status gpurun_comm_dup(gpurun_comm comm, gpurun_comm* ret_comm) {
+    const api::CallScope call(__func__);
+    return api::report(api::duplicate(comm, ret_comm));
+}
+
+gpurun_status gpurun_comm_split(gpurun_comm comm, int colour, int key, gpurun_comm* ret_comm) {
+    const api::CallScope call(__func__);
+    return api::report(api::split(comm, colour, key, ret_comm));
+}
+
+gpurun_status gpurun_comm_split_type(gpurun_comm comm, gpurun_split_type type, int key, gpurun_comm* ret_comm) {
+    const api::CallScope call(__func__);
+    return api::report(api::split_type(comm, type, key, ret_comm));
+}
+
+gpurun_status gpurun_comm_create(gpurun_comm comm, gpurun_group group, gpurun_comm* ret_comm) {
+    const api::CallScope call(__func__);
+    return api::report(api::create(comm, group, ret_comm));
+}
+
+gpurun_status gpurun_comm_create_group(gpurun_comm comm, gpurun_group group, int tag, gpurun_comm* ret_comm) {
+    const api::CallScope call(__func__);
+    return api::report(api::create_group(comm, group, tag, ret_comm));
+}
+
+gpurun_status gpurun_comm_free(gpurun_comm* comm) {
+    const api::CallScope call(__func__);
+    return api::report(api::free_comm(comm));
+}
+
+gpurun_status gpurun_comm_set_name(gpurun_comm comm, const char* name) {
+    return api::report(api::set_name(comm, name), __func__);
+}
+
+gpurun_status gpurun_comm_get_name(gpurun_comm comm, char* ret_name, int* ret_length) {
+    return api::report(api::get_name(comm, ret_name, ret_length), __func__);
+}
+
+} // extern "C"

@@ -1,0 +1,57 @@
+#include "comm/communicator_table.hpp"
+
+namespace gpurun::comm {
+
+CommunicatorTable::CommunicatorTable(WorldRank self, uint32_t ranks) : self_(self), ids_(self) {
+    const uint64_t handle = add(*reserve(), kWorldId, std::make_shared<const Group>(Group::of_all(ranks)));
+    CHECK(handle == kWorldHandle);
+    world_ = find(handle);
+    world_->set_name("GPURUN_COMM_WORLD");
+}
+
+bool CommunicatorTable::had(uint64_t handle) const {
+    const uint64_t place = handle & kPlace;
+    if (place == 0 || place >= kMost)
+        return false;
+    const Chunk* const chunk = chunks_[place / kChunk].load(std::memory_order_acquire);
+    return chunk != nullptr && handle / kUse < (*chunk)[place % kChunk].uses.load(std::memory_order_relaxed);
+}
+
+std::optional<uint64_t> CommunicatorTable::reserve() {
+    if (!unused_.empty()) {
+        const uint64_t place = unused_.back();
+        unused_.pop_back();
+        return place;
+    }
+    if (places_ == kMost)
+        return std::nullopt;
+    const uint64_t place = places_++;
+    std::unique_ptr<Chunk>& chunk = owned_[place / kChunk];
+    if (chunk == nullptr) {
+        chunk = std::make_unique<Chunk>();
+        chunks_[place / kChunk].store(chunk.get(), std::memory_order_release);
+    }
+    return place;
+}
+
+uint64_t CommunicatorTable::add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group) {
+    Slot& slot = slot_at(reserved);
+    const Communicator& comm = slot.comm.emplace(id, std::move(group), self_);
+    by_id_[id] = &comm;
+    const uint64_t handle = slot.uses.fetch_add(1, std::memory_order_relaxed) * kUse + reserved;
+    slot.handle.store(handle, std::memory_order_release);
+    return handle;
+}
+
+void CommunicatorTable::close(uint64_t handle) {
+    CHECK(find(handle) != nullptr);
+    slot_at(handle & kPlace).handle.store(0, std::memory_order_relaxed); // publishes nothing
+    closed_.push_back(handle & kPlace);
+}
+
+const Communicator* CommunicatorTable::of_context(uint32_t context) const {
+    const auto found = by_id_.find(Communicator::id_of(context));
+    return found != by_id_.end() ? found->second : nullptr;
+}
+
+} // namespace gpurun::comm
