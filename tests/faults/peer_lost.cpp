@@ -254,12 +254,9 @@ void victim_sends_held(const Job& job, size_t bytes) {
     for (int rank = 0; rank < job.victim(); rank++)
         MUST(gpurun_send(job.device, bytes, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream));
 }
-// It goes as far as messages go whose bytes do not come.
 void victim_reduces_held(const Job& job) {
     hold_stream(job);
-    gpurun_request request = GPURUN_REQUEST_NULL;
-    MUST(gpurun_iallreduce(job.device, job.other, kLarge / sizeof(float), GPURUN_FLOAT, GPURUN_SUM, GPURUN_COMM_WORLD,
-                           job.stream, &request));
+    start_reduction(job);
 }
 // Small messages that arrive: what the dead has sent is received.
 void victim_sends(const Job& job) {
@@ -415,13 +412,7 @@ constexpr Scenario kScenarios[] = {
     {"large-reduction", [](const Job& job) { return reduce(job, GPURUN_HOST, kLarge); }, victim_reduces_held},
     {"large-reduction-in-stream", [](const Job& job) { return in_stream(job, reduce(job, job.stream, kLarge)); },
      victim_reduces_held},
-    {"gather-to-survivor",
-     [](const Job& job) {
-         return job.rank != 0 ? receive(job, GPURUN_HOST, job.victim(), kSmall)
-                              : gpurun_gather(GPURUN_IN_PLACE, kSmall, GPURUN_BYTE, job.device, kSmall, GPURUN_BYTE, 0,
-                                              GPURUN_COMM_WORLD, GPURUN_HOST);
-     },
-     nullptr},
+    {"gather-to-survivor", gather_to_survivor, nullptr},
     {"comm-split", split_with_victim, nullptr},
     {"communicators-in-motion", make_until_lost, victim_makes_for_ever},
     {"comm-create-group", [](const Job& job) { return create_group(job, job.size); }, nullptr},

@@ -47,15 +47,16 @@ inline gpurun_status send(const Job& job, gpurun_stream domain, size_t bytes) {
 inline gpurun_status broadcast(const Job& job, gpurun_stream domain, int root) {
     return gpurun_bcast(job.device, kLarge, GPURUN_BYTE, root, GPURUN_COMM_WORLD, domain);
 }
-inline gpurun_status reduce(const Job& job, gpurun_stream domain, size_t bytes) {
-    return gpurun_allreduce(job.device, job.other, bytes / sizeof(float), GPURUN_FLOAT, GPURUN_SUM, GPURUN_COMM_WORLD,
-                            domain);
-}
 inline gpurun_request start_receive(const Job& job, gpurun_stream domain, int source, size_t bytes) {
     gpurun_request request = GPURUN_REQUEST_NULL;
     MUST(gpurun_irecv(job.device, bytes, GPURUN_BYTE, source, kTag, GPURUN_COMM_WORLD, domain, &request));
     return request;
 }
+
+// collective_deaths.cpp: collectives that reduce and gather.
+gpurun_status reduce(const Job& job, gpurun_stream domain, size_t bytes);
+gpurun_status gather_to_survivor(const Job& job);
+void start_reduction(const Job& job);
 
 // communicator_deaths.cpp: communicators that are made, and used.
 gpurun_status split_with_victim(const Job& job);

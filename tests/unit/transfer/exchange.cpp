@@ -125,9 +125,11 @@ bool Exchange::call_next() {
 bool Exchange::complete(transfer::Operation& half, const Half& as, device::Stream stream, bool& completed) {
     if (completed || !half.enqueued())
         return false;
-    if (!half.done() && as.on_stream && as.request && !half.error())
+    if (!half.done() && as.on_stream && as.request && !half.error()) {
         if (auto done = half.complete_into(stream); !done)
             half.fail(std::move(done).error());
+        half.resources().exchanges.launch();
+    }
     completed = half.done();
     return completed;
 }
