@@ -79,6 +79,35 @@ TEST_CASE("the first start goes at once, what follows shares one kernel when the
     CHECK(starter.mails().launches == 2);
 }
 
+TEST_CASE("what one call starts in a stream goes into it at once, and is not deferred") {
+    Starter starter;
+    const device::Stream stream = must(starter.rank.device().create_stream());
+    std::vector<comm::Request*> again;
+    for (int tag = 0; tag < 6; ++tag) {
+        transfer::Operand operand = starter.rank.operand(starter.memory, kBytes);
+        operand.domain = transfer::Domain::kStream;
+        operand.stream = stream;
+        const uint64_t name = starter.rank.requests.make({.kind = Task::Kind::kSend,
+                                                          .persistent = true,
+                                                          .peer = 1,
+                                                          .tag = tag,
+                                                          .comm = &starter.rank.world,
+                                                          .operand = operand});
+        again.push_back(starter.rank.requests.find(name));
+    }
+    starter.rank.requests.start_again(again);
+    CHECK(starter.tags() == std::vector<int>{0, 1, 2, 3, 4, 5});
+    CHECK_FALSE(starter.rank.batch.is_deferring());
+    CHECK(starter.mails().mails == 0); // by no kernel in an internal stream
+    CHECK(starter.rank.core.resources().exchanges.empty());
+    must(starter.rank.device().synchronize(stream));
+    for (comm::Request* const each : again) {
+        uint64_t name = each->name;
+        CHECK(starter.rank.requests.complete({.names = {&name, 1}, .order = {}}, [](size_t, const comm::Request&) {}));
+        must(starter.rank.requests.abandon(*each));
+    }
+}
+
 TEST_CASE("where nobody would end a batch, nothing is deferred") {
     Starter starter(false);
     for (int tag = 0; tag < 4; ++tag) {
