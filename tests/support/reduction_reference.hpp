@@ -59,6 +59,7 @@ struct Half {
 
 // An arithmetic value, as it is computed with: integers without overflow.
 __extension__ typedef __int128 Wide;
+__extension__ typedef unsigned __int128 WideBits;
 template <typename T>
 auto widen(T element) {
     if constexpr (std::is_integral_v<T>)
@@ -81,7 +82,11 @@ T arithmetic(int op, T a, T b) {
     switch (op) {
     case kSum:
     case kAvg: return a + b;
-    case kProd: return a * b;
+    case kProd:
+        if constexpr (std::is_same_v<T, Wide>) // the low bits, which are all that the types have
+            return static_cast<Wide>(static_cast<WideBits>(a) * static_cast<WideBits>(b));
+        else
+            return a * b;
     case kMin: return std::is_floating_point_v<T> && (a != a || b != b) ? (a != a ? a : b) : (b < a ? b : a);
     default: return std::is_floating_point_v<T> && (a != a || b != b) ? (a != a ? a : b) : (b > a ? b : a);
     }
