@@ -87,58 +87,55 @@ Result<void> not_in_place(const Call& call, const char* what) {
                        call.comm->rank().value);
 }
 
+// What this rank gives to a gather or gets by a scatter, and what the root has of all ranks. `own` is none at a root
+// that passes GPURUN_IN_PLACE.
+struct Rooted {
+    AllBlocks all; // at the root
+    Operand operand;
+    std::optional<Schedule::Buffer> own;
+    bool is_root = false;
+
+    const Operand& order() const { return is_root ? all.operand : operand; }
+};
+
+Result<void> fill(Rooted& rooted, const Call& call, const Blocks& blocks, const Buffer& buffer, int root,
+                  gpurun_stream stream, bool gathers) {
+    rooted.is_root = root == call.comm->rank().value;
+    if (rooted.is_root)
+        GPURUN_TRY(fill(rooted.all, call, gathers ? Access::kWrite : Access::kRead, blocks, stream));
+    if (is_in_place(buffer.address))
+        return rooted.is_root ? Result<void>() : not_in_place(call, gathers ? "gather" : "scatter");
+    GPURUN_TRY(fill(rooted.operand, call, gathers ? Access::kRead : Access::kWrite, buffer, stream));
+    rooted.own = buffer_of(rooted.operand);
+    if (!rooted.is_root)
+        return {};
+    const size_t own = rooted.own->bytes, block = rooted.all.parts[root].bytes;
+    GPURUN_TRY(gathers ? check_own(own, block) : check_own(block, own));
+    return check_apart(rooted.operand, rooted.all.operand);
+}
+
 Result<void> gather(const Buffer& send, const Blocks& recv, int root, const Order& order, const Way& way) {
     Call call;
     GPURUN_TRY(enter(call, order.comm, way));
     GPURUN_TRY(check_root(call, root));
-    const Rank self = call.comm->rank();
-    AllBlocks all;
-    std::optional<Schedule::Buffer> own;
-    Operand given;
-    if (root == self.value)
-        GPURUN_TRY(fill(all, call, Access::kWrite, recv, order.stream));
-    if (!is_in_place(send.address)) {
-        GPURUN_TRY(fill(given, call, Access::kRead, send, order.stream));
-        own = buffer_of(given);
-    } else if (root != self.value) {
-        return not_in_place(call, "gather");
-    }
-    if (own && root == self.value) {
-        GPURUN_TRY(check_own(own->bytes, all.parts[root].bytes));
-        GPURUN_TRY(check_apart(given, all.operand));
-    }
-    const auto build = [own, parts = all.parts, root](Schedule& schedule) {
+    Rooted rooted;
+    GPURUN_TRY(fill(rooted, call, recv, send, root, order.stream, true));
+    const auto build = [own = rooted.own, parts = rooted.all.parts, root](Schedule& schedule) {
         build_gather(schedule, own, parts, Rank{root});
     };
-    return perform(call, recv.listed ? Collective::kGatherv : Collective::kGather,
-                   root == self.value ? all.operand : given, build, way);
+    return perform(call, recv.listed ? Collective::kGatherv : Collective::kGather, rooted.order(), build, way);
 }
 
 Result<void> scatter(const Blocks& send, const Buffer& recv, int root, const Order& order, const Way& way) {
     Call call;
     GPURUN_TRY(enter(call, order.comm, way));
     GPURUN_TRY(check_root(call, root));
-    const Rank self = call.comm->rank();
-    AllBlocks all;
-    std::optional<Schedule::Buffer> own;
-    Operand got;
-    if (root == self.value)
-        GPURUN_TRY(fill(all, call, Access::kRead, send, order.stream));
-    if (!is_in_place(recv.address)) {
-        GPURUN_TRY(fill(got, call, Access::kWrite, recv, order.stream));
-        own = buffer_of(got);
-    } else if (root != self.value) {
-        return not_in_place(call, "scatter");
-    }
-    if (own && root == self.value) {
-        GPURUN_TRY(check_own(all.parts[root].bytes, own->bytes));
-        GPURUN_TRY(check_apart(all.operand, got));
-    }
-    const auto build = [own, parts = all.parts, root](Schedule& schedule) {
+    Rooted rooted;
+    GPURUN_TRY(fill(rooted, call, send, recv, root, order.stream, false));
+    const auto build = [own = rooted.own, parts = rooted.all.parts, root](Schedule& schedule) {
         build_scatter(schedule, parts, own, Rank{root});
     };
-    return perform(call, send.listed ? Collective::kScatterv : Collective::kScatter,
-                   root == self.value ? all.operand : got, build, way);
+    return perform(call, send.listed ? Collective::kScatterv : Collective::kScatter, rooted.order(), build, way);
 }
 
 Result<void> allgather(const Buffer& send, const Blocks& recv, const Order& order, const Way& way) {

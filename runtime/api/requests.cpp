@@ -159,6 +159,12 @@ Result<void> start_again(std::span<gpurun_request> requests) {
     return {};
 }
 
+Result<void> start_again(gpurun_request* request) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_TRY(find(*found, request));
+    return start_again({request, 1});
+}
+
 // -------------------------------------------------------------------------------------------------- completing
 
 Result<Order> order_of(Runtime& runtime, gpurun_stream stream) {
@@ -359,9 +365,7 @@ gpurun_status gpurun_recv_init(void* buffer, size_t count, gpurun_datatype type,
 
 gpurun_status gpurun_start(gpurun_request* request) {
     const api::CallScope call(__func__, {.count = 1});
-    if (auto checked = api::check_output(request, "request"); !checked)
-        return api::report(std::move(checked));
-    return api::report(api::start_again({request, 1}));
+    return api::report(api::start_again(request));
 }
 
 gpurun_status gpurun_startall(size_t count, gpurun_request* requests) {

@@ -47,6 +47,13 @@ ScheduleRun& Schedules::take(const Communicator& comm) {
     return run;
 }
 
+ScheduleRun& Schedules::make(base::Collective kind, const Communicator& comm, Build build) {
+    ScheduleRun& run = take(comm);
+    run.schedule().reset(kind, comm);
+    build(run.schedule());
+    return run;
+}
+
 void Schedules::take_back(ScheduleRun& run) {
     running_.remove(run);
     run.schedule().comm().let_go();
@@ -83,9 +90,7 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
 
 Result<size_t> Schedules::run(base::Collective kind, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
-    ScheduleRun& run = take(comm);
-    run.schedule().reset(kind, comm);
-    build(run.schedule());
+    ScheduleRun& run = make(kind, comm, build);
     return finish(lock, run, buffer);
 }
 
@@ -112,9 +117,7 @@ Result<size_t> Schedules::finish(EngineLock& lock, ScheduleRun& run, const Opera
 
 uint64_t Schedules::start(base::Collective kind, const Communicator& comm, const Operand& buffer, Build build) {
     const EngineLock lock(core_.mutex());
-    ScheduleRun& run = take(comm);
-    run.schedule().reset(kind, comm);
-    build(run.schedule());
+    ScheduleRun& run = make(kind, comm, build);
     RequestTable& table = core_.requests();
     Request& request = table.take(Task{.kind = Task::Kind::kCollective, .operand = buffer});
     request.active = true;

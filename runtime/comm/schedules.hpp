@@ -26,6 +26,7 @@ class Schedules {
   private:
     // One for a collective of the communicator, which it holds.
     ScheduleRun& take(const Communicator& comm) GPURUN_REQUIRES(engine_lock);
+    ScheduleRun& make(base::Collective kind, const Communicator& comm, Build build) GPURUN_REQUIRES(engine_lock);
     base::Result<size_t> finish(EngineLock& lock, ScheduleRun& run, const transfer::Operand& buffer)
         GPURUN_REQUIRES(engine_lock);
     void take_back(ScheduleRun& run);
