@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 namespace gpurun::conformance::reduce {
 
@@ -23,9 +24,8 @@ base::Reduction reduction_of(int type, int op, uint32_t ranks) {
 }
 
 Bytes bytes_of(const Content& content) {
-    Bytes bytes(content.size());
-    std::memcpy(bytes.data(), content.data(), content.size());
-    return bytes;
+    const auto all = std::as_bytes(std::span(content));
+    return Bytes(all.begin(), all.end());
 }
 
 // Operands and result behind each other in one allocation, each `skew` bytes behind an aligned address.
