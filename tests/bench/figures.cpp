@@ -71,7 +71,9 @@ std::span<const Metric> metrics(Test test) {
 std::string printed(const Metric& metric, double figure) {
     if (metric.digits != kWithUnit)
         return fmt::format("{:.{}f}", figure * metric.scale, metric.digits);
-    return figure >= 1e9 ? fmt::format("{:.2f} GB/s", figure * 1e-9) : fmt::format("{:.2f} MB/s", figure * 1e-6);
+    if (figure >= 1e9)
+        return fmt::format("{:.2f} GB/s", figure * 1e-9);
+    return figure >= 1e6 ? fmt::format("{:.2f} MB/s", figure * 1e-6) : fmt::format("{:.2f} kB/s", figure * 1e-3);
 }
 
 size_t headline(Test test) { return is_latency(test) ? 0 : metrics(test).size() - 1; }
