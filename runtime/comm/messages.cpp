@@ -94,7 +94,10 @@ Result<void> Messages::complete(std::span<Send* const> sends, std::span<PostedRe
 Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> sends,
                                        std::span<PostedReceive* const> receives) {
     if (!core_.resources().exchanges.empty())
-        await_exchange(receives);
+        await_exchange([&] {
+            return std::all_of(receives.begin(), receives.end(),
+                               [](const PostedReceive* each) { return each->started(); });
+        });
     batch_.launch(); // starting these may have posted sends of requests that had waited for room
     const auto done = [&] {
         const auto is_done = [](const auto* each) { return each->done(); };
@@ -115,12 +118,7 @@ Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> 
     return waited;
 }
 
-// Something is collected to be put, and the peers are likely to put something, too: what has come in a moment shares
-// the kernel.
-void Messages::await_exchange(std::span<PostedReceive* const> receives) {
-    const auto have_started = [&] {
-        return std::all_of(receives.begin(), receives.end(), [](const PostedReceive* each) { return each->started(); });
-    };
+void Messages::await_exchange(base::FunctionRef<bool()> have_started) {
     if (have_started())
         return;
     const int64_t end_ns = platform::now_ns() + kExchangeNs;

@@ -65,6 +65,8 @@ class Schedule {
         size_t first_operand = 0; // in operands_: of a reduction, or of a copy
         size_t operands = 0;
         Work work;
+        size_t dependents = 0;   // steps that come after it
+        StepId dependent = 0;    // the last of them
         size_t first_before = 0; // in befores_
         size_t befores = 0;
     };
@@ -137,6 +139,11 @@ class Schedule {
     std::span<const Buffer> operands(const Step& step) const {
         return std::span(operands_).subspan(step.first_operand, step.operands);
     }
+    // Whether the step receives into scratch memory what nothing but one reduction reads.
+    bool is_operand(const Step& step) const {
+        return step.exact && step.buffer.scratch && step.dependents == 1 &&
+               steps_[step.dependent].kind == Step::Kind::kReduce;
+    }
     // Calls with each buffer of the program's.
     template <typename Visit>
     void for_each_buffer(const Visit& visit) const {
@@ -168,8 +175,13 @@ class Schedule {
         step.first_operand = operands_.size();
         step.operands = operands.size();
         operands_.insert(operands_.end(), operands.begin(), operands.end());
+        const auto id = static_cast<StepId>(steps_.size());
+        for (const StepId each : after.steps()) {
+            ++steps_[each].dependents;
+            steps_[each].dependent = id;
+        }
         steps_.push_back(std::move(step));
-        return static_cast<StepId>(steps_.size() - 1);
+        return id;
     }
 
     base::Collective kind_{};

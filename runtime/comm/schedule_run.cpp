@@ -54,7 +54,14 @@ void ScheduleRun::note_complete(State& state) {
 
 bool ScheduleRun::can_start(const Schedule::Step& step) const {
     const auto before = schedule_.before(step);
-    return std::all_of(before.begin(), before.end(), [&](StepId each) { return states_[each].complete; });
+    return std::all_of(before.begin(), before.end(), [&](StepId each) {
+        return states_[each].complete || (step.kind == StepKind::kReduce && is_left(each));
+    });
+}
+
+bool ScheduleRun::is_left(StepId receive) const {
+    const auto& of = states_[receive].receive;
+    return of && of->made_op() != nullptr && of->made_op()->is_left();
 }
 
 // Whether some send need not wait for the receive, so that both may be under way in one stream.
@@ -71,6 +78,22 @@ Operand ScheduleRun::operand_of(const Schedule::Buffer& buffer) const {
     operand.bytes = buffer.bytes;
     operand.where = buffer.scratch ? scratch_->where : buffer.where;
     return operand;
+}
+
+// Whether some receive is under way, or about to be: what is sent now may cross in one kernel with what is received.
+bool ScheduleRun::runs_beside_receive() const {
+    const auto& steps = schedule_.steps();
+    for (StepId i = 0; i < steps.size(); ++i)
+        if (steps[i].kind == StepKind::kReceive && !states_[i].complete && can_start(steps[i]))
+            return true;
+    return false;
+}
+
+Ending ScheduleRun::ending_of_receive(StepId receive) const {
+    if (schedule_.is_operand(schedule_.steps()[receive]) && !order_.captured() &&
+        core_.resources().exchanges.can_reduce())
+        return Ending::kKept;
+    return runs_beside_send(receive) ? Ending::kTogether : Ending::kInStream;
 }
 
 // Where whoever reduces reaches the program's buffers, too: the device, or the CPU.
@@ -118,7 +141,9 @@ void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
     State& state = states_[id];
     state.from = from;
     // In a graph the stream waits for what is sent once all that can go at the same time has been enqueued.
-    const Ending ending = order_.captured() ? Ending::kByCompletion : Ending::kInStream;
+    const Ending ending = order_.captured()       ? Ending::kByCompletion
+                          : runs_beside_receive() ? Ending::kTogether
+                                                  : Ending::kInStream;
     state.send.emplace(core_.resources(), core_.peer(comm.group().world(to)), state.from,
                        transfer::Envelope{comm.collective_context(), schedule_.tag(schedule_.steps()[id]), from.bytes},
                        transfer::Send::Mode{.ending = ending, .urges = true});
@@ -132,7 +157,7 @@ void ScheduleRun::start_receive(StepId id, const Operand& into, Rank from) {
     const int tag = schedule_.tag(schedule_.steps()[id]);
     state.receive.emplace(core_.resources(), state.home, state.into,
                           Pattern::of(comm.group(), comm.collective_context(), from.value, tag),
-                          ReceiveMode{.ending = runs_beside_send(id) ? Ending::kTogether : Ending::kInStream});
+                          ReceiveMode{.ending = ending_of_receive(id)});
     messages_.start(*state.receive);
 }
 
@@ -156,6 +181,9 @@ Result<void> ScheduleRun::start_copy(StepId id) {
 
 Result<void> ScheduleRun::start_reduction(StepId id) {
     const Schedule::Step& step = schedule_.steps()[id];
+    GPURUN_ASSIGN(const bool fused, fuse_reduction(step));
+    if (fused)
+        return {};
     std::array<Operand, base::kMostOperands> operands;
     const auto buffers = schedule_.operands(step);
     std::transform(buffers.begin(), buffers.end(), operands.begin(),
@@ -166,6 +194,43 @@ Result<void> ScheduleRun::start_reduction(StepId id) {
                   reduce_here(core_.resources(), order_,
                               {step.reduction, count, result, std::span(operands).first(buffers.size())}));
     return {};
+}
+
+// If operands have come in mails, by the kernel that puts what this rank sends. False: it is to be reduced in memory.
+Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
+    const auto befores = schedule_.before(step);
+    const auto buffers = schedule_.operands(step);
+    const Operand result = operand_of(step.buffer);
+    const bool reaches_all = std::all_of(buffers.begin(), buffers.end(),
+                                         [&](const Schedule::Buffer& each) { return operand_of(each).by_device(); }) &&
+                             result.by_device();
+    std::array<device::FusedReduction::Operand, base::kMostOperands> operands;
+    bool fuses = false;
+    for (const StepId each : befores) {
+        if (!is_left(each))
+            continue;
+        const Schedule::Buffer& into = schedule_.steps()[each].buffer;
+        const auto operand = std::find_if(buffers.begin(), buffers.end(),
+                                          [&](const Schedule::Buffer& of) { return of.scratch == into.scratch; });
+        transfer::Receive& receive = states_[each].receive->op();
+        if (reaches_all && operand != buffers.end() && bytes_of(each) == into.bytes) {
+            GPURUN_ASSIGN(operands[static_cast<size_t>(operand - buffers.begin())].mail,
+                          receive.hand_over(order_.stream));
+            fuses = true;
+        } else {
+            GPURUN_TRY(receive.complete_into(order_.stream)); // to its place in memory
+        }
+    }
+    if (!fuses) {
+        messages_.launch(); // before what reads that
+        return false;
+    }
+    for (size_t i = 0; i < buffers.size(); ++i)
+        operands[i].buffer = operand_of(buffers[i]).address;
+    const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
+    core_.resources().exchanges.reduce(
+        {step.reduction, count, result.address, std::span(operands).first(buffers.size())}, order_.stream);
+    return true;
 }
 
 // A rank that sends less or more than is expected has been called with another count, or another type.
@@ -228,14 +293,36 @@ bool ScheduleRun::advance() {
     return look_for_end() || moved;
 }
 
+Result<void> ScheduleRun::start_steps() {
+    for (StepId i = 0; i < schedule_.steps().size(); ++i)
+        if (!states_[i].started && can_start(schedule_.steps()[i]))
+            GPURUN_TRY(start_step(i));
+    return {};
+}
+
+// If this rank puts what the others reduce, most often the others do so, too. True if something has come meanwhile.
+bool ScheduleRun::await_operands() {
+    if (core_.resources().exchanges.empty())
+        return false;
+    const auto missing = [&] {
+        size_t number = 0;
+        for (StepId i = 0; i < schedule_.steps().size(); ++i)
+            if (schedule_.is_operand(schedule_.steps()[i]) && states_[i].receive && !states_[i].receive->started())
+                ++number;
+        return number;
+    };
+    const size_t before = missing();
+    if (before != 0)
+        messages_.await_exchange([&] { return missing() == 0; });
+    return missing() != before;
+}
+
 bool ScheduleRun::advance_steps() {
-    const size_t steps = schedule_.steps().size();
     const size_t complete_before = complete_;
     for (bool moved = true; moved && !error_;) {
-        Result<void> failed;
-        for (StepId i = 0; i < steps && failed; ++i)
-            if (!states_[i].started && can_start(schedule_.steps()[i]))
-                failed = start_step(i);
+        auto failed = start_steps();
+        if (failed && await_operands())
+            failed = start_steps();
         messages_.launch(); // before what depends on these
         auto settled = failed ? settle_steps() : Result<bool>(false);
         if (!failed || !settled)

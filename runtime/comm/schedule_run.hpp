@@ -83,6 +83,11 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     };
     bool can_start(const Schedule::Step& step) const GPURUN_REQUIRES(engine_lock);
     bool runs_beside_send(Schedule::StepId receive) const;
+    bool runs_beside_receive() const GPURUN_REQUIRES(engine_lock);
+    transfer::Ending ending_of_receive(Schedule::StepId receive) const;
+    // Whether what the step receives has come in a mail that was left, so that a reduction can read it there.
+    bool is_left(Schedule::StepId receive) const;
+    bool await_operands() GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
     void give_scratch_back() GPURUN_REQUIRES(engine_lock);
     base::Result<void> start_step(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
@@ -90,6 +95,8 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     void start_receive(Schedule::StepId step, const transfer::Operand& into, Rank from) GPURUN_REQUIRES(engine_lock);
     base::Result<void> start_copy(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
     base::Result<void> start_reduction(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
+    base::Result<bool> fuse_reduction(const Schedule::Step& step) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> start_steps() GPURUN_REQUIRES(engine_lock);
     // Whether the step has come to its end. `receives`: some step has started to receive, and is not complete.
     base::Result<bool> settle_step(State& state, bool receives) GPURUN_REQUIRES(engine_lock);
     base::Result<bool> settle_steps() GPURUN_REQUIRES(engine_lock);

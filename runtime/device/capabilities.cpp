@@ -35,6 +35,8 @@ constexpr std::array<CapabilityInfo, kCapabilities> kTable = {{
     {"other-devices", "memory of another device is refused", is_in<&Device::other_devices>, {}},
     {"clock", "traces do not say when the device moved messages", is_in<&Device::clock>, {}},
     {"reduce", "the CPU reduces copies of device memory", is_in<&Device::reduce>, {}},
+    {"fused-reduce", "small messages are copied before they are reduced", is_in<&Device::fused_reduce>,
+     set_of({kCounters, kMails, kReduce})},
 }};
 
 std::string all_names() {

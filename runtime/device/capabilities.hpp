@@ -20,8 +20,9 @@ enum class Capability : uint8_t {
     kOtherDevices,
     kClock,
     kReduce,
+    kFusedReduce,
 };
-constexpr size_t kCapabilities = 9;
+constexpr size_t kCapabilities = 10;
 using CapabilitySet = std::bitset<kCapabilities>; // by Capability
 
 struct CapabilityInfo {

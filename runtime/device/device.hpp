@@ -22,6 +22,7 @@ class Channels;
 class Clock;
 class Counters;
 class FencedCopies;
+class FusedReduce;
 class Graphs;
 class Mails;
 class OrderedMemory;
@@ -39,7 +40,7 @@ class Device {
 
     // ---- capabilities -------------------------------------------------------------------------------------
     // Null where the device lacks one; always the same. What needs another comes only with it: fenced copies and mails
-    // with counters; channels with counters, mails and graphs.
+    // with counters; channels with counters, mails and graphs; fused reductions with counters, mails and reductions.
     virtual Counters* counters() { return nullptr; }
     virtual FencedCopies* fenced_copies() { return nullptr; }
     virtual Mails* mails() { return nullptr; }
@@ -49,6 +50,7 @@ class Device {
     virtual OtherDevices* other_devices() { return nullptr; }
     virtual Clock* clock() { return nullptr; }
     virtual Reduce* reduce() { return nullptr; }
+    virtual FusedReduce* fused_reduce() { return nullptr; }
 
     // ---- the calling thread -------------------------------------------------------------------------------
     // Makes the device current for the calling thread, where that means something (cudaSetDevice).

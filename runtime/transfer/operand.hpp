@@ -36,6 +36,7 @@ struct Operand {
 enum class Ending : uint8_t {
     kInStream,     // what follows in the stream comes after the message: blocking calls
     kTogether,     // the same, of a call that is made together with others: none of them waits for another
+    kKept,         // the same, of a receive: a mail may stay in its slot until it is reduced there, or completed
     kByCompletion, // the stream goes on; whatever the message is completed into comes after it: requests
 };
 

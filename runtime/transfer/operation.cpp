@@ -76,7 +76,7 @@ void Operation::leave_to_completion() {
 }
 
 void Operation::enqueue_left() {
-    if (!LeftList::has(*this))
+    if (!is_left())
         return;
     resources_.left.remove(*this);
     phase_ = Phase::kActive;
@@ -130,7 +130,7 @@ Result<void> Operation::complete_into(device::Stream stream) {
         return complete_captured(stream);
     if (done())
         return {};
-    if (LeftList::has(*this)) {
+    if (is_left()) {
         if (auto enqueued = enqueue_left_by_protocol(stream); !enqueued)
             fail(std::move(enqueued).error());
         else
@@ -214,7 +214,7 @@ wait_report::Entry Operation::describe(wait_report::What what) const {
         entry.flags |= wait_report::kOnStream;
     if (operand_.captured())
         entry.flags |= wait_report::kCaptured;
-    const auto& point = phase_ == Phase::kEnqueued && !LeftList::has(*this) ? end_ : blocked_on();
+    const auto& point = phase_ == Phase::kEnqueued && !is_left() ? end_ : blocked_on();
     if (!point)
         return entry;
     entry.state = point->on_event() ? wait_report::State::kDevice : wait_report::State::kEdge;

@@ -52,6 +52,8 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     void advance();
     // REQUIRES enqueued(). What follows in `stream` comes after the message. Done afterwards.
     base::Result<void> complete_into(device::Stream stream);
+    // Its last work was left to whoever completes it.
+    bool is_left() const { return LeftList::has(*this); }
     // Its end is wanted, and nobody completes it into a stream now: enqueues what was left to the completion.
     void enqueue_left();
     // It cannot go on: the peer is lost, a call failed, or it was cancelled. Done once its own copies no longer touch
@@ -83,7 +85,10 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     // A blocking call on a stream: what follows in the stream comes after the message.
     bool ends_in_stream() const { return operand_.on_stream() && !is_request(); }
     // So does one that is made together with others, in the same stream perhaps.
-    bool ends_together() const { return operand_.on_stream() && ending_ == Ending::kTogether; }
+    bool ends_together() const {
+        return operand_.on_stream() && (ending_ == Ending::kTogether || ending_ == Ending::kKept);
+    }
+    bool is_kept() const { return operand_.on_stream() && ending_ == Ending::kKept; }
     bool ends_by_completion() const { return operand_.on_stream() && is_request(); }
     bool is_request() const { return ending_ == Ending::kByCompletion; }
     // Where the device says when the message moved (trace). In the host's order the host sees that itself.
@@ -96,7 +101,7 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     base::Result<void> end_behind(Fence& fence, Edge edge, const Slot& slot, device::Stream stream);
     // Of a graph: everything is decided, and is enqueued by the thread that completes it.
     void leave_to_capture() { reach(Phase::kEnqueued); }
-    // Of a request on a stream: the same, or by enqueue_left().
+    // Of a request on a stream, or one that is kept: the same, or by enqueue_left().
     void leave_to_completion();
     // No bytes move: the message ends where it stands in its order domain.
     base::Result<void> end_in_place();

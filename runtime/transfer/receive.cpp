@@ -41,6 +41,15 @@ wait_report::Entry Receive::describe() const {
     return entry;
 }
 
+Result<device::Mail> Receive::hand_over(device::Stream stream) {
+    auto mail = state()->hand_over(*this, stream);
+    if (mail)
+        finish();
+    else
+        fail(mail.error());
+    return mail;
+}
+
 Result<void> Receive::take_stream(bool waits_for_peer) {
     return ends_in_stream() ? Result<void>() : work().take(waits_for_peer);
 }

@@ -71,6 +71,10 @@ class ReceiveState : public HalfState<Receive> {
     base::Result<bool> is_complete_without_peer(const Receive&, const CompletionPoint&) const override {
         return true; // the message's record has brought everything that is needed of the source
     }
+    // A mail that was left, for work in the stream that takes it.
+    virtual base::Result<device::Mail> hand_over(Receive&, device::Stream) {
+        return base::Error{base::Status::kInternal, "only mails are handed over"};
+    }
     // Of a graph: the thread that captures completes it. Enqueues it, or fails the receive.
     virtual void enqueue_captured(Receive&) {}
     virtual void capture_missed(Receive&) {}

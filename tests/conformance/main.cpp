@@ -29,6 +29,7 @@ const SuiteOf kSuites[] = {
     {"counters", {kCounters}},
     {"elsewhere", {kOrderedMemory, kOtherDevices}},
     {"fenced copies", {kFencedCopies}},
+    {"fused-reduce", {kFusedReduce}},
     {"graphs", {kGraphs}},
     {"mails", {kMails}},
     {"ordered memory", {kOrderedMemory}},

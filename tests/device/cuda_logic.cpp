@@ -302,6 +302,42 @@ TEST_CASE("the mails of an exchange have blocks of their own, those that are put
     CHECK(small.first.threads == kFewestThreads);
 }
 
+TEST_CASE("a fused reduction has blocks for the longest of what is put and reduced, and the first mail's ticket") {
+    Bench bench;
+    auto* const memory = reinterpret_cast<std::byte*>(0x4000);
+    const device::OutgoingMail put{mail_of(65536), memory};
+    device::FusedReduction::Operand operands[3];
+    operands[0].buffer = memory;
+    operands[1].mail = mail_of(8192);
+    operands[2].mail = mail_of(8192);
+    operands[2].mail.ticket += 1;
+    device::FusedReduction reduction{{base::Type::kFloat, base::Op::kMax, 0}, 2048, memory, operands};
+    const auto fused = [&] {
+        return bench.launched<FusedReduceArguments>([&](CudaDevice& device) {
+            return device.put_and_reduce({&put, 1}, reduction, kStream);
+        });
+    };
+    const auto [launch, arguments] = fused();
+    CHECK(launch.kernel == kFusedReduce);
+    CHECK(launch.blocks == 16);
+    CHECK(launch.threads == kReduceThreads);
+    CHECK(arguments.bytes == 8192);
+    CHECK(arguments.number_of_puts == 1);
+    CHECK(arguments.puts[0].bytes == 65536);
+    CHECK(arguments.operands_given == 3);
+    CHECK(arguments.operands[0].sent == nullptr);
+    CHECK(arguments.operands[0].words == memory);
+    CHECK(arguments.operands[2].words == operands[2].mail.words);
+    CHECK(arguments.operands[2].mark == operands[2].mail.mark);
+    CHECK(arguments.ticket == operands[1].mail.ticket);
+    CHECK(arguments.aligned == 1);
+    CHECK(arguments.timed == nullptr);
+    reduction.blocks = 3;
+    reduction.result = memory + 4;
+    CHECK(fused().first.blocks == 3);
+    CHECK(fused().second.aligned == 0);
+}
+
 TEST_CASE("a fenced copy has threads for every odd byte, blocks for every word, and few of them") {
     constexpr unsigned kMostBlocks = 64;
     constexpr size_t kMiB = 1 << 20;

@@ -164,11 +164,8 @@ __device__ void put_in_channel(const PutInChannelArguments& put, const RunLog& l
     const bool room = had_room || await_taken(channel, lane, to_be_taken(turn));
     const uint64_t moving = log.clock();
     let_next_start();
-    if (room && (first < channel.bytes || first == 0)) {
-        const uint32_t mark = mark_of(turn);
-        store_word(place_of(channel, turn, lane), threadIdx.x,
-                   {static_cast<uint32_t>(bytes), mark, static_cast<uint32_t>(bytes >> 32), mark});
-    }
+    if (room && (first < channel.bytes || first == 0))
+        store_word(place_of(channel, turn, lane), threadIdx.x, word_of(bytes, mark_of(turn)));
     __syncthreads();
     if (threadIdx.x == 0) {
         channel.turns[lane] = turn + 1;
@@ -207,7 +204,7 @@ __device__ void take_from_channel(const TakeFromChannelArguments& take, const Ru
     await_predecessors();
     const uint64_t moving = log.clock();
     if (came && first < take.bytes)
-        store_bytes(take.destination + first, take.bytes - first, word.low | static_cast<uint64_t>(word.high) << 32);
+        store_bytes(take.destination + first, take.bytes - first, bytes_of(word));
     __syncthreads();
     if (threadIdx.x == 0) {
         tell_taken(channel, lane, turn);

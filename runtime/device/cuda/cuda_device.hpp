@@ -12,6 +12,7 @@
 #include "device/capability/clock.hpp"
 #include "device/capability/counters.hpp"
 #include "device/capability/fenced_copies.hpp"
+#include "device/capability/fused_reduce.hpp"
 #include "device/capability/graphs.hpp"
 #include "device/capability/mails.hpp"
 #include "device/capability/ordered_memory.hpp"
@@ -64,7 +65,8 @@ class CudaDevice final : public Device,
                          public OrderedMemory,
                          public OtherDevices,
                          public Clock,
-                         public Reduce {
+                         public Reduce,
+                         public FusedReduce {
   public:
     CudaDevice(const Driver& driver, Facts facts, Kernels kernels)
         : driver_(driver), facts_(std::move(facts)), kernels_(kernels), elsewhere_(driver_, facts_.context),
@@ -82,6 +84,7 @@ class CudaDevice final : public Device,
     OtherDevices* other_devices() override { return this; }
     Clock* clock() override { return this; }
     Reduce* reduce() override { return this; }
+    FusedReduce* fused_reduce() override { return facts_.counters ? this : nullptr; }
 
     base::Result<void> make_current() override;
     base::Result<platform::ClockReading> read_clock() override;
@@ -138,6 +141,8 @@ class CudaDevice final : public Device,
     base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) override;
     base::Result<void> reduce_elements(const base::Reduction& reduction, size_t count, void* result,
                                        std::span<const void* const> operands, Stream stream) override;
+    base::Result<void> put_and_reduce(std::span<const OutgoingMail> puts, const FusedReduction& reduction,
+                                      Stream stream) override;
 
     base::Result<void> begin_capture(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;
@@ -180,6 +185,7 @@ class CudaDevice final : public Device,
     base::Result<uint64_t*> device_address(const Times* times) const; // null where there are none
     base::Result<PutMailArguments> arguments_of(const OutgoingMail& put) const;
     base::Result<TakeMailArguments> arguments_of(const IncomingMail& take, bool seen) const;
+    base::Result<FusedOperand> arguments_of(const FusedReduction::Operand& operand) const;
     base::Result<void> prepare_clock();
     base::Result<ChannelArguments> arguments(const Channel& channel) const;
     base::Result<RunLogArguments> log_arguments(const Channel& channel) const; // REQUIRES that it has one

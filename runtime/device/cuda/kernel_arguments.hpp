@@ -81,6 +81,29 @@ struct ReduceArguments {
     uint32_t aligned; // 1: all buffers, to 16 bytes
 };
 
+// Each block puts a part of each mail, then reduces a part of the result.
+struct FusedOperand {
+    const void* words;    // of a mail, or a buffer
+    const uint64_t* sent; // null: a buffer
+    uint64_t* taken;
+    uint64_t value;
+    uint64_t* times;
+    uint32_t mark;
+};
+struct FusedReduceArguments {
+    PutMailArguments puts[kExchangedOfLaunch];
+    FusedOperand operands[kReducedOfLaunch];
+    void* result;
+    uint64_t bytes;
+    uint32_t* ticket;
+    const uint64_t* timed; // any of all their times; null: nobody wants to know
+    uint32_t number_of_puts;
+    uint32_t operands_given;
+    uint32_t op; // base::Op
+    uint32_t divisor;
+    uint32_t aligned; // 1: the result and all buffers, to 16 bytes
+};
+
 constexpr uint64_t kNoMoreRounds = ~uint64_t{0};
 struct ReadClockArguments {
     const uint64_t* asked;

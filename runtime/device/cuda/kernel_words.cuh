@@ -14,6 +14,11 @@ struct Word {
     uint32_t low, low_mark, high, high_mark;
 };
 
+__device__ Word word_of(uint64_t bytes, uint32_t mark) {
+    return {static_cast<uint32_t>(bytes), mark, static_cast<uint32_t>(bytes >> 32), mark};
+}
+__device__ uint64_t bytes_of(Word word) { return word.low | static_cast<uint64_t>(word.high) << 32; }
+
 __device__ void store_word(void* words, uint64_t index, Word word) {
     asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(static_cast<uint4*>(words) + index),
                  "r"(word.low), "r"(word.low_mark), "r"(word.high), "r"(word.high_mark)
@@ -47,6 +52,30 @@ __device__ void store_gate(uint64_t* gate, uint64_t value) {
 
 __device__ void store_counter(uint64_t* counter, uint64_t value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(counter), "l"(value) : "memory");
+}
+
+__device__ bool is_gone(const uint64_t* sent, uint64_t value) {
+    const uint64_t now = load_counter(sent);
+    return (now & kPoison) != 0 && (now & ~(kPoison | 1)) < value;
+}
+
+// Looks for `kNumber` words of a mail in a row until all have come. False if they never will.
+template <unsigned kNumber, typename Mail>
+__device__ bool await_words(const Mail& mail, uint64_t index, Word (&words)[kNumber]) {
+    constexpr unsigned kLooksPerCounter = 1024; // the counter is in host memory
+    for (unsigned looks = 1;; ++looks) {
+        bool come = true;
+#pragma unroll
+        for (unsigned i = 0; i < kNumber; ++i)
+            words[i] = load_word(mail.words, index + i);
+#pragma unroll
+        for (unsigned i = 0; i < kNumber; ++i)
+            come = come && words[i].low_mark == mail.mark && words[i].high_mark == mail.mark;
+        if (come)
+            return true;
+        if (looks % kLooksPerCounter == 0 && is_gone(mail.sent, mail.value))
+            return false;
+    }
 }
 
 // Where the device allows it, our kernels are launched while what is before them in the stream, or the graph, still

@@ -36,9 +36,12 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     GPURUN_TRY(find_both(kernels.tell_channel_taken, "gpurun_tell_channel_taken"));
     GPURUN_TRY(find_both(kernels.pull_through_channel, "gpurun_pull_through_channel"));
     GPURUN_TRY(driver.check(driver.cuModuleLoadData(&module, gpurun_reduce_kernel_image), "cuModuleLoadData"));
-    for (size_t type = 1; type < base::kTypes; ++type)
-        if (base::info_of_type(static_cast<int>(type)).values != base::Values::kText)
-            GPURUN_TRY(find(kernels.reduce[type], ("gpurun_reduce_" + std::to_string(type)).c_str()));
+    for (size_t type = 1; type < base::kTypes; ++type) {
+        if (base::info_of_type(static_cast<int>(type)).values == base::Values::kText)
+            continue;
+        GPURUN_TRY(find(kernels.reduce[type], ("gpurun_reduce_" + std::to_string(type)).c_str()));
+        GPURUN_TRY(find(kernels.fused_reduce[type], ("gpurun_fused_reduce_" + std::to_string(type)).c_str()));
+    }
     return kernels;
 }
 

@@ -7,33 +7,13 @@ using namespace gpurun::device::cuda;
 
 namespace {
 
-__device__ bool is_gone(const uint64_t* sent, uint64_t value) {
-    const uint64_t now = load_counter(sent);
-    return (now & kPoison) != 0 && (now & ~(kPoison | 1)) < value;
-}
-
-// False if the words will never come.
-__device__ bool await_word(const TakeMailArguments& mail, uint64_t index, Word& word) {
-    constexpr unsigned kLooksPerCounter = 1024; // the counter is in host memory
-    for (unsigned looks = 1;; ++looks) {
-        word = load_word(mail.words, index);
-        if (word.low_mark == mail.mark && word.high_mark == mail.mark)
-            return true;
-        if (looks % kLooksPerCounter != 0)
-            continue;
-        if (is_gone(mail.sent, mail.value))
-            return false;
-    }
-}
-
 __device__ void put_mail(const PutMailArguments& mail, Blocks blocks) {
     let_next_start();
     await_predecessors();
     const uint64_t began = clock_for(mail.times);
     for (uint64_t i = blocks.first_index(); 8 * i < mail.bytes; i += blocks.all_threads()) {
         const uint64_t bytes = load_bytes(mail.source + 8 * i, mail.bytes - 8 * i);
-        store_word(mail.words, i,
-                   {static_cast<uint32_t>(bytes), mail.mark, static_cast<uint32_t>(bytes >> 32), mail.mark});
+        store_word(mail.words, i, word_of(bytes, mail.mark));
     }
     if (is_last(blocks, mail.ticket, true)) {
         store_counter(mail.sent, mail.value);
@@ -45,14 +25,14 @@ __device__ void take_mail(const TakeMailArguments& mail, Blocks blocks) {
     const uint64_t began = clock_for(mail.times);
     uint64_t moving = began;
     for (uint64_t i = blocks.first_index(); 8 * i < mail.bytes; i += blocks.all_threads()) {
-        Word word;
-        const bool came = await_word(mail, i, word);
+        Word words[1];
+        const bool came = await_words(mail, i, words);
         let_next_start();
         await_predecessors();
         moving = clock_for(mail.times);
         if (!came)
             break;
-        store_bytes(mail.destination + 8 * i, mail.bytes - 8 * i, word.low | static_cast<uint64_t>(word.high) << 32);
+        store_bytes(mail.destination + 8 * i, mail.bytes - 8 * i, bytes_of(words[0]));
     }
     await_predecessors(); // threads without a word, too
     if (is_last(blocks, mail.ticket, mail.seen != 0)) {
@@ -95,8 +75,7 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     const uint64_t began = clock_for(mail.times);
     if (from < mail.bytes) {
         const uint64_t bytes = load_bytes(mail.source + from, mail.bytes - from);
-        store_word(mail.words, threadIdx.x,
-                   {static_cast<uint32_t>(bytes), mail.mark, static_cast<uint32_t>(bytes >> 32), mail.mark});
+        store_word(mail.words, threadIdx.x, word_of(bytes, mail.mark));
     }
     if (is_last_of_block()) {
         store_counter(mail.sent, mail.value);
@@ -108,14 +87,14 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     gpurun_take_mails(const __grid_constant__ TakeMailsArguments batch) {
     const TakeMailArguments& mail = batch.mails[blockIdx.x];
     const uint64_t to = uint64_t{8} * threadIdx.x;
-    Word word;
+    Word words[1];
     const uint64_t began = clock_for(mail.times);
-    const bool came = to < mail.bytes && await_word(mail, threadIdx.x, word);
+    const bool came = to < mail.bytes && await_words(mail, threadIdx.x, words);
     let_next_start();
     await_predecessors();
     const uint64_t moving = clock_for(mail.times);
     if (came)
-        store_bytes(mail.destination + to, mail.bytes - to, word.low | static_cast<uint64_t>(word.high) << 32);
+        store_bytes(mail.destination + to, mail.bytes - to, bytes_of(words[0]));
     if (is_last_of_block()) {
         store_counter(mail.taken, mail.value);
         store_times(mail.times, began, moving);

@@ -27,7 +27,8 @@ struct Kernels {
     ChannelKernel await_channel_put;
     ChannelKernel tell_channel_taken;
     ChannelKernel pull_through_channel;
-    std::array<CUfunction, base::kTypes> reduce{}; // by type; null: it has no operation
+    std::array<CUfunction, base::kTypes> reduce{};       // by type; null: it has no operation
+    std::array<CUfunction, base::kTypes> fused_reduce{}; // by type, too
 
     // All at once and early: loading one later could wait for kernels that wait for another rank.
     // REQUIRES the primary context to be current. kDevice if the library has none for this GPU.

@@ -1,4 +1,4 @@
-// Reductions on a GPU: a kernel for each type. Compiled to an image of its own (meson.build), which Kernels loads.
+// Reductions on a GPU: two kernels for each type. Compiled to an image of its own (meson.build), which Kernels loads.
 //
 // The buffers are read in words of 16 bytes, by single bytes where one of them is not aligned, and in the last word.
 #include "base/arithmetic.hpp"
@@ -58,18 +58,41 @@ struct Word16 {
 
     typename TypeOf<kType>::Value values[kNumber];
 
-    __device__ void load(const ReduceArguments& arguments, unsigned operand, uint64_t at, unsigned bytes) {
-        const auto word = load_elements<Element>(arguments.operands[operand], at, bytes, arguments.aligned != 0);
+    __device__ void set(const Elements<Element>& word) {
 #pragma unroll
         for (unsigned i = 0; i < kNumber; ++i)
             values[i] = value_of(word.each[i]);
     }
-    __device__ void store(const ReduceArguments& arguments, uint64_t at, unsigned bytes) const {
+    __device__ void load(const void* from, uint64_t at, unsigned bytes, bool aligned) {
+        set(load_elements<Element>(from, at, bytes, aligned));
+    }
+    // False if it will never come.
+    __device__ bool load(const FusedOperand& from, uint64_t at, unsigned bytes, bool aligned) {
+        if (from.sent == nullptr) {
+            load(from.words, at, bytes, aligned);
+            return true;
+        }
+        Elements<Element> come;
+        if (bytes > 8) {
+            Word words[2];
+            if (!await_words(from, 2 * at, words))
+                return false;
+            come.word = {words[0].low, words[0].high, words[1].low, words[1].high};
+        } else {
+            Word words[1];
+            if (!await_words(from, 2 * at, words))
+                return false;
+            come.word = {words[0].low, words[0].high, 0, 0};
+        }
+        set(come);
+        return true;
+    }
+    __device__ void store(void* to, uint64_t at, unsigned bytes, bool aligned) const {
         Elements<Element> word;
 #pragma unroll
         for (unsigned i = 0; i < kNumber; ++i)
             word.each[i] = element_of<Element>(values[i]);
-        store_elements(arguments.result, at, bytes, arguments.aligned != 0, word);
+        store_elements(to, at, bytes, aligned, word);
     }
     template <Op kOp>
     __device__ void combine_if_asked(uint32_t op, const Word16& with) {
@@ -92,25 +115,82 @@ struct Word16 {
     }
 };
 
+// The bytes of one of a thread's words, the last of which may be shorter.
+__device__ unsigned bytes_at(uint64_t at, uint64_t all) {
+    const uint64_t left = all - kWordBytes * at;
+    return left < kWordBytes ? static_cast<unsigned>(left) : kWordBytes;
+}
+
 template <Type kType>
 __device__ void reduce(const ReduceArguments& arguments) {
     let_next_start();
     await_predecessors();
-    const uint64_t words = (arguments.bytes + kWordBytes - 1) / kWordBytes;
-    const uint64_t threads = uint64_t{gridDim.x} * blockDim.x;
-    for (uint64_t at = uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; at < words; at += threads) {
-        const uint64_t left = arguments.bytes - kWordBytes * at;
-        const unsigned bytes = left < kWordBytes ? static_cast<unsigned>(left) : kWordBytes;
+    const Blocks blocks = whole_grid();
+    const bool aligned = arguments.aligned != 0;
+    for (uint64_t at = blocks.first_index(); kWordBytes * at < arguments.bytes; at += blocks.all_threads()) {
+        const unsigned bytes = bytes_at(at, arguments.bytes);
         Word16<kType> result;
-        result.load(arguments, 0, at, bytes);
+        result.load(arguments.operands[0], at, bytes, aligned);
         for (unsigned operand = 1; operand < arguments.operands_given; ++operand) {
             Word16<kType> next;
-            next.load(arguments, operand, at, bytes);
+            next.load(arguments.operands[operand], at, bytes, aligned);
             result.combine(arguments.op, next, std::make_index_sequence<kOps>());
         }
         result.divide(arguments.divisor);
-        result.store(arguments, at, bytes);
+        result.store(arguments.result, at, bytes, aligned);
     }
+}
+
+// A thread puts the words of a mail that it may replace by the result, in place.
+__device__ void put_words(const PutMailArguments& mail, Blocks blocks) {
+    for (uint64_t at = blocks.first_index(); kWordBytes * at < mail.bytes; at += blocks.all_threads())
+        for (uint64_t i = 2 * at; i < 2 * at + 2 && 8 * i < mail.bytes; ++i)
+            store_word(mail.words, i, word_of(load_bytes(mail.source + 8 * i, mail.bytes - 8 * i), mail.mark));
+}
+
+// `moving`: when the first words had come.
+template <Type kType>
+__device__ void reduce_as_it_comes(const FusedReduceArguments& all, Blocks blocks, uint64_t& moving) {
+    const bool aligned = all.aligned != 0;
+    for (uint64_t at = blocks.first_index(); kWordBytes * at < all.bytes; at += blocks.all_threads()) {
+        const unsigned bytes = bytes_at(at, all.bytes);
+        Word16<kType> result;
+        bool come = result.load(all.operands[0], at, bytes, aligned);
+        for (unsigned operand = 1; come && operand < all.operands_given; ++operand) {
+            Word16<kType> next;
+            come = next.load(all.operands[operand], at, bytes, aligned);
+            result.combine(all.op, next, std::make_index_sequence<kOps>());
+        }
+        if (!come)
+            return;
+        if (at == blocks.first_index())
+            moving = clock_for(all.timed);
+        result.divide(all.divisor);
+        result.store(all.result, at, bytes, aligned);
+    }
+}
+
+template <Type kType>
+__device__ void fused_reduce(const FusedReduceArguments& all) {
+    const Blocks blocks = whole_grid();
+    await_predecessors();
+    const uint64_t began = clock_for(all.timed);
+    uint64_t moving = began;
+    for (unsigned i = 0; i < all.number_of_puts; ++i)
+        put_words(all.puts[i], blocks);
+    reduce_as_it_comes<kType>(all, blocks, moving);
+    let_next_start();
+    if (!is_last(blocks, all.ticket, all.number_of_puts != 0))
+        return;
+    for (unsigned i = 0; i < all.number_of_puts; ++i) {
+        store_counter(all.puts[i].sent, all.puts[i].value);
+        store_times(all.puts[i].times, began, began);
+    }
+    for (unsigned i = 0; i < all.operands_given; ++i)
+        if (all.operands[i].sent != nullptr) {
+            store_counter(all.operands[i].taken, all.operands[i].value);
+            store_times(all.operands[i].times, began, moving);
+        }
 }
 
 } // namespace
@@ -119,6 +199,10 @@ __device__ void reduce(const ReduceArguments& arguments) {
     extern "C" __global__ void __launch_bounds__(kReduceThreads)                                                       \
         gpurun_reduce_##number(const __grid_constant__ ReduceArguments arguments) {                                    \
         reduce<static_cast<Type>(number)>(arguments);                                                                  \
+    }                                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(kReduceThreads)                                                       \
+        gpurun_fused_reduce_##number(const __grid_constant__ FusedReduceArguments arguments) {                         \
+        fused_reduce<static_cast<Type>(number)>(arguments);                                                            \
     }
 // By the numbers of the types (base/datatype.hpp).
 GPURUN_REDUCE(1)

@@ -371,6 +371,35 @@ base::Result<void> EmulatedDevice::exchange_mails(std::span<const OutgoingMail> 
     return take_all(*queue, takes);
 }
 
+base::Result<void> EmulatedDevice::put_and_reduce(std::span<const OutgoingMail> puts, const FusedReduction& reduction,
+                                                  Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    std::vector<const void*> operands;
+    std::vector<Mail> mails;
+    for (const auto& [buffer, mail] : reduction.operands) {
+        if (mail.words != nullptr) {
+            GPURUN_TRY(check_mail(mail, reduction.bytes(), true));
+            GPURUN_TRY(check_counter(mail.taken));
+            mails.push_back(mail);
+        }
+        operands.push_back(mail.words != nullptr ? mail.words : buffer);
+    }
+    if (mails.empty() || reduction.count == 0)
+        return base::error(Status::kArgument, "a fused reduction has elements, and a mail among its operands");
+    GPURUN_TRY(exchange_mails(puts, {}, stream));
+    for (const Mail& each : mails) {
+        GPURUN_TRY(stamp(*queue, &Times::began, each.times));
+        GPURUN_TRY(queue->enqueue(AwaitWord{each.sent, each.value}));
+        GPURUN_TRY(stamp(*queue, &Times::moving, each.times));
+    }
+    GPURUN_TRY(reduce_elements(reduction.reduction, reduction.count, reduction.result, operands, stream));
+    for (const Mail& each : mails) {
+        GPURUN_TRY(stamp(*queue, &Times::done, each.times));
+        GPURUN_TRY(queue->enqueue(WriteWord{each.taken, each.value}));
+    }
+    return {};
+}
+
 base::Result<void> EmulatedDevice::put_mails(std::span<const OutgoingMail> mails, Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     for (const auto& [mail, source] : mails) {

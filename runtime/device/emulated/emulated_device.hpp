@@ -16,6 +16,7 @@
 #include "device/capability/clock.hpp"
 #include "device/capability/counters.hpp"
 #include "device/capability/fenced_copies.hpp"
+#include "device/capability/fused_reduce.hpp"
 #include "device/capability/graphs.hpp"
 #include "device/capability/mails.hpp"
 #include "device/capability/ordered_memory.hpp"
@@ -45,7 +46,8 @@ class EmulatedDevice final : public Device,
                              public OrderedMemory,
                              public OtherDevices,
                              public Clock,
-                             public Reduce {
+                             public Reduce,
+                             public FusedReduce {
   public:
     EmulatedDevice(Info info, const CapabilitySet& capabilities, uint32_t count, Reach reach,
                    std::unique_ptr<Memory> memory, const Options& options);
@@ -61,6 +63,7 @@ class EmulatedDevice final : public Device,
     OtherDevices* other_devices() override { return if_on<Capability::kOtherDevices>(); }
     Clock* clock() override { return if_on<Capability::kClock>(); }
     Reduce* reduce() override { return if_on<Capability::kReduce>(); }
+    FusedReduce* fused_reduce() override { return if_on<Capability::kFusedReduce>(); }
 
     base::Result<void> make_current() override { return {}; }
     base::Result<platform::ClockReading> read_clock() override;
@@ -120,6 +123,8 @@ class EmulatedDevice final : public Device,
     base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) override;
     base::Result<void> reduce_elements(const base::Reduction& reduction, size_t count, void* result,
                                        std::span<const void* const> operands, Stream stream) override;
+    base::Result<void> put_and_reduce(std::span<const OutgoingMail> puts, const FusedReduction& reduction,
+                                      Stream stream) override;
 
     base::Result<void> begin_capture(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;

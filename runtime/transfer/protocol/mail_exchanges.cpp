@@ -9,6 +9,7 @@
 namespace gpurun::transfer {
 
 using base::Result;
+using device::FusedReduction;
 using device::IncomingMail;
 using device::OutgoingMail;
 
@@ -24,6 +25,8 @@ MailExchanges::Exchange& MailExchanges::in(device::Stream stream) {
 
 void MailExchanges::put(const OutgoingMail& mail, device::Stream stream) {
     Exchange& exchange = in(stream);
+    if (exchange.reduction)
+        launch(exchange); // it may be what is put
     exchange.puts.push_back(mail);
     if (exchange.puts.size() == device::kMostExchanged)
         launch(exchange);
@@ -31,9 +34,25 @@ void MailExchanges::put(const OutgoingMail& mail, device::Stream stream) {
 
 void MailExchanges::take(const IncomingMail& mail, device::Stream stream) {
     Exchange& exchange = in(stream);
+    if (exchange.reduction)
+        launch(exchange);
     exchange.takes.push_back(mail);
     if (exchange.takes.size() == device::kMostExchanged)
         launch(exchange);
+}
+
+void MailExchanges::reduce(const FusedReduction& reduction, device::Stream stream) {
+    Exchange& exchange = in(stream);
+    const auto* const result = static_cast<const std::byte*>(reduction.result);
+    const bool replaces = std::any_of(exchange.puts.begin(), exchange.puts.end(), [&](const OutgoingMail& each) {
+        const auto* const source = static_cast<const std::byte*>(each.source);
+        return source != result && source < result + reduction.bytes() && result < source + each.mail.bytes;
+    });
+    if (exchange.reduction || !exchange.takes.empty() || replaces)
+        launch(exchange);
+    exchange.operands.assign(reduction.operands.begin(), reduction.operands.end());
+    exchange.reduction = reduction;
+    exchange.reduction->operands = {};
 }
 
 void MailExchanges::launch_all() {
@@ -49,23 +68,57 @@ void MailExchanges::launch(Exchange& exchange) {
             platform::store_and_wake(*each.mail.sent, platform::kPoison);
         for (const IncomingMail& each : exchange.takes)
             platform::store_and_wake(*each.mail.taken, platform::kPoison);
+        for (const FusedReduction::Operand& each : exchange.operands)
+            if (each.mail.words != nullptr)
+                platform::store_and_wake(*each.mail.taken, platform::kPoison);
     }
     exchange.puts.clear();
     exchange.takes.clear();
+    exchange.reduction.reset();
+    exchange.operands.clear();
+}
+
+Result<void> MailExchanges::enqueue(Exchange& exchange) {
+    if (exchange.reduction)
+        return enqueue_reduction(exchange);
+    if (exchange.puts.empty() && exchange.takes.empty())
+        return {};
+    if (may_spin(exchange))
+        return mails_->exchange_mails(exchange.puts, exchange.takes, exchange.stream);
+    std::vector<device::Mail> awaited;
+    for (const IncomingMail& each : exchange.takes)
+        awaited.push_back(each.mail);
+    GPURUN_TRY(put_first(exchange, awaited));
+    return mails_->exchange_mails({}, exchange.takes, exchange.stream);
 }
 
 // Where no kernel may spin, the stream waits for all that is taken first: behind what is put, which waits for nobody.
-Result<void> MailExchanges::enqueue(Exchange& exchange) {
-    const auto& [stream, puts, takes] = exchange;
-    if (puts.empty() && takes.empty())
-        return {};
-    if (may_spin(exchange))
-        return mails_->exchange_mails(puts, takes, stream);
-    if (!puts.empty())
-        GPURUN_TRY(mails_->exchange_mails(puts, {}, stream));
-    for (const IncomingMail& each : takes)
-        GPURUN_TRY(counters_->await_counter(stream, each.mail.sent, each.mail.value));
-    return mails_->exchange_mails({}, takes, stream);
+Result<void> MailExchanges::put_first(Exchange& exchange, std::span<const device::Mail> awaited) {
+    if (!exchange.puts.empty())
+        GPURUN_TRY(mails_->exchange_mails(exchange.puts, {}, exchange.stream));
+    for (const device::Mail& each : awaited)
+        GPURUN_TRY(counters_->await_counter(exchange.stream, each.sent, each.value));
+    return {};
+}
+
+Result<void> MailExchanges::enqueue_reduction(Exchange& exchange) {
+    FusedReduction& reduction = *exchange.reduction;
+    size_t largest = reduction.bytes();
+    for (const OutgoingMail& each : exchange.puts)
+        largest = std::max(largest, each.mail.bytes);
+    std::vector<device::Mail> mails;
+    KernelBudget::Ends ends;
+    for (const FusedReduction::Operand& each : exchange.operands)
+        if (each.mail.words != nullptr) {
+            mails.push_back(each.mail);
+            ends.add(*each.mail.taken, each.mail.value);
+        }
+    reduction.operands = exchange.operands;
+    reduction.blocks = std::min(pools_.kernels.blocks(), device::mail_blocks(largest));
+    if (pools_.kernels.admits(exchange.stream, reduction.blocks, ends))
+        return fused_reduce_->put_and_reduce(exchange.puts, reduction, exchange.stream);
+    GPURUN_TRY(put_first(exchange, mails));
+    return fused_reduce_->put_and_reduce({}, reduction, exchange.stream);
 }
 
 // Ranks that share a GPU have fewer blocks each, and what is taken shares those of this rank.

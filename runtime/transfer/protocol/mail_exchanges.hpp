@@ -1,6 +1,6 @@
 // Mails that stand in one stream of the program's, and belong to calls that are made together (a sendrecv, a group), to
 // requests that one call starts (startall) or to requests that one call completes: they cross in one kernel there,
-// since launching one costs more than all else in a small message.
+// since launching one costs more than all else in a small message. So do those that a collective puts and reduces.
 //
 // A mail is collected once its record has been posted, or has come; launch() is called before this rank gives up the
 // engine lock. So a peer's kernel may wait for a mail that is not enqueued yet, but no longer than that. For the same
@@ -14,9 +14,10 @@
 #pragma once
 
 #include "device/capability/counters.hpp"
-#include "device/capability/mails.hpp"
+#include "device/capability/fused_reduce.hpp"
 #include "transfer/pool/pools.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace gpurun::transfer {
@@ -24,11 +25,15 @@ namespace gpurun::transfer {
 class MailExchanges {
   public:
     MailExchanges(device::Device& device, Pools& pools)
-        : mails_(device.mails()), counters_(device.counters()), pools_(pools) {}
+        : mails_(device.mails()), fused_reduce_(device.fused_reduce()), counters_(device.counters()), pools_(pools) {}
 
     // REQUIRES: the device has mails.
     void put(const device::OutgoingMail& mail, device::Stream stream);
     void take(const device::IncomingMail& mail, device::Stream stream);
+    // Whether mails can be reduced without being taken.
+    bool can_reduce() const { return fused_reduce_ != nullptr; }
+    // Behind all that stands in the stream so far. REQUIRES can_reduce().
+    void reduce(const device::FusedReduction& reduction, device::Stream stream);
     bool empty() const { return open_ == 0; }
     // While one call starts several requests: the mails that these put into their streams are collected, too.
     void collect(bool collects) { collects_ = collects; }
@@ -43,14 +48,20 @@ class MailExchanges {
         device::Stream stream;
         std::vector<device::OutgoingMail> puts;
         std::vector<device::IncomingMail> takes;
+        // Else takes, of the operands below, and nothing is collected behind it.
+        std::optional<device::FusedReduction> reduction;
+        std::vector<device::FusedReduction::Operand> operands;
     };
     Exchange& in(device::Stream stream);
     void launch_all();
     void launch(Exchange& exchange);
     base::Result<void> enqueue(Exchange& exchange);
+    base::Result<void> enqueue_reduction(Exchange& exchange);
+    base::Result<void> put_first(Exchange& exchange, std::span<const device::Mail> awaited);
     bool may_spin(Exchange& exchange);
 
     device::Mails* const mails_;
+    device::FusedReduce* const fused_reduce_;
     device::Counters* const counters_;
     Pools& pools_;
     std::vector<Exchange> exchanges_; // the first ones are open, the rest is memory for more

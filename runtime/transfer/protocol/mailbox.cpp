@@ -165,10 +165,11 @@ Result<bool> MailSend::complete_into(Send& send, device::Stream stream) {
 namespace {
 
 // A mail that a request on a stream has got need not be taken before the request is completed: into that stream most
-// often, and all that one call completes there is taken by one kernel. Until then it stays in its slot, so a few are.
+// often, and all that one call completes there is taken by one kernel. One that a collective reduces need not be taken
+// at all. Until then it stays in its slot, so a few are.
 bool may_be_left(const Receive& receive) {
-    return receive.ends_by_completion() && receive.bytes() != 0 && receive.operand().by_device() &&
-           receive.resources().left.size() < device::kMostExchanged;
+    return (receive.ends_by_completion() || receive.is_kept()) && receive.bytes() != 0 &&
+           receive.operand().by_device() && receive.resources().left.size() < device::kMostExchanged;
 }
 
 } // namespace
@@ -178,7 +179,8 @@ Result<void> MailReceive::start(Receive& receive, const Arrival& arrival) {
     mail_bytes_ = arrival.record.envelope.bytes;
     receive.count(kByMailbox, mail_bytes_);
     if (may_be_left(receive)) {
-        GPURUN_TRY(receive.work().set_marker());
+        if (!receive.is_kept())
+            GPURUN_TRY(receive.work().set_marker());
         receive.leave_to_completion();
         return {};
     }
@@ -190,8 +192,15 @@ Result<void> MailReceive::enqueue_left(Receive& receive, std::optional<device::S
     GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
     if (!stream)
         return take(receive, *fence);
-    GPURUN_TRY(receive.work().await_marker(*stream));
+    if (receive.work().has_marker())
+        GPURUN_TRY(receive.work().await_marker(*stream));
     return take_together(receive, *fence, *stream);
+}
+
+Result<device::Mail> MailReceive::hand_over(Receive& receive, device::Stream stream) {
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    GPURUN_TRY(receive.note_dependence(*fence, slot_, stream));
+    return mail_of(receive, *fence);
 }
 
 Result<void> MailReceive::take(Receive& receive, Fence& fence) {

@@ -8,6 +8,7 @@
 #include "device/capability/clock.hpp"
 #include "device/capability/counters.hpp"
 #include "device/capability/fenced_copies.hpp"
+#include "device/capability/fused_reduce.hpp"
 #include "device/capability/graphs.hpp"
 #include "device/capability/mails.hpp"
 #include "device/capability/ordered_memory.hpp"
@@ -28,7 +29,8 @@ class ScriptedDevice final : public device::Device,
                              public device::OrderedMemory,
                              public device::OtherDevices,
                              public device::Clock,
-                             public device::Reduce {
+                             public device::Reduce,
+                             public device::FusedReduce {
   public:
     using Stream = device::Stream;
     using Event = device::Event;
@@ -60,6 +62,14 @@ class ScriptedDevice final : public device::Device,
     device::Clock* clock() override { return real_->clock() != nullptr ? this : nullptr; }
     device::Reduce* reduce() override { return real_->reduce() != nullptr && !lacks_reduce_ ? this : nullptr; }
 
+    device::FusedReduce* fused_reduce() override {
+        return real_->fused_reduce() != nullptr && !lacks_reduce_ ? this : nullptr;
+    }
+
+    Result<void> put_and_reduce(std::span<const device::OutgoingMail> puts, const device::FusedReduction& reduction,
+                                Stream stream) override {
+        return tried([&] { return real_->fused_reduce()->put_and_reduce(puts, reduction, stream); });
+    }
     Result<void> reduce_elements(const base::Reduction& reduction, size_t count, void* result,
                                  std::span<const void* const> operands, Stream stream) override {
         return tried([&] { return real_->reduce()->reduce_elements(reduction, count, result, operands, stream); });

@@ -179,6 +179,48 @@ TEST_CASE("where its end is wanted in the host's order, it is taken at once") {
     CHECK(crossing.contents(1, 0) == TestRank::pattern(kBytes, 1));
 }
 
+TEST_CASE("mails that are kept are reduced where they are, behind what is put and before what is put next") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kKept;
+    crossing.send_and_deliver(2);
+    crossing.receive_ending = Ending::kTogether;
+    TestRank& rank = job.rank(1);
+    transfer::MailExchanges& exchanges = crossing.exchanges(1);
+    REQUIRE(exchanges.can_reduce());
+    crossing.send(1, kBytes, 3);
+    device::FusedReduction::Operand operands[2];
+    for (const size_t number : {0, 1}) {
+        REQUIRE(crossing.received(number).is_left());
+        operands[number].mail = must(crossing.received(number).hand_over(crossing.stream(1)));
+        CHECK(crossing.received(number).done());
+    }
+    Operand result = TestRank::on_stream(rank.on_device(kBytes), crossing.stream(1));
+    exchanges.reduce({{base::Type::kUint8, base::Op::kSum, 0}, kBytes, result.address, operands}, crossing.stream(1));
+    CHECK_FALSE(exchanges.empty());
+    crossing.send(1, kBytes, 4); // launches the reduction
+    CHECK_FALSE(exchanges.empty());
+    std::vector<std::byte> sum = TestRank::pattern(kBytes, 1);
+    const std::vector<std::byte> other = TestRank::pattern(kBytes, 2);
+    for (size_t i = 0; i < kBytes; ++i)
+        sum[i] = static_cast<std::byte>(static_cast<unsigned>(sum[i]) + static_cast<unsigned>(other[i]));
+    CHECK(rank.contents_in_order(result) == sum);
+    exchanges.launch();
+    REQUIRE(crossing.finish());
+}
+
+TEST_CASE("a mail that is kept is taken to its place in memory where it is not reduced") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kKept;
+    crossing.send_and_deliver(1);
+    REQUIRE(crossing.received(0).is_left());
+    must(crossing.received(0).complete_into(crossing.stream(1)));
+    crossing.exchanges(1).launch();
+    CHECK(crossing.contents(1, 0) == TestRank::pattern(kBytes, 1));
+    REQUIRE(crossing.finish());
+}
+
 TEST_CASE("no more mails are left in their slots than one kernel takes") {
     TestJob job(2, Setting{});
     Crossing crossing(job);
