@@ -78,7 +78,8 @@ class NcclContender final : public Contender {
             case Test::kExchange: exchange(task, into); break;
             case Test::kOverlap: overlap(task, into); break;
             case Test::kCall: calls(task, into); break;
-            case Test::kFirst: break; // measures()
+            case Test::kFirst:
+            case Test::kCollective: break; // measures(), of_whole_job()
             }
         }
     }
@@ -249,12 +250,14 @@ class NcclContender final : public Contender {
 
 } // namespace
 
-std::string why_not_nccl(const Options& options, const gpurun_device_info& device) {
+std::string why_not_nccl(Reference reference, const Options& options, const gpurun_device_info& device) {
     if (device.kind != GPURUN_DEVICE_CUDA)
         return "NCCL needs GPUs, and these devices are emulated; use gpurun --device=cuda";
     for (Memory memory : options.memory)
         if (!on_device(memory))
             return std::string("NCCL sends device memory only; use --memory=device in place of ") + name(memory);
+    if (reference == Reference::kNcclWindow && nccl().missing.empty())
+        return nccl().missing_windows;
     return nccl().missing;
 }
 
