@@ -31,16 +31,21 @@ Captured::~Captured() { CALL(gpurun_graph_destroy(graph_)); }
 
 void Captured::launch(gpurun_stream stream) const { CALL(gpurun_graph_launch(graph_, stream)); }
 
-std::string why_not_captured(const Pair& pair) {
+std::string why_not_captured(const Pair& pair, bool any_two) {
     std::string reason;
-    if (!pair.alone()) {
-        gpurun_stream stream = nullptr;
-        CALL(gpurun_stream_create(&stream));
-        {
-            const Captured tried(stream, [&] { reason = try_exchange(pair.partner(), stream); });
-        }
-        CALL(gpurun_stream_destroy(stream));
+    const auto try_all = [&](gpurun_stream stream) {
+        // In ascending order on all ranks: whom one waits for waits for nobody that comes later.
+        for (int other = 0; other < pair.size(); ++other)
+            if (any_two ? other != pair.rank() : other == pair.partner())
+                if (const std::string why = try_exchange(other, stream); reason.empty())
+                    reason = why;
+    };
+    gpurun_stream stream = nullptr;
+    CALL(gpurun_stream_create(&stream));
+    {
+        const Captured tried(stream, [&] { try_all(stream); });
     }
+    CALL(gpurun_stream_destroy(stream));
     return first_text(pair, reason);
 }
 

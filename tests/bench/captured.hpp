@@ -12,8 +12,8 @@ namespace gpurun::bench {
 
 class Captured {
   public:
-    // What `enqueue` enqueues in the stream. Both ranks of a pair capture at once: a captured receive waits for its
-    // match.
+    // What `enqueue` enqueues in the stream. All ranks that it concerns capture at once: a captured receive waits for
+    // its match.
     Captured(gpurun_stream stream, const std::function<void()>& enqueue);
     ~Captured(); // after its last run
     Captured(const Captured&) = delete;
@@ -25,7 +25,8 @@ class Captured {
     gpurun_graph graph_ = nullptr;
 };
 
-// Why messages between the ranks of some pair cannot be captured, or "". All ranks of the job at once.
-std::string why_not_captured(const Pair& pair);
+// Why messages between the ranks of some pair, or between any two ranks, cannot be captured, or "". All ranks of the
+// job at once.
+std::string why_not_captured(const Pair& pair, bool any_two);
 
 } // namespace gpurun::bench

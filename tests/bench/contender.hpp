@@ -1,6 +1,8 @@
-// Something that moves messages between the ranks of a pair and can be timed: gpurun itself, or a reference.
+// Something that moves messages between the ranks of a pair, or makes the collectives of the job, and can be timed:
+// gpurun itself, or a reference.
 //
-// One object in each rank of a pair, made by both at once. Both make the same calls with the same task. One thread.
+// One object in each rank of a pair, or of the job, made by all of them at once. They make the same calls with the same
+// task. One thread.
 #pragma once
 
 #include "compute.hpp"
@@ -24,6 +26,8 @@ class Contender {
 
     // For the table's head: what moves bytes how.
     virtual std::string how() const = 0;
+    // Why it cannot be asked in this rank, if only making it could tell; or "".
+    virtual std::string why_not() const { return {}; }
 
     // Before the first and after the last turn of a task; not timed.
     virtual void prepare(const Task&) {}
@@ -40,6 +44,8 @@ struct Ground {
     gpurun_device_info device; // this rank's
     size_t arena_bytes = 0;    // room for the slots of any task, each way
     Compute& compute;
+
+    Memory memory() const { return options.memory[pair.leads() ? 0 : 1]; } // this rank's
 };
 
 std::unique_ptr<Contender> make_gpurun(const Ground& ground);
@@ -47,7 +53,11 @@ std::unique_ptr<Contender> make_copy(const Ground& ground);
 // Made by all ranks of the job at once, none of which had a reason to leave it out; null in one that has no partner.
 std::unique_ptr<Contender> make_nccl(const Ground& ground);
 
-// Why NCCL cannot be asked in this rank, or "".
-std::string why_not_nccl(const Options& options, const gpurun_device_info& device);
+// Of the whole job. `reference` says which form of NCCL.
+std::unique_ptr<Contender> make_gpurun_collectives(const Ground& ground);
+std::unique_ptr<Contender> make_nccl_collectives(const Ground& ground, Reference reference);
+
+// Why NCCL, in this form, cannot be asked in this rank, or "".
+std::string why_not_nccl(Reference reference, const Options& options, const gpurun_device_info& device);
 
 } // namespace gpurun::bench

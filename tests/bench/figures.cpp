@@ -1,5 +1,6 @@
 #include "figures.hpp"
 
+#include "collective.hpp"
 #include "statistics.hpp"
 
 #include <fmt/format.h>
@@ -19,6 +20,11 @@ constexpr Metric kLatency[] = {{"median_us", "median us", 1, 2},
 constexpr Metric kWindow[] = {{"median_us", "window us", 1, 2}, {"bytes_per_second", "bandwidth", 1e-9, kWithUnit}};
 constexpr Metric kExchange[] = {
     {"median_us", "median us", 1, 2}, {"p99_us", "p99 us", 1, 2}, {"calls_us", "calls us", 1, 2}};
+constexpr Metric kCollective[] = {{"median_us", "median us", 1, 2},
+                                  {"p99_us", "p99 us", 1, 2},
+                                  {"calls_us", "calls us", 1, 2},
+                                  {"bytes_per_second", "bandwidth", 1e-9, kWithUnit},
+                                  {"bus_bytes_per_second", "on the bus", 1e-9, kWithUnit}};
 constexpr Metric kRate[] = {{"median_us", "window us", 1, 2}, {"messages_per_second", "messages/s", 1, 0}};
 constexpr Metric kOverlap[] = {{"transfer_us", "transfer us", 1, 2},
                                {"compute_us", "compute us", 1, 2},
@@ -50,7 +56,9 @@ double hidden(double transfer, double compute, double both) {
     return shorter > 0 ? std::clamp((transfer + compute - both) / shorter, 0.0, 1.0) : 0;
 }
 
-bool is_latency(Test test) { return test == Test::kLatency || test == Test::kExchange || test == Test::kFirst; }
+bool is_latency(Test test) {
+    return test == Test::kLatency || test == Test::kExchange || test == Test::kCollective || test == Test::kFirst;
+}
 
 } // namespace
 
@@ -62,6 +70,7 @@ std::span<const Metric> metrics(Test test) {
     case Test::kBidirectional: return kWindow;
     case Test::kRate: return kRate;
     case Test::kExchange: return kExchange;
+    case Test::kCollective: return kCollective;
     case Test::kOverlap: return kOverlap;
     case Test::kCall: return kCall;
     }
@@ -71,6 +80,8 @@ std::span<const Metric> metrics(Test test) {
 std::string printed(const Metric& metric, double figure) {
     if (metric.digits != kWithUnit)
         return fmt::format("{:.{}f}", figure * metric.scale, metric.digits);
+    if (figure <= 0)
+        return "-";
     if (figure >= 1e9)
         return fmt::format("{:.2f} GB/s", figure * 1e-9);
     return figure >= 1e6 ? fmt::format("{:.2f} MB/s", figure * 1e-6) : fmt::format("{:.2f} kB/s", figure * 1e-3);
@@ -91,6 +102,11 @@ std::vector<double> figures(const Task& task, const std::vector<Samples>& pairs)
     case Test::kBidirectional: return {us, messages_per_second(task, pairs) * bytes};
     case Test::kRate: return {us, messages_per_second(task, pairs)};
     case Test::kExchange: return {us, percentile(first, 0.99), median(together(pairs, 1))};
+    case Test::kCollective: {
+        const double rate = us > 0 ? bytes / us * 1e6 : 0;
+        return {us, percentile(first, 0.99), median(together(pairs, 1)), rate,
+                rate * bus_share(task.collective, task.ranks)};
+    }
     case Test::kOverlap: {
         const double compute = median(together(pairs, 1));
         const double both = median(together(pairs, 2));

@@ -15,6 +15,7 @@ namespace gpurun::bench {
 //   latency                        one way
 //   bandwidth, bidirectional, rate a window with its answer
 //   exchange                       all messages of it, the calls that start and complete them
+//   collective                     one in the slowest rank, the call of one in the slowest rank
 //   overlap                        the transfer alone, the computation alone, both
 //   call                           a send, a receive
 using Samples = std::array<std::vector<double>, 3>;
@@ -28,7 +29,8 @@ struct Metric {
 
 inline constexpr int kWithUnit = -1;
 
-// As tables print it. Bytes per second have their unit, so that small messages are not all 0.000 GB/s.
+// As tables print it. Bytes per second have their unit, so that small messages are not all 0.000 GB/s; without bytes
+// there are none.
 std::string printed(const Metric& metric, double figure);
 
 // What is said about a test, and which of it is held against the references and plotted.

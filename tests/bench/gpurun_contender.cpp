@@ -7,14 +7,13 @@ namespace gpurun::bench {
 namespace {
 
 constexpr size_t kAnswerBytes = 8;
-constexpr int kStale = 0xee; // what lies in a buffer before anything has arrived
 
 } // namespace
 
 GpurunContender::GpurunContender(const Ground& ground)
-    : pair_(ground.pair), compute_(ground.compute), memory_(ground.options.memory[ground.pair.leads() ? 0 : 1]),
-      out_(memory_, ground.arena_bytes), in_(memory_, ground.arena_bytes), answer_(memory_, kAnswerBytes),
-      contents_(ground.pair.rank()), requests_(2 * static_cast<size_t>(ground.options.window), GPURUN_REQUEST_NULL) {
+    : pair_(ground.pair), compute_(ground.compute), memory_(ground.memory()), out_(memory_, ground.arena_bytes),
+      in_(memory_, ground.arena_bytes), answer_(memory_, kAnswerBytes), contents_(ground.pair.rank()),
+      requests_(2 * static_cast<size_t>(ground.options.window), GPURUN_REQUEST_NULL) {
     CALL(gpurun_stream_create(&stream_));
 }
 
@@ -93,6 +92,7 @@ void GpurunContender::turn(const Task& task, int samples, Samples& into) {
         case Test::kOverlap: overlap(task, into); break;
         case Test::kCall: calls(task, into); break;
         case Test::kFirst: first(task, into); break;
+        case Test::kCollective: break; // of_whole_job()
         }
     }
 }

@@ -124,10 +124,10 @@ Machine describe(const Pair& pair, const std::vector<gpurun_device_info>& device
     return machine;
 }
 
-bool any_share(const Pair& pair, const std::vector<gpurun_device_info>& devices) {
-    const size_t paired = static_cast<size_t>(pair.size() / 2 * 2);
-    for (size_t a = 0; a < paired; ++a)
-        for (size_t b = a + 1; b < paired; ++b)
+bool any_share(int ranks, const std::vector<gpurun_device_info>& devices) {
+    const auto count = static_cast<size_t>(ranks);
+    for (size_t a = 0; a < count; ++a)
+        for (size_t b = a + 1; b < count; ++b)
             if (std::strcmp(devices[a].uuid, devices[b].uuid) == 0)
                 return true;
     return false;

@@ -26,7 +26,7 @@ std::string first_text(const Pair& pair, const std::string& mine);
 
 Machine describe(const Pair& pair, const std::vector<gpurun_device_info>& devices);
 
-// Two of the ranks that have a partner use the same GPU.
-bool any_share(const Pair& pair, const std::vector<gpurun_device_info>& devices);
+// Two of the first `ranks` ranks use the same GPU.
+bool any_share(int ranks, const std::vector<gpurun_device_info>& devices);
 
 } // namespace gpurun::bench

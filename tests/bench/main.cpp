@@ -1,10 +1,11 @@
-// gpurun-perf: how fast messages are between two ranks, next to what the hardware gives without the runtime. See
-// gpurun-perf(1). An ordinary program of the public API.
+// gpurun-perf: how fast messages between two ranks and collectives of all ranks are, next to what the hardware gives
+// without the runtime. See gpurun-perf(1). An ordinary program of the public API.
 #include "call.hpp"
 #include "captured.hpp"
 #include "options.hpp"
 #include "session.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace {
@@ -43,7 +44,8 @@ int refuse_job(const Options& options, const Pair& pair) {
     }
     if (options.orders[0] != Order::kGraph)
         return 0;
-    const std::string reason = why_not_captured(pair);
+    const bool any_two = std::any_of(options.tests.begin(), options.tests.end(), of_whole_job);
+    const std::string reason = why_not_captured(pair, any_two);
     if (!reason.empty() && pair.rank() == 0)
         std::fprintf(stderr, "gpurun-perf: --order=graph cannot be measured here, --order=stream can: %s\n",
                      reason.c_str());

@@ -10,7 +10,8 @@
 
 #include "call.hpp"
 #include "cuda_call.hpp"
-#include "nccl_library.hpp"
+#include "cuda_captured.hpp"
+#include "nccl_call.hpp"
 #include "statistics.hpp"
 
 namespace gpurun::bench {
@@ -19,15 +20,6 @@ namespace {
 
 constexpr size_t kAnswerBytes = 8;
 constexpr int kTransfers = 5; // to find out how long the computation should be; the first only opens what others use
-
-void must_nccl(int result, const char* what) {
-    if (result == 0)
-        return;
-    std::fprintf(stderr, "gpurun-perf: NCCL: %s: %s; NCCL_DEBUG=INFO says more\n", what,
-                 nccl().get_error_string(result));
-    gpurun_abort(1);
-}
-#define MUST_NCCL(call) must_nccl((call), #call)
 
 class DeviceMemory {
   public:
@@ -43,27 +35,20 @@ class DeviceMemory {
 
 class NcclContender final : public Contender {
   public:
-    NcclContender(const Ground& ground, const NcclId& id)
+    NcclContender(const Ground& ground, std::unique_ptr<NcclRanks> ranks)
         : pair_(ground.pair), compute_(ground.compute), out_(ground.arena_bytes), in_(ground.arena_bytes),
-          answer_(kAnswerBytes) {
+          answer_(kAnswerBytes), ranks_(std::move(ranks)) {
         MUST(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
         MUST(cudaStreamCreateWithFlags(&beside_, cudaStreamNonBlocking));
-        MUST_NCCL(nccl().comm_init_rank(&comm_, pair_.size() / 2 * 2, id, pair_.rank()));
     }
     ~NcclContender() override {
-        destroy_graph();
-        nccl().comm_destroy(comm_);
+        captured_.reset();
+        ranks_.reset();
         cudaStreamDestroy(beside_);
         cudaStreamDestroy(stream_);
     }
 
-    std::string how() const override {
-        int version = 0;
-        MUST_NCCL(nccl().get_version(&version));
-        const int unit = version < 10000 ? 1000 : 10000; // 2.8 and before: X * 1000 + Y * 100 + Z
-        return "ncclSend and ncclRecv, NCCL " + std::to_string(version / unit) + "." +
-               std::to_string(version % unit / 100) + "." + std::to_string(version % 100);
-    }
+    std::string how() const override { return "ncclSend and ncclRecv, " + nccl_version(); }
 
     void prepare(const Task& task) override {
         if (task.order == Order::kGraph)
@@ -79,7 +64,7 @@ class NcclContender final : public Contender {
         compute_us_ = pair_.larger(median(samples));
     }
 
-    void finish(const Task&) override { destroy_graph(); }
+    void finish(const Task&) override { captured_.reset(); }
 
     void turn(const Task& task, int samples, Samples& into) override {
         if (task.test == Test::kOverlap)
@@ -93,17 +78,18 @@ class NcclContender final : public Contender {
             case Test::kExchange: exchange(task, into); break;
             case Test::kOverlap: overlap(task, into); break;
             case Test::kCall: calls(task, into); break;
-            case Test::kFirst: break; // measures()
+            case Test::kFirst:
+            case Test::kCollective: break; // measures(), of_whole_job()
             }
         }
     }
 
   private:
     void send(const void* data, size_t bytes) {
-        MUST_NCCL(nccl().send(data, bytes, kNcclBytes, pair_.partner(), comm_, stream_));
+        MUST_NCCL(nccl().send(data, bytes, kNcclBytes, pair_.partner(), ranks_->comm(), stream_));
     }
     void receive(void* data, size_t bytes) {
-        MUST_NCCL(nccl().recv(data, bytes, kNcclBytes, pair_.partner(), comm_, stream_));
+        MUST_NCCL(nccl().recv(data, bytes, kNcclBytes, pair_.partner(), ranks_->comm(), stream_));
     }
     void wait() { MUST(cudaStreamSynchronize(stream_)); }
     void end_operation(const Task& task) {
@@ -123,18 +109,7 @@ class NcclContender final : public Contender {
     void capture(const Task& task) {
         enqueue(task);
         wait();
-        cudaGraph_t graph = nullptr;
-        MUST(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-        enqueue(task);
-        MUST(cudaStreamEndCapture(stream_, &graph));
-        MUST(cudaGraphInstantiate(&graph_, graph, 0));
-        MUST(cudaGraphDestroy(graph));
-    }
-
-    void destroy_graph() {
-        if (graph_ != nullptr)
-            MUST(cudaGraphExecDestroy(graph_));
-        graph_ = nullptr;
+        captured_ = std::make_unique<CudaCaptured>(stream_, [&] { enqueue(task); });
     }
 
     void enqueue(const Task& task) {
@@ -147,10 +122,10 @@ class NcclContender final : public Contender {
     }
 
     void run(const Task& task) {
-        if (graph_ == nullptr)
+        if (captured_ == nullptr)
             return enqueue(task);
         for (int i = 0; i < task.runs; ++i)
-            MUST(cudaGraphLaunch(graph_, stream_));
+            captured_->launch(stream_);
     }
 
     void rounds(const Task& task) {
@@ -269,30 +244,29 @@ class NcclContender final : public Contender {
     double compute_us_ = 0;
     cudaStream_t stream_ = nullptr;
     cudaStream_t beside_ = nullptr;
-    cudaGraphExec_t graph_ = nullptr; // of the task in graph order
-    NcclComm comm_ = nullptr;
+    std::unique_ptr<NcclRanks> ranks_;
+    std::unique_ptr<CudaCaptured> captured_; // of the task in graph order
 };
 
 } // namespace
 
-std::string why_not_nccl(const Options& options, const gpurun_device_info& device) {
+std::string why_not_nccl(Reference reference, const Options& options, const gpurun_device_info& device) {
     if (device.kind != GPURUN_DEVICE_CUDA)
         return "NCCL needs GPUs, and these devices are emulated; use gpurun --device=cuda";
     for (Memory memory : options.memory)
         if (!on_device(memory))
             return std::string("NCCL sends device memory only; use --memory=device in place of ") + name(memory);
+    if (reference == Reference::kNcclWindow && nccl().missing.empty())
+        return nccl().missing_windows;
     return nccl().missing;
 }
 
 std::unique_ptr<Contender> make_nccl(const Ground& ground) {
-    NcclId id{};
-    if (ground.pair.rank() == 0)
-        MUST_NCCL(nccl().get_unique_id(&id));
-    CALL(gpurun_bcast(&id, sizeof(id), GPURUN_BYTE, 0, GPURUN_COMM_WORLD, GPURUN_HOST));
+    MUST(cudaSetDevice(ground.device.ordinal));
+    auto ranks = std::make_unique<NcclRanks>(ground.pair, ground.pair.size() / 2 * 2);
     if (ground.pair.alone())
         return nullptr;
-    MUST(cudaSetDevice(ground.device.ordinal));
-    return std::make_unique<NcclContender>(ground, id);
+    return std::make_unique<NcclContender>(ground, std::move(ranks));
 }
 
 } // namespace gpurun::bench

@@ -26,8 +26,8 @@ struct Choice {
 
 constexpr Choice<Test> kTests[] = {
     {"latency", Test::kLatency}, {"bandwidth", Test::kBandwidth}, {"bidirectional", Test::kBidirectional},
-    {"rate", Test::kRate},       {"exchange", Test::kExchange},   {"overlap", Test::kOverlap},
-    {"call", Test::kCall},       {"first", Test::kFirst}};
+    {"rate", Test::kRate},       {"exchange", Test::kExchange},   {"collective", Test::kCollective},
+    {"overlap", Test::kOverlap}, {"call", Test::kCall},           {"first", Test::kFirst}};
 constexpr Choice<Form> kForms[] = {{"sendrecv", Form::kSendrecv},
                                    {"requests", Form::kRequests},
                                    {"startall", Form::kStartall},
@@ -37,7 +37,17 @@ constexpr Choice<Memory> kMemories[] = {{"device", Memory::kDevice},
                                         {"pinned", Memory::kPinned},
                                         {"host", Memory::kHost}};
 constexpr Choice<Order> kOrders[] = {{"stream", Order::kStream}, {"host", Order::kHost}, {"graph", Order::kGraph}};
-constexpr Choice<Reference> kReferences[] = {{"copy", Reference::kCopy}, {"nccl", Reference::kNccl}};
+constexpr Choice<Reference> kReferences[] = {
+    {"copy", Reference::kCopy}, {"nccl", Reference::kNccl}, {"nccl-window", Reference::kNcclWindow}};
+constexpr Choice<Collective> kCollectives[] = {{"allreduce", Collective::kAllreduce},
+                                               {"bcast", Collective::kBcast},
+                                               {"allgather", Collective::kAllgather},
+                                               {"alltoall", Collective::kAlltoall},
+                                               {"reduce_scatter", Collective::kReduceScatter},
+                                               {"reduce", Collective::kReduce},
+                                               {"gather", Collective::kGather},
+                                               {"scatter", Collective::kScatter},
+                                               {"barrier", Collective::kBarrier}};
 
 template <typename Table, typename T>
 const char* name_in(const Table& table, T value) {
@@ -83,6 +93,17 @@ auto values(const Table& table, const std::vector<std::string>& names, const cha
     return Or<std::vector<T>>(found);
 }
 
+// The same, or all that there are.
+template <typename Table>
+auto values_or_all(const Table& table, std::vector<std::string> names, const char* option) {
+    if (names == std::vector<std::string>{"all"}) {
+        names.clear();
+        for (const auto& entry : table)
+            names.emplace_back(entry.name);
+    }
+    return values(table, names, option);
+}
+
 // Puts the value where it belongs, or gives the refusal.
 template <typename T, typename U>
 std::optional<Refusal> take(Or<T> outcome, U& into) {
@@ -114,9 +135,11 @@ std::optional<Refusal> check_order(const Options& options, bool all_tests) {
         if (!all_tests && !measured_in(order, test))
             return order == Order::kHost
                        ? Refusal{2, "call measures calls on a stream; leave --order=host out, or name other tests"}
-                       : Refusal{2, fmt::format("{} is not measured in graphs: latency, bandwidth, bidirectional, "
-                                                "rate and exchange are; leave --order=graph out, or name one of these",
-                                                name(test))};
+                       : Refusal{2,
+                                 fmt::format(
+                                     "{} is not measured in graphs: latency, bandwidth, bidirectional, "
+                                     "rate, exchange and collective are; leave --order=graph out, or name one of these",
+                                     name(test))};
     const auto& memory = options.memory;
     if (order == Order::kGraph && std::find(memory.begin(), memory.end(), Memory::kHost) != memory.end())
         return Refusal{2, "a graph's message cannot use pageable host memory; leave --order=graph out, or use "
@@ -131,18 +154,14 @@ struct Words {
     std::string memory = "device";
     std::string order = "both";
     std::string form = "group";
+    std::string collective = "allreduce";
     std::string against;
 };
 
 std::optional<Refusal> understand(const Words& words, Options& options) {
-    if (words.tests == std::vector<std::string>{"all"}) {
-        options.tests.clear();
-        for (const auto& entry : kTests)
-            options.tests.push_back(entry.value);
-    } else if (!words.tests.empty()) {
-        if (auto refusal = take(values(kTests, words.tests, "TEST"), options.tests))
+    if (!words.tests.empty())
+        if (auto refusal = take(values_or_all(kTests, words.tests, "TEST"), options.tests))
             return refusal;
-    }
     if (!words.sizes.empty())
         if (auto refusal = take(parse_sizes(words.sizes), options.sizes))
             return refusal;
@@ -155,6 +174,9 @@ std::optional<Refusal> understand(const Words& words, Options& options) {
     if (auto refusal = take(values(kForms, {words.form}, "--form"), forms))
         return refusal;
     options.form = forms[0];
+    if (auto refusal =
+            take(values_or_all(kCollectives, split(words.collective, ','), "--collective"), options.collectives))
+        return refusal;
     if (!words.against.empty())
         if (auto refusal = take(values(kReferences, split(words.against, ','), "--against"), options.against))
             return refusal;
@@ -183,6 +205,10 @@ void declare(CLI::App& app, Words& words, Options& options) {
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
     app.add_option("--form", words.form, "of an exchange's calls: " + choices(kForms))->capture_default_str();
+    app.add_option("--collective", words.collective,
+                   "what collective measures: all, or some of " + choices(kCollectives) + ", with commas")
+        ->capture_default_str();
+    app.add_flag("--in-place", options.in_place, "collectives in one buffer, those that can be");
     app.add_option("--iterations", options.iterations, "samples of a small size; large sizes take fewer")
         ->check(CLI::Range(1, 1000000))
         ->capture_default_str();
@@ -201,6 +227,7 @@ const char* name(Memory memory) { return name_in(kMemories, memory); }
 const char* name(Order order) { return name_in(kOrders, order); }
 const char* name(Reference reference) { return name_in(kReferences, reference); }
 const char* name(Form form) { return name_in(kForms, form); }
+const char* name(Collective collective) { return name_in(kCollectives, collective); }
 
 bool measured_in(Order order, Test test) {
     switch (test) {
@@ -208,7 +235,8 @@ bool measured_in(Order order, Test test) {
     case Test::kBandwidth:
     case Test::kBidirectional:
     case Test::kRate:
-    case Test::kExchange: return true;
+    case Test::kExchange:
+    case Test::kCollective: return true;
     case Test::kOverlap:
     case Test::kFirst: return order != Order::kGraph;
     case Test::kCall: return order == Order::kStream;
@@ -219,7 +247,7 @@ bool measured_in(Order order, Test test) {
 Or<Options> parse_options(int argc, const char* const* argv) {
     Options options;
     Words words;
-    CLI::App app("How fast messages are between two ranks: gpurun -n 2 gpurun-perf", "gpurun-perf");
+    CLI::App app("How fast messages are between ranks: gpurun -n 2 gpurun-perf", "gpurun-perf");
     declare(app, words, options);
     try {
         app.parse(argc, argv);

@@ -10,12 +10,23 @@
 
 namespace gpurun::bench {
 
-enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kExchange, kOverlap, kCall, kFirst };
+enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kExchange, kCollective, kOverlap, kCall, kFirst };
 enum class Form { kSendrecv, kRequests, kStartall, kGroup }; // of an exchange's calls
+enum class Collective {
+    kAllreduce,
+    kBcast,
+    kAllgather,
+    kAlltoall,
+    kReduceScatter,
+    kReduce,
+    kGather,
+    kScatter,
+    kBarrier
+};
 enum class Memory { kDevice, kDeviceAsync, kPinned, kHost };
 constexpr bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kDeviceAsync; }
-enum class Order { kStream, kHost, kGraph }; // kGraph: in stream order, captured once and run again and again
-enum class Reference { kCopy, kNccl };       // what gpurun is held against
+enum class Order { kStream, kHost, kGraph };        // kGraph: in stream order, captured once and run again and again
+enum class Reference { kCopy, kNccl, kNcclWindow }; // what gpurun is held against
 
 struct Options {
     std::vector<Test> tests{Test::kLatency, Test::kBandwidth};
@@ -25,6 +36,8 @@ struct Options {
     std::vector<Reference> against;
     int window = 64;
     Form form = Form::kGroup;
+    std::vector<Collective> collectives{Collective::kAllreduce};
+    bool in_place = false;     // of collectives
     bool window_asked = false; // else the default, which is not every test's
     int iterations = 500;
     int warmup = 5;
@@ -38,6 +51,7 @@ const char* name(Memory memory);
 const char* name(Order order);
 const char* name(Reference reference);
 const char* name(Form form);
+const char* name(Collective collective);
 
 // Whether there is such a measurement: some tests are of one order domain only.
 bool measured_in(Order order, Test test);

@@ -20,6 +20,8 @@ Pair Pair::of_this_rank() {
     return Pair(rank, size);
 }
 
+void Pair::meet_all() const { CALL(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST)); }
+
 void Pair::exchange(const void* mine, void* theirs, size_t bytes) const {
     CALL(gpurun_sendrecv(mine, bytes, GPURUN_BYTE, partner(), kPairTag, theirs, bytes, GPURUN_BYTE, partner(), kPairTag,
                          GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));

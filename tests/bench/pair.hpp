@@ -20,6 +20,8 @@ class Pair {
     int partner() const { return rank_ ^ 1; }
     bool alone() const { return partner() >= size_; }
 
+    // All ranks of the job.
+    void meet_all() const;
     // Both ranks of the pair make each of these calls.
     void exchange(const void* mine, void* theirs, size_t bytes) const;
     void meet() const;

@@ -31,4 +31,16 @@ void fill(std::span<unsigned char> bytes, uint64_t seed, size_t offset) {
     }
 }
 
+void add_terms(std::span<float> sums, uint64_t seed, size_t first) {
+    constexpr float kMagnitude = 256; // of terms, 256 to 511
+    unsigned char terms[1024];
+    for (size_t done = 0; done < sums.size();) {
+        const size_t count = std::min(sizeof(terms), sums.size() - done);
+        fill({terms, count}, seed, first + done);
+        for (size_t i = 0; i < count; ++i)
+            sums[done + i] += kMagnitude + terms[i];
+        done += count;
+    }
+}
+
 } // namespace gpurun::bench

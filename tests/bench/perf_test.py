@@ -13,17 +13,22 @@ from pathlib import Path
 
 gpurun, perf, spoil = (sys.argv.pop(1) for _ in range(3))
 
-TESTS = ["latency", "bandwidth", "bidirectional", "rate", "exchange", "overlap", "call", "first"]
+TESTS = ["latency", "bandwidth", "bidirectional", "rate", "exchange", "collective", "overlap", "call", "first"]
 FIGURES = {
     "latency": ["min_us", "median_us", "p99_us", "bytes_per_second"],
     "bandwidth": ["median_us", "bytes_per_second"],
     "bidirectional": ["median_us", "bytes_per_second"],
     "rate": ["median_us", "messages_per_second"],
     "exchange": ["median_us", "p99_us"],
+    "collective": ["median_us", "p99_us", "calls_us", "bytes_per_second", "bus_bytes_per_second"],
     "overlap": ["transfer_us", "compute_us", "together_us"],
     "call": ["send_median_us", "recv_median_us", "both_median_us"],
     "first": ["min_us", "median_us", "p99_us", "bytes_per_second"],
 }
+COLLECTIVES = ["allreduce", "bcast", "allgather", "alltoall", "reduce_scatter", "reduce", "gather", "scatter",
+               "barrier"]
+VARIANTS = {"exchange": " (group)", "collective": " (allreduce)"}
+WITHOUT_COPY = ("collective", "overlap", "call", "first")
 QUICK = ["--sizes=8,5000,64K", "--iterations=10", "--warmup=1", "--window=4", "--validate"]
 
 
@@ -74,7 +79,7 @@ class Measuring(Case):
         document = self.document("all", *QUICK, "--against=copy")
         for test in TESTS:
             with self.subTest(test):
-                self.check_rows(document, test, [] if test in ("overlap", "call", "first") else ["copy"])
+                self.check_rows(document, test, [] if test in WITHOUT_COPY else ["copy"])
 
     def test_an_exchange_has_each_form_and_says_which(self):
         for form in ("sendrecv", "requests", "startall", "group"):
@@ -99,8 +104,7 @@ class Measuring(Case):
     def test_the_tables_name_every_test_and_order(self):
         said = self.measured("all", "--sizes=8", "--iterations=5", "--against=copy").stdout
         for test in TESTS:
-            form = " (group)" if test == "exchange" else ""
-            self.assertIn(f"# {test}{form}, order domain: stream\n", said)
+            self.assertIn(f"# {test}{VARIANTS.get(test, '')}, order domain: stream\n", said)
         self.assertNotIn("# call, order domain: host", said)
         self.assertIn("# copy: memcpy by one processor", said)
 
@@ -131,7 +135,7 @@ class Memory(Case):
 
 
 class Graphs(Case):
-    MEASURED = ["latency", "bandwidth", "bidirectional", "rate", "exchange"]
+    MEASURED = ["latency", "bandwidth", "bidirectional", "rate", "exchange", "collective"]
 
     def test_runs_of_graphs_are_measured_and_checked_in_every_kind_of_memory_they_can_use(self):
         for memory in ("device", "device-async:pinned"):
@@ -142,7 +146,8 @@ class Graphs(Case):
                 for row in document["rows"]:
                     for figure in FIGURES[row["test"]]:
                         self.assertGreater(row[figure], 0, (figure, row))
-                    self.assertGreater(row["against"][0]["ratio"] or row["bytes"] < 65536, 0)
+                    for reference in row["against"]:
+                        self.assertGreater(reference["ratio"] or row["bytes"] < 65536, 0)
                     self.assertEqual(row["runs"], 1, "what is validated is looked at after every run")
 
     def test_a_sample_of_latency_is_some_runs_of_a_captured_batch(self):
@@ -169,11 +174,71 @@ class Graphs(Case):
             self.assertIn(">gpurun, graph order<", path.read_text(encoding="utf-8"))
 
 
+class Collectives(Case):
+    """By all ranks, in every order; each is checked."""
+    LIST = "--collective=" + ",".join(COLLECTIVES)
+
+    def check_rows(self, document, order, ranks):
+        blocks = [8 if ranks == 2 else 12, 5000 // ranks // 16 * 16 * ranks]
+        expected = [(name, size) for name in COLLECTIVES for size in
+                    ([0] if name == "barrier" else [8, 5000] if name in ("allreduce", "bcast", "reduce") else blocks)]
+        self.assertEqual([(row["collective"], row["bytes"]) for row in document["rows"]], expected)
+        for row in document["rows"]:
+            self.assertEqual((row["order"], row["ranks"], row["against"]), (order, ranks, []))
+            for figure in FIGURES["collective"]:
+                if row["bytes"] or not figure.endswith("per_second"):
+                    self.assertGreater(row[figure], 0, (figure, row))
+            self.assertLessEqual(row["calls_us"], row["median_us"])
+
+    def test_all_ranks_make_every_collective_in_every_order_in_place_or_not(self):
+        for ranks in (2, 3):
+            for order in ("stream", "host", "graph"):
+                for place in ([], ["--in-place"]):
+                    with self.subTest(order, ranks=ranks, place=place):
+                        document = self.document("collective", self.LIST, f"--order={order}", "--sizes=8,5000",
+                                                 "--iterations=10", "--validate", *place, ranks=ranks,
+                                                 devices=f"emulated:{ranks}")
+                        self.check_rows(document, order, ranks)
+                        self.assertEqual({row["collective"] for row in document["rows"] if row["in_place"]},
+                                         set(COLLECTIVES[:-1]) if place else {"bcast"})
+
+    def test_calls_in_a_row_are_a_sample_and_the_last_is_checked(self):
+        for place in ([], ["--in-place"]):
+            rows = self.document("collective", self.LIST, "--order=stream", "--sizes=64,64K", "--iterations=100",
+                                 "--warmup=1", *place)["rows"]
+            self.assertEqual({(row["batch"], row["runs"]) for row in rows}, {(20, 1)})
+            rows = self.document("collective", "--order=graph", "--sizes=64,64K,1M", "--iterations=100", "--warmup=1",
+                                 *place)["rows"]
+            self.assertEqual([(row["batch"], row["runs"]) for row in rows], [(20, 1), (1, 20), (20, 1)])
+
+    def test_every_kind_of_memory(self):
+        for memory in ("device-async", "pinned", "host", "device:host"):
+            with self.subTest(memory):
+                self.measured("collective", self.LIST, "--sizes=8,5000", "--iterations=5", "--validate",
+                              f"--memory={memory}")
+
+    def test_several_collectives_are_several_tables_and_panels(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "perf.svg"
+            said = self.measured("collective", "--collective=bcast,gather", "--in-place", "--sizes=64,4K",
+                                 "--iterations=2", f"--plot={path}", ranks=3, devices="emulated:3").stdout
+            drawing = path.read_text(encoding="utf-8")
+        for name in ("bcast", "gather"):
+            self.assertIn(f"# collective ({name}, in place), order domain: host\n", said)
+            self.assertIn(f">{name}: Collective by all ranks, median of the slowest<", drawing)
+        self.assertNotIn("no partner", said)
+
+    def test_what_two_ranks_cannot_capture_is_said_before_anything_is_measured(self):
+        self.refused(2, "--order=graph cannot be measured here, --order=stream can: messages of graphs need counters",
+                     "collective", "--order=graph", ranks=3, environment={"GPURUN_FENCE": "event"})
+
+
 class Ranks(Case):
     def test_pairs_measure_at_once_and_a_rank_without_partner_waits(self):
         said = self.measured("all", *QUICK, "--against=copy", ranks=5).stdout
         self.assertIn("# 2 pairs at once", said)
         self.assertIn("# rank 4 has no partner and takes no part", said)
+        self.assertIn("# collectives of 5 ranks: the slowest one counts", said)
 
     def test_ranks_that_share_a_device_say_so(self):
         document = self.document("latency", "--sizes=8", "--iterations=2", devices="emulated:1")
@@ -195,8 +260,8 @@ class Drawing(Case):
         space = "{http://www.w3.org/2000/svg}"
         drawing = ElementTree.fromstring(text)
         self.assertEqual(drawing.tag, f"{space}svg")
-        # five tests with gpurun and the copy in two orders, overlap and first with gpurun in two, call in one
-        self.assertEqual(len(drawing.findall(f"{space}polyline")), 5 * 4 + 2 + 2 + 1)
+        # five tests with gpurun and the copy in two orders, three with gpurun in two, call in one
+        self.assertEqual(len(drawing.findall(f"{space}polyline")), 5 * 4 + 3 * 2 + 1)
         labels = [label.text for label in drawing.iter(f"{space}text")]
         for label in ("gpurun, stream order", "gpurun, host order", "copy, host order", "message size (bytes)", "32K",
                       "latency (us)", "bandwidth (GB/s)", "messages per second", "hidden part (%)", "host time (us)"):
@@ -220,7 +285,9 @@ class Refusing(Case):
                 ("cannot read '8:4M'", "--sizes=8:4M"), ("cannot read '4M..8'", "--sizes=4M..8"),
                 ("--sizes: cannot read '0'", "--sizes=0"), ("there is no 'speed'; there are latency", "speed"),
                 ("there is no 'gpu'; there are device", "--memory=gpu"), ("there are stream, host, graph", "--order=both,host"),
-                ("there are copy, nccl", "--against=mpi"), ("--window", "--window=0"),
+                ("there are copy, nccl", "--against=mpi"),
+                ("there is no 'scan'; there are allreduce", "collective", "--collective=scan"),
+                ("--window", "--window=0"),
                 ("--iterations", "--iterations=many"), ("does not end in .svg", "--plot=perf.png"),
                 ("call measures calls on a stream", "call", "--order=host"), ("--frobnicate", "--frobnicate")]:
             with self.subTest(options):
@@ -233,6 +300,12 @@ class Refusing(Case):
         self.assertEqual([each["name"] for each in document["left_out"]], ["nccl"])
         self.assertEqual([each["name"] for each in document["references"]], ["copy"])
 
+    def test_a_reference_that_has_nothing_to_say_about_the_tests_is_left_out(self):
+        document = self.document("collective", "--sizes=8", "--iterations=2", "--against=copy")
+        self.assertEqual(document["left_out"],
+                         [{"name": "copy", "reason": "it has nothing to hold against these tests"}])
+        self.assertEqual(document["references"], [])
+
     def test_help_and_the_version_are_said_once(self):
         for option, word in (("--help", "Usage:"), ("--version", "gpurun-perf ")):
             done = self.measured(option)
@@ -242,26 +315,42 @@ class Refusing(Case):
 class Validating(Case):
     """A byte that is wrong in one message of many ends the run, and is named."""
 
-    def spoiled(self, copy, *options):
-        # Copies of 1000 bytes are those of contents, written and read; the one of that number is spoiled in rank 1.
-        return run("--sizes=1000", "--iterations=10", "--window=4", *options,
-                   environment={"LD_PRELOAD": spoil, "SPOIL_LENGTH": "1000", "SPOIL_COPY": str(copy)})
+    def spoiled(self, copy, *options, length=1000):
+        # Copies of that length are those of contents, written and read; the one of that number is spoiled in rank 1.
+        sizes = [] if any(option.startswith("--sizes") for option in options) else ["--sizes=1000"]
+        return run("--iterations=10", "--window=4", *sizes, *options,
+                   environment={"LD_PRELOAD": spoil, "SPOIL_LENGTH": str(length), "SPOIL_COPY": str(copy)})
 
     def test_a_wrong_byte_of_any_message_is_found_and_named(self):
         for test in TESTS:
             with self.subTest(test):
                 done = self.spoiled(13, test, "--validate")
                 self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
-                self.assertRegex(done.stderr, r"gpurun-perf: rank [01]: message \d+ from rank [01], 1000 bytes: "
-                                              r"byte 500 is 0x[0-9a-f]{2}, expected 0x[0-9a-f]{2}")
+                self.assertRegex(done.stderr, r"gpurun-perf: rank [01]: (message \d+ from rank [01]|sum \d+ of 2 "
+                                              r"ranks), 1000 bytes: byte 500 is 0x[0-9a-f]{2}, expected 0x[0-9a-f]{2}")
+
+    def test_a_wrong_byte_of_any_collective_is_found(self):
+        for collective in COLLECTIVES[:-1]:
+            for place in ([], ["--in-place"]):
+                with self.subTest(collective, place=place):
+                    # What rank 1 checks, or what it gives where only the root checks; 2016 bytes are blocks of 1008.
+                    whole = collective in ("allreduce", "bcast", "reduce")
+                    done = self.spoiled(3, "collective", f"--collective={collective}", "--validate", *place,
+                                        f"--sizes={1000 if whole else 2016}", length=1000 if whole else 1008)
+                    self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                    self.assertRegex(done.stderr, r"rank [01]: (message \d+ from rank [01]|sum \d+ of 2 ranks), "
+                                                  r"10\d\d bytes: byte 50\d is 0x[0-9a-f]{2}, expected 0x[0-9a-f]{2}")
 
     def test_a_wrong_byte_that_a_graph_moves_is_found(self):
-        for test in ("latency", "bandwidth", "bidirectional", "rate"):
+        for test in ("latency", "bandwidth", "bidirectional", "rate", "collective"):
             with self.subTest(test):
                 self.assertEqual(self.spoiled(13, test, "--order=graph", "--validate").returncode, 1)
 
     def test_without_validation_a_wrong_byte_that_came_last_is_found(self):
-        self.assertEqual(self.spoiled(1, "bandwidth").returncode, 1)
+        for options in (["bandwidth"], ["collective"], ["collective", "--order=graph"]):
+            self.assertEqual(self.spoiled(1, *options).returncode, 1)
+        # In place, what comes first is written over.
+        self.assertEqual(self.spoiled(2, "collective", "--in-place", "--order=stream").returncode, 1)
 
     def test_bytes_that_nobody_spoils_are_right(self):
         done = self.spoiled(10**6, "all", "--validate")

@@ -1,5 +1,6 @@
 #include "plan.hpp"
 
+#include "collective.hpp"
 #include "sizes.hpp"
 
 #include <algorithm>
@@ -39,6 +40,7 @@ std::vector<size_t> sizes_of(Test test, const Options& options, bool on_gpus) {
         switch (test) {
         case Test::kRate: return "8";
         case Test::kExchange: return on_gpus ? "8..16M" : "8..1M";
+        case Test::kCollective: return on_gpus ? "8..256M" : "8..1M";
         case Test::kCall: return "8,64K,1M";
         case Test::kFirst: return on_gpus ? "1M,64M,1G" : "1M,16M";
         case Test::kOverlap: return on_gpus ? "64K..64M" : "64K..4M";
@@ -48,7 +50,9 @@ std::vector<size_t> sizes_of(Test test, const Options& options, bool on_gpus) {
     return std::get<std::vector<size_t>>(parse_sizes(own));
 }
 
-bool has_window(Test test) { return test != Test::kLatency && test != Test::kOverlap && test != Test::kFirst; }
+bool has_window(Test test) {
+    return test != Test::kLatency && test != Test::kCollective && test != Test::kOverlap && test != Test::kFirst;
+}
 
 // Whether messages between the two can be read where they are.
 bool maps_all(const Options& options) {
@@ -68,20 +72,39 @@ int fitting_in_graph(size_t bytes, int most) {
     return fitting(kGraphRoom, bytes < kGraphPage ? bytes : pages * kGraphPage, most);
 }
 
+// How many collectives a graph may have. Whatever the algorithm is, two ranks send each other at most two messages each
+// way, of the whole buffer or of a part for each rank; and there is scratch memory for each.
+int collectives_in_graph(const Task& task) {
+    const auto ranks = static_cast<size_t>(task.ranks);
+    if (task.bytes / ranks > kLargestInRoom)
+        return fitting(kTurnBytes, task.bytes * ranks, kGraphRounds);
+    return fitting_in_graph(std::clamp<size_t>(task.bytes, 1, kLargestInRoom), 2 * kGraphRounds) / 2;
+}
+
+int rounds_in_graph(const Task& task) {
+    if (task.test == Test::kCollective)
+        return collectives_in_graph(task);
+    return fitting_in_graph(task.bytes, kGraphRounds * task.window) / task.window;
+}
+
 int portions(int total, int portion) { return (total + portion - 1) / portion; }
 
-// Round trips, or exchanges: in which portions. What is validated, or copied aside, needs a buffer of its own for each
-// round.
+// Round trips, exchanges or collectives: in which portions. What is validated, or copied aside, needs a buffer of its
+// own for each round.
 void divide(Task& task, int rounds, int buffers) {
     if (task.order == Order::kStream)
         task.batch = std::min({rounds, kBatch, buffers});
     if (task.order == Order::kGraph) {
-        const int fitting = fitting_in_graph(task.bytes, kGraphRounds * task.window) / task.window;
-        task.batch = std::min({rounds, std::max(fitting, 1), buffers});
+        task.batch = std::min({rounds, std::max(rounds_in_graph(task), 1), buffers});
         if (!task.validate) // the next run would write over what is to be checked
             task.runs = portions(std::min(rounds, kBatch), task.batch);
     }
     task.samples = portions(rounds, task.batch * task.runs);
+}
+
+// How many round trips, exchanges or collectives a turn has.
+int rounds_of(size_t bytes, int most) {
+    return std::min(most, std::max(kFewestRounds, fitting(kTurnBytes, std::max<size_t>(bytes, 1), most)));
 }
 
 Task task_of(Test test, Order order, size_t bytes, const Options& options, size_t arena) {
@@ -101,10 +124,10 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
     if (order == Order::kGraph)
         task.window = std::min(task.window, std::max(kGraphWindow, fitting(kGraphWindowBytes, bytes, slots)));
     if (test == Test::kLatency) {
-        const int rounds = std::min(most, std::max(kFewestRounds, fitting(kTurnBytes, bytes, most)));
+        const int rounds = rounds_of(bytes, most);
         divide(task, rounds, options.validate || aside ? slots : rounds);
     } else if (test == Test::kExchange) {
-        const int rounds = std::min(most, std::max(kFewestRounds, fitting(kTurnBytes, bytes, most)));
+        const int rounds = rounds_of(bytes, most);
         divide(task, rounds,
                options.validate || aside ? 1 : rounds); // each writes over what the one before has brought
     } else if (test == Test::kFirst) {
@@ -117,6 +140,32 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
     return task;
 }
 
+Task collective_task(Collective collective, Order order, size_t bytes, const Options& options, int ranks) {
+    Task task{.test = Test::kCollective, .order = order, .bytes = bytes, .warmup = options.warmup};
+    task.validate = options.validate;
+    task.collective = collective;
+    task.in_place = collective == Collective::kBcast || (options.in_place && collective != Collective::kBarrier);
+    task.ranks = ranks;
+    task.turns = std::min(kTurns, options.iterations);
+    const int rounds = rounds_of(bytes, options.iterations / task.turns);
+    divide(task, rounds, options.validate ? 1 : rounds); // each writes over what the one before has brought
+    return task;
+}
+
+void plan_collectives(const Options& options, bool on_gpus, int ranks, std::vector<Task>& tasks) {
+    for (Collective collective : options.collectives)
+        for (Order order : options.orders) {
+            std::vector<size_t> sizes; // some of those asked for may come to the same
+            for (size_t asked : sizes_of(Test::kCollective, options, on_gpus)) {
+                const size_t bytes = whole_bytes(collective, asked, ranks);
+                if (std::find(sizes.begin(), sizes.end(), bytes) != sizes.end())
+                    continue;
+                sizes.push_back(bytes);
+                tasks.push_back(collective_task(collective, order, bytes, options, ranks));
+            }
+        }
+}
+
 } // namespace
 
 int Task::slots() const { return test != Test::kLatency ? window : validate ? batch : 1; }
@@ -126,21 +175,28 @@ size_t arena_limit(const Options& options, bool on_gpus) {
     return on_gpus && all ? kGpuArena : kHostArena;
 }
 
-std::vector<Task> plan(const Options& options, bool on_gpus) {
+std::vector<Task> plan(const Options& options, bool on_gpus, int ranks) {
     const size_t arena = arena_limit(options, on_gpus);
     std::vector<Task> tasks;
-    for (Test test : options.tests)
+    for (Test test : options.tests) {
+        if (test == Test::kCollective) {
+            plan_collectives(options, on_gpus, ranks, tasks);
+            continue;
+        }
         for (Order order : options.orders)
             if (measured_in(order, test))
                 for (size_t bytes : sizes_of(test, options, on_gpus))
                     tasks.push_back(task_of(test, order, bytes, options, arena));
+    }
     return tasks;
 }
 
-bool measures(Reference reference, Test test) {
-    if (test == Test::kFirst)
+bool measures(Reference reference, const Task& task) {
+    if (task.test == Test::kCollective) // NCCL has no all-to-all in place
+        return reference != Reference::kCopy && !(task.in_place && task.collective == Collective::kAlltoall);
+    if (task.test == Test::kFirst || reference == Reference::kNcclWindow)
         return false;
-    return reference == Reference::kNccl || (test != Test::kOverlap && test != Test::kCall);
+    return reference == Reference::kNccl || (task.test != Test::kOverlap && task.test != Test::kCall);
 }
 
 bool both_ways(Test test) { return test == Test::kBidirectional || test == Test::kExchange || test == Test::kOverlap; }

@@ -4,6 +4,7 @@
 
 #include "call.hpp"
 #include "cuda_call.hpp"
+#include "cuda_captured.hpp"
 #include "machine.hpp"
 
 #include <algorithm>
@@ -63,17 +64,9 @@ class TimedStream {
     // The second run of a graph: the first one sets it up.
     template <typename Function>
     double run_us(const Function& enqueue) {
-        cudaGraph_t graph = nullptr;
-        cudaGraphExec_t runs = nullptr;
-        MUST(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-        enqueue();
-        MUST(cudaStreamEndCapture(stream_, &graph));
-        MUST(cudaGraphInstantiate(&runs, graph, 0));
-        MUST(cudaGraphLaunch(runs, stream_));
-        const double us = timed_us([&] { MUST(cudaGraphLaunch(runs, stream_)); });
-        MUST(cudaGraphExecDestroy(runs));
-        MUST(cudaGraphDestroy(graph));
-        return us;
+        const CudaCaptured captured(stream_, enqueue);
+        captured.launch(stream_);
+        return timed_us([&] { captured.launch(stream_); });
     }
 
     cudaStream_t stream_ = nullptr;

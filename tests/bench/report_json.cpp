@@ -40,9 +40,12 @@ Json machine_json(const Machine& machine) {
 }
 
 Json options_json(const Options& options) {
-    return {{"tests", names(options.tests)},    {"sizes_bytes", options.sizes},      {"memory", names(options.memory)},
-            {"orders", names(options.orders)},  {"against", names(options.against)}, {"window", options.window},
-            {"iterations", options.iterations}, {"warmup", options.warmup},          {"validate", options.validate}};
+    return {{"tests", names(options.tests)},     {"sizes_bytes", options.sizes},
+            {"memory", names(options.memory)},   {"orders", names(options.orders)},
+            {"against", names(options.against)}, {"window", options.window},
+            {"iterations", options.iterations},  {"warmup", options.warmup},
+            {"validate", options.validate},      {"collectives", names(options.collectives)},
+            {"in_place", options.in_place}};
 }
 
 void add_figures(Json& into, Test test, const std::vector<double>& figures) {
@@ -61,6 +64,11 @@ Json row_json(const Row& row) {
               {"samples", row.task.samples * row.task.turns}};
     if (row.task.test == Test::kExchange)
         made["form"] = name(row.task.form);
+    if (row.task.test == Test::kCollective) {
+        made["collective"] = name(row.task.collective);
+        made["in_place"] = row.task.in_place;
+        made["ranks"] = row.task.ranks;
+    }
     add_figures(made, row.task.test, row.figures[0]);
     Json references = Json::array();
     for (size_t i = 0; i < row.against.size(); ++i) {

@@ -1,4 +1,4 @@
-// The drawing: a panel for each test, in it a line for each order domain and contender.
+// The drawing: a panel for each test, or for each collective, in it a line for each order domain and contender.
 
 #include "plot.hpp"
 #include "report.hpp"
@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace gpurun::bench {
 
@@ -18,6 +19,7 @@ const char* title_of(Test test) {
     case Test::kBidirectional: return "Bandwidth, both ways at once";
     case Test::kRate: return "Message rate";
     case Test::kExchange: return "Exchange: some messages each way";
+    case Test::kCollective: return "Collective by all ranks, median of the slowest";
     case Test::kOverlap: return "Overlap: how much of a transfer computation hides";
     case Test::kFirst: return "First message out of new memory, one way";
     case Test::kCall: return "Host cost of a matched send and receive";
@@ -31,6 +33,7 @@ const char* quantity_of(Test test) {
     case Test::kLatency:
     case Test::kFirst: return "latency (us)";
     case Test::kExchange: return "time of an exchange (us)";
+    case Test::kCollective: return "time of a collective (us)";
     case Test::kBandwidth:
     case Test::kBidirectional: return "bandwidth (GB/s)";
     case Test::kRate: return "messages per second";
@@ -65,11 +68,12 @@ Series& series_of(Panel& panel, Order order, size_t contender, const std::string
     return panel.series.emplace_back(Series{label, color, contender > 0, {}});
 }
 
-Panel panel_of(Test test, const std::vector<Row>& rows) {
+// The rows of `test` that `wanted` is true of.
+Panel panel_of(Test test, const std::vector<Row>& rows, const std::function<bool(const Task&)>& wanted) {
     const Metric& metric = metrics(test)[headline(test)];
     Panel panel{title_of(test), quantity_of(test), test == Test::kOverlap ? Spacing::kLinear : Spacing::kDecades, {}};
     for (const Row& row : rows) {
-        if (row.task.test != test)
+        if (row.task.test != test || !wanted(row.task))
             continue;
         for (size_t contender = 0; contender < row.figures.size(); ++contender) {
             const char* who = contender == 0 ? "gpurun" : name(row.against[contender - 1]);
@@ -82,12 +86,24 @@ Panel panel_of(Test test, const std::vector<Row>& rows) {
     return panel;
 }
 
+void add_collectives(const Report& report, std::vector<Panel>& panels) {
+    for (Collective collective : report.options.collectives) {
+        panels.push_back(
+            panel_of(Test::kCollective, report.rows, [&](const Task& task) { return task.collective == collective; }));
+        panels.back().title = fmt::format("{}: {}", name(collective), panels.back().title);
+    }
+}
+
 } // namespace
 
 std::string svg(const Report& report) {
     std::vector<Panel> panels;
-    for (Test test : report.options.tests)
-        panels.push_back(panel_of(test, report.rows));
+    for (Test test : report.options.tests) {
+        if (test == Test::kCollective)
+            add_collectives(report, panels);
+        else
+            panels.push_back(panel_of(test, report.rows, [](const Task&) { return true; }));
+    }
     const Machine& machine = report.machine;
     std::vector<std::string> notes{fmt::format("gpurun {}, {}, {}", machine.version, machine.date, machine.system)};
     if (!machine.ranks.empty())

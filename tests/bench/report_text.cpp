@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace gpurun::bench {
 
 namespace {
@@ -11,10 +13,18 @@ std::string memory_text(const Options& options) {
     return options.memory[0] == options.memory[1] ? even : even + " to " + name(options.memory[1]);
 }
 
+// What a test's name does not say.
+std::string variant(const Task& task) {
+    if (task.test == Test::kExchange)
+        return fmt::format(" ({})", name(task.form));
+    if (task.test == Test::kCollective)
+        return fmt::format(" ({}{})", name(task.collective), task.in_place ? ", in place" : "");
+    return "";
+}
+
 std::string columns(const Row& row) {
-    const std::string form = row.task.test == Test::kExchange ? fmt::format(" ({})", name(row.task.form)) : "";
-    std::string line = fmt::format("\n# {}{}, order domain: {}\n{:>12} {:>6}", name(row.task.test), form,
-                                   name(row.task.order), "bytes", "window");
+    std::string line = fmt::format("\n# {}{}, order domain: {}\n{:>12} {:>6}", name(row.task.test), variant(row.task),
+                                   name(row.task.order), "bytes", of_whole_job(row.task.test) ? "batch" : "window");
     for (const Metric& metric : metrics(row.task.test))
         line += fmt::format(" {:>12}", metric.heading);
     const Metric& compared = metrics(row.task.test)[headline(row.task.test)];
@@ -35,10 +45,14 @@ std::string text_head(const Report& report) {
         text += fmt::format("# rank {}: device {}, {}{}{}\n", rank, device.ordinal, device.name,
                             device.pci_bus_id.empty() ? "" : " ", device.pci_bus_id);
     }
-    if (machine.ranks.size() > 3)
+    const auto& tests = report.options.tests;
+    const bool of_pairs = std::any_of(tests.begin(), tests.end(), [](Test test) { return !of_whole_job(test); });
+    if (of_pairs && machine.ranks.size() > 3)
         text += fmt::format("# {} pairs at once: times of all, rates added up\n", machine.ranks.size() / 2);
-    if (machine.ranks.size() % 2 != 0)
+    if (of_pairs && machine.ranks.size() % 2 != 0)
         text += fmt::format("# rank {} has no partner and takes no part\n", machine.ranks.size() - 1);
+    if (std::any_of(tests.begin(), tests.end(), of_whole_job))
+        text += fmt::format("# collectives of {} ranks: the slowest one counts\n", machine.ranks.size());
     text += machine.share_device ? "# the ranks of a pair share a device\n" : "# a device for each rank of a pair\n";
     for (const auto& [setting, value] : machine.settings)
         text += fmt::format("# {}={}\n", setting, value);
@@ -53,10 +67,10 @@ std::string text_head(const Report& report) {
 }
 
 std::string text_row(const Row& row, const Row* before) {
-    const bool same_table =
-        before != nullptr && before->task.test == row.task.test && before->task.order == row.task.order;
+    const bool same_table = before != nullptr && before->task.test == row.task.test &&
+                            before->task.order == row.task.order && before->task.collective == row.task.collective;
     std::string line = same_table ? "" : columns(row);
-    line += fmt::format("{:>12} {:>6}", row.task.bytes, row.task.window);
+    line += fmt::format("{:>12} {:>6}", row.task.bytes, of_whole_job(row.task.test) ? row.task.batch : row.task.window);
     const auto all = metrics(row.task.test);
     for (size_t i = 0; i < all.size(); ++i)
         line += fmt::format(" {:>12}", printed(all[i], row.figures[0][i]));

@@ -1,6 +1,7 @@
 #include "session.hpp"
 
 #include "call.hpp"
+#include "collective.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -37,65 +38,104 @@ void print(const std::string& text) {
         fail_to_write("standard output");
 }
 
-size_t largest_arena(const std::vector<Task>& tasks) {
+// 0: there is no such task.
+size_t largest_arena(const std::vector<Task>& tasks, bool whole_job) {
     size_t largest = 0;
     for (const Task& task : tasks)
-        largest = std::max(largest, task.bytes * static_cast<size_t>(task.slots()));
+        if (of_whole_job(task.test) == whole_job)
+            largest = std::max(largest, std::max(kElementBytes, task.bytes * static_cast<size_t>(task.slots())));
     return largest;
 }
-
-void meet_all() { CALL(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST)); }
 
 } // namespace
 
 Session::Session(const Options& options)
     : pair_(Pair::of_this_rank()), devices_(all_devices(pair_)),
-      tasks_(plan(options, devices_[0].kind == GPURUN_DEVICE_CUDA)),
+      tasks_(plan(options, devices_[0].kind == GPURUN_DEVICE_CUDA, pair_.size())),
       compute_(devices_[static_cast<size_t>(pair_.rank())]) {
     report_.options = options;
     report_.machine = describe(pair_, devices_);
     if (pair_.rank() == 0 && !options.plot.empty())
         expect_writable(options.plot);
-    const Ground ground{pair_, options, devices_[static_cast<size_t>(pair_.rank())], largest_arena(tasks_), compute_};
-    entrants_.push_back({nullptr, pair_.alone() ? nullptr : make_gpurun(ground)});
-    for (const Reference& reference : report_.options.against)
-        if (enters(reference))
-            admit(reference, ground);
+    add_entrants(false);
+    add_entrants(true);
+    leave_out_idle();
 }
 
-// Whether the reference can be measured here; all ranks agree.
-bool Session::enters(Reference reference) {
+// gpurun and the references, for the tests of pairs or for those of the whole job. None if there is no such test.
+void Session::add_entrants(bool whole_job) {
+    const size_t arena = largest_arena(tasks_, whole_job);
+    if (arena == 0)
+        return;
+    const Ground ground{pair_, report_.options, devices_[static_cast<size_t>(pair_.rank())], arena, compute_};
+    if (whole_job)
+        entrants_.push_back({nullptr, true, make_gpurun_collectives(ground)});
+    else
+        entrants_.push_back({nullptr, false, pair_.alone() ? nullptr : make_gpurun(ground)});
+    for (const Reference& reference : report_.options.against) {
+        const bool busy = std::any_of(tasks_.begin(), tasks_.end(), [&](const Task& task) {
+            return of_whole_job(task.test) == whole_job && measures(reference, task);
+        });
+        const std::string reason = busy ? why_out(reference, whole_job) : "";
+        if (!reason.empty())
+            leave_out(reference, reason);
+        else if (busy)
+            admit(reference, whole_job, ground);
+    }
+}
+
+// Why the reference cannot be measured here, or ""; all ranks agree.
+std::string Session::why_out(Reference reference, bool whole_job) const {
     if (reference == Reference::kCopy)
-        return true;
-    std::string reason = first_text(pair_, why_not_nccl(report_.options, devices_[static_cast<size_t>(pair_.rank())]));
-    if (reason.empty() && any_share(pair_, devices_))
-        reason = "NCCL refuses ranks that share a GPU; give each rank its own";
-    if (reason.empty())
-        return true;
+        return "";
+    const gpurun_device_info& device = devices_[static_cast<size_t>(pair_.rank())];
+    const std::string reason = first_text(pair_, why_not_nccl(reference, report_.options, device));
+    const int ranks = whole_job ? pair_.size() : pair_.size() / 2 * 2;
+    return reason.empty() && any_share(ranks, devices_) ? "NCCL refuses ranks that share a GPU; give each rank its own"
+                                                        : reason;
+}
+
+// Said once, also if it is out of both kinds of tests.
+void Session::leave_out(Reference reference, const std::string& reason) {
+    for (const Named& said : report_.left_out)
+        if (said.name == name(reference) && said.text == reason)
+            return;
     report_.left_out.push_back({name(reference), reason});
     if (pair_.rank() == 0)
         std::fprintf(stderr, "gpurun-perf: --against=%s is left out: %s\n", name(reference), reason.c_str());
-    return false;
 }
 
-void Session::admit(const Reference& reference, const Ground& ground) {
+// What was asked for and has nothing to measure.
+void Session::leave_out_idle() {
+    for (const Reference& reference : report_.options.against)
+        if (std::none_of(tasks_.begin(), tasks_.end(), [&](const Task& task) { return measures(reference, task); }))
+            leave_out(reference, "it has nothing to hold against these tests");
+}
+
+void Session::admit(const Reference& reference, bool whole_job, const Ground& ground) {
     std::unique_ptr<Contender> contender;
-    if (reference == Reference::kNccl)
+    if (whole_job)
+        contender = make_nccl_collectives(ground, reference);
+    else if (reference == Reference::kNccl)
         contender = make_nccl(ground);
     else if (!pair_.alone())
         contender = make_copy(ground);
+    const std::string reason = first_text(pair_, contender != nullptr ? contender->why_not() : "");
+    if (!reason.empty())
+        return leave_out(reference, reason);
     if (contender != nullptr)
         report_.references.push_back({name(reference), contender->how()});
-    entrants_.push_back({&reference, std::move(contender)});
+    entrants_.push_back({&reference, whole_job, std::move(contender)});
 }
 
 bool Session::has(const Entrant& entrant, const Task& task) const {
-    return entrant.reference == nullptr || measures(*entrant.reference, task.test);
+    return entrant.whole_job == of_whole_job(task.test) &&
+           (entrant.reference == nullptr || measures(*entrant.reference, task));
 }
 
-// All pairs start together: they share the machine for the whole turn.
+// All ranks start together: they share the machine for the whole turn.
 void Session::turn(Entrant& entrant, const Task& task, int samples, Samples& into) {
-    meet_all();
+    pair_.meet_all();
     if (entrant.contender != nullptr)
         entrant.contender->turn(task, samples, into);
 }

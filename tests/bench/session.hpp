@@ -21,11 +21,15 @@ class Session {
   private:
     struct Entrant {
         const Reference* reference;           // null: gpurun
+        bool whole_job;                       // of the job's collectives; else of each pair's messages
         std::unique_ptr<Contender> contender; // null in a rank without a partner
     };
 
-    bool enters(Reference reference);
-    void admit(const Reference& reference, const Ground& ground);
+    void add_entrants(bool whole_job);
+    std::string why_out(Reference reference, bool whole_job) const;
+    void leave_out(Reference reference, const std::string& reason);
+    void admit(const Reference& reference, bool whole_job, const Ground& ground);
+    void leave_out_idle();
     bool has(const Entrant& entrant, const Task& task) const;
     void turn(Entrant& entrant, const Task& task, int samples, Samples& into);
     Row measure(const Task& task);

@@ -10,7 +10,9 @@ std::unique_ptr<RawCopy> make_cuda_copy(const Ground&) { return nullptr; }
 
 std::unique_ptr<Contender> make_nccl(const Ground&) { return nullptr; }
 
-std::string why_not_nccl(const Options&, const gpurun_device_info&) {
+std::unique_ptr<Contender> make_nccl_collectives(const Ground&, Reference) { return nullptr; }
+
+std::string why_not_nccl(Reference, const Options&, const gpurun_device_info&) {
     return "this gpurun-perf was built without CUDA; build it with -Dcuda=enabled";
 }
 

@@ -41,7 +41,7 @@ TEST_CASE("a percentile is a sample that was taken") {
 
 TEST_CASE("each test has a figure for each of its metrics, also without samples") {
     for (Test test : {Test::kLatency, Test::kBandwidth, Test::kBidirectional, Test::kRate, Test::kExchange,
-                      Test::kOverlap, Test::kCall, Test::kFirst}) {
+                      Test::kCollective, Test::kOverlap, Test::kCall, Test::kFirst}) {
         const auto none = figures(task(test, 8), {samples({})});
         CHECK(none.size() == metrics(test).size());
         CHECK(headline(test) < none.size());
@@ -61,6 +61,30 @@ TEST_CASE("an exchange has its time, and that of its calls, and less is better")
     CHECK(ratio(Test::kExchange, 10, 20) == 2);
     CHECK_FALSE(is_nothing(task(Test::kExchange, 8, 2), {0.9, 1, 0}));
     CHECK(is_nothing(task(Test::kExchange, 8, 2), {0.7, 1, 0})); // four messages
+}
+
+TEST_CASE("a collective has its time, its calls' time, its rate and that on the bus, and less time is better") {
+    Samples one = samples({10, 20, 30});
+    one[1] = {4, 5, 6};
+    Task all_reduce = task(Test::kCollective, 1000);
+    all_reduce.ranks = 4;
+    const auto found = figures(all_reduce, {one, samples({})}); // rank 0 has the samples of all
+    REQUIRE(found.size() == 5);
+    CHECK(found[0] == 20);
+    CHECK(found[1] == 30);
+    CHECK(found[2] == 5);
+    CHECK(found[3] == doctest::Approx(5e7));
+    CHECK(found[4] == doctest::Approx(7.5e7));
+    CHECK(headline(Test::kCollective) == 0);
+    CHECK(ratio(Test::kCollective, 10, 20) == 2);
+}
+
+TEST_CASE("what has no bytes has no rate") {
+    Task barrier = task(Test::kCollective, 0);
+    barrier.collective = Collective::kBarrier;
+    const auto found = figures(barrier, {samples({10})});
+    CHECK(found[0] == 10);
+    CHECK(printed(metrics(Test::kCollective)[3], found[3]) == "-");
 }
 
 TEST_CASE("the latency of several pairs is that of all their messages") {

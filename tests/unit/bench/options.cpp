@@ -51,7 +51,7 @@ TEST_CASE("tests are words, options may stand anywhere") {
     CHECK(found.window == 8);
     CHECK(found.validate);
     CHECK(found.json);
-    CHECK(options({"all"}).tests.size() == 8);
+    CHECK(options({"all"}).tests.size() == 9);
     CHECK(options({"rate", "rate"}).tests.size() == 1);
 }
 
@@ -59,6 +59,17 @@ TEST_CASE("an exchange has a form") {
     CHECK(options({"exchange"}).form == Form::kGroup);
     CHECK(options({"exchange", "--form=requests"}).form == Form::kRequests);
     CHECK(says(refused({"exchange", "--form=both"}), "--form: there is no 'both'; there are sendrecv"));
+}
+
+TEST_CASE("collectives are a list, or all, and all-reduce if nothing is said") {
+    CHECK(options({"collective"}).collectives == std::vector{Collective::kAllreduce});
+    CHECK(options({"collective", "--collective=bcast,reduce_scatter,bcast"}).collectives ==
+          std::vector{Collective::kBcast, Collective::kReduceScatter});
+    CHECK(options({"collective", "--collective=all"}).collectives.size() == 9);
+    CHECK(says(refused({"collective", "--collective=scan"}), "--collective: there is no 'scan'; there are allreduce"));
+    CHECK(says(refused({"collective", "--collective=all,bcast"}), "there is no 'all'"));
+    CHECK_FALSE(options({"collective"}).in_place);
+    CHECK(options({"collective", "--in-place"}).in_place);
 }
 
 TEST_CASE("memory is one kind, or one for each side") {
@@ -71,7 +82,8 @@ TEST_CASE("memory is one kind, or one for each side") {
 
 TEST_CASE("references are a list") {
     CHECK(options({"--against=nccl,copy"}).against == std::vector{Reference::kNccl, Reference::kCopy});
-    CHECK(says(refused({"--against=mpi"}), "there are copy, nccl"));
+    CHECK(options({"--against=nccl-window"}).against == std::vector{Reference::kNcclWindow});
+    CHECK(says(refused({"--against=mpi"}), "there are copy, nccl, nccl-window"));
 }
 
 TEST_CASE("what cannot be measured is refused with what can") {
@@ -85,13 +97,13 @@ TEST_CASE("what cannot be measured is refused with what can") {
     CHECK(says(refused({"--plot=a.png"}), "does not end in .svg"));
     CHECK(says(refused({"--frequency"}), "--frequency"));
     CHECK(says(refused({"call", "--order=host"}), "call measures calls on a stream"));
-    CHECK(options({"all", "--order=host"}).tests.size() == 8); // without calls: they are left out
+    CHECK(options({"all", "--order=host"}).tests.size() == 9); // without calls: they are left out
 }
 
 TEST_CASE("graphs are asked for, and have the tests and the memory that can be captured") {
     CHECK(options({"--order=graph"}).orders == std::vector{Order::kGraph});
     CHECK(options({"--order=both"}).orders == std::vector{Order::kStream, Order::kHost});
-    CHECK(options({"all", "--order=graph"}).tests.size() == 8); // those that cannot are left out of the plan
+    CHECK(options({"all", "--order=graph"}).tests.size() == 9); // those that cannot are left out of the plan
     for (const char* test : {"overlap", "call", "first"})
         CHECK(says(refused({"rate", test, "--order=graph"}), "is not measured in graphs: latency, bandwidth"));
     CHECK(says(refused({"--memory=device:host", "--order=graph"}), "use --memory=pinned in place of host"));

@@ -50,3 +50,23 @@ TEST_CASE("a message does not look like itself moved, nor like the next one") {
     CHECK(message != bytes(seed_of(0, 2), 0, 4096));
     CHECK(message != bytes(seed_of(1, 1), 0, 4096));
 }
+
+TEST_CASE("the terms of a sum can be made in pieces, and their sum is exact in any order") {
+    std::vector<float> whole(5000), pieces(5000), backwards(5000);
+    for (int rank = 0; rank < 3; ++rank)
+        add_terms(whole, seed_of(rank, 7), 0);
+    for (int rank = 2; rank >= 0; --rank)
+        add_terms(backwards, seed_of(rank, 7), 0);
+    const std::span<float> all(pieces);
+    for (int rank = 0; rank < 3; ++rank) {
+        add_terms(all.first(1234), seed_of(rank, 7), 0);
+        add_terms(all.subspan(1234), seed_of(rank, 7), 1234);
+    }
+    CHECK(whole == pieces);
+    CHECK(whole == backwards);
+    std::vector<float> other(5000);
+    add_terms(other, seed_of(0, 8), 0);
+    CHECK(other != std::vector<float>(5000, other[0]));
+    for (float term : other)
+        CHECK((term >= 256 && term <= 511));
+}

@@ -87,6 +87,72 @@ TEST_CASE("an exchange has two messages each way unless asked for more, which a 
     CHECK(plan(options, true)[0].batch == 1);
 }
 
+TEST_CASE("collectives run one after the other, in them the order domains, in them the sizes that they can have") {
+    Options options;
+    options.tests = {Test::kCollective};
+    options.collectives = {Collective::kAllgather, Collective::kBarrier};
+    options.sizes = {1, 8, 16, 5000};
+    const auto tasks = plan(options, false, 4);
+    REQUIRE(tasks.size() == 6);
+    CHECK(tasks[0].collective == Collective::kAllgather);
+    CHECK(tasks[0].order == Order::kStream);
+    CHECK(tasks[0].bytes == 16); // a float of each rank; three sizes come to that
+    CHECK(tasks[1].bytes == 4992);
+    CHECK(tasks[2].order == Order::kHost);
+    CHECK(tasks[4].collective == Collective::kBarrier);
+    CHECK(tasks[4].bytes == 0);
+    for (const Task& task : tasks)
+        CHECK(task.ranks == 4);
+}
+
+TEST_CASE("a sample of a collective is one call in host order, a batch in stream order, and one if each is checked") {
+    auto options = options_of(Test::kCollective, {8}, Order::kHost);
+    CHECK(only(options).batch == 1);
+    options.orders = {Order::kStream};
+    CHECK(only(options).batch == 50);
+    CHECK(only(options).turns * only(options).samples * only(options).batch == 500);
+    options.validate = true;
+    CHECK(only(options).batch == 1);
+}
+
+TEST_CASE("a graph has as many collectives as there is room for, of two messages each way between two ranks") {
+    auto options = options_of(Test::kCollective, {8}, Order::kGraph);
+    CHECK(only(options).batch == 20);
+    CHECK(only(options).batch * only(options).runs >= 50);
+    options.sizes = {16 * 1024};
+    CHECK(only(options).batch == 6);
+    options.sizes = {64 * 1024};
+    CHECK(only(options).batch == 1);
+    options.sizes = {4 * kMiB}; // its messages stay in their buffers
+    CHECK(only(options).batch == 20);
+    options.sizes = {256 * kMiB}; // but not what is reduced
+    CHECK(only(options, true).batch == 1);
+}
+
+TEST_CASE("a broadcast is always in place, a barrier never, others if asked for") {
+    auto options = options_of(Test::kCollective, {8}, Order::kHost);
+    options.collectives = {Collective::kBcast, Collective::kBarrier, Collective::kAlltoall};
+    CHECK(plan(options, false)[0].in_place);
+    CHECK_FALSE(plan(options, false)[2].in_place);
+    options.in_place = true;
+    CHECK_FALSE(plan(options, false)[1].in_place);
+    CHECK(plan(options, false)[2].in_place);
+}
+
+TEST_CASE("references are held against what they can do") {
+    Task task{.test = Test::kCollective};
+    CHECK_FALSE(measures(Reference::kCopy, task));
+    CHECK(measures(Reference::kNccl, task));
+    CHECK(measures(Reference::kNcclWindow, task));
+    task.collective = Collective::kAlltoall;
+    CHECK(measures(Reference::kNccl, task));
+    task.in_place = true;
+    CHECK_FALSE(measures(Reference::kNccl, task));
+    CHECK_FALSE(measures(Reference::kNcclWindow, Task{.test = Test::kLatency}));
+    CHECK(measures(Reference::kCopy, Task{.test = Test::kLatency}));
+    CHECK_FALSE(measures(Reference::kNccl, Task{.test = Test::kFirst}));
+}
+
 TEST_CASE("a captured batch runs several times a sample, unless each run is checked") {
     auto options = options_of(Test::kLatency, {8}, Order::kGraph);
     const Task task = only(options);
@@ -157,7 +223,7 @@ TEST_CASE("host memory on either side keeps the buffers of GPUs small") {
 
 TEST_CASE("few iterations are few, and large messages take fewer than small ones") {
     for (Test test : {Test::kLatency, Test::kBandwidth, Test::kBidirectional, Test::kRate, Test::kExchange,
-                      Test::kOverlap, Test::kCall, Test::kFirst}) {
+                      Test::kCollective, Test::kOverlap, Test::kCall, Test::kFirst}) {
         auto options = options_of(test, {8}, Order::kStream);
         options.iterations = 1;
         const Task one = only(options);

@@ -59,6 +59,37 @@ TEST_CASE("a rate has the unit that suits it, and a ratio two digits") {
     CHECK(has(text_row(report.rows[0], nullptr), " 1.43 kB/s "));
 }
 
+TEST_CASE("each collective has a table and a panel of its own") {
+    Report report = sample();
+    report.options.tests = {Test::kCollective};
+    report.options.collectives = {Collective::kReduceScatter, Collective::kBarrier};
+    Task task{.test = Test::kCollective, .bytes = 64, .batch = 20};
+    task.collective = Collective::kReduceScatter;
+    task.in_place = true;
+    report.rows = {{task, {Reference::kNccl}, {{10, 11, 4, 6.4e6, 3.2e6}, {5, 6, 3, 12.8e6, 6.4e6}}}};
+    task.collective = Collective::kBarrier;
+    task.in_place = false;
+    task.bytes = 0;
+    report.rows.push_back({task, {Reference::kNccl}, {{7, 8, 1, 0, 0}, {14, 15, 1, 0, 0}}});
+    const std::string first = text_row(report.rows[0], nullptr);
+    CHECK(has(first, "# collective (reduce_scatter, in place), order domain: stream\n       bytes  batch "));
+    CHECK(has(first, "          64     20 "));
+    CHECK(has(first, " 6.40 MB/s    3.20 MB/s "));
+    CHECK(has(first, " 0.50\n"));
+    const std::string second = text_row(report.rows[1], &report.rows[0]);
+    CHECK(has(second, "# collective (barrier), order domain: stream\n"));
+    CHECK(has(second, " 2.00\n"));
+    report.machine.ranks.push_back({2, true, "third", ""});
+    CHECK(has(text_head(report), "# collectives of 3 ranks: the slowest one counts\n"));
+    CHECK_FALSE(has(text_head(report), "no partner"));
+    const auto read = nlohmann::json::parse(json(report));
+    CHECK(read["rows"][0]["collective"] == "reduce_scatter");
+    CHECK(read["rows"][0]["in_place"] == true);
+    CHECK(read["rows"][0]["bus_bytes_per_second"] == 3.2e6);
+    CHECK(has(svg(report), ">reduce_scatter: Collective by all ranks, median of the slowest<"));
+    CHECK(has(svg(report), ">barrier: Collective by all ranks, median of the slowest<"));
+}
+
 TEST_CASE("there is no ratio to what takes no time") {
     Report report = sample();
     report.rows[0].figures[1] = {0.004, 0.003, 0.01, 2e9};

@@ -1,0 +1,165 @@
+// gpurun's collectives, over all ranks of the job: sums of floats, the root is rank 0.
+//
+// In place, what a rank gives lies where it gets something, wherever the function allows that; of rooted ones, on the
+// root. A call in place changes what the next one is given, so what many have left says nothing: unless each is
+// validated, the contents are made anew at a task's end, for one call more.
+
+#include "buffer.hpp"
+#include "call.hpp"
+#include "captured.hpp"
+#include "collective_contender.hpp"
+#include "collective_contents.hpp"
+
+namespace gpurun::bench {
+
+namespace {
+
+class GpurunCollectives final : public CollectiveContender {
+  public:
+    explicit GpurunCollectives(const Ground& ground)
+        : CollectiveContender(ground.pair), out_(ground.memory(), ground.arena_bytes),
+          in_(ground.memory(), ground.arena_bytes), contents_(ground.pair.rank(), ground.pair.size()) {
+        CALL(gpurun_stream_create(&stream_));
+    }
+    ~GpurunCollectives() override { CALL(gpurun_stream_destroy(stream_)); }
+
+    std::string how() const override { return "collectives"; }
+    void prepare(const Task& task) override;
+    void finish(const Task& task) override;
+
+  private:
+    void before(const Task& task) override;
+    void after(const Task& task) override;
+    void run(const Task& task) override;
+    void wait(const Task& task) override;
+
+    void call(const Task& task);
+    void enqueue(const Task& task);
+    void capture(const Task& task);
+    void write(const Task& task) { contents_.write(task, buffers(task), ++number_); }
+    void check(const Task& task) { contents_.check(task, buffers(task), number_); }
+    bool in_place_here(const Task& task) const;
+    CollectiveBuffers buffers(const Task& task) const;
+    gpurun_stream domain(const Task& task) const { return task.order == Order::kHost ? GPURUN_HOST : stream_; }
+
+    Buffer out_;
+    Buffer in_;
+    CollectiveContents contents_;
+    uint64_t number_ = 0; // of the contents
+    gpurun_stream stream_ = nullptr;
+    std::unique_ptr<Captured> captured_; // of the task in graph order
+};
+
+bool GpurunCollectives::in_place_here(const Task& task) const {
+    switch (task.collective) {
+    case Collective::kReduce:
+    case Collective::kGather:
+    case Collective::kScatter: return task.in_place && is_root();
+    default: return task.in_place;
+    }
+}
+
+CollectiveBuffers GpurunCollectives::buffers(const Task& task) const {
+    auto* out = static_cast<unsigned char*>(out_.slot(0, 0));
+    auto* in = static_cast<unsigned char*>(in_.slot(0, 0));
+    if (!in_place_here(task))
+        return {out, in};
+    const size_t own = static_cast<size_t>(rank()) * (task.bytes / static_cast<size_t>(ranks()));
+    switch (task.collective) {
+    case Collective::kAllgather:
+    case Collective::kGather: return {in + own, in};
+    case Collective::kScatter: return {out, out + own};
+    default: return {in, in};
+    }
+}
+
+void GpurunCollectives::call(const Task& task) {
+    const gpurun_comm world = GPURUN_COMM_WORLD;
+    const gpurun_stream stream = domain(task);
+    const gpurun_datatype type = GPURUN_FLOAT;
+    const size_t count = task.bytes / kElementBytes;
+    const size_t block = count / static_cast<size_t>(ranks());
+    void* in = in_.slot(0, 0);
+    void* out = out_.slot(0, 0);
+    void* send = in_place_here(task) ? GPURUN_IN_PLACE : out;
+    switch (task.collective) {
+    case Collective::kAllreduce: CALL(gpurun_allreduce(send, in, count, type, GPURUN_SUM, world, stream)); break;
+    case Collective::kBcast: CALL(gpurun_bcast(in, count, type, kRoot, world, stream)); break;
+    case Collective::kAllgather: CALL(gpurun_allgather(send, block, type, in, block, type, world, stream)); break;
+    case Collective::kAlltoall: CALL(gpurun_alltoall(send, block, type, in, block, type, world, stream)); break;
+    case Collective::kReduceScatter:
+        CALL(gpurun_reduce_scatter_block(send, in, block, type, GPURUN_SUM, world, stream));
+        break;
+    case Collective::kReduce: CALL(gpurun_reduce(send, in, count, type, GPURUN_SUM, kRoot, world, stream)); break;
+    case Collective::kGather: CALL(gpurun_gather(send, block, type, in, block, type, kRoot, world, stream)); break;
+    case Collective::kScatter:
+        CALL(gpurun_scatter(out, block, type, in_place_here(task) ? GPURUN_IN_PLACE : in, block, type, kRoot, world,
+                            stream));
+        break;
+    case Collective::kBarrier: CALL(gpurun_barrier(world, stream)); break;
+    }
+}
+
+void GpurunCollectives::enqueue(const Task& task) {
+    for (int i = 0; i < task.batch; ++i)
+        call(task);
+}
+
+void GpurunCollectives::capture(const Task& task) {
+    if (task.order == Order::kGraph)
+        captured_ = std::make_unique<Captured>(stream_, [&] { enqueue(task); });
+}
+
+void GpurunCollectives::run(const Task& task) {
+    if (captured_ == nullptr)
+        return enqueue(task);
+    for (int i = 0; i < task.runs; ++i)
+        captured_->launch(stream_);
+}
+
+void GpurunCollectives::wait(const Task& task) {
+    if (task.order != Order::kHost)
+        CALL(gpurun_stream_synchronize(stream_));
+}
+
+void GpurunCollectives::before(const Task& task) {
+    if (task.validate)
+        write(task);
+}
+
+void GpurunCollectives::after(const Task& task) {
+    if (task.validate)
+        check(task);
+}
+
+void GpurunCollectives::prepare(const Task& task) {
+    for (const Buffer* buffer : {&in_, &out_})
+        CALL(gpurun_memset(buffer->slot(0, 0), kStale, task.bytes, GPURUN_HOST));
+    write(task);
+    job_.meet_all();
+    capture(task);
+}
+
+void GpurunCollectives::finish(const Task& task) {
+    captured_.reset();
+    if (task.validate)
+        return; // all were checked, the last ones too
+    if (task.in_place) {
+        Task once = task;
+        once.batch = once.runs = 1;
+        write(once);
+        capture(once);
+        run(once);
+        wait(once);
+        captured_.reset();
+    }
+    check(task);
+}
+
+} // namespace
+
+std::unique_ptr<Contender> make_gpurun_collectives(const Ground& ground) {
+    return std::make_unique<GpurunCollectives>(ground);
+}
+
+} // namespace gpurun::bench
