@@ -14,7 +14,11 @@ using transfer::Send;
 
 namespace {
 
-constexpr int64_t kExchangeNs = 3000; // about a launch: who waits longer has lost what it saves
+// About a launch: who waits longer for a peer that does not come has lost what a launch less saves.
+constexpr int64_t kLikelyNs = 3000;
+// A peer that is sure to come launches its own kernel once it has, and this rank beside it: nothing is lost by the wait
+// as long as nobody else wants the lock.
+constexpr int64_t kSureNs = 30'000;
 
 } // namespace
 
@@ -94,7 +98,7 @@ Result<void> Messages::complete(std::span<Send* const> sends, std::span<PostedRe
 Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> sends,
                                        std::span<PostedReceive* const> receives) {
     if (!core_.resources().exchanges.empty())
-        await_exchange([&] {
+        await_exchange(Peers::kLikely, [&] {
             return std::all_of(receives.begin(), receives.end(),
                                [](const PostedReceive* each) { return each->started(); });
         });
@@ -118,11 +122,12 @@ Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> 
     return waited;
 }
 
-void Messages::await_exchange(base::FunctionRef<bool()> have_started) {
+void Messages::await_exchange(Peers put_too, base::FunctionRef<bool()> have_started) {
     if (have_started())
         return;
-    const int64_t end_ns = platform::now_ns() + kExchangeNs;
-    while (!have_started() && platform::now_ns() < end_ns) {
+    const bool sure = put_too == Peers::kSure && waiter_.spins();
+    const int64_t end_ns = platform::now_ns() + (sure ? kSureNs : kLikelyNs);
+    while (!have_started() && !core_.mutex().is_wanted() && platform::now_ns() < end_ns) {
         for (const auto& each : core_.peers())
             if (each->channel().has_records())
                 (void)progress_.poll(*each);

@@ -53,9 +53,10 @@ class Messages {
     // what is returned has failed for all of them.
     base::Result<void> finish_together(EngineLock& lock, std::span<transfer::Send* const> sends,
                                        std::span<PostedReceive* const> receives) GPURUN_REQUIRES(engine_lock);
-    // Something is collected to be put, and the peers are likely to put something, too: what has come in a moment
-    // shares the kernel. Until `have_started`, if that comes true soon.
-    void await_exchange(base::FunctionRef<bool()> have_started) GPURUN_REQUIRES(engine_lock);
+    // Something is collected to be put, and the peers put something, too: likely, or surely, as in a collective. What
+    // comes soon shares the kernel: until `have_started`, but not for long, since a peer may wait for what is put.
+    enum class Peers { kLikely, kSure };
+    void await_exchange(Peers put_too, base::FunctionRef<bool()> have_started) GPURUN_REQUIRES(engine_lock);
     // Enqueues the mails that were collected.
     void launch() GPURUN_REQUIRES(engine_lock) { batch_.launch(); }
     void start(transfer::Send& send) GPURUN_REQUIRES(engine_lock);

@@ -14,6 +14,13 @@ using transfer::Operand;
 using StepKind = Schedule::Step::Kind;
 using StepId = Schedule::StepId;
 
+namespace {
+
+// Of a copy that shares a kernel with mails; larger ones go by a copy engine.
+constexpr size_t kMostBytesBeside = size_t{256} << 10;
+
+} // namespace
+
 void ScheduleRun::start(const Operand& order, Ending ending) {
     order_ = order;
     if (states_.size() < schedule_.steps().size())
@@ -35,7 +42,7 @@ void ScheduleRun::start(const Operand& order, Ending ending) {
 
 void ScheduleRun::release() {
     for (State& each : states_) {
-        each.started = each.complete = false;
+        each.started = each.complete = each.handed_over = false;
         each.send.reset();
         each.receive.reset();
         each.reduced.reset();
@@ -107,6 +114,7 @@ Result<void> ScheduleRun::take_scratch() {
         by_cpu = by_cpu && operand.in_host_memory();
     });
     const auto kind = by_device && !by_cpu ? transfer::ScratchPool::Kind::kDevice : transfer::ScratchPool::Kind::kHost;
+    scratch_used_ = false;
     GPURUN_ASSIGN(scratch_, core_.resources().pools.scratch.take(kind, schedule_.scratch_bytes(), order_));
     return {};
 }
@@ -115,13 +123,17 @@ void ScheduleRun::give_scratch_back() {
     if (scratch_ == nullptr)
         return;
     transfer::ScratchPool::Block& block = *std::exchange(scratch_, nullptr);
-    if (!error_ || !order_.on_stream() || core_.resources().releases_streams()) // else it may be used for ever
-        core_.resources().pools.scratch.give_back(block, order_);
+    transfer::ScratchPool& pool = core_.resources().pools.scratch;
+    if (!error_ && !scratch_used_)
+        pool.give_back_unused(block);
+    else if (!error_ || !order_.on_stream() || core_.resources().releases_streams()) // else it may be used for ever
+        pool.give_back(block, order_);
 }
 
 Result<void> ScheduleRun::start_step(StepId id) {
     const Schedule::Step& step = schedule_.steps()[id];
     states_[id].started = true;
+    scratch_used_ = scratch_used_ || (step.kind != StepKind::kReceive && step.buffer.scratch);
     switch (step.kind) {
     case StepKind::kLocal: return step.work(order_);
     case StepKind::kCopy: return start_copy(id);
@@ -172,6 +184,12 @@ Result<void> ScheduleRun::start_copy(StepId id) {
         return {};
     }
     const bool both_on_host = into.in_host_memory() && from.in_host_memory();
+    transfer::MailExchanges& exchanges = core_.resources().exchanges;
+    if (order_.on_stream() && into.by_device() && from.by_device() && into.bytes <= kMostBytesBeside &&
+        exchanges.collects_in(order_.stream)) {
+        exchanges.copy({into.address, from.address, into.bytes}, order_.stream);
+        return {};
+    }
     if (order_.on_stream() && into.by_device() && from.by_device() && !both_on_host)
         return core_.device().copy(into.address, from.address, into.bytes, order_.stream);
     start_send(id, from, schedule_.comm().rank());
@@ -216,7 +234,7 @@ Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
         if (reaches_all && operand != buffers.end() && bytes_of(each) == into.bytes) {
             GPURUN_ASSIGN(operands[static_cast<size_t>(operand - buffers.begin())].mail,
                           receive.hand_over(order_.stream));
-            fuses = true;
+            states_[each].handed_over = fuses = true;
         } else {
             GPURUN_TRY(receive.complete_into(order_.stream)); // to its place in memory
         }
@@ -283,6 +301,7 @@ Result<bool> ScheduleRun::settle_steps() {
         if (!settled)
             continue;
         check_length(i);
+        scratch_used_ = scratch_used_ || (state.receive && schedule_.steps()[i].buffer.scratch && !state.handed_over);
         note_complete(state);
     }
     return complete_ != complete_before;
@@ -300,20 +319,17 @@ Result<void> ScheduleRun::start_steps() {
     return {};
 }
 
-// If this rank puts what the others reduce, most often the others do so, too. True if something has come meanwhile.
-bool ScheduleRun::await_operands() {
+// What this rank puts waits for what the others put at the same time. True if something of that has come.
+bool ScheduleRun::await_peers() {
     if (core_.resources().exchanges.empty())
         return false;
     const auto missing = [&] {
-        size_t number = 0;
-        for (StepId i = 0; i < schedule_.steps().size(); ++i)
-            if (schedule_.is_operand(schedule_.steps()[i]) && states_[i].receive && !states_[i].receive->started())
-                ++number;
-        return number;
+        return std::count_if(states_.begin(), states_.begin() + static_cast<ptrdiff_t>(schedule_.steps().size()),
+                             [](const State& each) { return each.receive && !each.receive->started(); });
     };
-    const size_t before = missing();
+    const auto before = missing();
     if (before != 0)
-        messages_.await_exchange([&] { return missing() == 0; });
+        messages_.await_exchange(Messages::Peers::kSure, [&] { return missing() == 0; });
     return missing() != before;
 }
 
@@ -321,7 +337,7 @@ bool ScheduleRun::advance_steps() {
     const size_t complete_before = complete_;
     for (bool moved = true; moved && !error_;) {
         auto failed = start_steps();
-        if (failed && await_operands())
+        if (failed && await_peers())
             failed = start_steps();
         messages_.launch(); // before what depends on these
         auto settled = failed ? settle_steps() : Result<bool>(false);

@@ -63,6 +63,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     struct State {
         bool started = false;
         bool complete = false;
+        bool handed_over = false; // of a receive: a reduction has read its message where it was
         // A copy may have both halves, of a message to this rank itself.
         transfer::Operand from;
         std::optional<transfer::Send> send;
@@ -87,7 +88,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     transfer::Ending ending_of_receive(Schedule::StepId receive) const;
     // Whether what the step receives has come in a mail that was left, so that a reduction can read it there.
     bool is_left(Schedule::StepId receive) const;
-    bool await_operands() GPURUN_REQUIRES(engine_lock);
+    bool await_peers() GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
     void give_scratch_back() GPURUN_REQUIRES(engine_lock);
     base::Result<void> start_step(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
@@ -124,6 +125,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     std::deque<State> states_; // by step, and more
     size_t complete_ = 0;
     transfer::ScratchPool::Block* scratch_ = nullptr;
+    bool scratch_used_ = false;
     std::optional<base::Error> error_;
     std::optional<base::Error> mismatch_; // of ranks that have given different lengths
 };

@@ -41,7 +41,7 @@ TEST_CASE("what two streams put in exchanges, the other takes in the same exchan
             takes[1 - side].push_back({boxes[i].incoming(bytes_of(i)), destination.get() + i * kMost, bytes_of(i), 2});
         }
         for (const size_t side : {0, 1})
-            REQUIRE_OK(subject().mails()->exchange_mails(puts[side], takes[side], streams[side]));
+            REQUIRE_OK(subject().mails()->exchange_mails(puts[side], takes[side], {}, streams[side]));
         for (const Stream& each : streams)
             each.finish();
         for (size_t i = 0; i < 2 * mails; ++i) {
@@ -64,7 +64,7 @@ TEST_CASE("an exchange puts at once, takes what has come, and holds up its strea
     const device::IncomingMail takes[] = {
         {last.incoming(8), destination.get(), 8},
         {first.incoming(kLargestMail), destination.get() + kLargestMail, kLargestMail}};
-    REQUIRE_OK(subject().mails()->exchange_mails({&put, 1}, takes, stream));
+    REQUIRE_OK(subject().mails()->exchange_mails({&put, 1}, takes, {}, stream));
     first.put(source.get(), kLargestMail, other);
     REQUIRE(reads(out.sent(), out.value()));
     REQUIRE(reads(first.taken(), first.value()));
@@ -77,6 +77,41 @@ TEST_CASE("an exchange puts at once, takes what has come, and holds up its strea
     CHECK(read(destination.get() + kLargestMail, kLargestMail) == pattern(kLargestMail, 42));
     for (const Box* each : {&out, &first, &last})
         each->check_tickets();
+}
+
+TEST_CASE("an exchange copies beside its mails, whatever these wait for") {
+    constexpr size_t kSizes[] = {1, 4095, 4096, kLargestMail};
+    constexpr size_t kRoom = kLargestMail + 16;
+    Box out, in;
+    const Memory source(kRoom), destination(5 * kRoom);
+    const Bytes content = pattern(kRoom, 43);
+    write(source.get(), content);
+    write(destination.get(), Bytes(5 * kRoom, kUntouched));
+    const Stream stream, other;
+    out.begin();
+    in.begin();
+    std::vector<device::CopyBeside> copies;
+    for (size_t i = 0; i < std::size(kSizes); ++i)
+        copies.push_back({destination.get() + i * kRoom + i, source.get() + 2 * i, kSizes[i]});
+    const Pinned host(2 * 64); // a copy engine would not copy inside of it
+    std::copy_n(content.begin(), 64, host.get());
+    copies[0] = {host.get() + 64, host.get(), 64};
+    const device::OutgoingMail put{out.outgoing(100), source.get()};
+    const device::IncomingMail take{in.incoming(8), destination.get() + 4 * kRoom, 8};
+    REQUIRE_OK(subject().mails()->exchange_mails({&put, 1}, {&take, 1}, copies, stream));
+    REQUIRE(reads(out.sent(), out.value()));
+    watch();
+    CHECK_FALSE(stream.done());
+    in.put(source.get(), 8, other);
+    stream.finish();
+    other.finish();
+    CHECK(Bytes(host.get() + 64, host.get() + 128) == Bytes(host.get(), host.get() + 64));
+    for (size_t i = 1; i < std::size(kSizes); ++i) {
+        const Bytes wanted = expected(kRoom - i, &content[2 * i], kSizes[i]);
+        CHECK(read(destination.get() + i * kRoom + i, kRoom - i) == wanted);
+    }
+    REQUIRE_OK(subject().mails()->exchange_mails({}, {}, {copies.data(), 1}, stream));
+    stream.finish();
 }
 
 } // namespace gpurun::conformance::exchanges

@@ -280,15 +280,18 @@ TEST_CASE("the mails of an exchange have blocks of their own, those that are put
     Bench bench;
     auto* const memory = reinterpret_cast<std::byte*>(0x4000);
     const device::OutgoingMail puts[] = {{mail_of(8), memory}, {mail_of(65536), memory}};
+    const device::CopyBeside copies[] = {{memory + 64, memory, 12288}};
     const device::IncomingMail takes[] = {{mail_of(8192), memory, 8192}, {mail_of(65536), memory, 65536, 3}};
     const auto [launch, arguments] = bench.launched<ExchangeMailsArguments>(
-        [&](CudaDevice& device) { return device.exchange_mails(puts, takes, kStream); });
+        [&](CudaDevice& device) { return device.exchange_mails(puts, takes, copies, kStream); });
     CHECK(launch.kernel == kExchangeMails);
-    CHECK(launch.blocks == 1 + 16 + 2 + 3);
+    CHECK(launch.blocks == 1 + 16 + 3 + 2 + 3);
     CHECK(launch.threads == kMailThreads);
     CHECK(arguments.number_of_puts == 2);
-    CHECK(arguments.number == 4);
-    const unsigned first_blocks[] = {0, 1, 17, 19, 22};
+    CHECK(arguments.number_of_copies == 1);
+    CHECK(arguments.copies[0].bytes == 12288);
+    CHECK(arguments.number == 5);
+    const unsigned first_blocks[] = {0, 1, 17, 20, 22, 25};
     for (size_t i = 0; i < std::size(first_blocks); ++i)
         CHECK(arguments.first_blocks[i] == first_blocks[i]);
     CHECK(arguments.puts[1].bytes == 65536);
@@ -296,7 +299,7 @@ TEST_CASE("the mails of an exchange have blocks of their own, those that are put
     CHECK(arguments.takes[1].bytes == 65536);
     CHECK(arguments.takes[1].ticket == takes[1].mail.ticket);
     const auto small = bench.launched<ExchangeMailsArguments>([&](CudaDevice& device) {
-        return device.exchange_mails({puts, 1}, {}, kStream);
+        return device.exchange_mails({puts, 1}, {}, {}, kStream);
     });
     CHECK(small.first.blocks == 1);
     CHECK(small.first.threads == kFewestThreads);
@@ -335,6 +338,7 @@ TEST_CASE("a fused reduction has blocks for the longest of what is put and reduc
     reduction.blocks = 3;
     reduction.result = memory + 4;
     CHECK(fused().first.blocks == 3);
+    CHECK(fused().first.threads == kFusedReduceThreads);
     CHECK(fused().second.aligned == 0);
 }
 
@@ -449,7 +453,7 @@ TEST_CASE("every kernel starts early where the device allows it, and none elsewh
                   return device.take_mails({&incoming, 1}, kStream);
               }) == early);
         CHECK(is_early(ExchangeMailsArguments{}, [&](auto& device) {
-                  return device.exchange_mails({&outgoing, 1}, {&incoming, 1}, kStream);
+                  return device.exchange_mails({&outgoing, 1}, {&incoming, 1}, {}, kStream);
               }) == early);
         CHECK(is_early(FencedCopyArguments{}, [&](auto& device) { return device.copy_fenced(copy, kStream); }) ==
               early);

@@ -166,7 +166,7 @@ TEST_CASE("every block comes to its place, of every length, in every order domai
                     Manner manner = choices.manner(stream);
                     manner.domain = domain;
                     manner.started = started;
-                    CAPTURE(kNames[static_cast<int>(which)]);
+                    CAPTURE(std::string(kNames[static_cast<int>(which)]));
                     CAPTURE(count);
                     CAPTURE(describe(manner));
                     Part({which, count, manner, choices.number() % 1000}).run();

@@ -23,6 +23,7 @@ constexpr size_t mail_words_bytes(size_t bytes) { return (bytes + 7) / 8 * 16; }
 
 constexpr size_t kMostMails = 32;        // in one operation
 constexpr size_t kMostExchanged = 16;    // each way
+constexpr size_t kMostCopiedBeside = 4;  // in an exchange
 constexpr size_t kSmallMailBytes = 4096; // the largest of them
 constexpr size_t kMailBytesOfBlock = 4096;
 constexpr uint32_t kMostMailBlocks = 32;
@@ -40,6 +41,13 @@ struct IncomingMail {
     uint32_t blocks = kMostMailBlocks; // of exchange_mails(), at most
 };
 
+// What an exchange copies on this device, beside its mails. Buffers as those of mails.
+struct CopyBeside {
+    void* destination = nullptr;
+    const void* source = nullptr;
+    size_t bytes = 0; // not 0
+};
+
 class Mails {
   public:
     // Enqueue. What waits in these keeps a part of the device busy, as in Counters::watch_counter(). `source` and
@@ -50,9 +58,9 @@ class Mails {
     virtual base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen,
                                          Stream stream) = 0;
     // Mails that cross at the same time, up to kMostExchanged each way: what is put is put at once, what is taken is
-    // taken as it comes. Each has a ticket of its own.
+    // taken as it comes. Each has a ticket of its own. Up to kMostCopiedBeside copies wait for nobody.
     virtual base::Result<void> exchange_mails(std::span<const OutgoingMail> puts, std::span<const IncomingMail> takes,
-                                              Stream stream) = 0;
+                                              std::span<const CopyBeside> copies, Stream stream) = 0;
     // Small ones, up to kMostMails. Those that are taken are seen, and taken as they come: none waits for another.
     virtual base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) = 0;
     virtual base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) = 0;

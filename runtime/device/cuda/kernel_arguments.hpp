@@ -9,6 +9,7 @@ namespace gpurun::device::cuda {
 constexpr unsigned kMailThreads = 512;
 constexpr unsigned kCopyThreads = 512;
 constexpr unsigned kReduceThreads = 256;
+constexpr unsigned kFusedReduceThreads = 512; // at most: where a block has more than 16 bytes for each of half as many
 
 struct PutMailArguments {
     const unsigned char* source;
@@ -45,12 +46,20 @@ struct TakeMailsArguments {
 
 // Each has blocks of its own: the first of each, in order, and behind the last one's.
 constexpr unsigned kExchangedOfLaunch = 16;
+constexpr unsigned kCopiedOfLaunch = 4;
+struct CopyBesideArguments {
+    void* destination;
+    const void* source;
+    uint64_t bytes;
+};
 struct ExchangeMailsArguments {
     PutMailArguments puts[kExchangedOfLaunch];
     TakeMailArguments takes[kExchangedOfLaunch];
+    CopyBesideArguments copies[kCopiedOfLaunch];
     uint32_t number_of_puts;
-    uint32_t number; // of both
-    uint16_t first_blocks[2 * kExchangedOfLaunch + 1];
+    uint32_t number_of_copies;
+    uint32_t number; // of all
+    uint16_t first_blocks[2 * kExchangedOfLaunch + kCopiedOfLaunch + 1];
 };
 
 struct WatchCounterArguments {

@@ -21,6 +21,12 @@ __device__ void put_mail(const PutMailArguments& mail, Blocks blocks) {
     }
 }
 
+__device__ void copy_beside(const CopyBesideArguments& copy, Blocks blocks) {
+    let_next_start();
+    await_predecessors();
+    copy_bytes(copy.destination, copy.source, copy.bytes, blocks.first_index(), blocks.all_threads());
+}
+
 __device__ void take_mail(const TakeMailArguments& mail, Blocks blocks) {
     const uint64_t began = clock_for(mail.times);
     uint64_t moving = began;
@@ -60,10 +66,13 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     while (i + 1 < all.number && blockIdx.x >= all.first_blocks[i + 1])
         ++i;
     const Blocks blocks{blockIdx.x - all.first_blocks[i], uint32_t{all.first_blocks[i + 1]} - all.first_blocks[i]};
+    const unsigned first_take = all.number_of_puts + all.number_of_copies;
     if (i < all.number_of_puts)
         put_mail(all.puts[i], blocks);
+    else if (i < first_take)
+        copy_beside(all.copies[i - all.number_of_puts], blocks);
     else
-        take_mail(all.takes[i - all.number_of_puts], blocks);
+        take_mail(all.takes[i - first_take], blocks);
 }
 
 extern "C" __global__ void __launch_bounds__(kMailThreads)

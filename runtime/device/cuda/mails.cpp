@@ -55,8 +55,8 @@ base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, si
 
 // What the stream does next comes after the kernel, so nothing that is taken need be seen by others before that.
 base::Result<void> CudaDevice::exchange_mails(std::span<const OutgoingMail> puts, std::span<const IncomingMail> takes,
-                                              Stream stream) {
-    static_assert(kExchangedOfLaunch == kMostExchanged);
+                                              std::span<const CopyBeside> copies, Stream stream) {
+    static_assert(kExchangedOfLaunch == kMostExchanged && kCopiedOfLaunch == kMostCopiedBeside);
     const auto current = enter();
     ExchangeMailsArguments all; // what is not used is not read
     all.number_of_puts = static_cast<uint32_t>(puts.size());
@@ -71,6 +71,11 @@ base::Result<void> CudaDevice::exchange_mails(std::span<const OutgoingMail> puts
     for (size_t i = 0; i < puts.size(); ++i) {
         GPURUN_ASSIGN(all.puts[i], arguments_of(puts[i]));
         add(puts[i].mail.bytes, kMostMailBlocks);
+    }
+    all.number_of_copies = static_cast<uint32_t>(copies.size());
+    for (size_t i = 0; i < copies.size(); ++i) {
+        all.copies[i] = {copies[i].destination, copies[i].source, copies[i].bytes};
+        add(copies[i].bytes, kMostMailBlocks);
     }
     for (size_t i = 0; i < takes.size(); ++i) {
         GPURUN_ASSIGN(all.takes[i], arguments_of(takes[i], false));

@@ -200,7 +200,7 @@ __device__ void fused_reduce(const FusedReduceArguments& all) {
         gpurun_reduce_##number(const __grid_constant__ ReduceArguments arguments) {                                    \
         reduce<static_cast<Type>(number)>(arguments);                                                                  \
     }                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(kReduceThreads)                                                       \
+    extern "C" __global__ void __launch_bounds__(kFusedReduceThreads)                                                  \
         gpurun_fused_reduce_##number(const __grid_constant__ FusedReduceArguments arguments) {                         \
         fused_reduce<static_cast<Type>(number)>(arguments);                                                            \
     }

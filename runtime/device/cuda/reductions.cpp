@@ -67,8 +67,10 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
             all.ticket = operand.mail.ticket;
     }
     all.aligned = addresses % 16 == 0 ? 1 : 0;
-    return launch(kernels_.fused_reduce[static_cast<size_t>(reduction.reduction.type)],
-                  std::min(mail_blocks(largest), reduction.blocks), kReduceThreads, all, stream);
+    const unsigned blocks = std::min(mail_blocks(largest), reduction.blocks);
+    const bool is_long = largest > size_t{blocks} * kMailBytesOfBlock;
+    return launch(kernels_.fused_reduce[static_cast<size_t>(reduction.reduction.type)], blocks,
+                  is_long ? kFusedReduceThreads : kReduceThreads, all, stream);
 }
 
 } // namespace gpurun::device::cuda

@@ -356,18 +356,27 @@ base::Result<void> EmulatedDevice::check_small(const Mail& mail, size_t bytes, b
 }
 
 base::Result<void> EmulatedDevice::exchange_mails(std::span<const OutgoingMail> puts,
-                                                  std::span<const IncomingMail> takes, Stream stream) {
+                                                  std::span<const IncomingMail> takes,
+                                                  std::span<const CopyBeside> copies, Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
-    if (puts.size() > kMostExchanged || takes.size() > kMostExchanged)
-        return base::error(Status::kArgument, "up to {} mails are exchanged each way", kMostExchanged);
+    if (puts.size() > kMostExchanged || takes.size() > kMostExchanged || copies.size() > kMostCopiedBeside)
+        return base::error(Status::kArgument, "up to {} mails are exchanged each way, with up to {} copies",
+                           kMostExchanged, kMostCopiedBeside);
     for (const auto& [mail, source] : puts) {
         GPURUN_TRY(check_mail(mail, mail.bytes, false));
         GPURUN_TRY(stream_side(source, mail.bytes));
     }
     for (const IncomingMail& take : takes)
         GPURUN_TRY(check_mail(take.mail, take.bytes, true));
+    for (const auto& [destination, source, bytes] : copies) {
+        GPURUN_TRY(stream_side(destination, bytes));
+        GPURUN_TRY(stream_side(source, bytes));
+    }
     for (const auto& [mail, source] : puts)
         GPURUN_TRY(put(*queue, mail, source));
+    for (const auto& [destination, source, bytes] : copies)
+        GPURUN_TRY(
+            queue->enqueue(Copy{static_cast<std::byte*>(destination), static_cast<const std::byte*>(source), bytes}));
     return take_all(*queue, takes);
 }
 
@@ -386,7 +395,7 @@ base::Result<void> EmulatedDevice::put_and_reduce(std::span<const OutgoingMail> 
     }
     if (mails.empty() || reduction.count == 0)
         return base::error(Status::kArgument, "a fused reduction has elements, and a mail among its operands");
-    GPURUN_TRY(exchange_mails(puts, {}, stream));
+    GPURUN_TRY(exchange_mails(puts, {}, {}, stream));
     for (const Mail& each : mails) {
         GPURUN_TRY(stamp(*queue, &Times::began, each.times));
         GPURUN_TRY(queue->enqueue(AwaitWord{each.sent, each.value}));

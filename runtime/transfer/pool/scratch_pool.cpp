@@ -63,7 +63,6 @@ Result<ScratchPool::Block*> ScratchPool::find(Kind kind, size_t bytes, const Ope
     if (busy == nullptr || (busy->last != order.stream && made_ + bytes <= kMostKept))
         return nullptr;
     GPURUN_TRY(device_.await_event(order.stream, busy->over.get()));
-    busy->over.reset();
     return busy;
 }
 

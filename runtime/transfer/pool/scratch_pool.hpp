@@ -41,6 +41,8 @@ class ScratchPool {
     base::Result<Block*> take(Kind kind, size_t bytes, const Operand& order);
     // Everything that uses it is over, or is enqueued in this order domain.
     void give_back(Block& block, const Operand& order);
+    // Nothing has used it. What used it before may not be over yet.
+    void give_back_unused(Block& block) { block.lent = false; }
     size_t lent() const; // not given back yet, or dropped
 
   private:

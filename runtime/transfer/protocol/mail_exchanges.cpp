@@ -23,6 +23,11 @@ MailExchanges::Exchange& MailExchanges::in(device::Stream stream) {
     return exchanges_[open_++];
 }
 
+bool MailExchanges::collects_in(device::Stream stream) const {
+    return std::any_of(exchanges_.begin(), exchanges_.begin() + static_cast<ptrdiff_t>(open_),
+                       [&](const Exchange& each) { return each.stream == stream; });
+}
+
 void MailExchanges::put(const OutgoingMail& mail, device::Stream stream) {
     Exchange& exchange = in(stream);
     if (exchange.reduction)
@@ -41,6 +46,32 @@ void MailExchanges::take(const IncomingMail& mail, device::Stream stream) {
         launch(exchange);
 }
 
+// What an exchange does has no order.
+bool MailExchanges::overlaps(const Exchange& exchange, const device::CopyBeside& copy) {
+    const auto meets = [](const void* one, size_t one_bytes, const void* other, size_t other_bytes) {
+        const auto* const a = static_cast<const std::byte*>(one);
+        const auto* const b = static_cast<const std::byte*>(other);
+        return a < b + other_bytes && b < a + one_bytes;
+    };
+    const auto touches = [&](const void* written, size_t bytes) {
+        return meets(written, bytes, copy.source, copy.bytes) || meets(written, bytes, copy.destination, copy.bytes);
+    };
+    return std::any_of(exchange.takes.begin(), exchange.takes.end(),
+                       [&](const IncomingMail& each) { return touches(each.destination, each.bytes); }) ||
+           std::any_of(exchange.copies.begin(), exchange.copies.end(),
+                       [&](const device::CopyBeside& each) { return touches(each.destination, each.bytes); }) ||
+           std::any_of(exchange.puts.begin(), exchange.puts.end(), [&](const OutgoingMail& each) {
+               return meets(each.source, each.mail.bytes, copy.destination, copy.bytes);
+           });
+}
+
+void MailExchanges::copy(const device::CopyBeside& copy, device::Stream stream) {
+    Exchange& exchange = in(stream);
+    if (exchange.reduction || exchange.copies.size() == device::kMostCopiedBeside || overlaps(exchange, copy))
+        launch(exchange);
+    exchange.copies.push_back(copy);
+}
+
 void MailExchanges::reduce(const FusedReduction& reduction, device::Stream stream) {
     Exchange& exchange = in(stream);
     const auto* const result = static_cast<const std::byte*>(reduction.result);
@@ -48,7 +79,7 @@ void MailExchanges::reduce(const FusedReduction& reduction, device::Stream strea
         const auto* const source = static_cast<const std::byte*>(each.source);
         return source != result && source < result + reduction.bytes() && result < source + each.mail.bytes;
     });
-    if (exchange.reduction || !exchange.takes.empty() || replaces)
+    if (exchange.reduction || !exchange.takes.empty() || !exchange.copies.empty() || replaces)
         launch(exchange);
     exchange.operands.assign(reduction.operands.begin(), reduction.operands.end());
     exchange.reduction = reduction;
@@ -74,6 +105,7 @@ void MailExchanges::launch(Exchange& exchange) {
     }
     exchange.puts.clear();
     exchange.takes.clear();
+    exchange.copies.clear();
     exchange.reduction.reset();
     exchange.operands.clear();
 }
@@ -81,21 +113,21 @@ void MailExchanges::launch(Exchange& exchange) {
 Result<void> MailExchanges::enqueue(Exchange& exchange) {
     if (exchange.reduction)
         return enqueue_reduction(exchange);
-    if (exchange.puts.empty() && exchange.takes.empty())
+    if (exchange.puts.empty() && exchange.takes.empty() && exchange.copies.empty())
         return {};
     if (may_spin(exchange))
-        return mails_->exchange_mails(exchange.puts, exchange.takes, exchange.stream);
+        return mails_->exchange_mails(exchange.puts, exchange.takes, exchange.copies, exchange.stream);
     std::vector<device::Mail> awaited;
     for (const IncomingMail& each : exchange.takes)
         awaited.push_back(each.mail);
     GPURUN_TRY(put_first(exchange, awaited));
-    return mails_->exchange_mails({}, exchange.takes, exchange.stream);
+    return mails_->exchange_mails({}, exchange.takes, {}, exchange.stream);
 }
 
 // Where no kernel may spin, the stream waits for all that is taken first: behind what is put, which waits for nobody.
 Result<void> MailExchanges::put_first(Exchange& exchange, std::span<const device::Mail> awaited) {
-    if (!exchange.puts.empty())
-        GPURUN_TRY(mails_->exchange_mails(exchange.puts, {}, exchange.stream));
+    if (!exchange.puts.empty() || !exchange.copies.empty())
+        GPURUN_TRY(mails_->exchange_mails(exchange.puts, {}, exchange.copies, exchange.stream));
     for (const device::Mail& each : awaited)
         GPURUN_TRY(counters_->await_counter(exchange.stream, each.sent, each.value));
     return {};

@@ -34,7 +34,11 @@ class MailExchanges {
     bool can_reduce() const { return fused_reduce_ != nullptr; }
     // Behind all that stands in the stream so far. REQUIRES can_reduce().
     void reduce(const device::FusedReduction& reduction, device::Stream stream);
+    // A copy on this device, behind all that stands in the stream so far, and beside what is collected there.
+    void copy(const device::CopyBeside& copy, device::Stream stream);
     bool empty() const { return open_ == 0; }
+    // Whether something is collected in the stream.
+    bool collects_in(device::Stream stream) const;
     // While one call starts several requests: the mails that these put into their streams are collected, too.
     void collect(bool collects) { collects_ = collects; }
     bool collects() const { return collects_; }
@@ -48,11 +52,13 @@ class MailExchanges {
         device::Stream stream;
         std::vector<device::OutgoingMail> puts;
         std::vector<device::IncomingMail> takes;
-        // Else takes, of the operands below, and nothing is collected behind it.
+        std::vector<device::CopyBeside> copies;
+        // Instead of takes and copies, of the operands below; nothing is collected behind it.
         std::optional<device::FusedReduction> reduction;
         std::vector<device::FusedReduction::Operand> operands;
     };
     Exchange& in(device::Stream stream);
+    static bool overlaps(const Exchange& exchange, const device::CopyBeside& copy);
     void launch_all();
     void launch(Exchange& exchange);
     base::Result<void> enqueue(Exchange& exchange);

@@ -183,8 +183,8 @@ class ScriptedDevice final : public device::Device,
         return tried([&] { return real_->mails()->take_mail(mail, destination, bytes, seen, stream); });
     }
     Result<void> exchange_mails(std::span<const device::OutgoingMail> puts, std::span<const device::IncomingMail> takes,
-                                Stream stream) override {
-        return tried([&] { return real_->mails()->exchange_mails(puts, takes, stream); });
+                                std::span<const device::CopyBeside> copies, Stream stream) override {
+        return tried([&] { return real_->mails()->exchange_mails(puts, takes, copies, stream); });
     }
     Result<void> put_mails(std::span<const device::OutgoingMail> mails, Stream stream) override {
         return tried([&] { return real_->mails()->put_mails(mails, stream); });

@@ -76,6 +76,25 @@ TEST_CASE("what a stream may still use is lent to that stream, and to nobody els
     CHECK(&bench.take(Kind::kDevice, 5000, Bench::host()) == &block);
 }
 
+TEST_CASE("what was not used is lent again at once, but not before those that used it earlier are over") {
+    Bench bench;
+    ScratchPool::Block& block = bench.take(Kind::kDevice, 5000, Bench::in(bench.one));
+    bench.scratch.give_back_unused(block);
+    CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.other)) == &block);
+    bench.scratch.give_back_unused(block);
+    {
+        gpurun::test::Gate gate(*bench.device);
+        gate.hold(bench.one);
+        CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.one)) == &block);
+        bench.scratch.give_back(block, Bench::in(bench.one));
+        CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.one)) == &block);
+        bench.scratch.give_back_unused(block);
+        CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.other)) != &block);
+    }
+    must(bench.device->synchronize(bench.one));
+    CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.other)) == &block);
+}
+
 TEST_CASE("what a graph has is lent again when the graph is gone") {
     Bench bench;
     device::Graphs& graphs = *bench.device->graphs();
