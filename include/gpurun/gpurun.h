@@ -180,6 +180,9 @@ typedef struct gpurun_comm {
 /** All ranks of the job. */
 #define GPURUN_COMM_WORLD (gpurun_make_comm(1))
 
+/** This rank alone. */
+#define GPURUN_COMM_SELF (gpurun_make_comm(2))
+
 /** No communicator: what a rank gets that is in none of the new ones. */
 #define GPURUN_COMM_NULL (gpurun_make_comm(0))
 
@@ -283,7 +286,7 @@ GPURUN_API gpurun_status gpurun_comm_split_type(gpurun_comm comm, gpurun_split_t
  * started: it goes once the last request is complete or freed. Messages that nobody has received by then are dropped.
  *
  * @retval GPURUN_OK            freed
- * @retval GPURUN_ERR_COMM      not a communicator, freed before, or GPURUN_COMM_WORLD
+ * @retval GPURUN_ERR_COMM      not a communicator, freed before, GPURUN_COMM_WORLD or GPURUN_COMM_SELF
  * @retval GPURUN_ERR_ARGUMENT  @p comm is NULL
  * @retval GPURUN_ERR_UNSUPPORTED  called between gpurun_group_begin() and gpurun_group_end()
  * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()

@@ -122,8 +122,9 @@ Result<void> free_comm(gpurun_comm* comm) {
     GPURUN_TRY(check_output(comm, "comm"));
     Call call;
     GPURUN_TRY(enter(call, *comm));
-    if (comm->id == GPURUN_COMM_WORLD.id)
-        return base::error(Status::kComm, "GPURUN_COMM_WORLD cannot be freed: it is there until gpurun_finalize()");
+    if (comm::CommunicatorTable::is_lasting(comm->id))
+        return base::error(Status::kComm, "{} cannot be freed: it is there until gpurun_finalize()",
+                           call.runtime->engine().communicators().name(*call.comm));
     if (!call.runtime->engine().communicators().free(comm->id)) // another thread was faster
         return find_comm(call, *comm);
     *comm = GPURUN_COMM_NULL;

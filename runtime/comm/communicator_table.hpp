@@ -23,9 +23,12 @@ class CommunicatorTable {
     CommunicatorTable& operator=(const CommunicatorTable&) = delete;
 
     static constexpr uint64_t kWorldHandle = 1;
-    static constexpr size_t kMost = 16384; // at the same time
+    static constexpr uint64_t kSelfHandle = 2; // of the one of this process alone
+    static constexpr size_t kMost = 16384;     // at the same time
 
     const Communicator& world() const { return *world_; }
+    // These cannot be closed.
+    static bool is_lasting(uint64_t handle) { return handle == kWorldHandle || handle == kSelfHandle; }
     // Any thread. Null if the program has no communicator with this handle, or has it no more.
     const Communicator* find(uint64_t handle) const {
         const uint64_t place = handle & kPlace;

@@ -141,6 +141,13 @@ Wish wish_of(NewCommCall call, const Group& group, WorldRank self) {
 
 } // namespace
 
+Communicators::Communicators(Core& core, Progress& progress, Schedules& schedules)
+    : core_(core), progress_(progress), schedules_(schedules) {
+    const Communicator& self = *find(CommunicatorTable::kSelfHandle);
+    if (core_.resources().trace != nullptr)
+        tell_trace(core_.resources().trace->header(), self, self.name());
+}
+
 // ----------------------------------------------------------------------------------------------------------- calls
 
 Result<uint64_t> Communicators::duplicate(const Communicator& comm) {

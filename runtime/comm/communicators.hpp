@@ -13,8 +13,7 @@ enum class SplitType { kNone = kUndefined, kNode = 1, kGpu, kNumaNode };
 
 class Communicators {
   public:
-    Communicators(Core& core, Progress& progress, Schedules& schedules)
-        : core_(core), progress_(progress), schedules_(schedules) {}
+    Communicators(Core& core, Progress& progress, Schedules& schedules);
 
     // Any thread, without the lock.
     const Communicator& world() { return core_.communicators().world(); }
@@ -34,7 +33,7 @@ class Communicators {
     base::Result<uint64_t> create_group(const Communicator& comm, const Group& group, int tag);
     static constexpr int kMostGroupTag = UINT16_MAX;
 
-    // REQUIRES that it is not the world. Waits for nobody. False: it is not there any more.
+    // REQUIRES that it is not one of those that cannot be closed. Waits for nobody. False: it is not there any more.
     bool free(uint64_t handle);
 
     std::string name(const Communicator& comm);
