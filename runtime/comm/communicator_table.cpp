@@ -37,9 +37,10 @@ std::optional<uint64_t> CommunicatorTable::reserve() {
     return place;
 }
 
-uint64_t CommunicatorTable::add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group) {
+uint64_t CommunicatorTable::add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group,
+                                std::shared_ptr<const Topology> topology) {
     Slot& slot = slot_at(reserved);
-    const Communicator& comm = slot.comm.emplace(id, std::move(group), self_);
+    const Communicator& comm = slot.comm.emplace(id, std::move(group), self_, std::move(topology));
     by_id_[id] = &comm;
     const uint64_t handle = slot.uses.fetch_add(1, std::memory_order_relaxed) * kUse + reserved;
     slot.handle.store(handle, std::memory_order_release);

@@ -48,7 +48,8 @@ class CommunicatorTable {
     std::optional<uint64_t> reserve();
     void give_back(uint64_t reserved) { unused_.push_back(reserved & kPlace); }
     // In the place that was reserved; `self` is a member. Its handle.
-    uint64_t add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group);
+    uint64_t add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group,
+                 std::shared_ptr<const Topology> topology = nullptr);
     // The program has freed it.
     void close(uint64_t handle);
     bool any_closed() const { return !closed_.empty(); }
