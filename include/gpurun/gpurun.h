@@ -401,8 +401,8 @@ GPURUN_API gpurun_status gpurun_cart_shift(gpurun_comm comm, int direction, int 
 /**
  * Make a communicator with the ranks of @p comm, in their order, in which each has neighbours of its own.
  *
- * Each rank names those it gets something from and those it gives something to. A rank can be named several times, and
- * can name itself. There are no weights.
+ * Each rank names those it gets something from and those it gives something to, for gpurun_neighbor_alltoall() and its
+ * like. A rank can be named several times, and can name itself. There are no weights.
  *
  * @param sources       @p indegree ranks of @p comm
  * @param destinations  @p outdegree ranks of @p comm
@@ -1500,6 +1500,81 @@ GPURUN_API gpurun_status gpurun_ialltoallv(const void *send, const size_t *send_
                                            const size_t *recv_counts, const size_t *recv_displacements,
                                            gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
                                            gpurun_request *ret_request);
+
+/* ------------------------------------------------------------------------------- exchanges with neighbours */
+
+/**
+ * Send the same elements to each destination of this rank, and receive one block from each of its sources.
+ *
+ * @p comm is a grid (gpurun_cart_create()) or has a graph (gpurun_dist_graph_create_adjacent()). On a grid, a rank's
+ * sources and destinations are its neighbours: of each dimension that before it, then that behind it. Blocks are in
+ * the order of the neighbours. Where a grid ends there is none: its block is not touched.
+ *
+ * @param recv        room for @p recv_count elements of each source
+ * @param recv_count  as many bytes as each source sends
+ * @retval GPURUN_OK             done, or enqueued
+ * @retval GPURUN_ERR_COMM       @p comm is not a communicator, or has no topology
+ * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  a source sends more, or less
+ * @retval GPURUN_ERR_BUFFER     as gpurun_send(), or the buffers overlap; GPURUN_IN_PLACE is not possible
+ *
+ * The other errors are those of gpurun_bcast(). Since 0.1. See gpurun_neighbor_alltoall(3).
+ */
+GPURUN_API gpurun_status gpurun_neighbor_allgather(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                   void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                   gpurun_comm comm, gpurun_stream stream);
+
+/** gpurun_neighbor_allgather() with blocks of different lengths, see gpurun_gatherv(): counts and displacements are of
+ * the sources. Since 0.1. See gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_neighbor_allgatherv(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                    void *recv, const size_t *recv_counts, const size_t *displacements,
+                                                    gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream);
+
+/**
+ * Send a block to each destination of this rank, and receive one from each of its sources.
+ *
+ * What a rank of a grid sends to the neighbour before it, that one receives as the block of the neighbour behind it,
+ * also where both are the same rank, in a periodic dimension of two ranks or one.
+ *
+ * @param send  @p send_count elements for each destination
+ *
+ * The rest is as with gpurun_neighbor_allgather(). Since 0.1. See gpurun_neighbor_alltoall(3).
+ */
+GPURUN_API gpurun_status gpurun_neighbor_alltoall(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                  void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                  gpurun_comm comm, gpurun_stream stream);
+
+/** gpurun_neighbor_alltoall() with blocks of different lengths, see gpurun_gatherv(). Since 0.1. See
+ * gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_neighbor_alltoallv(const void *send, const size_t *send_counts,
+                                                   const size_t *send_displacements, gpurun_datatype send_type,
+                                                   void *recv, const size_t *recv_counts,
+                                                   const size_t *recv_displacements, gpurun_datatype recv_type,
+                                                   gpurun_comm comm, gpurun_stream stream);
+
+/** Start a gpurun_neighbor_allgather(), see gpurun_ibcast(). Since 0.1. See gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_ineighbor_allgather(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                    void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                    gpurun_comm comm, gpurun_stream stream,
+                                                    gpurun_request *ret_request);
+
+/** Start a gpurun_neighbor_allgatherv(), see gpurun_ibcast(). Since 0.1. See gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_ineighbor_allgatherv(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                     void *recv, const size_t *recv_counts, const size_t *displacements,
+                                                     gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                                     gpurun_request *ret_request);
+
+/** Start a gpurun_neighbor_alltoall(), see gpurun_ibcast(). Since 0.1. See gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_ineighbor_alltoall(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                   void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                   gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_neighbor_alltoallv(), see gpurun_ibcast(). Since 0.1. See gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_ineighbor_alltoallv(const void *send, const size_t *send_counts,
+                                                    const size_t *send_displacements, gpurun_datatype send_type,
+                                                    void *recv, const size_t *recv_counts,
+                                                    const size_t *recv_displacements, gpurun_datatype recv_type,
+                                                    gpurun_comm comm, gpurun_stream stream,
+                                                    gpurun_request *ret_request);
 
 #ifdef __cplusplus
 }

@@ -61,6 +61,11 @@ void expect_all_of_requests(gpurun_status expected) {
     CHECK(gpurun_iallgatherv(n, 1, type, n, counts, nullptr, type, kWorld, stream, &request) == expected);
     CHECK(gpurun_ialltoall(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
     CHECK(gpurun_ialltoallv(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_ineighbor_allgather(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_ineighbor_allgatherv(n, 1, type, n, counts, nullptr, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_ineighbor_alltoall(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_ineighbor_alltoallv(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream, &request) ==
+          expected);
     CHECK(gpurun_mrecv(&number, 1, GPURUN_INT32, &message, stream, &status) == expected);
     CHECK(gpurun_imrecv(&number, 1, GPURUN_INT32, &message, stream, &request) == expected);
 
@@ -183,6 +188,10 @@ void expect_all(gpurun_status expected) {
     CHECK(gpurun_allgatherv(n, 1, type, n, counts, nullptr, type, kWorld, stream) == expected);
     CHECK(gpurun_alltoall(n, 1, type, n, 1, type, kWorld, stream) == expected);
     CHECK(gpurun_alltoallv(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream) == expected);
+    CHECK(gpurun_neighbor_allgather(n, 1, type, n, 1, type, kWorld, stream) == expected);
+    CHECK(gpurun_neighbor_allgatherv(n, 1, type, n, counts, nullptr, type, kWorld, stream) == expected);
+    CHECK(gpurun_neighbor_alltoall(n, 1, type, n, 1, type, kWorld, stream) == expected);
+    CHECK(gpurun_neighbor_alltoallv(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream) == expected);
     CHECK(gpurun_capture_begin(nullptr) == expected);
     CHECK(gpurun_capture_end(nullptr, &graph) == expected);
     CHECK(gpurun_group_begin() == expected);
