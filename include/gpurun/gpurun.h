@@ -180,6 +180,9 @@ typedef struct gpurun_comm {
 /** All ranks of the job. */
 #define GPURUN_COMM_WORLD (gpurun_make_comm(1))
 
+/** This rank alone. */
+#define GPURUN_COMM_SELF (gpurun_make_comm(2))
+
 /** No communicator: what a rank gets that is in none of the new ones. */
 #define GPURUN_COMM_NULL (gpurun_make_comm(0))
 
@@ -221,7 +224,7 @@ typedef enum gpurun_comparison {
 GPURUN_API gpurun_status gpurun_comm_compare(gpurun_comm one, gpurun_comm other, gpurun_comparison *ret_comparison);
 
 /**
- * Make a communicator with the ranks of @p comm, in their order.
+ * Make a communicator with the ranks of @p comm, in their order, and with its topology.
  *
  * Messages of different communicators never meet, whatever wildcards are posted. So a library that duplicates the
  * communicator that it is given cannot disturb its caller's messages.
@@ -283,7 +286,7 @@ GPURUN_API gpurun_status gpurun_comm_split_type(gpurun_comm comm, gpurun_split_t
  * started: it goes once the last request is complete or freed. Messages that nobody has received by then are dropped.
  *
  * @retval GPURUN_OK            freed
- * @retval GPURUN_ERR_COMM      not a communicator, freed before, or GPURUN_COMM_WORLD
+ * @retval GPURUN_ERR_COMM      not a communicator, freed before, GPURUN_COMM_WORLD or GPURUN_COMM_SELF
  * @retval GPURUN_ERR_ARGUMENT  @p comm is NULL
  * @retval GPURUN_ERR_UNSUPPORTED  called between gpurun_group_begin() and gpurun_group_end()
  * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
@@ -313,6 +316,134 @@ GPURUN_API gpurun_status gpurun_comm_set_name(gpurun_comm comm, const char *name
  * Errors as gpurun_comm_rank(). Threads: any. Since 0.1. See gpurun_comm_set_name(3).
  */
 GPURUN_API gpurun_status gpurun_comm_get_name(gpurun_comm comm, char *ret_name, int *ret_length);
+
+/* ---------------------------------------------------------------------------------------------- topologies */
+
+/**
+ * Choose the dimensions of a grid of @p ranks ranks: as equal as can be, and in descending order.
+ *
+ * @param[in,out] dims  of @p ndims: those that are 0 are chosen, the others stay
+ * @retval GPURUN_OK            chosen
+ * @retval GPURUN_ERR_ARGUMENT  no grid has so many ranks and the dimensions that are given; @p ranks is not positive;
+ *                              @p ndims is not 0 to 64; a dimension is negative; @p dims is NULL; nothing was changed
+ *
+ * Threads: any, at any time, also before gpurun_init(). Since 0.1. See gpurun_cart_create(3).
+ */
+GPURUN_API gpurun_status gpurun_dims_create(int ranks, int ndims, int *dims);
+
+/**
+ * Make a communicator whose ranks are the places of a grid, in the order of their coordinates: the last changes first.
+ *
+ * @param dims     of @p ndims, the ranks in each dimension; ranks of @p comm that have no place get GPURUN_COMM_NULL
+ * @param periods  of @p ndims, 1 where the last rank of the dimension is next to the first one, else 0
+ * @param reorder  ignored: ranks keep the order of @p comm
+ * @param[out] ret_comm  to be freed with gpurun_comm_free(); a duplicate of it is a grid, too
+ * @retval GPURUN_ERR_ARGUMENT  also: the grid has more ranks than @p comm; @p ndims is not 0 to 64; a dimension is not
+ *                              positive; an array is NULL; or ranks gave different grids, and no rank got any
+ *
+ * The rest is as with gpurun_comm_dup(). Since 0.1. See gpurun_cart_create(3).
+ */
+GPURUN_API gpurun_status gpurun_cart_create(gpurun_comm comm, int ndims, const int *dims, const int *periods,
+                                            int reorder, gpurun_comm *ret_comm);
+
+/**
+ * Make a grid of each part of a grid whose ranks have the same coordinates in the dimensions that do not remain.
+ *
+ * @param remain_dims  1 for each dimension of @p comm that the new ones have, else 0; the same on all ranks
+ * @retval GPURUN_ERR_COMM      also: @p comm is no grid
+ * @retval GPURUN_ERR_ARGUMENT  also: @p remain_dims is NULL; or ranks gave different ones, and no rank got any
+ *
+ * The rest is as with gpurun_comm_dup(). Since 0.1. See gpurun_cart_create(3).
+ */
+GPURUN_API gpurun_status gpurun_cart_sub(gpurun_comm comm, const int *remain_dims, gpurun_comm *ret_comm);
+
+/**
+ * The number of dimensions of a grid.
+ *
+ * @retval GPURUN_OK            done
+ * @retval GPURUN_ERR_COMM      @p comm is not a communicator, or no grid
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_ndims is NULL
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
+ *
+ * Threads: any. Since 0.1. See gpurun_cart_create(3).
+ */
+GPURUN_API gpurun_status gpurun_cartdim_get(gpurun_comm comm, int *ret_ndims);
+
+/** The dimensions and periods of a grid, and this rank's coordinates: arrays of @p maxdims, each of which may be NULL.
+ * GPURUN_ERR_ARGUMENT if the grid has more dimensions. The other errors are those of gpurun_cartdim_get(). Since 0.1.
+ * See gpurun_cart_create(3). */
+GPURUN_API gpurun_status gpurun_cart_get(gpurun_comm comm, int maxdims, int *ret_dims, int *ret_periods,
+                                         int *ret_coords);
+
+/** The rank at @p coords. In periodic dimensions they go around; GPURUN_ERR_ARGUMENT where one is outside of another
+ * dimension. The other errors are those of gpurun_cartdim_get(). Since 0.1. See gpurun_cart_create(3). */
+GPURUN_API gpurun_status gpurun_cart_rank(gpurun_comm comm, const int *coords, int *ret_rank);
+
+/** The coordinates of @p rank, in an array of @p maxdims. GPURUN_ERR_RANK if it is none, GPURUN_ERR_ARGUMENT if the
+ * grid has more dimensions. The other errors are those of gpurun_cartdim_get(). Since 0.1. See gpurun_cart_create(3).
+ */
+GPURUN_API gpurun_status gpurun_cart_coords(gpurun_comm comm, int rank, int maxdims, int *ret_coords);
+
+/**
+ * The ranks with which this one shifts data along a dimension, as gpurun_sendrecv() takes them.
+ *
+ * @param direction     the dimension, from 0 on
+ * @param displacement  steps, to higher coordinates if it is positive
+ * @param[out] ret_source  as many steps before this rank; GPURUN_PROC_NULL outside of a dimension that is not periodic
+ * @param[out] ret_dest    as many steps behind it, or GPURUN_PROC_NULL
+ * @retval GPURUN_ERR_ARGUMENT  @p direction is no dimension; a pointer is NULL
+ *
+ * The other errors are those of gpurun_cartdim_get(). Threads: any. Since 0.1. See gpurun_cart_create(3).
+ */
+GPURUN_API gpurun_status gpurun_cart_shift(gpurun_comm comm, int direction, int displacement, int *ret_source,
+                                           int *ret_dest);
+
+/**
+ * Make a communicator with the ranks of @p comm, in their order, in which each has neighbours of its own.
+ *
+ * Each rank names those it gets something from and those it gives something to, for gpurun_neighbor_alltoall() and its
+ * like. A rank can be named several times, and can name itself. There are no weights.
+ *
+ * @param sources       @p indegree ranks of @p comm
+ * @param destinations  @p outdegree ranks of @p comm
+ * @param reorder       ignored: ranks keep the order of @p comm
+ * @param[out] ret_comm  to be freed with gpurun_comm_free(); a duplicate of it has the neighbours, too
+ * @retval GPURUN_ERR_RANK      a neighbour is not a rank of @p comm
+ * @retval GPURUN_ERR_ARGUMENT  also: a degree is negative; an array is NULL; a rank is named more than 1,024 times; or
+ *                              a rank names a destination that does not name it as a source, and no rank got any
+ *
+ * The rest is as with gpurun_comm_dup(). Since 0.1. See gpurun_dist_graph_create_adjacent(3).
+ */
+GPURUN_API gpurun_status gpurun_dist_graph_create_adjacent(gpurun_comm comm, int indegree, const int *sources,
+                                                           int outdegree, const int *destinations, int reorder,
+                                                           gpurun_comm *ret_comm);
+
+/**
+ * How many neighbours this rank has in a graph.
+ *
+ * @retval GPURUN_OK            done
+ * @retval GPURUN_ERR_COMM      @p comm is not a communicator, or has no graph
+ * @retval GPURUN_ERR_ARGUMENT  a pointer is NULL
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
+ *
+ * Threads: any. Since 0.1. See gpurun_dist_graph_create_adjacent(3).
+ */
+GPURUN_API gpurun_status gpurun_dist_graph_neighbors_count(gpurun_comm comm, int *ret_indegree, int *ret_outdegree);
+
+/** The neighbours of this rank in a graph, as it has named them: at most @p max_indegree and @p max_outdegree. The
+ * errors are those of gpurun_dist_graph_neighbors_count(). Since 0.1. See gpurun_dist_graph_create_adjacent(3). */
+GPURUN_API gpurun_status gpurun_dist_graph_neighbors(gpurun_comm comm, int max_indegree, int *ret_sources,
+                                                     int max_outdegree, int *ret_destinations);
+
+typedef enum gpurun_topology {
+    GPURUN_TOPOLOGY_NONE = GPURUN_UNDEFINED,
+    GPURUN_TOPOLOGY_CART = 1,      /* of gpurun_cart_create() or gpurun_cart_sub() */
+    GPURUN_TOPOLOGY_DIST_GRAPH = 2 /* of gpurun_dist_graph_create_adjacent() */
+} gpurun_topology;
+
+/** Which topology a communicator has. Errors as gpurun_comm_rank(). Since 0.1. See
+ * gpurun_dist_graph_create_adjacent(3). */
+GPURUN_API gpurun_status gpurun_topo_test(gpurun_comm comm, gpurun_topology *ret_topology);
 
 /* ----------------------------------------------------------------------------------------- groups of ranks */
 
@@ -1369,6 +1500,81 @@ GPURUN_API gpurun_status gpurun_ialltoallv(const void *send, const size_t *send_
                                            const size_t *recv_counts, const size_t *recv_displacements,
                                            gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
                                            gpurun_request *ret_request);
+
+/* ------------------------------------------------------------------------------- exchanges with neighbours */
+
+/**
+ * Send the same elements to each destination of this rank, and receive one block from each of its sources.
+ *
+ * @p comm is a grid (gpurun_cart_create()) or has a graph (gpurun_dist_graph_create_adjacent()). On a grid, a rank's
+ * sources and destinations are its neighbours: of each dimension that before it, then that behind it. Blocks are in
+ * the order of the neighbours. Where a grid ends there is none: its block is not touched.
+ *
+ * @param recv        room for @p recv_count elements of each source
+ * @param recv_count  as many bytes as each source sends
+ * @retval GPURUN_OK             done, or enqueued
+ * @retval GPURUN_ERR_COMM       @p comm is not a communicator, or has no topology
+ * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  a source sends more, or less
+ * @retval GPURUN_ERR_BUFFER     as gpurun_send(), or the buffers overlap; GPURUN_IN_PLACE is not possible
+ *
+ * The other errors are those of gpurun_bcast(). Since 0.1. See gpurun_neighbor_alltoall(3).
+ */
+GPURUN_API gpurun_status gpurun_neighbor_allgather(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                   void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                   gpurun_comm comm, gpurun_stream stream);
+
+/** gpurun_neighbor_allgather() with blocks of different lengths, see gpurun_gatherv(): counts and displacements are of
+ * the sources. Since 0.1. See gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_neighbor_allgatherv(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                    void *recv, const size_t *recv_counts, const size_t *displacements,
+                                                    gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream);
+
+/**
+ * Send a block to each destination of this rank, and receive one from each of its sources.
+ *
+ * What a rank of a grid sends to the neighbour before it, that one receives as the block of the neighbour behind it,
+ * also where both are the same rank, in a periodic dimension of two ranks or one.
+ *
+ * @param send  @p send_count elements for each destination
+ *
+ * The rest is as with gpurun_neighbor_allgather(). Since 0.1. See gpurun_neighbor_alltoall(3).
+ */
+GPURUN_API gpurun_status gpurun_neighbor_alltoall(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                  void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                  gpurun_comm comm, gpurun_stream stream);
+
+/** gpurun_neighbor_alltoall() with blocks of different lengths, see gpurun_gatherv(). Since 0.1. See
+ * gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_neighbor_alltoallv(const void *send, const size_t *send_counts,
+                                                   const size_t *send_displacements, gpurun_datatype send_type,
+                                                   void *recv, const size_t *recv_counts,
+                                                   const size_t *recv_displacements, gpurun_datatype recv_type,
+                                                   gpurun_comm comm, gpurun_stream stream);
+
+/** Start a gpurun_neighbor_allgather(), see gpurun_ibcast(). Since 0.1. See gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_ineighbor_allgather(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                    void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                    gpurun_comm comm, gpurun_stream stream,
+                                                    gpurun_request *ret_request);
+
+/** Start a gpurun_neighbor_allgatherv(), see gpurun_ibcast(). Since 0.1. See gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_ineighbor_allgatherv(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                     void *recv, const size_t *recv_counts, const size_t *displacements,
+                                                     gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                                     gpurun_request *ret_request);
+
+/** Start a gpurun_neighbor_alltoall(), see gpurun_ibcast(). Since 0.1. See gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_ineighbor_alltoall(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                   void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                   gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Start a gpurun_neighbor_alltoallv(), see gpurun_ibcast(). Since 0.1. See gpurun_neighbor_alltoall(3). */
+GPURUN_API gpurun_status gpurun_ineighbor_alltoallv(const void *send, const size_t *send_counts,
+                                                    const size_t *send_displacements, gpurun_datatype send_type,
+                                                    void *recv, const size_t *recv_counts,
+                                                    const size_t *recv_displacements, gpurun_datatype recv_type,
+                                                    gpurun_comm comm, gpurun_stream stream,
+                                                    gpurun_request *ret_request);
 
 #ifdef __cplusplus
 }

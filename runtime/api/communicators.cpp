@@ -1,5 +1,5 @@
 // Communicators: what they are, making them, freeing them.
-#include "api/call.hpp"
+#include "api/new_communicator.hpp"
 #include "base/format.hpp"
 #include "comm/group_operations.hpp"
 
@@ -42,20 +42,6 @@ Result<void> compare_comms(gpurun_comm one, gpurun_comm other, gpurun_comparison
     if (result == Comparison::kIdent && first != call.comm)
         result = Comparison::kCongruent;
     *ret_comparison = static_cast<gpurun_comparison>(result);
-    return {};
-}
-
-// What a call that makes a communicator begins with: it waits for other ranks.
-Result<void> enter_new(Call& call, gpurun_comm comm, gpurun_comm* ret_comm) {
-    GPURUN_TRY(refuse_in_group(base::this_call().name.load(std::memory_order_relaxed)));
-    GPURUN_TRY(enter(call, comm));
-    return check_output(ret_comm, "ret_comm");
-}
-
-Result<void> give(Result<uint64_t> made, gpurun_comm* ret_comm) {
-    if (!made)
-        return std::move(made).error();
-    *ret_comm = gpurun_comm{*made};
     return {};
 }
 
@@ -122,8 +108,9 @@ Result<void> free_comm(gpurun_comm* comm) {
     GPURUN_TRY(check_output(comm, "comm"));
     Call call;
     GPURUN_TRY(enter(call, *comm));
-    if (comm->id == GPURUN_COMM_WORLD.id)
-        return base::error(Status::kComm, "GPURUN_COMM_WORLD cannot be freed: it is there until gpurun_finalize()");
+    if (comm::CommunicatorTable::is_lasting(comm->id))
+        return base::error(Status::kComm, "{} cannot be freed: it is there until gpurun_finalize()",
+                           call.runtime->engine().communicators().name(*call.comm));
     if (!call.runtime->engine().communicators().free(comm->id)) // another thread was faster
         return find_comm(call, *comm);
     *comm = GPURUN_COMM_NULL;

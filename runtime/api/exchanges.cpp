@@ -1,5 +1,5 @@
 // Gather, scatter, all-gather and all-to-all: check, translate, build the steps.
-#include "api/collective_call.hpp"
+#include "api/blocks.hpp"
 #include "comm/collective/gather.hpp"
 
 namespace gpurun::api {
@@ -14,72 +14,8 @@ using comm::Rank;
 using comm::Schedule;
 using transfer::Operand;
 
-// One buffer: of one rank's elements; or a block of each rank, all of `count` elements, or of `counts`.
-struct Buffer {
-    const void* address;
-    size_t count;
-    gpurun_datatype type;
-};
-struct Blocks {
-    const void* address;
-    size_t count;
-    const size_t* counts;
-    const size_t* displacements; // or null: behind each other
-    gpurun_datatype type;
-    bool listed;
-};
-struct Order {
-    gpurun_comm comm;
-    gpurun_stream stream;
-};
-
-// A block of each rank, and the operand that has all of them.
-struct AllBlocks {
-    Operand operand;
-    Parts parts = Parts::equal({}, 0);
-};
-
-Result<void> fill_listed(AllBlocks& all, const Call& call, Access access, const Blocks& given, gpurun_stream stream) {
-    if (given.counts == nullptr)
-        return base::error(Status::kArgument, "the counts are NULL: pass a count for each rank");
-    GPURUN_ASSIGN(const size_t element, comm::type_size(static_cast<int>(given.type)));
-    std::vector<Parts::Part> parts;
-    size_t end = 0; // of the block before, in elements
-    size_t last = 0;
-    for (int rank = 0; rank < call.comm->size(); ++rank) {
-        const size_t begin = given.displacements != nullptr ? given.displacements[rank] : end;
-        if (__builtin_add_overflow(begin, given.counts[rank], &end) || end > comm::kMostBytes / element)
-            return comm::no_such_message(SIZE_MAX, static_cast<int>(given.type));
-        parts.push_back({begin * element, given.counts[rank] * element});
-        last = given.counts[rank] == 0 ? last : std::max(last, end);
-    }
-    GPURUN_TRY(fill_operand(all.operand, *call.runtime, access, given.address, last, given.type, stream));
-    all.parts = Parts::listed(buffer_of(all.operand), std::move(parts));
-    return {};
-}
-
 Result<void> fill(AllBlocks& all, const Call& call, Access access, const Blocks& given, gpurun_stream stream) {
-    if (given.listed)
-        return fill_listed(all, call, access, given, stream);
-    size_t count = 0;
-    if (__builtin_mul_overflow(given.count, static_cast<size_t>(call.comm->size()), &count))
-        return comm::no_such_message(SIZE_MAX, static_cast<int>(given.type));
-    GPURUN_TRY(fill_operand(all.operand, *call.runtime, access, given.address, count, given.type, stream));
-    all.parts = Parts::equal(buffer_of(all.operand), given.count * comm::size_of_type(static_cast<int>(given.type)));
-    return {};
-}
-
-Result<void> fill(Operand& operand, const Call& call, Access access, const Buffer& given, gpurun_stream stream) {
-    return fill_operand(operand, *call.runtime, access, given.address, given.count, given.type, stream);
-}
-
-// What a rank sends itself.
-Result<void> check_own(size_t given, size_t place) {
-    if (given == place)
-        return {};
-    return base::error(given > place ? Status::kTruncated : Status::kCount,
-                       "this rank sends itself {} bytes, where it expects {}: the counts and types must agree", given,
-                       place);
+    return fill(all, call, access, given, call.comm->size(), stream);
 }
 
 Result<void> not_in_place(const Call& call, const char* what) {

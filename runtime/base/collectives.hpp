@@ -25,18 +25,41 @@ enum class Collective : uint8_t {
     kAllgatherv,
     kAlltoall,
     kAlltoallv,
+    kNeighborAllgather,
+    kNeighborAllgatherv,
+    kNeighborAlltoall,
+    kNeighborAlltoallv,
     kNewComm,
     kNewGroupComm,
 };
 
 // In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME(); of the last two, which make a
 // communicator, kNewCommCalls.
-constexpr std::array<const char*, 18> kCollectiveNames = {
-    "barrier",   "bcast",      "reduce",   "allreduce", "reduce_scatter",   "reduce_scatter_block",
-    "scan",      "exscan",     "gather",   "gatherv",   "scatter",          "scatterv",
-    "allgather", "allgatherv", "alltoall", "alltoallv", "new communicator", "communicator of a group"};
-constexpr std::array<const char*, 5> kNewCommCalls = {"comm_create", "comm_create_group", "comm_dup", "comm_split",
-                                                      "comm_split_type"};
+constexpr std::array<const char*, 22> kCollectiveNames = {"barrier",
+                                                          "bcast",
+                                                          "reduce",
+                                                          "allreduce",
+                                                          "reduce_scatter",
+                                                          "reduce_scatter_block",
+                                                          "scan",
+                                                          "exscan",
+                                                          "gather",
+                                                          "gatherv",
+                                                          "scatter",
+                                                          "scatterv",
+                                                          "allgather",
+                                                          "allgatherv",
+                                                          "alltoall",
+                                                          "alltoallv",
+                                                          "neighbor_allgather",
+                                                          "neighbor_allgatherv",
+                                                          "neighbor_alltoall",
+                                                          "neighbor_alltoallv",
+                                                          "new communicator",
+                                                          "communicator of a group"};
+constexpr std::array<const char*, 8> kNewCommCalls = {"comm_create", "comm_create_group",         "comm_dup",
+                                                      "comm_split",  "comm_split_type",           "cart_create",
+                                                      "cart_sub",    "dist_graph_create_adjacent"};
 constexpr const char* name_of(Collective collective) { return kCollectiveNames[static_cast<size_t>(collective)]; }
 
 // The tag of a collective's message says which collective it is of, which of its rounds, and the how manyth collective

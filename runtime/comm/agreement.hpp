@@ -17,7 +17,7 @@
 
 namespace gpurun::comm {
 
-enum class NewCommCall : uint16_t { kDup = 1, kSplit, kSplitType, kCreate, kCreateGroup };
+enum class NewCommCall : uint16_t { kDup = 1, kSplit, kSplitType, kCreate, kCreateGroup, kCart, kCartSub, kGraph };
 
 // Of one rank. Travels between processes.
 struct Wish {
@@ -26,7 +26,8 @@ struct Wish {
     uint32_t id = kNoId;   // that it would give, had the communicator it for rank 0
     int32_t colour = kUndefined;
     int32_t key = 0;
-    uint32_t alike = 0; // its group, as a hash, or its type: what others must have given alike
+    uint32_t alike = 0; // its group or grid, as a hash, or its type: what others must have given alike; of a graph, a
+                        // sum that is 0 over all
 };
 static_assert(std::is_trivially_copyable_v<Wish> && sizeof(Wish) == 20);
 

@@ -1,4 +1,5 @@
-// A group of ranks and the contexts that keep its messages apart from all others.
+// A group of ranks, the contexts that keep its messages apart from all others, and who is next to whom, if that is
+// known.
 //
 // It stays as long as something uses it, also when the program has freed it (communicators.hpp): requests and schedules
 // hold it under the engine lock, and calls that wait, or that stand in an open group, by a CommunicatorUse.
@@ -6,6 +7,7 @@
 
 #include "comm/context_ids.hpp"
 #include "comm/group.hpp"
+#include "comm/topology.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -40,12 +42,15 @@ class Communicator {
     // `self` is this process, a member of the group.
     Communicator(uint32_t id, Group group, WorldRank self)
         : Communicator(id, std::make_shared<const Group>(std::move(group)), self) {}
-    Communicator(uint32_t id, std::shared_ptr<const Group> group, WorldRank self)
-        : id_(id), group_(std::move(group)), self_(*group_->rank_of(self)) {}
+    Communicator(uint32_t id, std::shared_ptr<const Group> group, WorldRank self,
+                 std::shared_ptr<const Topology> topology = nullptr)
+        : id_(id), group_(std::move(group)), self_(*group_->rank_of(self)), topology_(std::move(topology)) {}
 
     uint32_t id() const { return id_; }
     const Group& group() const { return *group_; }
     const std::shared_ptr<const Group>& shared_group() const { return group_; }
+    // Null: it has none.
+    const std::shared_ptr<const Topology>& topology() const { return topology_; }
     Rank rank() const { return self_; }
     int size() const { return group_->size(); }
 
@@ -76,6 +81,7 @@ class Communicator {
     mutable std::string name_;
     std::shared_ptr<const Group> group_;
     Rank self_;
+    std::shared_ptr<const Topology> topology_;
 };
 
 // Of a call that uses a communicator without the engine lock.

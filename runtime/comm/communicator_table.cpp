@@ -3,10 +3,13 @@
 namespace gpurun::comm {
 
 CommunicatorTable::CommunicatorTable(WorldRank self, uint32_t ranks) : self_(self), ids_(self) {
-    const uint64_t handle = add(*reserve(), kWorldId, std::make_shared<const Group>(Group::of_all(ranks)));
-    CHECK(handle == kWorldHandle);
-    world_ = find(handle);
-    world_->set_name("GPURUN_COMM_WORLD");
+    const auto add_lasting = [&](uint64_t handle, uint32_t id, Group group, const char* name) {
+        CHECK(add(*reserve(), id, std::make_shared<const Group>(std::move(group))) == handle);
+        find(handle)->set_name(name);
+    };
+    add_lasting(kWorldHandle, kWorldId, Group::of_all(ranks), "GPURUN_COMM_WORLD");
+    add_lasting(kSelfHandle, kSelfId, Group({self}), "GPURUN_COMM_SELF");
+    world_ = find(kWorldHandle);
 }
 
 bool CommunicatorTable::had(uint64_t handle) const {
@@ -34,9 +37,10 @@ std::optional<uint64_t> CommunicatorTable::reserve() {
     return place;
 }
 
-uint64_t CommunicatorTable::add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group) {
+uint64_t CommunicatorTable::add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group,
+                                std::shared_ptr<const Topology> topology) {
     Slot& slot = slot_at(reserved);
-    const Communicator& comm = slot.comm.emplace(id, std::move(group), self_);
+    const Communicator& comm = slot.comm.emplace(id, std::move(group), self_, std::move(topology));
     by_id_[id] = &comm;
     const uint64_t handle = slot.uses.fetch_add(1, std::memory_order_relaxed) * kUse + reserved;
     slot.handle.store(handle, std::memory_order_release);
@@ -44,7 +48,7 @@ uint64_t CommunicatorTable::add(uint64_t reserved, uint32_t id, std::shared_ptr<
 }
 
 void CommunicatorTable::close(uint64_t handle) {
-    CHECK(find(handle) != nullptr);
+    CHECK(find(handle) != nullptr && !is_lasting(handle));
     slot_at(handle & kPlace).handle.store(0, std::memory_order_relaxed); // publishes nothing
     closed_.push_back(handle & kPlace);
 }

@@ -23,9 +23,12 @@ class CommunicatorTable {
     CommunicatorTable& operator=(const CommunicatorTable&) = delete;
 
     static constexpr uint64_t kWorldHandle = 1;
-    static constexpr size_t kMost = 16384; // at the same time
+    static constexpr uint64_t kSelfHandle = 2; // of the one of this process alone
+    static constexpr size_t kMost = 16384;     // at the same time
 
     const Communicator& world() const { return *world_; }
+    // These cannot be closed.
+    static bool is_lasting(uint64_t handle) { return handle == kWorldHandle || handle == kSelfHandle; }
     // Any thread. Null if the program has no communicator with this handle, or has it no more.
     const Communicator* find(uint64_t handle) const {
         const uint64_t place = handle & kPlace;
@@ -45,7 +48,8 @@ class CommunicatorTable {
     std::optional<uint64_t> reserve();
     void give_back(uint64_t reserved) { unused_.push_back(reserved & kPlace); }
     // In the place that was reserved; `self` is a member. Its handle.
-    uint64_t add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group);
+    uint64_t add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group,
+                 std::shared_ptr<const Topology> topology = nullptr);
     // The program has freed it.
     void close(uint64_t handle);
     bool any_closed() const { return !closed_.empty(); }

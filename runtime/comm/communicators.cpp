@@ -16,19 +16,40 @@ using base::Status;
 namespace {
 
 // In the order of NewCommCall, from 1 on.
-constexpr std::array<const char*, 6> kCallNames = {"",
+constexpr std::array<const char*, 9> kCallNames = {"",
                                                    "gpurun_comm_dup",
                                                    "gpurun_comm_split",
                                                    "gpurun_comm_split_type",
                                                    "gpurun_comm_create",
-                                                   "gpurun_comm_create_group"};
+                                                   "gpurun_comm_create_group",
+                                                   "gpurun_cart_create",
+                                                   "gpurun_cart_sub",
+                                                   "gpurun_dist_graph_create_adjacent"};
 
-// What tells groups apart, also in another process. Not 0.
+// What tells groups, grids and pairs of ranks apart, also in another process.
+class Hash {
+  public:
+    Hash& add(uint32_t number) {
+        value_ = (value_ ^ number) * 16777619;
+        return *this;
+    }
+    // Mixed, so that sums of hashes differ, too (MurmurHash3's last step).
+    uint32_t value() const {
+        uint32_t mixed = (value_ ^ value_ >> 16) * 0x85ebca6b;
+        mixed = (mixed ^ mixed >> 13) * 0xc2b2ae35;
+        return mixed ^ mixed >> 16;
+    }
+
+  private:
+    uint32_t value_ = 2166136261;
+};
+
+// Not 0.
 uint32_t hash_of(const Group& group) {
-    uint32_t hash = 2166136261;
+    Hash hash;
     for (const WorldRank each : group.members())
-        hash = (hash ^ each.value) * 16777619;
-    return hash | 1;
+        hash.add(each.value);
+    return hash.value() | 1;
 }
 
 } // namespace
@@ -41,6 +62,7 @@ struct Communicators::Agreement {
     std::vector<Wish> wishes;
     int first_round = 0;
     std::optional<uint64_t> place; // reserved for the new communicator
+    std::shared_ptr<const Topology> topology;
 
     Agreement(const Communicator& comm, const Group& group, const Wish& wish)
         : own(wish), self(static_cast<size_t>(group.rank_of(comm.group().world(comm.rank()))->value)) {
@@ -65,6 +87,7 @@ struct Communicators::Agreement {
     WorldRank process(const Communicator& comm, size_t at) const { return comm.group().world(ranks[at]); }
 
     Result<void> check_calls(const Communicator& comm) const;
+    Result<void> check_topology() const;
     Result<void> check_alike(std::span<const size_t> chosen, const Group& group) const;
     Result<void> check_room(const Communicator& comm, std::span<const size_t> chosen) const;
 };
@@ -77,6 +100,7 @@ Result<void> Communicators::Agreement::check_calls(const Communicator& comm) con
                                "of a communicator, in the same order",
                                process(comm, i).value, kCallNames[static_cast<size_t>(wishes[i].call)],
                                kCallNames[static_cast<size_t>(own.call)]);
+    GPURUN_TRY(check_topology());
     if (own.call != NewCommCall::kSplitType)
         return {};
     const Wish* first = nullptr; // that is in a new communicator
@@ -87,6 +111,23 @@ Result<void> Communicators::Agreement::check_calls(const Communicator& comm) con
             return base::error(Status::kArgument, "ranks gave different types: all give the same one, or none");
         first = &each;
     }
+    return {};
+}
+
+// All ranks find the same, also those that get no communicator.
+Result<void> Communicators::Agreement::check_topology() const {
+    const bool makes_grid = own.call == NewCommCall::kCart;
+    for (const Wish& each : wishes)
+        if ((makes_grid || own.call == NewCommCall::kCartSub) && each.alike != own.alike)
+            return base::error(Status::kArgument, "ranks gave different {}: all give the same",
+                               makes_grid ? "dimensions or periods" : "dimensions to remain");
+    uint32_t sum = 0; // of what goes out and does not come in
+    for (const Wish& each : wishes)
+        sum += each.alike;
+    if (own.call == NewCommCall::kGraph && sum != 0)
+        return base::error(Status::kArgument,
+                           "the ranks' neighbours do not agree: whom a rank has as a destination has it "
+                           "as a source, as many times");
     return {};
 }
 
@@ -139,12 +180,42 @@ Wish wish_of(NewCommCall call, const Group& group, WorldRank self) {
     return wish_of(call, static_cast<int>(group.world(Rank{0}).value), rank->value, hash_of(group));
 }
 
+// The same number for the same grid, or the same choice of dimensions.
+uint32_t hash_of(const Cartesian& grid, std::span<const bool> kept = {}) {
+    Hash hash;
+    for (const auto& [size, periodic] : grid.dimensions())
+        hash.add(static_cast<uint32_t>(size)).add(periodic ? 1 : 0);
+    for (const bool each : kept)
+        hash.add(each ? 1 : 0);
+    return hash.value();
+}
+
+// A sum over the destinations, less one over the sources: 0 over all ranks if every destination has a source.
+uint32_t unmatched(Rank self, std::span<const int> sources, std::span<const int> destinations) {
+    const auto pair = [](int from, int to) {
+        return Hash().add(static_cast<uint32_t>(from)).add(static_cast<uint32_t>(to)).value();
+    };
+    uint32_t sum = 0;
+    for (const int each : destinations)
+        sum += pair(self.value, each);
+    for (const int each : sources)
+        sum -= pair(each, self.value);
+    return sum;
+}
+
 } // namespace
+
+Communicators::Communicators(Core& core, Progress& progress, Schedules& schedules)
+    : core_(core), progress_(progress), schedules_(schedules) {
+    const Communicator& self = *find(CommunicatorTable::kSelfHandle);
+    if (core_.resources().trace != nullptr)
+        tell_trace(core_.resources().trace->header(), self, self.name());
+}
 
 // ----------------------------------------------------------------------------------------------------------- calls
 
 Result<uint64_t> Communicators::duplicate(const Communicator& comm) {
-    return agree(comm, wish_of(NewCommCall::kDup, 0, 0));
+    return agree(comm, wish_of(NewCommCall::kDup, 0, 0), comm.topology());
 }
 
 Result<uint64_t> Communicators::split(const Communicator& comm, int colour, int key) {
@@ -158,6 +229,30 @@ Result<uint64_t> Communicators::split(const Communicator& comm, SplitType type, 
 
 Result<uint64_t> Communicators::create(const Communicator& comm, const Group& group) {
     return agree(comm, wish_of(NewCommCall::kCreate, group, core_.self()));
+}
+
+Result<uint64_t> Communicators::create_cart(const Communicator& comm, const Cartesian& grid) {
+    const bool has_place = comm.rank().value < grid.ranks(comm.size());
+    return agree(comm, wish_of(NewCommCall::kCart, has_place ? 0 : kUndefined, 0, hash_of(grid)),
+                 has_place ? std::make_shared<const Topology>(grid, comm.rank()) : nullptr);
+}
+
+Result<uint64_t> Communicators::split_cart(const Communicator& comm, std::span<const bool> kept) {
+    const Cartesian& grid = *comm.topology()->grid();
+    const std::vector<int> coordinates = grid.coordinates(comm.rank());
+    int colour = 0, key = 0; // the rank in a grid of the dimensions that go, and in that of those that stay
+    for (size_t i = 0; i < coordinates.size(); ++i) {
+        int& number = kept[i] ? key : colour;
+        number = number * grid.dimensions()[i].size + coordinates[i];
+    }
+    return agree(comm, wish_of(NewCommCall::kCartSub, colour, key, hash_of(grid, kept)),
+                 std::make_shared<const Topology>(grid.with(kept), Rank{key}));
+}
+
+Result<uint64_t> Communicators::create_graph(const Communicator& comm, std::span<const int> sources,
+                                             std::span<const int> destinations) {
+    return agree(comm, wish_of(NewCommCall::kGraph, 0, 0, unmatched(comm.rank(), sources, destinations)),
+                 std::make_shared<const Topology>(sources, destinations));
 }
 
 Result<uint64_t> Communicators::create_group(const Communicator& comm, const Group& group, int tag) {
@@ -190,8 +285,10 @@ Result<int> Communicators::colour_of(SplitType type) {
 
 // ------------------------------------------------------------------------------------------------------- agreeing
 
-Result<uint64_t> Communicators::agree(const Communicator& comm, const Wish& own) {
+Result<uint64_t> Communicators::agree(const Communicator& comm, const Wish& own,
+                                      std::shared_ptr<const Topology> topology) {
     Agreement agreement(comm, comm.group(), own);
+    agreement.topology = std::move(topology);
     const auto build = [&](Schedule& schedule) { add_steps(agreement, schedule); };
     return finish(agreement, comm, schedules_.run(base::Collective::kNewComm, comm, transfer::Operand{}, build));
 }
@@ -257,7 +354,7 @@ Result<uint64_t> Communicators::conclude(Agreement& agreement, const Communicato
     else if (own.id != kNoId)
         ids.take_back(own.id);
     auto shared = group == comm.group() ? comm.shared_group() : std::make_shared<const Group>(group);
-    return core_.communicators().add(*agreement.place, id, std::move(shared));
+    return core_.communicators().add(*agreement.place, id, std::move(shared), agreement.topology);
 }
 
 std::vector<WorldRank> Communicators::living(const Group& group) {

@@ -13,8 +13,7 @@ enum class SplitType { kNone = kUndefined, kNode = 1, kGpu, kNumaNode };
 
 class Communicators {
   public:
-    Communicators(Core& core, Progress& progress, Schedules& schedules)
-        : core_(core), progress_(progress), schedules_(schedules) {}
+    Communicators(Core& core, Progress& progress, Schedules& schedules);
 
     // Any thread, without the lock.
     const Communicator& world() { return core_.communicators().world(); }
@@ -30,11 +29,18 @@ class Communicators {
     base::Result<uint64_t> split(const Communicator& comm, SplitType type, int key);
     // REQUIRES that the group's members are in the communicator, and, of the second, that this rank is in the group.
     base::Result<uint64_t> create(const Communicator& comm, const Group& group);
+    // Ranks keep their order: those that have no place in the grid get no communicator.
+    base::Result<uint64_t> create_cart(const Communicator& comm, const Cartesian& grid);
+    // A grid for each choice of coordinates in the dimensions that are not kept. REQUIRES that it has a grid.
+    base::Result<uint64_t> split_cart(const Communicator& comm, std::span<const bool> kept);
+    // The same ranks. Also kArgument: what one names as its destination does not name it as its source.
+    base::Result<uint64_t> create_graph(const Communicator& comm, std::span<const int> sources,
+                                        std::span<const int> destinations);
     // Waits for the members of the group only, who call it with the same tag.
     base::Result<uint64_t> create_group(const Communicator& comm, const Group& group, int tag);
     static constexpr int kMostGroupTag = UINT16_MAX;
 
-    // REQUIRES that it is not the world. Waits for nobody. False: it is not there any more.
+    // REQUIRES that it is not one of those that cannot be closed. Waits for nobody. False: it is not there any more.
     bool free(uint64_t handle);
 
     std::string name(const Communicator& comm);
@@ -43,7 +49,8 @@ class Communicators {
   private:
     struct Agreement;
 
-    base::Result<uint64_t> agree(const Communicator& comm, const Wish& own);
+    base::Result<uint64_t> agree(const Communicator& comm, const Wish& own,
+                                 std::shared_ptr<const Topology> topology = nullptr);
     void add_steps(Agreement& agreement, Schedule& schedule);
     // Once it has run.
     base::Result<uint64_t> finish(Agreement& agreement, const Communicator& comm, base::Result<size_t> ran);

@@ -40,6 +40,8 @@ struct ContextId {
 constexpr uint32_t kNoId = 0;
 // Of the communicator of all ranks; nobody gives it.
 constexpr uint32_t kWorldId = 1;
+// Of that of the process alone. All processes use the same one, since none sends another a message in it.
+constexpr uint32_t kSelfId = 2;
 
 // The ids that this process gives. Each is proposed, then given to a communicator's members or taken back.
 class ContextIds {
@@ -47,7 +49,7 @@ class ContextIds {
     explicit ContextIds(WorldRank self) : self_(self) {}
 
     // So many communicators of which this process is rank 0 can there be at the same time.
-    static constexpr uint32_t kMost = ContextId::kIndices - 2; // no index is 0, and none is the world's
+    static constexpr uint32_t kMost = ContextId::kIndices - 3; // no index is 0, and two are of the ids above
 
     // kNoId if all are in use.
     uint32_t propose();
@@ -73,7 +75,7 @@ class ContextIds {
     bool is_current(uint32_t id) const;
     void free_if_unheld(uint32_t number);
 
-    static constexpr uint32_t kFirstIndex = 2;
+    static constexpr uint32_t kFirstIndex = 3;
 
     const WorldRank self_;
     std::deque<Index> indices_; // from kFirstIndex on, as many as were ever in use together

@@ -61,6 +61,11 @@ void expect_all_of_requests(gpurun_status expected) {
     CHECK(gpurun_iallgatherv(n, 1, type, n, counts, nullptr, type, kWorld, stream, &request) == expected);
     CHECK(gpurun_ialltoall(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
     CHECK(gpurun_ialltoallv(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_ineighbor_allgather(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_ineighbor_allgatherv(n, 1, type, n, counts, nullptr, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_ineighbor_alltoall(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_ineighbor_alltoallv(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream, &request) ==
+          expected);
     CHECK(gpurun_mrecv(&number, 1, GPURUN_INT32, &message, stream, &status) == expected);
     CHECK(gpurun_imrecv(&number, 1, GPURUN_INT32, &message, stream, &request) == expected);
 
@@ -85,6 +90,20 @@ void check_communicators(gpurun_status expected) {
     CHECK(gpurun_comm_free(&comm) == expected);
     CHECK(gpurun_comm_set_name(kWorld, "all") == expected);
     CHECK(gpurun_comm_get_name(kWorld, name, &number) == expected);
+
+    const int dims[] = {1};
+    gpurun_topology topology = GPURUN_TOPOLOGY_NONE;
+    CHECK(gpurun_cart_create(kWorld, 1, dims, dims, 0, &comm) == expected);
+    CHECK(gpurun_cart_sub(kWorld, dims, &comm) == expected);
+    CHECK(gpurun_cartdim_get(kWorld, &number) == expected);
+    CHECK(gpurun_cart_get(kWorld, 1, &number, &number, &number) == expected);
+    CHECK(gpurun_cart_rank(kWorld, dims, &number) == expected);
+    CHECK(gpurun_cart_coords(kWorld, 0, 1, &number) == expected);
+    CHECK(gpurun_cart_shift(kWorld, 0, 1, &number, &number) == expected);
+    CHECK(gpurun_dist_graph_create_adjacent(kWorld, 0, nullptr, 0, nullptr, 0, &comm) == expected);
+    CHECK(gpurun_dist_graph_neighbors_count(kWorld, &number, &number) == expected);
+    CHECK(gpurun_dist_graph_neighbors(kWorld, 1, &number, 1, &number) == expected);
+    CHECK(gpurun_topo_test(kWorld, &topology) == expected);
 
     gpurun_group group = gpurun_make_group(41);
     const gpurun_group empty = GPURUN_GROUP_EMPTY;
@@ -169,6 +188,10 @@ void expect_all(gpurun_status expected) {
     CHECK(gpurun_allgatherv(n, 1, type, n, counts, nullptr, type, kWorld, stream) == expected);
     CHECK(gpurun_alltoall(n, 1, type, n, 1, type, kWorld, stream) == expected);
     CHECK(gpurun_alltoallv(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream) == expected);
+    CHECK(gpurun_neighbor_allgather(n, 1, type, n, 1, type, kWorld, stream) == expected);
+    CHECK(gpurun_neighbor_allgatherv(n, 1, type, n, counts, nullptr, type, kWorld, stream) == expected);
+    CHECK(gpurun_neighbor_alltoall(n, 1, type, n, 1, type, kWorld, stream) == expected);
+    CHECK(gpurun_neighbor_alltoallv(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream) == expected);
     CHECK(gpurun_capture_begin(nullptr) == expected);
     CHECK(gpurun_capture_end(nullptr, &graph) == expected);
     CHECK(gpurun_group_begin() == expected);
@@ -258,6 +281,10 @@ TEST_CASE("what needs no job works at any time") {
     CHECK(gpurun_get_count(&status, static_cast<gpurun_datatype>(0), &count) == GPURUN_ERR_TYPE);
     CHECK(count == 41);
     gpurun_errors previous = GPURUN_ERRORS_ABORT;
+    int dims[] = {0, 0};
+    CHECK(gpurun_dims_create(6, 2, dims) == GPURUN_OK);
+    CHECK(dims[0] == 3);
+    CHECK(gpurun_dims_create(6, 2, nullptr) == GPURUN_ERR_ARGUMENT);
     CHECK(gpurun_errors_set(static_cast<gpurun_errors>(0), &previous) == GPURUN_ERR_ARGUMENT);
     CHECK(previous == GPURUN_ERRORS_ABORT);
     const double before = gpurun_wtime();

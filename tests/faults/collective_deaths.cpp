@@ -22,4 +22,21 @@ void start_reduction(const Job& job) {
                            job.stream, &request));
 }
 
+static gpurun_comm make_ring(const Job& job) {
+    const int periodic = 1;
+    gpurun_comm ring = GPURUN_COMM_NULL;
+    MUST(gpurun_cart_create(GPURUN_COMM_WORLD, 1, &job.size, &periodic, 0, &ring));
+    return ring;
+}
+
+gpurun_status exchange_with_neighbours(const Job& job, bool in_stream) {
+    gpurun_comm ring = make_ring(job);
+    const gpurun_status status = gpurun_neighbor_alltoall(job.device, kSmall, GPURUN_BYTE, job.other, kSmall,
+                                                          GPURUN_BYTE, ring, in_stream ? job.stream : GPURUN_HOST);
+    MUST(gpurun_comm_free(&ring));
+    return status;
+}
+
+void victim_makes_ring(const Job& job) { (void)make_ring(job); }
+
 } // namespace faults

@@ -57,6 +57,8 @@ inline gpurun_request start_receive(const Job& job, gpurun_stream domain, int so
 gpurun_status reduce(const Job& job, gpurun_stream domain, size_t bytes);
 gpurun_status gather_to_survivor(const Job& job);
 void start_reduction(const Job& job);
+gpurun_status exchange_with_neighbours(const Job& job, bool in_stream);
+void victim_makes_ring(const Job& job);
 
 // communicator_deaths.cpp: communicators that are made, and used.
 gpurun_status split_with_victim(const Job& job);

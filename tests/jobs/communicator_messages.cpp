@@ -62,6 +62,35 @@ void check_ring(const Comm& comm, gpurun_stream stream, int own) {
 
 TEST_SUITE_BEGIN("communicator messages");
 
+TEST_CASE("messages and collectives of the rank alone meet no others, and wait for nobody") {
+    const Stream stream;
+    for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)})
+        for (const size_t count : {1u, 1000u, 300'000u}) {
+            const Bytes content = pattern(count, static_cast<uint64_t>(rank()));
+            Memory sent(Kind::kDevice, count), got(Kind::kDevice, count), all(Kind::kDevice, count);
+            sent.write(content);
+            gpurun_request request{};
+            REQUIRE_OK(gpurun_irecv(got.get(), count, GPURUN_BYTE, GPURUN_ANY_SOURCE, GPURUN_ANY_TAG, GPURUN_COMM_SELF,
+                                    domain, &request));
+            send(7, rank(), 3, kWorld);
+            REQUIRE_OK(gpurun_send(sent.get(), count, GPURUN_BYTE, 0, 3, GPURUN_COMM_SELF, domain));
+            gpurun_message_status status{};
+            REQUIRE_OK(gpurun_wait(&request, domain, &status));
+            CHECK(status.source == 0);
+            CHECK(status.bytes == count);
+            CHECK(recv(kWorld) == 7);
+            if (rank() == 0) // alone
+                REQUIRE_OK(gpurun_barrier(GPURUN_COMM_SELF, domain));
+            REQUIRE_OK(
+                gpurun_allreduce(sent.get(), all.get(), count, GPURUN_UINT8, GPURUN_SUM, GPURUN_COMM_SELF, domain));
+            synchronize(domain);
+            CHECK(first_difference(got.read(), content) == -1);
+            CHECK(first_difference(all.read(), content) == -1);
+        }
+    int number = 0;
+    CHECK(gpurun_send(&number, 1, GPURUN_INT32, 1, 0, GPURUN_COMM_SELF, GPURUN_HOST) == GPURUN_ERR_RANK);
+}
+
 TEST_CASE("wildcards of one communicator take no message of another, nor of a collective") {
     const Comm one = Comm::dup(), other = Comm::split(0, -rank());
     const gpurun_comm comms[] = {kWorld, one, other};

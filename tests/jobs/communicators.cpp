@@ -54,6 +54,21 @@ TEST_CASE("a duplicate has the same ranks in the same order, and is another comm
     CHECK(compare(of_copy, copy) == GPURUN_CONGRUENT);
 }
 
+TEST_CASE("each rank has a communicator of itself alone from the start") {
+    int number = -1;
+    REQUIRE_OK(gpurun_comm_size(GPURUN_COMM_SELF, &number));
+    CHECK(number == 1);
+    REQUIRE_OK(gpurun_comm_rank(GPURUN_COMM_SELF, &number));
+    CHECK(number == 0);
+    CHECK(compare(GPURUN_COMM_SELF, GPURUN_COMM_SELF) == GPURUN_IDENT);
+    CHECK(compare(GPURUN_COMM_SELF, kWorld) == (size() == 1 ? GPURUN_CONGRUENT : GPURUN_UNEQUAL));
+    const Comm copy = Comm::dup(GPURUN_COMM_SELF);
+    CHECK(compare(copy, GPURUN_COMM_SELF) == GPURUN_CONGRUENT);
+    char name[GPURUN_MAX_OBJECT_NAME];
+    REQUIRE_OK(gpurun_comm_get_name(GPURUN_COMM_SELF, name, nullptr));
+    CHECK(std::string(name) == "GPURUN_COMM_SELF");
+}
+
 TEST_CASE("a split puts those with the same colour together, in the order of their keys") {
     const Comm half = Comm::split(rank() % 2, -rank());
     const std::vector<int> members = gather(rank(), half);
@@ -247,6 +262,8 @@ TEST_CASE("a handle that was freed is an error that says so, also when its place
     CHECK(gpurun_comm_rank(GPURUN_COMM_NULL, &number) == GPURUN_ERR_COMM);
     CHECK(free_copy(GPURUN_COMM_NULL) == GPURUN_ERR_COMM);
     CHECK(free_copy(kWorld) == GPURUN_ERR_COMM);
+    CHECK(free_copy(GPURUN_COMM_SELF) == GPURUN_ERR_COMM);
+    CHECK(std::strstr(gpurun_error_detail(), "GPURUN_COMM_SELF cannot be freed") != nullptr);
     CHECK(gpurun_comm_free(nullptr) == GPURUN_ERR_ARGUMENT);
 }
 
@@ -308,7 +325,7 @@ TEST_CASE("arguments that cannot be used are refused before anything is sent") {
 }
 
 TEST_CASE("communicators are exhausted with an error on all their ranks, and there are more once some are freed") {
-    constexpr int kMost = 4094;
+    constexpr int kMost = 4093;
     std::vector<Comm> comms;
     gpurun_comm made = GPURUN_COMM_NULL;
     gpurun_status status = GPURUN_OK;

@@ -8,13 +8,14 @@ namespace gpurun::comm {
 
 namespace gather {
 
-inline void send(Schedule& schedule, Rank to, const Schedule::Buffer& part, Schedule::After after = {}) {
+inline void send(Schedule& schedule, Rank to, const Schedule::Buffer& part, Schedule::After after = {}, int round = 0) {
     if (part.bytes != 0)
-        schedule.send(to, 0, part, after);
+        schedule.send(to, round, part, after);
 }
-inline void receive(Schedule& schedule, Rank from, const Schedule::Buffer& part, Schedule::After after = {}) {
+inline void receive(Schedule& schedule, Rank from, const Schedule::Buffer& part, Schedule::After after = {},
+                    int round = 0) {
     if (part.bytes != 0)
-        schedule.receive_all(from, 0, part, after);
+        schedule.receive_all(from, round, part, after);
 }
 // What a rank gives itself. In place it is there already.
 inline void keep(Schedule& schedule, const Schedule::Buffer& to, const std::optional<Schedule::Buffer>& from) {

@@ -40,9 +40,20 @@ TEST_CASE("the communicator of all ranks is there from the start") {
     CHECK(table.world().rank() == comm::Rank{1});
     CHECK(table.of_context(table.world().collective_context()) == &table.world());
     CHECK(table.find(0) == nullptr);
-    CHECK(table.find(2) == nullptr);
+    CHECK(table.find(3) == nullptr);
     CHECK(table.find(UINT64_MAX) == nullptr);
-    CHECK_FALSE(table.had(2));
+    CHECK_FALSE(table.had(3));
+}
+
+TEST_CASE("so is the communicator of this process alone") {
+    Table table;
+    const Communicator* const self = table.find(CommunicatorTable::kSelfHandle);
+    REQUIRE(self != nullptr);
+    CHECK(self->id() == comm::kSelfId);
+    CHECK(self->size() == 1);
+    CHECK(self->rank() == comm::Rank{0});
+    CHECK(self->group().world(comm::Rank{0}) == kSelf);
+    CHECK(self->name() == "GPURUN_COMM_SELF");
 }
 
 TEST_CASE("a place is used again under another handle, and the old one is known as such") {
@@ -99,7 +110,7 @@ TEST_CASE("the table is full with an answer, and has room once some have ended")
     std::set<uint64_t> handles;
     for (uint32_t id = 10; auto reserved = table.reserve(); ++id)
         REQUIRE(handles.insert(table.add(*reserved, id, table.world().shared_group())).second);
-    CHECK(handles.size() == CommunicatorTable::kMost - 2);
+    CHECK(handles.size() == CommunicatorTable::kMost - 3);
     table.close(*handles.begin());
     CHECK_FALSE(table.reserve());
     CHECK(table.end().size() == 1);

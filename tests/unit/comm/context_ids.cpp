@@ -27,7 +27,7 @@ void let_all_go(ContextIds& ids, uint32_t id) {
 TEST_SUITE_BEGIN("context ids");
 
 TEST_CASE("ids of different processes differ, and say who gave them") {
-    std::set<uint32_t> seen{kNoId, comm::kWorldId};
+    std::set<uint32_t> seen{kNoId, comm::kWorldId, comm::kSelfId};
     for (const uint32_t process : {0u, 1u, 255u}) {
         ContextIds ids(WorldRank{process});
         for (int i = 0; i < 10; ++i) {
