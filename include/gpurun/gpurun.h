@@ -70,7 +70,8 @@ typedef enum gpurun_status {
     GPURUN_ERR_UNSUPPORTED = 21,        /* this device or build does not support the call */
     GPURUN_ERR_INTERNAL = 22,           /* a bug in gpurun */
     GPURUN_ERR_REQUEST = 23,            /* not a request or a probed message, or one that has been completed */
-    GPURUN_ERR_OP = 24                  /* not an operation, or one that has no meaning for the datatype */
+    GPURUN_ERR_OP = 24,                 /* not an operation, or one that has no meaning for the datatype */
+    GPURUN_ERR_COLLECTIVE = 25          /* ranks have called a collective differently */
 } gpurun_status;
 
 /**
@@ -1132,7 +1133,9 @@ GPURUN_API gpurun_status gpurun_imrecv(void *buffer, size_t count, gpurun_dataty
  * the same order. Each rank chooses its kind of buffer and its order domain.
  *
  * @retval GPURUN_OK             done, or enqueued
- * @retval GPURUN_ERR_TRUNCATED  the root sent more than @p count elements
+ * @retval GPURUN_ERR_COLLECTIVE  a rank called another collective, or this one with another root or length; the
+ * contents of @p buffer are undefined. A rank whose part was over by then gets this error from its next collective of
+ * @p comm
  * @retval GPURUN_ERR_PEER_LOST  a rank of @p comm has died
  *
  * The other errors are those of gpurun_send(). Threads: any, but one at a time in a collective of a communicator.
@@ -1163,7 +1166,7 @@ GPURUN_API gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream);
  * @retval GPURUN_ERR_UNSUPPORTED  @p stream is being captured: use gpurun_bcast(), which can be part of a graph
  *
  * The other errors are those of gpurun_bcast() and gpurun_isend(). The call that completes the request returns
- * GPURUN_ERR_TRUNCATED. Since 0.1. See gpurun_bcast(3).
+ * GPURUN_ERR_COLLECTIVE. Since 0.1. See gpurun_bcast(3).
  */
 GPURUN_API gpurun_status gpurun_ibcast(void *buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
                                        gpurun_stream stream, gpurun_request *ret_request);
@@ -1186,7 +1189,6 @@ GPURUN_API gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream,
  * @param recv  where the result comes; does not overlap @p send
  * @retval GPURUN_OK             done, or enqueued
  * @retval GPURUN_ERR_OP         not an operation, or @p op has no meaning for @p type
- * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  another rank contributes more, or less; the result is undefined
  * @retval GPURUN_ERR_BUFFER     as gpurun_send(), or the buffers overlap
  * @retval GPURUN_ERR_UNSUPPORTED  @p stream is being captured, and the device cannot reduce this memory itself
  *
@@ -1235,7 +1237,7 @@ GPURUN_API gpurun_status gpurun_exscan(const void *send, void *recv, size_t coun
  * @param recv        room for @p recv_count elements of each rank; used on the root alone, as the next two
  * @param recv_count  of each rank, as many bytes as that rank sends
  * @retval GPURUN_OK             done, or enqueued
- * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  a rank sends more, or less
+ * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  the rank sends itself more, or less, than it expects
  * @retval GPURUN_ERR_BUFFER     as gpurun_send(), or the buffers overlap
  *
  * The other errors are those of gpurun_bcast(). Since 0.1. See gpurun_gather(3).
@@ -1295,8 +1297,7 @@ GPURUN_API gpurun_status gpurun_alltoallv(const void *send, const size_t *send_c
 
 /* The same, started: each returns at once, and its request is complete when the collective is. The buffers must not be
  * used until then; arrays of counts and displacements are read in the call. The errors are those of the blocking call,
- * of which the call that completes the request returns GPURUN_ERR_TRUNCATED and GPURUN_ERR_COUNT, and of
- * gpurun_ibcast(). */
+ * of which the call that completes the request returns GPURUN_ERR_COLLECTIVE, and of gpurun_ibcast(). */
 
 /** Start a gpurun_allreduce(), see gpurun_ibcast(). Since 0.1. See gpurun_allreduce(3). */
 GPURUN_API gpurun_status gpurun_iallreduce(const void *send, void *recv, size_t count, gpurun_datatype type,

@@ -1,5 +1,5 @@
 // What all collectives have in common, once their arguments are checked: they run, are started, or are left to the end
-// of a group. `build` adds the steps to a schedule.
+// of a group. `build` adds the steps to a schedule; a signature says what the other ranks have to call alike.
 #pragma once
 
 #include "api/call.hpp"
@@ -10,22 +10,22 @@ namespace gpurun::api {
 
 // Runs it, or leaves it to the end of the open group. The true length of what this rank has received; 0 without.
 template <typename Build>
-base::Result<size_t> run(const Call& call, base::Collective kind, const transfer::Operand& buffer, Build build) {
+base::Result<size_t> run(const Call& call, const comm::Signature& what, const transfer::Operand& buffer, Build build) {
     if (OpenGroup* const group = open_group()) [[unlikely]] {
         GPURUN_TRY(refuse_captured(buffer, "a collective of a group"));
-        group->add_collective(kind, *call.comm, buffer, [=] {
-            return call.runtime->engine().schedules().start(kind, *call.comm, buffer, build);
+        group->add_collective(what.kind(), *call.comm, buffer, [=] {
+            return call.runtime->engine().schedules().start(what, *call.comm, buffer, build);
         });
         return size_t{0};
     }
-    return call.runtime->engine().schedules().run(kind, *call.comm, buffer, build);
+    return call.runtime->engine().schedules().run(what, *call.comm, buffer, build);
 }
 
 template <typename Build>
-base::Result<void> start(const Call& call, base::Collective kind, const transfer::Operand& buffer, Build build,
+base::Result<void> start(const Call& call, const comm::Signature& what, const transfer::Operand& buffer, Build build,
                          gpurun_request* ret_request) {
     GPURUN_TRY(refuse_captured(buffer, "starting a collective without waiting for it"));
-    *ret_request = gpurun_request{call.runtime->engine().schedules().start(kind, *call.comm, buffer, build)};
+    *ret_request = gpurun_request{call.runtime->engine().schedules().start(what, *call.comm, buffer, build)};
     return {};
 }
 
@@ -42,11 +42,11 @@ inline base::Result<void> enter(Call& call, gpurun_comm comm, const Way& way) {
     return way.starts ? check_output(way.ret_request, "ret_request") : base::Result<void>();
 }
 template <typename Build>
-base::Result<void> perform(const Call& call, base::Collective kind, const transfer::Operand& order, Build build,
+base::Result<void> perform(const Call& call, const comm::Signature& what, const transfer::Operand& order, Build build,
                            const Way& way) {
     if (way.starts)
-        return start(call, kind, order, std::move(build), way.ret_request);
-    auto ran = run(call, kind, order, std::move(build));
+        return start(call, what, order, std::move(build), way.ret_request);
+    auto ran = run(call, what, order, std::move(build));
     return ran ? base::Result<void>() : base::Result<void>(std::move(ran).error());
 }
 

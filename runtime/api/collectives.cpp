@@ -27,6 +27,9 @@ Result<void> prepare_bcast(Operand& both, const Call& call, const Message& messa
     const Access access = root == call.comm->rank().value ? Access::kRead : Access::kWrite;
     return fill_operand(both, *call.runtime, access, message.buffer, message.count, message.type, stream);
 }
+comm::Signature signature_of(const Operand& both, int root) {
+    return comm::Signature(Collective::kBcast).with_root(root).with_bytes(both.bytes);
+}
 auto bcast_of(const Operand& both, int root) {
     return [buffer = buffer_of(both), root](Schedule& schedule) { build_bcast(schedule, buffer, Rank{root}); };
 }
@@ -36,7 +39,7 @@ Result<void> bcast(const Message& message, int root, gpurun_comm comm, gpurun_st
     GPURUN_TRY(enter(call, comm));
     Operand both;
     GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
-    GPURUN_ASSIGN(const size_t bytes, run(call, Collective::kBcast, both, bcast_of(both, root)));
+    GPURUN_ASSIGN(const size_t bytes, run(call, signature_of(both, root), both, bcast_of(both, root)));
     return check_truncation(bytes, both.bytes);
 }
 
@@ -47,7 +50,7 @@ Result<void> ibcast(const Message& message, int root, gpurun_comm comm, gpurun_s
     GPURUN_TRY(check_output(ret_request, "ret_request"));
     Operand both;
     GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
-    return start(call, Collective::kBcast, both, bcast_of(both, root), ret_request);
+    return start(call, signature_of(both, root), both, bcast_of(both, root), ret_request);
 }
 
 // ---- barrier

@@ -12,6 +12,7 @@ using base::Status;
 using comm::Parts;
 using comm::Rank;
 using comm::Schedule;
+using comm::Signature;
 using transfer::Operand;
 
 // One buffer: of one rank's elements; or a block of each rank, all of `count` elements, or of `counts`.
@@ -96,6 +97,8 @@ struct Rooted {
     bool is_root = false;
 
     const Operand& order() const { return is_root ? all.operand : operand; }
+    // Where all blocks are as long.
+    size_t block_bytes(int root) const { return is_root ? all.parts[root].bytes : own->bytes; }
 };
 
 Result<void> fill(Rooted& rooted, const Call& call, const Blocks& blocks, const Buffer& buffer, int root,
@@ -123,7 +126,9 @@ Result<void> gather(const Buffer& send, const Blocks& recv, int root, const Orde
     const auto build = [own = rooted.own, parts = rooted.all.parts, root](Schedule& schedule) {
         build_gather(schedule, own, parts, Rank{root});
     };
-    return perform(call, recv.listed ? Collective::kGatherv : Collective::kGather, rooted.order(), build, way);
+    const Signature what =
+        recv.listed ? Collective::kGatherv : Signature(Collective::kGather).with_bytes(rooted.block_bytes(root));
+    return perform(call, what.with_root(root), rooted.order(), build, way);
 }
 
 Result<void> scatter(const Blocks& send, const Buffer& recv, int root, const Order& order, const Way& way) {
@@ -135,7 +140,9 @@ Result<void> scatter(const Blocks& send, const Buffer& recv, int root, const Ord
     const auto build = [own = rooted.own, parts = rooted.all.parts, root](Schedule& schedule) {
         build_scatter(schedule, parts, own, Rank{root});
     };
-    return perform(call, send.listed ? Collective::kScatterv : Collective::kScatter, rooted.order(), build, way);
+    const Signature what =
+        send.listed ? Collective::kScatterv : Signature(Collective::kScatter).with_bytes(rooted.block_bytes(root));
+    return perform(call, what.with_root(root), rooted.order(), build, way);
 }
 
 Result<void> allgather(const Buffer& send, const Blocks& recv, const Order& order, const Way& way) {
@@ -152,18 +159,21 @@ Result<void> allgather(const Buffer& send, const Blocks& recv, const Order& orde
         own = buffer_of(given);
     }
     const auto build = [own, parts = all.parts](Schedule& schedule) { build_allgather(schedule, own, parts); };
-    return perform(call, recv.listed ? Collective::kAllgatherv : Collective::kAllgather, all.operand, build, way);
+    const Signature what =
+        recv.listed ? Collective::kAllgatherv : Signature(Collective::kAllgather).with_bytes(all.parts[0].bytes);
+    return perform(call, what, all.operand, build, way);
 }
 
 Result<void> alltoall(const Blocks& send, const Blocks& recv, const Order& order, const Way& way) {
     Call call;
     GPURUN_TRY(enter(call, order.comm, way));
-    const Collective kind = recv.listed ? Collective::kAlltoallv : Collective::kAlltoall;
     AllBlocks got;
     GPURUN_TRY(fill(got, call, Access::kWrite, recv, order.stream));
+    const Signature what =
+        recv.listed ? Collective::kAlltoallv : Signature(Collective::kAlltoall).with_bytes(got.parts[0].bytes);
     if (is_in_place(send.address)) {
         const auto build = [parts = got.parts](Schedule& schedule) { build_alltoall_in_place(schedule, parts); };
-        return perform(call, kind, got.operand, build, way);
+        return perform(call, what, got.operand, build, way);
     }
     AllBlocks given;
     GPURUN_TRY(fill(given, call, Access::kRead, send, order.stream));
@@ -173,7 +183,7 @@ Result<void> alltoall(const Blocks& send, const Blocks& recv, const Order& order
     const auto build = [from = given.parts, into = got.parts](Schedule& schedule) {
         build_alltoall(schedule, from, into);
     };
-    return perform(call, kind, got.operand, build, way);
+    return perform(call, what, got.operand, build, way);
 }
 
 } // namespace
