@@ -1050,7 +1050,7 @@ GPURUN_API gpurun_status gpurun_recv_init(void *buffer, size_t count, gpurun_dat
                                           gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
 
 /**
- * Start an inactive persistent request, as gpurun_isend() or gpurun_irecv() would.
+ * Start an inactive persistent request, as gpurun_isend(), gpurun_irecv() or, of a collective, gpurun_ibcast() would.
  *
  * @retval GPURUN_OK           started
  * @retval GPURUN_ERR_REQUEST  not a persistent request, or the request is active: wait for it first
@@ -1370,6 +1370,94 @@ GPURUN_API gpurun_status gpurun_ialltoallv(const void *send, const size_t *send_
                                            const size_t *recv_counts, const size_t *recv_displacements,
                                            gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
                                            gpurun_request *ret_request);
+
+/* The same, persistent: each prepares a collective that is started any number of times by gpurun_start(), and completed
+ * by a wait or test call after each start. All ranks start their persistent collectives, and make their other ones, in
+ * the same order. Arrays of counts and displacements are read at each start, and stay as they are until the request is
+ * freed, as in MPI. The errors are those of the function without _init; what can only be known then, gpurun_start()
+ * returns. */
+
+/** Prepare a gpurun_bcast(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_bcast_init(void *buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
+                                           gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_barrier(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_barrier_init(gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_allreduce(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_allreduce_init(const void *send, void *recv, size_t count, gpurun_datatype type,
+                                               gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                               gpurun_request *ret_request);
+
+/** Prepare a gpurun_reduce(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_reduce_init(const void *send, void *recv, size_t count, gpurun_datatype type,
+                                            gpurun_op op, int root, gpurun_comm comm, gpurun_stream stream,
+                                            gpurun_request *ret_request);
+
+/** Prepare a gpurun_reduce_scatter_block(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_reduce_scatter_block_init(const void *send, void *recv, size_t recv_count,
+                                                          gpurun_datatype type, gpurun_op op, gpurun_comm comm,
+                                                          gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_reduce_scatter(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_reduce_scatter_init(const void *send, void *recv, const size_t *recv_counts,
+                                                    gpurun_datatype type, gpurun_op op, gpurun_comm comm,
+                                                    gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_scan(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_scan_init(const void *send, void *recv, size_t count, gpurun_datatype type,
+                                          gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                          gpurun_request *ret_request);
+
+/** Prepare a gpurun_exscan(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_exscan_init(const void *send, void *recv, size_t count, gpurun_datatype type,
+                                            gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                            gpurun_request *ret_request);
+
+/** Prepare a gpurun_gather(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_gather_init(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                            size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                            gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_gatherv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_gatherv_init(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                             const size_t *recv_counts, const size_t *displacements,
+                                             gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                             gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_scatter(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_scatter_init(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                             size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                             gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_scatterv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_scatterv_init(const void *send, const size_t *send_counts, const size_t *displacements,
+                                              gpurun_datatype send_type, void *recv, size_t recv_count,
+                                              gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                              gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_allgather(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_allgather_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                               void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                               gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_allgatherv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_allgatherv_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                void *recv, const size_t *recv_counts, const size_t *displacements,
+                                                gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                                gpurun_request *ret_request);
+
+/** Prepare a gpurun_alltoall(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_alltoall_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                              void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                              gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_alltoallv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_alltoallv_init(const void *send, const size_t *send_counts,
+                                               const size_t *send_displacements, gpurun_datatype send_type, void *recv,
+                                               const size_t *recv_counts, const size_t *recv_displacements,
+                                               gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                               gpurun_request *ret_request);
 
 #ifdef __cplusplus
 }

@@ -29,25 +29,52 @@ base::Result<void> start(const Call& call, const comm::Signature& what, const tr
     return {};
 }
 
-// Whether a call waits for its collective, or gives a request.
+// Whether a call waits for its collective, gives a request, or a persistent one, or starts that.
 struct Way {
-    static Way blocking() { return {false, nullptr}; }
+    static Way blocking() { return {}; }
     static Way started(gpurun_request* ret_request) { return {true, ret_request}; }
+    static Way prepared(gpurun_request* ret_request, const PersistentCall& call) { return {false, ret_request, &call}; }
+    static Way again(comm::Request& request) { return {false, nullptr, nullptr, &request}; }
 
-    bool starts;
-    gpurun_request* ret_request;
+    bool starts = false;
+    gpurun_request* ret_request = nullptr;
+    const PersistentCall* prepares = nullptr; // null: it does not
+    comm::Request* request = nullptr;         // that is started again
 };
 inline base::Result<void> enter(Call& call, gpurun_comm comm, const Way& way) {
+    if (way.request != nullptr) { // the program may have freed its communicator
+        GPURUN_ASSIGN(call.runtime, runtime());
+        call.comm = way.request->task.comm;
+        return {};
+    }
     GPURUN_TRY(enter(call, comm));
-    return way.starts ? check_output(way.ret_request, "ret_request") : base::Result<void>();
+    const bool gives = way.starts || way.prepares != nullptr;
+    return gives ? check_output(way.ret_request, "ret_request") : base::Result<void>();
 }
 template <typename Build>
 base::Result<void> perform(const Call& call, const comm::Signature& what, const transfer::Operand& order, Build build,
                            const Way& way) {
     if (way.starts)
         return start(call, what, order, std::move(build), way.ret_request);
+    if (way.request != nullptr || way.prepares != nullptr)
+        GPURUN_TRY(refuse_captured(order, "a persistent collective"));
+    if (way.request != nullptr) {
+        call.runtime->engine().schedules().start_again(*way.request, what, order, build);
+        return {};
+    }
+    if (way.prepares != nullptr) {
+        const uint64_t name = call.runtime->engine().requests().make(
+            {.kind = comm::Task::Kind::kCollective, .persistent = true, .comm = call.comm, .operand = order});
+        call.runtime->persistent_calls().add(name, *way.prepares);
+        *way.ret_request = gpurun_request{name};
+        return {};
+    }
     auto ran = run(call, what, order, std::move(build));
     return ran ? base::Result<void>() : base::Result<void>(std::move(ran).error());
+}
+// A persistent request for what `call` does.
+inline base::Result<void> prepare(const PersistentCall& call, gpurun_request* ret_request) {
+    return call(Way::prepared(ret_request, call));
 }
 
 inline comm::Schedule::Buffer buffer_of(const transfer::Operand& operand) {

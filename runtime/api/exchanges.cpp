@@ -335,4 +335,101 @@ gpurun_status gpurun_ialltoallv(const void* send, const size_t* send_counts, con
                                      Way::started(ret_request)));
 }
 
+gpurun_status gpurun_gather_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                 size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                 gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::gather({send, send_count, send_type}, {recv, recv_count, nullptr, nullptr, recv_type, false},
+                               root, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_gatherv_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                  const size_t* recv_counts, const size_t* displacements, gpurun_datatype recv_type,
+                                  int root, gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::gather({send, send_count, send_type}, {recv, 0, recv_counts, displacements, recv_type, true},
+                               root, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_scatter_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                  size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                  gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::scatter({send, send_count, nullptr, nullptr, send_type, false}, {recv, recv_count, recv_type},
+                                root, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_scatterv_init(const void* send, const size_t* send_counts, const size_t* displacements,
+                                   gpurun_datatype send_type, void* recv, size_t recv_count, gpurun_datatype recv_type,
+                                   int root, gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::scatter({send, 0, send_counts, displacements, send_type, true}, {recv, recv_count, recv_type},
+                                root, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_allgather_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                    size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm,
+                                    gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::allgather({send, send_count, send_type}, {recv, recv_count, nullptr, nullptr, recv_type, false},
+                                  {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_allgatherv_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                     const size_t* recv_counts, const size_t* displacements, gpurun_datatype recv_type,
+                                     gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::allgather({send, send_count, send_type}, {recv, 0, recv_counts, displacements, recv_type, true},
+                                  {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_alltoall_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                   size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                   gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::alltoall({send, send_count, nullptr, nullptr, send_type, false},
+                                 {recv, recv_count, nullptr, nullptr, recv_type, false}, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_alltoallv_init(const void* send, const size_t* send_counts, const size_t* send_displacements,
+                                    gpurun_datatype send_type, void* recv, const size_t* recv_counts,
+                                    const size_t* recv_displacements, gpurun_datatype recv_type, gpurun_comm comm,
+                                    gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__);
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::alltoall({send, 0, send_counts, send_displacements, send_type, true},
+                                 {recv, 0, recv_counts, recv_displacements, recv_type, true}, {comm, stream}, way);
+        },
+        ret_request));
+}
+
 } // extern "C"

@@ -247,4 +247,66 @@ gpurun_status gpurun_iexscan(const void* send, void* recv, size_t count, gpurun_
     return api::report(api::scan({send, recv, count, type, op, comm, stream}, true, Way::started(ret_request)));
 }
 
+gpurun_status gpurun_allreduce_init(const void* send, void* recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                    gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::allreduce({send, recv, count, type, op, comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_reduce_init(const void* send, void* recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                 int root, gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::reduce({send, recv, count, type, op, comm, stream}, root, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_reduce_scatter_block_init(const void* send, void* recv, size_t recv_count, gpurun_datatype type,
+                                               gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                               gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = recv_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::reduce_scatter_block({send, recv, recv_count, type, op, comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_reduce_scatter_init(const void* send, void* recv, const size_t* recv_counts, gpurun_datatype type,
+                                         gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                         gpurun_request* ret_request) {
+    const api::CallScope call(__func__);
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::reduce_scatter({send, recv, 0, type, op, comm, stream}, recv_counts, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_scan_init(const void* send, void* recv, size_t count, gpurun_datatype type, gpurun_op op,
+                               gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::scan({send, recv, count, type, op, comm, stream}, false, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_exscan_init(const void* send, void* recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                 gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::scan({send, recv, count, type, op, comm, stream}, true, way);
+        },
+        ret_request));
+}
+
 } // extern "C"

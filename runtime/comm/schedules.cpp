@@ -132,18 +132,27 @@ Result<size_t> Schedules::finish(EngineLock& lock, ScheduleRun& run, const Opera
 uint64_t Schedules::start(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     const EngineLock lock(core_.mutex());
     ScheduleRun& run = make(call, comm, build);
-    RequestTable& table = core_.requests();
-    Request& request = table.take(Task{.kind = Task::Kind::kCollective, .operand = buffer});
+    Request& request = core_.requests().take(Task{.kind = Task::Kind::kCollective, .operand = buffer});
+    start(request, run);
+    return request.name;
+}
+
+void Schedules::start_again(Request& request, const Signature& call, const Operand& buffer, Build build) {
+    const EngineLock lock(core_.mutex());
+    request.task.operand = buffer;
+    start(request, make(call, *request.task.comm, build));
+}
+
+void Schedules::start(Request& request, ScheduleRun& run) {
     request.active = true;
     request.cancelled = false;
     request.collective = &run;
-    table.note_started();
+    core_.requests().note_started();
     batch_.end(); // its messages come behind what was started before
-    begin(run, order_of(buffer), transfer::Ending::kByCompletion);
+    begin(run, order_of(request.task.operand), transfer::Ending::kByCompletion);
     batch_.launch();
     if (!run.done())
         background_.leave_to();
-    return request.name;
 }
 
 } // namespace gpurun::comm

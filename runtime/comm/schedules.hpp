@@ -22,11 +22,14 @@ class Schedules {
                                    uint16_t number, Build build);
     // Starts it, in the order of `buffer`, which is not captured: the name of the request that it is complete by.
     uint64_t start(const Signature& call, const Communicator& comm, const transfer::Operand& buffer, Build build);
+    // The same for a persistent request, which is not active, and of its communicator.
+    void start_again(Request& request, const Signature& call, const transfer::Operand& buffer, Build build);
 
   private:
     // One for a collective of the communicator, which it holds.
     ScheduleRun& take(const Communicator& comm) GPURUN_REQUIRES(engine_lock);
     ScheduleRun& make(const Signature& call, const Communicator& comm, Build build) GPURUN_REQUIRES(engine_lock);
+    void start(Request& request, ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     void begin(ScheduleRun& run, const transfer::Operand& order, transfer::Ending ending) GPURUN_REQUIRES(engine_lock);
     base::Result<size_t> finish(EngineLock& lock, ScheduleRun& run, const transfer::Operand& buffer)
         GPURUN_REQUIRES(engine_lock);
