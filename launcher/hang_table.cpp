@@ -36,7 +36,8 @@ std::string cause(const Entry& entry) {
     case What::kProbe: return "a matching message";
     case What::kStream: return base::format("stream {:#x}", entry.bytes);
     case What::kEvent: return base::format("event {:#x}", entry.bytes);
-    case What::kRank: return peer + " to call gpurun_finalize()";
+    case What::kRank:
+        return peer + (entry.has(wait_report::kCollective) ? " to call this collective" : " to call gpurun_finalize()");
     default: break;
     }
     switch (entry.state) {

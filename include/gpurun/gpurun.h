@@ -70,7 +70,8 @@ typedef enum gpurun_status {
     GPURUN_ERR_UNSUPPORTED = 21,        /* this device or build does not support the call */
     GPURUN_ERR_INTERNAL = 22,           /* a bug in gpurun */
     GPURUN_ERR_REQUEST = 23,            /* not a request or a probed message, or one that has been completed */
-    GPURUN_ERR_OP = 24                  /* not an operation, or one that has no meaning for the datatype */
+    GPURUN_ERR_OP = 24,                 /* not an operation, or one that has no meaning for the datatype */
+    GPURUN_ERR_COLLECTIVE = 25          /* ranks have called a collective differently */
 } gpurun_status;
 
 /**
@@ -1180,7 +1181,7 @@ GPURUN_API gpurun_status gpurun_recv_init(void *buffer, size_t count, gpurun_dat
                                           gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
 
 /**
- * Start an inactive persistent request, as gpurun_isend() or gpurun_irecv() would.
+ * Start an inactive persistent request, as gpurun_isend(), gpurun_irecv() or, of a collective, gpurun_ibcast() would.
  *
  * @retval GPURUN_OK           started
  * @retval GPURUN_ERR_REQUEST  not a persistent request, or the request is active: wait for it first
@@ -1263,7 +1264,9 @@ GPURUN_API gpurun_status gpurun_imrecv(void *buffer, size_t count, gpurun_dataty
  * the same order. Each rank chooses its kind of buffer and its order domain.
  *
  * @retval GPURUN_OK             done, or enqueued
- * @retval GPURUN_ERR_TRUNCATED  the root sent more than @p count elements
+ * @retval GPURUN_ERR_COLLECTIVE  a rank called another collective, or this one with another root or length; the
+ * contents of @p buffer are undefined. A rank whose part was over by then gets this error from its next collective of
+ * @p comm
  * @retval GPURUN_ERR_PEER_LOST  a rank of @p comm has died
  *
  * The other errors are those of gpurun_send(). Threads: any, but one at a time in a collective of a communicator.
@@ -1294,7 +1297,7 @@ GPURUN_API gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream);
  * @retval GPURUN_ERR_UNSUPPORTED  @p stream is being captured: use gpurun_bcast(), which can be part of a graph
  *
  * The other errors are those of gpurun_bcast() and gpurun_isend(). The call that completes the request returns
- * GPURUN_ERR_TRUNCATED. Since 0.1. See gpurun_bcast(3).
+ * GPURUN_ERR_COLLECTIVE. Since 0.1. See gpurun_bcast(3).
  */
 GPURUN_API gpurun_status gpurun_ibcast(void *buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
                                        gpurun_stream stream, gpurun_request *ret_request);
@@ -1317,7 +1320,6 @@ GPURUN_API gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream,
  * @param recv  where the result comes; does not overlap @p send
  * @retval GPURUN_OK             done, or enqueued
  * @retval GPURUN_ERR_OP         not an operation, or @p op has no meaning for @p type
- * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  another rank contributes more, or less; the result is undefined
  * @retval GPURUN_ERR_BUFFER     as gpurun_send(), or the buffers overlap
  * @retval GPURUN_ERR_UNSUPPORTED  @p stream is being captured, and the device cannot reduce this memory itself
  *
@@ -1366,7 +1368,7 @@ GPURUN_API gpurun_status gpurun_exscan(const void *send, void *recv, size_t coun
  * @param recv        room for @p recv_count elements of each rank; used on the root alone, as the next two
  * @param recv_count  of each rank, as many bytes as that rank sends
  * @retval GPURUN_OK             done, or enqueued
- * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  a rank sends more, or less
+ * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  the rank sends itself more, or less, than it expects
  * @retval GPURUN_ERR_BUFFER     as gpurun_send(), or the buffers overlap
  *
  * The other errors are those of gpurun_bcast(). Since 0.1. See gpurun_gather(3).
@@ -1426,8 +1428,7 @@ GPURUN_API gpurun_status gpurun_alltoallv(const void *send, const size_t *send_c
 
 /* The same, started: each returns at once, and its request is complete when the collective is. The buffers must not be
  * used until then; arrays of counts and displacements are read in the call. The errors are those of the blocking call,
- * of which the call that completes the request returns GPURUN_ERR_TRUNCATED and GPURUN_ERR_COUNT, and of
- * gpurun_ibcast(). */
+ * of which the call that completes the request returns GPURUN_ERR_COLLECTIVE, and of gpurun_ibcast(). */
 
 /** Start a gpurun_allreduce(), see gpurun_ibcast(). Since 0.1. See gpurun_allreduce(3). */
 GPURUN_API gpurun_status gpurun_iallreduce(const void *send, void *recv, size_t count, gpurun_datatype type,
@@ -1575,6 +1576,94 @@ GPURUN_API gpurun_status gpurun_ineighbor_alltoallv(const void *send, const size
                                                     const size_t *recv_displacements, gpurun_datatype recv_type,
                                                     gpurun_comm comm, gpurun_stream stream,
                                                     gpurun_request *ret_request);
+
+/* The same, persistent: each prepares a collective that is started any number of times by gpurun_start(), and completed
+ * by a wait or test call after each start. All ranks start their persistent collectives, and make their other ones, in
+ * the same order. Arrays of counts and displacements are read at each start, and stay as they are until the request is
+ * freed, as in MPI. The errors are those of the function without _init; what can only be known then, gpurun_start()
+ * returns. */
+
+/** Prepare a gpurun_bcast(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_bcast_init(void *buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
+                                           gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_barrier(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_barrier_init(gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_allreduce(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_allreduce_init(const void *send, void *recv, size_t count, gpurun_datatype type,
+                                               gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                               gpurun_request *ret_request);
+
+/** Prepare a gpurun_reduce(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_reduce_init(const void *send, void *recv, size_t count, gpurun_datatype type,
+                                            gpurun_op op, int root, gpurun_comm comm, gpurun_stream stream,
+                                            gpurun_request *ret_request);
+
+/** Prepare a gpurun_reduce_scatter_block(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_reduce_scatter_block_init(const void *send, void *recv, size_t recv_count,
+                                                          gpurun_datatype type, gpurun_op op, gpurun_comm comm,
+                                                          gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_reduce_scatter(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_reduce_scatter_init(const void *send, void *recv, const size_t *recv_counts,
+                                                    gpurun_datatype type, gpurun_op op, gpurun_comm comm,
+                                                    gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_scan(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_scan_init(const void *send, void *recv, size_t count, gpurun_datatype type,
+                                          gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                          gpurun_request *ret_request);
+
+/** Prepare a gpurun_exscan(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_exscan_init(const void *send, void *recv, size_t count, gpurun_datatype type,
+                                            gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                            gpurun_request *ret_request);
+
+/** Prepare a gpurun_gather(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_gather_init(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                            size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                            gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_gatherv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_gatherv_init(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                             const size_t *recv_counts, const size_t *displacements,
+                                             gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                             gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_scatter(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_scatter_init(const void *send, size_t send_count, gpurun_datatype send_type, void *recv,
+                                             size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                             gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_scatterv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_scatterv_init(const void *send, const size_t *send_counts, const size_t *displacements,
+                                              gpurun_datatype send_type, void *recv, size_t recv_count,
+                                              gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                              gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_allgather(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_allgather_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                               void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                               gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_allgatherv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_allgatherv_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                void *recv, const size_t *recv_counts, const size_t *displacements,
+                                                gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                                gpurun_request *ret_request);
+
+/** Prepare a gpurun_alltoall(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_alltoall_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                              void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                              gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** Prepare a gpurun_alltoallv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_alltoallv_init(const void *send, const size_t *send_counts,
+                                               const size_t *send_displacements, gpurun_datatype send_type, void *recv,
+                                               const size_t *recv_counts, const size_t *recv_displacements,
+                                               gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                               gpurun_request *ret_request);
 
 #ifdef __cplusplus
 }

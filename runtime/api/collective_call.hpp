@@ -1,5 +1,5 @@
 // What all collectives have in common, once their arguments are checked: they run, are started, or are left to the end
-// of a group. `build` adds the steps to a schedule.
+// of a group. `build` adds the steps to a schedule; a signature says what the other ranks have to call alike.
 #pragma once
 
 #include "api/call.hpp"
@@ -10,44 +10,71 @@ namespace gpurun::api {
 
 // Runs it, or leaves it to the end of the open group. The true length of what this rank has received; 0 without.
 template <typename Build>
-base::Result<size_t> run(const Call& call, base::Collective kind, const transfer::Operand& buffer, Build build) {
+base::Result<size_t> run(const Call& call, const comm::Signature& what, const transfer::Operand& buffer, Build build) {
     if (OpenGroup* const group = open_group()) [[unlikely]] {
         GPURUN_TRY(refuse_captured(buffer, "a collective of a group"));
-        group->add_collective(kind, *call.comm, buffer, [=] {
-            return call.runtime->engine().schedules().start(kind, *call.comm, buffer, build);
+        group->add_collective(what.kind(), *call.comm, buffer, [=] {
+            return call.runtime->engine().schedules().start(what, *call.comm, buffer, build);
         });
         return size_t{0};
     }
-    return call.runtime->engine().schedules().run(kind, *call.comm, buffer, build);
+    return call.runtime->engine().schedules().run(what, *call.comm, buffer, build);
 }
 
 template <typename Build>
-base::Result<void> start(const Call& call, base::Collective kind, const transfer::Operand& buffer, Build build,
+base::Result<void> start(const Call& call, const comm::Signature& what, const transfer::Operand& buffer, Build build,
                          gpurun_request* ret_request) {
     GPURUN_TRY(refuse_captured(buffer, "starting a collective without waiting for it"));
-    *ret_request = gpurun_request{call.runtime->engine().schedules().start(kind, *call.comm, buffer, build)};
+    *ret_request = gpurun_request{call.runtime->engine().schedules().start(what, *call.comm, buffer, build)};
     return {};
 }
 
-// Whether a call waits for its collective, or gives a request.
+// Whether a call waits for its collective, gives a request, or a persistent one, or starts that.
 struct Way {
-    static Way blocking() { return {false, nullptr}; }
+    static Way blocking() { return {}; }
     static Way started(gpurun_request* ret_request) { return {true, ret_request}; }
+    static Way prepared(gpurun_request* ret_request, const PersistentCall& call) { return {false, ret_request, &call}; }
+    static Way again(comm::Request& request) { return {false, nullptr, nullptr, &request}; }
 
-    bool starts;
-    gpurun_request* ret_request;
+    bool starts = false;
+    gpurun_request* ret_request = nullptr;
+    const PersistentCall* prepares = nullptr; // null: it does not
+    comm::Request* request = nullptr;         // that is started again
 };
 inline base::Result<void> enter(Call& call, gpurun_comm comm, const Way& way) {
+    if (way.request != nullptr) { // the program may have freed its communicator
+        GPURUN_ASSIGN(call.runtime, runtime());
+        call.comm = way.request->task.comm;
+        return {};
+    }
     GPURUN_TRY(enter(call, comm));
-    return way.starts ? check_output(way.ret_request, "ret_request") : base::Result<void>();
+    const bool gives = way.starts || way.prepares != nullptr;
+    return gives ? check_output(way.ret_request, "ret_request") : base::Result<void>();
 }
 template <typename Build>
-base::Result<void> perform(const Call& call, base::Collective kind, const transfer::Operand& order, Build build,
+base::Result<void> perform(const Call& call, const comm::Signature& what, const transfer::Operand& order, Build build,
                            const Way& way) {
     if (way.starts)
-        return start(call, kind, order, std::move(build), way.ret_request);
-    auto ran = run(call, kind, order, std::move(build));
+        return start(call, what, order, std::move(build), way.ret_request);
+    if (way.request != nullptr || way.prepares != nullptr)
+        GPURUN_TRY(refuse_captured(order, "a persistent collective"));
+    if (way.request != nullptr) {
+        call.runtime->engine().schedules().start_again(*way.request, what, order, build);
+        return {};
+    }
+    if (way.prepares != nullptr) {
+        const uint64_t name = call.runtime->engine().requests().make(
+            {.kind = comm::Task::Kind::kCollective, .persistent = true, .comm = call.comm, .operand = order});
+        call.runtime->persistent_calls().add(name, *way.prepares);
+        *way.ret_request = gpurun_request{name};
+        return {};
+    }
+    auto ran = run(call, what, order, std::move(build));
     return ran ? base::Result<void>() : base::Result<void>(std::move(ran).error());
+}
+// A persistent request for what `call` does.
+inline base::Result<void> prepare(const PersistentCall& call, gpurun_request* ret_request) {
+    return call(Way::prepared(ret_request, call));
 }
 
 inline comm::Schedule::Buffer buffer_of(const transfer::Operand& operand) {

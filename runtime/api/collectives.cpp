@@ -27,47 +27,29 @@ Result<void> prepare_bcast(Operand& both, const Call& call, const Message& messa
     const Access access = root == call.comm->rank().value ? Access::kRead : Access::kWrite;
     return fill_operand(both, *call.runtime, access, message.buffer, message.count, message.type, stream);
 }
+comm::Signature signature_of(const Operand& both, int root) {
+    return comm::Signature(Collective::kBcast).with_root(root).with_bytes(both.bytes);
+}
 auto bcast_of(const Operand& both, int root) {
     return [buffer = buffer_of(both), root](Schedule& schedule) { build_bcast(schedule, buffer, Rank{root}); };
 }
 
-Result<void> bcast(const Message& message, int root, gpurun_comm comm, gpurun_stream stream) {
+Result<void> bcast(const Message& message, int root, gpurun_comm comm, gpurun_stream stream, const Way& way) {
     Call call;
-    GPURUN_TRY(enter(call, comm));
+    GPURUN_TRY(enter(call, comm, way));
     Operand both;
     GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
-    GPURUN_ASSIGN(const size_t bytes, run(call, Collective::kBcast, both, bcast_of(both, root)));
-    return check_truncation(bytes, both.bytes);
-}
-
-Result<void> ibcast(const Message& message, int root, gpurun_comm comm, gpurun_stream stream,
-                    gpurun_request* ret_request) {
-    Call call;
-    GPURUN_TRY(enter(call, comm));
-    GPURUN_TRY(check_output(ret_request, "ret_request"));
-    Operand both;
-    GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
-    return start(call, Collective::kBcast, both, bcast_of(both, root), ret_request);
+    return perform(call, signature_of(both, root), both, bcast_of(both, root), way);
 }
 
 // ---- barrier
 
-Result<void> barrier(gpurun_comm comm, gpurun_stream stream) {
+Result<void> barrier(gpurun_comm comm, gpurun_stream stream, const Way& way) {
     Call call;
-    GPURUN_TRY(enter(call, comm));
+    GPURUN_TRY(enter(call, comm, way));
     Operand order;
     GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
-    auto ran = run(call, Collective::kBarrier, order, comm::build_barrier);
-    return ran ? Result<void>() : Result<void>(std::move(ran).error());
-}
-
-Result<void> ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
-    Call call;
-    GPURUN_TRY(enter(call, comm));
-    GPURUN_TRY(check_output(ret_request, "ret_request"));
-    Operand order;
-    GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
-    return start(call, Collective::kBarrier, order, comm::build_barrier, ret_request);
+    return perform(call, Collective::kBarrier, order, comm::build_barrier, way);
 }
 
 } // namespace
@@ -75,29 +57,45 @@ Result<void> ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request* re
 } // namespace gpurun::api
 
 namespace api = gpurun::api;
+using api::Way;
 
 extern "C" {
 
 gpurun_status gpurun_bcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
                            gpurun_stream stream) {
     const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
-    return api::report(api::bcast({buffer, count, type}, root, comm, stream));
+    return api::report(api::bcast({buffer, count, type}, root, comm, stream, Way::blocking()));
 }
 
 gpurun_status gpurun_ibcast(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
                             gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
-    return api::report(api::ibcast({buffer, count, type}, root, comm, stream, ret_request));
+    return api::report(api::bcast({buffer, count, type}, root, comm, stream, Way::started(ret_request)));
 }
 
 gpurun_status gpurun_barrier(gpurun_comm comm, gpurun_stream stream) {
     const api::CallScope call(__func__);
-    return api::report(api::barrier(comm, stream));
+    return api::report(api::barrier(comm, stream, Way::blocking()));
 }
 
 gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__);
-    return api::report(api::ibarrier(comm, stream, ret_request));
+    return api::report(api::barrier(comm, stream, Way::started(ret_request)));
+}
+
+gpurun_status gpurun_bcast_init(void* buffer, size_t count, gpurun_datatype type, int root, gpurun_comm comm,
+                                gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::bcast({buffer, count, type}, root, comm, stream, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_barrier_init(gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__);
+    return api::report(api::prepare([=](const Way& way) { return api::barrier(comm, stream, way); }, ret_request));
 }
 
 } // extern "C"

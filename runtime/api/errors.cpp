@@ -143,6 +143,7 @@ const char* gpurun_status_string(gpurun_status status) {
     case GPURUN_ERR_INTERNAL: return "GPURUN_ERR_INTERNAL";
     case GPURUN_ERR_REQUEST: return "GPURUN_ERR_REQUEST";
     case GPURUN_ERR_OP: return "GPURUN_ERR_OP";
+    case GPURUN_ERR_COLLECTIVE: return "GPURUN_ERR_COLLECTIVE";
     }
     return "GPURUN_ERR_?";
 }

@@ -12,6 +12,7 @@ using base::Status;
 using comm::Parts;
 using comm::Rank;
 using comm::Schedule;
+using comm::Signature;
 using transfer::Operand;
 
 Result<void> fill(AllBlocks& all, const Call& call, Access access, const Blocks& given, gpurun_stream stream) {
@@ -32,6 +33,8 @@ struct Rooted {
     bool is_root = false;
 
     const Operand& order() const { return is_root ? all.operand : operand; }
+    // Where all blocks are as long.
+    size_t block_bytes(int root) const { return is_root ? all.parts[root].bytes : own->bytes; }
 };
 
 Result<void> fill(Rooted& rooted, const Call& call, const Blocks& blocks, const Buffer& buffer, int root,
@@ -59,7 +62,9 @@ Result<void> gather(const Buffer& send, const Blocks& recv, int root, const Orde
     const auto build = [own = rooted.own, parts = rooted.all.parts, root](Schedule& schedule) {
         build_gather(schedule, own, parts, Rank{root});
     };
-    return perform(call, recv.listed ? Collective::kGatherv : Collective::kGather, rooted.order(), build, way);
+    const Signature what =
+        recv.listed ? Collective::kGatherv : Signature(Collective::kGather).with_bytes(rooted.block_bytes(root));
+    return perform(call, what.with_root(root), rooted.order(), build, way);
 }
 
 Result<void> scatter(const Blocks& send, const Buffer& recv, int root, const Order& order, const Way& way) {
@@ -71,7 +76,9 @@ Result<void> scatter(const Blocks& send, const Buffer& recv, int root, const Ord
     const auto build = [own = rooted.own, parts = rooted.all.parts, root](Schedule& schedule) {
         build_scatter(schedule, parts, own, Rank{root});
     };
-    return perform(call, send.listed ? Collective::kScatterv : Collective::kScatter, rooted.order(), build, way);
+    const Signature what =
+        send.listed ? Collective::kScatterv : Signature(Collective::kScatter).with_bytes(rooted.block_bytes(root));
+    return perform(call, what.with_root(root), rooted.order(), build, way);
 }
 
 Result<void> allgather(const Buffer& send, const Blocks& recv, const Order& order, const Way& way) {
@@ -88,18 +95,21 @@ Result<void> allgather(const Buffer& send, const Blocks& recv, const Order& orde
         own = buffer_of(given);
     }
     const auto build = [own, parts = all.parts](Schedule& schedule) { build_allgather(schedule, own, parts); };
-    return perform(call, recv.listed ? Collective::kAllgatherv : Collective::kAllgather, all.operand, build, way);
+    const Signature what =
+        recv.listed ? Collective::kAllgatherv : Signature(Collective::kAllgather).with_bytes(all.parts[0].bytes);
+    return perform(call, what, all.operand, build, way);
 }
 
 Result<void> alltoall(const Blocks& send, const Blocks& recv, const Order& order, const Way& way) {
     Call call;
     GPURUN_TRY(enter(call, order.comm, way));
-    const Collective kind = recv.listed ? Collective::kAlltoallv : Collective::kAlltoall;
     AllBlocks got;
     GPURUN_TRY(fill(got, call, Access::kWrite, recv, order.stream));
+    const Signature what =
+        recv.listed ? Collective::kAlltoallv : Signature(Collective::kAlltoall).with_bytes(got.parts[0].bytes);
     if (is_in_place(send.address)) {
         const auto build = [parts = got.parts](Schedule& schedule) { build_alltoall_in_place(schedule, parts); };
-        return perform(call, kind, got.operand, build, way);
+        return perform(call, what, got.operand, build, way);
     }
     AllBlocks given;
     GPURUN_TRY(fill(given, call, Access::kRead, send, order.stream));
@@ -109,7 +119,7 @@ Result<void> alltoall(const Blocks& send, const Blocks& recv, const Order& order
     const auto build = [from = given.parts, into = got.parts](Schedule& schedule) {
         build_alltoall(schedule, from, into);
     };
-    return perform(call, kind, got.operand, build, way);
+    return perform(call, what, got.operand, build, way);
 }
 
 } // namespace
@@ -259,6 +269,103 @@ gpurun_status gpurun_ialltoallv(const void* send, const size_t* send_counts, con
     return api::report(api::alltoall({send, 0, send_counts, send_displacements, send_type, true},
                                      {recv, 0, recv_counts, recv_displacements, recv_type, true}, {comm, stream},
                                      Way::started(ret_request)));
+}
+
+gpurun_status gpurun_gather_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                 size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                 gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::gather({send, send_count, send_type}, {recv, recv_count, nullptr, nullptr, recv_type, false},
+                               root, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_gatherv_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                  const size_t* recv_counts, const size_t* displacements, gpurun_datatype recv_type,
+                                  int root, gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::gather({send, send_count, send_type}, {recv, 0, recv_counts, displacements, recv_type, true},
+                               root, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_scatter_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                  size_t recv_count, gpurun_datatype recv_type, int root, gpurun_comm comm,
+                                  gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::scatter({send, send_count, nullptr, nullptr, send_type, false}, {recv, recv_count, recv_type},
+                                root, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_scatterv_init(const void* send, const size_t* send_counts, const size_t* displacements,
+                                   gpurun_datatype send_type, void* recv, size_t recv_count, gpurun_datatype recv_type,
+                                   int root, gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::scatter({send, 0, send_counts, displacements, send_type, true}, {recv, recv_count, recv_type},
+                                root, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_allgather_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                    size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm,
+                                    gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::allgather({send, send_count, send_type}, {recv, recv_count, nullptr, nullptr, recv_type, false},
+                                  {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_allgatherv_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                     const size_t* recv_counts, const size_t* displacements, gpurun_datatype recv_type,
+                                     gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::allgather({send, send_count, send_type}, {recv, 0, recv_counts, displacements, recv_type, true},
+                                  {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_alltoall_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                   size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                   gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(recv_type), .count = recv_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::alltoall({send, send_count, nullptr, nullptr, send_type, false},
+                                 {recv, recv_count, nullptr, nullptr, recv_type, false}, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_alltoallv_init(const void* send, const size_t* send_counts, const size_t* send_displacements,
+                                    gpurun_datatype send_type, void* recv, const size_t* recv_counts,
+                                    const size_t* recv_displacements, gpurun_datatype recv_type, gpurun_comm comm,
+                                    gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__);
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::alltoall({send, 0, send_counts, send_displacements, send_type, true},
+                                 {recv, 0, recv_counts, recv_displacements, recv_type, true}, {comm, stream}, way);
+        },
+        ret_request));
 }
 
 } // extern "C"

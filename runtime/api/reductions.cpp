@@ -67,6 +67,10 @@ Result<void> fill(Operands& both, const Call& call, const Arguments& given, size
     return {};
 }
 
+comm::Signature signature_of(Collective kind, const Arguments& given, size_t count) {
+    return comm::Signature(kind).with_elements(count, static_cast<int>(given.type), given.op.id);
+}
+
 comm::WholeReduction whole_of(const Operands& both, const Reduction& reduction) {
     return {reduction, buffer_of(both.input), buffer_of(both.result)};
 }
@@ -78,7 +82,7 @@ Result<void> allreduce(const Arguments& given, const Way& way) {
     Operands both;
     GPURUN_TRY(fill(both, call, given, given.count, given.count));
     const auto build = [work = whole_of(both, reduction)](Schedule& schedule) { build_allreduce(schedule, work); };
-    return perform(call, Collective::kAllreduce, both.result, build, way);
+    return perform(call, signature_of(Collective::kAllreduce, given, given.count), both.result, build, way);
 }
 
 Result<void> reduce(const Arguments& given, int root, const Way& way) {
@@ -101,7 +105,7 @@ Result<void> reduce(const Arguments& given, int root, const Way& way) {
     const auto build = [work = whole_of(both, reduction), root](Schedule& schedule) {
         build_reduce(schedule, work, Rank{root});
     };
-    return perform(call, Collective::kReduce, both.input, build, way);
+    return perform(call, signature_of(Collective::kReduce, given, given.count).with_root(root), both.input, build, way);
 }
 
 Result<void> reduce_scatter_block(const Arguments& given, const Way& way) {
@@ -117,7 +121,7 @@ Result<void> reduce_scatter_block(const Arguments& given, const Way& way) {
                         result = buffer_of(both.result), in_place = is_in_place(given.send)](Schedule& schedule) {
         build_reduce_scatter(schedule, reduction, input, result, result.bytes, in_place);
     };
-    return perform(call, Collective::kReduceScatterBlock, both.result, build, way);
+    return perform(call, signature_of(Collective::kReduceScatterBlock, given, given.count), both.result, build, way);
 }
 
 Result<void> reduce_scatter(const Arguments& given, const size_t* counts, const Way& way) {
@@ -142,7 +146,7 @@ Result<void> reduce_scatter(const Arguments& given, const size_t* counts, const 
                         in_place = is_in_place(given.send)](Schedule& schedule) {
         build_reduce_scatter(schedule, reduction, input, result, longest, in_place);
     };
-    return perform(call, Collective::kReduceScatter, both.result, build, way);
+    return perform(call, signature_of(Collective::kReduceScatter, given, all), both.result, build, way);
 }
 
 Result<void> scan(const Arguments& given, bool exclusive, const Way& way) {
@@ -154,7 +158,8 @@ Result<void> scan(const Arguments& given, bool exclusive, const Way& way) {
     const auto build = [work = whole_of(both, reduction), exclusive](Schedule& schedule) {
         build_scan(schedule, work.reduction, work.input, work.result, exclusive);
     };
-    return perform(call, exclusive ? Collective::kExscan : Collective::kScan, both.result, build, way);
+    const Collective kind = exclusive ? Collective::kExscan : Collective::kScan;
+    return perform(call, signature_of(kind, given, given.count), both.result, build, way);
 }
 
 } // namespace
@@ -240,6 +245,68 @@ gpurun_status gpurun_iexscan(const void* send, void* recv, size_t count, gpurun_
                              gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
     const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
     return api::report(api::scan({send, recv, count, type, op, comm, stream}, true, Way::started(ret_request)));
+}
+
+gpurun_status gpurun_allreduce_init(const void* send, void* recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                    gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::allreduce({send, recv, count, type, op, comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_reduce_init(const void* send, void* recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                 int root, gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = root, .type = static_cast<int>(type), .count = count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::reduce({send, recv, count, type, op, comm, stream}, root, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_reduce_scatter_block_init(const void* send, void* recv, size_t recv_count, gpurun_datatype type,
+                                               gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                               gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = recv_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::reduce_scatter_block({send, recv, recv_count, type, op, comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_reduce_scatter_init(const void* send, void* recv, const size_t* recv_counts, gpurun_datatype type,
+                                         gpurun_op op, gpurun_comm comm, gpurun_stream stream,
+                                         gpurun_request* ret_request) {
+    const api::CallScope call(__func__);
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::reduce_scatter({send, recv, 0, type, op, comm, stream}, recv_counts, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_scan_init(const void* send, void* recv, size_t count, gpurun_datatype type, gpurun_op op,
+                               gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::scan({send, recv, count, type, op, comm, stream}, false, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_exscan_init(const void* send, void* recv, size_t count, gpurun_datatype type, gpurun_op op,
+                                 gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(type), .count = count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::scan({send, recv, count, type, op, comm, stream}, true, way);
+        },
+        ret_request));
 }
 
 } // extern "C"

@@ -1,5 +1,5 @@
 // Requests: starting messages that outlive the call, and completing them.
-#include "api/call.hpp"
+#include "api/collective_call.hpp"
 #include "base/format.hpp"
 #include "device/capability/mails.hpp"
 
@@ -108,16 +108,22 @@ Result<Request*> find(Runtime& runtime, const gpurun_request* request) {
     return found;
 }
 
-// Checks a persistent request that is to be started, and holds it. Null if the calling thread's group has it now.
+// Checks a persistent request that is to be started, and holds it. Null if the calling thread's group has it now, or
+// if it is started: a collective.
 Result<Request*> hold_again(gpurun_request* request) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * again, find(*found, request));
     Task& task = again->task;
     if (!task.persistent)
-        return base::error(Status::kRequest, "this request is not persistent: only requests of gpurun_send_init(), "
-                                             "gpurun_ssend_init() and gpurun_recv_init() can be started");
+        return base::error(Status::kRequest, "this request is not persistent: only requests of functions whose names "
+                                             "end in _init can be started");
     if (again->active)
         return base::error(Status::kRequest, "the request is active: wait for it before it is started again");
+    if (task.kind == Task::Kind::kCollective) {
+        const auto call = found->persistent_calls().find(again->name);
+        GPURUN_TRY(call != nullptr ? (*call)(Way::again(*again)) : comm::no_request(again->name));
+        return nullptr;
+    }
     // Its memory may have been freed, or be another allocation by now.
     const gpurun_stream stream = task.operand.on_stream() ? task.operand.stream.native : GPURUN_HOST;
     const bool receives = task.kind == Task::Kind::kReceive;
@@ -285,7 +291,10 @@ Result<void> free_request(gpurun_request* request) {
     GPURUN_TRY(refuse_in_group("gpurun_request_free"));
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * freed, find(*found, request));
+    const bool persistent_call = freed->task.persistent && freed->task.kind == Task::Kind::kCollective;
     GPURUN_TRY(found->engine().requests().abandon(*freed));
+    if (persistent_call)
+        found->persistent_calls().remove(request->id);
     *request = GPURUN_REQUEST_NULL;
     return {};
 }

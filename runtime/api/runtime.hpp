@@ -3,6 +3,7 @@
 
 #include "api/given_handles.hpp"
 #include "api/host_pages.hpp"
+#include "api/persistent_calls.hpp"
 #include "api/rank_groups.hpp"
 #include "comm/engine.hpp"
 #include "platform/job_session.hpp"
@@ -28,6 +29,7 @@ class Runtime {
     GivenHandles<device::Stream>& given_streams() { return given_streams_; }
     GivenHandles<device::Event>& given_events() { return given_events_; }
     RankGroups& rank_groups() { return rank_groups_; }
+    PersistentCalls& persistent_calls() { return persistent_calls_; }
 
   private:
     Runtime() = default;
@@ -43,6 +45,7 @@ class Runtime {
     GivenHandles<device::Stream> given_streams_;
     GivenHandles<device::Event> given_events_;
     RankGroups rank_groups_;
+    PersistentCalls persistent_calls_;
     std::unique_ptr<comm::Engine> engine_;          // before its device and its session in destruction
     const comm::Communicator* world_ = nullptr;     // of the engine
     std::atomic<comm::Engine*> described_{nullptr}; // engine_, once it is there (release)

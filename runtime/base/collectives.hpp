@@ -31,6 +31,9 @@ enum class Collective : uint8_t {
     kNeighborAlltoallv,
     kNewComm,
     kNewGroupComm,
+    // What ranks tell each other of a collective, beside its messages (comm/collective_check.hpp).
+    kCallNote = 30,
+    kMismatchNote = 31, // the last for which a tag has room
 };
 
 // In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME(); of the last two, which make a
@@ -69,9 +72,12 @@ constexpr int kRoundBits = 10;
 constexpr int collective_tag(Collective collective, uint16_t sequence, int round) {
     return static_cast<int>(collective) << (kRoundBits + kSequenceBits) | round << kSequenceBits | sequence;
 }
+static_assert(kCollectiveNames.size() <= static_cast<size_t>(Collective::kCallNote));
 // By the tag of one of its messages.
+constexpr Collective collective_of(int tag) { return static_cast<Collective>(tag >> (kRoundBits + kSequenceBits)); }
+constexpr uint16_t sequence_of(int tag) { return static_cast<uint16_t>(tag); }
 constexpr const char* collective_name(int tag) {
-    const auto index = static_cast<size_t>(tag >> (kRoundBits + kSequenceBits));
+    const auto index = static_cast<size_t>(collective_of(tag));
     return index < kCollectiveNames.size() ? kCollectiveNames[index] : "collective";
 }
 

@@ -128,6 +128,8 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_choice(t, kLogLevels, s.log_level); }},
     {"GPURUN_REPORT", "none", "paths: print each peer's path, reason, messages and bytes at finalize", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kReports, s.report_paths); }},
+    {"GPURUN_CHECK", "0", "1: the ranks of each collective compare their calls before it starts", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kSwitches, s.check); }},
     {"GPURUN_FENCE", "auto", "how streams of two ranks are ordered: auto, counter, event", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kFences, s.fence); }},
     {"GPURUN_PATH", "auto", "forces the path of device messages: auto, direct, bounce, staged", false,

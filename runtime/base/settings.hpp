@@ -37,6 +37,7 @@ struct Settings {
     ErrorMode errors = ErrorMode::kWarn;
     int log_level = 0;
     bool report_paths = false;
+    bool check = false; // all ranks of a collective agree on it before it starts
     FenceKind fence = FenceKind::kAuto;
     PathChoice path = PathChoice::kAuto;
     size_t eager_bytes = 8192;          // host messages up to this size travel inside the record ring

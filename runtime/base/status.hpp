@@ -41,6 +41,7 @@ enum class Status : int {
     kInternal = 22,
     kRequest = 23,
     kOp = 24,
+    kCollective = 25,
 };
 
 struct Error {

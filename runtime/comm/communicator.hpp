@@ -9,6 +9,7 @@
 #include "comm/group.hpp"
 #include "comm/topology.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,16 @@ class Communicator {
     // ---- under the engine lock
     // The how manyth collective a new one is, from 0 on and over again.
     uint16_t count_collective() const { return collectives_++; }
+    // Whether this rank has begun that one, of those of which some rank may still speak.
+    bool has_counted(uint16_t sequence) const { return static_cast<int16_t>(collectives_ - sequence) > 0; }
+    // Of one of the last few: what it was called with; 0: not known any more.
+    uint64_t signature_of(uint16_t sequence) const {
+        const Signed& found = signatures_[sequence % kSignatures];
+        return found.sequence == sequence ? found.signature : 0;
+    }
+    void note_signature(uint16_t sequence, uint64_t signature) const {
+        signatures_[sequence % kSignatures] = {signature, sequence};
+    }
     const std::string& name() const { return name_; }
     void set_name(std::string name) const { name_ = std::move(name); }
     void hold() const { ++held_; }
@@ -74,8 +85,15 @@ class Communicator {
   private:
     friend class CommunicatorUse;
 
+    static constexpr size_t kSignatures = 8;
+    struct Signed {
+        uint64_t signature = 0;
+        uint16_t sequence = 0;
+    };
+
     uint32_t id_;
     mutable uint16_t collectives_ = 0;
+    mutable std::array<Signed, kSignatures> signatures_{};
     mutable uint64_t held_ = 0;
     mutable std::atomic<uint32_t> calls_{0}; // that use it
     mutable std::string name_;

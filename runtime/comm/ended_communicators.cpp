@@ -46,13 +46,15 @@ bool EndedCommunicators::take(transfer::Peer& source, uint64_t ordinal, const tr
 }
 
 void EndedCommunicators::drop_unexpected(const Communicator& ended) {
-    for (const uint32_t context : {ended.user_context(), ended.collective_context()}) {
-        const Pattern any = Pattern::of(ended.group(), context, kAnySource, kAnyTag);
-        while (core_.matcher().peek(any) != nullptr) {
-            Unexpected& message = core_.matcher().release_taken(core_.matcher().take(any));
-            drop(core_.peer(message.source), message.ordinal, message.record, message.payload);
-            core_.matcher().give_back(message);
-        }
+    for (const uint32_t context : {ended.user_context(), ended.collective_context()})
+        drop_unexpected(Pattern::of(ended.group(), context, kAnySource, kAnyTag));
+}
+
+void EndedCommunicators::drop_unexpected(const Pattern& pattern) {
+    while (core_.matcher().peek(pattern) != nullptr) {
+        Unexpected& message = core_.matcher().release_taken(core_.matcher().take(pattern));
+        drop(core_.peer(message.source), message.ordinal, message.record, message.payload);
+        core_.matcher().give_back(message);
     }
 }
 

@@ -25,11 +25,15 @@ class EndedCommunicators {
     bool take(transfer::Peer& source, uint64_t ordinal, const transfer::Record& record,
               std::span<const std::byte> payload) GPURUN_REQUIRES(engine_lock);
 
+    // Takes in a message that is for nobody.
+    void drop(transfer::Peer& source, uint64_t ordinal, const transfer::Record& record,
+              std::span<const std::byte> payload) GPURUN_REQUIRES(engine_lock);
+    // And all that have come, and that fit.
+    void drop_unexpected(const Pattern& pattern) GPURUN_REQUIRES(engine_lock);
+
   private:
     void end_unused() GPURUN_REQUIRES(engine_lock);
     void drop_unexpected(const Communicator& ended) GPURUN_REQUIRES(engine_lock);
-    void drop(transfer::Peer& source, uint64_t ordinal, const transfer::Record& record,
-              std::span<const std::byte> payload) GPURUN_REQUIRES(engine_lock);
     // False: there was no room for it.
     bool tell(uint32_t id) GPURUN_REQUIRES(engine_lock);
 

@@ -51,6 +51,8 @@ bool Progress::poll(Peer& peer) {
 
 void Progress::arrive(Peer& peer, const Record& record, std::span<const std::byte> payload) {
     const uint64_t ordinal = peer.count_in.next(record.envelope);
+    if ((record.envelope.context & kCollectiveContexts) != 0 && take_collective_(peer, ordinal, record, payload))
+        return;
     if (Expected* const receive = core_.matcher().arrive(peer.rank(), record.envelope))
         static_cast<PostedReceive*>(receive)->start(peer, ordinal, record, payload);
     else if (!ended_.take(peer, ordinal, record, payload))
@@ -67,9 +69,13 @@ bool Progress::take_next(PostedReceive& receive) {
     const Record* const record = channel.front(payload);
     if (record == nullptr || record->kind != RecordKind::kMessage || !receive.pattern.fits(source, record->envelope))
         return false;
-    receive.start(peer, peer.count_in.next(record->envelope), *record, payload);
+    const uint64_t ordinal = peer.count_in.next(record->envelope);
+    const bool of_collective = (receive.pattern.context & kCollectiveContexts) != 0;
+    const bool is_taken = of_collective && take_collective_(peer, ordinal, *record, payload);
+    if (!is_taken)
+        receive.start(peer, ordinal, *record, payload);
     channel.pop();
-    return true;
+    return !is_taken;
 }
 
 // An answer to an operation that has failed meanwhile finds nothing.

@@ -25,6 +25,16 @@ class Progress {
     bool take_next(PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
     // Called by each run(): what is made of operations looks whether it can go on. True if it has.
     void on_run(std::function<bool()> call) { advance_others_ = std::move(call); }
+    // Called with each message of a collective, before it is matched. True: it was taken in, and is for no receive.
+    using TakeCollective = std::function<bool(transfer::Peer& source, uint64_t ordinal, const transfer::Record& record,
+                                              std::span<const std::byte> payload)>;
+    void on_collective(TakeCollective call) { take_collective_ = std::move(call); }
+    // Takes in a message that is for nobody, or all that fit, of those that no receive has taken.
+    void drop(transfer::Peer& source, uint64_t ordinal, const transfer::Record& record,
+              std::span<const std::byte> payload) GPURUN_REQUIRES(engine_lock) {
+        ended_.drop(source, ordinal, record, payload);
+    }
+    void drop_unexpected(const Pattern& pattern) GPURUN_REQUIRES(engine_lock) { ended_.drop_unexpected(pattern); }
 
   private:
     void dispatch(transfer::Peer& peer, const transfer::Record& record) GPURUN_REQUIRES(engine_lock);
@@ -39,6 +49,7 @@ class Progress {
     DeferredFree& deferred_;
     EndedCommunicators ended_;
     std::function<bool()> advance_others_ = [] { return false; };
+    TakeCollective take_collective_ = [](auto&&...) { return false; };
 };
 
 } // namespace gpurun::comm

@@ -42,6 +42,8 @@ class CollectiveOp {
     // Calls with each half of a message that is under way.
     virtual void for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                                   base::FunctionRef<void(const PostedReceive&)> receive) const = 0;
+    // Calls with each rank that has not come, where all have to before it starts.
+    virtual void for_each_absent(base::FunctionRef<void(WorldRank rank, uint32_t context)> absent) const = 0;
     // The end of its use. REQUIRES done().
     virtual void release() = 0;
 

@@ -10,6 +10,7 @@
 #include "base/reduction.hpp"
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
+#include "comm/signature.hpp"
 #include "transfer/operand.hpp"
 
 #include <functional>
@@ -126,11 +127,16 @@ class Schedule {
     void set_received(StepId step) { received_ = step; }
     std::optional<StepId> received() const { return received_; }
 
-    base::Collective kind() const { return kind_; }
+    // What the other ranks have to call alike; as long as this is not said, no more than the function.
+    void set_signature(const Signature& signature) { signature_ = signature; }
+    const Signature& signature() const { return signature_; }
+
+    base::Collective kind() const { return signature_.kind(); }
+    uint16_t sequence() const { return sequence_; }
     const Communicator& comm() const { return *comm_; }
     // Who takes part. Of a part of the communicator, the caller's: not after the end of its run.
     const Group& members() const { return members_ != nullptr ? *members_ : comm_->group(); }
-    int tag(const Step& step) const { return base::collective_tag(kind_, sequence_, step.round); }
+    int tag(const Step& step) const { return base::collective_tag(kind(), sequence_, step.round); }
     const std::vector<Step>& steps() const { return steps_; }
     std::span<const StepId> before(const Step& step) const {
         return std::span(befores_).subspan(step.first_before, step.befores);
@@ -159,7 +165,7 @@ class Schedule {
     static constexpr size_t kScratchAlignment = 256;
 
     void reset(base::Collective kind, const Communicator& comm, uint16_t sequence) {
-        kind_ = kind;
+        signature_ = kind;
         comm_ = &comm;
         sequence_ = sequence;
         received_.reset();
@@ -184,7 +190,7 @@ class Schedule {
         return id;
     }
 
-    base::Collective kind_{};
+    Signature signature_ = base::Collective::kBarrier;
     const Communicator* comm_ = nullptr;
     const Group* members_ = nullptr; // null: all
     uint16_t sequence_ = 0;          // among the communicator's collectives

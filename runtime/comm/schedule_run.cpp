@@ -41,6 +41,9 @@ void ScheduleRun::start(const Operand& order, Ending ending) {
 }
 
 void ScheduleRun::release() {
+    const auto receives = [](const State& each) { return each.receive.has_value(); };
+    surplus_ = arrived_ > static_cast<size_t>(std::count_if(states_.begin(), states_.end(), receives));
+    ended_well_ = !error_ && !mismatch_;
     for (State& each : states_) {
         each.started = each.complete = each.handed_over = false;
         each.send.reset();
@@ -51,6 +54,8 @@ void ScheduleRun::release() {
     complete_ = 0;
     error_.reset();
     mismatch_.reset();
+    arrived_ = 0;
+    broken_ = false;
     take_back_(*this);
 }
 
@@ -156,9 +161,10 @@ void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
     const Ending ending = order_.captured()       ? Ending::kByCompletion
                           : runs_beside_receive() ? Ending::kTogether
                                                   : Ending::kInStream;
-    state.send.emplace(core_.resources(), core_.peer(comm.group().world(to)), state.from,
-                       transfer::Envelope{comm.collective_context(), schedule_.tag(schedule_.steps()[id]), from.bytes},
-                       transfer::Send::Mode{.ending = ending, .urges = true});
+    state.send.emplace(
+        core_.resources(), core_.peer(comm.group().world(to)), state.from,
+        transfer::Envelope{comm.collective_context(), schedule_.tag(schedule_.steps()[id]), from.bytes},
+        transfer::Send::Mode{.ending = ending, .urges = true, .signature = schedule_.signature().bits()});
     messages_.start(*state.send);
 }
 
@@ -254,12 +260,23 @@ Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
 // A rank that sends less or more than is expected has been called with another count, or another type.
 void ScheduleRun::check_length(StepId id) {
     const Schedule::Step& step = schedule_.steps()[id];
-    if (mismatch_ || step.kind != StepKind::kReceive || !step.exact || bytes_of(id) == step.buffer.bytes)
+    if (broken_ || found_ || step.kind != StepKind::kReceive || !step.exact || bytes_of(id) == step.buffer.bytes)
         return;
-    mismatch_ = base::error(bytes_of(id) > step.buffer.bytes ? base::Status::kTruncated : base::Status::kCount,
-                            "rank {} contributes {} bytes to this {}, where this rank expects {}: the counts and types "
-                            "of all ranks must agree",
-                            step.peer.value, bytes_of(id), base::name_of(schedule_.kind()), step.buffer.bytes);
+    const uint64_t signature = schedule_.signature().bits();
+    const Group& group = schedule_.comm().group();
+    found_ = Mismatch{{signature, bytes_of(id), group.world(step.peer)},
+                      {signature, step.buffer.bytes, group.world(schedule_.comm().rank())}};
+    note_mismatch(found_->error()); // before anybody looks, if this was the last step
+}
+
+std::optional<CallNote> ScheduleRun::take_awaited_call(WorldRank rank) {
+    const auto found = std::find_if(awaited_calls_.begin(), awaited_calls_.end(),
+                                    [&](const AwaitedCall& each) { return each.rank == rank; });
+    if (found == awaited_calls_.end())
+        return std::nullopt;
+    const CallNote own = found->own;
+    awaited_calls_.erase(found);
+    return own;
 }
 
 Result<bool> ScheduleRun::settle_step(State& state, bool receives) {
@@ -277,6 +294,8 @@ Result<bool> ScheduleRun::settle_step(State& state, bool receives) {
     if (!state.is_over())
         return false;
     Result<bool> over(true);
+    if (broken_)
+        return over;
     state.for_each_operation([&](const transfer::Operation& each) {
         if (each.error())
             over = *each.error();
@@ -312,8 +331,8 @@ bool ScheduleRun::advance() {
     return look_for_end() || moved;
 }
 
-Result<void> ScheduleRun::start_steps() {
-    for (StepId i = 0; i < schedule_.steps().size(); ++i)
+Result<void> ScheduleRun::start_ready_steps() {
+    for (StepId i = 0; i < schedule_.steps().size() && awaited_calls_.empty() && !broken_; ++i)
         if (!states_[i].started && can_start(schedule_.steps()[i]))
             GPURUN_TRY(start_step(i));
     return {};
@@ -333,18 +352,28 @@ bool ScheduleRun::await_peers() {
     return missing() != before;
 }
 
+void ScheduleRun::start_steps() {
+    auto failed = start_ready_steps();
+    if (failed && await_peers())
+        failed = start_ready_steps();
+    messages_.launch(); // before what depends on these
+    if (!failed)
+        fail(failed.error());
+}
+
 bool ScheduleRun::advance_steps() {
     const size_t complete_before = complete_;
+    if (broken_ && order_.captured() && !error_) // what is sent into a graph cannot be taken in by another
+        fail(*mismatch_);
     for (bool moved = true; moved && !error_;) {
-        auto failed = start_steps();
-        if (failed && await_peers())
-            failed = start_steps();
-        messages_.launch(); // before what depends on these
-        auto settled = failed ? settle_steps() : Result<bool>(false);
-        if (!failed || !settled)
-            fail(failed ? settled.error() : failed.error());
+        start_steps();
+        auto settled = error_ ? Result<bool>(false) : settle_steps();
+        if (!settled)
+            fail(settled.error());
         moved = settled && *settled;
     }
+    if (broken_ && !error_ && !enqueued())
+        leave_steps();
     if (error_ && !enqueued())
         end_steps(*error_, false);
     if (enqueued())
@@ -409,15 +438,44 @@ void ScheduleRun::end_reduction(State& state, bool at_once) {
         state.reduced.reset();
 }
 
+// It broke off: what is matched, and what was sent, goes on to its end.
+// Its reduction is never started. The mail's slot has to become free all the same.
+void ScheduleRun::take_left(StepId receive) {
+    if (!is_left(receive))
+        return;
+    scratch_used_ = true;
+    states_[receive].receive->op().enqueue_left();
+    messages_.launch();
+}
+
+void ScheduleRun::leave_steps() {
+    for (StepId i = 0; i < schedule_.steps().size(); ++i) {
+        State& state = states_[i];
+        if (state.complete)
+            continue;
+        take_left(i);
+        if (state.receive && !state.receive->started() && !state.receive->done()) {
+            end_receive(state);
+            state.receive->fail(*mismatch_);
+        }
+        if (!state.started || state.is_over())
+            note_complete(state);
+    }
+}
+
+void ScheduleRun::end_receive(State& state) {
+    core_.matcher().withdraw(*state.receive);
+    (void)state.receive->op();
+}
+
 void ScheduleRun::end_steps(const base::Error& error, bool at_once) {
     for (StepId i = 0; i < schedule_.steps().size(); ++i) {
         State& state = states_[i];
         if (state.complete)
             continue;
-        if (state.receive && !state.receive->done()) {
-            core_.matcher().withdraw(*state.receive);
-            (void)state.receive->op();
-        }
+        take_left(i);
+        if (state.receive && !state.receive->done())
+            end_receive(state);
         state.for_each_operation([&](transfer::Operation& operation) {
             if (!operation.done() && at_once)
                 operation.abandon(error);
@@ -433,6 +491,7 @@ void ScheduleRun::end_steps(const base::Error& error, bool at_once) {
 void ScheduleRun::fail(const base::Error& error) {
     if (!error_)
         error_ = error;
+    awaited_calls_.clear();
     end_steps(error, false);
     if (!core_.resources().releases_streams()) // what has failed may block it for ever
         give_stream_back(transfer::InternalStreams::State::kStuck);
@@ -441,6 +500,7 @@ void ScheduleRun::fail(const base::Error& error) {
 void ScheduleRun::abandon(const base::Error& error) {
     if (!error_)
         error_ = error;
+    awaited_calls_.clear();
     end_steps(error, true);
 }
 
@@ -453,6 +513,11 @@ void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::Send&)
         if (!each.complete && each.receive && !each.receive->done())
             receive(*each.receive);
     }
+}
+
+void ScheduleRun::for_each_absent(base::FunctionRef<void(WorldRank rank, uint32_t context)> absent) const {
+    for (const AwaitedCall& each : awaited_calls_)
+        absent(each.rank, schedule_.comm().collective_context());
 }
 
 Result<void> ScheduleRun::arm(Alarms& alarms) const {

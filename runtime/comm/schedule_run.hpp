@@ -4,6 +4,9 @@
 // are done; in a stream, when they are enqueued there, since what follows in the stream comes after them anyway. If a
 // step fails, steps that have not started never do, and the others end as well.
 //
+// If its ranks have not called the same, it breaks off: no more steps start, receives that are not matched are
+// withdrawn, and what was sent ends as its targets take it in.
+//
 // Scratch memory is taken from the pool when the run starts, and given back once every step is complete.
 //
 // A blocking call runs it in the caller's stream itself. A request runs it in an internal stream, which starts where
@@ -13,6 +16,7 @@
 #pragma once
 
 #include "comm/messages.hpp"
+#include "comm/mismatch.hpp"
 #include "comm/schedule.hpp"
 
 #include <deque>
@@ -40,10 +44,33 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     // Ends it at once.
     void abandon(const base::Error& error) GPURUN_REQUIRES(engine_lock);
 
+    // ---- whether all ranks have called it alike (comm/collective_check.hpp)
+    void count_arrived() { ++arrived_; } // a message of it
+    // An error that it ends with, and that does not keep it from its end.
+    void note_mismatch(const base::Error& error) {
+        if (!mismatch_)
+            mismatch_ = error;
+    }
+    // No more of it starts. Takes effect when it is next advanced.
+    void break_off(const base::Error& error) {
+        note_mismatch(error);
+        broken_ = true;
+        awaited_calls_.clear();
+    }
+    bool is_broken() const { return broken_; }
+    // What it has found itself, once.
+    std::optional<Mismatch> take_found() { return std::exchange(found_, std::nullopt); }
+    // No step starts before these are taken out again.
+    void await_call(WorldRank rank, const CallNote& own) { awaited_calls_.push_back({rank, own}); }
+    std::optional<CallNote> take_awaited_call(WorldRank rank);
+    // ---- of one that was released
+    bool ended_well() const { return ended_well_; }
+    bool has_surplus() const { return surplus_; } // messages have come that it did not receive
+
     // ---- as a collective that is under way
     bool done() const override { return enqueued() && !end_; }
     // Every step is complete, or has failed and touches its buffers no more.
-    bool enqueued() const override { return complete_ == schedule_.steps().size(); }
+    bool enqueued() const override { return complete_ == schedule_.steps().size() && awaited_calls_.empty(); }
     base::Result<void> complete_into(device::Stream stream) override GPURUN_REQUIRES(engine_lock);
     const base::Error* error() const override {
         if (error_)
@@ -57,6 +84,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     base::Result<void> arm(Alarms& alarms) const override GPURUN_REQUIRES(engine_lock);
     void for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                           base::FunctionRef<void(const PostedReceive&)> receive) const override;
+    void for_each_absent(base::FunctionRef<void(WorldRank rank, uint32_t context)> absent) const override;
     void release() override;
 
   private:
@@ -89,6 +117,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     // Whether what the step receives has come in a mail that was left, so that a reduction can read it there.
     bool is_left(Schedule::StepId receive) const;
     bool await_peers() GPURUN_REQUIRES(engine_lock);
+    void take_left(Schedule::StepId receive) GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
     void give_scratch_back() GPURUN_REQUIRES(engine_lock);
     base::Result<void> start_step(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
@@ -97,16 +126,19 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     base::Result<void> start_copy(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
     base::Result<void> start_reduction(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
     base::Result<bool> fuse_reduction(const Schedule::Step& step) GPURUN_REQUIRES(engine_lock);
-    base::Result<void> start_steps() GPURUN_REQUIRES(engine_lock);
+    base::Result<void> start_ready_steps() GPURUN_REQUIRES(engine_lock);
     // Whether the step has come to its end. `receives`: some step has started to receive, and is not complete.
     base::Result<bool> settle_step(State& state, bool receives) GPURUN_REQUIRES(engine_lock);
     base::Result<bool> settle_steps() GPURUN_REQUIRES(engine_lock);
-    void check_length(Schedule::StepId step);
+    void check_length(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
     // A buffer in the schedule's order.
     transfer::Operand operand_of(const Schedule::Buffer& buffer) const;
     // The true length of what a step has received. REQUIRES that it is complete.
     size_t bytes_of(Schedule::StepId step) const { return states_[step].receive->arrived().bytes; }
     bool advance_steps() GPURUN_REQUIRES(engine_lock);
+    void start_steps() GPURUN_REQUIRES(engine_lock);
+    void end_receive(State& state) GPURUN_REQUIRES(engine_lock);
+    void leave_steps() GPURUN_REQUIRES(engine_lock);
     void end_steps(const base::Error& error, bool at_once) GPURUN_REQUIRES(engine_lock);
     void end_reduction(State& state, bool at_once) GPURUN_REQUIRES(engine_lock);
     void note_complete(State& state);
@@ -127,7 +159,17 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     transfer::ScratchPool::Block* scratch_ = nullptr;
     bool scratch_used_ = false;
     std::optional<base::Error> error_;
-    std::optional<base::Error> mismatch_; // of ranks that have given different lengths
+    std::optional<base::Error> mismatch_; // of ranks that have called something else
+    struct AwaitedCall {
+        WorldRank rank;
+        CallNote own;
+    };
+    std::vector<AwaitedCall> awaited_calls_;
+    std::optional<Mismatch> found_;
+    size_t arrived_ = 0;
+    bool broken_ = false;
+    bool ended_well_ = false;
+    bool surplus_ = false;
 };
 
 } // namespace gpurun::comm

@@ -20,7 +20,7 @@ Operand order_of(const Operand& operand) {
 Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waiter, Alarms& alarms, Messages& messages,
                      PeerFailure& failure, Background& background)
     : core_(core), batch_(batch), waiter_(waiter), alarms_(alarms), messages_(messages), failure_(failure),
-      background_(background) {
+      background_(background), check_(core, progress, running_) {
     progress.on_run([this] {
         assume_engine_lock();
         return advance();
@@ -38,8 +38,12 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
 ScheduleRun& Schedules::take(const Communicator& comm) {
     if (unused_.empty()) {
         unused_.reserve(all_.size() + 1); // so that one goes back without an allocation
-        unused_.push_back(
-            &all_.emplace_back([this](ScheduleRun& each) { take_back(each); }, core_, messages_, failure_));
+        unused_.push_back(&all_.emplace_back(
+            [this](ScheduleRun& each) {
+                assume_engine_lock();
+                take_back(each);
+            },
+            core_, messages_, failure_));
     }
     ScheduleRun& run = *unused_.back();
     unused_.pop_back();
@@ -47,15 +51,17 @@ ScheduleRun& Schedules::take(const Communicator& comm) {
     return run;
 }
 
-ScheduleRun& Schedules::make(base::Collective kind, const Communicator& comm, Build build) {
+ScheduleRun& Schedules::make(const Signature& call, const Communicator& comm, Build build) {
     ScheduleRun& run = take(comm);
-    run.schedule().reset(kind, comm);
+    run.schedule().reset(call.kind(), comm);
+    run.schedule().set_signature(call);
     build(run.schedule());
     return run;
 }
 
 void Schedules::take_back(ScheduleRun& run) {
     running_.remove(run);
+    check_.end(run);
     run.schedule().comm().let_go();
     unused_.push_back(&run);
 }
@@ -65,18 +71,26 @@ bool Schedules::advance() {
     running_.for_each([&](ScheduleRun& each) {
         assume_engine_lock();
         moved |= each.advance();
+        check_.look(each);
     });
+    check_.post_notes();
     return moved;
 }
 
-Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Operand& order) {
+void Schedules::begin(ScheduleRun& run, const Operand& order, transfer::Ending ending) {
     running_.push_back(run);
-    run.start(order, transfer::Ending::kInStream);
+    check_.begin(run);
+    run.start(order, ending);
+}
+
+Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Operand& order) {
+    begin(run, order, transfer::Ending::kInStream);
     batch_.launch(); // of requests that have found no room before
     const WaitReason reason{.kind = WaitReason::Kind::kMessages, .collective = &run};
     const auto done = [&] {
         assume_engine_lock();
         (void)run.advance();
+        check_.look(run);
         return run.done();
     };
     auto waited = waiter_.wait(lock, reason, done, [&] {
@@ -88,9 +102,9 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
     return waited;
 }
 
-Result<size_t> Schedules::run(base::Collective kind, const Communicator& comm, const Operand& buffer, Build build) {
+Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
-    ScheduleRun& run = make(kind, comm, build);
+    ScheduleRun& run = make(call, comm, build);
     return finish(lock, run, buffer);
 }
 
@@ -115,22 +129,30 @@ Result<size_t> Schedules::finish(EngineLock& lock, ScheduleRun& run, const Opera
     return result;
 }
 
-uint64_t Schedules::start(base::Collective kind, const Communicator& comm, const Operand& buffer, Build build) {
+uint64_t Schedules::start(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     const EngineLock lock(core_.mutex());
-    ScheduleRun& run = make(kind, comm, build);
-    RequestTable& table = core_.requests();
-    Request& request = table.take(Task{.kind = Task::Kind::kCollective, .operand = buffer});
+    ScheduleRun& run = make(call, comm, build);
+    Request& request = core_.requests().take(Task{.kind = Task::Kind::kCollective, .operand = buffer});
+    start(request, run);
+    return request.name;
+}
+
+void Schedules::start_again(Request& request, const Signature& call, const Operand& buffer, Build build) {
+    const EngineLock lock(core_.mutex());
+    request.task.operand = buffer;
+    start(request, make(call, *request.task.comm, build));
+}
+
+void Schedules::start(Request& request, ScheduleRun& run) {
     request.active = true;
     request.cancelled = false;
     request.collective = &run;
-    table.note_started();
+    core_.requests().note_started();
     batch_.end(); // its messages come behind what was started before
-    running_.push_back(run);
-    run.start(order_of(buffer), transfer::Ending::kByCompletion);
+    begin(run, order_of(request.task.operand), transfer::Ending::kByCompletion);
     batch_.launch();
     if (!run.done())
         background_.leave_to();
-    return request.name;
 }
 
 } // namespace gpurun::comm

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/function_ref.hpp"
-#include "comm/schedule_run.hpp"
+#include "comm/collective_check.hpp"
 
 namespace gpurun::comm {
 
@@ -15,21 +15,25 @@ class Schedules {
     using Build = base::FunctionRef<void(Schedule&)>;
     // Runs a collective in the order of `buffer`, and waits until it is complete for the caller. The true length of
     // what this rank has received by it, if the schedule says which step that is; else 0.
-    base::Result<size_t> run(base::Collective kind, const Communicator& comm, const transfer::Operand& buffer,
+    base::Result<size_t> run(const Signature& call, const Communicator& comm, const transfer::Operand& buffer,
                              Build build);
     // In host order, among some members of the communicator, as Schedule::reset() says.
     base::Result<size_t> run_among(const Group& members, base::Collective kind, const Communicator& comm,
                                    uint16_t number, Build build);
     // Starts it, in the order of `buffer`, which is not captured: the name of the request that it is complete by.
-    uint64_t start(base::Collective kind, const Communicator& comm, const transfer::Operand& buffer, Build build);
+    uint64_t start(const Signature& call, const Communicator& comm, const transfer::Operand& buffer, Build build);
+    // The same for a persistent request, which is not active, and of its communicator.
+    void start_again(Request& request, const Signature& call, const transfer::Operand& buffer, Build build);
 
   private:
     // One for a collective of the communicator, which it holds.
     ScheduleRun& take(const Communicator& comm) GPURUN_REQUIRES(engine_lock);
-    ScheduleRun& make(base::Collective kind, const Communicator& comm, Build build) GPURUN_REQUIRES(engine_lock);
+    ScheduleRun& make(const Signature& call, const Communicator& comm, Build build) GPURUN_REQUIRES(engine_lock);
+    void start(Request& request, ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
+    void begin(ScheduleRun& run, const transfer::Operand& order, transfer::Ending ending) GPURUN_REQUIRES(engine_lock);
     base::Result<size_t> finish(EngineLock& lock, ScheduleRun& run, const transfer::Operand& buffer)
         GPURUN_REQUIRES(engine_lock);
-    void take_back(ScheduleRun& run);
+    void take_back(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     bool advance() GPURUN_REQUIRES(engine_lock);
     base::Result<void> run_here(EngineLock& lock, ScheduleRun& run, const transfer::Operand& order)
         GPURUN_REQUIRES(engine_lock);
@@ -42,6 +46,7 @@ class Schedules {
     PeerFailure& failure_;
     Background& background_;
     base::List<ScheduleRun, Running> running_;
+    CollectiveCheck check_; // of these
     std::deque<ScheduleRun> all_;
     std::vector<ScheduleRun*> unused_;
 };

@@ -84,6 +84,14 @@ class BoundedList {
 void add_messages(Topic topic, const CollectiveOp& collective, const CommunicatorTable& comms, BoundedList& list) {
     const auto add = [&](const auto& each) { list.add(entry_of(topic, each, comms)); };
     collective.for_each_message(add, add);
+    collective.for_each_absent([&](WorldRank rank, uint32_t context) {
+        Entry entry;
+        entry.topic = topic;
+        entry.what = What::kRank;
+        entry.peer = static_cast<int32_t>(rank.value);
+        add_context(entry, context, comms);
+        list.add(entry);
+    });
 }
 
 void add_messages(Topic topic, const Request& request, const CommunicatorTable& comms, BoundedList& list) {

@@ -7,8 +7,8 @@ namespace wait_report = platform::wait_report;
 namespace flags = platform::trace_flags;
 
 Send::Send(Resources& resources, Peer& target, const Operand& operand, const Envelope& envelope, const Mode& mode)
-    : OperationBy(resources, operand, mode.ending), envelope_(envelope), synchronous_(mode.synchronous),
-      urges_(mode.urges) {
+    : OperationBy(resources, operand, mode.ending), envelope_(envelope), signature_(mode.signature),
+      synchronous_(mode.synchronous), urges_(mode.urges) {
     set_peer(target);
     if (operand.captured())
         envelope_.context |= kCapturedContexts;
@@ -108,7 +108,8 @@ void Send::note_matched() {
     matched_ = true;
 }
 
-bool Send::publish(const Record& record, Route route) {
+bool Send::publish(Record& record, Route route) {
+    sign(record);
     trace().posting_small();
     // A message that carries its bytes can stay in the ring until its receiver looks.
     if (!target().channel().post(record, {}, notify()))
@@ -118,7 +119,8 @@ bool Send::publish(const Record& record, Route route) {
     return true;
 }
 
-bool Send::publish(const Record& record) {
+bool Send::publish(Record& record) {
+    sign(record);
     trace().posting();
     if (!target().channel().post(record, {}, Notify::kAlways))
         return false;
@@ -126,7 +128,8 @@ bool Send::publish(const Record& record) {
     return true;
 }
 
-void Send::publish_captured(const Record& record, Route route) {
+void Send::publish_captured(Record& record, Route route) {
+    sign(record);
     trace().posting();
     target().tell(record);
     trace().posted(++target().count_out.captured);

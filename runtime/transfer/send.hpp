@@ -11,6 +11,7 @@ struct SendMode {
     bool synchronous = false;             // not done before it is matched
     platform::TraceEvent* call = nullptr; // of the trace: the call that is this message and nothing else
     bool urges = false;                   // the target's rank has to go on by it, though it may be in no call
+    uint64_t signature = 0;               // of its record; 0: none
 };
 
 class Send final : public OperationBy<Send, SendState>, public base::Linked<Send, Unposted> {
@@ -39,12 +40,13 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     // The slot whose forward edge says that the buffer is ready; not valid if it has none yet.
     const Slot& edge() const { return edge_; }
     void set_edge(const Slot& edge) { edge_ = edge; }
-    // Posts the message's record. False if there is no room now.
-    bool publish(const Record& record, Route route);
+    uint64_t signature() const { return signature_; }
+    // Signs and posts the message's record. False if there is no room now.
+    bool publish(Record& record, Route route);
     // The same for a message whose route the target's answer tells.
-    bool publish(const Record& record);
+    bool publish(Record& record);
     // Posts the record of a message of a graph; these have an order of their own.
-    void publish_captured(const Record& record, Route route);
+    void publish_captured(Record& record, Route route);
     void count(Route route);
     // Everything is enqueued in the operand's own stream. Remembers the stream's name, since the program may destroy
     // it.
@@ -57,6 +59,10 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
   private:
     friend bool post_waiting(Peer& peer);
     void enter(ProtocolId protocol);
+    void sign(Record& record) const {
+        if (signature_ != 0)
+            record.sign(signature_);
+    }
     base::Result<Posted> post();
     bool post_again();
 
@@ -74,6 +80,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     DependentStreams& dependents() const override { return target().awaiting_backward; }
 
     Envelope envelope_;
+    const uint64_t signature_;
     bool synchronous_;
     bool urges_;
     bool matched_ = false;

@@ -66,6 +66,23 @@ void expect_all_of_requests(gpurun_status expected) {
     CHECK(gpurun_ineighbor_alltoall(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
     CHECK(gpurun_ineighbor_alltoallv(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream, &request) ==
           expected);
+    CHECK(gpurun_bcast_init(&number, 1, GPURUN_INT32, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_barrier_init(kWorld, stream, &request) == expected);
+    CHECK(gpurun_allreduce_init(n, n, 1, type, sum, kWorld, stream, &request) == expected);
+    CHECK(gpurun_reduce_init(n, n, 1, type, sum, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_reduce_scatter_block_init(n, n, 1, type, sum, kWorld, stream, &request) == expected);
+    CHECK(gpurun_reduce_scatter_init(n, n, counts, type, sum, kWorld, stream, &request) == expected);
+    CHECK(gpurun_scan_init(n, n, 1, type, sum, kWorld, stream, &request) == expected);
+    CHECK(gpurun_exscan_init(n, n, 1, type, sum, kWorld, stream, &request) == expected);
+    CHECK(gpurun_gather_init(n, 1, type, n, 1, type, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_gatherv_init(n, 1, type, n, counts, nullptr, type, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_scatter_init(n, 1, type, n, 1, type, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_scatterv_init(n, counts, nullptr, type, n, 1, type, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_allgather_init(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_allgatherv_init(n, 1, type, n, counts, nullptr, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_alltoall_init(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_alltoallv_init(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream, &request) ==
+          expected);
     CHECK(gpurun_mrecv(&number, 1, GPURUN_INT32, &message, stream, &status) == expected);
     CHECK(gpurun_imrecv(&number, 1, GPURUN_INT32, &message, stream, &request) == expected);
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t kGuardBytes = 16;
 constexpr uint8_t kGuard = 0x5a;
+constexpr const char* kFormNames[] = {", blocking", ", request", ", persistent"};
 
 } // namespace
 
@@ -22,7 +23,7 @@ Choices::Choices() {
 Manner Choices::manner(gpurun_stream stream) {
     Manner manner;
     manner.domain = one_of({GPURUN_HOST, stream});
-    manner.started = number() % 2 == 0;
+    manner.form = kForms[number() % std::size(kForms)];
     manner.in_place = number() % 2 == 0;
     manner.kind = kKinds[number() % std::size(kKinds)];
     manner.root = static_cast<int>(number() % static_cast<uint64_t>(size()));
@@ -31,19 +32,8 @@ Manner Choices::manner(gpurun_stream stream) {
 
 doctest::String describe(const Manner& manner) {
     return name(manner.kind) + (manner.domain == GPURUN_HOST ? ", host order" : ", in a stream") +
-           (manner.started ? ", request" : ", blocking") + (manner.in_place ? ", in place" : "") + ", root " +
+           kFormNames[static_cast<int>(manner.form)] + (manner.in_place ? ", in place" : "") + ", root " +
            doctest::toString(manner.root);
-}
-
-void call(const Manner& manner, const Call& blocking, const StartCall& start) {
-    if (manner.started) {
-        gpurun_request request = GPURUN_REQUEST_NULL;
-        REQUIRE_OK(start(&request));
-        REQUIRE_OK(gpurun_wait(&request, manner.domain, nullptr));
-    } else {
-        REQUIRE_OK(blocking());
-    }
-    synchronize(manner.domain);
 }
 
 Guarded::Guarded(Kind kind, const Bytes& content) : bytes_(content.size()), memory_(kind, bytes_ + kGuardBytes) {
@@ -57,6 +47,47 @@ Bytes Guarded::read() const {
     CHECK(Bytes(all.begin() + static_cast<ptrdiff_t>(bytes_), all.end()) == Bytes(kGuardBytes, kGuard));
     all.resize(bytes_);
     return all;
+}
+
+namespace {
+
+void start_and_wait(gpurun_request& request, gpurun_stream domain) {
+    REQUIRE_OK(gpurun_start(&request));
+    REQUIRE_OK(gpurun_wait(&request, domain, nullptr));
+    synchronize(domain);
+}
+
+void call_persistent(const Manner& manner, const StartCall& prepare, std::initializer_list<Guarded*> buffers) {
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    REQUIRE_OK(prepare(&request));
+    std::vector<Bytes> contents;
+    for (Guarded* const each : buffers) {
+        contents.push_back(each->read());
+        each->write(Bytes(contents.back().size(), 0));
+    }
+    start_and_wait(request, manner.domain);
+    auto content = contents.begin();
+    for (Guarded* const each : buffers)
+        each->write(*content++);
+    start_and_wait(request, manner.domain);
+    REQUIRE_OK(gpurun_request_free(&request));
+}
+
+} // namespace
+
+void call(const Manner& manner, const Calls& calls, std::initializer_list<Guarded*> buffers) {
+    if (manner.form == Form::kPersistent) {
+        call_persistent(manner, calls.prepare, buffers);
+        return;
+    }
+    if (manner.form == Form::kRequest) {
+        gpurun_request request = GPURUN_REQUEST_NULL;
+        REQUIRE_OK(calls.start(&request));
+        REQUIRE_OK(gpurun_wait(&request, manner.domain, nullptr));
+    } else {
+        REQUIRE_OK(calls.blocking());
+    }
+    synchronize(manner.domain);
 }
 
 } // namespace gpurun::test

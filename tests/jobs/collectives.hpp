@@ -9,10 +9,13 @@
 
 namespace gpurun::test {
 
+enum class Form { kBlocking, kRequest, kPersistent };
+constexpr Form kForms[] = {Form::kBlocking, Form::kRequest, Form::kPersistent};
+
 // How a collective is called.
 struct Manner {
     gpurun_stream domain = GPURUN_HOST;
-    bool started = false; // as a request
+    Form form = Form::kBlocking;
     bool in_place = false;
     Kind kind = Kind::kPageable;
     int root = 0;
@@ -38,16 +41,12 @@ class Choices {
 // For the messages of failed checks.
 doctest::String describe(const Manner& manner);
 
-// Calls the blocking function, or the one that starts a request, and waits in the order domain, then on the host.
-using Call = std::function<gpurun_status()>;
-using StartCall = std::function<gpurun_status(gpurun_request*)>;
-void call(const Manner& manner, const Call& blocking, const StartCall& start);
-
 // A buffer of a collective, with bytes behind it that nobody may touch.
 class Guarded {
   public:
     Guarded(Kind kind, const Bytes& content);
     uint8_t* get() const { return memory_.get(); }
+    void write(const Bytes& content) { memory_.write(content); }
     // Without the guard, which is checked.
     Bytes read() const;
 
@@ -55,5 +54,16 @@ class Guarded {
     const size_t bytes_;
     Memory memory_;
 };
+
+// Calls the blocking function, or the one that starts a request, and waits in the order domain, then on the host. Or
+// prepares a persistent one, starts it with zeros in the buffers, and then again with what they had.
+using Call = std::function<gpurun_status()>;
+using StartCall = std::function<gpurun_status(gpurun_request*)>;
+struct Calls {
+    Call blocking;
+    StartCall start;
+    StartCall prepare;
+};
+void call(const Manner& manner, const Calls& calls, std::initializer_list<Guarded*> buffers);
 
 } // namespace gpurun::test

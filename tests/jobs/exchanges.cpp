@@ -56,13 +56,14 @@ class Part {
             recv_before = content_of(got_, true);
         else if (in_place_ && gathers)
             put(recv_before, got_, rank(), own);
-        const Guarded recv(round_.manner.kind, recv_before);
-        const Guarded send(round_.manner.kind, gathers ? own : sent);
+        Guarded recv(round_.manner.kind, recv_before);
+        Guarded send(round_.manner.kind, gathers ? own : sent);
         const void* const from = in_place_ && !scatters ? GPURUN_IN_PLACE : send.get();
         void* const into = in_place_ && scatters ? GPURUN_IN_PLACE : recv.get();
-        call(
-            round_.manner, [&] { return blocking(from, into); },
-            [&](gpurun_request* request) { return start(from, into, request); });
+        call(round_.manner,
+             {[&] { return blocking(from, into); }, [&](gpurun_request* request) { return start(from, into, request); },
+              [&](gpurun_request* request) { return prepare(from, into, request); }},
+             {&send, &recv});
         CHECK(first_difference(send.read(), gathers ? own : sent) == -1);
         check(recv.read(), recv_before, scatters);
     }
@@ -145,6 +146,25 @@ class Part {
         default: return gpurun_ialltoallv(from, gives, at, type, into, gets, to, type, kWorld, in, ret);
         }
     }
+    gpurun_status prepare(const void* from, void* into, gpurun_request* ret) const {
+        const auto type = GPURUN_INT32;
+        const gpurun_stream in = round_.manner.domain;
+        const int root = round_.manner.root;
+        const size_t n = round_.count, own = count(rank(), rank());
+        const size_t *gives = given_.counts.data(), *at = given_.displacements.data();
+        const size_t *gets = got_.counts.data(), *to = got_.displacements.data();
+        switch (round_.which) {
+        case Which::kGather: return gpurun_gather_init(from, n, type, into, n, type, root, kWorld, in, ret);
+        case Which::kGatherv: return gpurun_gatherv_init(from, own, type, into, gets, to, type, root, kWorld, in, ret);
+        case Which::kScatter: return gpurun_scatter_init(from, n, type, into, n, type, root, kWorld, in, ret);
+        case Which::kScatterv:
+            return gpurun_scatterv_init(from, gives, at, type, into, own, type, root, kWorld, in, ret);
+        case Which::kAllgather: return gpurun_allgather_init(from, n, type, into, n, type, kWorld, in, ret);
+        case Which::kAllgatherv: return gpurun_allgatherv_init(from, own, type, into, gets, to, type, kWorld, in, ret);
+        case Which::kAlltoall: return gpurun_alltoall_init(from, n, type, into, n, type, kWorld, in, ret);
+        default: return gpurun_alltoallv_init(from, gives, at, type, into, gets, to, type, kWorld, in, ret);
+        }
+    }
 
     const Round round_;
     const bool in_place_;
@@ -162,10 +182,10 @@ TEST_CASE("every block comes to its place, of every length, in every order domai
     for (const size_t count : {0u, 1u, 60u, 5003u, 70'001u})
         for (const Which which : kAll)
             for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)})
-                for (const bool started : {false, true}) {
+                for (const Form form : kForms) {
                     Manner manner = choices.manner(stream);
                     manner.domain = domain;
-                    manner.started = started;
+                    manner.form = form;
                     CAPTURE(std::string(kNames[static_cast<int>(which)]));
                     CAPTURE(count);
                     CAPTURE(describe(manner));

@@ -38,7 +38,7 @@ struct Envelope {
 };
 
 struct Record {
-    static constexpr size_t kMostBodyBytes = 144;
+    static constexpr size_t kMostBodyBytes = 144 + sizeof(uint64_t); // with a signature
 
     RecordKind kind = RecordKind::kNone;
     ProtocolId protocol = 0;
@@ -58,7 +58,7 @@ struct Record {
 
     template <typename Body>
     Record& with(const Body& content) {
-        static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) <= kMostBodyBytes);
+        static_assert(std::is_trivially_copyable_v<Body> && sizeof(Body) + sizeof(uint64_t) <= kMostBodyBytes);
         std::memcpy(body, &content, sizeof content);
         head_bytes = static_cast<uint16_t>(kBareBytes + sizeof content);
         return *this;
@@ -67,10 +67,26 @@ struct Record {
     template <typename Body>
     Body as() const {
         static_assert(std::is_trivially_copyable_v<Body>);
-        CHECK(head_bytes == kBareBytes + sizeof(Body));
+        CHECK(head_bytes == kBareBytes + sizeof(Body) || head_bytes == kBareBytes + sizeof(Body) + sizeof(uint64_t));
         Body content;
         std::memcpy(&content, body, sizeof content);
         return content;
+    }
+
+    // Of a message of a collective: what its sender has called (comm/signature.hpp). Behind the body, so that other
+    // records are no longer for it.
+    Record& sign(uint64_t signature) {
+        CHECK(head_bytes + sizeof signature <= sizeof(Record));
+        std::memcpy(body + head_bytes - kBareBytes, &signature, sizeof signature);
+        head_bytes = static_cast<uint16_t>(head_bytes + sizeof signature);
+        return *this;
+    }
+    // REQUIRES that the record was signed, or has no body: then 0.
+    uint64_t signature() const {
+        uint64_t signature = 0;
+        if (head_bytes > kBareBytes)
+            std::memcpy(&signature, body + head_bytes - kBareBytes - sizeof signature, sizeof signature);
+        return signature;
     }
 };
 static_assert(std::is_trivially_copyable_v<Record> && offsetof(Record, body) == Record::kBareBytes);

@@ -28,11 +28,14 @@ void InlinePart::give_credit_back(const Peer& peer) {
     peer.channel().set_total(Direction::kIn, kEagerMatched, matched_);
 }
 
-bool post_inline(Peer& target, const std::byte* payload, const Envelope& envelope) {
-    const bool few = envelope.bytes <= kMostFew && target.channel().post_few(kProtocol, envelope, payload);
+bool post_inline(Peer& target, const std::byte* payload, const Envelope& envelope, uint64_t signature) {
+    const bool few =
+        signature == 0 && envelope.bytes <= kMostFew && target.channel().post_few(kProtocol, envelope, payload);
     if (!few) {
         Record record(RecordKind::kMessage, kProtocol);
         record.envelope = envelope;
+        if (signature != 0)
+            record.sign(signature);
         if (!target.channel().post(record, {payload, envelope.bytes}, Notify::kIfSleeping))
             return false;
     }
@@ -56,7 +59,7 @@ Result<Posted> InlineSend::post(Send& send) {
         !target.part<InlinePart>().has_credit(target, send.envelope().bytes))
         return Posted::kNot;
     send.trace().posting_small();
-    if (!post_inline(target, send.operand().address, send.envelope()))
+    if (!post_inline(target, send.operand().address, send.envelope(), send.signature()))
         return Posted::kNoRoom;
     if (send.notify() == Notify::kAlways)
         target.channel().notify(Notify::kAlways);

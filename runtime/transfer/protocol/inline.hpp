@@ -48,7 +48,7 @@ inline bool goes_inline(const base::Settings& settings, const Operand& operand) 
 
 // ---- the fast path: messages without a Send or a Receive.
 // In the header, since a call of a function is a noticeable part of the 20 to 30 ns that a side takes.
-bool post_inline(Peer& target, const std::byte* payload, const Envelope& envelope);
+bool post_inline(Peer& target, const std::byte* payload, const Envelope& envelope, uint64_t signature = 0);
 bool post_inline_traced(platform::TraceBuffer& trace, platform::TraceEvent* call, Peer& target,
                         const std::byte* payload, const Envelope& envelope);
 inline void note_sent_inline(Peer& target, uint64_t bytes) {

@@ -1,0 +1,303 @@
+#include "comm/collective_check.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gpurun::comm {
+
+using transfer::Peer;
+using transfer::Record;
+using StepKind = Schedule::Step::Kind;
+
+namespace {
+
+constexpr uint32_t plain(uint32_t context) { return context & ~transfer::kCapturedContexts; }
+
+// A collective that has no place in the order of its communicator's: it is among some of its ranks.
+constexpr bool has_place(base::Collective kind) { return kind != base::Collective::kNewGroupComm; }
+
+template <typename Note>
+Note note_of(std::span<const std::byte> payload) {
+    static_assert(std::is_trivially_copyable_v<Note>);
+    CHECK(payload.size() == sizeof(Note));
+    Note note;
+    std::memcpy(&note, payload.data(), sizeof note);
+    return note;
+}
+
+} // namespace
+
+CollectiveCheck::CollectiveCheck(Core& core, Progress& progress, const base::List<ScheduleRun, Running>& running)
+    : core_(core), progress_(progress), running_(running) {
+    progress.on_collective(
+        [this](Peer& source, uint64_t ordinal, const Record& record, std::span<const std::byte> payload) {
+            assume_engine_lock();
+            return arrive(source, ordinal, record, payload);
+        });
+}
+
+// ------------------------------------------------------------------------------------------------------ what comes
+
+bool CollectiveCheck::arrive(Peer& source, uint64_t ordinal, const Record& record, std::span<const std::byte> payload) {
+    const transfer::Envelope& envelope = record.envelope;
+    const base::Collective kind = base::collective_of(envelope.tag);
+    const Place place{plain(envelope.context), base::sequence_of(envelope.tag)};
+    if (place.context == kLetGoContext || !has_place(kind) || core_.communicators().has_ended(place.context))
+        return false;
+    const Mismatch::Call call{record.signature(), envelope.bytes, source.rank()};
+    const bool is_note = kind == base::Collective::kCallNote || kind == base::Collective::kMismatchNote;
+    bool is_over = true; // the message is for nobody
+    const Communicator* const comm = core_.communicators().of_context(place.context);
+    if (ScheduleRun* const run = find(place))
+        is_over = arrive_for(*run, call, record, payload);
+    else if (comm == nullptr || !comm->has_counted(place.sequence))
+        is_over = arrive_early(place, call, record, payload);
+    else
+        arrive_late(*comm, place, call, record, payload);
+    if (is_note)
+        transfer::take_inline(source, payload, {});
+    else if (is_over && (envelope.context & transfer::kCapturedContexts) == 0)
+        progress_.drop(source, ordinal, record, payload);
+    else
+        return false;
+    return true;
+}
+
+bool CollectiveCheck::arrive_for(ScheduleRun& run, const Mismatch::Call& call, const Record& record,
+                                 std::span<const std::byte> payload) {
+    const uint64_t own = run.schedule().signature().bits();
+    switch (base::collective_of(record.envelope.tag)) {
+    case base::Collective::kMismatchNote: break_off(run, note_of<Mismatch>(payload), true); return true;
+    case base::Collective::kCallNote: compare(run, call, note_of<CallNote>(payload)); return true;
+    default: break;
+    }
+    run.count_arrived();
+    if (call.signature != 0 && call.signature != own)
+        break_off(run, Mismatch{{own, 0, core_.self()}, call}, false);
+    return run.is_broken();
+}
+
+bool CollectiveCheck::arrive_early(const Place& place, const Mismatch::Call& call, const Record& record,
+                                   std::span<const std::byte> payload) {
+    switch (base::collective_of(record.envelope.tag)) {
+    case base::Collective::kMismatchNote:
+        early(place).mismatch = note_of<Mismatch>(payload);
+        early(place).told = true;
+        return true;
+    case base::Collective::kCallNote: early_calls_.push_back({place, call, note_of<CallNote>(payload)}); return true;
+    default: break;
+    }
+    Early& of = early(place);
+    if (of.messages++ == 0)
+        of.first = call;
+    else if (of.first.signature != call.signature && !of.mismatch)
+        of.mismatch = Mismatch{of.first, call};
+    return false;
+}
+
+// This rank's part was over. Unless it has failed, all that it needs of others had come.
+void CollectiveCheck::arrive_late(const Communicator& comm, const Place& place, const Mismatch::Call& call,
+                                  const Record& record, std::span<const std::byte> payload) {
+    const base::Collective kind = base::collective_of(record.envelope.tag);
+    const uint64_t own = comm.signature_of(place.sequence);
+    if (own == 0 || kind == base::Collective::kCallNote)
+        return;
+    if (kind == base::Collective::kMismatchNote)
+        note_late(comm, place.sequence, note_of<Mismatch>(payload), true);
+    else if (call.signature != 0)
+        note_late(comm, place.sequence, Mismatch{call, {own, 0, core_.self()}}, false);
+}
+
+void CollectiveCheck::note_late(const Communicator& comm, uint16_t sequence, const Mismatch& mismatch, bool told) {
+    const uint32_t context = comm.collective_context();
+    if (!told)
+        tell(comm, sequence, mismatch);
+    comm.note_signature(sequence, 0); // said once
+    if (std::none_of(late_.begin(), late_.end(), [&](const Late& each) { return each.context == context; }))
+        late_.push_back({context, mismatch.error()});
+}
+
+ScheduleRun* CollectiveCheck::find(const Place& place) const {
+    return running_.find([&](const ScheduleRun& each) {
+        const Schedule& schedule = each.schedule();
+        return has_place(schedule.kind()) && Place{schedule.comm().collective_context(), schedule.sequence()} == place;
+    });
+}
+
+CollectiveCheck::Early& CollectiveCheck::early(const Place& place) {
+    const auto found =
+        std::find_if(early_.begin(), early_.end(), [&](const Early& each) { return each.place == place; });
+    return found != early_.end() ? *found : early_.emplace_back(Early{.place = place, .mismatch = std::nullopt});
+}
+
+// ----------------------------------------------------------------------------------------------------- of this rank
+
+void CollectiveCheck::begin(ScheduleRun& run) {
+    const Schedule& schedule = run.schedule();
+    if (!has_place(schedule.kind()))
+        return;
+    const Communicator& comm = schedule.comm();
+    const Place place{comm.collective_context(), schedule.sequence()};
+    comm.note_signature(place.sequence, schedule.signature().bits());
+    const auto late =
+        std::find_if(late_.begin(), late_.end(), [&](const Late& each) { return each.context == place.context; });
+    if (late != late_.end()) {
+        run.note_mismatch(late->error);
+        late_.erase(late);
+    }
+    if (core_.resources().settings.check && comm.size() > 1)
+        exchange_calls(run, place);
+    take_early(run, place);
+}
+
+void CollectiveCheck::take_early(ScheduleRun& run, const Place& place) {
+    const auto found =
+        std::find_if(early_.begin(), early_.end(), [&](const Early& each) { return each.place == place; });
+    if (found == early_.end())
+        return;
+    const Early of = std::move(*found);
+    early_.erase(found);
+    for (uint32_t i = 0; i < of.messages; ++i)
+        run.count_arrived();
+    const uint64_t own = run.schedule().signature().bits();
+    if (of.mismatch)
+        break_off(run, *of.mismatch, of.told);
+    else if (of.messages != 0 && of.first.signature != 0 && of.first.signature != own)
+        break_off(run, Mismatch{{own, 0, core_.self()}, of.first}, false);
+}
+
+void CollectiveCheck::look(ScheduleRun& run) {
+    if (const auto found = run.take_found())
+        break_off(run, *found, false);
+}
+
+void CollectiveCheck::end(ScheduleRun& run) {
+    const Schedule& schedule = run.schedule();
+    if (!has_place(schedule.kind()))
+        return;
+    const Communicator& comm = schedule.comm();
+    if (const auto found = run.take_found())
+        tell(comm, schedule.sequence(), *found);
+    if (!run.ended_well())
+        comm.note_signature(schedule.sequence(), 0);
+    if (!run.has_surplus())
+        return;
+    const auto surplus = drop_unexpected({comm.collective_context(), schedule.sequence()});
+    if (run.ended_well() && surplus)
+        note_late(comm, schedule.sequence(), Mismatch{*surplus, {schedule.signature().bits(), 0, core_.self()}}, false);
+}
+
+void CollectiveCheck::break_off(ScheduleRun& run, const Mismatch& mismatch, bool told) {
+    const Schedule& schedule = run.schedule();
+    if (run.is_broken())
+        return;
+    run.break_off(mismatch.error());
+    (void)drop_unexpected({schedule.comm().collective_context(), schedule.sequence()});
+    if (!told)
+        tell(schedule.comm(), schedule.sequence(), mismatch);
+    core_.note_change();
+}
+
+void CollectiveCheck::tell(const Communicator& comm, uint16_t sequence, const Mismatch& mismatch) {
+    const int tag = base::collective_tag(base::Collective::kMismatchNote, sequence, 0);
+    for (const WorldRank each : comm.group().members())
+        if (each != core_.self())
+            post_note(comm, tag, each, mismatch);
+}
+
+std::optional<Mismatch::Call> CollectiveCheck::drop_unexpected(const Place& place) {
+    std::optional<Mismatch::Call> first;
+    std::vector<std::pair<WorldRank, int>> found;
+    (void)core_.matcher().for_each_unexpected(SIZE_MAX, [&](const Unexpected& each) {
+        const transfer::Envelope& envelope = each.record.envelope;
+        if (envelope.context == place.context && base::sequence_of(envelope.tag) == place.sequence &&
+            has_place(base::collective_of(envelope.tag))) {
+            found.emplace_back(each.source, envelope.tag);
+            if (!first)
+                first = Mismatch::Call{each.record.signature(), envelope.bytes, each.source};
+        }
+    });
+    for (const auto& [source, tag] : found)
+        progress_.drop_unexpected(Pattern{place.context, false, source, tag, nullptr});
+    return first;
+}
+
+// ------------------------------------------------------------------------------------------------------------ notes
+
+// What this rank's steps send to each of the others, and expect of it.
+void CollectiveCheck::exchange_calls(ScheduleRun& run, const Place& place) {
+    const Schedule& schedule = run.schedule();
+    const Communicator& comm = schedule.comm();
+    std::vector<CallNote> notes(static_cast<size_t>(comm.size()));
+    for (const Schedule::Step& each : schedule.steps()) {
+        CallNote& note = notes[static_cast<size_t>(each.peer.value)];
+        if (each.kind == StepKind::kSend) {
+            ++note.sends;
+            note.sent_bytes += each.buffer.bytes;
+        } else if (each.kind == StepKind::kReceive) {
+            ++note.receives;
+            const bool exact = each.exact && note.received_bytes != CallNote::kAnyLength;
+            note.received_bytes = exact ? note.received_bytes + each.buffer.bytes : CallNote::kAnyLength;
+        }
+    }
+    const int tag = base::collective_tag(base::Collective::kCallNote, place.sequence, 0);
+    for (int rank = 0; rank < comm.size(); ++rank)
+        if (Rank{rank} != comm.rank())
+            run.await_call(comm.group().world(Rank{rank}), notes[static_cast<size_t>(rank)]);
+    for (int rank = 0; rank < comm.size(); ++rank)
+        if (Rank{rank} != comm.rank())
+            post_note(comm, tag, comm.group().world(Rank{rank}), notes[static_cast<size_t>(rank)]);
+    for (const EarlyCall& each : early_calls_)
+        if (each.place == place)
+            compare(run, each.call, each.note);
+    std::erase_if(early_calls_, [&](const EarlyCall& each) { return each.place == place; });
+}
+
+void CollectiveCheck::compare(ScheduleRun& run, const Mismatch::Call& call, const CallNote& theirs) {
+    const std::optional<CallNote> own = run.take_awaited_call(call.rank);
+    if (!own)
+        return; // it has broken off
+    const uint64_t signature = run.schedule().signature().bits();
+    if (call.signature != signature)
+        break_off(run, Mismatch{{signature, 0, core_.self()}, call}, false);
+    else if (!theirs.brings(*own))
+        break_off(run,
+                  Mismatch{{signature, theirs.sent_bytes, call.rank}, {signature, own->received_bytes, core_.self()}},
+                  false);
+    else if (!own->brings(theirs))
+        break_off(run,
+                  Mismatch{{signature, own->sent_bytes, core_.self()}, {signature, theirs.received_bytes, call.rank}},
+                  false);
+    core_.note_change();
+}
+
+template <typename Note>
+void CollectiveCheck::post_note(const Communicator& comm, int tag, WorldRank to, const Note& note) {
+    static_assert(std::is_trivially_copyable_v<Note> && sizeof(Note) <= sizeof(Untold::payload));
+    const uint64_t signature = comm.signature_of(base::sequence_of(tag));
+    Untold made{to, {comm.collective_context(), tag, sizeof(Note)}, signature, {}};
+    std::memcpy(made.payload.data(), &note, sizeof note);
+    if (!post(made))
+        untold_.push_back(made);
+}
+
+void CollectiveCheck::post_notes() {
+    std::erase_if(untold_, [&](const Untold& each) {
+        assume_engine_lock();
+        return post(each);
+    });
+}
+
+// False if there is no room. Not in traces: nobody receives it.
+bool CollectiveCheck::post(const Untold& note) {
+    Peer& peer = core_.peer(note.to);
+    if (peer.lost() || peer.channel().is_gone())
+        return true;
+    if (!peer.unposted.empty() || !peer.part<transfer::InlinePart>().has_credit(peer, note.envelope.bytes) ||
+        !transfer::post_inline(peer, note.payload.data(), note.envelope, note.signature))
+        return false;
+    peer.channel().notify(platform::Notify::kAlways);
+    return true;
+}
+
+} // namespace gpurun::comm
