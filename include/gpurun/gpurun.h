@@ -1515,7 +1515,8 @@ GPURUN_API gpurun_status gpurun_ialltoallv(const void *send, const size_t *send_
  * @param recv_count  as many bytes as each source sends
  * @retval GPURUN_OK             done, or enqueued
  * @retval GPURUN_ERR_COMM       @p comm is not a communicator, or has no topology
- * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  a source sends more, or less
+ * @retval GPURUN_ERR_COLLECTIVE  a source sends more, or less, or a rank called another collective
+ * @retval GPURUN_ERR_TRUNCATED, GPURUN_ERR_COUNT  the rank sends itself more, or less, than it expects
  * @retval GPURUN_ERR_BUFFER     as gpurun_send(), or the buffers overlap; GPURUN_IN_PLACE is not possible
  *
  * The other errors are those of gpurun_bcast(). Since 0.1. See gpurun_neighbor_alltoall(3).

@@ -48,10 +48,14 @@ void run(size_t count, std::byte* result, std::span<const void* const> operands,
     using Element = typename TypeOf<kType>::Element;
     using Value = typename TypeOf<kType>::Value;
     constexpr size_t kPiece = kPieceBytes / sizeof(Value);
-    alignas(64) Value sums[kPiece] = {};
-    alignas(64) Value values[kPiece] = {};
+    static_assert(kPiece % kUnrolled == 0);
+    alignas(64) Value sums[kPiece];
+    alignas(64) Value values[kPiece];
     for (size_t first = 0; first < count; first += kPiece) {
         const size_t piece = std::min(kPiece, count - first);
+        const size_t whole = (piece + kUnrolled - 1) / kUnrolled * kUnrolled;
+        std::fill(sums + piece, sums + whole, Value{});
+        std::fill(values + piece, values + whole, Value{});
         load<Element>(sums, operands.front(), first, piece);
         for (const void* const each : operands.subspan(1)) {
             load<Element>(values, each, first, piece);

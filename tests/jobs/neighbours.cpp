@@ -122,7 +122,7 @@ void run(const Round& round, const Neighbours& neighbours) {
     const Layout given(round, own), got(round, neighbours.sources);
     const Bytes sent = given.content(round, own, Bytes(given.all * sizeof(int32_t), 0x55));
     const Bytes before(got.all * sizeof(int32_t), 0x77);
-    const Guarded send(round.manner.kind, sent), recv(round.manner.kind, before);
+    Guarded send(round.manner.kind, sent), recv(round.manner.kind, before);
     const auto type = GPURUN_INT32;
     const gpurun_stream in = round.manner.domain;
     const gpurun_comm comm = neighbours.comm;
@@ -131,24 +131,22 @@ void run(const Round& round, const Neighbours& neighbours) {
     const size_t *gets = got.counts.data(), *to = got.displacements.data();
     const void* const from = send.get();
     void* const into = recv.get();
-    call(
-        round.manner,
-        [&] {
-            if (round.gathers)
-                return round.has_counts ? gpurun_neighbor_allgatherv(from, length, type, into, gets, to, type, comm, in)
-                                        : gpurun_neighbor_allgather(from, n, type, into, n, type, comm, in);
-            return round.has_counts ? gpurun_neighbor_alltoallv(from, gives, at, type, into, gets, to, type, comm, in)
-                                    : gpurun_neighbor_alltoall(from, n, type, into, n, type, comm, in);
-        },
-        [&](gpurun_request* ret) {
-            if (round.gathers)
-                return round.has_counts
-                           ? gpurun_ineighbor_allgatherv(from, length, type, into, gets, to, type, comm, in, ret)
-                           : gpurun_ineighbor_allgather(from, n, type, into, n, type, comm, in, ret);
+    const auto blocking = [&] {
+        if (round.gathers)
+            return round.has_counts ? gpurun_neighbor_allgatherv(from, length, type, into, gets, to, type, comm, in)
+                                    : gpurun_neighbor_allgather(from, n, type, into, n, type, comm, in);
+        return round.has_counts ? gpurun_neighbor_alltoallv(from, gives, at, type, into, gets, to, type, comm, in)
+                                : gpurun_neighbor_alltoall(from, n, type, into, n, type, comm, in);
+    };
+    const auto start = [&](gpurun_request* ret) {
+        if (round.gathers)
             return round.has_counts
-                       ? gpurun_ineighbor_alltoallv(from, gives, at, type, into, gets, to, type, comm, in, ret)
-                       : gpurun_ineighbor_alltoall(from, n, type, into, n, type, comm, in, ret);
-        });
+                       ? gpurun_ineighbor_allgatherv(from, length, type, into, gets, to, type, comm, in, ret)
+                       : gpurun_ineighbor_allgather(from, n, type, into, n, type, comm, in, ret);
+        return round.has_counts ? gpurun_ineighbor_alltoallv(from, gives, at, type, into, gets, to, type, comm, in, ret)
+                                : gpurun_ineighbor_alltoall(from, n, type, into, n, type, comm, in, ret);
+    };
+    call(round.manner, {blocking, start, start}, {&send, &recv});
     CHECK(first_difference(send.read(), sent) == -1);
     CHECK(first_difference(recv.read(), got.content(round, neighbours.sources, before)) == -1);
 }
@@ -158,6 +156,8 @@ void run_all(const Neighbours& neighbours, Choices& choices, gpurun_stream strea
         for (const bool gathers : {false, true})
             for (const bool has_counts : {false, true}) {
                 Round round{gathers, has_counts, count, choices.manner(stream), choices.number() % 1000};
+                if (round.manner.form == Form::kPersistent) // there are none
+                    round.manner.form = Form::kRequest;
                 CAPTURE(count);
                 CAPTURE(gathers);
                 CAPTURE(has_counts);
