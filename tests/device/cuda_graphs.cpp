@@ -282,7 +282,13 @@ TEST_CASE("memory that is freed for later is given back once, when that is asked
     Bench bench;
     fake().next_address = 0x3000;
     void* const memory = must(bench.device.allocate(64));
+    FakeMemory& of = fake().memory[0x3000];
+    of.id = 7;
+    for (int look = 0; look < 2; ++look) // the second from what is known
+        CHECK(must(bench.device.describe(memory, 64)).placement == device::Placement::kDevice);
     REQUIRE_OK(bench.device.free_later(memory));
+    CHECK_STATUS(bench.device.describe(memory, 64), Status::kBuffer);
+    CHECK_STATUS(bench.device.describe(static_cast<char*>(memory) + 8, 1), Status::kBuffer);
     CHECK_STATUS(bench.device.free_later(memory), Status::kBuffer);
     CHECK_STATUS(bench.device.free(memory), Status::kBuffer);
     CHECK(fake().memory.count(0x3000) == 1);

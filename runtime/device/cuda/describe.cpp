@@ -161,6 +161,8 @@ Result<Buffer> CudaDevice::describe_allocation(const Attributes& found, const vo
     if (found.has_range(address) && bytes > found.room(address))
         return base::error(Status::kBuffer, "{} bytes at {} reach past the end of their allocation of {} bytes", bytes,
                            pointer, found.size);
+    if (found.has_range(address) && device_memory_later_.contains(host_view(found.start)))
+        return base::error(Status::kBuffer, "{} lies in device memory that has been freed", pointer);
     const bool is_new = seen_.note(found.id, found.start, found.size);
     if (found.managed != 0)
         return buffer;

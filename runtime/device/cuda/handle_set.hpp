@@ -19,6 +19,10 @@ class HandleSet {
         std::lock_guard lock(mutex_);
         return std::exchange(handles_, {});
     }
+    bool contains(void* handle) {
+        std::lock_guard lock(mutex_);
+        return handles_.contains(handle);
+    }
     // False if it was not there.
     bool erase(void* handle) {
         std::lock_guard lock(mutex_);

@@ -34,6 +34,19 @@ class KnownAllocations {
         entry.version.store(version + 2, std::memory_order_release); // pairs with the first load of find()
     }
 
+    // What began in this allocation, which the program has freed but CUDA still has.
+    void forget(uintptr_t start) {
+        for (Entry& each : entries_) {
+            uint64_t version = each.version.load(std::memory_order_relaxed);
+            if (each.start.load(std::memory_order_relaxed) != start || version % 2 != 0 ||
+                !each.version.compare_exchange_strong(version, version + 1, std::memory_order_acquire))
+                continue;
+            std::atomic_thread_fence(std::memory_order_release); // as in keep()
+            each.address.store(0, std::memory_order_relaxed);
+            each.version.store(version + 2, std::memory_order_release);
+        }
+    }
+
     // As it was when it was kept.
     std::optional<Allocation> find(uintptr_t address) const {
         const Entry& entry = entry_of(address);

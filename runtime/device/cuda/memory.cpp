@@ -88,10 +88,12 @@ base::Result<void> CudaDevice::free_pinned(void* pointer) {
 }
 
 base::Result<void> CudaDevice::free_later(void* pointer) {
-    if (device_memory_.erase(pointer))
+    if (device_memory_.erase(pointer)) {
         device_memory_later_.insert(pointer);
-    else if (!pinned_memory_.free_later(pointer))
+        known_.forget(reinterpret_cast<uintptr_t>(pointer));
+    } else if (!pinned_memory_.free_later(pointer)) {
         return no_such_allocation(pointer, "gpurun_malloc() or gpurun_malloc_host()");
+    }
     return {};
 }
 
