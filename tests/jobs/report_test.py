@@ -57,6 +57,7 @@ WITHOUT = {
     "channels": "no message can be captured",
     "other-devices": "memory of another device is refused",
     "reduce": "the CPU reduces copies of device memory",
+    "fused-reduce": "small messages are copied before they are reduced",
 }
 
 

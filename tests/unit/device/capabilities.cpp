@@ -33,8 +33,9 @@ TEST_SUITE_BEGIN("capabilities");
 TEST_CASE("an emulated device has the capabilities that it is given, and no others") {
     CHECK(set_of(*open_emulated()).all());
     CHECK(set_of(*open_emulated(options_with("none"))).none());
-    for (const char* list : {"counters", "counters,mails", "clock,graphs", "other-devices", "ordered-memory", "reduce",
-                             "channels,graphs,mails,counters", "fenced-copies,counters"}) {
+    for (const char* list :
+         {"counters", "counters,mails", "clock,graphs", "other-devices", "ordered-memory", "reduce",
+          "channels,graphs,mails,counters", "fenced-copies,counters", "counters,mails,reduce,fused-reduce"}) {
         CAPTURE(list);
         CHECK(set_of(*open_emulated(options_with(list))) == must(device::read_capabilities(list)));
     }
@@ -44,7 +45,7 @@ TEST_CASE("each name stands for one capability") {
     for (size_t i = 0; i < device::kCapabilities; ++i) {
         const device::CapabilityInfo& info = device::capabilities()[i];
         CAPTURE(info.name);
-        CHECK((must(device::read_capabilities("counters,mails,graphs," + std::string(info.name)))[i]));
+        CHECK((must(device::read_capabilities("counters,mails,graphs,reduce," + std::string(info.name)))[i]));
         CHECK(&device::info_of(static_cast<Capability>(i)) == &info);
     }
 }
