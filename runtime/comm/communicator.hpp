@@ -20,7 +20,6 @@
 namespace gpurun::comm {
 
 constexpr int kAnySource = -1;
-constexpr int kProcNull = -2;
 constexpr int kUndefined = -3;
 constexpr int kAnyTag = -1;
 

@@ -19,6 +19,7 @@ struct Rank {
     int value = 0;
     auto operator<=>(const Rank&) const = default;
 };
+constexpr int kProcNull = -2; // in place of a rank: nobody
 
 class Group {
   public:

@@ -1,7 +1,5 @@
 #include "comm/topology.hpp"
 
-#include "comm/communicator.hpp"
-
 #include <algorithm>
 #include <unordered_map>
 
