@@ -119,9 +119,16 @@ Result<void> ScheduleRun::take_scratch() {
         by_cpu = by_cpu && operand.in_host_memory();
     });
     const auto kind = by_device && !by_cpu ? transfer::ScratchPool::Kind::kDevice : transfer::ScratchPool::Kind::kHost;
-    scratch_used_ = false;
     GPURUN_ASSIGN(scratch_, core_.resources().pools.scratch.take(kind, schedule_.scratch_bytes(), order_));
     return {};
+}
+
+// What a reduction has read where it was is not in its place in scratch memory.
+bool ScheduleRun::has_used_scratch() const {
+    for (StepId i = 0; i < schedule_.steps().size(); ++i)
+        if (schedule_.steps()[i].buffer.scratch && !states_[i].handed_over)
+            return true;
+    return false;
 }
 
 void ScheduleRun::give_scratch_back() {
@@ -129,7 +136,7 @@ void ScheduleRun::give_scratch_back() {
         return;
     transfer::ScratchPool::Block& block = *std::exchange(scratch_, nullptr);
     transfer::ScratchPool& pool = core_.resources().pools.scratch;
-    if (!error_ && !scratch_used_)
+    if (!error_ && !has_used_scratch())
         pool.give_back_unused(block);
     else if (!error_ || !order_.on_stream() || core_.resources().releases_streams()) // else it may be used for ever
         pool.give_back(block, order_);
@@ -138,7 +145,6 @@ void ScheduleRun::give_scratch_back() {
 Result<void> ScheduleRun::start_step(StepId id) {
     const Schedule::Step& step = schedule_.steps()[id];
     states_[id].started = true;
-    scratch_used_ = scratch_used_ || (step.kind != StepKind::kReceive && step.buffer.scratch);
     switch (step.kind) {
     case StepKind::kLocal: return step.work(order_);
     case StepKind::kCopy: return start_copy(id);
@@ -190,13 +196,13 @@ Result<void> ScheduleRun::start_copy(StepId id) {
         return {};
     }
     const bool both_on_host = into.in_host_memory() && from.in_host_memory();
+    const bool by_stream = order_.on_stream() && into.by_device() && from.by_device();
     transfer::MailExchanges& exchanges = core_.resources().exchanges;
-    if (order_.on_stream() && into.by_device() && from.by_device() && into.bytes <= kMostBytesBeside &&
-        exchanges.collects_in(order_.stream)) {
+    if (by_stream && into.bytes <= kMostBytesBeside && exchanges.collects_in(order_.stream)) {
         exchanges.copy({into.address, from.address, into.bytes}, order_.stream);
         return {};
     }
-    if (order_.on_stream() && into.by_device() && from.by_device() && !both_on_host)
+    if (by_stream && !both_on_host)
         return core_.device().copy(into.address, from.address, into.bytes, order_.stream);
     start_send(id, from, schedule_.comm().rank());
     start_receive(id, into, schedule_.comm().rank());
@@ -205,9 +211,12 @@ Result<void> ScheduleRun::start_copy(StepId id) {
 
 Result<void> ScheduleRun::start_reduction(StepId id) {
     const Schedule::Step& step = schedule_.steps()[id];
-    GPURUN_ASSIGN(const bool fused, fuse_reduction(step));
-    if (fused)
-        return {};
+    const auto befores = schedule_.before(step);
+    if (std::any_of(befores.begin(), befores.end(), [&](StepId each) { return is_left(each); })) {
+        GPURUN_ASSIGN(const bool fused, fuse_reduction(step));
+        if (fused)
+            return {};
+    }
     std::array<Operand, base::kMostOperands> operands;
     const auto buffers = schedule_.operands(step);
     std::transform(buffers.begin(), buffers.end(), operands.begin(),
@@ -220,7 +229,8 @@ Result<void> ScheduleRun::start_reduction(StepId id) {
     return {};
 }
 
-// If operands have come in mails, by the kernel that puts what this rank sends. False: it is to be reduced in memory.
+// Of operands that have come in mails, by the kernel that puts what this rank sends. False: these are in their places,
+// and it is to be reduced in memory.
 Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
     const auto befores = schedule_.before(step);
     const auto buffers = schedule_.operands(step);
@@ -320,7 +330,6 @@ Result<bool> ScheduleRun::settle_steps() {
         if (!settled)
             continue;
         check_length(i);
-        scratch_used_ = scratch_used_ || (state.receive && schedule_.steps()[i].buffer.scratch && !state.handed_over);
         note_complete(state);
     }
     return complete_ != complete_before;
@@ -443,7 +452,6 @@ void ScheduleRun::end_reduction(State& state, bool at_once) {
 void ScheduleRun::take_left(StepId receive) {
     if (!is_left(receive))
         return;
-    scratch_used_ = true;
     states_[receive].receive->op().enqueue_left();
     messages_.launch();
 }

@@ -119,6 +119,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool await_peers() GPURUN_REQUIRES(engine_lock);
     void take_left(Schedule::StepId receive) GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
+    bool has_used_scratch() const;
     void give_scratch_back() GPURUN_REQUIRES(engine_lock);
     base::Result<void> start_step(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
     void start_send(Schedule::StepId step, const transfer::Operand& from, Rank to) GPURUN_REQUIRES(engine_lock);
@@ -157,7 +158,6 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     std::deque<State> states_; // by step, and more
     size_t complete_ = 0;
     transfer::ScratchPool::Block* scratch_ = nullptr;
-    bool scratch_used_ = false;
     std::optional<base::Error> error_;
     std::optional<base::Error> mismatch_; // of ranks that have called something else
     struct AwaitedCall {

@@ -13,10 +13,24 @@ using device::FusedReduction;
 using device::IncomingMail;
 using device::OutgoingMail;
 
+namespace {
+
+bool meet(const void* one, size_t one_bytes, const void* other, size_t other_bytes) {
+    const auto* const a = static_cast<const std::byte*>(one);
+    const auto* const b = static_cast<const std::byte*>(other);
+    return a < b + other_bytes && b < a + one_bytes;
+}
+
+} // namespace
+
+// Without a reduction: what comes behind one may need its result.
 MailExchanges::Exchange& MailExchanges::in(device::Stream stream) {
     for (size_t i = 0; i < open_; ++i)
-        if (exchanges_[i].stream == stream)
+        if (exchanges_[i].stream == stream) {
+            if (exchanges_[i].reduction)
+                launch(exchanges_[i]);
             return exchanges_[i];
+        }
     if (open_ == exchanges_.size())
         exchanges_.emplace_back();
     exchanges_[open_].stream = stream;
@@ -30,8 +44,6 @@ bool MailExchanges::collects_in(device::Stream stream) const {
 
 void MailExchanges::put(const OutgoingMail& mail, device::Stream stream) {
     Exchange& exchange = in(stream);
-    if (exchange.reduction)
-        launch(exchange); // it may be what is put
     exchange.puts.push_back(mail);
     if (exchange.puts.size() == device::kMostExchanged)
         launch(exchange);
@@ -39,8 +51,6 @@ void MailExchanges::put(const OutgoingMail& mail, device::Stream stream) {
 
 void MailExchanges::take(const IncomingMail& mail, device::Stream stream) {
     Exchange& exchange = in(stream);
-    if (exchange.reduction)
-        launch(exchange);
     exchange.takes.push_back(mail);
     if (exchange.takes.size() == device::kMostExchanged)
         launch(exchange);
@@ -48,38 +58,32 @@ void MailExchanges::take(const IncomingMail& mail, device::Stream stream) {
 
 // What an exchange does has no order.
 bool MailExchanges::overlaps(const Exchange& exchange, const device::CopyBeside& copy) {
-    const auto meets = [](const void* one, size_t one_bytes, const void* other, size_t other_bytes) {
-        const auto* const a = static_cast<const std::byte*>(one);
-        const auto* const b = static_cast<const std::byte*>(other);
-        return a < b + other_bytes && b < a + one_bytes;
-    };
     const auto touches = [&](const void* written, size_t bytes) {
-        return meets(written, bytes, copy.source, copy.bytes) || meets(written, bytes, copy.destination, copy.bytes);
+        return meet(written, bytes, copy.source, copy.bytes) || meet(written, bytes, copy.destination, copy.bytes);
     };
     return std::any_of(exchange.takes.begin(), exchange.takes.end(),
                        [&](const IncomingMail& each) { return touches(each.destination, each.bytes); }) ||
            std::any_of(exchange.copies.begin(), exchange.copies.end(),
                        [&](const device::CopyBeside& each) { return touches(each.destination, each.bytes); }) ||
            std::any_of(exchange.puts.begin(), exchange.puts.end(), [&](const OutgoingMail& each) {
-               return meets(each.source, each.mail.bytes, copy.destination, copy.bytes);
+               return meet(each.source, each.mail.bytes, copy.destination, copy.bytes);
            });
 }
 
 void MailExchanges::copy(const device::CopyBeside& copy, device::Stream stream) {
     Exchange& exchange = in(stream);
-    if (exchange.reduction || exchange.copies.size() == device::kMostCopiedBeside || overlaps(exchange, copy))
+    if (exchange.copies.size() == device::kMostCopiedBeside || overlaps(exchange, copy))
         launch(exchange);
     exchange.copies.push_back(copy);
 }
 
 void MailExchanges::reduce(const FusedReduction& reduction, device::Stream stream) {
     Exchange& exchange = in(stream);
-    const auto* const result = static_cast<const std::byte*>(reduction.result);
     const bool replaces = std::any_of(exchange.puts.begin(), exchange.puts.end(), [&](const OutgoingMail& each) {
-        const auto* const source = static_cast<const std::byte*>(each.source);
-        return source != result && source < result + reduction.bytes() && result < source + each.mail.bytes;
+        return each.source != reduction.result &&
+               meet(each.source, each.mail.bytes, reduction.result, reduction.bytes());
     });
-    if (exchange.reduction || !exchange.takes.empty() || !exchange.copies.empty() || replaces)
+    if (!exchange.takes.empty() || !exchange.copies.empty() || replaces)
         launch(exchange);
     exchange.operands.assign(reduction.operands.begin(), reduction.operands.end());
     exchange.reduction = reduction;
@@ -117,20 +121,18 @@ Result<void> MailExchanges::enqueue(Exchange& exchange) {
         return {};
     if (may_spin(exchange))
         return mails_->exchange_mails(exchange.puts, exchange.takes, exchange.copies, exchange.stream);
-    std::vector<device::Mail> awaited;
+    // The stream waits for all that is taken first: behind what is put, which waits for nobody.
+    GPURUN_TRY(put_first(exchange));
     for (const IncomingMail& each : exchange.takes)
-        awaited.push_back(each.mail);
-    GPURUN_TRY(put_first(exchange, awaited));
+        GPURUN_TRY(counters_->await_counter(exchange.stream, each.mail.sent, each.mail.value));
     return mails_->exchange_mails({}, exchange.takes, {}, exchange.stream);
 }
 
-// Where no kernel may spin, the stream waits for all that is taken first: behind what is put, which waits for nobody.
-Result<void> MailExchanges::put_first(Exchange& exchange, std::span<const device::Mail> awaited) {
-    if (!exchange.puts.empty() || !exchange.copies.empty())
-        GPURUN_TRY(mails_->exchange_mails(exchange.puts, {}, exchange.copies, exchange.stream));
-    for (const device::Mail& each : awaited)
-        GPURUN_TRY(counters_->await_counter(exchange.stream, each.sent, each.value));
-    return {};
+// Where no kernel may spin.
+Result<void> MailExchanges::put_first(const Exchange& exchange) {
+    if (exchange.puts.empty() && exchange.copies.empty())
+        return {};
+    return mails_->exchange_mails(exchange.puts, {}, exchange.copies, exchange.stream);
 }
 
 Result<void> MailExchanges::enqueue_reduction(Exchange& exchange) {
@@ -138,18 +140,18 @@ Result<void> MailExchanges::enqueue_reduction(Exchange& exchange) {
     size_t largest = reduction.bytes();
     for (const OutgoingMail& each : exchange.puts)
         largest = std::max(largest, each.mail.bytes);
-    std::vector<device::Mail> mails;
     KernelBudget::Ends ends;
     for (const FusedReduction::Operand& each : exchange.operands)
-        if (each.mail.words != nullptr) {
-            mails.push_back(each.mail);
+        if (each.mail.words != nullptr)
             ends.add(*each.mail.taken, each.mail.value);
-        }
     reduction.operands = exchange.operands;
     reduction.blocks = std::min(pools_.kernels.blocks(), device::mail_blocks(largest));
     if (pools_.kernels.admits(exchange.stream, reduction.blocks, ends))
         return fused_reduce_->put_and_reduce(exchange.puts, reduction, exchange.stream);
-    GPURUN_TRY(put_first(exchange, mails));
+    GPURUN_TRY(put_first(exchange));
+    for (const FusedReduction::Operand& each : exchange.operands)
+        if (each.mail.words != nullptr)
+            GPURUN_TRY(counters_->await_counter(exchange.stream, each.mail.sent, each.mail.value));
     return fused_reduce_->put_and_reduce({}, reduction, exchange.stream);
 }
 

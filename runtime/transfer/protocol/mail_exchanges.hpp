@@ -63,7 +63,7 @@ class MailExchanges {
     void launch(Exchange& exchange);
     base::Result<void> enqueue(Exchange& exchange);
     base::Result<void> enqueue_reduction(Exchange& exchange);
-    base::Result<void> put_first(Exchange& exchange, std::span<const device::Mail> awaited);
+    base::Result<void> put_first(const Exchange& exchange);
     bool may_spin(Exchange& exchange);
 
     device::Mails* const mails_;
