@@ -102,6 +102,10 @@ Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> 
             return std::all_of(receives.begin(), receives.end(),
                                [](const PostedReceive* each) { return each->started(); });
         });
+    if (core_.resources().exchanges.signals()) // whose end may be awaited in the same kernel
+        await_exchange(Peers::kLikely, [&] {
+            return std::all_of(sends.begin(), sends.end(), [](const Send* each) { return each->enqueued(); });
+        });
     batch_.launch(); // starting these may have posted sends of requests that had waited for room
     const auto done = [&] {
         const auto is_done = [](const auto* each) { return each->done(); };

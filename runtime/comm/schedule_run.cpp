@@ -4,6 +4,7 @@
 #include "comm/local_reduction.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 
 namespace gpurun::comm {
@@ -76,14 +77,6 @@ bool ScheduleRun::is_left(StepId receive) const {
     return of && of->made_op() != nullptr && of->made_op()->is_left();
 }
 
-// Whether some send need not wait for the receive, so that both may be under way in one stream.
-bool ScheduleRun::runs_beside_send(StepId receive) const {
-    return std::any_of(schedule_.steps().begin(), schedule_.steps().end(), [&](const Schedule::Step& each) {
-        const auto before = schedule_.before(each);
-        return each.kind == StepKind::kSend && std::find(before.begin(), before.end(), receive) == before.end();
-    });
-}
-
 Operand ScheduleRun::operand_of(const Schedule::Buffer& buffer) const {
     Operand operand = order_;
     operand.address = buffer.scratch ? scratch_->data + *buffer.scratch : buffer.address;
@@ -92,21 +85,12 @@ Operand ScheduleRun::operand_of(const Schedule::Buffer& buffer) const {
     return operand;
 }
 
-// Whether some receive is under way, or about to be: what is sent now may cross in one kernel with what is received.
-bool ScheduleRun::runs_beside_receive() const {
-    const auto& steps = schedule_.steps();
-    for (StepId i = 0; i < steps.size(); ++i)
-        if (steps[i].kind == StepKind::kReceive && !states_[i].complete && can_start(steps[i]))
-            return true;
-    return false;
-}
-
 Ending ScheduleRun::ending_of_receive(StepId receive) const {
     const Schedule::Step& step = schedule_.steps()[receive];
     // Ranks that read what others send before they let these go on would wait for each other.
     if (schedule_.is_operand(step) && !order_.captured() && core_.resources().exchanges.can_reduce())
         return schedule_.is_read_after_sends(step) ? Ending::kKeptMail : Ending::kKept;
-    return runs_beside_send(receive) ? Ending::kTogether : Ending::kInStream;
+    return Ending::kTogether;
 }
 
 // Where whoever reduces reaches the program's buffers, too: the device, or the CPU.
@@ -179,9 +163,7 @@ void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
     State& state = states_[id];
     state.from = from;
     // In a graph the stream waits for what is sent once all that can go at the same time has been enqueued.
-    const Ending ending = order_.captured()       ? Ending::kByCompletion
-                          : runs_beside_receive() ? Ending::kTogether
-                                                  : Ending::kInStream;
+    const Ending ending = order_.captured() ? Ending::kByCompletion : Ending::kTogether;
     const Schedule::Step& step = schedule_.steps()[id];
     transfer::Send::Mode mode{
         .ending = ending, .urges = true, .signature = schedule_.signature().bits(), .contributes = step.contributes};
@@ -216,7 +198,7 @@ Result<void> ScheduleRun::start_copy(StepId id) {
     const bool both_on_host = into.in_host_memory() && from.in_host_memory();
     const bool by_stream = order_.on_stream() && into.by_device() && from.by_device();
     transfer::MailExchanges& exchanges = core_.resources().exchanges;
-    if (by_stream && into.bytes <= kMostBytesBeside && exchanges.collects_in(order_.stream)) {
+    if (by_stream && into.bytes <= kMostBytesBeside && exchanges.can_copy() && !order_.captured()) {
         exchanges.copy({into.address, from.address, into.bytes}, order_.stream);
         return {};
     }
@@ -273,7 +255,6 @@ Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
             }
             operands[static_cast<size_t>(operand - buffers.begin())] = *handed_over;
             states_[each].handed_over = fuses = true;
-            fused_round_ = schedule_.steps()[each].round;
         } else {
             GPURUN_TRY(receive.complete_into(order_.stream)); // to its place in memory
         }
@@ -385,15 +366,22 @@ bool ScheduleRun::await_peers() {
     return missing() != before;
 }
 
-// What is reduced waits for the others to say that they read what this rank contributes: then its kernel can wait for
-// the end of that, too.
+// What others pull or reduce waits for them to say that they do: then one kernel can wait for the end of that, too. Of
+// a round, since they may wait for this one before they begin the next.
 void ScheduleRun::await_readers() {
-    if (!fused_round_ || core_.resources().exchanges.empty())
+    if (!core_.resources().exchanges.signals())
         return;
+    const auto& steps = schedule_.steps();
+    const auto is_read = [&](StepId id, int round) {
+        return !states_[id].send || states_[id].send->enqueued() || steps[id].round > round;
+    };
+    int round = INT_MAX;
+    for (StepId i = 0; i < steps.size(); ++i)
+        if (!is_read(i, INT_MAX))
+            round = std::min(round, steps[i].round);
     messages_.await_exchange(Messages::Peers::kSure, [&] {
-        for (StepId i = 0; i < schedule_.steps().size(); ++i)
-            if (schedule_.steps()[i].contributes && schedule_.steps()[i].round == *fused_round_ &&
-                !states_[i].send->enqueued())
+        for (StepId i = 0; i < steps.size(); ++i)
+            if (!is_read(i, round))
                 return false;
         return true;
     });
@@ -405,7 +393,6 @@ void ScheduleRun::start_steps() {
         failed = start_ready_steps();
     if (failed)
         await_readers();
-    fused_round_.reset();
     messages_.launch(); // before what depends on these
     if (!failed)
         fail(failed.error());

@@ -111,8 +111,6 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
         }
     };
     bool can_start(const Schedule::Step& step) const GPURUN_REQUIRES(engine_lock);
-    bool runs_beside_send(Schedule::StepId receive) const;
-    bool runs_beside_receive() const GPURUN_REQUIRES(engine_lock);
     transfer::Ending ending_of_receive(Schedule::StepId receive) const;
     // Whether what the step receives was left in a mail, or with its source, so that a reduction can read it there.
     bool is_left(Schedule::StepId receive) const;
@@ -168,7 +166,6 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     };
     std::vector<AwaitedCall> awaited_calls_;
     std::optional<Mismatch> found_;
-    std::optional<int> fused_round_; // of a reduction that is collected
     size_t arrived_ = 0;
     bool broken_ = false;
     bool ended_well_ = false;

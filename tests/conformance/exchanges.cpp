@@ -41,7 +41,7 @@ TEST_CASE("what two streams put in exchanges, the other takes in the same exchan
             takes[1 - side].push_back({boxes[i].incoming(bytes_of(i)), destination.get() + i * kMost, bytes_of(i), 2});
         }
         for (const size_t side : {0, 1})
-            REQUIRE_OK(subject().mails()->exchange_mails(puts[side], takes[side], {}, streams[side]));
+            REQUIRE_OK(subject().mails()->exchange({.puts = puts[side], .takes = takes[side]}, streams[side]));
         for (const Stream& each : streams)
             each.finish();
         for (size_t i = 0; i < 2 * mails; ++i) {
@@ -64,7 +64,7 @@ TEST_CASE("an exchange puts at once, takes what has come, and holds up its strea
     const device::IncomingMail takes[] = {
         {last.incoming(8), destination.get(), 8},
         {first.incoming(kLargestMail), destination.get() + kLargestMail, kLargestMail}};
-    REQUIRE_OK(subject().mails()->exchange_mails({&put, 1}, takes, {}, stream));
+    REQUIRE_OK(subject().mails()->exchange({.puts = {&put, 1}, .takes = takes}, stream));
     first.put(source.get(), kLargestMail, other);
     REQUIRE(reads(out.sent(), out.value()));
     REQUIRE(reads(first.taken(), first.value()));
@@ -98,7 +98,7 @@ TEST_CASE("an exchange copies beside its mails, whatever these wait for") {
     copies[0] = {host.get() + 64, host.get(), 64};
     const device::OutgoingMail put{out.outgoing(100), source.get()};
     const device::IncomingMail take{in.incoming(8), destination.get() + 4 * kRoom, 8};
-    REQUIRE_OK(subject().mails()->exchange_mails({&put, 1}, {&take, 1}, copies, stream));
+    REQUIRE_OK(subject().mails()->exchange({.puts = {&put, 1}, .takes = {&take, 1}, .copies = copies}, stream));
     REQUIRE(reads(out.sent(), out.value()));
     watch();
     CHECK_FALSE(stream.done());
@@ -110,7 +110,7 @@ TEST_CASE("an exchange copies beside its mails, whatever these wait for") {
         const Bytes wanted = expected(kRoom - i, &content[2 * i], kSizes[i]);
         CHECK(read(destination.get() + i * kRoom + i, kRoom - i) == wanted);
     }
-    REQUIRE_OK(subject().mails()->exchange_mails({}, {}, {copies.data(), 1}, stream));
+    REQUIRE_OK(subject().mails()->exchange({.copies = {copies.data(), 1}}, stream));
     stream.finish();
 }
 

@@ -17,7 +17,7 @@ inline const CUcontext kOther = reinterpret_cast<CUcontext>(0x20000);
 
 inline const CUfunction kPutMail = reinterpret_cast<CUfunction>(0x100);
 inline const CUfunction kTakeMail = reinterpret_cast<CUfunction>(0x200);
-inline const CUfunction kExchangeMails = reinterpret_cast<CUfunction>(0x280);
+inline const CUfunction kExchange = reinterpret_cast<CUfunction>(0x280);
 inline const CUfunction kFusedReduce = reinterpret_cast<CUfunction>(0x290);
 inline const CUfunction kWatchCounter = reinterpret_cast<CUfunction>(0x400);
 inline const CUfunction kCopyFenced = reinterpret_cast<CUfunction>(0x300);
@@ -66,7 +66,7 @@ struct Bench {
         device::cuda::Kernels kernels;
         kernels.put_mail = kPutMail;
         kernels.take_mail = kTakeMail;
-        kernels.exchange_mails = kExchangeMails;
+        kernels.exchange = kExchange;
         kernels.fused_reduce[static_cast<size_t>(base::Type::kFloat)] = kFusedReduce;
         kernels.watch_counter = kWatchCounter;
         kernels.copy_fenced = kCopyFenced;

@@ -282,9 +282,9 @@ TEST_CASE("the mails of an exchange have blocks of their own, those that are put
     const device::OutgoingMail puts[] = {{mail_of(8), memory}, {mail_of(65536), memory}};
     const device::CopyBeside copies[] = {{memory + 64, memory, 12288}};
     const device::IncomingMail takes[] = {{mail_of(8192), memory, 8192}, {mail_of(65536), memory, 65536, 3}};
-    const auto [launch, arguments] = bench.launched<ExchangeMailsArguments>(
-        [&](CudaDevice& device) { return device.exchange_mails(puts, takes, copies, kStream); });
-    CHECK(launch.kernel == kExchangeMails);
+    const auto [launch, arguments] = bench.launched<ExchangeArguments>(
+        [&](CudaDevice& device) { return device.exchange({.puts = puts, .takes = takes, .copies = copies}, kStream); });
+    CHECK(launch.kernel == kExchange);
     CHECK(launch.blocks == 1 + 16 + 3 + 2 + 3);
     CHECK(launch.threads == kMailThreads);
     CHECK(arguments.number_of_puts == 2);
@@ -298,8 +298,8 @@ TEST_CASE("the mails of an exchange have blocks of their own, those that are put
     CHECK(arguments.puts[1].ticket == puts[1].mail.ticket);
     CHECK(arguments.takes[1].bytes == 65536);
     CHECK(arguments.takes[1].ticket == takes[1].mail.ticket);
-    const auto small = bench.launched<ExchangeMailsArguments>([&](CudaDevice& device) {
-        return device.exchange_mails({puts, 1}, {}, {}, kStream);
+    const auto small = bench.launched<ExchangeArguments>([&](CudaDevice& device) {
+        return device.exchange({.puts = {puts, 1}}, kStream);
     });
     CHECK(small.first.blocks == 1);
     CHECK(small.first.threads == kFewestThreads);
@@ -452,8 +452,8 @@ TEST_CASE("every kernel starts early where the device allows it, and none elsewh
         CHECK(is_early(TakeMailsArguments{}, [&](auto& device) {
                   return device.take_mails({&incoming, 1}, kStream);
               }) == early);
-        CHECK(is_early(ExchangeMailsArguments{}, [&](auto& device) {
-                  return device.exchange_mails({&outgoing, 1}, {&incoming, 1}, {}, kStream);
+        CHECK(is_early(ExchangeArguments{}, [&](auto& device) {
+                  return device.exchange({.puts = {&outgoing, 1}, .takes = {&incoming, 1}}, kStream);
               }) == early);
         CHECK(is_early(FencedCopyArguments{}, [&](auto& device) { return device.copy_fenced(copy, kStream); }) ==
               early);

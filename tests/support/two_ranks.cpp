@@ -167,8 +167,8 @@ Result<std::optional<comm::Messages::Found>> Rank::probe(int source, int tag, bo
 }
 
 Result<void> Rank::barrier(Stream in) {
-    GPURUN_TRY(
-        engine().schedules().run(base::Collective::kBarrier, world(), operand(nullptr, 0, in), &comm::build_barrier));
+    GPURUN_TRY(engine().schedules().run(base::Collective::kBarrier, world(), operand(nullptr, 0, in),
+                                        [](comm::Schedule& schedule) { comm::build_barrier(schedule, false); }));
     return {};
 }
 

@@ -8,6 +8,12 @@
 
 namespace gpurun::device {
 
+// A counter, and what it is to read.
+struct CounterValue {
+    Counter* counter = nullptr;
+    uint64_t value = 0;
+};
+
 class Counters {
   public:
     // Enqueue: the counter reads `value` after everything before in the stream is visible to whoever reads it.

@@ -8,12 +8,6 @@
 
 namespace gpurun::device {
 
-// A counter, and what it is to read.
-struct CounterValue {
-    Counter* counter = nullptr;
-    uint64_t value = 0;
-};
-
 constexpr size_t kReducedBytesOfBlock = 8192; // where no operand is a mail
 
 struct FusedReduction {
@@ -47,7 +41,7 @@ struct FusedReduction {
 
 class FusedReduce {
   public:
-    // Enqueues, as Mails::exchange_mails() and Reduce::reduce_elements() do. What is put, up to kMostExchanged mails,
+    // Enqueues, as Mails::exchange() and Reduce::reduce_elements() do. What is put, up to kMostExchanged mails,
     // is put at once; its end is told together with that of the reduction. The result may be an operand, and the source
     // of mails that are put; an answer may lie where its peer's operand does; otherwise they do not overlap. If a mail,
     // or a peer's buffer, never comes, the result is undefined.

@@ -1,7 +1,8 @@
 // Mails: small messages that cross in one hop. Needs Counters.
 #pragma once
 
-#include "device/capability/clock.hpp"
+#include "device/capability/counters.hpp"
+#include "device/capability/fenced_copies.hpp"
 
 #include <span>
 
@@ -24,6 +25,7 @@ constexpr size_t mail_words_bytes(size_t bytes) { return (bytes + 7) / 8 * 16; }
 constexpr size_t kMostMails = 32;        // in one operation
 constexpr size_t kMostExchanged = 16;    // each way
 constexpr size_t kMostCopiedBeside = 4;  // in an exchange
+constexpr size_t kMostPulled = 8;        // in an exchange
 constexpr size_t kSmallMailBytes = 4096; // the largest of them
 constexpr size_t kMailBytesOfBlock = 4096;
 constexpr uint32_t kMostMailBlocks = 32;
@@ -38,7 +40,7 @@ struct IncomingMail {
     Mail mail;
     void* destination = nullptr;
     size_t bytes = 0;                  // that are taken
-    uint32_t blocks = kMostMailBlocks; // of exchange_mails(), at most
+    uint32_t blocks = kMostMailBlocks; // of an exchange, at most
 };
 
 // What an exchange copies on this device, beside its mails. Buffers as those of mails.
@@ -46,6 +48,17 @@ struct CopyBeside {
     void* destination = nullptr;
     const void* source = nullptr;
     size_t bytes = 0; // not 0
+};
+
+// What one operation moves at the same time. What is put is put at once, what is taken or pulled is moved as it comes,
+// up to kMostExchanged mails each way; each has a ticket of its own. Up to kMostCopiedBeside copies wait for nobody.
+struct Exchange {
+    std::span<const OutgoingMail> puts;
+    std::span<const IncomingMail> takes;
+    std::span<const CopyBeside> copies;
+    std::span<const FencedCopy> pulls;     // up to kMostPulled; needs FencedCopies
+    std::span<const CounterValue> signals; // that it writes as it begins, up to kMostExchanged
+    std::span<const CounterValue> awaits;  // without which it does not end, up to kMostExchanged
 };
 
 class Mails {
@@ -57,10 +70,7 @@ class Mails {
     // it ends without them. `seen`: `destination` is written, for everybody, before `taken` reads its value.
     virtual base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen,
                                          Stream stream) = 0;
-    // Mails that cross at the same time, up to kMostExchanged each way: what is put is put at once, what is taken is
-    // taken as it comes. Each has a ticket of its own. Up to kMostCopiedBeside copies wait for nobody.
-    virtual base::Result<void> exchange_mails(std::span<const OutgoingMail> puts, std::span<const IncomingMail> takes,
-                                              std::span<const CopyBeside> copies, Stream stream) = 0;
+    virtual base::Result<void> exchange(const Exchange& all, Stream stream) = 0;
     // Small ones, up to kMostMails. Those that are taken are seen, and taken as they come: none waits for another.
     virtual base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) = 0;
     virtual base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) = 0;

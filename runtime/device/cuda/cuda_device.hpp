@@ -133,8 +133,7 @@ class CudaDevice final : public Device,
 
     base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
     base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
-    base::Result<void> exchange_mails(std::span<const OutgoingMail> puts, std::span<const IncomingMail> takes,
-                                      std::span<const CopyBeside> copies, Stream stream) override;
+    base::Result<void> exchange(const Exchange& all, Stream stream) override;
     base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) override;
     base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) override;
     base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) override;
@@ -185,6 +184,7 @@ class CudaDevice final : public Device,
     base::Result<uint64_t*> device_address(const Times* times) const; // null where there are none
     base::Result<PutMailArguments> arguments_of(const OutgoingMail& put) const;
     base::Result<TakeMailArguments> arguments_of(const IncomingMail& take, bool seen) const;
+    base::Result<FencedCopyArguments> arguments_of(const FencedCopy& copy) const;
     base::Result<FusedOperand> arguments_of(const FusedReduction::Operand& operand) const;
     base::Result<void> arguments_of(std::span<const CounterValue> counters, CounterArguments* arguments,
                                     uint32_t& number) const;

@@ -44,29 +44,6 @@ struct TakeMailsArguments {
     TakeMailArguments mails[kMailsOfLaunch];
 };
 
-// Each has blocks of its own: the first of each, in order, and behind the last one's.
-constexpr unsigned kExchangedOfLaunch = 16;
-constexpr unsigned kCopiedOfLaunch = 4;
-struct CopyBesideArguments {
-    void* destination;
-    const void* source;
-    uint64_t bytes;
-};
-struct ExchangeMailsArguments {
-    PutMailArguments puts[kExchangedOfLaunch];
-    TakeMailArguments takes[kExchangedOfLaunch];
-    CopyBesideArguments copies[kCopiedOfLaunch];
-    uint32_t number_of_puts;
-    uint32_t number_of_copies;
-    uint32_t number; // of all
-    uint16_t first_blocks[2 * kExchangedOfLaunch + kCopiedOfLaunch + 1];
-};
-
-struct WatchCounterArguments {
-    const uint64_t* counter;
-    uint64_t value;
-};
-
 struct FencedCopyArguments {
     void* destination;
     const void* source;
@@ -77,6 +54,43 @@ struct FencedCopyArguments {
     uint32_t* ticket;
     uint64_t* gate; // device memory: reads `value` once the first block has seen `before`
     uint64_t* times;
+};
+
+struct CounterArguments {
+    uint64_t* counter;
+    uint64_t value;
+};
+
+// The first block has the signals and what is awaited, if there are any. Each of the others has blocks of its own: the
+// first of each, in order, and behind the last one's.
+constexpr unsigned kExchangedOfLaunch = 16;
+constexpr unsigned kCopiedOfLaunch = 4;
+constexpr unsigned kPulledOfLaunch = 8;
+struct CopyBesideArguments {
+    void* destination;
+    const void* source;
+    uint64_t bytes;
+};
+struct ExchangeArguments {
+    PutMailArguments puts[kExchangedOfLaunch];
+    TakeMailArguments takes[kExchangedOfLaunch];
+    CopyBesideArguments copies[kCopiedOfLaunch];
+    FencedCopyArguments pulls[kPulledOfLaunch];
+    CounterArguments signals[kExchangedOfLaunch];
+    CounterArguments awaits[kExchangedOfLaunch];
+    uint32_t number_of_puts;
+    uint32_t number_of_copies;
+    uint32_t number_of_pulls;
+    uint32_t number_of_signals;
+    uint32_t number_of_awaits;
+    uint32_t number; // of all that have blocks of their own
+    uint16_t first_blocks[2 * kExchangedOfLaunch + kCopiedOfLaunch + kPulledOfLaunch + 1];
+};
+static_assert(sizeof(ExchangeArguments) <= 4096); // of a kernel, for drivers before 12.1
+
+struct WatchCounterArguments {
+    const uint64_t* counter;
+    uint64_t value;
 };
 
 constexpr unsigned kReducedOfLaunch = 16;
@@ -99,10 +113,6 @@ struct FusedOperand {
     uint64_t* times;
     void* answer;  // another place of the result; or null
     uint32_t mark; // 0: a buffer
-};
-struct CounterArguments {
-    uint64_t* counter;
-    uint64_t value;
 };
 struct FusedReduceArguments {
     PutMailArguments puts[kExchangedOfLaunch];

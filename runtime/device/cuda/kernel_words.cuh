@@ -54,6 +54,17 @@ __device__ void store_counter(uint64_t* counter, uint64_t value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(counter), "l"(value) : "memory");
 }
 
+// What the stream has done before is seen by whoever sees it.
+__device__ void signal(const gpurun::device::cuda::CounterArguments& counter) {
+    __threadfence_system();
+    store_counter(counter.counter, counter.value);
+}
+
+__device__ void await(const gpurun::device::cuda::CounterArguments& counter) {
+    while (load_counter(counter.counter) < counter.value) {
+    }
+}
+
 __device__ bool is_gone(const uint64_t* sent, uint64_t value) {
     const uint64_t now = load_counter(sent);
     return (now & kPoison) != 0 && (now & ~(kPoison | 1)) < value;

@@ -47,6 +47,41 @@ __device__ void take_mail(const TakeMailArguments& mail, Blocks blocks) {
     }
 }
 
+__device__ void copy_fenced(const FencedCopyArguments& copy, Blocks blocks) {
+    const uint64_t began = clock_for(copy.times);
+    if (copy.before != nullptr) {
+        // One looks at the counter, which is in host memory: reads of many would hold up who writes it.
+        if (threadIdx.x == 0 && blocks.index == 0) {
+            while (load_counter(copy.before) < copy.value) {
+            }
+            store_gate(copy.gate, copy.value);
+        } else if (threadIdx.x == 0) {
+            while (load_gate(copy.gate) < copy.value) {
+            }
+        }
+        __syncthreads();
+    }
+    let_next_start();
+    await_predecessors();
+    const uint64_t moving = clock_for(copy.times);
+    copy_bytes(copy.destination, copy.source, copy.bytes, blocks.first_index(), blocks.all_threads());
+    if (is_last(blocks, copy.ticket, true)) {
+        store_counter(copy.after, copy.value);
+        store_times(copy.times, copy.before != nullptr ? began : 0, moving);
+    }
+}
+
+// The edges of an exchange that belong to none of its parts, a thread for each.
+__device__ void keep_edges(const ExchangeArguments& all) {
+    await_predecessors();
+    if (threadIdx.x < all.number_of_signals)
+        signal(all.signals[threadIdx.x]);
+    __syncthreads();
+    if (threadIdx.x < all.number_of_awaits)
+        await(all.awaits[threadIdx.x]);
+    let_next_start();
+}
+
 } // namespace
 
 extern "C" __global__ void __launch_bounds__(kMailThreads)
@@ -59,18 +94,26 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     take_mail(mail, whole_grid());
 }
 
-// The puts have the first blocks, so that they start first: a peer may wait for them before it puts what is taken here.
+// What is put or signalled has the first blocks, so that it starts first: a peer may wait for it before it puts what is
+// taken here.
 extern "C" __global__ void __launch_bounds__(kMailThreads)
-    gpurun_exchange_mails(const __grid_constant__ ExchangeMailsArguments all) {
+    gpurun_exchange(const __grid_constant__ ExchangeArguments all) {
+    if (blockIdx.x < all.first_blocks[0]) {
+        keep_edges(all);
+        return;
+    }
     unsigned i = 0;
     while (i + 1 < all.number && blockIdx.x >= all.first_blocks[i + 1])
         ++i;
     const Blocks blocks{blockIdx.x - all.first_blocks[i], uint32_t{all.first_blocks[i + 1]} - all.first_blocks[i]};
-    const unsigned first_take = all.number_of_puts + all.number_of_copies;
+    const unsigned first_pull = all.number_of_puts + all.number_of_copies;
+    const unsigned first_take = first_pull + all.number_of_pulls;
     if (i < all.number_of_puts)
         put_mail(all.puts[i], blocks);
-    else if (i < first_take)
+    else if (i < first_pull)
         copy_beside(all.copies[i - all.number_of_puts], blocks);
+    else if (i < first_take)
+        copy_fenced(all.pulls[i - first_pull], blocks);
     else
         take_mail(all.takes[i - first_take], blocks);
 }
@@ -117,28 +160,9 @@ extern "C" __global__ void gpurun_watch_counter(const WatchCounterArguments watc
     await_predecessors();
 }
 
-extern "C" __global__ void __launch_bounds__(kCopyThreads) gpurun_copy_fenced(const FencedCopyArguments copy) {
-    const uint64_t began = clock_for(copy.times);
-    if (copy.before != nullptr) {
-        // One looks at the counter, which is in host memory: reads of many would hold up who writes it.
-        if (threadIdx.x == 0 && blockIdx.x == 0) {
-            while (load_counter(copy.before) < copy.value) {
-            }
-            store_gate(copy.gate, copy.value);
-        } else if (threadIdx.x == 0) {
-            while (load_gate(copy.gate) < copy.value) {
-            }
-        }
-        __syncthreads();
-    }
-    let_next_start();
-    await_predecessors();
-    const uint64_t moving = clock_for(copy.times);
-    copy_bytes(copy.destination, copy.source, copy.bytes, whole_grid().first_index(), whole_grid().all_threads());
-    if (is_last(whole_grid(), copy.ticket, true)) {
-        store_counter(copy.after, copy.value);
-        store_times(copy.times, copy.before != nullptr ? began : 0, moving);
-    }
+extern "C" __global__ void __launch_bounds__(kCopyThreads)
+    gpurun_copy_fenced(const __grid_constant__ FencedCopyArguments copy) {
+    copy_fenced(copy, whole_grid());
 }
 
 extern "C" __global__ void gpurun_read_clock(const ReadClockArguments clock) {

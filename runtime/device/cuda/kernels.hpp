@@ -14,7 +14,7 @@ struct ChannelKernel {
 struct Kernels {
     CUfunction put_mail = nullptr;
     CUfunction take_mail = nullptr;
-    CUfunction exchange_mails = nullptr;
+    CUfunction exchange = nullptr;
     CUfunction put_mails = nullptr;
     CUfunction take_mails = nullptr;
     CUfunction watch_counter = nullptr;

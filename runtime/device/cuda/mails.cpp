@@ -54,35 +54,44 @@ base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, si
 }
 
 // What the stream does next comes after the kernel, so nothing that is taken need be seen by others before that.
-base::Result<void> CudaDevice::exchange_mails(std::span<const OutgoingMail> puts, std::span<const IncomingMail> takes,
-                                              std::span<const CopyBeside> copies, Stream stream) {
-    static_assert(kExchangedOfLaunch == kMostExchanged && kCopiedOfLaunch == kMostCopiedBeside);
+base::Result<void> CudaDevice::exchange(const Exchange& exchange, Stream stream) {
+    static_assert(kExchangedOfLaunch == kMostExchanged && kCopiedOfLaunch == kMostCopiedBeside &&
+                  kPulledOfLaunch == kMostPulled);
     const auto current = enter();
-    ExchangeMailsArguments all; // what is not used is not read
-    all.number_of_puts = static_cast<uint32_t>(puts.size());
+    ExchangeArguments all; // what is not used is not read
     all.number = 0;
-    uint32_t blocks = 0;
-    size_t largest = 0;
-    const auto add = [&](size_t bytes, uint32_t most_blocks) {
+    all.number_of_puts = static_cast<uint32_t>(exchange.puts.size());
+    all.number_of_copies = static_cast<uint32_t>(exchange.copies.size());
+    all.number_of_pulls = static_cast<uint32_t>(exchange.pulls.size());
+    GPURUN_TRY(arguments_of(exchange.signals, all.signals, all.number_of_signals));
+    GPURUN_TRY(arguments_of(exchange.awaits, all.awaits, all.number_of_awaits));
+    uint32_t blocks = exchange.signals.empty() && exchange.awaits.empty() ? 0 : 1;
+    unsigned threads = kFewestThreads;
+    const auto add = [&](unsigned its_threads, uint32_t its_blocks) {
         all.first_blocks[all.number++] = static_cast<uint16_t>(blocks);
-        blocks += std::min(mail_blocks(bytes), most_blocks);
-        largest = std::max(largest, bytes);
+        blocks += its_blocks;
+        threads = std::max(threads, its_threads);
     };
-    for (size_t i = 0; i < puts.size(); ++i) {
-        GPURUN_ASSIGN(all.puts[i], arguments_of(puts[i]));
-        add(puts[i].mail.bytes, kMostMailBlocks);
+    for (size_t i = 0; i < exchange.puts.size(); ++i) {
+        GPURUN_ASSIGN(all.puts[i], arguments_of(exchange.puts[i]));
+        add(mail_threads(exchange.puts[i].mail.bytes), mail_blocks(exchange.puts[i].mail.bytes));
     }
-    all.number_of_copies = static_cast<uint32_t>(copies.size());
-    for (size_t i = 0; i < copies.size(); ++i) {
-        all.copies[i] = {copies[i].destination, copies[i].source, copies[i].bytes};
-        add(copies[i].bytes, kMostMailBlocks);
+    for (size_t i = 0; i < exchange.copies.size(); ++i) {
+        const CopyBeside& copy = exchange.copies[i];
+        all.copies[i] = {copy.destination, copy.source, copy.bytes};
+        add(mail_threads(copy.bytes), mail_blocks(copy.bytes));
     }
-    for (size_t i = 0; i < takes.size(); ++i) {
-        GPURUN_ASSIGN(all.takes[i], arguments_of(takes[i], false));
-        add(takes[i].bytes, takes[i].blocks);
+    for (size_t i = 0; i < exchange.pulls.size(); ++i) {
+        GPURUN_ASSIGN(all.pulls[i], arguments_of(exchange.pulls[i]));
+        add(kCopyThreads, std::min(exchange.pulls[i].blocks, copy_blocks(exchange.pulls[i].bytes)));
+    }
+    for (size_t i = 0; i < exchange.takes.size(); ++i) {
+        const IncomingMail& take = exchange.takes[i];
+        GPURUN_ASSIGN(all.takes[i], arguments_of(take, false));
+        add(mail_threads(take.bytes), std::min(mail_blocks(take.bytes), take.blocks));
     }
     all.first_blocks[all.number] = static_cast<uint16_t>(blocks);
-    return launch(kernels_.exchange_mails, blocks, mail_threads(largest), all, stream);
+    return launch(kernels_.exchange, blocks, threads, all, stream);
 }
 
 base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, Stream stream) {
@@ -114,17 +123,30 @@ base::Result<void> CudaDevice::watch_counter(Stream stream, Counter* counter, ui
     return launch(kernels_.watch_counter, 1, 1, WatchCounterArguments{address(where), value}, stream);
 }
 
-base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream) {
-    const auto current = enter();
+base::Result<FencedCopyArguments> CudaDevice::arguments_of(const FencedCopy& copy) const {
     CUdeviceptr before = 0;
     if (copy.before != nullptr) {
         GPURUN_ASSIGN(before, device_address(copy.before));
     }
     GPURUN_ASSIGN(const CUdeviceptr after, device_address(copy.after));
     GPURUN_ASSIGN(uint64_t* const times, device_address(copy.times));
-    const FencedCopyArguments arguments{copy.destination, copy.source,    copy.bytes,
-                                        address(before),  address(after), copy.value,
-                                        copy.ticket,      copy.gate,      times};
+    return FencedCopyArguments{copy.destination, copy.source, copy.bytes, address(before), address(after), copy.value,
+                               copy.ticket,      copy.gate,   times};
+}
+
+base::Result<void> CudaDevice::arguments_of(std::span<const CounterValue> counters, CounterArguments* arguments,
+                                            uint32_t& number) const {
+    number = static_cast<uint32_t>(counters.size());
+    for (size_t i = 0; i < counters.size(); ++i) {
+        GPURUN_ASSIGN(const CUdeviceptr counter, device_address(counters[i].counter));
+        arguments[i] = {address(counter), counters[i].value};
+    }
+    return {};
+}
+
+base::Result<void> CudaDevice::copy_fenced(const FencedCopy& copy, Stream stream) {
+    const auto current = enter();
+    GPURUN_ASSIGN(const FencedCopyArguments arguments, arguments_of(copy));
     return launch(kernels_.copy_fenced, std::min(copy.blocks, copy_blocks(copy.bytes)), kCopyThreads, arguments,
                   stream);
 }

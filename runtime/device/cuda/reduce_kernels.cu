@@ -211,7 +211,7 @@ __device__ void reduce_words(const FusedReduceArguments& all, uint64_t at, uint6
 // Of buffers alone, which are ready.
 template <Type kType>
 __device__ void reduce_buffers(const FusedReduceArguments& all, Blocks blocks) {
-    constexpr unsigned kAtOnce = 2;
+    constexpr unsigned kAtOnce = 4;
     const uint64_t threads = blocks.all_threads();
     uint64_t at = blocks.first_index();
     if (all.aligned != 0)
@@ -229,14 +229,6 @@ __device__ void reduce_buffers(const FusedReduceArguments& all, Blocks blocks) {
         result.divide(all.divisor);
         store_result(all, result, at, bytes);
     }
-}
-
-// What the stream has done before is seen by whoever sees them.
-__device__ void signal_all(const FusedReduceArguments& all, Blocks blocks) {
-    if (blocks.index != 0 || threadIdx.x >= all.number_of_signals)
-        return;
-    __threadfence_system();
-    store_counter(all.signals[threadIdx.x].counter, all.signals[threadIdx.x].value);
 }
 
 // One thread looks at the counters, as in gpurun_copy_fenced.
@@ -263,7 +255,8 @@ __device__ void fused_reduce(const FusedReduceArguments& all) {
     await_predecessors();
     const uint64_t began = clock_for(all.timed);
     uint64_t moving = began;
-    signal_all(all, blocks);
+    if (blocks.index == 0 && threadIdx.x < all.number_of_signals)
+        signal(all.signals[threadIdx.x]);
     for (unsigned i = 0; i < all.number_of_puts; ++i)
         put_words(all.puts[i], blocks);
     await_buffers(all, blocks);
@@ -287,8 +280,7 @@ __device__ void fused_reduce(const FusedReduceArguments& all) {
             store_times(all.operands[i].times, began, moving);
         }
     for (unsigned i = 0; i < all.number_of_awaits; ++i)
-        while (load_counter(all.awaits[i].counter) < all.awaits[i].value) {
-        }
+        await(all.awaits[i]);
 }
 
 } // namespace

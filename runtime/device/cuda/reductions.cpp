@@ -47,16 +47,6 @@ base::Result<FusedOperand> CudaDevice::arguments_of(const FusedReduction::Operan
     return given;
 }
 
-base::Result<void> CudaDevice::arguments_of(std::span<const CounterValue> counters, CounterArguments* arguments,
-                                            uint32_t& number) const {
-    number = static_cast<uint32_t>(counters.size());
-    for (size_t i = 0; i < counters.size(); ++i) {
-        GPURUN_ASSIGN(const CUdeviceptr counter, device_address(counters[i].counter));
-        arguments[i] = {address(counter), counters[i].value};
-    }
-    return {};
-}
-
 namespace {
 
 // In how many blocks, of how many threads.
@@ -103,14 +93,14 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
         all.timed = all.operands[i].times != nullptr ? all.operands[i].times : all.timed;
         if (operand.is_mail()) {
             all.has_mails = 1;
-            all.ticket = operand.mail.ticket;
+            all.ticket = all.ticket == nullptr ? operand.mail.ticket : all.ticket;
             continue;
         }
         addresses |= reinterpret_cast<uintptr_t>(operand.buffer) | reinterpret_cast<uintptr_t>(operand.answer);
         if (!operand.is_peers())
             continue;
         all.is_seen = 1;
-        all.ticket = operand.ticket;
+        all.ticket = all.ticket == nullptr ? operand.ticket : all.ticket;
         if (operand.ready != nullptr) {
             all.gate = operand.gate;
             all.gate_value = operand.value;

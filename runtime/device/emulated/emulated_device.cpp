@@ -355,29 +355,37 @@ base::Result<void> EmulatedDevice::check_small(const Mail& mail, size_t bytes, b
     return check_counter(mail.sent);
 }
 
-base::Result<void> EmulatedDevice::exchange_mails(std::span<const OutgoingMail> puts,
-                                                  std::span<const IncomingMail> takes,
-                                                  std::span<const CopyBeside> copies, Stream stream) {
+// What waits comes behind all that does not; none of it waits for another part of the same exchange.
+base::Result<void> EmulatedDevice::exchange(const Exchange& all, Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
-    if (puts.size() > kMostExchanged || takes.size() > kMostExchanged || copies.size() > kMostCopiedBeside)
-        return base::error(Status::kArgument, "up to {} mails are exchanged each way, with up to {} copies",
-                           kMostExchanged, kMostCopiedBeside);
-    for (const auto& [mail, source] : puts) {
+    if (std::max({all.puts.size(), all.takes.size(), all.signals.size(), all.awaits.size()}) > kMostExchanged ||
+        all.copies.size() > kMostCopiedBeside || all.pulls.size() > kMostPulled)
+        return base::error(Status::kArgument,
+                           "up to {} mails are exchanged each way, with up to {} copies and {} pulls", kMostExchanged,
+                           kMostCopiedBeside, kMostPulled);
+    for (const auto& [mail, source] : all.puts) {
         GPURUN_TRY(check_mail(mail, mail.bytes, false));
         GPURUN_TRY(stream_side(source, mail.bytes));
     }
-    for (const IncomingMail& take : takes)
+    for (const IncomingMail& take : all.takes)
         GPURUN_TRY(check_mail(take.mail, take.bytes, true));
-    for (const auto& [destination, source, bytes] : copies) {
+    for (const auto& [destination, source, bytes] : all.copies) {
         GPURUN_TRY(stream_side(destination, bytes));
         GPURUN_TRY(stream_side(source, bytes));
     }
-    for (const auto& [mail, source] : puts)
+    for (const CounterValue& each : all.signals)
+        GPURUN_TRY(write_counter(stream, each.counter, each.value));
+    for (const auto& [mail, source] : all.puts)
         GPURUN_TRY(put(*queue, mail, source));
-    for (const auto& [destination, source, bytes] : copies)
+    for (const auto& [destination, source, bytes] : all.copies)
         GPURUN_TRY(
             queue->enqueue(Copy{static_cast<std::byte*>(destination), static_cast<const std::byte*>(source), bytes}));
-    return take_all(*queue, takes);
+    for (const FencedCopy& each : all.pulls)
+        GPURUN_TRY(copy_fenced(each, stream));
+    GPURUN_TRY(take_all(*queue, all.takes));
+    for (const CounterValue& each : all.awaits)
+        GPURUN_TRY(await_counter(stream, each.counter, each.value));
+    return {};
 }
 
 base::Result<void> EmulatedDevice::check_operand(const FusedReduction::Operand& operand, size_t bytes) {
@@ -429,9 +437,7 @@ base::Result<void> EmulatedDevice::put_and_reduce(std::span<const OutgoingMail> 
     if (edges.empty() || reduction.count == 0)
         return base::error(Status::kArgument, "a fused reduction has elements, and a mail or a peer's buffer among its "
                                               "operands");
-    for (const CounterValue& each : reduction.signals)
-        GPURUN_TRY(write_counter(stream, each.counter, each.value));
-    GPURUN_TRY(exchange_mails(puts, {}, {}, stream));
+    GPURUN_TRY(exchange({.puts = puts, .signals = reduction.signals}, stream));
     for (const OperandEdges& each : edges) {
         GPURUN_TRY(stamp(*queue, &Times::began, each.times));
         if (each.before != nullptr)

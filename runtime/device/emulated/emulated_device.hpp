@@ -113,8 +113,7 @@ class EmulatedDevice final : public Device,
 
     base::Result<void> put_mail(const Mail& mail, const void* source, Stream stream) override;
     base::Result<void> take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) override;
-    base::Result<void> exchange_mails(std::span<const OutgoingMail> puts, std::span<const IncomingMail> takes,
-                                      std::span<const CopyBeside> copies, Stream stream) override;
+    base::Result<void> exchange(const Exchange& all, Stream stream) override;
     base::Result<void> put_mails(std::span<const OutgoingMail> mails, Stream stream) override;
     base::Result<void> take_mails(std::span<const IncomingMail> mails, Stream stream) override;
     base::Result<void> watch_counter(Stream stream, Counter* counter, uint64_t value) override {

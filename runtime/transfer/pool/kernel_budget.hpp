@@ -26,7 +26,7 @@ class KernelBudget {
       public:
         Ends() = default;
         Ends(const device::Counter& done, uint64_t value) { add(done, value); }
-        // REQUIRES: it has fewer than device::kMostExchanged.
+        // REQUIRES: it has fewer than kMost.
         void add(const device::Counter& done, uint64_t value) { all_[number_++] = {&done, value}; }
         bool have_come();
 
@@ -35,7 +35,9 @@ class KernelBudget {
             const device::Counter* done;
             uint64_t value;
         };
-        std::array<End, device::kMostExchanged> all_;
+        // What an exchange takes, pulls and awaits.
+        static constexpr size_t kMost = 2 * device::kMostExchanged + device::kMostPulled;
+        std::array<End, kMost> all_;
         size_t number_ = 0;
     };
     // Whether a kernel of so many `blocks` may spin in `stream`. Kernels in one stream run one after the other, and

@@ -90,6 +90,8 @@ Result<bool> EdgeCopy::take_bulk(Receive& receive, Fence& fence, bool ready) {
 Result<void> EdgeCopy::copy_in_stream(Receive& receive) {
     GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
     GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_));
+    if (receive.ends_together() && suits_kernel(receive) && receive.resources().exchanges.can_pull())
+        return pull_in_exchange(receive, *fence, ready);
     GPURUN_ASSIGN(const bool in_bulk, take_bulk(receive, *fence, ready));
     if (in_bulk)
         return copy_by_engine(receive, *fence, true);
@@ -105,10 +107,9 @@ Result<void> EdgeCopy::copy_in_stream(Receive& receive) {
     return copy_by_engine(receive, *fence, ready);
 }
 
-Result<void> EdgeCopy::copy_by_kernel(Receive& receive, Fence& fence, bool ready, bool kernel_waits) {
+device::FencedCopy EdgeCopy::fenced_copy(Receive& receive, Fence& fence, bool kernel_waits) const {
     const WorkspaceView& workspace = receive.resources().workspace.view();
     const uint32_t peer = receive.source().rank().value;
-    const device::Stream stream = receive.operand().stream;
     device::FencedCopy copy;
     copy.destination = receive.operand().address;
     copy.source = from_.address;
@@ -121,6 +122,20 @@ Result<void> EdgeCopy::copy_by_kernel(Receive& receive, Fence& fence, bool ready
     copy.ticket = workspace.ticket(peer, Side::kTarget, slot_);
     copy.gate = workspace.gate(peer, slot_);
     copy.times = receive.trace().times(receive.resources().trace);
+    return copy;
+}
+
+// In a kernel with other messages of calls that are made together.
+Result<void> EdgeCopy::pull_in_exchange(Receive& receive, Fence& fence, bool ready) {
+    const device::Stream stream = receive.operand().stream;
+    GPURUN_TRY(receive.note_dependence(fence, slot_, stream));
+    receive.resources().exchanges.pull(fenced_copy(receive, fence, !ready), stream);
+    return receive.end_behind(fence, Edge::kBackward, slot_, stream);
+}
+
+Result<void> EdgeCopy::copy_by_kernel(Receive& receive, Fence& fence, bool ready, bool kernel_waits) {
+    const device::Stream stream = receive.operand().stream;
+    const device::FencedCopy copy = fenced_copy(receive, fence, kernel_waits);
     if (!ready && !kernel_waits) {
         GPURUN_TRY(write_time(receive.device(), stream, copy.times, &device::Times::began));
         GPURUN_TRY(fence.await(Edge::kForward, slot_, stream));

@@ -34,6 +34,8 @@ class EdgeCopy : public ReceiveState {
     base::Result<bool> take_bulk(Receive& receive, Fence& fence, bool ready);
     base::Result<void> copy_in_stream(Receive& receive);
     bool suits_kernel(Receive& receive) const;
+    device::FencedCopy fenced_copy(Receive& receive, Fence& fence, bool kernel_waits) const;
+    base::Result<void> pull_in_exchange(Receive& receive, Fence& fence, bool ready);
     base::Result<void> copy_by_kernel(Receive& receive, Fence& fence, bool ready, bool kernel_waits);
     base::Result<void> copy_by_engine(Receive& receive, Fence& fence, bool ready);
 

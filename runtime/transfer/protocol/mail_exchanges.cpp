@@ -5,6 +5,7 @@
 #include "platform/wake.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gpurun::transfer {
 
@@ -55,10 +56,6 @@ MailExchanges::Exchange& MailExchanges::in(device::Stream stream) {
     return exchanges_[open_++];
 }
 
-bool MailExchanges::collects_in(device::Stream stream) const {
-    return const_cast<MailExchanges*>(this)->find(stream) != nullptr;
-}
-
 void MailExchanges::signal(const device::CounterValue& signal, device::Stream stream) {
     Exchange& exchange = in(stream);
     exchange.signals.push_back(signal);
@@ -66,12 +63,24 @@ void MailExchanges::signal(const device::CounterValue& signal, device::Stream st
         launch(exchange);
 }
 
+void MailExchanges::pull(const device::FencedCopy& pull, device::Stream stream) {
+    Exchange& exchange = in(stream);
+    exchange.pulls.push_back(pull);
+    if (exchange.pulls.size() == device::kMostPulled)
+        launch(exchange);
+}
+
 bool MailExchanges::await(const device::CounterValue& awaited, device::Stream stream) {
     Exchange* const exchange = find(stream);
-    if (exchange == nullptr || !exchange->reduction || exchange->awaits.size() == device::kMostExchanged)
+    if (exchange == nullptr || exchange->is_empty() || exchange->awaits.size() == device::kMostExchanged)
         return false;
     exchange->awaits.push_back(awaited);
     return true;
+}
+
+bool MailExchanges::signals() const {
+    return std::any_of(exchanges_.begin(), exchanges_.begin() + static_cast<ptrdiff_t>(open_),
+                       [](const Exchange& each) { return !each.signals.empty(); });
 }
 
 void MailExchanges::put(const OutgoingMail& mail, device::Stream stream) {
@@ -97,6 +106,8 @@ bool MailExchanges::overlaps(const Exchange& exchange, const device::CopyBeside&
                        [&](const IncomingMail& each) { return touches(each.destination, each.bytes); }) ||
            std::any_of(exchange.copies.begin(), exchange.copies.end(),
                        [&](const device::CopyBeside& each) { return touches(each.destination, each.bytes); }) ||
+           std::any_of(exchange.pulls.begin(), exchange.pulls.end(),
+                       [&](const device::FencedCopy& each) { return touches(each.destination, each.bytes); }) ||
            std::any_of(exchange.puts.begin(), exchange.puts.end(), [&](const OutgoingMail& each) {
                return meet(each.source, each.mail.bytes, copy.destination, copy.bytes);
            });
@@ -115,7 +126,7 @@ void MailExchanges::reduce(const FusedReduction& reduction, device::Stream strea
         return each.source != reduction.result &&
                meet(each.source, each.mail.bytes, reduction.result, reduction.bytes());
     });
-    if (!exchange.takes.empty() || !exchange.copies.empty() || replaces)
+    if (!exchange.takes.empty() || !exchange.copies.empty() || !exchange.pulls.empty() || replaces)
         launch(exchange);
     exchange.operands.assign(reduction.operands.begin(), reduction.operands.end());
     exchange.reduction = reduction;
@@ -136,49 +147,61 @@ void MailExchanges::launch_all() {
 
 void MailExchanges::launch(Exchange& exchange) {
     if (auto enqueued = enqueue(exchange); !enqueued) {
-        base::log(base::LogLevel::kWarn, "small messages could not be enqueued: {}", enqueued.error().detail);
+        base::log(base::LogLevel::kWarn, "messages could not be enqueued: {}", enqueued.error().detail);
+        const auto poison = [](device::Counter* end) { platform::store_and_wake(*end, platform::kPoison); };
         for (const OutgoingMail& each : exchange.puts)
-            platform::store_and_wake(*each.mail.sent, platform::kPoison);
+            poison(each.mail.sent);
         for (const IncomingMail& each : exchange.takes)
-            platform::store_and_wake(*each.mail.taken, platform::kPoison);
+            poison(each.mail.taken);
+        for (const device::FencedCopy& each : exchange.pulls)
+            poison(each.after);
         for (const device::CounterValue& each : exchange.signals)
-            platform::store_and_wake(*each.counter, platform::kPoison);
+            poison(each.counter);
         abandon(exchange.operands);
     }
-    exchange.puts.clear();
-    exchange.takes.clear();
-    exchange.copies.clear();
-    exchange.signals.clear();
-    exchange.reduction.reset();
-    exchange.operands.clear();
-    exchange.awaits.clear();
+    exchange.clear();
+}
+
+void MailExchanges::Exchange::clear() {
+    puts.clear();
+    takes.clear();
+    copies.clear();
+    pulls.clear();
+    signals.clear();
+    reduction.reset();
+    operands.clear();
+    awaits.clear();
 }
 
 Result<void> MailExchanges::enqueue(Exchange& exchange) {
     if (exchange.reduction)
         return enqueue_reduction(exchange);
-    GPURUN_TRY(signal_first(exchange));
-    if (exchange.puts.empty() && exchange.takes.empty() && exchange.copies.empty())
+    if (exchange.is_empty())
         return {};
     if (may_spin(exchange))
-        return mails_->exchange_mails(exchange.puts, exchange.takes, exchange.copies, exchange.stream);
-    // The stream waits for all that is taken first: behind what is put, which waits for nobody.
-    GPURUN_TRY(put_first(exchange));
+        return mails_->exchange(exchange.all(), exchange.stream);
+    GPURUN_TRY(begin_without_waiting(exchange));
     for (const IncomingMail& each : exchange.takes)
         GPURUN_TRY(counters_->await_counter(exchange.stream, each.mail.sent, each.mail.value));
-    return mails_->exchange_mails({}, exchange.takes, {}, exchange.stream);
+    for (device::FencedCopy& each : exchange.pulls)
+        if (each.before != nullptr)
+            GPURUN_TRY(counters_->await_counter(exchange.stream, std::exchange(each.before, nullptr), each.value));
+    GPURUN_TRY(mails_->exchange({.takes = exchange.takes, .pulls = exchange.pulls}, exchange.stream));
+    return await_in_stream(exchange.awaits, exchange.stream);
 }
 
-// Where no kernel may spin.
-Result<void> MailExchanges::put_first(const Exchange& exchange) {
-    if (exchange.puts.empty() && exchange.copies.empty())
-        return {};
-    return mails_->exchange_mails(exchange.puts, {}, exchange.copies, exchange.stream);
-}
-
-Result<void> MailExchanges::signal_first(const Exchange& exchange) {
+// Where no kernel may spin, the stream waits: behind what waits for nobody.
+Result<void> MailExchanges::begin_without_waiting(const Exchange& exchange) {
     for (const device::CounterValue& each : exchange.signals)
         GPURUN_TRY(counters_->write_counter(exchange.stream, each.counter, each.value));
+    if (exchange.puts.empty() && exchange.copies.empty())
+        return {};
+    return mails_->exchange({.puts = exchange.puts, .copies = exchange.copies}, exchange.stream);
+}
+
+Result<void> MailExchanges::await_in_stream(std::span<const device::CounterValue> all, device::Stream stream) {
+    for (const device::CounterValue& each : all)
+        GPURUN_TRY(counters_->await_counter(stream, each.counter, each.value));
     return {};
 }
 
@@ -204,48 +227,49 @@ Result<void> MailExchanges::enqueue_reduction(Exchange& exchange) {
         reduction.awaits = exchange.awaits;
         return fused_reduce_->put_and_reduce(exchange.puts, reduction, exchange.stream);
     }
-    GPURUN_TRY(signal_first(exchange));
-    GPURUN_TRY(put_first(exchange));
+    GPURUN_TRY(begin_without_waiting(exchange));
     for (FusedReduction::Operand& each : exchange.operands) {
         if (const device::CounterValue start = start_of(each); start.counter != nullptr)
             GPURUN_TRY(counters_->await_counter(exchange.stream, start.counter, start.value));
         each.ready = nullptr;
     }
     GPURUN_TRY(fused_reduce_->put_and_reduce({}, reduction, exchange.stream));
-    for (const device::CounterValue& each : exchange.awaits)
-        GPURUN_TRY(counters_->await_counter(exchange.stream, each.counter, each.value));
-    return {};
+    return await_in_stream(exchange.awaits, exchange.stream);
 }
 
 // Whether the kernel of a reduction may spin.
 bool MailExchanges::admits(const Exchange& exchange) {
     KernelBudget::Ends ends;
-    const auto add = [&](const device::CounterValue& end) {
-        if (end.counter != nullptr)
+    for (const device::CounterValue& each : exchange.awaits)
+        ends.add(*each.counter, each.value);
+    for (const FusedReduction::Operand& each : exchange.operands)
+        if (const device::CounterValue end = end_of(each); end.counter != nullptr)
             ends.add(*end.counter, end.value);
-    };
-    // What it waits for in the end comes last.
-    std::for_each(exchange.awaits.begin(), exchange.awaits.end(), add);
-    if (exchange.awaits.empty())
-        for (const FusedReduction::Operand& each : exchange.operands)
-            add(end_of(each));
     return pools_.kernels.admits(exchange.stream, exchange.reduction->blocks, ends);
 }
 
-// Ranks that share a GPU have fewer blocks each, and what is taken shares those of this rank.
+// Ranks that share a GPU have fewer blocks each, and what is taken or pulled shares those of this rank. The block that
+// awaits the rest has none of its own: it keeps next to nothing busy.
 bool MailExchanges::may_spin(Exchange& exchange) {
-    std::vector<IncomingMail>& takes = exchange.takes;
-    if (takes.empty())
+    if (exchange.takes.empty() && exchange.pulls.empty() && exchange.awaits.empty())
         return true;
-    const auto most = std::max(pools_.kernels.blocks() / static_cast<uint32_t>(takes.size()), 1U);
+    const auto parts = static_cast<uint32_t>(std::max<size_t>(exchange.takes.size() + exchange.pulls.size(), 1));
+    const uint32_t most = std::max(pools_.kernels.blocks() / parts, 1U);
     uint32_t blocks = 0;
     KernelBudget::Ends ends;
-    for (IncomingMail& each : takes) {
+    for (IncomingMail& each : exchange.takes) {
         each.blocks = std::min(most, device::mail_blocks(each.bytes));
         blocks += each.blocks;
         ends.add(*each.mail.taken, each.mail.value);
     }
-    return pools_.kernels.admits(exchange.stream, blocks, ends);
+    for (device::FencedCopy& each : exchange.pulls) {
+        each.blocks = std::min(most, device::copy_blocks(each.bytes));
+        blocks += each.blocks;
+        ends.add(*each.after, each.value);
+    }
+    for (const device::CounterValue& each : exchange.awaits)
+        ends.add(*each.counter, each.value);
+    return pools_.kernels.admits(exchange.stream, std::max(blocks, 1U), ends);
 }
 
 } // namespace gpurun::transfer

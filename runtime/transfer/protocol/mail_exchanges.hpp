@@ -1,6 +1,7 @@
-// Mails that stand in one stream of the program's, and belong to calls that are made together (a sendrecv, a group), to
-// requests that one call starts (startall) or to requests that one call completes: they cross in one kernel there,
-// since launching one costs more than all else in a small message. So do those that a collective puts and reduces.
+// What stands in one stream of the program's, and belongs to calls that are made together (a sendrecv, a group), to
+// requests that one call starts (startall), to requests that one call completes, or to a collective: it crosses in one
+// kernel there, since launching one costs more than all else in a message that is not long. Mails that are put and
+// taken; copies between edges, with the signals and the waits of the other side's; and what a collective reduces.
 //
 // A mail is collected once its record has been posted, or has come; launch() is called before this rank gives up the
 // engine lock. So a peer's kernel may wait for a mail that is not enqueued yet, but no longer than that. For the same
@@ -30,21 +31,25 @@ class MailExchanges {
     // REQUIRES: the device has mails.
     void put(const device::OutgoingMail& mail, device::Stream stream);
     void take(const device::IncomingMail& mail, device::Stream stream);
+    bool can_copy() const { return mails_ != nullptr; }
+    bool can_pull() const { return mails_ != nullptr; } // where the device has fenced copies
     // Whether mails can be reduced without being taken.
     bool can_reduce() const { return fused_reduce_ != nullptr; }
     // Behind all that stands in the stream so far, with what is signalled there. REQUIRES can_reduce().
     void reduce(const device::FusedReduction& reduction, device::Stream stream);
     // Of a reduction that cannot be made: whoever waits for the end of these is released.
     static void abandon(std::span<const device::FusedReduction::Operand> operands);
-    // For a reduction whose operand is a buffer of this rank: the stream has come here.
+    // A buffer of this rank may be read, or pulled: the stream has come here.
     void signal(const device::CounterValue& signal, device::Stream stream);
-    // Behind a reduction that is collected in the stream. False: there is none.
+    // Another's, where it may be. REQUIRES that the device has fenced copies.
+    void pull(const device::FencedCopy& pull, device::Stream stream);
+    // Behind what is collected in the stream. False: there is nothing.
     bool await(const device::CounterValue& awaited, device::Stream stream);
+    // Whether something that is collected signals, so that its peers may soon say what is to be awaited.
+    bool signals() const;
     // A copy on this device, behind all that stands in the stream so far, and beside what is collected there.
     void copy(const device::CopyBeside& copy, device::Stream stream);
     bool empty() const { return open_ == 0; }
-    // Whether something is collected in the stream.
-    bool collects_in(device::Stream stream) const;
     // While one call starts several requests: the mails that these put into their streams are collected, too.
     void collect(bool collects) { collects_ = collects; }
     bool collects() const { return collects_; }
@@ -59,11 +64,18 @@ class MailExchanges {
         std::vector<device::OutgoingMail> puts;
         std::vector<device::IncomingMail> takes;
         std::vector<device::CopyBeside> copies;
+        std::vector<device::FencedCopy> pulls;
         std::vector<device::CounterValue> signals;
-        // Instead of takes and copies, of the operands below; nothing is collected behind it.
+        // Instead of takes, copies and pulls, of the operands below; nothing is collected behind it.
         std::optional<device::FusedReduction> reduction;
         std::vector<device::FusedReduction::Operand> operands;
         std::vector<device::CounterValue> awaits;
+
+        bool is_empty() const {
+            return puts.empty() && takes.empty() && copies.empty() && pulls.empty() && signals.empty() && !reduction;
+        }
+        device::Exchange all() const { return {puts, takes, copies, pulls, signals, awaits}; }
+        void clear();
     };
     Exchange* find(device::Stream stream);
     Exchange& in(device::Stream stream);
@@ -72,8 +84,8 @@ class MailExchanges {
     void launch(Exchange& exchange);
     base::Result<void> enqueue(Exchange& exchange);
     base::Result<void> enqueue_reduction(Exchange& exchange);
-    base::Result<void> put_first(const Exchange& exchange);
-    base::Result<void> signal_first(const Exchange& exchange);
+    base::Result<void> begin_without_waiting(const Exchange& exchange);
+    base::Result<void> await_in_stream(std::span<const device::CounterValue> all, device::Stream stream);
     uint32_t blocks_of(const Exchange& exchange) const;
     bool admits(const Exchange& exchange);
     bool may_spin(Exchange& exchange);

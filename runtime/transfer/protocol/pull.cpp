@@ -92,7 +92,7 @@ namespace {
 
 Result<void> await_target(Send& send, Fence& fence) {
     const device::Stream stream = send.operand().stream;
-    if (send.contributes() &&
+    if (transfer::joins_exchange(send) &&
         send.resources().exchanges.await({&fence.counter(Edge::kBackward, send.edge()), send.edge().value}, stream))
         return {};
     send.resources().exchanges.launch();
@@ -101,7 +101,7 @@ Result<void> await_target(Send& send, Fence& fence) {
 
 } // namespace
 
-bool PullSend::joins_exchange(const Send& send) const { return send.contributes() && send.ends_together(); }
+bool PullSend::joins_exchange(const Send& send) const { return transfer::joins_exchange(send); }
 
 Result<void> PullSend::on_record(Send& send, const Record& record) {
     const auto finish = record.as<Finish>();

@@ -18,7 +18,7 @@ Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot) {
     }
     GPURUN_TRY(send.take_stream(true));
     const device::Stream stream = send.operand().stream;
-    if (!may_be_reduced(send))
+    if (!joins_exchange(send))
         return fence.signal(Edge::kForward, slot, stream);
     send.resources().exchanges.signal({&fence.counter(Edge::kForward, slot), slot.value}, stream);
     return {};
@@ -28,10 +28,13 @@ bool owes_edge(const Send& send) { return base::List<Send, Queued>::has(send); }
 
 } // namespace
 
+bool joins_exchange(const Send& send) {
+    return send.ends_together() && send.resources().fenced_copies != nullptr && send.resources().exchanges.can_pull();
+}
+
 bool may_be_reduced(const Send& send) {
-    return send.contributes() && send.ends_together() && send.operand().by_device() &&
-           send.operand().where.exportable && send.resources().fenced_copies != nullptr &&
-           send.resources().exchanges.can_reduce();
+    return send.contributes() && joins_exchange(send) && send.operand().by_device() &&
+           send.operand().where.exportable && send.resources().exchanges.can_reduce();
 }
 
 // ----------------------------------------------------------------------------------------------------- the part

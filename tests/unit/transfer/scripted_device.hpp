@@ -46,7 +46,7 @@ class ScriptedDevice final : public device::Device,
     size_t made = 0;             // streams, events and pieces of memory
     size_t calls = 0;            // that can fail
     size_t works_for = SIZE_MAX; // so many calls, and for none after them
-    size_t awaited = 0;          // counters, in fused reductions
+    size_t awaited = 0;          // counters, in exchanges and fused reductions
 
     Device& real() { return *real_; } // for what the test itself does: that is not counted, and never fails
 
@@ -184,9 +184,9 @@ class ScriptedDevice final : public device::Device,
                            Stream stream) override {
         return tried([&] { return real_->mails()->take_mail(mail, destination, bytes, seen, stream); });
     }
-    Result<void> exchange_mails(std::span<const device::OutgoingMail> puts, std::span<const device::IncomingMail> takes,
-                                std::span<const device::CopyBeside> copies, Stream stream) override {
-        return tried([&] { return real_->mails()->exchange_mails(puts, takes, copies, stream); });
+    Result<void> exchange(const device::Exchange& all, Stream stream) override {
+        awaited += all.awaits.size();
+        return tried([&] { return real_->mails()->exchange(all, stream); });
     }
     Result<void> put_mails(std::span<const device::OutgoingMail> mails, Stream stream) override {
         return tried([&] { return real_->mails()->put_mails(mails, stream); });

@@ -71,6 +71,11 @@ class TestRank {
     std::deque<InterceptedChannel::Posted> kept; // of any source
     // What has come is dispatched, and whatever can move moves. True if anything has changed.
     bool progress();
+    // Of that, what has come is dispatched, and nothing launched.
+    void poll_all() {
+        for (const auto& each : peers_)
+            (void)poll(*each);
+    }
     // The peer has died, and the job segment says so: what waits for it fails.
     void lose(uint32_t rank);
     // Streams of this rank in which a message was cut short by a death, whatever its call has said.

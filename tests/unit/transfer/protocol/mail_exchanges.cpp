@@ -15,6 +15,7 @@ TEST_SUITE_BEGIN("mail exchanges");
 namespace {
 
 constexpr size_t kBytes = 1000;
+constexpr size_t kLong = size_t{1} << 20;
 
 // Messages of two ranks to each other, of calls that are made together in one stream of each.
 class Crossing {
@@ -117,9 +118,11 @@ TEST_CASE("what is sent waits for what comes, and both cross at once") {
 
 // Else the peer could wait for a mail that is behind what waits for the peer.
 TEST_CASE("mails are launched before anything else in their stream waits for a peer") {
-    for (const size_t bytes : {size_t{0}, size_t{300'000}}) { // eager; pulled
+    Setting by_engine;
+    by_engine.settings.kernel_copy_bytes = 1024;
+    for (const size_t bytes : {size_t{0}, size_t{300'000}}) { // eager; pulled by a copy engine
         CAPTURE(bytes);
-        TestJob job(2, Setting{});
+        TestJob job(2, by_engine);
         Crossing crossing(job);
         crossing.send(0, kBytes, 1);
         CHECK_FALSE(crossing.exchanges(0).empty());
@@ -130,6 +133,28 @@ TEST_CASE("mails are launched before anything else in their stream waits for a p
         REQUIRE(crossing.finish());
         CHECK(crossing.contents(1, 0) == TestRank::pattern(kBytes, 1));
     }
+}
+
+TEST_CASE("long messages both ways are signalled, pulled and awaited in one kernel on each side") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    for (const uint32_t from : {0, 1})
+        crossing.send(from, kLong, static_cast<int>(from));
+    for (const uint32_t from : {0, 1}) {
+        CHECK(crossing.exchanges(from).signals());
+        crossing.deliver(from);
+    }
+    for (const uint32_t to : {0, 1})
+        job.rank(to).poll_all(); // matches, and tells that it pulls
+    for (const uint32_t rank : {0, 1})
+        CHECK(crossing.exchanges(rank).signals()); // not launched yet
+    for (const uint32_t from : {0, 1}) {
+        crossing.deliver_and_advance(from);
+        CHECK(job.rank(1 - from).device->awaited == 1);
+    }
+    REQUIRE(crossing.finish());
+    for (const uint32_t to : {0, 1})
+        CHECK(crossing.contents(to, 0) == TestRank::pattern(kLong, static_cast<int>(1 - to)));
 }
 
 TEST_CASE("what requests have got is taken where they are completed, by one kernel for all") {
@@ -215,8 +240,6 @@ TEST_CASE("mails that are kept are reduced where they are, behind what is put an
 
 namespace {
 
-constexpr size_t kLong = size_t{1} << 20;
-
 // Rank 0 contributes a long buffer, and wants the answer in another.
 struct Contribution {
     explicit Contribution(TestJob& job, Crossing& crossing)
@@ -276,6 +299,7 @@ TEST_CASE("a long contribution that is not reduced is pulled to its place, and i
     crossing.deliver_and_advance(0);
     REQUIRE(crossing.received(0).is_left());
     must(crossing.received(0).complete_into(crossing.stream(1)));
+    crossing.exchanges(1).launch();
     crossing.deliver_and_advance(1);
     CHECK(contribution.send->done());
     CHECK_FALSE(contribution.send->answer_written());
