@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
 
 // What is put or signalled has the first blocks, so that it starts first: a peer may wait for it before it puts what is
 // taken here.
-extern "C" __global__ void __launch_bounds__(kMailThreads)
+extern "C" __global__ void __launch_bounds__(kMailThreads, 3) // as many blocks on a processor as of those for one part
     gpurun_exchange(const __grid_constant__ ExchangeArguments all) {
     if (blockIdx.x < all.first_blocks[0]) {
         keep_edges(all);

@@ -211,7 +211,7 @@ __device__ void reduce_words(const FusedReduceArguments& all, uint64_t at, uint6
 // Of buffers alone, which are ready.
 template <Type kType>
 __device__ void reduce_buffers(const FusedReduceArguments& all, Blocks blocks) {
-    constexpr unsigned kAtOnce = 4;
+    constexpr unsigned kAtOnce = 2;
     const uint64_t threads = blocks.all_threads();
     uint64_t at = blocks.first_index();
     if (all.aligned != 0)
