@@ -1691,6 +1691,33 @@ GPURUN_NODISCARD inline gpurun_status gpurun_malloc_host(T **ret_pointer, size_t
 }
 
 template <typename T>
+/** Prepare a gpurun_neighbor_allgather(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_neighbor_allgather_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                        void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                        gpurun_comm comm, gpurun_stream stream,
+                                                        gpurun_request *ret_request);
+
+/** Prepare a gpurun_neighbor_allgatherv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_neighbor_allgatherv_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                         void *recv, const size_t *recv_counts,
+                                                         const size_t *displacements, gpurun_datatype recv_type,
+                                                         gpurun_comm comm, gpurun_stream stream,
+                                                         gpurun_request *ret_request);
+
+/** Prepare a gpurun_neighbor_alltoall(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_neighbor_alltoall_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                       void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                       gpurun_comm comm, gpurun_stream stream,
+                                                       gpurun_request *ret_request);
+
+/** Prepare a gpurun_neighbor_alltoallv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_neighbor_alltoallv_init(const void *send, const size_t *send_counts,
+                                                        const size_t *send_displacements, gpurun_datatype send_type,
+                                                        void *recv, const size_t *recv_counts,
+                                                        const size_t *recv_displacements, gpurun_datatype recv_type,
+                                                        gpurun_comm comm, gpurun_stream stream,
+                                                        gpurun_request *ret_request);
+
 GPURUN_NODISCARD inline gpurun_status gpurun_malloc_async(T **ret_pointer, size_t size, gpurun_stream stream) {
     void *pointer = nullptr;
     const gpurun_status status = gpurun_malloc_async(ret_pointer == nullptr ? nullptr : &pointer, size, stream);
