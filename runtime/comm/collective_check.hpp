@@ -27,6 +27,9 @@ class CollectiveCheck {
 
     // Of a run that is about to start, which has its steps.
     void begin(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
+    // Of one whose steps are done as they are added: how many of its messages have come before this rank's call. None
+    // if it has to be begun, since something was found already, or everything is checked.
+    std::optional<uint32_t> begin_now(const Schedule& schedule) GPURUN_REQUIRES(engine_lock);
     // Of one that goes on, or has come to its end: tells the others what it has found.
     void look(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     // Of one that is released.

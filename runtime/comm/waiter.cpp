@@ -5,6 +5,8 @@
 #include "platform/known_threads.hpp"
 #include "platform/wake.hpp"
 
+#include <thread>
+
 namespace gpurun::comm {
 
 using base::Result;
@@ -31,11 +33,17 @@ void pause() {
 }
 
 // Whether to look again without sleeping. Reads the clock every 32 looks only: calls that need not wait never do.
+// Without a time for that, it gives its core to others a few times: to sleep, and to be woken, takes as long as twenty
+// of these, and with more ranks than cores the peer may need no more than the core.
 class Spin {
   public:
     explicit Spin(int64_t limit_ns) : limit_ns_(limit_ns) {}
 
     bool goes_on() {
+        if (limit_ns_ == 0 && yields_++ < Waiter::kMostYields) {
+            std::this_thread::yield();
+            return true;
+        }
         pause();
         if (++looks_ % kLooksPerClock != 0 && limit_ns_ != 0)
             return true;
@@ -51,6 +59,7 @@ class Spin {
     int64_t limit_ns_;
     int64_t end_ns_ = 0;
     uint32_t looks_ = 0;
+    int yields_ = 0;
 };
 
 // The call's entry in the list of those that wait (WaitReport), made once it has looked 32 times. Created and destroyed

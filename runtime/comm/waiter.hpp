@@ -13,6 +13,8 @@ namespace gpurun::comm {
 
 class Waiter {
   public:
+    static constexpr int kMostYields = 20; // of a thread that does not spin, before it sleeps
+
     Waiter(Core& core, Progress& progress, Alarms& alarms);
 
     // Returns once `done` says so. Before it sleeps, it calls `arm`, which sets alarms for whatever `done` needs of a

@@ -13,9 +13,8 @@ inline void build_barrier(Schedule& schedule) {
     for (int distance = 1, round = 0; distance < size; distance *= 2, ++round) {
         const Rank to{(comm.rank().value + distance) % size};
         const Rank from{(comm.rank().value - distance + size) % size};
-        const auto receive = told ? schedule.receive(from, round, {}, {*told}) : schedule.receive(from, round, {});
         told ? schedule.send(to, round, {}, {*told}) : schedule.send(to, round, {});
-        told = receive;
+        told = told ? schedule.receive(from, round, {}, {*told}) : schedule.receive(from, round, {});
     }
 }
 

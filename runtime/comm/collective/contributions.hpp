@@ -68,6 +68,10 @@ class ContributionSteps {
         return begin < part.bytes ? part.part(begin, std::min(segment, part.bytes - begin)) : part.part(0, 0);
     }
 
+    static void note(std::vector<Schedule::StepId>& steps, Schedule::StepId step) {
+        if (step != Schedule::kDone) // nothing has to wait for that
+            steps.push_back(step);
+    }
     // It begins when the scratch memory of the one before is free again.
     void add_segment(size_t begin, size_t segment) {
         const int round = done_.rounds++;
@@ -76,7 +80,7 @@ class ContributionSteps {
         std::vector<Schedule::StepId> sent, received;
         for (int i = 0; i < others_.count(); ++i)
             if (const auto part = segment_of(what_.input[others_.after(i).value], begin, segment); part.bytes != 0)
-                sent.push_back(schedule_.send(others_.after(i), round, part, before));
+                note(sent, schedule_.send(others_.after(i), round, part, before));
         done_.sent.insert(done_.sent.end(), sent.begin(), sent.end());
         const Schedule::Buffer result = segment_of(what_.result, begin, segment);
         if (result.bytes == 0 || what_.contributors == 0)
@@ -86,13 +90,13 @@ class ContributionSteps {
             if (const Rank from = others_.before(i); from.value < what_.contributors) {
                 const auto index = static_cast<size_t>(from.value);
                 operands[index] = slots_[index].part(0, result.bytes);
-                received.push_back(schedule_.receive_all(from, round, operands[index], before));
+                note(received, schedule_.receive_all(from, round, operands[index], before));
             }
         if (self_ < what_.contributors)
             operands[static_cast<size_t>(self_)] = segment_of(what_.input[self_], begin, segment);
         if (what_.result_is_sent)
             received.insert(received.end(), sent.begin(), sent.end());
-        done_.reduced.push_back(combine(schedule_, what_.reduction, result, std::move(operands), std::move(received)));
+        note(done_.reduced, combine(schedule_, what_.reduction, result, std::move(operands), std::move(received)));
     }
 
     Schedule& schedule_;
