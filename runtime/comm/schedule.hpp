@@ -81,6 +81,11 @@ class Schedule {
         Buffer buffer;
         std::optional<StepId> bytes_of; // of a send: a receive step; as many bytes are sent as have come there
         bool exact = false;             // of a receive: another length than the buffer's is a mistake
+        bool contributes = false;       // of a send: its target reduces it
+        // Of a send of what a reduction made of the other's contribution, the step that received that; of a receive,
+        // the step that sent this rank's. The answer may be written at once, by the reduction; else it is a message.
+        std::optional<StepId> answers;
+        std::optional<StepId> answered_by; // of a contribution: that receive
         base::Reduction reduction;
         size_t first_operand = 0; // in operands_: of a reduction, or of a copy
         size_t operands = 0;
@@ -122,6 +127,36 @@ class Schedule {
             return kDone;
         return add({.kind = Step::Kind::kReceive, .peer = from, .round = round, .buffer = buffer, .exact = true},
                    after);
+    }
+    // A send of what the other rank reduces.
+    StepId contribute(Rank to, int round, const Buffer& buffer, After after = {}) {
+        if (does_now([&] { return now_->send(to, tag(round), buffer); }))
+            return kDone;
+        return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .contributes = true},
+                   after);
+    }
+    // A message that need not be sent, or received, if the reduction has written it.
+    // One that answers what is done is a message.
+    StepId send_answer(Rank to, int round, const Buffer& buffer, StepId received, After after) {
+        if (received == kDone)
+            return send(to, round, buffer, after);
+        now_ = nullptr;
+        return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .answers = received},
+                   after);
+    }
+    StepId receive_answer(Rank from, int round, const Buffer& buffer, StepId contributed, After after) {
+        if (contributed == kDone)
+            return receive_all(from, round, buffer, after);
+        now_ = nullptr;
+        const StepId id = add({.kind = Step::Kind::kReceive,
+                               .peer = from,
+                               .round = round,
+                               .buffer = buffer,
+                               .exact = true,
+                               .answers = contributed},
+                              after);
+        steps_[contributed].answered_by = id;
+        return id;
     }
     StepId copy(const Buffer& to, const Buffer& from, After after = {}) {
         if (does_now([&] { return now_->copy(to, from); }))
@@ -189,6 +224,11 @@ class Schedule {
     bool is_operand(const Step& step) const {
         return step.exact && step.buffer.scratch && step.dependents == 1 &&
                steps_[step.dependent].kind == Step::Kind::kReduce;
+    }
+    // Whether the reduction that reads it comes after messages to other ranks.
+    bool is_read_after_sends(const Step& operand) const {
+        const auto all = before(steps_[operand.dependent]);
+        return std::any_of(all.begin(), all.end(), [&](StepId each) { return steps_[each].kind == Step::Kind::kSend; });
     }
     // Calls with each buffer of the program's.
     template <typename Visit>

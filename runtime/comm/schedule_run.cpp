@@ -102,9 +102,10 @@ bool ScheduleRun::runs_beside_receive() const {
 }
 
 Ending ScheduleRun::ending_of_receive(StepId receive) const {
-    if (schedule_.is_operand(schedule_.steps()[receive]) && !order_.captured() &&
-        core_.resources().exchanges.can_reduce())
-        return Ending::kKept;
+    const Schedule::Step& step = schedule_.steps()[receive];
+    // Ranks that read what others send before they let these go on would wait for each other.
+    if (schedule_.is_operand(step) && !order_.captured() && core_.resources().exchanges.can_reduce())
+        return schedule_.is_read_after_sends(step) ? Ending::kKeptMail : Ending::kKept;
     return runs_beside_send(receive) ? Ending::kTogether : Ending::kInStream;
 }
 
@@ -147,6 +148,10 @@ void ScheduleRun::give_scratch_back() {
 
 Result<void> ScheduleRun::start_step(StepId id) {
     const Schedule::Step& step = schedule_.steps()[id];
+    if (is_answered(step)) {
+        note_complete(states_[id]);
+        return {};
+    }
     states_[id].started = true;
     switch (step.kind) {
     case StepKind::kLocal: return step.work(order_);
@@ -162,6 +167,16 @@ Result<void> ScheduleRun::start_step(StepId id) {
     return {};
 }
 
+// Whether the reduction has written the answer that the step would send or receive.
+bool ScheduleRun::is_answered(const Schedule::Step& step) const {
+    if (!step.answers)
+        return false;
+    const State& answered = states_[*step.answers];
+    if (step.kind == StepKind::kSend)
+        return answered.handed_over && answered.receive->made_op()->state()->answer_written();
+    return answered.send && answered.send->answer_written();
+}
+
 void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
     const Communicator& comm = schedule_.comm();
     State& state = states_[id];
@@ -170,10 +185,13 @@ void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
     const Ending ending = order_.captured()       ? Ending::kByCompletion
                           : runs_beside_receive() ? Ending::kTogether
                                                   : Ending::kInStream;
-    state.send.emplace(
-        core_.resources(), core_.peer(comm.group().world(to)), state.from,
-        transfer::Envelope{comm.collective_context(), schedule_.tag(schedule_.steps()[id].round), from.bytes},
-        transfer::Send::Mode{.ending = ending, .urges = true, .signature = schedule_.signature().bits()});
+    const Schedule::Step& step = schedule_.steps()[id];
+    transfer::Send::Mode mode{
+        .ending = ending, .urges = true, .signature = schedule_.signature().bits(), .contributes = step.contributes};
+    if (step.answered_by)
+        mode.answer = operand_of(schedule_.steps()[*step.answered_by].buffer);
+    state.send.emplace(core_.resources(), core_.peer(comm.group().world(to)), state.from,
+                       transfer::Envelope{comm.collective_context(), schedule_.tag(step.round), from.bytes}, mode);
     messages_.start(*state.send);
 }
 
@@ -232,8 +250,8 @@ Result<void> ScheduleRun::start_reduction(StepId id) {
     return {};
 }
 
-// Of operands that have come in mails, by the kernel that puts what this rank sends. False: these are in their places,
-// and it is to be reduced in memory.
+// Of operands that have come in mails, or that lie in the memory of peers, by the kernel that puts what this rank
+// sends. False: these are in their places, and it is to be reduced in memory.
 Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
     const auto befores = schedule_.before(step);
     const auto buffers = schedule_.operands(step);
@@ -251,9 +269,14 @@ Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
                                           [&](const Schedule::Buffer& of) { return of.scratch == into.scratch; });
         transfer::Receive& receive = states_[each].receive->op();
         if (reaches_all && operand != buffers.end() && bytes_of(each) == into.bytes) {
-            GPURUN_ASSIGN(operands[static_cast<size_t>(operand - buffers.begin())].mail,
-                          receive.hand_over(order_.stream));
+            auto handed_over = receive.hand_over(order_.stream);
+            if (!handed_over) {
+                core_.resources().exchanges.abandon(operands);
+                return std::move(handed_over).error();
+            }
+            operands[static_cast<size_t>(operand - buffers.begin())] = *handed_over;
             states_[each].handed_over = fuses = true;
+            fused_round_ = schedule_.steps()[each].round;
         } else {
             GPURUN_TRY(receive.complete_into(order_.stream)); // to its place in memory
         }
@@ -263,7 +286,8 @@ Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
         return false;
     }
     for (size_t i = 0; i < buffers.size(); ++i)
-        operands[i].buffer = operand_of(buffers[i]).address;
+        if (!operands[i].is_mail() && !operands[i].is_peers())
+            operands[i].buffer = operand_of(buffers[i]).address;
     const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
     core_.resources().exchanges.reduce(
         {step.reduction, count, result.address, std::span(operands).first(buffers.size())}, order_.stream);
@@ -364,10 +388,27 @@ bool ScheduleRun::await_peers() {
     return missing() != before;
 }
 
+// What is reduced waits for the others to say that they read what this rank contributes: then its kernel can wait for
+// the end of that, too.
+void ScheduleRun::await_readers() {
+    if (!fused_round_ || core_.resources().exchanges.empty())
+        return;
+    messages_.await_exchange(Messages::Peers::kSure, [&] {
+        for (StepId i = 0; i < schedule_.steps().size(); ++i)
+            if (schedule_.steps()[i].contributes && schedule_.steps()[i].round == *fused_round_ &&
+                !states_[i].send->enqueued())
+                return false;
+        return true;
+    });
+}
+
 void ScheduleRun::start_steps() {
     auto failed = start_ready_steps();
     if (failed && await_peers())
         failed = start_ready_steps();
+    if (failed)
+        await_readers();
+    fused_round_.reset();
     messages_.launch(); // before what depends on these
     if (!failed)
         fail(failed.error());

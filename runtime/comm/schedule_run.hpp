@@ -116,9 +116,11 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool runs_beside_send(Schedule::StepId receive) const;
     bool runs_beside_receive() const GPURUN_REQUIRES(engine_lock);
     transfer::Ending ending_of_receive(Schedule::StepId receive) const;
-    // Whether what the step receives has come in a mail that was left, so that a reduction can read it there.
+    // Whether what the step receives was left in a mail, or with its source, so that a reduction can read it there.
     bool is_left(Schedule::StepId receive) const;
+    bool is_answered(const Schedule::Step& step) const;
     bool await_peers() GPURUN_REQUIRES(engine_lock);
+    void await_readers() GPURUN_REQUIRES(engine_lock);
     void take_left(Schedule::StepId receive) GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
     bool has_used_scratch() const;
@@ -168,6 +170,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     };
     std::vector<AwaitedCall> awaited_calls_;
     std::optional<Mismatch> found_;
+    std::optional<int> fused_round_; // of a reduction that is collected
     size_t arrived_ = 0;
     bool broken_ = false;
     bool ended_well_ = false;

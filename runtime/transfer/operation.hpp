@@ -85,10 +85,9 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     // A blocking call on a stream: what follows in the stream comes after the message.
     bool ends_in_stream() const { return operand_.on_stream() && !is_request(); }
     // So does one that is made together with others, in the same stream perhaps.
-    bool ends_together() const {
-        return operand_.on_stream() && (ending_ == Ending::kTogether || ending_ == Ending::kKept);
-    }
+    bool ends_together() const { return operand_.on_stream() && ending_ >= Ending::kTogether && !is_request(); }
     bool is_kept() const { return operand_.on_stream() && ending_ == Ending::kKept; }
+    bool is_kept_mail() const { return is_kept() || (operand_.on_stream() && ending_ == Ending::kKeptMail); }
     bool ends_by_completion() const { return operand_.on_stream() && is_request(); }
     bool is_request() const { return ending_ == Ending::kByCompletion; }
     // Where the device says when the message moved (trace). In the host's order the host sees that itself.

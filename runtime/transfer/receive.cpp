@@ -41,13 +41,13 @@ wait_report::Entry Receive::describe() const {
     return entry;
 }
 
-Result<device::Mail> Receive::hand_over(device::Stream stream) {
-    auto mail = state()->hand_over(*this, stream);
-    if (mail)
+Result<device::FusedReduction::Operand> Receive::hand_over(device::Stream stream) {
+    auto operand = state()->hand_over(*this, stream);
+    if (operand)
         finish();
     else
-        fail(mail.error());
-    return mail;
+        fail(operand.error());
+    return operand;
 }
 
 Result<void> Receive::take_stream(bool waits_for_peer) {

@@ -17,10 +17,11 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     base::Result<void> set_marker();
     // It has this message. `payload` need only live during the call.
     void start(Peer& source, const Record& record, std::span<const std::byte> payload);
-    base::Result<void> on_record(const Record& answer) { return state()->on_record(*this, answer); }
+    base::Result<void> on_record(const Record& answer) { return give(answer); }
     platform::wait_report::Entry describe() const override;
-    // The mail that was left, for work in the stream that takes it. Done afterwards. REQUIRES is_left().
-    base::Result<device::Mail> hand_over(device::Stream stream);
+    // What was left, for a reduction that is enqueued in the stream before the rank gives up the engine lock. Done
+    // afterwards. REQUIRES is_left().
+    base::Result<device::FusedReduction::Operand> hand_over(device::Stream stream);
     // The launch of mails that it is part of (FusedMails); 0: none.
     uint64_t launch() const { return launch_; }
 

@@ -8,7 +8,7 @@ namespace flags = platform::trace_flags;
 
 Send::Send(Resources& resources, Peer& target, const Operand& operand, const Envelope& envelope, const Mode& mode)
     : OperationBy(resources, operand, mode.ending), envelope_(envelope), signature_(mode.signature),
-      synchronous_(mode.synchronous), urges_(mode.urges) {
+      answer_(mode.answer), synchronous_(mode.synchronous), urges_(mode.urges), contributes_(mode.contributes) {
     set_peer(target);
     if (operand.captured())
         envelope_.context |= kCapturedContexts;
@@ -85,7 +85,7 @@ bool Send::post_again() {
 Result<void> Send::on_record(const Record& answer) {
     if (protocol_ != answer.protocol)
         enter(answer.protocol);
-    return state()->on_record(*this, answer);
+    return give(answer);
 }
 
 wait_report::Entry Send::describe() const {
@@ -119,10 +119,10 @@ bool Send::publish(Record& record, Route route) {
     return true;
 }
 
-bool Send::publish(Record& record) {
+bool Send::publish(Record& record, std::span<const std::byte> payload) {
     sign(record);
     trace().posting();
-    if (!target().channel().post(record, {}, Notify::kAlways))
+    if (!target().channel().post(record, payload, Notify::kAlways))
         return false;
     trace().posted(++target().count_out.messages);
     return true;

@@ -12,6 +12,9 @@ struct SendMode {
     platform::TraceEvent* call = nullptr; // of the trace: the call that is this message and nothing else
     bool urges = false;                   // the target's rank has to go on by it, though it may be in no call
     uint64_t signature = 0;               // of its record; 0: none
+    bool contributes = false;             // the target reduces it
+    // What the target reduces of it belongs here: it may write that at once, beside telling it.
+    std::optional<Operand> answer;
 };
 
 class Send final : public OperationBy<Send, SendState>, public base::Linked<Send, Unposted> {
@@ -28,6 +31,8 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     // In place of start(): sets its marker, and queues it for the next post_waiting().
     void defer();
     bool matched() const { return matched_; } // its target has said so
+    // Its answer is written once the send is complete.
+    bool answer_written() const { return answer_written_; }
     platform::wait_report::Entry describe() const override;
 
     // --------------------------------------------------------------------------------------- for protocols
@@ -41,10 +46,13 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     const Slot& edge() const { return edge_; }
     void set_edge(const Slot& edge) { edge_ = edge; }
     uint64_t signature() const { return signature_; }
+    bool contributes() const { return contributes_; }
+    const std::optional<Operand>& place_of_answer() const { return answer_; }
+    void note_answer_written() { answer_written_ = true; }
     // Signs and posts the message's record. False if there is no room now.
     bool publish(Record& record, Route route);
     // The same for a message whose route the target's answer tells.
-    bool publish(Record& record);
+    bool publish(Record& record, std::span<const std::byte> payload);
     // Posts the record of a message of a graph; these have an order of their own.
     void publish_captured(Record& record, Route route);
     void count(Route route);
@@ -81,9 +89,12 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
 
     Envelope envelope_;
     const uint64_t signature_;
+    const std::optional<Operand> answer_;
     bool synchronous_;
     bool urges_;
+    bool contributes_;
     bool matched_ = false;
+    bool answer_written_ = false;
     ProtocolId protocol_ = 0; // of its state
     Slot edge_{};
     uint64_t own_stream_ = 0; // name of the program's stream in which all of it is enqueued; 0: not so

@@ -17,6 +17,8 @@ class HalfState {
 
     // The peer has answered. If another protocol posted the message, its first answer has brought the send here.
     virtual base::Result<void> on_record(Half&, const Record&) { return {}; }
+    // Whether what on_record() enqueues goes behind what is collected (MailExchanges), by itself.
+    virtual bool joins_exchange(const Half&) const { return false; }
     virtual Activity activity(const Half&) const { return Activity::kIdle; }
     virtual base::Result<void> advance(Half&) { return {}; }
     // What the CPU waits for on a device, while it is active.
@@ -43,7 +45,7 @@ enum class Posted {
 
 class SendState : public HalfState<Send> {
   public:
-    static constexpr size_t kMostBytes = 176; // that a state takes
+    static constexpr size_t kMostBytes = 304; // that a state takes
     // Posts the message. REQUIRES: the protocol begins messages (protocols.hpp).
     virtual base::Result<Posted> post(Send&) { return Posted::kNot; }
     base::Result<bool> is_complete_without_peer(const Send&, const CompletionPoint& end) const override {
@@ -65,16 +67,18 @@ struct Arrival {
 
 class ReceiveState : public HalfState<Receive> {
   public:
-    static constexpr size_t kMostBytes = 192;
+    static constexpr size_t kMostBytes = 320;
     // Takes the bytes, enqueues their copy, or answers the source.
     virtual base::Result<void> start(Receive& receive, const Arrival& arrival) = 0;
     base::Result<bool> is_complete_without_peer(const Receive&, const CompletionPoint&) const override {
         return true; // the message's record has brought everything that is needed of the source
     }
-    // A mail that was left, for work in the stream that takes it.
-    virtual base::Result<device::Mail> hand_over(Receive&, device::Stream) {
-        return base::Error{base::Status::kInternal, "only mails are handed over"};
+    // What was left, for a reduction in the stream.
+    virtual base::Result<device::FusedReduction::Operand> hand_over(Receive&, device::Stream) {
+        return base::Error{base::Status::kInternal, "only what was left is handed over"};
     }
+    // Whether it was handed over, and the answer of it written, too (SendMode::answer).
+    virtual bool answer_written() const { return false; }
     // Of a graph: the thread that captures completes it. Enqueues it, or fails the receive.
     virtual void enqueue_captured(Receive&) {}
     virtual void capture_missed(Receive&) {}
@@ -120,15 +124,17 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
             serial_ = half().answered().add(half());
         return serial_;
     }
-    void answer(const Record& record) {
-        resources().exchanges.launch(); // before what this may let the stream wait for
-        settle(half().on_record(record));
-    }
+    void answer(const Record& record) { settle(half().on_record(record)); }
     State* state() const { return state_.get(); } // null before a protocol has been found
 
   protected:
     using Operation::Operation;
 
+    base::Result<void> give(const Record& answer) {
+        if (!state()->joins_exchange(half()))
+            resources().exchanges.launch(); // before what this may let the stream wait for
+        return state()->on_record(half(), answer);
+    }
     StateHolder<State>& holder() { return state_; }
     Activity activity() const override { return state()->activity(half()); }
     base::Result<void> await_end(const CompletionPoint& end, device::Stream stream) override {

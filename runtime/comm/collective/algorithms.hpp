@@ -33,8 +33,6 @@ struct AlgorithmChoice {
 // Not measured yet: from the number of rounds, and of bytes that each rank sends.
 constexpr AlgorithmChoice kAlgorithms[] = {
     {base::Collective::kAllreduce, Algorithm::kDirect, 2, 256 << 10}, // a mail each way
-    {base::Collective::kAllreduce, Algorithm::kPieces, 2, 512 << 10}, // two
-    {base::Collective::kAllreduce, Algorithm::kDirect, 2},            // the same bytes as in pieces
     {base::Collective::kAllreduce, Algorithm::kDirect, 4, 32 << 10},
     {base::Collective::kAllreduce, Algorithm::kDoubling, INT_MAX, 32 << 10, false},
     {base::Collective::kAllreduce, Algorithm::kDirect, INT_MAX, 4 << 10},

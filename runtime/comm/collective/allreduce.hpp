@@ -31,28 +31,60 @@ inline std::vector<Parts::Part> pieces_of(size_t bytes, size_t element, int rank
     return pieces;
 }
 
-// Each rank reduces its piece, and sends it to the root, or to all.
-inline void build_by_pieces(Schedule& schedule, const WholeReduction& work, std::optional<Rank> root) {
-    const Communicator& comm = schedule.comm();
-    const Rank self = comm.rank();
-    const bool has_result = !root || *root == self;
-    const auto pieces = pieces_of(work.input.bytes, work.element(), comm.size());
-    const Parts input = Parts::listed(work.input, pieces);
-    const Schedule::Buffer whole = has_result ? work.result : schedule.scratch(input[self.value].bytes);
-    const Schedule::Buffer own = has_result ? Parts::listed(whole, pieces)[self.value] : whole;
-    const Contributed first =
-        add_contributions(schedule, {work.reduction, input, own, comm.size(), pieces.front().bytes, false});
-    const Others others(comm);
-    for (int i = 0; i < others.count() && own.bytes != 0; ++i)
-        if (!root || others.after(i) == *root)
-            schedule.send(others.after(i), first.rounds, own, first.reduced);
-    // In place, a piece is sent before it is replaced.
-    std::vector<Schedule::StepId> before = first.reduced;
-    before.insert(before.end(), first.sent.begin(), first.sent.end());
-    for (int i = 0; i < others.count() && has_result; ++i)
-        if (const auto piece = Parts::listed(whole, pieces)[others.before(i).value]; piece.bytes != 0)
-            schedule.receive_all(others.before(i), first.rounds, piece, before);
-}
+// Each rank reduces its piece, and sends that to the root, or to all: the answer to what they have contributed. A long
+// buffer goes in chunks, one after another.
+class ByPieces {
+  public:
+    ByPieces(Schedule& schedule, const WholeReduction& work, std::optional<Rank> root)
+        : schedule_(schedule), work_(work), root_(root), self_(schedule.comm().rank()), size_(schedule.comm().size()),
+          segment_(segment_bytes(schedule.comm(), work.reduction.type, work.input.bytes / static_cast<size_t>(size_))),
+          contributions_(schedule, work_.reduction, size_, segment_) {}
+
+    void build() {
+        const size_t chunk = segment_ * static_cast<size_t>(size_);
+        int round = 0;
+        for (size_t begin = 0; begin < work_.input.bytes; begin += chunk, round += 2)
+            add_chunk(begin, std::min(chunk, work_.input.bytes - begin), round);
+    }
+
+  private:
+    using Segment = ContributionSteps::Segment;
+
+    bool has_result(Rank rank) const { return !root_ || *root_ == rank; }
+
+    void add_chunk(size_t begin, size_t bytes, int round) {
+        const auto pieces = pieces_of(bytes, work_.element(), size_);
+        const Parts input = Parts::listed(work_.input.part(begin, bytes), pieces);
+        if (!has_result(self_)) {
+            const Schedule::Buffer own = schedule_.scratch(input[self_.value].bytes);
+            send_answers(contributions_.add(input, own, round, false), own, round + 1);
+            return;
+        }
+        const Parts result = Parts::listed(work_.result.part(begin, bytes), pieces);
+        const Segment made = contributions_.add(input, result[self_.value], round, false);
+        send_answers(made, result[self_.value], round + 1);
+        for (const auto& [from, contributed] : made.sent) {
+            // In place, a piece is sent before it is replaced. And nothing waits for an answer before it gives its own.
+            std::vector<Schedule::StepId> after = {contributed};
+            if (made.reduced)
+                after.push_back(*made.reduced);
+            schedule_.receive_answer(from, round + 1, result[from.value], contributed, after);
+        }
+    }
+    void send_answers(const Segment& made, const Schedule::Buffer& own, int round) {
+        for (const auto& [to, received] : made.received)
+            if (has_result(to))
+                schedule_.send_answer(to, round, own, received, {*made.reduced});
+    }
+
+    Schedule& schedule_;
+    const WholeReduction& work_;
+    const std::optional<Rank> root_;
+    const Rank self_;
+    const int size_;
+    const size_t segment_;
+    ContributionSteps contributions_;
+};
 
 // ---- by recursive doubling
 
@@ -127,7 +159,7 @@ inline void build_allreduce(Schedule& schedule, const WholeReduction& work) {
     if (algorithm == Algorithm::kDoubling)
         Doubling(schedule, work).build();
     else if (algorithm == Algorithm::kPieces)
-        build_by_pieces(schedule, work, std::nullopt);
+        ByPieces(schedule, work, std::nullopt).build();
     else
         (void)add_contributions(schedule,
                                 {work.reduction, Parts::same(work.input), work.result, size, bytes, work.in_place()});
@@ -140,7 +172,7 @@ inline void build_reduce(Schedule& schedule, const WholeReduction& work, Rank ro
         return;
     const CollectiveShape shape{base::Collective::kReduce, comm.size(), bytes, rounds_once(work.reduction)};
     if (choose_algorithm(shape) == Algorithm::kPieces) {
-        build_by_pieces(schedule, work, root);
+        ByPieces(schedule, work, root).build();
         return;
     }
     std::vector<Parts::Part> parts(static_cast<size_t>(comm.size()), Parts::Part{0, 0});

@@ -5,8 +5,8 @@
 
 #include "comm/collective/parts.hpp"
 
-#include <algorithm>
 #include <numeric>
+#include <optional>
 
 namespace gpurun::comm {
 
@@ -39,76 +39,92 @@ struct Contributions {
 struct Contributed {
     std::vector<Schedule::StepId> reduced;
     std::vector<Schedule::StepId> sent;
-    int rounds = 0; // that the messages have
 };
 
+// How long a segment of each part may be.
+inline size_t segment_bytes(const Communicator& comm, base::Type type, size_t longest) {
+    const size_t unit = std::lcm(size_t{256}, base::size_of_type(static_cast<int>(type)));
+    const size_t room = kMostScratchBytes / static_cast<size_t>(std::max(comm.size() - 1, 1));
+    const size_t least = longest / kMostSegments + 1;
+    return (std::max(room, least) + unit - 1) / unit * unit;
+}
+
+// One segment after another: each begins when the scratch memory of the one before is free again.
 class ContributionSteps {
   public:
-    ContributionSteps(Schedule& schedule, const Contributions& what)
-        : schedule_(schedule), what_(what), others_(schedule.comm()), self_(schedule.comm().rank().value) {}
+    struct Step {
+        Rank with;
+        Schedule::StepId id;
+    };
+    struct Segment {
+        std::vector<Step> sent, received;
+        std::optional<Schedule::StepId> reduced; // if this rank has a result
+    };
 
-    Contributed build() {
-        const size_t segment = segment_bytes();
-        for (int i = 0; i < what_.contributors && what_.result.bytes != 0; ++i)
-            slots_.push_back(i == self_ ? Schedule::Buffer()
-                                        : schedule_.scratch(std::min(segment, what_.result.bytes)));
-        for (size_t begin = 0; begin < what_.longest; begin += segment)
-            add_segment(begin, segment);
-        return std::move(done_);
+    ContributionSteps(Schedule& schedule, const base::Reduction& reduction, int contributors, size_t segment)
+        : schedule_(schedule), reduction_(reduction), others_(schedule.comm()), self_(schedule.comm().rank().value),
+          contributors_(contributors), segment_(segment) {}
+
+    // What is sent and received in the round, and combined into the result. `result_is_sent`: see above.
+    Segment add(const Parts& input, const Schedule::Buffer& result, int round, bool result_is_sent) {
+        Segment made;
+        std::vector<Schedule::StepId> after;
+        for (int i = 0; i < others_.count(); ++i)
+            if (const Rank to = others_.after(i); input[to.value].bytes != 0) {
+                made.sent.push_back({to, schedule_.contribute(to, round, input[to.value], before_)});
+                if (result_is_sent)
+                    after.push_back(made.sent.back().id);
+            }
+        if (result.bytes == 0 || contributors_ == 0)
+            return made;
+        if (slots_.empty())
+            take_slots(result.bytes);
+        std::vector<Schedule::Buffer> operands(static_cast<size_t>(contributors_));
+        for (int i = 0; i < others_.count(); ++i)
+            if (const Rank from = others_.before(i); from.value < contributors_) {
+                const auto index = static_cast<size_t>(from.value);
+                operands[index] = slots_[index].part(0, result.bytes);
+                made.received.push_back({from, schedule_.receive_all(from, round, operands[index], before_)});
+                after.push_back(made.received.back().id);
+            }
+        if (self_ < contributors_)
+            operands[static_cast<size_t>(self_)] = input[self_];
+        made.reduced = combine(schedule_, reduction_, result, std::move(operands), std::move(after));
+        before_ = {*made.reduced};
+        return made;
     }
 
   private:
-    size_t segment_bytes() const {
-        const size_t unit = std::lcm(size_t{256}, base::size_of_type(static_cast<int>(what_.reduction.type)));
-        const size_t room = kMostScratchBytes / static_cast<size_t>(std::max(others_.count(), 1));
-        const size_t least = what_.longest / kMostSegments + 1;
-        return (std::max(room, least) + unit - 1) / unit * unit;
-    }
-    static Schedule::Buffer segment_of(const Schedule::Buffer& part, size_t begin, size_t segment) {
-        return begin < part.bytes ? part.part(begin, std::min(segment, part.bytes - begin)) : part.part(0, 0);
-    }
-
-    static void note(std::vector<Schedule::StepId>& steps, Schedule::StepId step) {
-        if (step != Schedule::kDone) // nothing has to wait for that
-            steps.push_back(step);
-    }
-    // It begins when the scratch memory of the one before is free again.
-    void add_segment(size_t begin, size_t segment) {
-        const int round = done_.rounds++;
-        const std::vector<Schedule::StepId> before =
-            done_.reduced.empty() ? std::vector<Schedule::StepId>() : std::vector{done_.reduced.back()};
-        std::vector<Schedule::StepId> sent, received;
-        for (int i = 0; i < others_.count(); ++i)
-            if (const auto part = segment_of(what_.input[others_.after(i).value], begin, segment); part.bytes != 0)
-                note(sent, schedule_.send(others_.after(i), round, part, before));
-        done_.sent.insert(done_.sent.end(), sent.begin(), sent.end());
-        const Schedule::Buffer result = segment_of(what_.result, begin, segment);
-        if (result.bytes == 0 || what_.contributors == 0)
-            return;
-        std::vector<Schedule::Buffer> operands(static_cast<size_t>(what_.contributors));
-        for (int i = 0; i < others_.count(); ++i)
-            if (const Rank from = others_.before(i); from.value < what_.contributors) {
-                const auto index = static_cast<size_t>(from.value);
-                operands[index] = slots_[index].part(0, result.bytes);
-                note(received, schedule_.receive_all(from, round, operands[index], before));
-            }
-        if (self_ < what_.contributors)
-            operands[static_cast<size_t>(self_)] = segment_of(what_.input[self_], begin, segment);
-        if (what_.result_is_sent)
-            received.insert(received.end(), sent.begin(), sent.end());
-        note(done_.reduced, combine(schedule_, what_.reduction, result, std::move(operands), std::move(received)));
+    // The first segment is as long as any.
+    void take_slots(size_t bytes) {
+        for (int i = 0; i < contributors_; ++i)
+            slots_.push_back(i == self_ ? Schedule::Buffer() : schedule_.scratch(std::min(segment_, bytes)));
     }
 
     Schedule& schedule_;
-    const Contributions& what_;
+    const base::Reduction& reduction_;
     const Others others_;
     const int self_;
+    const int contributors_;
+    const size_t segment_;
     std::vector<Schedule::Buffer> slots_; // by rank
-    Contributed done_;
+    std::vector<Schedule::StepId> before_;
 };
 
 inline Contributed add_contributions(Schedule& schedule, const Contributions& what) {
-    return ContributionSteps(schedule, what).build();
+    const size_t segment = segment_bytes(schedule.comm(), what.reduction.type, what.longest);
+    ContributionSteps steps(schedule, what.reduction, what.contributors, segment);
+    Contributed done;
+    int round = 0;
+    for (size_t begin = 0; begin < what.longest; begin += segment) {
+        const Schedule::Buffer result = Parts::segment_of(what.result, begin, segment);
+        const auto made = steps.add(what.input.segments(begin, segment), result, round++, what.result_is_sent);
+        for (const auto& each : made.sent)
+            done.sent.push_back(each.id);
+        if (made.reduced)
+            done.reduced.push_back(*made.reduced);
+    }
+    return done;
 }
 
 } // namespace gpurun::comm

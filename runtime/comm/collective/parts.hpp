@@ -3,6 +3,9 @@
 
 #include "comm/schedule.hpp"
 
+#include <algorithm>
+#include <cstdint>
+
 namespace gpurun::comm {
 
 class Parts {
@@ -22,18 +25,32 @@ class Parts {
 
     Schedule::Buffer operator[](int rank) const {
         const auto index = static_cast<size_t>(rank);
-        return listed_.empty() ? whole_.part(index * distance_, bytes_)
-                               : whole_.part(listed_[index].offset, listed_[index].bytes);
+        return segment_of(listed_.empty() ? whole_.part(index * distance_, bytes_)
+                                          : whole_.part(listed_[index].offset, listed_[index].bytes));
+    }
+    // Of each part, up to `bytes` from `begin` on.
+    Parts segments(size_t begin, size_t bytes) const {
+        Parts of = *this;
+        of.begin_ = begin;
+        of.most_ = bytes;
+        return of;
+    }
+    static Schedule::Buffer segment_of(const Schedule::Buffer& part, size_t begin, size_t bytes) {
+        return begin < part.bytes ? part.part(begin, std::min(bytes, part.bytes - begin)) : part.part(0, 0);
     }
 
   private:
     Parts(const Schedule::Buffer& whole, size_t distance, size_t bytes, std::vector<Part> listed)
         : whole_(whole), distance_(distance), bytes_(bytes), listed_(std::move(listed)) {}
 
+    Schedule::Buffer segment_of(const Schedule::Buffer& part) const { return segment_of(part, begin_, most_); }
+
     Schedule::Buffer whole_;
     size_t distance_;
     size_t bytes_;
     std::vector<Part> listed_;
+    size_t begin_ = 0; // of a segment of each
+    size_t most_ = SIZE_MAX;
 };
 
 // The other ranks, beginning behind this one, so that not all of them begin with the same.

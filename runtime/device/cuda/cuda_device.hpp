@@ -186,6 +186,8 @@ class CudaDevice final : public Device,
     base::Result<PutMailArguments> arguments_of(const OutgoingMail& put) const;
     base::Result<TakeMailArguments> arguments_of(const IncomingMail& take, bool seen) const;
     base::Result<FusedOperand> arguments_of(const FusedReduction::Operand& operand) const;
+    base::Result<void> arguments_of(std::span<const CounterValue> counters, CounterArguments* arguments,
+                                    uint32_t& number) const;
     base::Result<void> prepare_clock();
     base::Result<ChannelArguments> arguments(const Channel& channel) const;
     base::Result<RunLogArguments> log_arguments(const Channel& channel) const; // REQUIRES that it has one

@@ -93,24 +93,37 @@ struct ReduceArguments {
 // Each block puts a part of each mail, then reduces a part of the result.
 struct FusedOperand {
     const void* words;    // of a mail, or a buffer
-    const uint64_t* sent; // null: a buffer
-    uint64_t* taken;
+    const uint64_t* sent; // of a buffer: it may be read once this reads `value`; null: at once
+    uint64_t* taken;      // null: nobody wants to know
     uint64_t value;
     uint64_t* times;
-    uint32_t mark;
+    void* answer;  // another place of the result; or null
+    uint32_t mark; // 0: a buffer
+};
+struct CounterArguments {
+    uint64_t* counter;
+    uint64_t value;
 };
 struct FusedReduceArguments {
     PutMailArguments puts[kExchangedOfLaunch];
     FusedOperand operands[kReducedOfLaunch];
+    CounterArguments signals[kExchangedOfLaunch];
+    CounterArguments awaits[kExchangedOfLaunch];
     void* result;
     uint64_t bytes;
     uint32_t* ticket;
+    uint64_t* gate; // device memory: reads `gate_value` once the first block has seen all buffers ready; null: they are
+    uint64_t gate_value;
     const uint64_t* timed; // any of all their times; null: nobody wants to know
     uint32_t number_of_puts;
+    uint32_t number_of_signals;
+    uint32_t number_of_awaits;
     uint32_t operands_given;
-    uint32_t op; // base::Op
+    uint32_t has_mails; // among the operands
+    uint32_t is_seen;   // 1: whoever sees that it is done sees what it has written, in peers' memory too
+    uint32_t op;        // base::Op
     uint32_t divisor;
-    uint32_t aligned; // 1: the result and all buffers, to 16 bytes
+    uint32_t aligned; // 1: the result, answers and all buffers, to 16 bytes
 };
 
 constexpr uint64_t kNoMoreRounds = ~uint64_t{0};

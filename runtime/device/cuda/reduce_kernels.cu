@@ -68,7 +68,7 @@ struct Word16 {
     }
     // False if it will never come.
     __device__ bool load(const FusedOperand& from, uint64_t at, unsigned bytes, bool aligned) {
-        if (from.sent == nullptr) {
+        if (from.mark == 0) {
             load(from.words, at, bytes, aligned);
             return true;
         }
@@ -148,6 +148,15 @@ __device__ void put_words(const PutMailArguments& mail, Blocks blocks) {
             store_word(mail.words, i, word_of(load_bytes(mail.source + 8 * i, mail.bytes - 8 * i), mail.mark));
 }
 
+template <Type kType>
+__device__ void store_result(const FusedReduceArguments& all, const Word16<kType>& result, uint64_t at,
+                             unsigned bytes) {
+    result.store(all.result, at, bytes, all.aligned != 0);
+    for (unsigned operand = 0; operand < all.operands_given; ++operand)
+        if (all.operands[operand].answer != nullptr)
+            result.store(all.operands[operand].answer, at, bytes, all.aligned != 0);
+}
+
 // `moving`: when the first words had come.
 template <Type kType>
 __device__ void reduce_as_it_comes(const FusedReduceArguments& all, Blocks blocks, uint64_t& moving) {
@@ -166,8 +175,86 @@ __device__ void reduce_as_it_comes(const FusedReduceArguments& all, Blocks block
         if (at == blocks.first_index())
             moving = clock_for(all.timed);
         result.divide(all.divisor);
-        result.store(all.result, at, bytes, aligned);
+        store_result(all, result, at, bytes);
     }
+}
+
+// Several words of a thread at a time, since what is loaded from peers comes late. `at` is the first of them.
+template <Type kType, unsigned kAtOnce>
+__device__ void reduce_words(const FusedReduceArguments& all, uint64_t at, uint64_t threads) {
+    using Loaded = Elements<typename TypeOf<kType>::Element>;
+    Word16<kType> result[kAtOnce];
+    for (unsigned operand = 0; operand < all.operands_given; ++operand) {
+        const auto* const from = static_cast<const uint4*>(all.operands[operand].words);
+        Loaded loaded[kAtOnce];
+#pragma unroll
+        for (unsigned i = 0; i < kAtOnce; ++i)
+            loaded[i].word = from[at + i * threads];
+#pragma unroll
+        for (unsigned i = 0; i < kAtOnce; ++i) {
+            if (operand == 0) {
+                result[i].set(loaded[i]);
+                continue;
+            }
+            Word16<kType> next;
+            next.set(loaded[i]);
+            result[i].combine(all.op, next, std::make_index_sequence<kOps>());
+        }
+    }
+#pragma unroll
+    for (unsigned i = 0; i < kAtOnce; ++i) {
+        result[i].divide(all.divisor);
+        store_result(all, result[i], at + i * threads, kWordBytes);
+    }
+}
+
+// Of buffers alone, which are ready.
+template <Type kType>
+__device__ void reduce_buffers(const FusedReduceArguments& all, Blocks blocks) {
+    constexpr unsigned kAtOnce = 2;
+    const uint64_t threads = blocks.all_threads();
+    uint64_t at = blocks.first_index();
+    if (all.aligned != 0)
+        for (; kWordBytes * (at + (kAtOnce - 1) * threads + 1) <= all.bytes; at += kAtOnce * threads)
+            reduce_words<kType, kAtOnce>(all, at, threads);
+    for (; kWordBytes * at < all.bytes; at += threads) {
+        const unsigned bytes = bytes_at(at, all.bytes);
+        Word16<kType> result;
+        result.load(all.operands[0].words, at, bytes, all.aligned != 0);
+        for (unsigned operand = 1; operand < all.operands_given; ++operand) {
+            Word16<kType> next;
+            next.load(all.operands[operand].words, at, bytes, all.aligned != 0);
+            result.combine(all.op, next, std::make_index_sequence<kOps>());
+        }
+        result.divide(all.divisor);
+        store_result(all, result, at, bytes);
+    }
+}
+
+// What the stream has done before is seen by whoever sees them.
+__device__ void signal_all(const FusedReduceArguments& all, Blocks blocks) {
+    if (blocks.index != 0 || threadIdx.x >= all.number_of_signals)
+        return;
+    __threadfence_system();
+    store_counter(all.signals[threadIdx.x].counter, all.signals[threadIdx.x].value);
+}
+
+// One thread looks at the counters, as in gpurun_copy_fenced.
+__device__ void await_buffers(const FusedReduceArguments& all, Blocks blocks) {
+    if (all.gate == nullptr)
+        return;
+    if (threadIdx.x == 0 && blocks.index == 0) {
+        for (unsigned i = 0; i < all.operands_given; ++i) {
+            const FusedOperand& operand = all.operands[i];
+            while (operand.mark == 0 && operand.sent != nullptr && load_counter(operand.sent) < operand.value) {
+            }
+        }
+        store_gate(all.gate, all.gate_value);
+    } else if (threadIdx.x == 0) {
+        while (load_gate(all.gate) < all.gate_value) {
+        }
+    }
+    __syncthreads();
 }
 
 template <Type kType>
@@ -176,20 +263,31 @@ __device__ void fused_reduce(const FusedReduceArguments& all) {
     await_predecessors();
     const uint64_t began = clock_for(all.timed);
     uint64_t moving = began;
+    signal_all(all, blocks);
     for (unsigned i = 0; i < all.number_of_puts; ++i)
         put_words(all.puts[i], blocks);
-    reduce_as_it_comes<kType>(all, blocks, moving);
-    let_next_start();
-    if (!is_last(blocks, all.ticket, all.number_of_puts != 0))
+    await_buffers(all, blocks);
+    if (all.has_mails != 0) {
+        reduce_as_it_comes<kType>(all, blocks, moving);
+    } else {
+        moving = clock_for(all.timed);
+        reduce_buffers<kType>(all, blocks);
+    }
+    if (all.number_of_awaits == 0)
+        let_next_start();
+    if (!is_last(blocks, all.ticket, all.is_seen != 0))
         return;
     for (unsigned i = 0; i < all.number_of_puts; ++i) {
         store_counter(all.puts[i].sent, all.puts[i].value);
         store_times(all.puts[i].times, began, began);
     }
     for (unsigned i = 0; i < all.operands_given; ++i)
-        if (all.operands[i].sent != nullptr) {
+        if (all.operands[i].taken != nullptr) {
             store_counter(all.operands[i].taken, all.operands[i].value);
             store_times(all.operands[i].times, began, moving);
+        }
+    for (unsigned i = 0; i < all.number_of_awaits; ++i)
+        while (load_counter(all.awaits[i].counter) < all.awaits[i].value) {
         }
 }
 

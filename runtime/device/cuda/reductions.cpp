@@ -28,24 +28,63 @@ base::Result<void> CudaDevice::reduce_elements(const base::Reduction& reduction,
 }
 
 base::Result<FusedOperand> CudaDevice::arguments_of(const FusedReduction::Operand& operand) const {
-    const Mail& mail = operand.mail;
-    if (mail.words == nullptr)
-        return FusedOperand{operand.buffer, nullptr, nullptr, 0, nullptr, 0};
-    GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
-    GPURUN_ASSIGN(const CUdeviceptr taken, device_address(mail.taken));
-    GPURUN_ASSIGN(uint64_t* const times, device_address(mail.times));
-    return FusedOperand{mail.words, address(sent), address(taken), mail.value, times, mail.mark};
+    FusedOperand given{operand.buffer, nullptr, nullptr, operand.value, nullptr, operand.answer, 0};
+    if (operand.is_mail()) {
+        const Mail& mail = operand.mail;
+        GPURUN_ASSIGN(const CUdeviceptr sent, device_address(mail.sent));
+        GPURUN_ASSIGN(const CUdeviceptr taken, device_address(mail.taken));
+        GPURUN_ASSIGN(given.times, device_address(mail.times));
+        given = {mail.words, address(sent), address(taken), mail.value, given.times, nullptr, mail.mark};
+    } else if (operand.is_peers()) {
+        if (operand.ready != nullptr) {
+            GPURUN_ASSIGN(const CUdeviceptr ready, device_address(operand.ready));
+            given.sent = address(ready);
+        }
+        GPURUN_ASSIGN(const CUdeviceptr read, device_address(operand.read));
+        given.taken = address(read);
+        GPURUN_ASSIGN(given.times, device_address(operand.times));
+    }
+    return given;
 }
+
+base::Result<void> CudaDevice::arguments_of(std::span<const CounterValue> counters, CounterArguments* arguments,
+                                            uint32_t& number) const {
+    number = static_cast<uint32_t>(counters.size());
+    for (size_t i = 0; i < counters.size(); ++i) {
+        GPURUN_ASSIGN(const CUdeviceptr counter, device_address(counters[i].counter));
+        arguments[i] = {address(counter), counters[i].value};
+    }
+    return {};
+}
+
+namespace {
+
+// In how many blocks, of how many threads.
+struct Grid {
+    unsigned blocks;
+    unsigned threads;
+};
+
+Grid grid_of_mails(size_t largest, uint32_t most_blocks) {
+    static_assert(kMailBytesOfBlock == 16 * kReduceThreads && kReduceThreads >= kFewestThreads);
+    static_assert(kReducedBytesOfBlock == 16 * kFusedReduceThreads);
+    const unsigned blocks = std::min(mail_blocks(largest), most_blocks);
+    const bool is_long = largest > size_t{blocks} * kMailBytesOfBlock;
+    return {blocks, is_long ? kFusedReduceThreads : kReduceThreads};
+}
+
+} // namespace
 
 base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts, const FusedReduction& reduction,
                                               Stream stream) {
-    static_assert(kMailBytesOfBlock == 16 * kReduceThreads && kReduceThreads >= kFewestThreads);
     const auto current = enter();
     FusedReduceArguments all; // what is not used is not read
     all.result = reduction.result;
     all.bytes = reduction.bytes();
     all.ticket = nullptr;
+    all.gate = nullptr;
     all.timed = nullptr;
+    all.has_mails = all.is_seen = 0;
     all.number_of_puts = static_cast<uint32_t>(puts.size());
     all.operands_given = static_cast<uint32_t>(reduction.operands.size());
     all.op = static_cast<uint32_t>(reduction.reduction.op);
@@ -55,22 +94,36 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
         GPURUN_ASSIGN(all.puts[i], arguments_of(puts[i]));
         largest = std::max(largest, puts[i].mail.bytes);
         all.timed = all.puts[i].times != nullptr ? all.puts[i].times : all.timed;
+        all.is_seen = 1;
     }
     uintptr_t addresses = reinterpret_cast<uintptr_t>(reduction.result);
     for (size_t i = 0; i < reduction.operands.size(); ++i) {
         const FusedReduction::Operand& operand = reduction.operands[i];
         GPURUN_ASSIGN(all.operands[i], arguments_of(operand));
         all.timed = all.operands[i].times != nullptr ? all.operands[i].times : all.timed;
-        if (operand.mail.words == nullptr)
-            addresses |= reinterpret_cast<uintptr_t>(operand.buffer);
-        else if (all.ticket == nullptr)
+        if (operand.is_mail()) {
+            all.has_mails = 1;
             all.ticket = operand.mail.ticket;
+            continue;
+        }
+        addresses |= reinterpret_cast<uintptr_t>(operand.buffer) | reinterpret_cast<uintptr_t>(operand.answer);
+        if (!operand.is_peers())
+            continue;
+        all.is_seen = 1;
+        all.ticket = operand.ticket;
+        if (operand.ready != nullptr) {
+            all.gate = operand.gate;
+            all.gate_value = operand.value;
+        }
     }
+    GPURUN_TRY(arguments_of(reduction.signals, all.signals, all.number_of_signals));
+    GPURUN_TRY(arguments_of(reduction.awaits, all.awaits, all.number_of_awaits));
     all.aligned = addresses % 16 == 0 ? 1 : 0;
-    const unsigned blocks = std::min(mail_blocks(largest), reduction.blocks);
-    const bool is_long = largest > size_t{blocks} * kMailBytesOfBlock;
-    return launch(kernels_.fused_reduce[static_cast<size_t>(reduction.reduction.type)], blocks,
-                  is_long ? kFusedReduceThreads : kReduceThreads, all, stream);
+    const Grid grid = all.has_mails != 0
+                          ? grid_of_mails(largest, reduction.blocks)
+                          : Grid{blocks_for(largest, kReducedBytesOfBlock, reduction.blocks), kFusedReduceThreads};
+    return launch(kernels_.fused_reduce[static_cast<size_t>(reduction.reduction.type)], grid.blocks, grid.threads, all,
+                  stream);
 }
 
 } // namespace gpurun::device::cuda

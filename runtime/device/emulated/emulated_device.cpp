@@ -380,32 +380,74 @@ base::Result<void> EmulatedDevice::exchange_mails(std::span<const OutgoingMail> 
     return take_all(*queue, takes);
 }
 
+base::Result<void> EmulatedDevice::check_operand(const FusedReduction::Operand& operand, size_t bytes) {
+    if (operand.is_mail()) {
+        GPURUN_TRY(check_mail(operand.mail, bytes, true));
+        return check_counter(operand.mail.taken);
+    }
+    if (!operand.is_peers())
+        return {};
+    GPURUN_TRY(check_device_memory("ticket", operand.ticket, sizeof *operand.ticket, alignof(uint32_t), true));
+    GPURUN_TRY(check_times(operand.times));
+    if (operand.answer != nullptr)
+        GPURUN_TRY(check_device_memory("answer", operand.answer, bytes, 1, false));
+    if (operand.ready != nullptr) {
+        GPURUN_TRY(check_device_memory("gate", operand.gate, sizeof *operand.gate, alignof(uint64_t), true));
+        GPURUN_TRY(check_counter(operand.ready));
+    }
+    return check_counter(operand.read);
+}
+
+namespace {
+
+// What an operand waits for, and what it tells: of a mail, or of a peer's buffer.
+struct OperandEdges {
+    Counter* before;
+    Counter* after;
+    uint64_t value;
+    Times* times;
+};
+OperandEdges edges_of(const FusedReduction::Operand& operand) {
+    if (operand.is_mail())
+        return {operand.mail.sent, operand.mail.taken, operand.mail.value, operand.mail.times};
+    return {operand.ready, operand.read, operand.value, operand.times};
+}
+
+} // namespace
+
 base::Result<void> EmulatedDevice::put_and_reduce(std::span<const OutgoingMail> puts, const FusedReduction& reduction,
                                                   Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     std::vector<const void*> operands;
-    std::vector<Mail> mails;
-    for (const auto& [buffer, mail] : reduction.operands) {
-        if (mail.words != nullptr) {
-            GPURUN_TRY(check_mail(mail, reduction.bytes(), true));
-            GPURUN_TRY(check_counter(mail.taken));
-            mails.push_back(mail);
-        }
-        operands.push_back(mail.words != nullptr ? mail.words : buffer);
+    std::vector<OperandEdges> edges;
+    for (const FusedReduction::Operand& each : reduction.operands) {
+        GPURUN_TRY(check_operand(each, reduction.bytes()));
+        operands.push_back(each.is_mail() ? each.mail.words : each.buffer);
+        if (each.is_mail() || each.is_peers())
+            edges.push_back(edges_of(each));
     }
-    if (mails.empty() || reduction.count == 0)
-        return base::error(Status::kArgument, "a fused reduction has elements, and a mail among its operands");
+    if (edges.empty() || reduction.count == 0)
+        return base::error(Status::kArgument, "a fused reduction has elements, and a mail or a peer's buffer among its "
+                                              "operands");
+    for (const CounterValue& each : reduction.signals)
+        GPURUN_TRY(write_counter(stream, each.counter, each.value));
     GPURUN_TRY(exchange_mails(puts, {}, {}, stream));
-    for (const Mail& each : mails) {
+    for (const OperandEdges& each : edges) {
         GPURUN_TRY(stamp(*queue, &Times::began, each.times));
-        GPURUN_TRY(queue->enqueue(AwaitWord{each.sent, each.value}));
+        if (each.before != nullptr)
+            GPURUN_TRY(queue->enqueue(AwaitWord{each.before, each.value}));
         GPURUN_TRY(stamp(*queue, &Times::moving, each.times));
     }
     GPURUN_TRY(reduce_elements(reduction.reduction, reduction.count, reduction.result, operands, stream));
-    for (const Mail& each : mails) {
+    for (const FusedReduction::Operand& each : reduction.operands)
+        if (each.answer != nullptr)
+            GPURUN_TRY(copy(each.answer, reduction.result, reduction.bytes(), stream));
+    for (const OperandEdges& each : edges) {
         GPURUN_TRY(stamp(*queue, &Times::done, each.times));
-        GPURUN_TRY(queue->enqueue(WriteWord{each.taken, each.value}));
+        GPURUN_TRY(queue->enqueue(WriteWord{each.after, each.value}));
     }
+    for (const CounterValue& each : reduction.awaits)
+        GPURUN_TRY(await_counter(stream, each.counter, each.value));
     return {};
 }
 

@@ -167,6 +167,7 @@ class EmulatedDevice final : public Device,
     // Device memory, aligned to `alignment`; of this process, where `own`.
     base::Result<void> check_device_memory(const char* what, const void* pointer, size_t bytes, size_t alignment,
                                            bool own);
+    base::Result<void> check_operand(const FusedReduction::Operand& operand, size_t bytes);
     base::Result<void> check_small(const Mail& mail, size_t bytes, bool own_words);
     base::Result<void> check_mail(const Mail& mail, size_t bytes, bool own_words);
     base::Result<void> take_all(StreamQueue& queue, std::span<const IncomingMail> mails);

@@ -27,6 +27,7 @@ class EdgeCopy : public ReceiveState {
     // The backward edge was signalled, or its signal is enqueued.
     bool has_signalled() const { return !by_cpu_; }
     const Slot& slot() const { return slot_; }
+    void set_slot(const Slot& slot) { slot_ = slot; }
 
   private:
     base::Result<void> copy_by_cpu(Receive& receive);

@@ -32,8 +32,14 @@ class MailExchanges {
     void take(const device::IncomingMail& mail, device::Stream stream);
     // Whether mails can be reduced without being taken.
     bool can_reduce() const { return fused_reduce_ != nullptr; }
-    // Behind all that stands in the stream so far. REQUIRES can_reduce().
+    // Behind all that stands in the stream so far, with what is signalled there. REQUIRES can_reduce().
     void reduce(const device::FusedReduction& reduction, device::Stream stream);
+    // Of a reduction that cannot be made: whoever waits for the end of these is released.
+    static void abandon(std::span<const device::FusedReduction::Operand> operands);
+    // For a reduction whose operand is a buffer of this rank: the stream has come here.
+    void signal(const device::CounterValue& signal, device::Stream stream);
+    // Behind a reduction that is collected in the stream. False: there is none.
+    bool await(const device::CounterValue& awaited, device::Stream stream);
     // A copy on this device, behind all that stands in the stream so far, and beside what is collected there.
     void copy(const device::CopyBeside& copy, device::Stream stream);
     bool empty() const { return open_ == 0; }
@@ -53,10 +59,13 @@ class MailExchanges {
         std::vector<device::OutgoingMail> puts;
         std::vector<device::IncomingMail> takes;
         std::vector<device::CopyBeside> copies;
+        std::vector<device::CounterValue> signals;
         // Instead of takes and copies, of the operands below; nothing is collected behind it.
         std::optional<device::FusedReduction> reduction;
         std::vector<device::FusedReduction::Operand> operands;
+        std::vector<device::CounterValue> awaits;
     };
+    Exchange* find(device::Stream stream);
     Exchange& in(device::Stream stream);
     static bool overlaps(const Exchange& exchange, const device::CopyBeside& copy);
     void launch_all();
@@ -64,6 +73,9 @@ class MailExchanges {
     base::Result<void> enqueue(Exchange& exchange);
     base::Result<void> enqueue_reduction(Exchange& exchange);
     base::Result<void> put_first(const Exchange& exchange);
+    base::Result<void> signal_first(const Exchange& exchange);
+    uint32_t blocks_of(const Exchange& exchange) const;
+    bool admits(const Exchange& exchange);
     bool may_spin(Exchange& exchange);
 
     device::Mails* const mails_;

@@ -2,6 +2,7 @@
 
 #include "base/log.hpp"
 #include "platform/wake.hpp"
+#include "transfer/protocol/rendezvous.hpp"
 #include "transfer/receive.hpp"
 #include "transfer/send.hpp"
 
@@ -73,6 +74,13 @@ Result<void> MailboxPart::let_go() {
 
 // ------------------------------------------------------------------------------------------------------- source
 
+// What is reduced in one kernel where it is, with its answer, would take two kernels by mail. (Not shorter: a kernel
+// knows a mail by its words, and all else by counters in host memory.)
+bool is_better_read(const Send& send) {
+    constexpr size_t kLongestMail = size_t{32} << 10;
+    return send.operand().bytes > kLongestMail && send.place_of_answer() && may_be_reduced(send);
+}
+
 // In the host's order, from some size on, a copy engine is faster than two kernels.
 bool goes_by_mailbox(const Send& send) {
     const base::Settings& settings = send.resources().settings;
@@ -80,7 +88,8 @@ bool goes_by_mailbox(const Send& send) {
     const size_t largest =
         from.on_stream() ? settings.mail_bytes : std::min(settings.mail_bytes, settings.device_eager_bytes);
     return from.bytes != 0 && from.bytes <= largest && !from.by_cpu() && from.by_device() && !send.synchronous() &&
-           !from.captured() && settings.path == base::PathChoice::kAuto && send.target().part<MailboxPart>().open();
+           !from.captured() && !is_better_read(send) && settings.path == base::PathChoice::kAuto &&
+           send.target().part<MailboxPart>().open();
 }
 
 bool may_be_fused(const Send& send) {
@@ -168,7 +177,7 @@ namespace {
 // often, and all that one call completes there is taken by one kernel. One that a collective reduces need not be taken
 // at all. Until then it stays in its slot, so a few are.
 bool may_be_left(const Receive& receive) {
-    return (receive.ends_by_completion() || receive.is_kept()) && receive.bytes() != 0 &&
+    return (receive.ends_by_completion() || receive.is_kept_mail()) && receive.bytes() != 0 &&
            receive.operand().by_device() && receive.resources().left.size() < device::kMostExchanged;
 }
 
@@ -179,7 +188,7 @@ Result<void> MailReceive::start(Receive& receive, const Arrival& arrival) {
     mail_bytes_ = arrival.record.envelope.bytes;
     receive.count(kByMailbox, mail_bytes_);
     if (may_be_left(receive)) {
-        if (!receive.is_kept())
+        if (!receive.is_kept_mail())
             GPURUN_TRY(receive.work().set_marker());
         receive.leave_to_completion();
         return {};
@@ -197,10 +206,12 @@ Result<void> MailReceive::enqueue_left(Receive& receive, std::optional<device::S
     return take_together(receive, *fence, *stream);
 }
 
-Result<device::Mail> MailReceive::hand_over(Receive& receive, device::Stream stream) {
+Result<device::FusedReduction::Operand> MailReceive::hand_over(Receive& receive, device::Stream stream) {
     GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
     GPURUN_TRY(receive.note_dependence(*fence, slot_, stream));
-    return mail_of(receive, *fence);
+    device::FusedReduction::Operand operand;
+    operand.mail = mail_of(receive, *fence);
+    return operand;
 }
 
 Result<void> MailReceive::take(Receive& receive, Fence& fence) {

@@ -76,7 +76,7 @@ class MailReceive final : public ReceiveState {
     base::Result<bool> is_complete_without_peer(const Receive& receive, const CompletionPoint& end) const override;
     base::Result<bool> complete_into(Receive& receive, device::Stream stream) override;
     base::Result<void> enqueue_left(Receive& receive, std::optional<device::Stream> stream) override;
-    base::Result<device::Mail> hand_over(Receive& receive, device::Stream stream) override;
+    base::Result<device::FusedReduction::Operand> hand_over(Receive& receive, device::Stream stream) override;
     std::optional<CompletionPoint> blocked_on(const Receive& receive) const override;
     bool ends_by_itself() const override { return fused_; } // a shared kernel does: poison releases it
 

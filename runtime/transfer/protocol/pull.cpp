@@ -22,6 +22,7 @@ constexpr Route kOfNoBytes{PullPart::kProtocol, 4};
 struct Finish {
     Route route;
     bool has_signalled; // the backward edge's signal is made or enqueued
+    bool answered;      // so is the answer, before that
     uint64_t bytes;     // that are read; 0: the source need not wait for the target
 };
 
@@ -87,6 +88,21 @@ std::optional<Route> find_pull(Receive& receive, const ReadyToSend& ready, uint6
 
 // ------------------------------------------------------------------------------------------------------- source
 
+namespace {
+
+Result<void> await_target(Send& send, Fence& fence) {
+    const device::Stream stream = send.operand().stream;
+    if (send.contributes() &&
+        send.resources().exchanges.await({&fence.counter(Edge::kBackward, send.edge()), send.edge().value}, stream))
+        return {};
+    send.resources().exchanges.launch();
+    return await_in_stream(send.resources(), fence, Edge::kBackward, send.edge(), stream);
+}
+
+} // namespace
+
+bool PullSend::joins_exchange(const Send& send) const { return send.contributes() && send.ends_together(); }
+
 Result<void> PullSend::on_record(Send& send, const Record& record) {
     const auto finish = record.as<Finish>();
     Peer& target = send.target();
@@ -96,9 +112,11 @@ Result<void> PullSend::on_record(Send& send, const Record& record) {
         target.part<RendezvousPart>().settle(send.edge(), Edge::kBackward);
     if (finish.bytes == 0) // but the slot is in use until the target has signalled the backward edge
         return end_without_bytes(send);
+    if (finish.answered)
+        send.note_answer_written();
     GPURUN_ASSIGN(Fence * fence, target.fence_out());
     if (send.ends_in_stream()) {
-        GPURUN_TRY(await_in_stream(send.resources(), *fence, Edge::kBackward, send.edge(), send.operand().stream));
+        GPURUN_TRY(await_target(send, *fence));
         target.awaiting_backward.note(send.edge(), send.operand().stream);
     }
     send.end_at(CompletionPoint::at(*fence, Edge::kBackward, send.edge()));
@@ -111,7 +129,63 @@ Result<void> PullReceive::start(Receive& receive, const Arrival& arrival) {
     ready_ = arrival.record.as<ReadyToSend>();
     route_ = arrival.route;
     receive.count(route_, arrival.record.envelope.bytes);
-    return ready_.edge.valid ? pull(receive) : want_edge(receive);
+    if (arrival.payload.size() == sizeof(RemoteBuffer))
+        std::memcpy(&answer_.emplace(), arrival.payload.data(), sizeof(RemoteBuffer));
+    return ready_.edge.valid ? leave_or_pull(receive) : want_edge(receive);
+}
+
+Result<void> PullReceive::leave_or_pull(Receive& receive) {
+    if (!may_be_left(receive))
+        return pull(receive);
+    set_slot(ready_.edge);
+    receive.leave_to_completion();
+    return {};
+}
+
+// For a kernel that reads the source's buffer as it reduces.
+bool PullReceive::may_be_left(const Receive& receive) const {
+    const Resources& resources = receive.resources();
+    return receive.is_kept() && receive.bytes() != 0 && !receive.source().to_self() &&
+           resources.fenced_copies != nullptr && resources.left.size() < device::kMostExchanged;
+}
+
+Result<void> PullReceive::enqueue_left(Receive& receive, std::optional<device::Stream>) { return pull(receive); }
+
+Result<device::FusedReduction::Operand> PullReceive::hand_over(Receive& receive, device::Stream stream) {
+    Registration& memory = receive.source().memory();
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    GPURUN_ASSIGN(ImportCache * imports, memory.imports());
+    GPURUN_TRY(receive.note_dependence(*fence, slot(), stream));
+    device::FusedReduction::Operand operand;
+    GPURUN_ASSIGN(operand.buffer, imports->address(ready_.source, slot()));
+    if (answer_ && memory.maps(*answer_)) {
+        GPURUN_ASSIGN(const std::byte* answer, imports->address(*answer_, slot()));
+        operand.answer = const_cast<std::byte*>(answer);
+    }
+    const WorkspaceView& workspace = receive.resources().workspace.view();
+    const uint32_t source = receive.source().rank().value;
+    operand.ready = &fence->counter(Edge::kForward, slot());
+    operand.read = &fence->counter(Edge::kBackward, slot());
+    operand.value = slot().value;
+    operand.ticket = workspace.ticket(source, Side::kTarget, slot());
+    operand.gate = workspace.gate(source, slot());
+    operand.times = receive.trace().times(receive.resources().trace);
+    answered_ = operand.answer != nullptr;
+    tell(receive, true);
+    return operand;
+}
+
+void PullReceive::tell(Receive& receive, bool has_signalled) {
+    Record finish(RecordKind::kToSend, kProtocol, receive.serial_of_send());
+    finish.with(Finish{route_, has_signalled, answered_, receive.bytes()});
+    // A pulled message needs nothing more of its source, but others may wait there for its slot.
+    receive.source().tell(finish, info_of(ready_.edge.slots).announced ? Notify::kAlways : Notify::kIfSleeping);
+}
+
+std::optional<CompletionPoint> PullReceive::blocked_on(const Receive& receive) const {
+    if (!receive.is_left())
+        return EdgeCopy::blocked_on(receive);
+    return CompletionPoint::at(*receive.source().channel().open_fence(Direction::kIn), Edge::kForward, slot());
 }
 
 Result<void> PullReceive::want_edge(Receive& receive) {
@@ -128,7 +202,7 @@ Result<void> PullReceive::want_edge(Receive& receive) {
 Result<void> PullReceive::on_record(Receive& receive, const Record& record) {
     ready_.edge = record.as<Slot>();
     wants_edge_ = false;
-    return pull(receive);
+    return leave_or_pull(receive);
 }
 
 Result<void> PullReceive::pull(Receive& receive) {
@@ -142,10 +216,7 @@ Result<void> PullReceive::pull(Receive& receive) {
         from.in_host_memory = false;
     }
     GPURUN_TRY(copy(receive, from, ready_.edge, receive.bytes() != 0));
-    Record finish(RecordKind::kToSend, kProtocol, receive.serial_of_send());
-    finish.with(Finish{route_, has_signalled(), receive.bytes()});
-    // A pulled message needs nothing more of its source, but others may wait there for its slot.
-    receive.source().tell(finish, info_of(ready_.edge.slots).announced ? Notify::kAlways : Notify::kIfSleeping);
+    tell(receive, has_signalled());
     return {};
 }
 

@@ -1,6 +1,9 @@
 // pull: one copy out of the source's buffer, which the target enqueues in its own stream (or makes by its CPU) behind
 // the forward edge, and before the backward one. Then it tells the source (finish), whose stream waits for that edge.
 //
+// A message that a collective reduces may be left there instead, for a kernel that reads it as it reduces, between the
+// same edges, and writes the result to where the source wants it, too.
+//
 // Out of the device memory of another process, through a mapping of its allocation (direct), or out of this process's
 // own memory (self). A message without bytes has the edges only.
 #pragma once
@@ -48,6 +51,7 @@ class PullSend final : public SendState {
   public:
     static constexpr ProtocolId kProtocol = PullPart::kProtocol;
     base::Result<void> on_record(Send& send, const Record& finish) override;
+    bool joins_exchange(const Send& send) const override;
 };
 
 class PullReceive final : public EdgeCopy {
@@ -57,15 +61,24 @@ class PullReceive final : public EdgeCopy {
     base::Result<void> on_record(Receive& receive, const Record& record) override; // the edge that was missing
     Activity activity(const Receive& receive) const override;
     base::Result<void> advance(Receive& receive) override;
+    std::optional<CompletionPoint> blocked_on(const Receive& receive) const override;
+    base::Result<void> enqueue_left(Receive& receive, std::optional<device::Stream> stream) override;
+    base::Result<device::FusedReduction::Operand> hand_over(Receive& receive, device::Stream stream) override;
+    bool answer_written() const override { return answered_; }
     void describe(const Receive& receive, platform::wait_report::Entry& entry) const override;
 
   private:
+    base::Result<void> leave_or_pull(Receive& receive);
+    bool may_be_left(const Receive& receive) const;
     base::Result<void> want_edge(Receive& receive);
     base::Result<void> pull(Receive& receive);
+    void tell(Receive& receive, bool has_signalled);
 
     ReadyToSend ready_;
+    std::optional<RemoteBuffer> answer_;
     Route route_{};
     bool wants_edge_ = false;
+    bool answered_ = false;
 };
 
 constexpr std::array<RouteText, 5> kPullRoutes = {{{"direct", "same device"},

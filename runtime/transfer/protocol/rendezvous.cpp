@@ -17,12 +17,22 @@ Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot) {
         return {};
     }
     GPURUN_TRY(send.take_stream(true));
-    return fence.signal(Edge::kForward, slot, send.operand().stream);
+    const device::Stream stream = send.operand().stream;
+    if (!may_be_reduced(send))
+        return fence.signal(Edge::kForward, slot, stream);
+    send.resources().exchanges.signal({&fence.counter(Edge::kForward, slot), slot.value}, stream);
+    return {};
 }
 
 bool owes_edge(const Send& send) { return base::List<Send, Queued>::has(send); }
 
 } // namespace
+
+bool may_be_reduced(const Send& send) {
+    return send.contributes() && send.ends_together() && send.operand().by_device() &&
+           send.operand().where.exportable && send.resources().fenced_copies != nullptr &&
+           send.resources().exchanges.can_reduce();
+}
 
 // ----------------------------------------------------------------------------------------------------- the part
 
@@ -71,13 +81,17 @@ Result<Posted> RendezvousSend::post(Send& send) {
     Record record(RecordKind::kMessage, kProtocol, send.serial());
     record.envelope = send.envelope();
     ready_.edge = send.edge();
-    return send.publish(record.with(ready_)) ? Posted::kYes : Posted::kNoRoom;
+    const auto answer = answer_ ? std::as_bytes(std::span(&*answer_, 1)) : std::span<const std::byte>();
+    return send.publish(record.with(ready_), answer) ? Posted::kYes : Posted::kNoRoom;
 }
 
 Result<void> RendezvousSend::prepare(Send& send) {
     Peer& target = send.target();
     ready_.source = target.memory().describe(send.operand());
     GPURUN_ASSIGN(ready_.stream, send.work().stream_name());
+    if (send.place_of_answer() && may_be_reduced(send))
+        if (const RemoteBuffer answer = target.memory().describe(*send.place_of_answer()); answer.exportable != 0)
+            answer_ = answer;
     prepared_ = true;
     // A message that the target might pull needs an edge that says when its bytes are ready.
     // So do a message without bytes, which is only order, and a request on a stream, which goes on.

@@ -13,6 +13,8 @@
 
 namespace gpurun::transfer {
 
+// If the target reduces the message, the payload may be a RemoteBuffer, into which the target may write what it has
+// reduced (SendMode::answer).
 struct ReadyToSend {
     RemoteBuffer source;
     Slot edge;           // whose forward edge is signalled when the buffer is ready
@@ -71,8 +73,12 @@ class RendezvousSend final : public SendState {
 
     bool prepared_ = false;
     ReadyToSend ready_;
+    std::optional<RemoteBuffer> answer_; // the record's payload
     WantEdge wanted_{};
 };
+
+// Whether a kernel of the target's may read it as it reduces, while a kernel of this rank reduces what it gets.
+bool may_be_reduced(const Send& send);
 
 // A message without bytes was answered: it ends where it stands in its order domain.
 base::Result<void> end_without_bytes(Send& send);

@@ -46,6 +46,7 @@ class ScriptedDevice final : public device::Device,
     size_t made = 0;             // streams, events and pieces of memory
     size_t calls = 0;            // that can fail
     size_t works_for = SIZE_MAX; // so many calls, and for none after them
+    size_t awaited = 0;          // counters, in fused reductions
 
     Device& real() { return *real_; } // for what the test itself does: that is not counted, and never fails
 
@@ -68,6 +69,7 @@ class ScriptedDevice final : public device::Device,
 
     Result<void> put_and_reduce(std::span<const device::OutgoingMail> puts, const device::FusedReduction& reduction,
                                 Stream stream) override {
+        awaited += reduction.awaits.size();
         return tried([&] { return real_->fused_reduce()->put_and_reduce(puts, reduction, stream); });
     }
     Result<void> reduce_elements(const base::Reduction& reduction, size_t count, void* result,

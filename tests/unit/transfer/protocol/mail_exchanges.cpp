@@ -72,6 +72,10 @@ class Crossing {
     }
     transfer::MailExchanges& exchanges(uint32_t rank) { return job_.rank(rank).resources().exchanges; }
     void deliver(uint32_t from) { REQUIRE(job_.deliver(from, 1 - from)); }
+    void deliver_and_advance(uint32_t from) {
+        deliver(from);
+        (void)job_.rank(1 - from).progress();
+    }
     bool last_is_collected = false; // of what was received
     // What arrived at the rank, in the order of its stream.
     std::vector<std::byte> contents(uint32_t rank, size_t number) {
@@ -192,7 +196,7 @@ TEST_CASE("mails that are kept are reduced where they are, behind what is put an
     device::FusedReduction::Operand operands[2];
     for (const size_t number : {0, 1}) {
         REQUIRE(crossing.received(number).is_left());
-        operands[number].mail = must(crossing.received(number).hand_over(crossing.stream(1)));
+        operands[number] = must(crossing.received(number).hand_over(crossing.stream(1)));
         CHECK(crossing.received(number).done());
     }
     Operand result = TestRank::on_stream(rank.on_device(kBytes), crossing.stream(1));
@@ -206,6 +210,101 @@ TEST_CASE("mails that are kept are reduced where they are, behind what is put an
         sum[i] = static_cast<std::byte>(static_cast<unsigned>(sum[i]) + static_cast<unsigned>(other[i]));
     CHECK(rank.contents_in_order(result) == sum);
     exchanges.launch();
+    REQUIRE(crossing.finish());
+}
+
+namespace {
+
+constexpr size_t kLong = size_t{1} << 20;
+
+// Rank 0 contributes a long buffer, and wants the answer in another.
+struct Contribution {
+    explicit Contribution(TestJob& job, Crossing& crossing)
+        : from(job.rank(0)), input(TestRank::on_stream(from.on_device(kLong), crossing.stream(0))),
+          answer(TestRank::on_stream(from.on_device(kLong), crossing.stream(0))) {
+        from.fill_in_order(input, 1);
+        send.emplace(from.resources(), from.peer(1), input, transfer::Envelope{3, 7, kLong},
+                     transfer::Send::Mode{.ending = Ending::kTogether, .contributes = true, .answer = answer});
+        send->start();
+    }
+    TestRank& from;
+    Operand input, answer;
+    std::optional<transfer::Send> send;
+};
+
+} // namespace
+
+TEST_CASE("a long contribution is reduced where it is, and the answer written to where its source wants it") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kKept;
+    Contribution contribution(job, crossing);
+    CHECK_FALSE(crossing.exchanges(0).empty()); // the signal of the forward edge
+    crossing.exchanges(0).launch();
+    crossing.deliver_and_advance(0);
+    REQUIRE(crossing.received(0).is_left());
+    TestRank& rank = job.rank(1);
+    device::FusedReduction::Operand operands[2];
+    Operand own = TestRank::on_stream(rank.on_device(kLong), crossing.stream(1));
+    rank.fill_in_order(own, 2);
+    operands[0] = must(crossing.received(0).hand_over(crossing.stream(1)));
+    REQUIRE(operands[0].is_peers());
+    CHECK(operands[0].answer != nullptr);
+    CHECK(crossing.received(0).done());
+    operands[1].buffer = own.address;
+    crossing.exchanges(1).reduce({{base::Type::kUint8, base::Op::kMax, 0}, kLong, own.address, operands},
+                                 crossing.stream(1));
+    crossing.exchanges(1).launch();
+    crossing.deliver_and_advance(1); // finish
+    CHECK(contribution.send->done());
+    CHECK(contribution.send->answer_written());
+    std::vector<std::byte> largest = TestRank::pattern(kLong, 1);
+    const std::vector<std::byte> other = TestRank::pattern(kLong, 2);
+    std::transform(largest.begin(), largest.end(), other.begin(), largest.begin(),
+                   [](std::byte one, std::byte two) { return std::max(one, two); });
+    CHECK(rank.contents_in_order(own) == largest);
+    CHECK(contribution.from.contents_in_order(contribution.answer) == largest);
+    REQUIRE(crossing.finish());
+}
+
+TEST_CASE("a long contribution that is not reduced is pulled to its place, and its answer is yet to be sent") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kKept;
+    Contribution contribution(job, crossing);
+    crossing.exchanges(0).launch();
+    crossing.deliver_and_advance(0);
+    REQUIRE(crossing.received(0).is_left());
+    must(crossing.received(0).complete_into(crossing.stream(1)));
+    crossing.deliver_and_advance(1);
+    CHECK(contribution.send->done());
+    CHECK_FALSE(contribution.send->answer_written());
+    CHECK(crossing.contents(1, 0) == TestRank::pattern(kLong, 1));
+    REQUIRE(crossing.finish());
+}
+
+TEST_CASE("what waits for the end of a contribution waits in the kernel that reduces what came for it") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kKept;
+    Contribution contribution(job, crossing);
+    transfer::MailExchanges& exchanges = crossing.exchanges(0);
+    exchanges.launch();
+    crossing.deliver_and_advance(0);
+    crossing.send(1, kBytes, 5);
+    crossing.deliver_and_advance(1);
+    device::FusedReduction::Operand operands[2];
+    operands[0] = must(crossing.received(1).hand_over(crossing.stream(0)));
+    operands[1].buffer = contribution.input.address;
+    Operand result = TestRank::on_stream(contribution.from.on_device(kBytes), crossing.stream(0));
+    exchanges.reduce({{base::Type::kUint8, base::Op::kMax, 0}, kBytes, result.address, operands}, crossing.stream(0));
+    must(crossing.received(0).complete_into(crossing.stream(1)));
+    crossing.deliver_and_advance(1); // finish
+    CHECK(contribution.send->done());
+    CHECK(contribution.from.device->awaited == 1);
+    crossing.exchanges(1).launch();
+    must(contribution.from.resources().device.synchronize(crossing.stream(0)));
+    CHECK(crossing.contents(1, 0) == TestRank::pattern(kLong, 1));
     REQUIRE(crossing.finish());
 }
 
