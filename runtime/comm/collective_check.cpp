@@ -125,9 +125,9 @@ ScheduleRun* CollectiveCheck::find(const Place& place) const {
 }
 
 CollectiveCheck::Early& CollectiveCheck::early(const Place& place) {
-    const auto found =
-        std::find_if(early_.begin(), early_.end(), [&](const Early& each) { return each.place == place; });
-    return found != early_.end() ? *found : early_.emplace_back(Early{.place = place, .mismatch = std::nullopt});
+    const auto found = // among the latest
+        std::find_if(early_.rbegin(), early_.rend(), [&](const Early& each) { return each.place == place; });
+    return found != early_.rend() ? *found : early_.emplace_back(Early{.place = place, .mismatch = std::nullopt});
 }
 
 // ----------------------------------------------------------------------------------------------------- of this rank

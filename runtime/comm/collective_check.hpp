@@ -18,6 +18,8 @@
 #include "comm/progress.hpp"
 #include "comm/schedule_run.hpp"
 
+#include <deque>
+
 namespace gpurun::comm {
 
 class CollectiveCheck {
@@ -94,7 +96,7 @@ class CollectiveCheck {
     Core& core_;
     Progress& progress_;
     const base::List<ScheduleRun, Running>& running_;
-    std::vector<Early> early_; // few: of the collectives in which others are ahead
+    std::deque<Early> early_; // of the collectives in which others are ahead: the next one is in front
     std::vector<EarlyCall> early_calls_;
     std::vector<Untold> untold_;
     std::vector<Late> late_; // at most one of a communicator

@@ -1,5 +1,7 @@
 #include "comm/immediate_steps.hpp"
 
+#include "platform/clock.hpp"
+
 #include <cstring>
 #include <thread>
 
@@ -9,6 +11,19 @@ using transfer::Envelope;
 using transfer::InlinePart;
 using transfer::Peer;
 using transfer::Record;
+
+namespace {
+
+// Gives the core to another rank, until `end_ns`, which the first call sets.
+bool yields_on(int64_t& end_ns) {
+    const int64_t now_ns = platform::now_ns();
+    if (end_ns == 0)
+        end_ns = now_ns + Waiter::kYieldNs;
+    std::this_thread::yield();
+    return now_ns < end_ns;
+}
+
+} // namespace
 
 void ImmediateSteps::begin(Schedule& schedule, uint32_t early) {
     comm_ = &schedule.comm();
@@ -55,16 +70,13 @@ bool ImmediateSteps::receive(Rank from, int tag, const Schedule::Buffer& buffer)
 bool ImmediateSteps::take_next(Peer& from, const Envelope& envelope, std::span<std::byte> into) {
     constexpr int kMostLooks = 1000; // as Messages::receive_now()
     transfer::PeerChannel& channel = from.channel();
-    const bool spins = waiter_.spins();
-    int looks = spins ? kMostLooks : Waiter::kMostYields;
+    int looks = waiter_.spins() ? kMostLooks : 1;
+    int64_t end_ns = 0; // of yielding
     std::span<const std::byte> payload;
     const Record* record = channel.front(payload);
-    for (; record == nullptr; record = channel.front(payload)) {
-        if (--looks == 0 || core_.mutex().is_wanted())
+    for (; record == nullptr; record = channel.front(payload))
+        if (core_.mutex().is_wanted() || !(waiter_.yields() ? yields_on(end_ns) : --looks > 0))
             return false;
-        if (!spins)
-            std::this_thread::yield();
-    }
     if (record->kind != transfer::RecordKind::kMessage || record->envelope.context != envelope.context ||
         record->envelope.tag != envelope.tag || !is_expected(*record, envelope))
         return false;

@@ -62,6 +62,11 @@ class Schedule {
         ~Now() = default;
     };
     static constexpr StepId kDone = UINT32_MAX; // in place of a step that has been done
+    // Adds it to those that something has to wait for.
+    static void note(std::vector<StepId>& steps, StepId step) {
+        if (step != kDone)
+            steps.push_back(step);
+    }
     // The steps that come before another.
     class After {
       public:
