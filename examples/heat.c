@@ -1,4 +1,5 @@
-// heat: the temperature of a plate whose upper edge is hot, by Jacobi's method, its rows divided among the ranks.
+// heat: the temperature of a plate whose upper edge is hot, by Jacobi's method, its rows divided among the ranks, which
+// form a grid of one dimension (plate.h).
 //
 //     gpurun -n 4 ./heat [--size N] [--steps MOST] [--output FILE.ppm]
 //
@@ -26,9 +27,9 @@ static float *cold_plate(size_t size) {
 static void exchange_halos(const struct part *part) {
     size_t cells = part->columns;
     CHECK(gpurun_sendrecv(row_of(part, 1), cells, GPURUN_FLOAT, part->above, kTagUp, row_of(part, part->rows + 1),
-                          cells, GPURUN_FLOAT, part->below, kTagUp, GPURUN_COMM_WORLD, part->stream, NULL));
+                          cells, GPURUN_FLOAT, part->below, kTagUp, part->line, part->stream, NULL));
     CHECK(gpurun_sendrecv(row_of(part, part->rows), cells, GPURUN_FLOAT, part->below, kTagDown, row_of(part, 0), cells,
-                          GPURUN_FLOAT, part->above, kTagDown, GPURUN_COMM_WORLD, part->stream, NULL));
+                          GPURUN_FLOAT, part->above, kTagDown, part->line, part->stream, NULL));
 }
 
 // The largest change of any rank's cells, known to all ranks.

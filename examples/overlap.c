@@ -84,14 +84,14 @@ static void exchange_halos(const struct solver *solver, struct interval *taken) 
     const struct part *part = &solver->part;
     size_t cells = part->columns, last = part->rows;
     gpurun_stream halos = solver->halos;
-    gpurun_comm world = GPURUN_COMM_WORLD;
+    gpurun_comm line = part->line;
     gpurun_request requests[4];
     CHECK(gpurun_stream_wait_event(halos, solver->begun));
     solver->clock->stamp(halos, &taken->begin);
-    CHECK(gpurun_irecv(row_of(part, 0), cells, GPURUN_FLOAT, part->above, kTagDown, world, halos, &requests[0]));
-    CHECK(gpurun_irecv(row_of(part, last + 1), cells, GPURUN_FLOAT, part->below, kTagUp, world, halos, &requests[1]));
-    CHECK(gpurun_isend(row_of(part, 1), cells, GPURUN_FLOAT, part->above, kTagUp, world, halos, &requests[2]));
-    CHECK(gpurun_isend(row_of(part, last), cells, GPURUN_FLOAT, part->below, kTagDown, world, halos, &requests[3]));
+    CHECK(gpurun_irecv(row_of(part, 0), cells, GPURUN_FLOAT, part->above, kTagDown, line, halos, &requests[0]));
+    CHECK(gpurun_irecv(row_of(part, last + 1), cells, GPURUN_FLOAT, part->below, kTagUp, line, halos, &requests[1]));
+    CHECK(gpurun_isend(row_of(part, 1), cells, GPURUN_FLOAT, part->above, kTagUp, line, halos, &requests[2]));
+    CHECK(gpurun_isend(row_of(part, last), cells, GPURUN_FLOAT, part->below, kTagDown, line, halos, &requests[3]));
     CHECK(gpurun_waitall(4, requests, halos, NULL)); // what follows in the stream comes after the messages
     solver->clock->stamp(halos, &taken->end);
     CHECK(gpurun_event_record(solver->exchanged, halos));

@@ -33,7 +33,8 @@ enum { kTagUp = 1, kTagDown = 2 };
 // side (at the plate's edges, the edge itself).
 struct part {
     int rank, size;
-    int above, below; // neighbours; GPURUN_PROC_NULL at the plate's edges, where messages do nothing
+    gpurun_comm line; // the ranks from the top of the plate to its bottom, a grid of one dimension
+    int above, below; // neighbours there; GPURUN_PROC_NULL at the plate's edges, where messages do nothing
     size_t columns, first, rows;
     float *now, *next, *change; // device memory
     gpurun_stream stream;
@@ -55,8 +56,9 @@ static inline float *make_plate(size_t size) {
 // This rank's part of `plate`, which is the same on all ranks.
 static inline void create_part(struct part *part, const float *plate, size_t plate_size) {
     size_t inner = plate_size - 2;
-    part->above = part->rank > 0 ? part->rank - 1 : GPURUN_PROC_NULL;
-    part->below = part->rank + 1 < part->size ? part->rank + 1 : GPURUN_PROC_NULL;
+    int is_ring = 0;
+    CHECK(gpurun_cart_create(GPURUN_COMM_WORLD, 1, &part->size, &is_ring, 0, &part->line));
+    CHECK(gpurun_cart_shift(part->line, 0, 1, &part->above, &part->below));
     part->columns = plate_size;
     part->first = first_row(inner, part->rank, part->size);
     part->rows = first_row(inner, part->rank + 1, part->size) - part->first;
@@ -78,6 +80,7 @@ static inline void destroy_part(struct part *part) {
     CHECK(gpurun_free(part->change));
     CHECK(gpurun_free(part->next));
     CHECK(gpurun_free(part->now));
+    CHECK(gpurun_comm_free(&part->line));
 }
 
 // What was computed is the field now.

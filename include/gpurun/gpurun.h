@@ -843,6 +843,30 @@ static inline gpurun_op gpurun_make_op(uint64_t id) {
 #define GPURUN_MAXLOC (gpurun_make_op(12))
 #define GPURUN_AVG (gpurun_make_op(13)) /* the sum, divided by the number of ranks that contribute */
 
+#define GPURUN_OP_NULL (gpurun_make_op(0)) /* none */
+
+/** Combines elements: inout[i] becomes in[i] (of lower ranks) by inout[i], for all i. See gpurun_op_create(). */
+typedef void gpurun_op_function(const void *in, void *inout, size_t count, gpurun_datatype type);
+
+/**
+ * Make an operation of the program's own, for reductions of host memory on GPURUN_HOST.
+ *
+ * @p function is associative. It is called with parts of the elements, under a lock of the library's, by the thread
+ * that makes a call or by one of the library's: it makes no calls of gpurun. Each rank makes its own, of one meaning.
+ *
+ * @param commutes     whether in and inout could be exchanged; elements are combined in the order of the ranks anyway
+ * @param[out] ret_op  to be freed with gpurun_op_free()
+ * @retval GPURUN_OK            made
+ * @retval GPURUN_ERR_ARGUMENT  @p function or @p ret_op is NULL
+ *
+ * Threads: any. Since 0.1. See gpurun_op_create(3).
+ */
+GPURUN_API gpurun_status gpurun_op_create(gpurun_op_function *function, int commutes, gpurun_op *ret_op);
+
+/** Free it; @p op becomes GPURUN_OP_NULL. What was started with it goes on. GPURUN_ERR_OP if it is none, or one of the
+ * library's own. Threads: any. Since 0.1. See gpurun_op_create(3). */
+GPURUN_API gpurun_status gpurun_op_free(gpurun_op *op);
+
 /** Instead of a buffer of a collective: what this rank gives, or gets, is in its other buffer already. */
 #define GPURUN_IN_PLACE ((void *)(~(uintptr_t)0))
 
@@ -1321,7 +1345,8 @@ GPURUN_API gpurun_status gpurun_ibarrier(gpurun_comm comm, gpurun_stream stream,
  * @retval GPURUN_OK             done, or enqueued
  * @retval GPURUN_ERR_OP         not an operation, or @p op has no meaning for @p type
  * @retval GPURUN_ERR_BUFFER     as gpurun_send(), or the buffers overlap
- * @retval GPURUN_ERR_UNSUPPORTED  @p stream is being captured, and the device cannot reduce this memory itself
+ * @retval GPURUN_ERR_UNSUPPORTED  @p stream is being captured, and the device cannot reduce this memory itself; or
+ *                                 @p op is of gpurun_op_create(), and a buffer is device memory or @p stream a stream
  *
  * The other errors are those of gpurun_bcast(). Since 0.1. See gpurun_allreduce(3).
  */
@@ -1665,6 +1690,33 @@ GPURUN_API gpurun_status gpurun_alltoallv_init(const void *send, const size_t *s
                                                const size_t *recv_counts, const size_t *recv_displacements,
                                                gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
                                                gpurun_request *ret_request);
+
+/** Prepare a gpurun_neighbor_allgather(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_neighbor_allgather_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                        void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                        gpurun_comm comm, gpurun_stream stream,
+                                                        gpurun_request *ret_request);
+
+/** Prepare a gpurun_neighbor_allgatherv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_neighbor_allgatherv_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                         void *recv, const size_t *recv_counts,
+                                                         const size_t *displacements, gpurun_datatype recv_type,
+                                                         gpurun_comm comm, gpurun_stream stream,
+                                                         gpurun_request *ret_request);
+
+/** Prepare a gpurun_neighbor_alltoall(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_neighbor_alltoall_init(const void *send, size_t send_count, gpurun_datatype send_type,
+                                                       void *recv, size_t recv_count, gpurun_datatype recv_type,
+                                                       gpurun_comm comm, gpurun_stream stream,
+                                                       gpurun_request *ret_request);
+
+/** Prepare a gpurun_neighbor_alltoallv(). Since 0.1. See gpurun_barrier_init(3). */
+GPURUN_API gpurun_status gpurun_neighbor_alltoallv_init(const void *send, const size_t *send_counts,
+                                                        const size_t *send_displacements, gpurun_datatype send_type,
+                                                        void *recv, const size_t *recv_counts,
+                                                        const size_t *recv_displacements, gpurun_datatype recv_type,
+                                                        gpurun_comm comm, gpurun_stream stream,
+                                                        gpurun_request *ret_request);
 
 #ifdef __cplusplus
 }

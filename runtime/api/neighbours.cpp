@@ -151,4 +151,56 @@ gpurun_status gpurun_ineighbor_alltoallv(const void* send, const size_t* send_co
                                               {comm, stream}, Way::started(ret_request)));
 }
 
+gpurun_status gpurun_neighbor_allgather_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                             size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm,
+                                             gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::neighbor_allgather({send, send_count, send_type},
+                                           {recv, recv_count, nullptr, nullptr, recv_type, false}, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_neighbor_allgatherv_init(const void* send, size_t send_count, gpurun_datatype send_type,
+                                              void* recv, const size_t* recv_counts, const size_t* displacements,
+                                              gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                              gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::neighbor_allgather({send, send_count, send_type},
+                                           {recv, 0, recv_counts, displacements, recv_type, true}, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_neighbor_alltoall_init(const void* send, size_t send_count, gpurun_datatype send_type, void* recv,
+                                            size_t recv_count, gpurun_datatype recv_type, gpurun_comm comm,
+                                            gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.type = static_cast<int>(send_type), .count = send_count});
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::neighbor_alltoall({send, send_count, nullptr, nullptr, send_type, false},
+                                          {recv, recv_count, nullptr, nullptr, recv_type, false}, {comm, stream}, way);
+        },
+        ret_request));
+}
+
+gpurun_status gpurun_neighbor_alltoallv_init(const void* send, const size_t* send_counts,
+                                             const size_t* send_displacements, gpurun_datatype send_type, void* recv,
+                                             const size_t* recv_counts, const size_t* recv_displacements,
+                                             gpurun_datatype recv_type, gpurun_comm comm, gpurun_stream stream,
+                                             gpurun_request* ret_request) {
+    const api::CallScope call(__func__);
+    return api::report(api::prepare(
+        [=](const Way& way) {
+            return api::neighbor_alltoall({send, 0, send_counts, send_displacements, send_type, true},
+                                          {recv, 0, recv_counts, recv_displacements, recv_type, true}, {comm, stream},
+                                          way);
+        },
+        ret_request));
+}
+
 } // extern "C"

@@ -29,12 +29,16 @@ struct Arguments {
 };
 
 Result<Reduction> reduction_of(const Call& call, gpurun_datatype type, gpurun_op op) {
+    GPURUN_TRY(comm::type_size(static_cast<int>(type)));
+    if (is_of_program(op)) {
+        GPURUN_ASSIGN(const base::ProgramOperation found, call.runtime->operations().find(op));
+        return Reduction{static_cast<base::Type>(type), base::Op::kOfProgram, 0, found};
+    }
     if (op.id == 0 || op.id >= base::kOps)
         return base::error(Status::kOp,
                            "{} is not an operation; use one of the GPURUN_ operations, for example "
-                           "GPURUN_SUM",
+                           "GPURUN_SUM, or one of gpurun_op_create()",
                            op.id);
-    GPURUN_TRY(comm::type_size(static_cast<int>(type)));
     const auto number = static_cast<base::Op>(op.id);
     if (!base::has_meaning(number, static_cast<base::Type>(type)))
         return base::error(Status::kOp,
@@ -44,6 +48,19 @@ Result<Reduction> reduction_of(const Call& call, gpurun_datatype type, gpurun_op
     const bool average = number == base::Op::kAverage;
     return Reduction{static_cast<base::Type>(type), average ? base::Op::kSum : number,
                      average ? static_cast<uint32_t>(call.comm->size()) : 0};
+}
+
+// A function of the program's runs on the CPU, in the call.
+Result<void> check_reach(gpurun_op op, const Operand& operand) {
+    if (!is_of_program(op) || operand.by_cpu())
+        return {};
+    if (operand.on_stream())
+        return base::error(Status::kUnsupported,
+                           "an operation of gpurun_op_create() is a function of the host, and cannot run in a stream: "
+                           "wait for the stream and pass GPURUN_HOST, or use one of the GPURUN_ operations");
+    return base::error(Status::kUnsupported,
+                       "an operation of gpurun_op_create() is a function of the host, and cannot read device memory: "
+                       "copy it to host memory first, or use one of the GPURUN_ operations");
 }
 
 // Elements of the program's: `send` may be in place, then it is `recv`.
@@ -61,6 +78,8 @@ Result<void> fill(Operands& both, const Call& call, const Arguments& given, size
         GPURUN_TRY(fill_operand(both.input, *call.runtime, Access::kRead, given.send, count, given.type, given.stream));
         GPURUN_TRY(check_apart(both.input, both.result));
     }
+    GPURUN_TRY(check_reach(given.op, both.input));
+    GPURUN_TRY(check_reach(given.op, both.result));
     const size_t element = comm::size_of_type(static_cast<int>(given.type));
     both.input.bytes = count * element;
     both.result.bytes = result_count * element;
@@ -68,7 +87,9 @@ Result<void> fill(Operands& both, const Call& call, const Arguments& given, size
 }
 
 comm::Signature signature_of(Collective kind, const Arguments& given, size_t count) {
-    return comm::Signature(kind).with_elements(count, static_cast<int>(given.type), given.op.id);
+    // Each rank has its own handles of the program's operations.
+    const auto op = is_of_program(given.op) ? static_cast<uint32_t>(base::Op::kOfProgram) : given.op.id;
+    return comm::Signature(kind).with_elements(count, static_cast<int>(given.type), static_cast<uint32_t>(op));
 }
 
 comm::WholeReduction whole_of(const Operands& both, const Reduction& reduction) {
@@ -101,6 +122,7 @@ Result<void> reduce(const Arguments& given, int root, const Way& way) {
     } else {
         GPURUN_TRY(
             fill_operand(both.input, *call.runtime, Access::kRead, given.send, given.count, given.type, given.stream));
+        GPURUN_TRY(check_reach(given.op, both.input));
     }
     const auto build = [work = whole_of(both, reduction), root](Schedule& schedule) {
         build_reduce(schedule, work, Rank{root});

@@ -3,6 +3,7 @@
 
 #include "api/given_handles.hpp"
 #include "api/host_pages.hpp"
+#include "api/operations.hpp"
 #include "api/persistent_calls.hpp"
 #include "api/rank_groups.hpp"
 #include "comm/engine.hpp"
@@ -29,6 +30,7 @@ class Runtime {
     GivenHandles<device::Stream>& given_streams() { return given_streams_; }
     GivenHandles<device::Event>& given_events() { return given_events_; }
     RankGroups& rank_groups() { return rank_groups_; }
+    Operations& operations() { return operations_; }
     PersistentCalls& persistent_calls() { return persistent_calls_; }
 
   private:
@@ -45,6 +47,7 @@ class Runtime {
     GivenHandles<device::Stream> given_streams_;
     GivenHandles<device::Event> given_events_;
     RankGroups rank_groups_;
+    Operations operations_;
     PersistentCalls persistent_calls_;
     std::unique_ptr<comm::Engine> engine_;          // before its device and its session in destruction
     const comm::Communicator* world_ = nullptr;     // of the engine

@@ -20,8 +20,9 @@ enum class Op : uint8_t {
     kMinloc,
     kMaxloc,
     kAverage,
+    kOfProgram, // a function of the program's, with any number in the header
 };
-constexpr size_t kOps = 14; // numbers: 0 is none
+constexpr size_t kOps = 14; // numbers of the library's own: 0 is none
 constexpr std::array<const char*, kOps> kOpNames = {"",     "SUM",  "PROD", "MIN",  "MAX",    "LAND",   "LOR",
                                                     "LXOR", "BAND", "BOR",  "BXOR", "MINLOC", "MAXLOC", "AVG"};
 
@@ -41,6 +42,7 @@ constexpr bool has_meaning(Op op, Type type) {
     case Op::kBitwiseXor: return values == Values::kIntegers || values == Values::kBits;
     case Op::kMinloc:
     case Op::kMaxloc: return values == Values::kPairs;
+    case Op::kOfProgram: return true;
     }
     return false;
 }

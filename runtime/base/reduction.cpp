@@ -88,11 +88,37 @@ constexpr std::array<RunsOfOp, kOps> all_runs(std::index_sequence<kNumbers...>) 
 }
 constexpr std::array<RunsOfOp, kOps> kRuns = all_runs(std::make_index_sequence<kOps>());
 
+// In pieces, since the function writes where the next operand is, which is to stay as it is.
+void run_of_program(const Reduction& reduction, size_t count, std::byte* result,
+                    std::span<const void* const> operands) {
+    const size_t element = size_of_type(static_cast<int>(reduction.type));
+    alignas(64) std::byte buffers[2][kPieceBytes];
+    const size_t whole = kPieceBytes / element;
+    for (size_t first = 0; first < count; first += whole) {
+        const size_t piece = std::min(whole, count - first);
+        const auto from = [&](const void* operand) { return static_cast<const std::byte*>(operand) + first * element; };
+        std::byte* in = buffers[0];
+        std::byte* inout = buffers[1];
+        std::memcpy(in, from(operands.front()), piece * element);
+        for (const void* const each : operands.subspan(1)) {
+            std::memcpy(inout, from(each), piece * element);
+            reduction.of_program.call(reduction.of_program.function, in, inout, piece, reduction.type);
+            std::swap(in, inout);
+        }
+        std::memcpy(result + first * element, in, piece * element);
+    }
+}
+
 } // namespace
 
 void reduce(const Reduction& reduction, size_t count, void* result, std::span<const void* const> operands) {
+    CHECK(!operands.empty() && operands.size() <= kMostOperands);
+    if (reduction.op == Op::kOfProgram) {
+        run_of_program(reduction, count, static_cast<std::byte*>(result), operands);
+        return;
+    }
     const Run found = kRuns[static_cast<size_t>(reduction.op)][static_cast<size_t>(reduction.type)];
-    CHECK(found != nullptr && !operands.empty() && operands.size() <= kMostOperands);
+    CHECK(found != nullptr);
     found(count, static_cast<std::byte*>(result), operands, reduction.divisor);
 }
 

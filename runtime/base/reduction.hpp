@@ -13,10 +13,19 @@
 
 namespace gpurun::base {
 
+// A function of the program's, as a type that calls it knows it: elements of `in` and `inout` are combined there, those
+// of lower ranks in `in`. The CPU alone can.
+using AnyFunction = void (*)();
+struct ProgramOperation {
+    void (*call)(AnyFunction function, const void* in, void* inout, size_t count, Type type) = nullptr;
+    AnyFunction function = nullptr;
+};
+
 struct Reduction {
     Type type = Type::kByte;
-    Op op = Op::kSum;     // not kAverage: that is a sum with a divisor
-    uint32_t divisor = 0; // of the sum; 0: none
+    Op op = Op::kSum;                 // not kAverage: that is a sum with a divisor
+    uint32_t divisor = 0;             // of the sum; 0: none
+    ProgramOperation of_program = {}; // with kOfProgram
 };
 
 // How many operands are combined at once, with one rounding.

@@ -125,9 +125,9 @@ ScheduleRun* CollectiveCheck::find(const Place& place) const {
 }
 
 CollectiveCheck::Early& CollectiveCheck::early(const Place& place) {
-    const auto found =
-        std::find_if(early_.begin(), early_.end(), [&](const Early& each) { return each.place == place; });
-    return found != early_.end() ? *found : early_.emplace_back(Early{.place = place, .mismatch = std::nullopt});
+    const auto found = // among the latest
+        std::find_if(early_.rbegin(), early_.rend(), [&](const Early& each) { return each.place == place; });
+    return found != early_.rend() ? *found : early_.emplace_back(Early{.place = place, .mismatch = std::nullopt});
 }
 
 // ----------------------------------------------------------------------------------------------------- of this rank
@@ -150,6 +150,27 @@ void CollectiveCheck::begin(ScheduleRun& run) {
     take_early(run, place);
 }
 
+std::optional<uint32_t> CollectiveCheck::begin_now(const Schedule& schedule) {
+    if (core_.resources().settings.check || !late_.empty())
+        return std::nullopt;
+    const Communicator& comm = schedule.comm();
+    const uint64_t own = schedule.signature().bits();
+    uint32_t messages = 0;
+    if (!early_.empty()) {
+        const Place place{comm.collective_context(), schedule.sequence()};
+        const auto found =
+            std::find_if(early_.begin(), early_.end(), [&](const Early& each) { return each.place == place; });
+        if (found != early_.end()) {
+            if (found->mismatch || (found->messages != 0 && found->first.signature != own))
+                return std::nullopt;
+            messages = found->messages;
+            early_.erase(found);
+        }
+    }
+    comm.note_signature(schedule.sequence(), own);
+    return messages;
+}
+
 void CollectiveCheck::take_early(ScheduleRun& run, const Place& place) {
     const auto found =
         std::find_if(early_.begin(), early_.end(), [&](const Early& each) { return each.place == place; });
@@ -157,8 +178,7 @@ void CollectiveCheck::take_early(ScheduleRun& run, const Place& place) {
         return;
     const Early of = std::move(*found);
     early_.erase(found);
-    for (uint32_t i = 0; i < of.messages; ++i)
-        run.count_arrived();
+    run.count_arrived(of.messages);
     const uint64_t own = run.schedule().signature().bits();
     if (of.mismatch)
         break_off(run, *of.mismatch, of.told);

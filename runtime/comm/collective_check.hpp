@@ -18,6 +18,8 @@
 #include "comm/progress.hpp"
 #include "comm/schedule_run.hpp"
 
+#include <deque>
+
 namespace gpurun::comm {
 
 class CollectiveCheck {
@@ -27,6 +29,9 @@ class CollectiveCheck {
 
     // Of a run that is about to start, which has its steps.
     void begin(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
+    // Of one whose steps are done as they are added: how many of its messages have come before this rank's call. None
+    // if it has to be begun, since something was found already, or everything is checked.
+    std::optional<uint32_t> begin_now(const Schedule& schedule) GPURUN_REQUIRES(engine_lock);
     // Of one that goes on, or has come to its end: tells the others what it has found.
     void look(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     // Of one that is released.
@@ -91,7 +96,7 @@ class CollectiveCheck {
     Core& core_;
     Progress& progress_;
     const base::List<ScheduleRun, Running>& running_;
-    std::vector<Early> early_; // few: of the collectives in which others are ahead
+    std::deque<Early> early_; // of the collectives in which others are ahead: the next one is in front
     std::vector<EarlyCall> early_calls_;
     std::vector<Untold> untold_;
     std::vector<Late> late_; // at most one of a communicator

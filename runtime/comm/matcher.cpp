@@ -35,11 +35,15 @@ Unexpected* Matcher::find(const Pattern& pattern) const {
     return unexpected_.find(key_of(pattern), fits);
 }
 
-uint64_t Matcher::take(const Pattern& pattern) {
+Unexpected& Matcher::take_now(const Pattern& pattern) {
     Unexpected* const message = find(pattern);
     CHECK(message != nullptr);
     forget(*message);
-    taken_.emplace(++taken_numbers_, message);
+    return *message;
+}
+
+uint64_t Matcher::take(const Pattern& pattern) {
+    taken_.emplace(++taken_numbers_, &take_now(pattern));
     return taken_numbers_;
 }
 

@@ -104,7 +104,9 @@ class Matcher {
 
     // The message that a receive with this pattern would take now, or null.
     const Unexpected* peek(const Pattern& pattern) const { return find(pattern); }
-    // REQUIRES peek(). Takes that message out; the number names it.
+    // REQUIRES peek(). Takes that message out: the caller's until give_back().
+    Unexpected& take_now(const Pattern& pattern);
+    // The same, for later; the number names it.
     uint64_t take(const Pattern& pattern);
     // The taken message with the number; null if there is none.
     const Unexpected* find_taken(uint64_t number) const {

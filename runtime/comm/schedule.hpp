@@ -1,9 +1,10 @@
 // A collective as steps with dependencies: what is sent to whom, received from whom, copied and reduced locally.
 //
 // A schedule says nothing of when and where it runs: the same one runs in a blocking call, as a request, in the host's
-// order, in a stream, or captured into a graph (comm/schedules.hpp). Scratch memory is a part of each run: steps name
-// places in it. A schedule's own memory is used again. A collective is a function that adds its steps
-// (comm/collective/).
+// order, in a stream, or captured into a graph (comm/schedules.hpp). What can be done at once, as it is added, need not
+// be kept (comm/immediate_steps.hpp); so a collective adds its steps in an order in which they can be done. Scratch
+// memory is a part of each run: steps name places in it. A schedule's own memory is used again. A collective is a
+// function that adds its steps (comm/collective/).
 #pragma once
 
 #include "base/collectives.hpp"
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <vector>
@@ -44,6 +46,27 @@ class Schedule {
             return of;
         }
     };
+    // Who does steps as they are added. False: this one is to be kept, and so are all that follow.
+    class Now {
+      public:
+        virtual bool send(Rank to, int tag, const Buffer& buffer) = 0;
+        // Of exactly so many bytes.
+        virtual bool receive(Rank from, int tag, const Buffer& buffer) = 0;
+        virtual bool copy(const Buffer& to, const Buffer& from) = 0;
+        virtual bool reduce(const base::Reduction& reduction, const Buffer& result,
+                            std::span<const Buffer> operands) = 0;
+        // Where the beginning of the scratch memory is for steps that are done.
+        virtual std::span<const std::byte> scratch() const = 0;
+
+      protected:
+        ~Now() = default;
+    };
+    static constexpr StepId kDone = UINT32_MAX; // in place of a step that has been done
+    // Adds it to those that something has to wait for.
+    static void note(std::vector<StepId>& steps, StepId step) {
+        if (step != kDone)
+            steps.push_back(step);
+    }
     // The steps that come before another.
     class After {
       public:
@@ -91,28 +114,45 @@ class Schedule {
 
     // Add a step, which starts when all of `after` are complete.
     StepId send(Rank to, int round, const Buffer& buffer, After after = {}) {
+        if (does_now([&] { return now_->send(to, tag(round), buffer); }))
+            return kDone;
         return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer}, after);
     }
     StepId receive(Rank from, int round, const Buffer& buffer, After after = {}) {
+        if (does_now([&] { return now_->receive(from, tag(round), buffer); })) {
+            received_done_ = buffer.bytes;
+            return kDone;
+        }
         return add({.kind = Step::Kind::kReceive, .peer = from, .round = round, .buffer = buffer}, after);
     }
     // A message of exactly so many bytes. With another one the collective goes on, so that nobody waits for ever, and
     // fails in the end.
     StepId receive_all(Rank from, int round, const Buffer& buffer, After after = {}) {
+        if (does_now([&] { return now_->receive(from, tag(round), buffer); }))
+            return kDone;
         return add({.kind = Step::Kind::kReceive, .peer = from, .round = round, .buffer = buffer, .exact = true},
                    after);
     }
     // A send of what the other rank reduces.
     StepId contribute(Rank to, int round, const Buffer& buffer, After after = {}) {
+        if (does_now([&] { return now_->send(to, tag(round), buffer); }))
+            return kDone;
         return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .contributes = true},
                    after);
     }
     // A message that need not be sent, or received, if the reduction has written it.
+    // One that answers what is done is a message.
     StepId send_answer(Rank to, int round, const Buffer& buffer, StepId received, After after) {
+        if (received == kDone)
+            return send(to, round, buffer, after);
+        now_ = nullptr;
         return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .answers = received},
                    after);
     }
     StepId receive_answer(Rank from, int round, const Buffer& buffer, StepId contributed, After after) {
+        if (contributed == kDone)
+            return receive_all(from, round, buffer, after);
+        now_ = nullptr;
         const StepId id = add({.kind = Step::Kind::kReceive,
                                .peer = from,
                                .round = round,
@@ -124,18 +164,25 @@ class Schedule {
         return id;
     }
     StepId copy(const Buffer& to, const Buffer& from, After after = {}) {
+        if (does_now([&] { return now_->copy(to, from); }))
+            return kDone;
         return add({.kind = Step::Kind::kCopy, .buffer = to}, after, {&from, 1});
     }
     // Of up to base::kMostOperands, one of which may be the result.
     StepId reduce(const base::Reduction& reduction, const Buffer& result, std::span<const Buffer> operands,
                   After after = {}) {
+        if (does_now([&] { return now_->reduce(reduction, result, operands); }))
+            return kDone;
         return add({.kind = Step::Kind::kReduce, .buffer = result, .reduction = reduction}, after, operands);
     }
     StepId local(Work work, After after = {}) {
+        now_ = nullptr;
         return add({.kind = Step::Kind::kLocal, .work = std::move(work)}, after);
     }
     // A send of what `received` has received.
     StepId pass_on(Rank to, int round, const Buffer& buffer, StepId received) {
+        if (received == kDone)
+            return send(to, round, buffer);
         return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .bytes_of = received},
                    {received});
     }
@@ -149,10 +196,16 @@ class Schedule {
         return place;
     }
     size_t scratch_bytes() const { return scratch_bytes_; }
+    // What the steps that are done have left there, at its beginning.
+    std::span<const std::byte> scratch_done() const { return scratch_done_; }
+
+    // From now on each step is done as it is added, as far as that is possible; null: none is.
+    void do_now(Now* now) { now_ = now; }
 
     // The receive step whose message's true length is what the collective gives its caller.
     void set_received(StepId step) { received_ = step; }
     std::optional<StepId> received() const { return received_; }
+    size_t received_done() const { return received_done_; } // if that step is done
 
     // What the other ranks have to call alike; as long as this is not said, no more than the function.
     void set_signature(const Signature& signature) { signature_ = signature; }
@@ -163,7 +216,7 @@ class Schedule {
     const Communicator& comm() const { return *comm_; }
     // Who takes part. Of a part of the communicator, the caller's: not after the end of its run.
     const Group& members() const { return members_ != nullptr ? *members_ : comm_->group(); }
-    int tag(const Step& step) const { return base::collective_tag(kind(), sequence_, step.round); }
+    int tag(int round) const { return base::collective_tag(kind(), sequence_, round); }
     const std::vector<Step>& steps() const { return steps_; }
     std::span<const StepId> before(const Step& step) const {
         return std::span(befores_).subspan(step.first_before, step.befores);
@@ -205,16 +258,28 @@ class Schedule {
         befores_.clear();
         operands_.clear();
         scratch_bytes_ = 0;
+        scratch_done_ = {};
+        now_ = nullptr;
+    }
+    template <typename Do>
+    bool does_now(const Do& does) {
+        if (now_ == nullptr)
+            return false;
+        if (does())
+            scratch_done_ = now_->scratch();
+        else
+            now_ = nullptr;
+        return now_ != nullptr;
     }
     StepId add(Step step, After after, std::span<const Buffer> operands = {}) {
         step.first_before = befores_.size();
-        step.befores = after.steps().size();
-        befores_.insert(befores_.end(), after.steps().begin(), after.steps().end());
+        std::remove_copy(after.steps().begin(), after.steps().end(), std::back_inserter(befores_), kDone);
+        step.befores = befores_.size() - step.first_before;
         step.first_operand = operands_.size();
         step.operands = operands.size();
         operands_.insert(operands_.end(), operands.begin(), operands.end());
         const auto id = static_cast<StepId>(steps_.size());
-        for (const StepId each : after.steps()) {
+        for (const StepId each : before(step)) {
             ++steps_[each].dependents;
             steps_[each].dependent = id;
         }
@@ -227,10 +292,13 @@ class Schedule {
     const Group* members_ = nullptr; // null: all
     uint16_t sequence_ = 0;          // among the communicator's collectives
     std::optional<StepId> received_;
+    size_t received_done_ = 0;
     std::vector<Step> steps_;
     std::vector<StepId> befores_;
     std::vector<Buffer> operands_;
     size_t scratch_bytes_ = 0;
+    std::span<const std::byte> scratch_done_; // there until the run has started
+    Now* now_ = nullptr;                      // null: steps are kept
 };
 
 } // namespace gpurun::comm

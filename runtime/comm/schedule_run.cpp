@@ -105,6 +105,9 @@ Result<void> ScheduleRun::take_scratch() {
     });
     const auto kind = by_device && !by_cpu ? transfer::ScratchPool::Kind::kDevice : transfer::ScratchPool::Kind::kHost;
     GPURUN_ASSIGN(scratch_, core_.resources().pools.scratch.take(kind, schedule_.scratch_bytes(), order_));
+    const auto done = schedule_.scratch_done();
+    if (!done.empty())
+        std::memcpy(scratch_->data, done.data(), std::min(done.size(), schedule_.scratch_bytes()));
     return {};
 }
 
@@ -170,7 +173,7 @@ void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
     if (step.answered_by)
         mode.answer = operand_of(schedule_.steps()[*step.answered_by].buffer);
     state.send.emplace(core_.resources(), core_.peer(comm.group().world(to)), state.from,
-                       transfer::Envelope{comm.collective_context(), schedule_.tag(step), from.bytes}, mode);
+                       transfer::Envelope{comm.collective_context(), schedule_.tag(step.round), from.bytes}, mode);
     messages_.start(*state.send);
 }
 
@@ -178,7 +181,7 @@ void ScheduleRun::start_receive(StepId id, const Operand& into, Rank from) {
     const Communicator& comm = schedule_.comm();
     State& state = states_[id];
     state.into = into;
-    const int tag = schedule_.tag(schedule_.steps()[id]);
+    const int tag = schedule_.tag(schedule_.steps()[id].round);
     state.receive.emplace(core_.resources(), state.home, state.into,
                           Pattern::of(comm.group(), comm.collective_context(), from.value, tag),
                           ReceiveMode{.ending = ending_of_receive(id)});

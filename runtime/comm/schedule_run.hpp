@@ -45,7 +45,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     void abandon(const base::Error& error) GPURUN_REQUIRES(engine_lock);
 
     // ---- whether all ranks have called it alike (comm/collective_check.hpp)
-    void count_arrived() { ++arrived_; } // a message of it
+    void count_arrived(size_t messages = 1) { arrived_ += messages; } // of it
     // An error that it ends with, and that does not keep it from its end.
     void note_mismatch(const base::Error& error) {
         if (!mismatch_)
@@ -79,7 +79,9 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     }
     size_t received_bytes() const override {
         const auto received = schedule_.received();
-        return received && !error_ ? bytes_of(*received) : 0;
+        if (!received || error_)
+            return 0;
+        return *received == Schedule::kDone ? schedule_.received_done() : bytes_of(*received);
     }
     base::Result<void> arm(Alarms& alarms) const override GPURUN_REQUIRES(engine_lock);
     void for_each_message(base::FunctionRef<void(const transfer::Send&)> send,

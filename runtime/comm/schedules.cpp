@@ -20,7 +20,7 @@ Operand order_of(const Operand& operand) {
 Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waiter, Alarms& alarms, Messages& messages,
                      PeerFailure& failure, Background& background)
     : core_(core), batch_(batch), waiter_(waiter), alarms_(alarms), messages_(messages), failure_(failure),
-      background_(background), check_(core, progress, running_) {
+      background_(background), check_(core, progress, running_), immediate_(core, waiter) {
     progress.on_run([this] {
         assume_engine_lock();
         return advance();
@@ -104,8 +104,33 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
 
 Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
-    ScheduleRun& run = make(call, comm, build);
-    return finish(lock, run, buffer);
+    const bool may_do_now = buffer.by_cpu() && core_.resources().trace == nullptr && !batch_.is_deferring() &&
+                            !failure_.any_lost(comm.group());
+    if (!may_do_now)
+        return finish(lock, make(call, comm, build), buffer);
+    batch_.forget_starts();
+    ScheduleRun& run = take(comm);
+    run.schedule().reset(call.kind(), comm);
+    run.schedule().set_signature(call);
+    if (!is_done_now(run, build))
+        return finish(lock, run, buffer);
+    comm.let_go();
+    unused_.push_back(&run);
+    return run.received_bytes();
+}
+
+bool Schedules::is_done_now(ScheduleRun& run, Build build) {
+    Schedule& schedule = run.schedule();
+    const auto early = check_.begin_now(schedule);
+    if (!early) {
+        build(schedule);
+        return false;
+    }
+    immediate_.begin(schedule, *early);
+    build(schedule);
+    const uint32_t unexpected = immediate_.end(schedule);
+    run.count_arrived(unexpected);
+    return schedule.steps().empty() && unexpected == 0;
 }
 
 Result<size_t> Schedules::run_among(const Group& members, base::Collective kind, const Communicator& comm,

@@ -3,6 +3,7 @@
 
 #include "base/function_ref.hpp"
 #include "comm/collective_check.hpp"
+#include "comm/immediate_steps.hpp"
 
 namespace gpurun::comm {
 
@@ -29,6 +30,8 @@ class Schedules {
     // One for a collective of the communicator, which it holds.
     ScheduleRun& take(const Communicator& comm) GPURUN_REQUIRES(engine_lock);
     ScheduleRun& make(const Signature& call, const Communicator& comm, Build build) GPURUN_REQUIRES(engine_lock);
+    // The same; the steps that can be done at once are done. False: the others are to be run.
+    bool is_done_now(ScheduleRun& run, Build build) GPURUN_REQUIRES(engine_lock);
     void start(Request& request, ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     void begin(ScheduleRun& run, const transfer::Operand& order, transfer::Ending ending) GPURUN_REQUIRES(engine_lock);
     base::Result<size_t> finish(EngineLock& lock, ScheduleRun& run, const transfer::Operand& buffer)
@@ -47,6 +50,7 @@ class Schedules {
     Background& background_;
     base::List<ScheduleRun, Running> running_;
     CollectiveCheck check_; // of these
+    ImmediateSteps immediate_;
     std::deque<ScheduleRun> all_;
     std::vector<ScheduleRun*> unused_;
 };

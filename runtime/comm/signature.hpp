@@ -43,8 +43,8 @@ class Signature {
         const auto type = static_cast<int>(field(kTypeAt));
         if (count != 0)
             text += base::format(" of {} {}", count - 1, type == 0 ? "bytes" : base::info_of_type(type).name);
-        if (const uint64_t op = field(kOpAt); op != 0 && op < base::kOps)
-            text += base::format(" by {}", base::kOpNames[op]);
+        if (const uint64_t op = field(kOpAt); op != 0)
+            text += base::format(" by {}", op < base::kOps ? base::kOpNames[op] : "an operation of the program's");
         if (const uint64_t root = bits_ >> kRootAt & ((1 << kRootBits) - 1); root != 0)
             text += base::format(" with root {}", root - 1);
         return text;
@@ -59,7 +59,7 @@ class Signature {
     static constexpr int kRootAt = kOpAt + kFieldBits;
     static constexpr int kRootBits = 10;
     static constexpr int kCountAt = kRootAt + kRootBits;
-    static_assert(base::kTypes <= 1 << kFieldBits && base::kOps <= 1 << kFieldBits);
+    static_assert(base::kTypes <= 1 << kFieldBits && static_cast<size_t>(base::Op::kOfProgram) < 1 << kFieldBits);
 
     static constexpr uint64_t bounded(size_t count) {
         return std::min<uint64_t>(count, (uint64_t{1} << (64 - kCountAt)) - 2) + 1;

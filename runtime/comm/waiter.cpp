@@ -5,6 +5,8 @@
 #include "platform/known_threads.hpp"
 #include "platform/wake.hpp"
 
+#include <thread>
+
 namespace gpurun::comm {
 
 using base::Result;
@@ -31,13 +33,17 @@ void pause() {
 }
 
 // Whether to look again without sleeping. Reads the clock every 32 looks only: calls that need not wait never do.
+// Or, if it yields, gives its core to others meanwhile, one of which may be the peer that it waits for.
 class Spin {
   public:
-    explicit Spin(int64_t limit_ns) : limit_ns_(limit_ns) {}
+    Spin(int64_t limit_ns, bool yields) : limit_ns_(limit_ns), yields_(yields) {}
 
     bool goes_on() {
-        pause();
-        if (++looks_ % kLooksPerClock != 0 && limit_ns_ != 0)
+        if (yields_)
+            std::this_thread::yield();
+        else
+            pause();
+        if (++looks_ % kLooksPerClock != 0 && limit_ns_ != 0 && !yields_)
             return true;
         const int64_t now_ns = platform::now_ns();
         if (end_ns_ == 0)
@@ -49,6 +55,7 @@ class Spin {
     static constexpr uint32_t kLooksPerClock = 32;
 
     int64_t limit_ns_;
+    bool yields_;
     int64_t end_ns_ = 0;
     uint32_t looks_ = 0;
 };
@@ -92,11 +99,12 @@ class Announcement {
 
 Waiter::Waiter(Core& core, Progress& progress, Alarms& alarms)
     : core_(core), progress_(progress), alarms_(alarms),
-      spin_ns_(spin_ns(core.resources().settings, core.job().header(), core.device().info().identity.kind)) {}
+      spin_ns_(spin_ns(core.resources().settings, core.job().header(), core.device().info().identity.kind)),
+      yields_(!core.resources().settings.spin_us && core.job().header().size > core.job().header().cores) {}
 
 Result<void> Waiter::wait(EngineLock& lock, const WaitReason& reason, base::FunctionRef<bool()> done,
                           base::FunctionRef<Result<void>()> arm) {
-    Spin spin(spin_ns_);
+    Spin spin(yields_ ? kYieldNs : spin_ns_, yields_);
     Patience patience;
     Announcement announcement(calls_, reason);
     while (true) {

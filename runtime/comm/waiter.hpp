@@ -13,6 +13,9 @@ namespace gpurun::comm {
 
 class Waiter {
   public:
+    // With more ranks than cores, before it sleeps: about as long as it takes to sleep and to be woken.
+    static constexpr int64_t kYieldNs = 50'000;
+
     Waiter(Core& core, Progress& progress, Alarms& alarms);
 
     // Returns once `done` says so. Before it sleeps, it calls `arm`, which sets alarms for whatever `done` needs of a
@@ -24,6 +27,7 @@ class Waiter {
     // Until all ranks that live have come to the step of gpurun_finalize().
     void wait_for_all(EngineLock& lock, uint32_t step) GPURUN_REQUIRES(engine_lock);
     bool spins() const { return spin_ns_ != 0; }
+    bool yields() const { return yields_; }
     const base::List<WaitingCall, Waits>& calls() const { return calls_; }
 
   private:
@@ -34,6 +38,7 @@ class Waiter {
     Progress& progress_;
     Alarms& alarms_;
     const int64_t spin_ns_;
+    const bool yields_;
     base::List<WaitingCall, Waits> calls_;
 };
 

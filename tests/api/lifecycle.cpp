@@ -83,6 +83,15 @@ void expect_all_of_requests(gpurun_status expected) {
     CHECK(gpurun_alltoall_init(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
     CHECK(gpurun_alltoallv_init(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream, &request) ==
           expected);
+    CHECK(gpurun_neighbor_allgather_init(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_neighbor_allgatherv_init(n, 1, type, n, counts, nullptr, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_neighbor_alltoall_init(n, 1, type, n, 1, type, kWorld, stream, &request) == expected);
+    CHECK(gpurun_neighbor_alltoallv_init(n, counts, nullptr, type, n, counts, nullptr, type, kWorld, stream,
+                                         &request) == expected);
+    gpurun_op op = sum;
+    CHECK(gpurun_op_create([](const void*, void*, size_t, gpurun_datatype) {}, 1, &op) == expected);
+    CHECK(gpurun_op_free(&op) == expected);
+    CHECK(op.id == sum.id);
     CHECK(gpurun_mrecv(&number, 1, GPURUN_INT32, &message, stream, &status) == expected);
     CHECK(gpurun_imrecv(&number, 1, GPURUN_INT32, &message, stream, &request) == expected);
 

@@ -1,6 +1,7 @@
 // Ranks that call a collective differently: each is told, by a message that names both sides, and nobody waits for
 // ever. Afterwards the communicator is as good as before.
 #include "collectives.hpp"
+#include "graphs.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -206,6 +207,49 @@ TEST_CASE("a mismatch on one communicator is nothing to another one") {
     REQUIRE_OK(gpurun_wait(&requests[1], GPURUN_HOST, nullptr));
     CHECK(sum == size() * (size() - 1) / 2);
     REQUIRE_OK(gpurun_comm_free(&apart));
+}
+
+TEST_CASE("ranks that call a collective differently inside of a capture are told, and capture the next one") {
+    if (size() < 2 || !has_graphs())
+        return;
+    const Stream stream;
+    const Memory numbers(Kind::kDevice, 4 * sizeof(int32_t));
+    gpurun_comm comm = GPURUN_COMM_NULL;
+    REQUIRE_OK(gpurun_comm_dup(kWorld, &comm));
+    const auto sum = [&](size_t count) {
+        return gpurun_allreduce(numbers.get(), numbers.at(2 * sizeof(int32_t)), count, GPURUN_INT32, GPURUN_SUM, comm,
+                                stream);
+    };
+    gpurun_status first = GPURUN_OK, differing = GPURUN_OK, next = GPURUN_OK;
+    const auto all_can = [&](gpurun_status status) {
+        int refused = status == GPURUN_OK ? 0 : 1;
+        CHECK((status == GPURUN_OK || status == GPURUN_ERR_UNSUPPORTED));
+        REQUIRE_OK(gpurun_allreduce(GPURUN_IN_PLACE, &refused, 1, GPURUN_INT, GPURUN_MAX, kWorld, GPURUN_HOST));
+        return refused == 0;
+    };
+    {
+        const Graph graph(stream, [&] { first = sum(1); });
+        if (!all_can(first)) {
+            REQUIRE_OK(gpurun_comm_free(&comm));
+            return;
+        }
+    }
+    {
+        const Graph graph(stream, [&] { differing = sum(rank() == 0 ? 2 : 1); });
+        CHECK(differing == GPURUN_ERR_COLLECTIVE);
+        CHECK(std::string(gpurun_error_detail()).find("gpurun_allreduce()") != std::string::npos);
+    }
+    const Graph graph(stream, [&] { next = sum(2); });
+    CHECK(next == GPURUN_OK);
+    const int32_t own[2] = {1, rank()};
+    int32_t all[2] = {-1, -1};
+    REQUIRE_OK(gpurun_memcpy(numbers.get(), own, sizeof own, stream));
+    graph.launch(stream);
+    REQUIRE_OK(gpurun_memcpy(all, numbers.at(sizeof own), sizeof all, stream));
+    synchronize(stream);
+    CHECK(all[0] == size());
+    CHECK(all[1] == size() * (size() - 1) / 2);
+    REQUIRE_OK(gpurun_comm_free(&comm));
 }
 
 TEST_SUITE_END();

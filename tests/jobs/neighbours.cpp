@@ -146,7 +146,16 @@ void run(const Round& round, const Neighbours& neighbours) {
         return round.has_counts ? gpurun_ineighbor_alltoallv(from, gives, at, type, into, gets, to, type, comm, in, ret)
                                 : gpurun_ineighbor_alltoall(from, n, type, into, n, type, comm, in, ret);
     };
-    call(round.manner, {blocking, start, start}, {&send, &recv});
+    const auto prepare = [&](gpurun_request* ret) {
+        if (round.gathers)
+            return round.has_counts
+                       ? gpurun_neighbor_allgatherv_init(from, length, type, into, gets, to, type, comm, in, ret)
+                       : gpurun_neighbor_allgather_init(from, n, type, into, n, type, comm, in, ret);
+        return round.has_counts
+                   ? gpurun_neighbor_alltoallv_init(from, gives, at, type, into, gets, to, type, comm, in, ret)
+                   : gpurun_neighbor_alltoall_init(from, n, type, into, n, type, comm, in, ret);
+    };
+    call(round.manner, {blocking, start, prepare}, {&send, &recv});
     CHECK(first_difference(send.read(), sent) == -1);
     CHECK(first_difference(recv.read(), got.content(round, neighbours.sources, before)) == -1);
 }
@@ -155,9 +164,7 @@ void run_all(const Neighbours& neighbours, Choices& choices, gpurun_stream strea
     for (const size_t count : {0u, 1u, 61u, 5003u, 70'001u})
         for (const bool gathers : {false, true})
             for (const bool has_counts : {false, true}) {
-                Round round{gathers, has_counts, count, choices.manner(stream), choices.number() % 1000};
-                if (round.manner.form == Form::kPersistent) // there are none
-                    round.manner.form = Form::kRequest;
+                const Round round{gathers, has_counts, count, choices.manner(stream), choices.number() % 1000};
                 CAPTURE(count);
                 CAPTURE(gathers);
                 CAPTURE(has_counts);

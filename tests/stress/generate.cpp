@@ -25,6 +25,7 @@ constexpr int kRingTag = kTags - 1;    // of sendrecv
 constexpr int kNobodysTag = kTags - 2; // of receives that are taken back
 constexpr int kMessagesOfPair = 160;   // of an epoch and all threads, at most: more than a pair has fence slots for
 constexpr int kCapturePositions = 200; // left to captures, at least
+constexpr int kMostJoints = 8;
 
 bool is_before(const Message& a, const Message& b) { return a.position < b.position; }
 bool is_before_receive(const Receive& a, const Receive& b) { return a.position < b.position; }
@@ -40,6 +41,12 @@ class PartMaker {
     void make_determined(int count, bool crowded);
     void make_open(bool any_tag, int count);
     Room room_left() const;
+    // Where there are captures, no stream is captured meanwhile that a collective needs.
+    void settle_joints() {
+        for (Joint& each : part_.joints)
+            if (!part_.captures.empty())
+                each.domain = each.domain_of_completion = 0;
+    }
 
   private:
     int tag(int number) const { return tag_base_ + number * tag_step_; }
@@ -61,6 +68,7 @@ class PartMaker {
     Message& add_message(int source, int dest, int number, int at);
     Receive& add_receive(int rank, int source, int number, int at);
     void add_ring();
+    void add_joints();
     void pair_in_order();
     void choose_ways();
     void choose_wildcards();
@@ -120,6 +128,28 @@ void PartMaker::add_ring() {
         receive.domain = message.domain;
         if (in_place)
             receive.kind = message.kind;
+    }
+}
+
+void PartMaker::add_joints() {
+    static constexpr size_t kCounts[] = {0, 1, 2, 25, 1023, 1024, 1025, 2048, 4099, 20'011};
+    static constexpr Joint::Form kForms[] = {Joint::kBlocking, Joint::kBlocking, Joint::kStarted, Joint::kPersistent};
+    for (int number = random_.chance(50) ? 0 : 1 + random_.below(kMostJoints); number > 0; number--) {
+        Joint joint{};
+        joint.what = static_cast<Joint::What>(random_.below(Joint::kAlltoall + 1));
+        joint.form = random_.pick(kForms);
+        joint.position = position();
+        joint.completion = position();
+        if (joint.completion < joint.position)
+            std::swap(joint.position, joint.completion);
+        joint.root = random_.below(ranks_);
+        joint.count = random_.pick(kCounts);
+        joint.kind = random_.chance(50) ? Kind::kPageable : random_.pick(test::kKinds);
+        joint.domain = random_.chance(50) ? 0 : random_.below(kDomains);
+        joint.domain_of_completion = random_.below(kDomains);
+        joint.on_own_comm = random_.chance(50);
+        joint.content = random_.next();
+        part_.joints.push_back(joint);
     }
 }
 
@@ -260,7 +290,7 @@ void PartMaker::add_completions() {
 }
 
 void PartMaker::make_determined(int count, bool crowded) {
-    deal(4 * count + 8 * ranks_ + 16 + kCapturePositions);
+    deal(4 * count + 8 * ranks_ + 16 + 2 * kMostJoints + kCapturePositions);
     std::map<std::pair<int, int>, int> of_pair;
     const int busy_source = random_.below(ranks_), busy_dest = random_.below(ranks_);
     for (int i = 0; i < count; i++) {
@@ -284,6 +314,7 @@ void PartMaker::make_determined(int count, bool crowded) {
     choose_rooms();
     add_cancelled();
     add_completions();
+    add_joints();
 }
 
 // A class of messages from anybody that one rank's wildcard receives share. Either all sends are started before the
@@ -325,7 +356,7 @@ void PartMaker::add_class(int open_class, int dest, bool any_tag, int count) {
 }
 
 void PartMaker::make_open(bool any_tag, int count) {
-    deal(4 * count + 8 * ranks_ + 16 + kCapturePositions);
+    deal(4 * count + 8 * ranks_ + 16 + 2 * kMostJoints + kCapturePositions);
     std::vector<int> dests;
     for (int rank = 0; rank < ranks_; rank++)
         for (int classes = any_tag ? 1 : 1 + random_.below(2); classes > 0; classes--)
@@ -335,6 +366,7 @@ void PartMaker::make_open(bool any_tag, int count) {
         add_class(static_cast<int>(i), dests[i], any_tag, 1 + random_.below(share));
     add_cancelled();
     add_completions();
+    add_joints();
 }
 
 Room PartMaker::room_left() const {
@@ -404,6 +436,7 @@ Program make_program(uint64_t seed, int ranks, const Capturable& capturable) {
                 maker.make_determined(count, crowded);
             if (random.chance(35) && capturable.graphs)
                 add_captures(epoch.parts[static_cast<size_t>(thread)], maker.room_left(), capturable, random.next());
+            maker.settle_joints();
         }
     }
     return program;

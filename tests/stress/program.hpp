@@ -10,6 +10,9 @@
 // each sender's messages is known. Tags are of one epoch and one thread, so that a rank that is ahead disturbs nobody;
 // an epoch in which receives name neither source nor tag ends in a barrier.
 //
+// A collective has one position on all ranks (joint.hpp): a call that waits for it waits for calls at the same
+// position.
+//
 // Some calls are captured (captured.hpp). A capture has the same two positions on all ranks, and its calls have theirs
 // between these, so capturing waits as the calls outside of it do: for earlier positions only. Its messages stay among
 // its own graphs, of which each rank has one. A launch, too, has one position on all ranks. What it enqueues waits for
@@ -91,6 +94,23 @@ struct Completion {
     std::vector<Started> requests;
 };
 
+// A call of all ranks that is not captured.
+struct Joint {
+    enum What { kBarrier, kBcast, kAllreduce, kReduce, kScan, kReduceScatterBlock, kAllgather, kAlltoall };
+    enum Form { kBlocking, kStarted, kPersistent };
+
+    What what;
+    Form form;
+    int position;
+    int completion; // position; of one that is not blocking
+    int root;
+    size_t count; // elements
+    test::Kind kind;
+    int domain, domain_of_completion;
+    bool on_own_comm; // of the thread; else on that of its messages, if no other thread uses it
+    uint64_t content;
+};
+
 // A captured call of all ranks.
 struct Collective {
     int position;
@@ -126,6 +146,7 @@ struct Part {
     std::vector<Message> messages;
     std::vector<Receive> receives;
     std::vector<Completion> completions;
+    std::vector<Joint> joints;
     std::vector<Capture> captures;
 };
 

@@ -27,6 +27,8 @@ class Route {
             REQUIRE_OK(gpurun_comm_free(&new_));
     }
     gpurun_comm comm() const { return kind_ == kWorld ? test::kWorld : kind_ == kOwn ? own_ : new_; }
+    // For collectives: of this thread's choice, if no other one makes some there.
+    gpurun_comm comm_for_all(bool own, bool alone) const { return own || (kind_ == kWorld && !alone) ? own_ : comm(); }
     // Reversed, and turned. Wildcards stay.
     int to(int rank) const { return turn(rank); }
     int from(int source) const { return turn(source); }

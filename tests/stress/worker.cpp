@@ -39,6 +39,8 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
     route_.begin((program.seed * 31 + static_cast<uint64_t>(epoch)) * 31 + static_cast<uint64_t>(thread_));
     place_buffers();
     place_captured();
+    for (const Joint& each : part_->joints)
+        joints_.emplace_back(each, route_.comm_for_all(each.on_own_comm, program.threads == 1));
     const std::vector<Op> all = ops();
     for (size_t i = 0; i < all.size();) {
         const size_t grouped = length_of_group(all, i);
@@ -61,6 +63,9 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
     for (const Captured& captured : captured_)
         captured.check(moved);
     captured_.clear();
+    for (const JointCall& each : joints_)
+        each.check();
+    joints_.clear();
     contents_.clear();
 }
 
@@ -110,6 +115,12 @@ std::vector<Worker::Op> Worker::ops() const {
     for (size_t i = 0; i < part_->completions.size(); i++)
         if (part_->completions[i].rank == rank_)
             all.push_back({part_->completions[i].position, Op::kComplete, static_cast<int>(i)});
+    for (size_t i = 0; i < part_->joints.size(); i++) {
+        const Joint& joint = part_->joints[i];
+        all.push_back({joint.position, Op::kJoint, static_cast<int>(i)});
+        if (joint.form != Joint::kBlocking)
+            all.push_back({joint.completion, Op::kJointEnd, static_cast<int>(i)});
+    }
     for (size_t i = 0; i < captured_.size(); i++)
         for (const Captured::Step& step : captured_[i].steps())
             all.push_back({step.position, Op::kCaptured, static_cast<int>(i), step});
@@ -126,7 +137,18 @@ void Worker::make(const Op& op) {
     case Op::kReceive: receive(op.index); break;
     case Op::kComplete: complete(part_->completions[at(op.index)]); break;
     case Op::kCaptured: captured_[at(op.index)].make(op.step); break;
+    case Op::kJoint: make_joint(op.index, true); break;
+    case Op::kJointEnd: make_joint(op.index, false); break;
     }
+}
+
+void Worker::make_joint(int index, bool begins) {
+    const Joint& joint = part_->joints[at(index)];
+    g_places[thread_].call = begins ? "a collective" : "gpurun_wait for a collective";
+    if (begins)
+        joints_[at(index)].begin(domain(joint.domain));
+    else
+        joints_[at(index)].end(domain(joint.domain_of_completion));
 }
 
 // ------------------------------------------------------------------------------------------------------- groups

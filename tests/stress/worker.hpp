@@ -8,6 +8,7 @@
 
 #include "stress/captured.hpp"
 #include "stress/execute.hpp"
+#include "stress/joint.hpp"
 #include "stress/route.hpp"
 
 #include <array>
@@ -41,13 +42,14 @@ class Worker {
     };
     struct Op {
         int position;
-        enum What { kSend, kReceive, kComplete, kCaptured } what;
+        enum What { kSend, kReceive, kComplete, kCaptured, kJoint, kJointEnd } what;
         int index;
         Captured::Step step{}; // of the capture with the index
     };
 
     void place_buffers();
     void place_captured();
+    void make_joint(int index, bool begins);
     std::vector<Op> ops() const;
     void make(const Op& op);
     bool may_be_grouped(const Op& op) const;
@@ -82,6 +84,7 @@ class Worker {
     CaptureArenas capture_arenas_;
     const Part* part_ = nullptr;
     std::deque<Captured> captured_;
+    std::deque<JointCall> joints_;
     std::vector<Sent> sent_;
     std::vector<Got> got_;
     std::optional<std::vector<std::function<void()>>> behind_group_; // while one is open

@@ -77,10 +77,12 @@ class ScriptedChannel final : public transfer::PeerChannel {
         kept.notify = how;
         return true;
     }
-    bool post_few(transfer::ProtocolId protocol, const transfer::Envelope& envelope,
-                  const std::byte* payload) override {
+    bool post_few(transfer::ProtocolId protocol, const transfer::Envelope& envelope, const std::byte* payload,
+                  uint64_t signature) override {
         Record record(transfer::RecordKind::kMessage, protocol);
         record.envelope = envelope;
+        if (signature != 0)
+            record.sign(signature);
         return post(record, {payload, envelope.bytes}, transfer::Notify::kIfSleeping);
     }
     void notify(transfer::Notify) override {}

@@ -105,9 +105,11 @@ bool SocketChannel::post(const Record& record, std::span<const std::byte> payloa
 }
 
 bool SocketChannel::post_few(transfer::ProtocolId protocol, const transfer::Envelope& envelope,
-                             const std::byte* payload) {
+                             const std::byte* payload, uint64_t signature) {
     Record record(transfer::RecordKind::kMessage, protocol);
     record.envelope = envelope;
+    if (signature != 0)
+        record.sign(signature);
     return post(record, {payload, envelope.bytes}, Notify::kIfSleeping);
 }
 

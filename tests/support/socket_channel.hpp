@@ -50,7 +50,8 @@ class SocketChannel final : public transfer::PeerChannel {
     void tell_steps_of_leaving(uint32_t steps) override;
 
     bool post(const Record& record, std::span<const std::byte> payload, Notify notify) override;
-    bool post_few(transfer::ProtocolId protocol, const transfer::Envelope& envelope, const std::byte* payload) override;
+    bool post_few(transfer::ProtocolId protocol, const transfer::Envelope& envelope, const std::byte* payload,
+                  uint64_t signature) override;
     void notify(Notify notify) override;
     bool has_records() const override { return arrived_.load(std::memory_order_acquire) != 0; }
     const Record* front(std::span<const std::byte>& ret_payload) override;

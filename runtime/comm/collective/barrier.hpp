@@ -18,9 +18,8 @@ inline void build_barrier(Schedule& schedule, bool by_mail) {
     for (int distance = 1, round = 0; distance < size; distance *= 2, ++round) {
         const Rank to{(comm.rank().value + distance) % size};
         const Rank from{(comm.rank().value - distance + size) % size};
-        const auto receive = told ? schedule.receive(from, round, got, {*told}) : schedule.receive(from, round, got);
         told ? schedule.send(to, round, given, {*told}) : schedule.send(to, round, given);
-        told = receive;
+        told = told ? schedule.receive(from, round, got, {*told}) : schedule.receive(from, round, got);
     }
 }
 

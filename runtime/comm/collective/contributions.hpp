@@ -73,7 +73,7 @@ class ContributionSteps {
             if (const Rank to = others_.after(i); input[to.value].bytes != 0) {
                 made.sent.push_back({to, schedule_.contribute(to, round, input[to.value], before_)});
                 if (result_is_sent)
-                    after.push_back(made.sent.back().id);
+                    Schedule::note(after, made.sent.back().id);
             }
         if (result.bytes == 0 || contributors_ == 0)
             return made;
@@ -85,18 +85,20 @@ class ContributionSteps {
                 const auto index = static_cast<size_t>(from.value);
                 operands[index] = slots_[index].part(0, result.bytes);
                 made.received.push_back({from, schedule_.receive_all(from, round, operands[index], before_)});
-                after.push_back(made.received.back().id);
+                Schedule::note(after, made.received.back().id);
             }
         if (self_ < contributors_)
             operands[static_cast<size_t>(self_)] = input[self_];
         made.reduced = combine(schedule_, reduction_, result, std::move(operands), std::move(after));
-        before_ = {*made.reduced};
+        before_.clear();
+        Schedule::note(before_, *made.reduced);
         return made;
     }
 
   private:
     // The first segment is as long as any.
     void take_slots(size_t bytes) {
+        slots_.reserve(static_cast<size_t>(contributors_));
         for (int i = 0; i < contributors_; ++i)
             slots_.push_back(i == self_ ? Schedule::Buffer() : schedule_.scratch(std::min(segment_, bytes)));
     }
@@ -120,9 +122,9 @@ inline Contributed add_contributions(Schedule& schedule, const Contributions& wh
         const Schedule::Buffer result = Parts::segment_of(what.result, begin, segment);
         const auto made = steps.add(what.input.segments(begin, segment), result, round++, what.result_is_sent);
         for (const auto& each : made.sent)
-            done.sent.push_back(each.id);
+            Schedule::note(done.sent, each.id);
         if (made.reduced)
-            done.reduced.push_back(*made.reduced);
+            Schedule::note(done.reduced, *made.reduced);
     }
     return done;
 }

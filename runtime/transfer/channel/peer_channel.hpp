@@ -9,6 +9,7 @@
 
 #include "base/function_ref.hpp"
 #include "base/world_rank.hpp"
+#include "transfer/channel/few_bytes.hpp"
 #include "transfer/channel/record.hpp"
 #include "transfer/fence/fence.hpp"
 
@@ -87,9 +88,11 @@ class PeerChannel {
     // Posts a record, and notifies the peer. False if there is no room: the peer is then notified (kAlways), so that it
     // makes some.
     virtual bool post(const Record& record, std::span<const std::byte> payload, Notify notify) = 0;
-    // The same for a message without a body, of at most kMostFew bytes, with kIfSleeping. May be false where post() is
-    // not.
-    virtual bool post_few(ProtocolId protocol, const Envelope& envelope, const std::byte* payload) = 0;
+    // The same for a message without a body, of at most kMostFew bytes, or kMostFewSigned if the signature is not 0,
+    // with kIfSleeping. May be false where post() is not.
+    static constexpr size_t kMostFewSigned = kMostFew - sizeof(uint64_t);
+    virtual bool post_few(ProtocolId protocol, const Envelope& envelope, const std::byte* payload,
+                          uint64_t signature) = 0;
     virtual void notify(Notify notify) = 0;
     virtual bool has_records() const = 0; // cheap
     // The oldest that was not popped, and its payload; null: there is none. Both stay valid until pop().

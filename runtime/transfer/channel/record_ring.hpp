@@ -52,10 +52,10 @@ class RingProducer {
     // False if there is no room now: nothing was published.
     bool push(const Record& record, std::span<const std::byte> payload = {});
 
-    // The same for a message of a few bytes without a body, which takes one line. Also false if push() found no room
-    // when it last looked.
+    // The same for a message of a few bytes without a body, but perhaps with a signature, that takes one line. Also
+    // false if push() found no room when it last looked.
     static constexpr size_t kLargestShort = kRingLine - Record::kBareBytes;
-    bool push_short(ProtocolId protocol, const Envelope& envelope, const std::byte* payload) {
+    bool push_short(ProtocolId protocol, const Envelope& envelope, const std::byte* payload, uint64_t signature) {
         const uint64_t position = entries_.value;
         if (position + kRingLine - entries_free_ > platform::kRingEntryBytes)
             return false;
@@ -63,8 +63,13 @@ class RingProducer {
         const uint64_t serial = 0;
         std::memcpy(entry + offsetof(Record, serial), &serial, sizeof serial);
         std::memcpy(entry + offsetof(Record, envelope), &envelope, sizeof envelope);
-        copy_few(entry + Record::kBareBytes, payload, envelope.bytes);
-        publish(position, line_word(RecordKind::kMessage, protocol, position, Record::kBareBytes, envelope.bytes));
+        size_t head = Record::kBareBytes;
+        if (signature != 0) {
+            std::memcpy(entry + head, &signature, sizeof signature);
+            head += sizeof signature;
+        }
+        copy_few(entry + head, payload, envelope.bytes);
+        publish(position, line_word(RecordKind::kMessage, protocol, position, head, envelope.bytes));
         entries_.value = position + kRingLine;
         return true;
     }

@@ -101,8 +101,8 @@ bool ShmChannel::post(const Record& record, std::span<const std::byte> payload, 
     return !full_;
 }
 
-bool ShmChannel::post_few(ProtocolId protocol, const Envelope& envelope, const std::byte* payload) {
-    if (!producer_.push_short(protocol, envelope, payload))
+bool ShmChannel::post_few(ProtocolId protocol, const Envelope& envelope, const std::byte* payload, uint64_t signature) {
+    if (!producer_.push_short(protocol, envelope, payload, signature))
         return false;
     if (!job_.is_awake(record_))
         notify(Notify::kIfSleeping);

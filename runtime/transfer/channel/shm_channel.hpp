@@ -33,7 +33,7 @@ class ShmChannel final : public PeerChannel {
     void tell_steps_of_leaving(uint32_t) override { notify(Notify::kIfSleeping); } // it reads the record
 
     bool post(const Record& record, std::span<const std::byte> payload, Notify notify) override;
-    bool post_few(ProtocolId protocol, const Envelope& envelope, const std::byte* payload) override;
+    bool post_few(ProtocolId protocol, const Envelope& envelope, const std::byte* payload, uint64_t signature) override;
     void notify(Notify notify) override { job_.ring_doorbell(peer().value, notify); }
     bool has_records() const override { return !consumer_.empty(); }
     const Record* front(std::span<const std::byte>& ret_payload) override {

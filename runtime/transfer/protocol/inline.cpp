@@ -29,8 +29,8 @@ void InlinePart::give_credit_back(const Peer& peer) {
 }
 
 bool post_inline(Peer& target, const std::byte* payload, const Envelope& envelope, uint64_t signature) {
-    const bool few =
-        signature == 0 && envelope.bytes <= kMostFew && target.channel().post_few(kProtocol, envelope, payload);
+    const size_t most_few = signature == 0 ? kMostFew : PeerChannel::kMostFewSigned;
+    const bool few = envelope.bytes <= most_few && target.channel().post_few(kProtocol, envelope, payload, signature);
     if (!few) {
         Record record(RecordKind::kMessage, kProtocol);
         record.envelope = envelope;

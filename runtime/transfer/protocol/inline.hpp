@@ -64,7 +64,7 @@ inline bool send_inline_now(Resources& resources, Peer& target, const std::byte*
         return false;
     if (resources.trace != nullptr) [[unlikely]]
         return post_inline_traced(*resources.trace, call, target, payload, envelope);
-    if (envelope.bytes > kMostFew || !target.channel().post_few(InlinePart::kProtocol, envelope, payload))
+    if (envelope.bytes > kMostFew || !target.channel().post_few(InlinePart::kProtocol, envelope, payload, 0))
         return post_inline(target, payload, envelope);
     note_sent_inline(target, envelope.bytes);
     return true;

@@ -47,13 +47,13 @@ struct Runner {
         (void)rank.progress.run();
         return run.advance();
     }
-    int schedule_tag() { return run.schedule().tag(run.schedule().steps().front()); }
+    int schedule_tag() { return run.schedule().tag(run.schedule().steps().front().round); }
     // What a step receives comes from the peer.
     void arrive(uint32_t peer, std::span<const uint32_t> content) {
         rank.channel(peer).send_inline(rank.world.collective_context(), schedule_tag(), std::as_bytes(content));
     }
     void arrive_at(uint32_t peer, Schedule::StepId step, std::span<const uint32_t> content) {
-        const int tag = run.schedule().tag(run.schedule().steps()[step]);
+        const int tag = run.schedule().tag(run.schedule().steps()[step].round);
         rank.channel(peer).send_inline(rank.world.collective_context(), tag, std::as_bytes(content));
     }
     size_t sent_to(uint32_t peer) { return rank.channel(peer).posted.size(); }

@@ -62,10 +62,12 @@ class InterceptedChannel final : public transfer::PeerChannel {
         made.notify = notify;
         return true;
     }
-    bool post_few(transfer::ProtocolId protocol, const transfer::Envelope& envelope,
-                  const std::byte* payload) override {
+    bool post_few(transfer::ProtocolId protocol, const transfer::Envelope& envelope, const std::byte* payload,
+                  uint64_t signature) override {
         transfer::Record record(transfer::RecordKind::kMessage, protocol);
         record.envelope = envelope;
+        if (signature != 0)
+            record.sign(signature);
         return post(record, {payload, envelope.bytes}, transfer::Notify::kIfSleeping);
     }
     void notify(transfer::Notify notify) override { notified.push_back(notify); }

@@ -1,6 +1,7 @@
 // The ring between two ranks: order, wrapping, and no room.
 #include "transfer/channel/record_ring.hpp"
 #include "support/unit.hpp"
+#include "transfer/channel/peer_channel.hpp"
 
 #include <array>
 #include <thread>
@@ -154,8 +155,11 @@ TEST_CASE("short messages cross as others do, among them") {
         const auto content = filled(length, pushed);
         Record record = numbered(0);
         record.envelope = Envelope{1, static_cast<int32_t>(pushed), length};
-        if ((length <= RingProducer::kLargestShort &&
-             ends.producer.push_short(kProtocol, record.envelope, content.data())) ||
+        const uint64_t signature = pushed % 3 == 0 ? pushed + 1 : 0;
+        const size_t most = signature == 0 ? RingProducer::kLargestShort : PeerChannel::kMostFewSigned;
+        if (signature != 0)
+            record.sign(signature);
+        if ((length <= most && ends.producer.push_short(kProtocol, record.envelope, content.data(), signature)) ||
             ends.producer.push(record, content)) {
             ++pushed;
             continue;
@@ -169,6 +173,7 @@ TEST_CASE("short messages cross as others do, among them") {
             CHECK(there->protocol == kProtocol);
             CHECK(there->envelope.tag == static_cast<int32_t>(popped));
             CHECK(there->envelope.bytes == popped * 7 % 60);
+            CHECK(there->signature() == (popped % 3 == 0 ? popped + 1 : 0));
             const auto payload = ends.consumer.payload();
             CHECK(payload.size() == popped * 7 % 60);
             CHECK(std::equal(payload.begin(), payload.end(), filled(payload.size(), popped).begin()));
