@@ -22,10 +22,15 @@ def _comm():
     return gpurun.COMM_WORLD
 
 
+def pytest_runtest_makereport(item, call):
+    item.failed = call.when == "call" and call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception)
+
+
 @pytest.fixture(autouse=True)
-def _together(comm):
+def _together(comm, request):
     yield
-    comm.barrier()
+    if not request.node.failed:
+        comm.barrier()
 
 
 def pytest_sessionfinish(session, exitstatus):
