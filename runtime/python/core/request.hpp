@@ -24,7 +24,7 @@ class Request {
     Operation& operation() const { return *operation_; }
     const OperationPtr& pointer() const { return operation_; }
 
-    Status wait(nb::handle stream) const;
+    Status wait(nb::handle stream, nb::handle timeout) const;
     nb::object test(nb::handle stream) const;
     void cancel() const;
     void cancel_quietly() const; // if it can be cancelled

@@ -15,7 +15,7 @@ const char* state(const Request& request) {
 
 void wait_for_all(const nb::sequence& requests, nb::handle stream) {
     for (const nb::handle each : requests)
-        (void)nb::cast<Request&>(each).wait(stream);
+        (void)nb::cast<Request&>(each).wait(stream, nb::none());
 }
 
 nb::str describe(const Status& status) {
@@ -57,9 +57,13 @@ Request::~Request() {
     }
 }
 
-Status Request::wait(nb::handle stream) const {
-    if (operation_->request.id != 0 || operation_->given)
+Status Request::wait(nb::handle stream, nb::handle timeout) const {
+    if (operation_->request.id == 0 && !operation_->given)
+        return Status{operation_->status};
+    if (timeout.is_none())
         wait_for(operation_, order_domain(stream, operation_->stream));
+    else
+        wait_for_at_most(operation_, nb::cast<double>(timeout));
     return Status{operation_->status};
 }
 
@@ -96,8 +100,9 @@ void bind_requests(nb::module_& module) {
                         "A message or a collective that was started.\n\n"
                         "Its buffers must not be used before it is complete: wait(), test() or `await` completes it. "
                         "`with` waits at the\nend. It keeps its buffers alive.")
-        .def("wait", &Request::wait, "stream"_a = nb::none(),
+        .def("wait", &Request::wait, "stream"_a = nb::none(), "timeout"_a = nb::none(),
              "Complete it into an order domain: that in which it was started, or `stream`.\n\n"
+             "With a `timeout`, in seconds, it completes on the host, or raises TimeoutError and goes on.\n"
              "Returns its Status. Raises the error of its message.")
         .def("test", &Request::test, "stream"_a = nb::none(),
              "Complete it if that needs no waiting: its Status, or None if it is not complete yet.")
@@ -126,7 +131,7 @@ void bind_requests(nb::module_& module) {
                      request.operation().request.id != 0)
                      request.cancel_quietly();
                  else
-                     (void)request.wait(nb::none());
+                     (void)request.wait(nb::none(), nb::none());
              })
         .def("__repr__", [](const Request& request) {
             return nb::str("<gpurun.Request of {}, {}>").format(request.operation().name, state(request));

@@ -3,6 +3,7 @@
 #include "completer.hpp"
 #include "stream_keeper.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -37,15 +38,26 @@ gpurun_status look_for_a_moment(Look look, int* ret_found) {
     return status;
 }
 
-/* False if a signal handler has raised. Without the GIL. */
-bool interruptible(PyThread_type_lock lock) {
-    while (PyThread_acquire_lock_timed(lock, -1, 1) == PY_LOCK_INTR) {
+enum class Outcome { kComplete, kRaised, kLate };
+
+/* kRaised: a signal handler has raised. Without the GIL. */
+Outcome interruptible(PyThread_type_lock lock, double seconds = -1) {
+    using Clock = std::chrono::steady_clock;
+    const bool limited = seconds >= 0;
+    const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    while (true) {
+        const auto left = std::chrono::duration_cast<std::chrono::microseconds>(end - Clock::now()).count();
+        const PyLockStatus status = PyThread_acquire_lock_timed(lock, limited ? std::max<long long>(left, 0) : -1, 1);
+        if (status == PY_LOCK_ACQUIRED) {
+            PyThread_release_lock(lock);
+            return Outcome::kComplete;
+        }
+        if (status == PY_LOCK_FAILURE)
+            return Outcome::kLate;
         const nb::gil_scoped_acquire hold;
         if (PyErr_CheckSignals() != 0)
-            return false;
+            return Outcome::kRaised;
     }
-    PyThread_release_lock(lock);
-    return true;
 }
 
 void finish(Operation& operation, gpurun_status result, gpurun_stream stream = GPURUN_HOST) {
@@ -57,15 +69,19 @@ void finish(Operation& operation, gpurun_status result, gpurun_stream stream = G
         raise(result, operation.name, operation.detail.c_str());
 }
 
-void wait_in_background(const OperationPtr& operation) {
+void wait_in_background(const OperationPtr& operation, double seconds = -1) {
     complete_in_background(operation);
-    bool complete = false;
+    Outcome outcome = Outcome::kComplete;
     {
         const nb::gil_scoped_release free;
-        complete = interruptible(operation->finished);
+        outcome = interruptible(operation->finished, seconds);
     }
-    if (complete)
+    if (outcome == Outcome::kComplete)
         return finish(*operation, operation->result);
+    if (outcome == Outcome::kLate) {
+        PyErr_Format(PyExc_TimeoutError, "%s is not complete; it goes on, and can be waited for again", operation->name);
+        throw nb::python_error();
+    }
     const nb::python_error error;
     gpurun_request copy = operation->handle;
     (void)gpurun_cancel(&copy); // of what is no receive: refused
@@ -98,6 +114,11 @@ void wait_for(const OperationPtr& operation, gpurun_stream stream) {
         return wait_in_background(operation);
     operation->done = true;
     finish(*operation, result, stream);
+}
+
+void wait_for_at_most(const OperationPtr& operation, double seconds) {
+    if (!test(operation, GPURUN_HOST))
+        wait_in_background(operation, seconds);
 }
 
 bool test(const OperationPtr& operation, gpurun_stream stream) {
@@ -147,7 +168,7 @@ gpurun_status wait_for_message(gpurun_status (*look)(void* state, int* ret_found
         --abandoned_calls;
         PyThread_release_lock(call->finished);
     }).detach();
-    if (!interruptible(call->finished)) {
+    if (interruptible(call->finished) != Outcome::kComplete) {
         const nb::gil_scoped_acquire hold;
         throw nb::python_error();
     }

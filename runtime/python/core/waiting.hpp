@@ -16,6 +16,9 @@ bool in_main_thread();
 /* Completes the operation into an order domain, and raises its error. */
 void wait_for(const OperationPtr& operation, gpurun_stream stream);
 
+/* The same in host order, for so long at most: then it raises TimeoutError, and the operation goes on. */
+void wait_for_at_most(const OperationPtr& operation, double seconds);
+
 /* Whether it is complete, and if so, completes it. Raises its error. */
 bool test(const OperationPtr& operation, gpurun_stream stream);
 
