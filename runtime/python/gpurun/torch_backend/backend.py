@@ -62,8 +62,10 @@ class _Outputs:
         """One tensor with a part for each of `tensors`, behind each other."""
         total = sum(tensor.numel() for tensor in tensors)
         flat = torch.empty(total, dtype=tensors[0].dtype, device=tensors[0].device)
-        for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors])):
-            self._copies.append((tensor, part.view(tensor.shape)))
+        begin = 0
+        for tensor in tensors:
+            self._copies.append((tensor, flat[begin : begin + tensor.numel()].view(tensor.shape)))
+            begin += tensor.numel()
         return flat
 
     def finish(self) -> None:

@@ -66,7 +66,7 @@ class GpurunWork(Work):
                 return
             finish()
             if self._device is not None:
-                self._finished = torch.cuda.Event()
+                self._finished = torch.cuda.Event()  # type: ignore[no-untyped-call]
                 self._finished.record(torch.cuda.current_stream(self._device))
 
     def synchronize(self) -> None:
@@ -95,7 +95,8 @@ class GpurunWork(Work):
         return self._tensors
 
     def source_rank(self) -> int:
-        return self._requests[0].wait().source
+        source: int = self._requests[0].wait().source
+        return source
 
     _source_rank = source_rank
 
