@@ -3,6 +3,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,19 +14,21 @@ def main(package, program):
         print("skipped: mypy and pyright are not installed; ./dev test --all installs them")
         return 77
     root = str(pathlib.Path(package).parent)
-    config = pathlib.Path(tempfile.mkdtemp()) / "pyrightconfig.json"
-    config.write_text(json.dumps({"include": [program], "extraPaths": [root], "typeCheckingMode": "strict"}))
     environment = dict(os.environ, MYPYPATH=root)
-    commands = [
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "-p", "gpurun"],
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", program],
-        [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "-p", str(config)],
-    ]
-    for command in commands:
-        print("$", *command, flush=True)
-        done = subprocess.run(command, env=environment, check=False, cwd=root)
-        if done.returncode != 0:
-            return 1
+    with tempfile.TemporaryDirectory() as folder:
+        name = pathlib.Path(shutil.copy(program, folder)).name
+        config = {"include": [name], "extraPaths": [root], "typeCheckingMode": "strict"}
+        pathlib.Path(folder, "pyrightconfig.json").write_text(json.dumps(config))
+        commands = [
+            ["mypy", "--strict", "--no-incremental", "-p", "gpurun"],
+            ["mypy", "--strict", "--no-incremental", name],
+            ["pyright", "--pythonpath", sys.executable],
+        ]
+        for command in commands:
+            print("$", *command, flush=True)
+            done = subprocess.run([sys.executable, "-m", *command], env=environment, check=False, cwd=folder)
+            if done.returncode != 0:
+                return 1
     return 0
 
 
