@@ -79,7 +79,8 @@ void wait_in_background(const OperationPtr& operation, double seconds = -1) {
     if (outcome == Outcome::kComplete)
         return finish(*operation, operation->result);
     if (outcome == Outcome::kLate) {
-        PyErr_Format(PyExc_TimeoutError, "%s is not complete; it goes on, and can be waited for again", operation->name);
+        PyErr_Format(PyExc_TimeoutError, "%s is not complete; it goes on, and can be waited for again",
+                     operation->name);
         throw nb::python_error();
     }
     const nb::python_error error;
@@ -99,26 +100,31 @@ bool in_main_thread() {
 void wait_for(const OperationPtr& operation, gpurun_stream stream) {
     if (operation->given)
         return wait_in_background(operation);
+    if (stream == GPURUN_HOST && !operation->persistent && in_main_thread())
+        return wait_for_at_most(operation, -1);
     gpurun_status result = GPURUN_OK;
-    int done = 1;
-    const bool to_host = stream == GPURUN_HOST && !operation->persistent && in_main_thread();
     {
         const nb::gil_scoped_release free;
-        if (to_host)
-            result = look_for_a_moment(
-                [&](int* ret) { return gpurun_test(&operation->request, stream, ret, &operation->status); }, &done);
-        else
-            result = gpurun_wait(&operation->request, stream, &operation->status);
+        result = gpurun_wait(&operation->request, stream, &operation->status);
     }
-    if (result == GPURUN_OK && done == 0)
-        return wait_in_background(operation);
     operation->done = true;
     finish(*operation, result, stream);
 }
 
 void wait_for_at_most(const OperationPtr& operation, double seconds) {
-    if (!test(operation, GPURUN_HOST))
-        wait_in_background(operation, seconds);
+    if (operation->given)
+        return wait_in_background(operation, seconds);
+    gpurun_status result = GPURUN_OK;
+    int done = 0;
+    {
+        const nb::gil_scoped_release free;
+        result = look_for_a_moment(
+            [&](int* ret) { return gpurun_test(&operation->request, GPURUN_HOST, ret, &operation->status); }, &done);
+    }
+    if (result == GPURUN_OK && done == 0)
+        return wait_in_background(operation, seconds);
+    operation->done = true;
+    finish(*operation, result);
 }
 
 bool test(const OperationPtr& operation, gpurun_stream stream) {

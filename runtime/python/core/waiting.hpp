@@ -16,7 +16,8 @@ bool in_main_thread();
 /* Completes the operation into an order domain, and raises its error. */
 void wait_for(const OperationPtr& operation, gpurun_stream stream);
 
-/* The same in host order, for so long at most: then it raises TimeoutError, and the operation goes on. */
+/* The same in host order, for so many seconds at most: then it raises TimeoutError, and the operation goes on. Less
+ * than 0: for ever. */
 void wait_for_at_most(const OperationPtr& operation, double seconds);
 
 /* Whether it is complete, and if so, completes it. Raises its error. */
