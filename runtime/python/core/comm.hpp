@@ -28,6 +28,7 @@ void bind_messages(CommClass& comm);
 void bind_probes(nb::module_& module, CommClass& comm);
 void bind_movements(CommClass& comm);
 void bind_reductions(CommClass& comm);
+void bind_neighbours(CommClass& comm);
 void bind_get_group(CommClass& comm);
 void bind_making(CommClass& comm);
 void bind_topologies(nb::module_& module, CommClass& comm);

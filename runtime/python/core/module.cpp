@@ -18,6 +18,7 @@ NB_MODULE(_core, module) {
     bind_movements(comm);
     bind_reductions(comm);
     bind_topologies(module, comm);
+    bind_neighbours(comm);
     module.attr("COMM_WORLD") = nb::cast(Comm(GPURUN_COMM_WORLD));
     module.attr("COMM_SELF") = nb::cast(Comm(GPURUN_COMM_SELF));
 }

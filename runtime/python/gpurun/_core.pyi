@@ -470,6 +470,74 @@ class Comm:
         *,
         stream: AnyStream = None,
     ) -> Request: ...
+    def neighbor_allgather(
+        self,
+        sendbuf: AnyBuffer,
+        recvbuf: AnyBuffer,
+        *,
+        stream: AnyStream = None,
+    ) -> None: ...
+    def ineighbor_allgather(
+        self,
+        sendbuf: AnyBuffer,
+        recvbuf: AnyBuffer,
+        *,
+        stream: AnyStream = None,
+    ) -> Request: ...
+    def neighbor_alltoall(
+        self,
+        sendbuf: AnyBuffer,
+        recvbuf: AnyBuffer,
+        *,
+        stream: AnyStream = None,
+    ) -> None: ...
+    def ineighbor_alltoall(
+        self,
+        sendbuf: AnyBuffer,
+        recvbuf: AnyBuffer,
+        *,
+        stream: AnyStream = None,
+    ) -> Request: ...
+    def neighbor_allgatherv(
+        self,
+        sendbuf: AnyBuffer,
+        recvbuf: AnyBuffer,
+        recvcounts: Sequence[int],
+        displacements: Optional[Sequence[int]] = None,
+        *,
+        stream: AnyStream = None,
+    ) -> None: ...
+    def ineighbor_allgatherv(
+        self,
+        sendbuf: AnyBuffer,
+        recvbuf: AnyBuffer,
+        recvcounts: Sequence[int],
+        displacements: Optional[Sequence[int]] = None,
+        *,
+        stream: AnyStream = None,
+    ) -> Request: ...
+    def neighbor_alltoallv(
+        self,
+        sendbuf: AnyBuffer,
+        recvbuf: AnyBuffer,
+        sendcounts: Sequence[int],
+        recvcounts: Sequence[int],
+        senddisplacements: Optional[Sequence[int]] = None,
+        recvdisplacements: Optional[Sequence[int]] = None,
+        *,
+        stream: AnyStream = None,
+    ) -> None: ...
+    def ineighbor_alltoallv(
+        self,
+        sendbuf: AnyBuffer,
+        recvbuf: AnyBuffer,
+        sendcounts: Sequence[int],
+        recvcounts: Sequence[int],
+        senddisplacements: Optional[Sequence[int]] = None,
+        recvdisplacements: Optional[Sequence[int]] = None,
+        *,
+        stream: AnyStream = None,
+    ) -> Request: ...
 
 def waitall(requests: Sequence[Request], stream: AnyStream = None) -> None: ...
 def dims_create(ranks: int, dims: Sequence[int]) -> Tuple[int, ...]: ...

@@ -45,3 +45,21 @@ def test_grids(comm):
     grid.sendrecv(bytes([grid.rank]), dest, recvbuf=got, source=source)
     assert got[0] == source
     assert grid.cart_sub([True, False]).size == dims[0]
+
+
+def test_exchanges_with_neighbours(comm):
+    ring = comm.dist_graph_create_adjacent([(comm.rank - 1) % comm.size], [(comm.rank + 1) % comm.size])
+    got = np.zeros(3)
+    ring.neighbor_allgather(np.full(3, float(comm.rank)), got)
+    assert (got == (comm.rank - 1) % comm.size).all()
+    ring.ineighbor_alltoall(np.full(3, 10.0 + comm.rank), got).wait()
+    assert (got == 10 + (comm.rank - 1) % comm.size).all()
+    ring.neighbor_allgatherv(np.full(2, 1.0), got, [2])
+    ring.ineighbor_alltoallv(np.full(2, 2.0), got, [2], [2], [0], [1]).wait()
+    assert got.tolist() == [1, 2, 2]
+    line = comm.cart_create([comm.size])
+    edges = np.full(2, -1)
+    line.neighbor_alltoall(np.array([comm.rank, comm.rank]), edges)
+    assert edges.tolist() == [comm.rank - 1, comm.rank + 1 if comm.rank + 1 < comm.size else -1]
+    with pytest.raises(gpurun.ArgumentError):
+        comm.neighbor_alltoall(edges, np.zeros(2))
