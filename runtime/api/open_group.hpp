@@ -62,7 +62,7 @@ class OpenGroup {
 };
 
 namespace of_thread {
-[[gnu::tls_model("initial-exec")]] inline constinit thread_local OpenGroup* open_group = nullptr;
+inline constinit thread_local OpenGroup* open_group = nullptr;
 }
 
 // The calling thread's; null if none is open.

@@ -30,7 +30,7 @@ struct CurrentCall {
 };
 
 namespace detail {
-[[gnu::tls_model("initial-exec")]] inline constinit thread_local CurrentCall current_call; // two words: there is room
+inline constinit thread_local CurrentCall current_call;
 }
 
 // The calling thread's.

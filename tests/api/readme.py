@@ -14,7 +14,8 @@ from pathlib import Path
 SOURCE, BUILD = (Path(path).resolve() for path in sys.argv[1:3])
 LIMIT_S = 170
 INSTALLS = ("meson setup build-release && meson install -C build-release && sudo ldconfig",
-            "meson setup build-release --prefix ~/.local")  # install_test.py and plain_build_test.py
+            "meson setup build-release --prefix ~/.local",  # install_test.py and plain_build_test.py
+            "pip install .", "gpurun -n 2 --device=emulated python -m gpurun.demo")  # tests/python/wheel_test.py
 MARK = "@@@ the next command"
 
 

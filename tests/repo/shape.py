@@ -22,6 +22,7 @@ ROOT = {
     "meson.build", "meson_options.txt", "runtime", "include", "launcher", "tests", "examples", "man", "README.md",
     "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".clang-format", ".clang-tidy", ".editorconfig", ".gitignore", "dev",
     ".ci/run", "debian",
+    "pyproject.toml",
 }
 
 

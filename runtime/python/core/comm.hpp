@@ -1,0 +1,36 @@
+/*
+ * A communicator, as Python has it. Its methods are bound in a file for each kind.
+ */
+#pragma once
+
+#include "python.hpp"
+
+namespace gpurun::python {
+
+class Comm {
+  public:
+    explicit Comm(gpurun_comm handle) : handle_(handle) {}
+
+    gpurun_comm handle() const { return handle_; }
+    void forget() { handle_ = GPURUN_COMM_NULL; }
+
+    int rank() const;
+    int size() const;
+
+  private:
+    gpurun_comm handle_;
+    mutable int rank_ = -1; // once they are known
+    mutable int size_ = -1;
+};
+
+using CommClass = nb::class_<Comm>;
+void bind_messages(CommClass& comm);
+void bind_probes(nb::module_& module, CommClass& comm);
+void bind_movements(CommClass& comm);
+void bind_reductions(CommClass& comm);
+void bind_neighbours(CommClass& comm);
+void bind_get_group(CommClass& comm);
+void bind_making(CommClass& comm);
+void bind_topologies(nb::module_& module, CommClass& comm);
+
+} // namespace gpurun::python

@@ -1,0 +1,24 @@
+/*
+ * A thread that waits for operations, so that the main thread can be interrupted, and futures be completed.
+ *
+ * It is in gpurun_waitany(), for the operations that it was given and for a message from this rank to itself, by which
+ * it is told of new ones. So it uses no time while nothing happens. It takes the GIL only to call callbacks and to let
+ * go of Python objects, never while it is in the library. It is made when it is needed first.
+ */
+#pragma once
+
+#include "operation.hpp"
+
+namespace gpurun::python {
+
+/* With the GIL. From now on the completer completes it into host order, and the caller does not touch its request. */
+void complete_in_background(const OperationPtr& operation);
+
+/* Calls `callback()` once the operation is complete: at once if it is, else in the completer's thread. With the GIL. */
+void when_complete(const OperationPtr& operation, nb::handle callback);
+
+/* Ends the thread, before the rank leaves, or Python does. Operations that are not complete by then stay so. Without
+ * the GIL. */
+void stop_completer();
+
+} // namespace gpurun::python

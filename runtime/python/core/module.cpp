@@ -1,0 +1,24 @@
+#include "comm.hpp"
+
+NB_MODULE(_core, module) {
+    using namespace gpurun::python;
+    nb::set_leak_warnings(false); // what is under way when a program ends keeps its buffers
+    bind_job(module);
+    bind_streams(module);
+    bind_memory(module);
+    bind_requests(module);
+    bind_groups(module);
+    bind_group_calls(module);
+
+    CommClass comm(module, "Comm", "A communicator: ranks whose messages meet only each other.");
+    bind_making(comm);
+    bind_get_group(comm);
+    bind_messages(comm);
+    bind_probes(module, comm);
+    bind_movements(comm);
+    bind_reductions(comm);
+    bind_topologies(module, comm);
+    bind_neighbours(comm);
+    module.attr("COMM_WORLD") = nb::cast(Comm(GPURUN_COMM_WORLD));
+    module.attr("COMM_SELF") = nb::cast(Comm(GPURUN_COMM_SELF));
+}

@@ -1,0 +1,68 @@
+/*
+ * One way to make a call of the library, in each of its forms: now, started, or prepared.
+ */
+#pragma once
+
+#include "completer.hpp"
+#include "request.hpp"
+#include "stream_keeper.hpp"
+#include "waiting.hpp"
+
+#include <utility>
+
+namespace gpurun::python {
+
+enum class Form { kNow, kStart, kPrepare };
+
+/* Whether a group of calls is open in this thread, and what its blocking calls need until it ends. */
+bool in_group();
+void keep_until_group_end(gpurun_stream stream, std::unique_ptr<Kept> kept);
+
+/* A request for what `start(gpurun_request*)` starts. */
+template <typename Start>
+OperationPtr started(const char* name, gpurun_stream stream, std::unique_ptr<Kept> kept, Start start) {
+    auto operation = std::make_shared<Operation>();
+    operation->name = name;
+    operation->stream = stream;
+    operation->kept = std::move(kept);
+    check(start(&operation->request), name);
+    operation->handle = operation->request;
+    return operation;
+}
+
+template <typename Now>
+void call_now(const char* name, Now now) {
+    gpurun_status status = GPURUN_OK;
+    {
+        const nb::gil_scoped_release free;
+        status = now();
+    }
+    check(status, name);
+}
+
+/* `now()`, `start(request)` and `prepare(request)` make the three calls, with what `kept` has. A blocking call in host
+ * order is one that is started and waited for, so that ^C ends it. */
+template <typename Now, typename Start, typename Prepare>
+nb::object perform(Form form, const char* name, gpurun_stream stream, std::unique_ptr<Kept> kept, Now now, Start start,
+                   Prepare prepare) {
+    if (form == Form::kStart)
+        return nb::cast(Request(started(name, stream, std::move(kept), start)));
+    if (form == Form::kPrepare) {
+        OperationPtr operation = started(name, stream, std::move(kept), prepare);
+        operation->persistent = true;
+        operation->done = true; // it is not active
+        return nb::cast(Request(std::move(operation)));
+    }
+    if (in_group()) {
+        check(now(), name);
+        keep_until_group_end(stream, std::move(kept));
+    } else if (stream == GPURUN_HOST && in_main_thread()) {
+        wait_for(started(name, stream, std::move(kept), start), stream);
+    } else {
+        call_now(name, now);
+        keep_until_passed(stream, std::move(kept));
+    }
+    return nb::none();
+}
+
+} // namespace gpurun::python

@@ -1,0 +1,164 @@
+"""The package outside of jobs: what it imports, how jobs end. Programs are run by gpurun."""
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+GPURUN = os.environ.get("GPURUN", "gpurun")
+
+
+def job(ranks, program, *options, timeout=60, **keywords):
+    """Runs a program as a job of `ranks` ranks on emulated devices."""
+    return subprocess.run(
+        [GPURUN, "-n", str(ranks), "--device=emulated", *options, sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True, text=True, timeout=timeout, check=False, **keywords)
+
+
+def test_import_loads_none_of_the_array_libraries():
+    program = "import gpurun, sys; print({'numpy', 'torch', 'cupy', 'jax', 'asyncio'} & set(sys.modules))"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "set()"
+
+
+def test_import_takes_at_most_50_ms():
+    program = "import time; t = time.perf_counter(); import gpurun; print(time.perf_counter() - t)"
+    times = [float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
+             for _ in range(7)]
+    assert min(times) < 0.050
+
+
+def test_the_demo_runs():
+    said = subprocess.run([GPURUN, "-n", "3", "--device=emulated", sys.executable, "-m", "gpurun.demo"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert said.returncode == 0, said.stderr
+    assert "sum up to 6" in said.stdout
+
+
+def test_calls_before_init_say_what_to_do():
+    program = "import gpurun; gpurun.COMM_WORLD.send(b'x', 0)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "StateError" in said.stderr and "init" in said.stderr
+
+
+def test_a_program_that_does_not_finalize_leaves_by_itself():
+    said = job(3, "import gpurun; gpurun.init()")
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+def test_requests_that_nobody_waits_for_do_not_keep_a_program():
+    said = job(2, """
+        import gpurun
+        comm = gpurun.init()
+        kept = comm.irecv(bytearray(8), 1 - comm.rank, 5)
+        kept.add_done_callback(lambda: None)
+        comm.barrier()
+        kept.cancel()
+        """)
+    assert said.returncode == 0, said.stderr
+
+
+def test_an_exception_of_one_rank_ends_the_job():
+    said = job(3, """
+        import gpurun
+        comm = gpurun.init()
+        if comm.rank == 1:
+            raise ValueError("of rank 1")
+        comm.recv(bytearray(1), 1)
+        """)
+    assert said.returncode != 0 and "of rank 1" in said.stderr
+
+
+def test_a_death_is_an_exception_that_names_the_rank():
+    said = job(3, """
+        import gpurun, os, signal
+        comm = gpurun.init()
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            comm.recv(bytearray(1), 1)
+        except gpurun.PeerLostError as error:
+            assert isinstance(error, ConnectionError) and error.rank == comm.rank
+            print("told:", error)
+        """, "--keep-going")
+    assert said.stdout.count("told:") == 2 and said.stdout.count("1") >= 2, said.stderr
+
+
+WAITS = {
+    "recv": "comm.recv(bytearray(1), 1)",
+    "send": "comm.send(bytes(1 << 24), 1)",
+    "sendrecv": "comm.sendrecv(b'x', 1, recvbuf=bytearray(1), source=1)",
+    "barrier": "comm.barrier()",
+    "wait": "comm.irecv(bytearray(1), 1).wait()",
+    "waitany": "gpurun.waitany([comm.irecv(bytearray(1), 1)])",
+    "recv_object": "comm.recv_object(1)",
+    "await": "asyncio.run(wait(comm.irecv(bytearray(1), 1)))",
+}
+
+
+@pytest.mark.parametrize("what", WAITS)
+def test_control_c_ends_a_wait(what):
+    said = job(2, f"""
+        import asyncio, gpurun, os, signal, threading
+        async def wait(request): await request
+        comm = gpurun.init()
+        if comm.rank == 0:
+            timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            try:
+                {WAITS[what]}
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+            os._exit(3)
+        comm.recv(bytearray(1), 0, 99)
+        """)
+    assert said.stdout == "interrupted\n", said.stderr
+    assert said.returncode == 3
+
+
+def test_a_receive_that_was_interrupted_takes_no_later_message():
+    said = job(1, """
+        import gpurun, os, signal, threading
+        comm = gpurun.init()
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            comm.recv(bytearray(1), 0)
+        except KeyboardInterrupt:
+            pass
+        comm.send(b"x", 0)
+        got = bytearray(1)
+        comm.recv(got, 0)
+        assert got == b"x"
+        """)
+    assert said.returncode == 0, said.stderr
+
+
+def test_a_forked_child_is_no_rank():
+    said = job(1, """
+        import gpurun, os
+        comm = gpurun.init()
+        if os.fork() == 0:
+            try:
+                comm.send(b"x", 0)
+            except gpurun.StateError as error:
+                print("refused", flush=True)
+            os._exit(0)
+        os.wait()
+        """)
+    assert said.returncode == 0 and "refused" in said.stdout, said.stderr
+
+
+def test_waiting_uses_no_time():
+    said = job(2, """
+        import gpurun, time
+        comm = gpurun.init()
+        if comm.rank == 0:
+            used = time.process_time()
+            comm.recv(bytearray(1), 1)
+            print(time.process_time() - used)
+        else:
+            time.sleep(1)
+            comm.send(b"x", 0)
+        """)
+    assert float(said.stdout) < 0.2, said.stderr
