@@ -89,12 +89,28 @@ void Progress::dispatch(Peer& peer, const Record& record) {
         if (transfer::Receive* const receive = peer.receives.find(record.serial))
             receive->answer(record);
         return;
-    case RecordKind::kNotice: peer.on_notice(record); return;
+    case RecordKind::kNotice:
+        if (record.protocol == transfer::LoanPart::kProtocol)
+            withdraw_loan(peer, record.as<transfer::WithdrawLoan>());
+        else
+            peer.on_notice(record);
+        return;
     case RecordKind::kMessage:
     case RecordKind::kNone:
     case RecordKind::kSkip: break;
     }
     CHECK(!"a record of a known kind");
+}
+
+// Unless a receive or a probe has taken it.
+void Progress::withdraw_loan(Peer& peer, const transfer::WithdrawLoan& notice) {
+    Unexpected* const message = core_.matcher().take_message(peer.rank(), [&](const Unexpected& each) {
+        return each.record.protocol == transfer::LoanPart::kProtocol && each.record.serial == notice.serial;
+    });
+    if (message == nullptr)
+        return;
+    peer.part<transfer::LoanPart>().tell(notice.serial, {transfer::LoanAnswer::What::kWithdrawn, {}});
+    core_.matcher().give_back(*message);
 }
 
 bool Progress::advance_moving() {

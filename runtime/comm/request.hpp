@@ -10,6 +10,7 @@
 
 #include "base/function_ref.hpp"
 #include "comm/engine_lock.hpp"
+#include "comm/lent_memory.hpp"
 #include "comm/posted_receive.hpp"
 #include "transfer/send.hpp"
 
@@ -53,7 +54,7 @@ class CollectiveOp {
 
 // What a request is to do: as started, and to be started again if persistent.
 struct Task {
-    enum class Kind : uint8_t { kSend, kReceive, kCollective };
+    enum class Kind : uint8_t { kSend, kReceive, kCollective, kLend };
 
     Kind kind = Kind::kSend;
     bool synchronous = false;
@@ -62,6 +63,8 @@ struct Task {
     int peer = kProcNull; // a rank of the communicator; of a receive kAnySource, too
     int tag = 0;
     const Communicator* comm = nullptr;
+    transfer::LoanKind loan = transfer::LoanKind::kNone; // of kLend
+    int64_t since_ns = 0;                                // of kLend: when it was lent
     uint64_t taken = 0; // the number of the probed message that it receives, else 0
     transfer::Operand operand;
 };
@@ -111,8 +114,9 @@ struct Request : base::Linked<Request, Abandoned> {
         const bool of_nobody = task.kind == Task::Kind::kReceive && !receive;
         return of_nobody ? Arrived{} : Arrived{kAnySource, kAnyTag, 0};
     }
+    bool was_cancelled() const { return cancelled || (send != nullptr && send->withdrawn()); }
     // Neither cancelled nor failed nor truncated.
-    bool ended_well() const { return !cancelled && error() == nullptr && !is_truncated(); }
+    bool ended_well() const { return !was_cancelled() && error() == nullptr && !is_truncated(); }
     bool is_truncated() const { return message_bytes() > task.operand.bytes; }
     // The true length of what it has got.
     size_t message_bytes() const {
@@ -177,9 +181,13 @@ class RequestTable {
     bool any_under_way() const { return under_way_ != 0; }
     void note_started() { ++under_way_; }
     SendPool& sends() { return sends_; }
+    LentMemory& lent() { return lent_; }
+    const LentMemory& lent() const { return lent_; }
     ReceiveHome& receives() { return receives_; }
     // It is complete: destroys its operation. REQUIRES: it is done, or was completed into a stream.
     void end(Request& request) {
+        if (request.task.kind == Task::Kind::kLend) [[unlikely]]
+            lent_.remove(request.task.operand.address, request);
         if (request.send != nullptr) {
             sends_.destroy(std::exchange(request.send, nullptr));
             --under_way_;
@@ -221,6 +229,7 @@ class RequestTable {
     std::vector<Request*> by_index_{&none_};
     std::vector<Request*> unused_;
     base::List<Request, Abandoned> abandoned_;
+    LentMemory lent_;
     size_t under_way_ = 0;
 };
 

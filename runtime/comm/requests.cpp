@@ -1,6 +1,8 @@
 #include "comm/requests.hpp"
 
 #include "base/format.hpp"
+#include "platform/clock.hpp"
+#include "transfer/protocol/loan.hpp"
 #include "transfer/protocol/inline.hpp"
 
 #include <algorithm>
@@ -118,7 +120,9 @@ void Requests::begin(Request& request) {
     if (request.task.peer == kProcNull)
         return;
     const bool defers = batch_.may_defer();
-    if (request.task.kind == Task::Kind::kSend) {
+    if (request.task.kind == Task::Kind::kLend) {
+        begin_lend(request);
+    } else if (request.task.kind == Task::Kind::kSend) {
         if (!begin_send(request))
             return;
     } else {
@@ -157,6 +161,22 @@ bool Requests::begin_send(Request& request) {
     else
         batch_.start_send(*request.send);
     return true;
+}
+
+void Requests::begin_lend(Request& request) {
+    Task& task = request.task;
+    task.since_ns = platform::now_ns();
+    RequestTable& table = core_.requests();
+    table.note_started();
+    request.send = table.sends().make(
+        core_.resources(), core_.peer(task.comm->group().world(Rank{task.peer})), task.operand,
+        Envelope{task.comm->user_context(), task.tag, task.operand.bytes},
+        transfer::Send::Mode{.ending = Ending::kByCompletion, .loan = task.loan});
+    // A rank that lends to itself goes on using it, as the borrower.
+    const bool exclusive = task.loan == transfer::LoanKind::kExclusive && !request.send->target().to_self();
+    if (task.operand.bytes != 0)
+        table.lent().add(task.operand.address, task.operand.bytes, exclusive, request);
+    messages_.start(*request.send);
 }
 
 void Requests::begin_receive(Request& request) {
@@ -350,9 +370,26 @@ Result<void> Requests::arm(const Request& request) {
 
 // -------------------------------------------------------------------------------------------------------- giving up
 
+// Its target alone knows whether it has been received.
+void Requests::withdraw(transfer::Send& loan) {
+    transfer::Peer& target = loan.target();
+    if (loan.done() || loan.matched())
+        return;
+    if (base::List<transfer::Send, transfer::Unposted>::has(loan)) // nobody has heard of it
+        loan.withdraw();
+    else
+        target.tell(transfer::Record(transfer::RecordKind::kNotice, transfer::LoanPart::kProtocol)
+                        .with(transfer::WithdrawLoan{loan.serial()}));
+    core_.note_change();
+}
+
 void Requests::cancel(Request& request) {
     const EngineLock lock(core_.mutex());
     (void)progress_.run(); // a message that has come is matched first, and the receive is not cancelled then
+    if (request.send != nullptr && request.send->lends()) {
+        withdraw(*request.send);
+        return;
+    }
     if (!request.receive || request.receive->started() || request.receive->done())
         return;
     core_.matcher().withdraw(*request.receive);

@@ -2,6 +2,7 @@
 // target answers, the send goes on by the protocol that the answer belongs to.
 #pragma once
 
+#include "transfer/loan_kind.hpp"
 #include "transfer/protocol_table.hpp"
 
 namespace gpurun::transfer {
@@ -12,6 +13,7 @@ struct SendMode {
     platform::TraceEvent* call = nullptr; // of the trace: the call that is this message and nothing else
     bool urges = false;                   // the target's rank has to go on by it, though it may be in no call
     uint64_t signature = 0;               // of its record; 0: none
+    LoanKind loan = LoanKind::kNone;      // its bytes stay where they are (protocol/loan.hpp)
 };
 
 class Send final : public OperationBy<Send, SendState>, public base::Linked<Send, Unposted> {
@@ -28,15 +30,22 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     // In place of start(): sets its marker, and queues it for the next post_waiting().
     void defer();
     bool matched() const { return matched_; } // its target has said so
+    bool withdrawn() const { return withdrawn_; } // a loan that was cancelled before it was matched
     platform::wait_report::Entry describe() const override;
 
     // --------------------------------------------------------------------------------------- for protocols
     Peer& target() const { return *peer(); }
     const Envelope& envelope() const { return envelope_; }
+    LoanKind loan() const { return loan_; }
+    bool lends() const { return loan_ != LoanKind::kNone; }
     bool synchronous() const { return synchronous_; }
     platform::Notify notify() const { return urges_ ? platform::Notify::kAlways : platform::Notify::kIfSleeping; }
     OperationTable<Send>& answered() const { return target().sends; }
     void note_matched();
+    void withdraw() {
+        withdrawn_ = true;
+        finish();
+    }
     // The slot whose forward edge says that the buffer is ready; not valid if it has none yet.
     const Slot& edge() const { return edge_; }
     void set_edge(const Slot& edge) { edge_ = edge; }
@@ -84,6 +93,8 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     bool synchronous_;
     bool urges_;
     bool matched_ = false;
+    bool withdrawn_ = false;
+    const LoanKind loan_;
     ProtocolId protocol_ = 0; // of its state
     Slot edge_{};
     uint64_t own_stream_ = 0; // name of the program's stream in which all of it is enqueued; 0: not so

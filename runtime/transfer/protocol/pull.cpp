@@ -111,7 +111,9 @@ Result<void> PullReceive::start(Receive& receive, const Arrival& arrival) {
     ready_ = arrival.record.as<ReadyToSend>();
     route_ = arrival.route;
     receive.count(route_, arrival.record.envelope.bytes);
-    return ready_.edge.valid ? pull(receive) : want_edge(receive);
+    // Nobody signals a loan's edge backward.
+    const bool has_both_edges = ready_.edge.valid && ready_.edge.slots != SlotClass::kLoan;
+    return has_both_edges ? pull(receive) : want_edge(receive);
 }
 
 Result<void> PullReceive::want_edge(Receive& receive) {

@@ -74,6 +74,8 @@ class RendezvousSend final : public SendState {
     WantEdge wanted_{};
 };
 
+// Enqueues the forward edge's signal where the send stands in its order domain: the buffer is ready.
+base::Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot);
 // A message without bytes was answered: it ends where it stands in its order domain.
 base::Result<void> end_without_bytes(Send& send);
 
