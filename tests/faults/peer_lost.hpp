@@ -85,4 +85,13 @@ void victim_receives_in_graph(const Job& job, size_t bytes);
 void victim_captures_barrier(const Job& job);
 void victim_captures_broadcast(const Job& job);
 
+// loan_deaths.cpp: what survivors lend to the victim, or borrow of it.
+gpurun_status wait_for_loan(const Job& job, gpurun_stream domain);
+gpurun_status borrow_of_victim(const Job& job);
+gpurun_status borrow_held_of_victim(const Job& job);
+gpurun_status borrow_nothing(const Job& job);
+void victim_borrows(const Job& job);
+void victim_gives_back_held(const Job& job);
+void victim_lends(const Job& job, bool held);
+
 } // namespace faults
