@@ -46,6 +46,12 @@ class LentMemory {
         return nullptr;
     }
 
+    template <typename Call>
+    void for_each(const Call& call) const {
+        for (const auto& each : all_)
+            call(*each.second.request);
+    }
+
   private:
     struct Lent {
         uintptr_t end;

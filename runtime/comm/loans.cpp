@@ -2,6 +2,7 @@
 
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "platform/clock.hpp"
 #include "transfer/protocol/loan.hpp"
 
 namespace gpurun::comm {
@@ -179,6 +180,8 @@ Result<uint64_t> Loans::borrow(const Pattern& pattern, const Operand& order, pla
     ret_from = receive.arrived();
     entry.lender = lender;
     entry.taken = taken;
+    entry.tag = ret_from.tag;
+    entry.since_ns = platform::now_ns();
     if (mapped) {
         mapped_.emplace(reinterpret_cast<uintptr_t>(address), &entry.borrowed);
         any_mapped_.store(true, std::memory_order_relaxed);
@@ -197,6 +200,42 @@ Result<void> Loans::give_back(uint64_t name, const Order& order) {
                                       order.on_stream() ? std::optional(order.stream) : std::optional<device::Stream>()));
     remove(*entry);
     return core_.peer(lender).lost() ? Result<void>(PeerFailure::died(lender)) : Result<void>();
+}
+
+// ---------------------------------------------------------------------------------------------------------- people
+
+namespace {
+
+double seconds_since(int64_t since_ns) { return static_cast<double>(platform::now_ns() - since_ns) * 1e-9; }
+
+const char* state_of(const transfer::Send& loan) {
+    if (loan.enqueued())
+        return "given back, and its request not completed";
+    return loan.matched() ? "borrowed, and not given back" : "not borrowed";
+}
+
+} // namespace
+
+std::string Loans::report() {
+    const EngineLock lock(core_.mutex());
+    std::string text;
+    core_.requests().lent().for_each([&](const Request& each) {
+        text += base::format("gpurun: rank {} has lent {} bytes to rank {}, tag {}, {:.1f} s ago: {}\n",
+                             core_.self().value, each.task.operand.bytes, each.send->target().rank().value,
+                             each.task.tag, seconds_since(each.task.since_ns), state_of(*each.send));
+    });
+    for (const Entry& each : entries_)
+        if (each.open)
+            text += base::format("gpurun: rank {} has borrowed {} bytes of rank {}, tag {}, {:.1f} s ago: not given "
+                                 "back\n",
+                                 core_.self().value, each.borrowed.bytes, each.lender.value, each.tag,
+                                 seconds_since(each.since_ns));
+    for (const auto& peer : core_.peers())
+        if (const transfer::ImportCache* const imports = peer->memory().open_imports();
+            imports != nullptr && imports->size() != 0)
+            text += base::format("gpurun: rank {} has {} allocations of rank {} mapped, {} bytes\n", core_.self().value,
+                                 imports->size(), peer->rank().value, imports->bytes());
+    return text;
 }
 
 void Loans::give_back_all(EngineLock& lock) {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <deque>
 #include <map>
+#include <string>
 
 namespace gpurun::comm {
 
@@ -41,6 +42,8 @@ class Loans {
     // kLoan if some of the bytes are lent.
     base::Result<void> check_not_lent(const void* address, size_t bytes);
 
+    // Those that are open, with bytes, holder and age, and what is mapped: a line each.
+    std::string report();
     // The rank leaves: gives all back once its device has come to rest.
     void give_back_all(EngineLock& lock) GPURUN_REQUIRES(engine_lock);
 
@@ -51,6 +54,8 @@ class Loans {
         Borrowed borrowed;
         WorldRank lender{};
         transfer::Taken taken;
+        int tag = 0;
+        int64_t since_ns = 0;
     };
     // A name: above, how often the entry was used; below, its index, from 1 on.
     static constexpr uint64_t kUse = uint64_t{1} << 32;

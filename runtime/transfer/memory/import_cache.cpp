@@ -5,6 +5,7 @@
 #include "base/log.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace gpurun::transfer {
 
@@ -97,6 +98,11 @@ Result<void> ImportCache::sweep() {
         mapping = next;
     }
     return {};
+}
+
+uint64_t ImportCache::bytes() const {
+    return std::accumulate(mappings_.begin(), mappings_.end(), uint64_t{0},
+                           [](uint64_t sum, const Mapping& each) { return sum + each.bytes; });
 }
 
 Result<void> ImportCache::close_all() {

@@ -52,6 +52,7 @@ class ImportCache {
     base::Result<void> close_all();
     bool has(uint64_t allocation_id) const { return by_id_.count(allocation_id) != 0; }
     size_t size() const { return mappings_.size(); }
+    uint64_t bytes() const;
     bool has_revoked() const { return revoked_ != 0; }
 
   private:
