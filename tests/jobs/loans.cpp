@@ -356,6 +356,102 @@ TEST_CASE("memory that other processes cannot map is refused, with what to do") 
     }
 }
 
+TEST_CASE("what is lent exclusively is its borrower's alone, and nothing that is lent is freed") {
+    if (!can_test())
+        return;
+    const Stream stream;
+    uint8_t byte = 9;
+    if (lends()) {
+        Memory memory(Kind::kDevice, 1000);
+        gpurun_request request = lend(memory.at(100), 500, stream);
+        const auto refused = [&](gpurun_status status) {
+            CHECK(status == GPURUN_ERR_LOAN);
+            CHECK(std::string(gpurun_error_detail()).find("with tag 3") != std::string::npos);
+        };
+        gpurun_request other{};
+        refused(gpurun_memset(memory.at(599), 0, 1, stream));
+        refused(gpurun_memcpy(&byte, memory.at(100), 1, GPURUN_HOST));
+        refused(gpurun_send(memory.at(0), 101, GPURUN_BYTE, rank(), kOther, kWorld, GPURUN_HOST));
+        refused(gpurun_lend(memory.at(0), 1000, GPURUN_LOAN_SHARED, partner(), kOther, kWorld, stream, &other));
+        refused(gpurun_lend(memory.at(500), 100, GPURUN_LOAN_EXCLUSIVE, partner(), kOther, kWorld, stream, &other));
+        refused(gpurun_free(memory.get()));
+        REQUIRE_OK(gpurun_memset(memory.at(600), 0, 400, stream)); // beside it
+        REQUIRE_OK(gpurun_memset(memory.at(0), 0, 100, stream));
+        tell(partner());
+        REQUIRE_OK(gpurun_wait(&request, stream, nullptr));
+        REQUIRE_OK(gpurun_memcpy(&byte, memory.at(100), 1, stream));
+        stream.synchronize();
+        CHECK(byte == 7);
+    } else {
+        Borrowed got = borrow(stream);
+        await(partner());
+        REQUIRE_OK(gpurun_memset(got.at, 7, 500, stream));
+        CHECK(gpurun_memset(got.at, 7, 501, stream) == GPURUN_ERR_BUFFER);
+        CHECK(gpurun_free(got.at) == GPURUN_ERR_LOAN);
+        REQUIRE_OK(gpurun_give_back(&got.loan, stream));
+    }
+}
+
+TEST_CASE("what is borrowed read-only is read and sent on, and not written") {
+    if (!can_test())
+        return;
+    const Stream stream;
+    const Bytes content = pattern(kBytes, 5);
+    if (lends()) {
+        Memory memory(Kind::kDevice, kBytes), copy(Kind::kDevice, kBytes);
+        memory.write(content);
+        gpurun_request request = lend(memory.get(), kBytes, stream, kLoan, GPURUN_LOAN_READ_ONLY);
+        CHECK(first_difference(memory.read(), content) == -1); // all read
+        REQUIRE_OK(gpurun_recv(copy.get(), kBytes, GPURUN_BYTE, partner(), kOther, kWorld, stream, nullptr));
+        REQUIRE_OK(gpurun_wait(&request, stream, nullptr));
+        stream.synchronize();
+        CHECK(first_difference(copy.read(), content) == -1);
+    } else {
+        Borrowed got = borrow(stream);
+        gpurun_loan_kind kind{};
+        void* at = nullptr;
+        REQUIRE_OK(gpurun_loan_buffer(got.loan, &at, nullptr, &kind));
+        CHECK(kind == GPURUN_LOAN_READ_ONLY);
+        CHECK(gpurun_memset(got.at, 0, 10, stream) == GPURUN_ERR_BUFFER);
+        CHECK(gpurun_recv(got.at, 10, GPURUN_BYTE, partner(), kOther, kWorld, stream, nullptr) == GPURUN_ERR_BUFFER);
+        REQUIRE_OK(gpurun_send(got.at, kBytes, GPURUN_BYTE, partner(), kOther, kWorld, stream));
+        REQUIRE_OK(gpurun_give_back(&got.loan, stream));
+        stream.synchronize();
+    }
+}
+
+TEST_CASE("several ranks borrow the same memory at once") {
+    if (size() < 3)
+        return;
+    const Stream stream;
+    Memory memory(Kind::kDevice, 4096);
+    std::vector<gpurun_request> requests(static_cast<size_t>(size()) - 1);
+    if (rank() == 0) {
+        memory.write(Bytes(4096, 0));
+        for (int to = 1; to < size(); ++to)
+            REQUIRE_OK(gpurun_lend(memory.get(), 4096, GPURUN_LOAN_SHARED, to, kLoan, kWorld, stream,
+                                   &requests[static_cast<size_t>(to) - 1]));
+        REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), stream, nullptr));
+        const Bytes written = read(memory.get(), 4096, stream);
+        for (int from = 1; from < size(); ++from)
+            CHECK((written[static_cast<size_t>(from)] == from || written[static_cast<size_t>(from)] == 0));
+    } else {
+        gpurun_loan loan{};
+        void* at = nullptr;
+        const gpurun_status status = gpurun_borrow(0, kLoan, kWorld, stream, &loan, nullptr);
+        if (status == GPURUN_ERR_UNSUPPORTED) { // out of reach
+            REQUIRE_OK(gpurun_recv(memory.get(), 4096, GPURUN_BYTE, 0, kLoan, kWorld, stream, nullptr));
+            stream.synchronize();
+            return;
+        }
+        REQUIRE_OK(status);
+        REQUIRE_OK(gpurun_loan_buffer(loan, &at, nullptr, nullptr));
+        REQUIRE_OK(gpurun_memset(static_cast<uint8_t*>(at) + rank(), rank(), 1, stream));
+        REQUIRE_OK(gpurun_give_back(&loan, stream));
+        stream.synchronize();
+    }
+}
+
 TEST_CASE("a loan that was given back is no loan any more") {
     const Stream stream;
     Memory memory(Kind::kDevice, 100);
