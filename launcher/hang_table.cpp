@@ -30,7 +30,8 @@ std::string edge(const Entry& entry) {
 }
 
 std::string lent_ago(const Entry& entry, int64_t now_ns) {
-    return base::format(", lent {:.1f} s ago", static_cast<double>(std::max<int64_t>(now_ns - entry.since_ns, 0)) * 1e-9);
+    return base::format(", lent {:.1f} s ago",
+                        static_cast<double>(std::max<int64_t>(now_ns - entry.since_ns, 0)) * 1e-9);
 }
 
 std::string cause(const Entry& entry, int64_t now_ns) {

@@ -1131,7 +1131,7 @@ GPURUN_API gpurun_status gpurun_testsome(size_t count, gpurun_request *requests,
                                          int *ret_indices, gpurun_message_status *ret_statuses);
 
 /**
- * Cancel a receive that has not been matched. A receive that has been matched is not changed.
+ * Cancel a receive or a loan that has not been matched. One that has been matched is not changed.
  *
  * The request must still be completed. `cancelled` in its status says which of the two happened.
  *
@@ -1218,8 +1218,8 @@ GPURUN_API gpurun_status gpurun_lend(void *buffer, size_t bytes, gpurun_loan_kin
  * @param[out] ret_status  may be NULL; the loan's source, tag and length; written only on success
  * @retval GPURUN_OK               borrowed
  * @retval GPURUN_ERR_LOAN         the message is no loan
- * @retval GPURUN_ERR_UNSUPPORTED  this rank's device cannot reach that memory: receive it. Or the stream is captured, or
- *                                 a group is open
+ * @retval GPURUN_ERR_UNSUPPORTED  this rank's device cannot reach that memory: receive it. Or the stream is captured,
+ * or a group is open
  * @retval GPURUN_ERR_DEVICE       the memory could not be mapped: receive it; or the device failed
  * @retval GPURUN_ERR_PEER_LOST    the lender has died (with GPURUN_ANY_SOURCE: every other rank has died)
  *
@@ -1246,7 +1246,8 @@ GPURUN_API gpurun_status gpurun_loan_buffer(gpurun_loan loan, void **ret_buffer,
 /**
  * Give a loan back to its lender, after everything issued before in @p stream.
  *
- * Returns at once. On GPURUN_HOST, nothing of this rank's may use the memory any more. @p loan becomes GPURUN_LOAN_NULL.
+ * Returns at once. On GPURUN_HOST, nothing of this rank's may use the memory any more. @p loan becomes
+ * GPURUN_LOAN_NULL.
  *
  * @retval GPURUN_OK               given back, or GPURUN_LOAN_NULL
  * @retval GPURUN_ERR_PEER_LOST    given back, but the lender has died

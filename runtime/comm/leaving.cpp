@@ -59,9 +59,9 @@ void Leaving::settle_messages(EngineLock& lock) {
     const auto moved = [&] {
         while (transfer::Operation* const each = core_.resources().left.front())
             each->enqueue_left();
-        return failure_.stuck() || (core_.resources().moving.empty() && core_.resources().returning == 0 && none([](const Peer& each) {
-                                        return !each.sends.empty() || !each.receives.empty();
-                                    }));
+        return failure_.stuck() ||
+               (core_.resources().moving.empty() && core_.resources().returning == 0 &&
+                none([](const Peer& each) { return !each.sends.empty() || !each.receives.empty(); }));
     };
     (void)waiter_.wait(lock, own, moved, [&] {
         assume_engine_lock();

@@ -28,7 +28,8 @@ Loans::Entry& Loans::add() {
 }
 
 void Loans::remove(Entry& entry) {
-    for (auto [each, end] = mapped_.equal_range(reinterpret_cast<uintptr_t>(entry.borrowed.address)); each != end; ++each)
+    for (auto [each, end] = mapped_.equal_range(reinterpret_cast<uintptr_t>(entry.borrowed.address)); each != end;
+         ++each)
         if (each->second == &entry.borrowed) {
             mapped_.erase(each);
             break;
@@ -41,8 +42,8 @@ void Loans::remove(Entry& entry) {
 Result<Loans::Entry*> Loans::find_entry(uint64_t name) {
     const uint64_t index = name & kIndex;
     if (index == 0 || index > entries_.size() || !entries_[index - 1].open || entries_[index - 1].name != name)
-        return base::error(Status::kLoan, "{} is no loan that this rank has: it was given back before, or never borrowed",
-                           name);
+        return base::error(Status::kLoan,
+                           "{} is no loan that this rank has: it was given back before, or never borrowed", name);
     return &entries_[index - 1];
 }
 
@@ -70,8 +71,8 @@ Result<uint64_t> Loans::lend(const Task& task) {
     const transfer::Operand& operand = task.operand;
     const LentMemory& lent = core_.requests().lent();
     const bool exclusive = task.loan == transfer::LoanKind::kExclusive;
-    const Request* const other = exclusive ? lent.find(operand.address, operand.bytes)
-                                           : lent.find_exclusive(operand.address, operand.bytes);
+    const Request* const other =
+        exclusive ? lent.find(operand.address, operand.bytes) : lent.find_exclusive(operand.address, operand.bytes);
     if (other != nullptr)
         return is_lent(operand.address, *other, kWaitFirst);
     Request& request = core_.requests().take(task);
@@ -196,8 +197,8 @@ Result<void> Loans::give_back(uint64_t name, const Order& order) {
     const Background::Attendance attendance(background_);
     GPURUN_ASSIGN(Entry * entry, find_entry(name));
     const WorldRank lender = entry->lender;
-    GPURUN_TRY(part(lender).give_back(entry->taken,
-                                      order.on_stream() ? std::optional(order.stream) : std::optional<device::Stream>()));
+    GPURUN_TRY(part(lender).give_back(entry->taken, order.on_stream() ? std::optional(order.stream)
+                                                                      : std::optional<device::Stream>()));
     remove(*entry);
     return core_.peer(lender).lost() ? Result<void>(PeerFailure::died(lender)) : Result<void>();
 }

@@ -27,8 +27,9 @@ class Loans {
     };
     // Starts a loan, and returns the name of its request. kLoan: the memory is lent, and not shared.
     base::Result<uint64_t> lend(const Task& task);
-    // Waits for a message that fits, and borrows what it lends, in the order domain of `order`. Returns the loan's name.
-    // kLoan: the message is no loan. That, and memory that cannot be mapped here, leave the message to be received.
+    // Waits for a message that fits, and borrows what it lends, in the order domain of `order`. Returns the loan's
+    // name. kLoan: the message is no loan. That, and memory that cannot be mapped here, leave the message to be
+    // received.
     base::Result<uint64_t> borrow(const Pattern& pattern, const transfer::Operand& order, platform::TraceEvent* call,
                                   Arrived& ret_from);
     base::Result<Borrowed> find(uint64_t name);

@@ -65,7 +65,7 @@ struct Task {
     const Communicator* comm = nullptr;
     transfer::LoanKind loan = transfer::LoanKind::kNone; // of kLend
     int64_t since_ns = 0;                                // of kLend: when it was lent
-    uint64_t taken = 0; // the number of the probed message that it receives, else 0
+    uint64_t taken = 0;                                  // the number of the probed message that it receives, else 0
     transfer::Operand operand;
 };
 

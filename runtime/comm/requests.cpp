@@ -2,8 +2,8 @@
 
 #include "base/format.hpp"
 #include "platform/clock.hpp"
-#include "transfer/protocol/loan.hpp"
 #include "transfer/protocol/inline.hpp"
+#include "transfer/protocol/loan.hpp"
 
 #include <algorithm>
 
@@ -168,10 +168,9 @@ void Requests::begin_lend(Request& request) {
     task.since_ns = platform::now_ns();
     RequestTable& table = core_.requests();
     table.note_started();
-    request.send = table.sends().make(
-        core_.resources(), core_.peer(task.comm->group().world(Rank{task.peer})), task.operand,
-        Envelope{task.comm->user_context(), task.tag, task.operand.bytes},
-        transfer::Send::Mode{.ending = Ending::kByCompletion, .loan = task.loan});
+    request.send = table.sends().make(core_.resources(), core_.peer(task.comm->group().world(Rank{task.peer})),
+                                      task.operand, Envelope{task.comm->user_context(), task.tag, task.operand.bytes},
+                                      transfer::Send::Mode{.ending = Ending::kByCompletion, .loan = task.loan});
     // A rank that lends to itself goes on using it, as the borrower.
     const bool exclusive = task.loan == transfer::LoanKind::kExclusive && !request.send->target().to_self();
     if (task.operand.bytes != 0)

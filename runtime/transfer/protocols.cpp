@@ -62,8 +62,8 @@ Route choose_for_loan(Receive& receive, const Record& record) {
 //   eager        on a stream, or device memory             GPURUN_DEVICE_EAGER_BYTES  message
 //   rendezvous   any other                                                            message; to send: want-edge
 //   loan         lent                                                                 message; to send: borrowed,
-//                                                                                     given back, withdrawn; to receive:
-//                                                                                     edge; notice: withdraw
+//                                                                                     given back, withdrawn; to
+//                                                                                     receive: edge; notice: withdraw
 //
 //   protocol     moves the bytes of a rendezvous                        records
 //   single copy  between host memory, in the host's order               to send: share, finish

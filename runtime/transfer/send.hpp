@@ -29,7 +29,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     base::Result<void> on_record(const Record& answer);
     // In place of start(): sets its marker, and queues it for the next post_waiting().
     void defer();
-    bool matched() const { return matched_; } // its target has said so
+    bool matched() const { return matched_; }     // its target has said so
     bool withdrawn() const { return withdrawn_; } // a loan that was cancelled before it was matched
     platform::wait_report::Entry describe() const override;
 

@@ -19,7 +19,8 @@ gpurun_request lend_to_victim(const Job& job, gpurun_stream domain) {
 
 // Longer than the victim lives.
 void hold(gpurun_stream stream) {
-    MUST(gpurun_launch_host(stream, [](void*) { sleep_seconds(30); }, nullptr));
+    MUST(gpurun_launch_host(
+        stream, [](void*) { sleep_seconds(30); }, nullptr));
 }
 
 void check_content(const Job& job, gpurun_loan loan) {

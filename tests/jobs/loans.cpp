@@ -161,8 +161,7 @@ TEST_CASE("a receive that meets a loan gets a copy, and the loan is given back")
                 } else {
                     Memory memory(kind, bytes);
                     gpurun_message_status status{};
-                    REQUIRE_OK(
-                        gpurun_recv(memory.get(), bytes, GPURUN_BYTE, partner(), kLoan, kWorld, order, &status));
+                    REQUIRE_OK(gpurun_recv(memory.get(), bytes, GPURUN_BYTE, partner(), kLoan, kWorld, order, &status));
                     synchronize(order);
                     CHECK(status.bytes == bytes);
                     CHECK(first_difference(memory.read(), content) == -1);

@@ -1,7 +1,7 @@
-// loan: a message whose bytes stay where they are. The lender publishes a ready-to-send, as rendezvous does, marked as a
-// loan. A rank that borrows maps the memory, and its stream waits for the forward edge; later its stream signals another
-// edge, and the loan's send ends there (LoanPart). A receive that meets a loan moves its bytes as those of a rendezvous,
-// and the send ends with that.
+// loan: a message whose bytes stay where they are. The lender publishes a ready-to-send, as rendezvous does, marked as
+// a loan. A rank that borrows maps the memory, and its stream waits for the forward edge; later its stream signals
+// another edge, and the loan's send ends there (LoanPart). A receive that meets a loan moves its bytes as those of a
+// rendezvous, and the send ends with that.
 //
 // Neither side holds a slot of the fence while the loan is open. A lend without a slot is published without an edge,
 // which is asked for when it is matched, as that of a rendezvous.

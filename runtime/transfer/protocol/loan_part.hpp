@@ -1,8 +1,8 @@
-// What a rank keeps of loans with one peer: the slots of its signals, and the loans that it gives back once a stream has
-// come to that.
+// What a rank keeps of loans with one peer: the slots of its signals, and the loans that it gives back once a stream
+// has come to that.
 //
-// A loan is given back by an edge that the borrower's stream signals and the lender's stream awaits. If streams that are
-// behind have all slots, the loan waits for its marker instead, and comes back without an edge.
+// A loan is given back by an edge that the borrower's stream signals and the lender's stream awaits. If streams that
+// are behind have all slots, the loan waits for its marker instead, and comes back without an edge.
 #pragma once
 
 #include "transfer/protocol/loan_slots.hpp"
@@ -46,8 +46,8 @@ class LoanPart final : public ProtocolPart {
     base::Result<std::optional<Slot>> take_slot(Fence& fence, uint64_t stream) { return slots_.take(fence, stream); }
 
     // ---- of the borrower
-    // Whether map() has to be called later: the memory is at the address of other memory, which the lender has freed, and
-    // which streams of this rank still use.
+    // Whether map() has to be called later: the memory is at the address of other memory, which the lender has freed,
+    // and which streams of this rank still use.
     bool waits_to_map(const RemoteBuffer& lent);
     // Where the lent memory lies here, until unmap() or give_back(). An error says why this rank cannot reach it.
     base::Result<const std::byte*> map(const RemoteBuffer& lent);

@@ -2,8 +2,8 @@
 // lender's stream, that the memory is ready, or by the borrower's, that it is done with it.
 //
 // So a slot is not held while a loan is open. A stream keeps the slot that it had, since its next signal comes after
-// its last one anyway. Another stream, or the CPU, takes one whose last signal has come: whoever waits for that later is
-// satisfied by a greater value, too. Used by the source, under the engine lock.
+// its last one anyway. Another stream, or the CPU, takes one whose last signal has come: whoever waits for that later
+// is satisfied by a greater value, too. Used by the source, under the engine lock.
 #pragma once
 
 #include "transfer/fence/fence.hpp"
