@@ -33,8 +33,6 @@ void check_content(const Job& job, gpurun_loan loan) {
         give_up("what was borrowed of the victim is not what it has lent");
 }
 
-} // namespace
-
 gpurun_status wait_for_loan(const Job& job, gpurun_stream domain) {
     gpurun_request request = lend_to_victim(job, domain);
     gpurun_status result = gpurun_wait(&request, domain, nullptr);
@@ -98,5 +96,21 @@ void victim_lends(const Job& job, bool held) {
                          &request));
     }
 }
+
+constexpr Scenario kScenarios[] = {
+    {"loan", [](const Job& job) { return wait_for_loan(job, GPURUN_HOST); }, nullptr},
+    {"loan-in-stream", [](const Job& job) { return wait_for_loan(job, job.stream); }, nullptr},
+    {"borrowed-loan", [](const Job& job) { return wait_for_loan(job, GPURUN_HOST); }, victim_borrows},
+    {"borrowed-loan-in-stream", [](const Job& job) { return wait_for_loan(job, job.stream); }, victim_borrows},
+    {"fence-of-loan", [](const Job& job) { return wait_for_loan(job, job.stream); }, victim_gives_back_held},
+    {"fence-of-loan-for-host", [](const Job& job) { return wait_for_loan(job, GPURUN_HOST); }, victim_gives_back_held},
+    {"borrow", borrow_nothing, nullptr},
+    {"loan-of-victim", borrow_of_victim, [](const Job& job) { victim_lends(job, false); }},
+    {"fence-of-loan-of-victim", borrow_held_of_victim, [](const Job& job) { victim_lends(job, true); }},
+};
+
+} // namespace
+
+std::span<const Scenario> loan_scenarios() { return kScenarios; }
 
 } // namespace faults

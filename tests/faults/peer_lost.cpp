@@ -308,13 +308,6 @@ void victim_receives_held(const Job& job, size_t bytes) {
         MUST(gpurun_recv(job.device, bytes, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream, nullptr));
 }
 
-struct Scenario {
-    const char* name;
-    gpurun_status (*survivor)(const Job& job);
-    void (*victim)(const Job& job); // before it waits for its death; may be null
-    gpurun_status expected = GPURUN_ERR_PEER_LOST;
-};
-
 constexpr Scenario kScenarios[] = {
     {"receive", [](const Job& job) { return receive(job, GPURUN_HOST, job.victim(), kLarge); }, nullptr},
     {"receive-in-stream", [](const Job& job) { return in_stream(job, receive(job, job.stream, job.victim(), kLarge)); },
@@ -441,21 +434,15 @@ constexpr Scenario kScenarios[] = {
     {"graph-with-broadcast-of-victim", broadcast_in_graph, victim_captures_broadcast},
     {"graph-that-the-victim-ran", receive_from_dead_graph,
      [](const Job& job) { victim_sends_in_graph(job, kSmall, 2); }, GPURUN_OK},
-    {"loan", [](const Job& job) { return wait_for_loan(job, GPURUN_HOST); }, nullptr},
-    {"loan-in-stream", [](const Job& job) { return wait_for_loan(job, job.stream); }, nullptr},
-    {"borrowed-loan", [](const Job& job) { return wait_for_loan(job, GPURUN_HOST); }, victim_borrows},
-    {"borrowed-loan-in-stream", [](const Job& job) { return wait_for_loan(job, job.stream); }, victim_borrows},
-    {"fence-of-loan", [](const Job& job) { return wait_for_loan(job, job.stream); }, victim_gives_back_held},
-    {"fence-of-loan-for-host", [](const Job& job) { return wait_for_loan(job, GPURUN_HOST); }, victim_gives_back_held},
-    {"borrow", borrow_nothing, nullptr},
-    {"loan-of-victim", borrow_of_victim, [](const Job& job) { victim_lends(job, false); }},
-    {"fence-of-loan-of-victim", borrow_held_of_victim, [](const Job& job) { victim_lends(job, true); }},
     {"capture-of-receive", unmatched_receive_in_graph, nullptr},
     {"capture-of-barrier", unmatched_barrier_in_graph, nullptr},
 };
 
 const Scenario& find_scenario(const char* name) {
     for (const Scenario& scenario : kScenarios)
+        if (std::strcmp(scenario.name, name) == 0)
+            return scenario;
+    for (const Scenario& scenario : loan_scenarios())
         if (std::strcmp(scenario.name, name) == 0)
             return scenario;
     give_up("no such scenario");

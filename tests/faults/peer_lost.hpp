@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <span>
 #include <thread>
 
 namespace faults {
@@ -21,6 +22,13 @@ struct Job {
     void* device = nullptr; // kLarge bytes
     void* other = nullptr;  // and as many again
     int victim() const { return size - 1; }
+};
+
+struct Scenario {
+    const char* name;
+    gpurun_status (*survivor)(const Job& job);
+    void (*victim)(const Job& job); // before it waits for its death; may be null
+    gpurun_status expected = GPURUN_ERR_PEER_LOST;
 };
 
 [[noreturn]] inline void give_up(const char* what) {
@@ -86,12 +94,6 @@ void victim_captures_barrier(const Job& job);
 void victim_captures_broadcast(const Job& job);
 
 // loan_deaths.cpp: what survivors lend to the victim, or borrow of it.
-gpurun_status wait_for_loan(const Job& job, gpurun_stream domain);
-gpurun_status borrow_of_victim(const Job& job);
-gpurun_status borrow_held_of_victim(const Job& job);
-gpurun_status borrow_nothing(const Job& job);
-void victim_borrows(const Job& job);
-void victim_gives_back_held(const Job& job);
-void victim_lends(const Job& job, bool held);
+std::span<const Scenario> loan_scenarios();
 
 } // namespace faults
