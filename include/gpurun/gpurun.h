@@ -1206,6 +1206,30 @@ typedef enum gpurun_loan_kind {
 GPURUN_API gpurun_status gpurun_lend(void *buffer, size_t bytes, gpurun_loan_kind kind, int dest, int tag,
                                      gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
 
+/** A tensor as DLPack describes it, of <dlpack/dlpack.h>. */
+struct DLTensor;
+
+#define GPURUN_LOAN_TENSORS_MAX 100000 /* of a loan */
+#define GPURUN_LOAN_METADATA_MAX 65536 /* bytes of a loan */
+
+/**
+ * Lend @p count tensors, of one or several allocations, as one loan.
+ *
+ * As gpurun_lend(). Shapes, strides, types, names and metadata travel with the loan. The message has a length of 0, and
+ * a receive that meets it gets nothing but the order.
+ *
+ * @param tensors         device memory that can be lent; tensors without elements may be anywhere. Copied, as are
+ * @param names           @p count of them, each of which may be NULL, or NULL
+ * @param metadata        @p metadata_bytes of the program's own; NULL if there are none
+ * @retval GPURUN_ERR_COUNT  too many tensors or bytes, or a shape that cannot be
+ *
+ * The other parameters and errors are those of gpurun_lend(). Threads: any. Since 0.1. See gpurun_lend(3).
+ */
+GPURUN_API gpurun_status gpurun_lend_tensors(const struct DLTensor *tensors, const char *const *names, size_t count,
+                                             const void *metadata, size_t metadata_bytes, gpurun_loan_kind kind,
+                                             int dest, int tag, gpurun_comm comm, gpurun_stream stream,
+                                             gpurun_request *ret_request);
+
 /**
  * Borrow what the next message that fits lends.
  *
@@ -1242,6 +1266,34 @@ GPURUN_API gpurun_status gpurun_borrow(int source, int tag, gpurun_comm comm, gp
  */
 GPURUN_API gpurun_status gpurun_loan_buffer(gpurun_loan loan, void **ret_buffer, size_t *ret_bytes,
                                             gpurun_loan_kind *ret_kind);
+
+/**
+ * The tensors of a borrowed loan, where they lie in this process, until it is given back.
+ *
+ * @param[out] ret_tensors  @p ret_count of them, in the lender's order. The outputs are written only on success
+ * @param[out] ret_names    may be NULL; as many names, "" where the lender gave none
+ * @param[out] ret_count    how many; 0 of a loan of gpurun_lend()
+ * @retval GPURUN_OK            there
+ * @retval GPURUN_ERR_LOAN      not a loan that this rank has
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_tensors or @p ret_count is NULL
+ *
+ * Threads: any. Since 0.1. See gpurun_lend(3).
+ */
+GPURUN_API gpurun_status gpurun_loan_tensors(gpurun_loan loan, const struct DLTensor **ret_tensors,
+                                             const char *const **ret_names, size_t *ret_count);
+
+/**
+ * The metadata that the lender has sent with a loan of tensors, until it is given back.
+ *
+ * @param[out] ret_metadata  NULL if there is none. The outputs are written only on success
+ * @param[out] ret_bytes     how many bytes
+ * @retval GPURUN_OK            there
+ * @retval GPURUN_ERR_LOAN      not a loan that this rank has
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_metadata or @p ret_bytes is NULL
+ *
+ * Threads: any. Since 0.1. See gpurun_lend(3).
+ */
+GPURUN_API gpurun_status gpurun_loan_metadata(gpurun_loan loan, const void **ret_metadata, size_t *ret_bytes);
 
 /**
  * Give a loan back to its lender, after everything issued before in @p stream.

@@ -2,6 +2,10 @@
 #include "api/call.hpp"
 #include "base/format.hpp"
 
+#include <algorithm>
+#include <span>
+#include <vector>
+
 namespace gpurun::api {
 
 namespace {
@@ -54,6 +58,86 @@ Result<void> fill_order(Operand& order, Runtime& runtime, gpurun_stream stream, 
 
 } // namespace
 
+// The one that a tensor's bytes lie in, from the first of them on.
+static Result<size_t> allocation_of(Runtime& runtime, comm::TensorList& list, const comm::TensorList::Extent& extent,
+                                    bool to_self) {
+    const std::byte* const end = extent.first + extent.bytes;
+    std::vector<comm::TensorList::Allocation>& known = list.allocations();
+    for (size_t i = known.size(); i-- > 0;) { // the last one is the likeliest
+        const auto* const base = static_cast<const std::byte*>(known[i].operand.where.base);
+        if (base == nullptr || extent.first < base || end > base + known[i].operand.where.size)
+            continue;
+        known[i].first = std::min(known[i].first, extent.first);
+        known[i].end = std::max(known[i].end, end);
+        return i;
+    }
+    Operand operand;
+    GPURUN_TRY(fill_operand(operand, runtime, Access::kRead, extent.first, extent.bytes, GPURUN_HOST));
+    if (!to_self)
+        GPURUN_TRY(check_lendable(operand));
+    if (operand.where.base != nullptr) {
+        operand.address = static_cast<std::byte*>(operand.where.base);
+        operand.bytes = operand.where.size;
+    }
+    known.push_back({operand, extent.first, end});
+    return known.size() - 1;
+}
+
+static Result<void> add_tensors(Runtime& runtime, comm::TensorList& list, std::span<const DLTensor> tensors,
+                                const char* const* names, bool to_self) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+        auto extent = comm::TensorList::extent_of(tensors[i]);
+        if (!extent)
+            return base::error(extent.error().status, "tensor {} cannot be lent: {}", i, extent.error().detail);
+        size_t allocation = comm::TensorList::kNowhere;
+        if (extent->bytes != 0) {
+            GPURUN_ASSIGN(allocation, allocation_of(runtime, list, *extent, to_self));
+        }
+        list.add(tensors[i], names != nullptr ? names[i] : nullptr, allocation);
+    }
+    return {};
+}
+
+// What a call that lends gives, but the memory.
+struct Lending {
+    gpurun_loan_kind kind;
+    int dest;
+    int tag;
+    gpurun_comm comm;
+    gpurun_stream stream;
+};
+
+static Result<void> lend_tensors(const Lending& how, std::span<const DLTensor> tensors, const char* const* names,
+                                 std::span<const std::byte> metadata, gpurun_request* ret_request) {
+    GPURUN_TRY(refuse_in_group("gpurun_lend_tensors"));
+    Call call;
+    GPURUN_TRY(enter(call, how.comm));
+    GPURUN_TRY(check_output(ret_request, "ret_request"));
+    GPURUN_TRY(check_rank(*call.comm, how.dest, "destination", false));
+    GPURUN_TRY(check_tag(how.tag, false));
+    if (tensors.size() > GPURUN_LOAN_TENSORS_MAX || metadata.size() > GPURUN_LOAN_METADATA_MAX)
+        return base::error(Status::kCount, "{} tensors and {} bytes of metadata: a loan has up to {} and {}",
+                           tensors.size(), metadata.size(), GPURUN_LOAN_TENSORS_MAX, GPURUN_LOAN_METADATA_MAX);
+    if ((tensors.data() == nullptr && !tensors.empty()) || (metadata.data() == nullptr && !metadata.empty()))
+        return base::error(Status::kArgument, "tensors, or metadata, is NULL, but should have some");
+    comm::Task task{.kind = comm::Task::Kind::kLend,
+                    .type = static_cast<int>(GPURUN_BYTE),
+                    .peer = how.dest,
+                    .tag = how.tag,
+                    .comm = call.comm};
+    GPURUN_ASSIGN(task.loan.kind, check_kind(how.kind));
+    task.loan.has_tensors = true;
+    GPURUN_TRY(fill_order(task.operand, *call.runtime, how.stream, "lending"));
+    comm::Engine& engine = call.runtime->engine();
+    const bool to_self =
+        how.dest == GPURUN_PROC_NULL || call.comm->group().world(comm::Rank{how.dest}) == engine.self();
+    auto description = std::make_unique<comm::LoanDescription>();
+    GPURUN_TRY(add_tensors(*call.runtime, description->tensors, tensors, names, to_self));
+    description->tensors.set_metadata(metadata);
+    GPURUN_ASSIGN(ret_request->id, engine.loans().lend(task, std::move(description)));
+    return {};
+}
+
 static Result<void> lend(void* buffer, size_t bytes, gpurun_loan_kind kind, int dest, int tag, gpurun_comm comm,
                          gpurun_stream stream, gpurun_request* ret_request) {
     GPURUN_TRY(refuse_in_group("gpurun_lend"));
@@ -67,7 +151,7 @@ static Result<void> lend(void* buffer, size_t bytes, gpurun_loan_kind kind, int 
                     .peer = dest,
                     .tag = tag,
                     .comm = call.comm};
-    GPURUN_ASSIGN(task.loan, check_kind(kind));
+    GPURUN_ASSIGN(task.loan.kind, check_kind(kind));
     GPURUN_TRY(fill_operand(task.operand, *call.runtime, Access::kRead, buffer, bytes, stream));
     GPURUN_TRY(refuse_captured(task.operand, "lending"));
     comm::Engine& engine = call.runtime->engine();
@@ -113,6 +197,31 @@ static Result<void> loan_buffer(gpurun_loan loan, void** ret_buffer, size_t* ret
     return {};
 }
 
+static Result<void> loan_tensors(gpurun_loan loan, const DLTensor** ret_tensors, const char* const** ret_names,
+                                 size_t* ret_count) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_TRY(check_output(ret_tensors, "ret_tensors"));
+    GPURUN_TRY(check_output(ret_count, "ret_count"));
+    GPURUN_ASSIGN(const comm::Loans::Borrowed borrowed, found->engine().loans().find(loan.id));
+    const comm::BorrowedTensors* const tensors = borrowed.tensors;
+    *ret_tensors = tensors != nullptr ? tensors->tensors().data() : nullptr;
+    *ret_count = tensors != nullptr ? tensors->tensors().size() : 0;
+    if (ret_names != nullptr)
+        *ret_names = tensors != nullptr ? tensors->names().data() : nullptr;
+    return {};
+}
+
+static Result<void> loan_metadata(gpurun_loan loan, const void** ret_metadata, size_t* ret_bytes) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    GPURUN_TRY(check_output(ret_metadata, "ret_metadata"));
+    GPURUN_TRY(check_output(ret_bytes, "ret_bytes"));
+    GPURUN_ASSIGN(const comm::Loans::Borrowed borrowed, found->engine().loans().find(loan.id));
+    const auto metadata = borrowed.tensors != nullptr ? borrowed.tensors->metadata() : std::span<const std::byte>();
+    *ret_metadata = metadata.empty() ? nullptr : metadata.data();
+    *ret_bytes = metadata.size();
+    return {};
+}
+
 static Result<void> give_back(gpurun_loan* loan, gpurun_stream stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     if (loan == nullptr)
@@ -139,6 +248,14 @@ gpurun_status gpurun_lend(void* buffer, size_t bytes, gpurun_loan_kind kind, int
     return api::report(api::lend(buffer, bytes, kind, dest, tag, comm, stream, ret_request));
 }
 
+gpurun_status gpurun_lend_tensors(const struct DLTensor* tensors, const char* const* names, size_t count,
+                                  const void* metadata, size_t metadata_bytes, gpurun_loan_kind kind, int dest, int tag,
+                                  gpurun_comm comm, gpurun_stream stream, gpurun_request* ret_request) {
+    const api::CallScope call(__func__, {.peer = dest, .tag = tag, .count = count});
+    return api::report(api::lend_tensors({kind, dest, tag, comm, stream}, {tensors, count}, names,
+                                         {static_cast<const std::byte*>(metadata), metadata_bytes}, ret_request));
+}
+
 gpurun_status gpurun_borrow(int source, int tag, gpurun_comm comm, gpurun_stream stream, gpurun_loan* ret_loan,
                             gpurun_message_status* ret_status) {
     const api::CallScope call(__func__, {source, tag});
@@ -148,6 +265,17 @@ gpurun_status gpurun_borrow(int source, int tag, gpurun_comm comm, gpurun_stream
 gpurun_status gpurun_loan_buffer(gpurun_loan loan, void** ret_buffer, size_t* ret_bytes, gpurun_loan_kind* ret_kind) {
     const api::CallScope call(__func__);
     return api::report(api::loan_buffer(loan, ret_buffer, ret_bytes, ret_kind));
+}
+
+gpurun_status gpurun_loan_tensors(gpurun_loan loan, const struct DLTensor** ret_tensors, const char* const** ret_names,
+                                  size_t* ret_count) {
+    const api::CallScope call(__func__);
+    return api::report(api::loan_tensors(loan, ret_tensors, ret_names, ret_count));
+}
+
+gpurun_status gpurun_loan_metadata(gpurun_loan loan, const void** ret_metadata, size_t* ret_bytes) {
+    const api::CallScope call(__func__);
+    return api::report(api::loan_metadata(loan, ret_metadata, ret_bytes));
 }
 
 gpurun_status gpurun_give_back(gpurun_loan* loan, gpurun_stream stream) {

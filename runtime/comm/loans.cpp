@@ -28,12 +28,15 @@ Loans::Entry& Loans::add() {
 }
 
 void Loans::remove(Entry& entry) {
-    for (auto [each, end] = mapped_.equal_range(reinterpret_cast<uintptr_t>(entry.borrowed.address)); each != end;
-         ++each)
-        if (each->second == &entry.borrowed) {
-            mapped_.erase(each);
-            break;
-        }
+    for (const Borrowed& span : entry.spans)
+        for (auto [each, end] = mapped_.equal_range(reinterpret_cast<uintptr_t>(span.address)); each != end; ++each)
+            if (each->second == &span) {
+                mapped_.erase(each);
+                break;
+            }
+    entry.spans.clear();
+    entry.parts.clear();
+    entry.tensors.reset();
     any_mapped_.store(!mapped_.empty(), std::memory_order_relaxed);
     entry.open = false;
     unused_.push_back(&entry);
@@ -66,16 +69,21 @@ constexpr const char* kWaitFirst = "complete its request with gpurun_wait() firs
 
 } // namespace
 
-Result<uint64_t> Loans::lend(const Task& task) {
-    const EngineLock lock(core_.mutex());
-    const transfer::Operand& operand = task.operand;
+Result<void> Loans::check_free_for(transfer::LoanKind kind, const void* address, size_t bytes) {
     const LentMemory& lent = core_.requests().lent();
-    const bool exclusive = task.loan == transfer::LoanKind::kExclusive;
     const Request* const other =
-        exclusive ? lent.find(operand.address, operand.bytes) : lent.find_exclusive(operand.address, operand.bytes);
-    if (other != nullptr)
-        return is_lent(operand.address, *other, kWaitFirst);
+        kind == transfer::LoanKind::kExclusive ? lent.find(address, bytes) : lent.find_exclusive(address, bytes);
+    return other == nullptr ? Result<void>() : Result<void>(is_lent(address, *other, kWaitFirst));
+}
+
+Result<uint64_t> Loans::lend(const Task& task, std::unique_ptr<LoanDescription> description) {
+    const EngineLock lock(core_.mutex());
+    GPURUN_TRY(check_free_for(task.loan.kind, task.operand.address, task.operand.bytes));
+    if (description)
+        for (const TensorList::Allocation& each : description->tensors.allocations())
+            GPURUN_TRY(check_free_for(task.loan.kind, each.first, static_cast<size_t>(each.end - each.first)));
     Request& request = core_.requests().take(task);
+    request.description = std::move(description);
     requests_.begin(request);
     const base::Error* const error = request.error();
     if (error == nullptr || error->status != Status::kUnsupported)
@@ -177,17 +185,59 @@ Result<uint64_t> Loans::borrow(const Pattern& pattern, const Operand& order, pla
     }
     part(lender).tell(taken.serial, {LoanAnswer::What::kBorrowed, {}});
     Entry& entry = add();
-    entry.borrowed = {const_cast<std::byte*>(address), bytes, static_cast<transfer::LoanKind>(lent.loan)};
+    entry.borrowed = {const_cast<std::byte*>(address), bytes, lent.loan.kind};
     ret_from = receive.arrived();
     entry.lender = lender;
     entry.taken = taken;
     entry.tag = ret_from.tag;
     entry.since_ns = platform::now_ns();
-    if (mapped) {
-        mapped_.emplace(reinterpret_cast<uintptr_t>(address), &entry.borrowed);
-        any_mapped_.store(true, std::memory_order_relaxed);
+    if (mapped)
+        entry.spans.push_back(entry.borrowed);
+    if (lent.loan.has_tensors) {
+        if (auto received = receive_tensors(lock, entry, *pattern.group); !received) {
+            (void)end(entry, std::nullopt);
+            return std::move(received).error();
+        }
     }
+    for (const Borrowed& each : entry.spans)
+        mapped_.emplace(reinterpret_cast<uintptr_t>(each.address), &each);
+    any_mapped_.store(!mapped_.empty(), std::memory_order_relaxed);
     return entry.name;
+}
+
+// The message that describes them is in front of the loan, so it is there. What fails gives the loan back.
+Result<void> Loans::receive_tensors(EngineLock& lock, Entry& entry, const Group& group) {
+    const Pattern pattern{.context = kDescriptionContext,
+                          .source = entry.lender,
+                          .tag = LoanDescription::tag_of(entry.taken.serial),
+                          .group = &group};
+    const Unexpected* const message = core_.matcher().peek(pattern);
+    CHECK(message != nullptr);
+    std::vector<std::byte> packed(message->record.envelope.bytes);
+    Operand into;
+    into.address = packed.data();
+    into.bytes = packed.size();
+    LocalReceive home;
+    PostedReceive receive(core_.resources(), home, into, pattern);
+    PostedReceive* const receives[] = {&receive};
+    messages_.start(receive);
+    GPURUN_TRY(messages_.finish_together(lock, {}, receives));
+    if (receive.error() != nullptr)
+        return *receive.error();
+    entry.tensors = std::make_unique<BorrowedTensors>(std::move(packed));
+    std::vector<const std::byte*> bases;
+    for (size_t i = 0; i < entry.tensors->allocations(); ++i) {
+        const transfer::RemoteBuffer lent = entry.tensors->allocation(i);
+        GPURUN_ASSIGN(const std::byte* const base, part(entry.lender).map(lent));
+        bases.push_back(base);
+        if (core_.peer(entry.lender).to_self())
+            continue;
+        entry.parts.push_back({entry.taken.serial, lent.allocation_id, true});
+        entry.spans.push_back({const_cast<std::byte*>(base), lent.allocation_bytes, entry.borrowed.kind});
+    }
+    entry.tensors->unpack(bases, core_.device().info().identity.ordinal);
+    entry.borrowed.tensors = entry.tensors.get();
+    return {};
 }
 
 // ------------------------------------------------------------------------------------------------------ giving back
@@ -197,9 +247,7 @@ Result<void> Loans::give_back(uint64_t name, const Order& order) {
     const Background::Attendance attendance(background_);
     GPURUN_ASSIGN(Entry * entry, find_entry(name));
     const WorldRank lender = entry->lender;
-    GPURUN_TRY(part(lender).give_back(entry->taken, order.on_stream() ? std::optional(order.stream)
-                                                                      : std::optional<device::Stream>()));
-    remove(*entry);
+    GPURUN_TRY(end(*entry, order.on_stream() ? std::optional(order.stream) : std::nullopt));
     return core_.peer(lender).lost() ? Result<void>(PeerFailure::died(lender)) : Result<void>();
 }
 
@@ -239,6 +287,12 @@ std::string Loans::report() {
     return text;
 }
 
+Result<void> Loans::end(Entry& entry, std::optional<device::Stream> stream) {
+    GPURUN_TRY(part(entry.lender).give_back(entry.taken, entry.parts, stream));
+    remove(entry);
+    return {};
+}
+
 void Loans::give_back_all(EngineLock& lock) {
     if (unused_.size() == entries_.size())
         return;
@@ -248,10 +302,8 @@ void Loans::give_back_all(EngineLock& lock) {
     if (!idle)
         base::log(base::LogLevel::kWarn, "before borrowed memory is given back: {}", idle.error().detail);
     for (Entry& each : entries_)
-        if (each.open) {
-            (void)part(each.lender).give_back(each.taken, std::nullopt); // in the host's order nothing fails
-            remove(each);
-        }
+        if (each.open)
+            (void)end(each, std::nullopt); // in the host's order nothing fails
 }
 
 } // namespace gpurun::comm

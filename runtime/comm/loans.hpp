@@ -9,6 +9,7 @@
 #include <atomic>
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
 
 namespace gpurun::comm {
@@ -24,9 +25,10 @@ class Loans {
         std::byte* address = nullptr;
         size_t bytes = 0;
         transfer::LoanKind kind{};
+        const BorrowedTensors* tensors = nullptr; // null: one buffer; there as long as the loan is
     };
     // Starts a loan, and returns the name of its request. kLoan: the memory is lent, and not shared.
-    base::Result<uint64_t> lend(const Task& task);
+    base::Result<uint64_t> lend(const Task& task, std::unique_ptr<LoanDescription> description = nullptr);
     // Waits for a message that fits, and borrows what it lends, in the order domain of `order`. Returns the loan's
     // name. kLoan: the message is no loan. That, and memory that cannot be mapped here, leave the message to be
     // received.
@@ -55,6 +57,9 @@ class Loans {
         Borrowed borrowed;
         WorldRank lender{};
         transfer::Taken taken;
+        std::vector<transfer::Taken> parts; // the other mappings, of a loan of tensors
+        std::vector<Borrowed> spans;        // that calls may use: of the buffer, or of each allocation
+        std::unique_ptr<BorrowedTensors> tensors;
         int tag = 0;
         int64_t since_ns = 0;
     };
@@ -65,7 +70,11 @@ class Loans {
     bool waits_to_map(const Unexpected& message) GPURUN_REQUIRES(engine_lock);
     base::Result<const Unexpected*> wait_for_loan(EngineLock& lock, const Pattern& pattern)
         GPURUN_REQUIRES(engine_lock);
+    base::Result<void> check_free_for(transfer::LoanKind kind, const void* address, size_t bytes)
+        GPURUN_REQUIRES(engine_lock);
+    base::Result<void> receive_tensors(EngineLock& lock, Entry& entry, const Group& group) GPURUN_REQUIRES(engine_lock);
     base::Result<Entry*> find_entry(uint64_t name) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> end(Entry& entry, std::optional<device::Stream> stream) GPURUN_REQUIRES(engine_lock);
     Entry& add() GPURUN_REQUIRES(engine_lock);
     void remove(Entry& entry) GPURUN_REQUIRES(engine_lock);
     transfer::LoanPart& part(WorldRank lender) GPURUN_REQUIRES(engine_lock) {

@@ -91,7 +91,7 @@ void Progress::dispatch(Peer& peer, const Record& record) {
         return;
     case RecordKind::kNotice:
         if (record.protocol == transfer::LoanPart::kProtocol)
-            withdraw_loan(peer, record.as<transfer::WithdrawLoan>());
+            heed(peer, record.as<transfer::LoanNotice>());
         else
             peer.on_notice(record);
         return;
@@ -102,8 +102,16 @@ void Progress::dispatch(Peer& peer, const Record& record) {
     CHECK(!"a record of a known kind");
 }
 
-// Unless a receive or a probe has taken it.
-void Progress::withdraw_loan(Peer& peer, const transfer::WithdrawLoan& notice) {
+void Progress::heed(Peer& peer, const transfer::LoanNotice& notice) {
+    if (notice.what == transfer::LoanNotice::What::kForget) {
+        static const Group nobody({});
+        ended_.drop_unexpected(Pattern{.context = kDescriptionContext,
+                                       .source = peer.rank(),
+                                       .tag = LoanDescription::tag_of(notice.serial),
+                                       .group = &nobody});
+        return;
+    }
+    // A receive or a probe may have taken it.
     Unexpected* const message = core_.matcher().take_message(peer.rank(), [&](const Unexpected& each) {
         return each.record.protocol == transfer::LoanPart::kProtocol && each.record.serial == notice.serial;
     });

@@ -39,7 +39,7 @@ class Progress {
 
   private:
     void dispatch(transfer::Peer& peer, const transfer::Record& record) GPURUN_REQUIRES(engine_lock);
-    void withdraw_loan(transfer::Peer& peer, const transfer::WithdrawLoan& notice) GPURUN_REQUIRES(engine_lock);
+    void heed(transfer::Peer& peer, const transfer::LoanNotice& notice) GPURUN_REQUIRES(engine_lock);
     void arrive(transfer::Peer& peer, const transfer::Record& record, std::span<const std::byte> payload)
         GPURUN_REQUIRES(engine_lock);
     // True if some bytes have moved.

@@ -12,10 +12,12 @@
 #include "comm/engine_lock.hpp"
 #include "comm/lent_memory.hpp"
 #include "comm/posted_receive.hpp"
+#include "comm/tensor_list.hpp"
 #include "transfer/send.hpp"
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -63,10 +65,21 @@ struct Task {
     int peer = kProcNull; // a rank of the communicator; of a receive kAnySource, too
     int tag = 0;
     const Communicator* comm = nullptr;
-    transfer::LoanKind loan = transfer::LoanKind::kNone; // of kLend
-    int64_t since_ns = 0;                                // of kLend: when it was lent
-    uint64_t taken = 0;                                  // the number of the probed message that it receives, else 0
+    transfer::Loan loan{}; // of kLend
+    int64_t since_ns = 0;  // of kLend: when it was lent
+    uint64_t taken = 0;    // the number of the probed message that it receives, else 0
     transfer::Operand operand;
+};
+
+// Of a loan of tensors: what is lent, and the message in front of the loan that says it.
+struct LoanDescription {
+    TensorList tensors;
+    std::vector<std::byte> packed;
+    transfer::Send* send = nullptr; // of the table's
+    uint64_t serial = 0;            // of the loan's send
+
+    // Its tag, in kDescriptionContext.
+    static int tag_of(uint64_t serial_of_loan) { return static_cast<int>(serial_of_loan % (INT32_MAX - 1)) + 1; }
 };
 
 struct Abandoned; // the table's list of requests that were freed while they were active
@@ -79,7 +92,8 @@ struct Request : base::Linked<Request, Abandoned> {
     // None of these: nothing is left to do (PROC_NULL, or a small message that has been sent).
     transfer::Send* send = nullptr; // of the table's
     std::optional<PostedReceive> receive;
-    CollectiveOp* collective = nullptr; // comm/schedules.hpp's
+    CollectiveOp* collective = nullptr;           // comm/schedules.hpp's
+    std::unique_ptr<LoanDescription> description; // of a loan of tensors
     Task task;
 
     bool under_way() const { return send != nullptr || receive || collective != nullptr; }
@@ -146,9 +160,12 @@ class RequestTable {
   public:
     RequestTable() { none_.name = kIndex; }
     ~RequestTable() {
-        for (Request& each : all_)
+        for (Request& each : all_) {
             if (each.send != nullptr)
                 sends_.destroy(each.send);
+            if (each.description && each.description->send != nullptr)
+                sends_.destroy(each.description->send);
+        }
     }
     RequestTable(const RequestTable&) = delete;
     RequestTable& operator=(const RequestTable&) = delete;
@@ -187,7 +204,7 @@ class RequestTable {
     // It is complete: destroys its operation. REQUIRES: it is done, or was completed into a stream.
     void end(Request& request) {
         if (request.task.kind == Task::Kind::kLend) [[unlikely]]
-            lent_.remove(request.task.operand.address, request);
+            end_loan(request);
         if (request.send != nullptr) {
             sends_.destroy(std::exchange(request.send, nullptr));
             --under_way_;
@@ -221,6 +238,7 @@ class RequestTable {
 
     void add();
     void reap();
+    void end_loan(Request& request);
 
     SendPool sends_; // before the requests that use them
     ReceivePool receives_;

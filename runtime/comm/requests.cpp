@@ -168,14 +168,46 @@ void Requests::begin_lend(Request& request) {
     task.since_ns = platform::now_ns();
     RequestTable& table = core_.requests();
     table.note_started();
-    request.send = table.sends().make(core_.resources(), core_.peer(task.comm->group().world(Rank{task.peer})),
-                                      task.operand, Envelope{task.comm->user_context(), task.tag, task.operand.bytes},
+    transfer::Peer& target = core_.peer(task.comm->group().world(Rank{task.peer}));
+    request.send = table.sends().make(core_.resources(), target, task.operand,
+                                      Envelope{task.comm->user_context(), task.tag, task.operand.bytes},
                                       transfer::Send::Mode{.ending = Ending::kByCompletion, .loan = task.loan});
     // A rank that lends to itself goes on using it, as the borrower.
-    const bool exclusive = task.loan == transfer::LoanKind::kExclusive && !request.send->target().to_self();
-    if (task.operand.bytes != 0)
+    const bool exclusive = task.loan.kind == transfer::LoanKind::kExclusive && !target.to_self();
+    if (request.description) {
+        for (const TensorList::Allocation& each : request.description->tensors.allocations())
+            table.lent().add(each.first, static_cast<size_t>(each.end - each.first), exclusive, request);
+        if (auto described = describe_loan(request); !described) {
+            request.send->fail(std::move(described).error());
+            return;
+        }
+    } else if (task.operand.bytes != 0) {
         table.lent().add(task.operand.address, task.operand.bytes, exclusive, request);
+    }
     messages_.start(*request.send);
+}
+
+// Starts the message in front of a loan of tensors.
+Result<void> Requests::describe_loan(Request& request) {
+    LoanDescription& description = *request.description;
+    transfer::Peer& target = request.send->target();
+    std::vector<transfer::RemoteBuffer> remote;
+    for (const TensorList::Allocation& each : description.tensors.allocations()) {
+        remote.push_back(target.memory().describe(each.operand));
+        if (remote.back().exportable == 0 && !target.to_self())
+            return transfer::cannot_be_lent(target.rank());
+    }
+    description.packed = description.tensors.pack(remote);
+    description.serial = request.send->serial();
+    transfer::Operand operand;
+    operand.address = description.packed.data();
+    operand.bytes = description.packed.size();
+    description.send = core_.requests().sends().make(
+        core_.resources(), target, operand,
+        Envelope{kDescriptionContext, LoanDescription::tag_of(description.serial), operand.bytes},
+        transfer::Send::Mode{.ending = Ending::kByCompletion});
+    messages_.start(*description.send);
+    return {};
 }
 
 void Requests::begin_receive(Request& request) {
@@ -378,7 +410,7 @@ void Requests::withdraw(transfer::Send& loan) {
         loan.withdraw();
     else
         target.tell(transfer::Record(transfer::RecordKind::kNotice, transfer::LoanPart::kProtocol)
-                        .with(transfer::WithdrawLoan{loan.serial()}));
+                        .with(transfer::LoanNotice{transfer::LoanNotice::What::kWithdraw, loan.serial()}));
     core_.note_change();
 }
 

@@ -63,6 +63,7 @@ class Requests {
     bool begin_send(Request& request) GPURUN_REQUIRES(engine_lock);
     void begin_receive(Request& request) GPURUN_REQUIRES(engine_lock);
     void begin_lend(Request& request) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> describe_loan(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     bool is_in_capture(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check_same_capture(Request& request, const Order& order) GPURUN_REQUIRES(engine_lock);

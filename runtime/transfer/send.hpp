@@ -13,7 +13,7 @@ struct SendMode {
     platform::TraceEvent* call = nullptr; // of the trace: the call that is this message and nothing else
     bool urges = false;                   // the target's rank has to go on by it, though it may be in no call
     uint64_t signature = 0;               // of its record; 0: none
-    LoanKind loan = LoanKind::kNone;      // its bytes stay where they are (protocol/loan.hpp)
+    Loan loan{};                          // its bytes stay where they are (protocol/loan.hpp)
 };
 
 class Send final : public OperationBy<Send, SendState>, public base::Linked<Send, Unposted> {
@@ -36,12 +36,18 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     // --------------------------------------------------------------------------------------- for protocols
     Peer& target() const { return *peer(); }
     const Envelope& envelope() const { return envelope_; }
-    LoanKind loan() const { return loan_; }
-    bool lends() const { return loan_ != LoanKind::kNone; }
+    Loan loan() const { return loan_; }
+    bool lends() const { return loan_.kind != LoanKind::kNone; }
     bool synchronous() const { return synchronous_; }
     platform::Notify notify() const { return urges_ ? platform::Notify::kAlways : platform::Notify::kIfSleeping; }
     OperationTable<Send>& answered() const { return target().sends; }
     void note_matched();
+    // Of a loan: a rank has borrowed it, and not received a copy.
+    bool borrowed() const { return borrowed_; }
+    void note_borrowed() {
+        note_matched();
+        borrowed_ = true;
+    }
     void withdraw() {
         withdrawn_ = true;
         finish();
@@ -94,7 +100,8 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     bool urges_;
     bool matched_ = false;
     bool withdrawn_ = false;
-    const LoanKind loan_;
+    bool borrowed_ = false;
+    const Loan loan_;
     ProtocolId protocol_ = 0; // of its state
     Slot edge_{};
     uint64_t own_stream_ = 0; // name of the program's stream in which all of it is enqueued; 0: not so

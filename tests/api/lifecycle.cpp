@@ -47,6 +47,13 @@ void expect_all_of_requests(gpurun_status expected) {
     CHECK(gpurun_borrow(0, 0, kWorld, stream, &loan, &status) == expected);
     CHECK(gpurun_loan_buffer(loan, &lent, nullptr, nullptr) == expected);
     CHECK(gpurun_give_back(&loan, stream) == expected);
+    const DLTensor* tensors = nullptr;
+    const void* metadata = nullptr;
+    size_t many = 0;
+    CHECK(gpurun_lend_tensors(nullptr, nullptr, 0, nullptr, 0, GPURUN_LOAN_SHARED, 0, 0, kWorld, stream, &request) ==
+          expected);
+    CHECK(gpurun_loan_tensors(loan, &tensors, nullptr, &many) == expected);
+    CHECK(gpurun_loan_metadata(loan, &metadata, &many) == expected);
     CHECK(gpurun_ibcast(&number, 1, GPURUN_INT32, 0, kWorld, stream, &request) == expected);
     CHECK(gpurun_ibarrier(kWorld, stream, &request) == expected);
     const gpurun_op sum = GPURUN_SUM;

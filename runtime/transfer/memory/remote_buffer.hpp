@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/device.hpp"
+#include "transfer/loan_kind.hpp"
 
 namespace gpurun::transfer {
 
@@ -9,7 +10,7 @@ struct RemoteBuffer {
     device::Placement placement{};
     uint8_t exportable = 0;
     uint8_t ready = 0;             // a CPU may read it at once: host memory in the host's order
-    uint16_t loan = 0;             // its LoanKind (protocol/loan.hpp), if it is lent
+    Loan loan{};                   // if it is lent
     device::MemoryHandle handle{}; // with exportable, as the next four
     uint64_t allocation_id = 0;
     uint64_t allocation_base = 0; // address in the sender's process

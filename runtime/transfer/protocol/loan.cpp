@@ -12,6 +12,13 @@ namespace wait_report = platform::wait_report;
 
 // ------------------------------------------------------------------------------------------------------- lender
 
+base::Error cannot_be_lent(base::WorldRank target) {
+    return base::error(Status::kUnsupported,
+                       "this memory cannot be lent, since the device does not export it to rank {}: lend memory of "
+                       "gpurun_malloc() or cudaMalloc(), or send it",
+                       target.value);
+}
+
 Result<Posted> LoanSend::post(Send& send) {
     if (!prepared_)
         GPURUN_TRY(prepare(send));
@@ -24,12 +31,9 @@ Result<Posted> LoanSend::post(Send& send) {
 Result<void> LoanSend::prepare(Send& send) {
     Peer& target = send.target();
     ready_.source = target.memory().describe(send.operand());
-    ready_.source.loan = static_cast<uint16_t>(send.loan());
+    ready_.source.loan = send.loan();
     if (ready_.source.exportable == 0 && !target.to_self() && send.operand().bytes != 0)
-        return base::error(Status::kUnsupported,
-                           "this memory cannot be lent, since the device does not export it to rank {}: lend memory of "
-                           "gpurun_malloc() or cudaMalloc(), or send it",
-                           target.rank().value);
+        return cannot_be_lent(target.rank());
     GPURUN_ASSIGN(ready_.stream, send.work().stream_name());
     prepared_ = true;
     GPURUN_ASSIGN(Fence * fence, target.fence_out());
@@ -50,7 +54,7 @@ Result<void> LoanSend::on_record(Send& send, const Record& record) {
     const auto answer = record.as<LoanAnswer>();
     switch (answer.what) {
     case LoanAnswer::What::kBorrowed:
-        send.note_matched();
+        send.note_borrowed();
         send.count(kBorrowed);
         return {};
     case LoanAnswer::What::kWithdrawn: send.withdraw(); return {};

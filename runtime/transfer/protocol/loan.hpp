@@ -47,6 +47,9 @@ class LoanReceive final : public ReceiveState {
     bool waits_ = false; // in the host's order, for the edge
 };
 
+// The error of memory that the device does not export.
+base::Error cannot_be_lent(base::WorldRank target);
+
 constexpr Route kBorrowed{kLoanProtocol, 0};
 constexpr std::array<RouteText, 1> kLoanRoutes = {{{"loan", "borrowed"}}};
 

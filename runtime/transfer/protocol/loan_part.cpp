@@ -51,9 +51,10 @@ void LoanPart::tell(uint64_t serial, const LoanAnswer& answer) {
                answer.what == LoanAnswer::What::kBorrowed ? Notify::kIfSleeping : Notify::kAlways);
 }
 
-Result<void> LoanPart::give_back(const Taken& loan, std::optional<device::Stream> stream) {
+Result<void> LoanPart::give_back(const Taken& loan, std::span<const Taken> others,
+                                 std::optional<device::Stream> stream) {
     if (!stream) {
-        end(loan, {}, std::nullopt);
+        end(loan, others, {}, std::nullopt);
         return {};
     }
     resources_.exchanges.launch(); // before what this may let the lender's stream wait for
@@ -62,18 +63,21 @@ Result<void> LoanPart::give_back(const Taken& loan, std::optional<device::Stream
     GPURUN_ASSIGN(const std::optional<Slot> slot, slots_.take(*fence, name));
     if (!slot) {
         GPURUN_ASSIGN(const Marker marker, resources_.pools.markers.set(*stream));
-        returning_.push_back({loan, marker});
+        returning_.push_back({loan, {others.begin(), others.end()}, marker});
         ++resources_.returning;
         peer_.attend(kProtocol);
         return {};
     }
     GPURUN_TRY(fence->signal(Edge::kForward, *slot, *stream));
-    end(loan, *slot, CompletionPoint::at(*fence, Edge::kForward, *slot));
+    end(loan, others, *slot, CompletionPoint::at(*fence, Edge::kForward, *slot));
     return {};
 }
 
-void LoanPart::end(const Taken& loan, const Slot& edge, const std::optional<CompletionPoint>& end) {
+void LoanPart::end(const Taken& loan, std::span<const Taken> others, const Slot& edge,
+                   const std::optional<CompletionPoint>& end) {
     unmap(loan, end);
+    for (const Taken& each : others)
+        unmap(each, end);
     tell(loan.serial, {LoanAnswer::What::kGivenBack, edge});
 }
 
@@ -87,7 +91,7 @@ bool LoanPart::progress() {
             base::log(base::LogLevel::kWarn, "giving back to rank {}: {}", peer_.rank().value, passed.error().detail);
         resources_.pools.markers.give_back(each.marker);
         --resources_.returning;
-        end(each.loan, {}, std::nullopt);
+        end(each.loan, each.others, {}, std::nullopt);
         return true;
     });
     return returning_.size() != before;

@@ -23,9 +23,14 @@ struct LoanAnswer {
     Slot edge{};
 };
 
-// A notice of this protocol: the lender wants the loan back, if nobody has received it. The answer is kWithdrawn, or
-// what the receiver answers.
-struct WithdrawLoan {
+// A notice of this protocol.
+struct LoanNotice {
+    enum class What : uint32_t {
+        kWithdraw, // the lender wants the loan back, if nobody has received it. The answer is kWithdrawn, or the
+                   // receiver's
+        kForget,   // it has come back and was not borrowed: nobody will want its description
+    };
+    What what;
     uint64_t serial; // of the lender's send
 };
 
@@ -54,7 +59,9 @@ class LoanPart final : public ProtocolPart {
     void unmap(const Taken& loan, const std::optional<CompletionPoint>& end);
     void tell(uint64_t serial, const LoanAnswer& answer);
     // In the order of a stream, or, without one, now.
-    base::Result<void> give_back(const Taken& loan, std::optional<device::Stream> stream);
+    // `others`: what else of the lender's the loan has mapped.
+    base::Result<void> give_back(const Taken& loan, std::span<const Taken> others,
+                                 std::optional<device::Stream> stream);
 
     bool quiet() const override { return returning_.empty(); }
     bool needs_hand() const override { return !returning_.empty(); }
@@ -63,9 +70,11 @@ class LoanPart final : public ProtocolPart {
   private:
     struct Returning {
         Taken loan;
+        std::vector<Taken> others;
         std::optional<Marker> marker;
     };
-    void end(const Taken& loan, const Slot& edge, const std::optional<CompletionPoint>& end);
+    void end(const Taken& loan, std::span<const Taken> others, const Slot& edge,
+             const std::optional<CompletionPoint>& end);
 
     Resources& resources_;
     Peer& peer_;
