@@ -121,7 +121,8 @@ void find_followers(const std::vector<std::vector<WaitsFor>>& edges, Set& left, 
 } // namespace
 
 bool needs_call(const Entry& entry) {
-    return entry.what == What::kRank || (entry.state == State::kUnmatched && entry.what != What::kNothing);
+    return entry.what == What::kRank || entry.state == State::kLent ||
+           (entry.state == State::kUnmatched && entry.what != What::kNothing);
 }
 
 std::string format_ranks(const std::vector<uint32_t>& ranks) { return format_cpus({ranks.begin(), ranks.end()}); }

@@ -29,7 +29,12 @@ std::string edge(const Entry& entry) {
                         entry.has(wait_report::kBackward) ? "backward" : "forward", entry.slot, entry.done, entry.all);
 }
 
-std::string cause(const Entry& entry) {
+std::string lent_ago(const Entry& entry, int64_t now_ns) {
+    return base::format(", lent {:.1f} s ago",
+                        static_cast<double>(std::max<int64_t>(now_ns - entry.since_ns, 0)) * 1e-9);
+}
+
+std::string cause(const Entry& entry, int64_t now_ns) {
     const bool sends = entry.what == What::kSend;
     const std::string peer = base::format("rank {}", entry.peer);
     switch (entry.what) {
@@ -42,7 +47,11 @@ std::string cause(const Entry& entry) {
     }
     switch (entry.state) {
     case State::kNoRoom: return "space in the ring to " + peer + ", which has not read earlier messages";
-    case State::kUnmatched: return sends ? peer + " to receive this" : "a matching message";
+    case State::kLent: return peer + " to give this back" + lent_ago(entry, now_ns);
+    case State::kUnmatched:
+        if (entry.has(wait_report::kLoan))
+            return peer + " to borrow or receive this" + lent_ago(entry, now_ns);
+        return sends ? peer + " to receive this" : "a matching message";
     case State::kWantsEdge: return "matched; a free fence slot";
     case State::kCopying: return "matched; the end of a copy by a CPU";
     case State::kTurn: return "matched; earlier messages to move first";
@@ -62,7 +71,8 @@ std::string cause(const Entry& entry) {
 }
 
 std::string describe_operation(const Entry& entry) {
-    std::string text = entry.what == What::kSend      ? entry.has(wait_report::kSynchronous) ? "ssend" : "send"
+    std::string text = entry.has(wait_report::kLoan)  ? "loan"
+                       : entry.what == What::kSend    ? entry.has(wait_report::kSynchronous) ? "ssend" : "send"
                        : entry.what == What::kReceive ? "recv"
                        : entry.what == What::kProbe   ? "probe"
                                                       : "-";
@@ -147,7 +157,7 @@ class Table {
                        thread.call.empty() ? "in no call"
                                            : "no message: it is working, or waits for the device or a lock");
         for (const Entry& entry : shown(thread.awaited)) {
-            add_message(index, call, time, entry, cause(entry));
+            add_message(index, call, time, entry, cause(entry, now_ns_));
             call = time = "";
         }
         add_rest(index, thread.number, shown(thread.awaited).size(), "");
@@ -175,10 +185,10 @@ class Table {
                         base::format("rank {}'s stream: {}", entry.peer, edge(entry)));
         add_rest(index, rank.end.held, shown(rank.held).size(), " fence slots that streams wait for");
         for (const Entry& entry : shown(rank.graphs))
-            add_message(index, "a graph", format_time(entry.since_ns, now_ns_), entry, cause(entry));
+            add_message(index, "a graph", format_time(entry.since_ns, now_ns_), entry, cause(entry, now_ns_));
         add_rest(index, rank.end.graphs, shown(rank.graphs).size(), " messages of graphs that wait");
         for (const Entry& entry : shown(rank.unawaited))
-            add_message(index, "-", "-", entry, cause(entry) + "; no call waits for this");
+            add_message(index, "-", "-", entry, cause(entry, now_ns_) + "; no call waits for this");
         add_rest(index, rank.end.unawaited, shown(rank.unawaited).size(), " that no call waits for");
         for (const Entry& entry : shown(rank.unexpected))
             add_message(index, "-", "-", entry,

@@ -71,7 +71,8 @@ typedef enum gpurun_status {
     GPURUN_ERR_INTERNAL = 22,           /* a bug in gpurun */
     GPURUN_ERR_REQUEST = 23,            /* not a request or a probed message, or one that has been completed */
     GPURUN_ERR_OP = 24,                 /* not an operation, or one that has no meaning for the datatype */
-    GPURUN_ERR_COLLECTIVE = 25          /* ranks have called a collective differently */
+    GPURUN_ERR_COLLECTIVE = 25,         /* ranks have called a collective differently */
+    GPURUN_ERR_LOAN = 26                /* not a loan, a message that is none, or memory that is lent */
 } gpurun_status;
 
 /**
@@ -883,7 +884,7 @@ typedef struct gpurun_message_status {
     size_t count;        /* whole elements of the receive's type in the message; after a probe: bytes */
     size_t bytes;        /* the message's true length, also when it was truncated */
     gpurun_status error; /* of this message alone; gpurun_waitall() and the like return the first error of all */
-    int cancelled;       /* 1 if it is a receive that gpurun_cancel() cancelled */
+    int cancelled;       /* 1 if it is a receive or a loan that gpurun_cancel() cancelled */
 } gpurun_message_status;
 
 /**
@@ -1154,7 +1155,7 @@ GPURUN_API gpurun_status gpurun_testsome(size_t count, gpurun_request *requests,
                                          int *ret_indices, gpurun_message_status *ret_statuses);
 
 /**
- * Cancel a receive that has not been matched. A receive that has been matched is not changed.
+ * Cancel a receive or a loan that has not been matched. One that has been matched is not changed.
  *
  * The request must still be completed. `cancelled` in its status says which of the two happened.
  *
@@ -1182,6 +1183,158 @@ GPURUN_API gpurun_status gpurun_cancel(gpurun_request *request);
  * Threads: any. Since 0.1. See gpurun_cancel(3).
  */
 GPURUN_API gpurun_status gpurun_request_free(gpurun_request *request);
+
+/* ------------------------------------------------------------------------------------------------- loans */
+
+/** Memory that another rank has lent to this one. */
+typedef struct gpurun_loan {
+    uint64_t id;
+} gpurun_loan;
+
+static inline gpurun_loan gpurun_make_loan(uint64_t id) {
+    gpurun_loan loan;
+    loan.id = id;
+    return loan;
+}
+
+/** No loan: giving it back does nothing. */
+#define GPURUN_LOAN_NULL (gpurun_make_loan(0))
+
+/** What the two sides may do with lent memory until it is given back. */
+typedef enum gpurun_loan_kind {
+    GPURUN_LOAN_READ_ONLY = 1, /* all read */
+    GPURUN_LOAN_EXCLUSIVE = 2, /* only the borrower reads and writes */
+    GPURUN_LOAN_SHARED = 3     /* all read and write, without any order between them */
+} gpurun_loan_kind;
+
+/**
+ * Lend @p bytes of device memory to rank @p dest of @p comm, where they are.
+ *
+ * A loan is matched as a message is: by gpurun_borrow(), or by a receive, which gets a copy. Returns at once. The
+ * borrower's stream comes after everything issued before in @p stream. The request is complete when the loan has been
+ * given back: what follows its completion, in the order domain of the call that completes it, comes after everything
+ * that the borrower has done. Until then the memory must not be freed. A loan that nobody has matched is taken back by
+ * gpurun_cancel().
+ *
+ * @param buffer            device memory that can be exported: of gpurun_malloc() or cudaMalloc(), any part of it. To
+ *                          the rank itself: memory of any kind
+ * @param dest              a rank of @p comm, also this one, or GPURUN_PROC_NULL: the request is complete at once
+ * @param[out] ret_request  written only on success; complete it with gpurun_wait() or another wait or test call
+ * @retval GPURUN_OK               lent
+ * @retval GPURUN_ERR_UNSUPPORTED  this memory cannot be lent; gpurun_error_detail() says why, and what to do. Or the
+ *                                 stream is captured, or a group is open
+ * @retval GPURUN_ERR_ARGUMENT     @p kind is none, or @p ret_request is NULL
+ *
+ * The other errors are those of gpurun_isend(). Threads: any. Since 0.1. See gpurun_lend(3).
+ */
+GPURUN_API gpurun_status gpurun_lend(void *buffer, size_t bytes, gpurun_loan_kind kind, int dest, int tag,
+                                     gpurun_comm comm, gpurun_stream stream, gpurun_request *ret_request);
+
+/** A tensor as DLPack describes it, of <dlpack/dlpack.h>. */
+struct DLTensor;
+
+#define GPURUN_LOAN_TENSORS_MAX 100000 /* of a loan */
+#define GPURUN_LOAN_METADATA_MAX 65536 /* bytes of a loan */
+
+/**
+ * Lend @p count tensors, of one or several allocations, as one loan.
+ *
+ * As gpurun_lend(). Shapes, strides, types, names and metadata travel with the loan. The message has a length of 0, and
+ * a receive that meets it gets nothing but the order.
+ *
+ * @param tensors         device memory that can be lent; tensors without elements may be anywhere. Copied, as are
+ * @param names           @p count of them, each of which may be NULL, or NULL
+ * @param metadata        @p metadata_bytes of the program's own; NULL if there are none
+ * @retval GPURUN_ERR_COUNT  too many tensors or bytes, or a shape that cannot be
+ *
+ * The other parameters and errors are those of gpurun_lend(). Threads: any. Since 0.1. See gpurun_lend(3).
+ */
+GPURUN_API gpurun_status gpurun_lend_tensors(const struct DLTensor *tensors, const char *const *names, size_t count,
+                                             const void *metadata, size_t metadata_bytes, gpurun_loan_kind kind,
+                                             int dest, int tag, gpurun_comm comm, gpurun_stream stream,
+                                             gpurun_request *ret_request);
+
+/**
+ * Borrow what the next message that fits lends.
+ *
+ * Waits on the host until a message fits. On a stream, what follows there comes after what the lender's stream did
+ * before gpurun_lend(); on GPURUN_HOST, that is over on return. With an error, the message is left to be received.
+ *
+ * @param source           a rank of @p comm, also this one, GPURUN_ANY_SOURCE, or GPURUN_PROC_NULL: GPURUN_LOAN_NULL
+ * @param tag              0 to GPURUN_TAG_MAX, or GPURUN_ANY_TAG
+ * @param[out] ret_loan    written only on success; give it back with gpurun_give_back()
+ * @param[out] ret_status  may be NULL; the loan's source, tag and length; written only on success
+ * @retval GPURUN_OK               borrowed
+ * @retval GPURUN_ERR_LOAN         the message is no loan
+ * @retval GPURUN_ERR_UNSUPPORTED  this rank's device cannot reach that memory: receive it. Or the stream is captured,
+ * or a group is open
+ * @retval GPURUN_ERR_DEVICE       the memory could not be mapped: receive it; or the device failed
+ * @retval GPURUN_ERR_PEER_LOST    the lender has died (with GPURUN_ANY_SOURCE: every other rank has died)
+ *
+ * The other errors are those of gpurun_probe(). Threads: any. Since 0.1. See gpurun_lend(3).
+ */
+GPURUN_API gpurun_status gpurun_borrow(int source, int tag, gpurun_comm comm, gpurun_stream stream,
+                                       gpurun_loan *ret_loan, gpurun_message_status *ret_status);
+
+/**
+ * Where a borrowed loan lies in this process, until it is given back.
+ *
+ * @param[out] ret_buffer  the memory; NULL if it has no bytes. The outputs are written only on success
+ * @param[out] ret_bytes   may be NULL
+ * @param[out] ret_kind    may be NULL
+ * @retval GPURUN_OK            there
+ * @retval GPURUN_ERR_LOAN      not a loan that this rank has
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_buffer is NULL
+ *
+ * Threads: any. Since 0.1. See gpurun_lend(3).
+ */
+GPURUN_API gpurun_status gpurun_loan_buffer(gpurun_loan loan, void **ret_buffer, size_t *ret_bytes,
+                                            gpurun_loan_kind *ret_kind);
+
+/**
+ * The tensors of a borrowed loan, where they lie in this process, until it is given back.
+ *
+ * @param[out] ret_tensors  @p ret_count of them, in the lender's order. The outputs are written only on success
+ * @param[out] ret_names    may be NULL; as many names, "" where the lender gave none
+ * @param[out] ret_count    how many; 0 of a loan of gpurun_lend()
+ * @retval GPURUN_OK            there
+ * @retval GPURUN_ERR_LOAN      not a loan that this rank has
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_tensors or @p ret_count is NULL
+ *
+ * Threads: any. Since 0.1. See gpurun_lend(3).
+ */
+GPURUN_API gpurun_status gpurun_loan_tensors(gpurun_loan loan, const struct DLTensor **ret_tensors,
+                                             const char *const **ret_names, size_t *ret_count);
+
+/**
+ * The metadata that the lender has sent with a loan of tensors, until it is given back.
+ *
+ * @param[out] ret_metadata  NULL if there is none. The outputs are written only on success
+ * @param[out] ret_bytes     how many bytes
+ * @retval GPURUN_OK            there
+ * @retval GPURUN_ERR_LOAN      not a loan that this rank has
+ * @retval GPURUN_ERR_ARGUMENT  @p ret_metadata or @p ret_bytes is NULL
+ *
+ * Threads: any. Since 0.1. See gpurun_lend(3).
+ */
+GPURUN_API gpurun_status gpurun_loan_metadata(gpurun_loan loan, const void **ret_metadata, size_t *ret_bytes);
+
+/**
+ * Give a loan back to its lender, after everything issued before in @p stream.
+ *
+ * Returns at once. On GPURUN_HOST, nothing of this rank's may use the memory any more. @p loan becomes
+ * GPURUN_LOAN_NULL.
+ *
+ * @retval GPURUN_OK               given back, or GPURUN_LOAN_NULL
+ * @retval GPURUN_ERR_PEER_LOST    given back, but the lender has died
+ * @retval GPURUN_ERR_LOAN         not a loan that this rank has
+ * @retval GPURUN_ERR_STREAM       not a stream of the rank's device; the loan was not given back
+ * @retval GPURUN_ERR_UNSUPPORTED  the stream is captured; the loan was not given back
+ * @retval GPURUN_ERR_ARGUMENT     @p loan is NULL
+ *
+ * Threads: any, but one at a time for one loan. Since 0.1. See gpurun_lend(3).
+ */
+GPURUN_API gpurun_status gpurun_give_back(gpurun_loan *loan, gpurun_stream stream);
 
 /* ---------------------------------------------------------------------------------- persistent requests */
 

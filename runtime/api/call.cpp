@@ -72,6 +72,12 @@ Result<void> look_up_operand(transfer::Operand& operand, Runtime& runtime, Acces
         return {};
     if (buffer == nullptr)
         return base::error(Status::kBuffer, "the buffer is NULL, but it should have {} bytes", bytes);
+    GPURUN_ASSIGN(const std::optional<device::Buffer> borrowed,
+                  runtime.engine().loans().look_up(buffer, bytes, access == Access::kWrite));
+    if (borrowed) {
+        operand.where = *borrowed;
+        return {};
+    }
     const uint64_t seen = runtime.host_pages().version();
     const auto where = runtime.device().describe(buffer, bytes);
     if (!where)

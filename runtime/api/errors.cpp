@@ -144,6 +144,7 @@ const char* gpurun_status_string(gpurun_status status) {
     case GPURUN_ERR_REQUEST: return "GPURUN_ERR_REQUEST";
     case GPURUN_ERR_OP: return "GPURUN_ERR_OP";
     case GPURUN_ERR_COLLECTIVE: return "GPURUN_ERR_COLLECTIVE";
+    case GPURUN_ERR_LOAN: return "GPURUN_ERR_LOAN";
     }
     return "GPURUN_ERR_?";
 }

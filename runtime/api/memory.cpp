@@ -82,12 +82,18 @@ Result<void> free_memory(void* pointer) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     if (pointer == nullptr)
         return {};
+    comm::Loans& loans = found->engine().loans();
+    GPURUN_ASSIGN(const std::optional<device::Buffer> borrowed, loans.look_up(pointer, 1, false));
+    if (borrowed)
+        return base::error(Status::kLoan, "{} is borrowed from another rank: give it back with gpurun_give_back()",
+                           pointer);
     GPURUN_ASSIGN(const device::Buffer buffer, found->device().describe(pointer, 1));
     if (buffer.placement == Placement::kPageable)
         return base::error(Status::kBuffer,
                            "{} is not memory of gpurun_malloc() or gpurun_malloc_host(), or it was "
                            "freed before",
                            pointer);
+    GPURUN_TRY(loans.check_not_lent(buffer.base, buffer.size));
     return found->engine().memory().free(buffer, pointer);
 }
 

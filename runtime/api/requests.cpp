@@ -18,7 +18,7 @@ base::Result<void> settle(const comm::Request& done, gpurun_message_status* ret_
         fill_status(done.arrived(),
                     done.task.kind == comm::Task::Kind::kCollective ? GPURUN_BYTE
                                                                     : static_cast<gpurun_datatype>(done.task.type),
-                    result ? base::Status::kOk : result.error().status, done.cancelled, *ret_status);
+                    result ? base::Status::kOk : result.error().status, done.was_cancelled(), *ret_status);
     return result;
 }
 

@@ -158,8 +158,10 @@ Result<void> Runtime::start_reporter() {
 Result<void> Runtime::stop() {
     Result<void> result;
     std::string report;
-    if (settings_.report_paths)
+    if (settings_.report.paths)
         report = engine_->traffic();
+    if (settings_.report.loans)
+        report += engine_->loans().report();
     result = engine_->leave();
     if (const auto& trace = session_->trace(); trace && !engine_->stuck())
         transfer::note_last_times(*trace, *device_, runs_);

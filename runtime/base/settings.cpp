@@ -68,7 +68,8 @@ constexpr Choice<ErrorMode> kErrors[] = {
     {"return", ErrorMode::kReturn}, {"warn", ErrorMode::kWarn}, {"abort", ErrorMode::kAbort}};
 constexpr Choice<int> kLogLevels[] = {{"off", 0}, {"error", 1}, {"warn", 2}, {"info", 3}, {"debug", 4}};
 constexpr Choice<bool> kSwitches[] = {{"0", false}, {"1", true}};
-constexpr Choice<bool> kReports[] = {{"none", false}, {"paths", true}};
+constexpr Choice<Reports> kReports[] = {
+    {"none", {}}, {"paths", {.paths = true}}, {"loans", {.loans = true}}, {"all", {.paths = true, .loans = true}}};
 constexpr Choice<bool> kSwitch[] = {{"on", true}, {"off", false}};
 constexpr Choice<bool> kProgress[] = {{"thread", true}, {"calls", false}};
 constexpr Choice<FenceKind> kFences[] = {
@@ -126,8 +127,8 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_choice(t, kErrors, s.errors); }},
     {"GPURUN_LOG", "off", "what the runtime says on stderr: off, error, warn, info, debug", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kLogLevels, s.log_level); }},
-    {"GPURUN_REPORT", "none", "paths: print each peer's path, reason, messages and bytes at finalize", false,
-     [](Settings& s, const std::string& t) { return read_choice(t, kReports, s.report_paths); }},
+    {"GPURUN_REPORT", "none", "what ranks print at finalize: paths of messages, open loans and mappings, or all", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kReports, s.report); }},
     {"GPURUN_CHECK", "0", "1: the ranks of each collective compare their calls before it starts", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kSwitches, s.check); }},
     {"GPURUN_FENCE", "auto", "how streams of two ranks are ordered: auto, counter, event", false,

@@ -21,6 +21,12 @@ enum class FenceKind { kAuto, kCounter, kEvent };
 enum class OrderedMemory { kOwn, kOther, kManaged };
 enum class PathChoice { kAuto, kDirect, kBounce, kStaged };
 
+// What a rank prints in gpurun_finalize().
+struct Reports {
+    bool paths = false; // of messages
+    bool loans = false; // that are open, and mappings
+};
+
 struct Settings {
     // Set by gpurun for each rank.
     int rank = 0;
@@ -36,7 +42,7 @@ struct Settings {
     // For users.
     ErrorMode errors = ErrorMode::kWarn;
     int log_level = 0;
-    bool report_paths = false;
+    Reports report;
     bool check = false; // all ranks of a collective agree on it before it starts
     FenceKind fence = FenceKind::kAuto;
     PathChoice path = PathChoice::kAuto;

@@ -42,6 +42,7 @@ enum class Status : int {
     kRequest = 23,
     kOp = 24,
     kCollective = 25,
+    kLoan = 26,
 };
 
 struct Error {

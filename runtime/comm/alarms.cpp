@@ -49,6 +49,8 @@ Result<void> Alarms::set_for(const transfer::Operation& operation) {
 
 Result<void> Alarms::set_for_moving(bool all) {
     Result<void> result;
+    if (core_.resources().returning != 0)
+        look_again(); // a marker of the program's stream
     const auto set_for_each = [&](const transfer::Operation& each) {
         assume_engine_lock();
         if (result && (all || each.needs_hand()))

@@ -41,7 +41,9 @@ class Background {
     void stop(EngineLock& lock) GPURUN_REQUIRES(engine_lock);
 
   private:
-    bool has_duty() const GPURUN_REQUIRES(engine_lock) { return core_.requests().any_under_way() || watches_; }
+    bool has_duty() const GPURUN_REQUIRES(engine_lock) {
+        return core_.requests().any_under_way() || watches_ || core_.resources().returning != 0;
+    }
     void start() GPURUN_REQUIRES(engine_lock);
     void wake();
     void work() GPURUN_NO_ANALYSIS;

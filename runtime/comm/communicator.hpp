@@ -34,6 +34,8 @@ struct Arrived {
 constexpr uint32_t kCollectiveContexts = 1;
 // Of copies inside a rank, which are made as messages to itself. No communicator has id 0.
 constexpr uint32_t kCopyContext = 0;
+// Of what describes a loan of tensors, in front of it. Its tags are not 0, that of copies.
+constexpr uint32_t kDescriptionContext = kCopyContext;
 // Of what members tell the process that gave a communicator's id: that they have let go of it. The tag is the id.
 constexpr uint32_t kLetGoContext = kCopyContext | kCollectiveContexts;
 

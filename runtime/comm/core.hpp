@@ -60,6 +60,8 @@ class Core {
     Matcher& matcher() GPURUN_REQUIRES(engine_lock) { return matcher_; }
     RequestTable& requests() GPURUN_REQUIRES(engine_lock) { return requests_; }
     const RequestTable& requests() const GPURUN_REQUIRES(engine_lock) { return requests_; }
+    // Without the lock: whether any memory is lent exclusively.
+    bool lends_exclusively() const { return requests_.lent().any_exclusive(); }
 
     // Something has changed for which a thread may wait, and may sleep.
     void note_change() GPURUN_REQUIRES(engine_lock) {

@@ -47,7 +47,8 @@ Engine::Engine(RankParts parts)
       call_groups_(core_, batch_, messages_, requests_, background_),
       schedules_(core_, progress_, batch_, waiter_, alarms_, messages_, failure_, background_),
       communicators_(core_, progress_, schedules_), device_waits_(core_, waiter_, alarms_, failure_, background_),
-      leaving_(core_, progress_, batch_, waiter_, alarms_, failure_, background_), report_(core_, waiter_) {}
+      loans_(core_, waiter_, alarms_, messages_, requests_, failure_, background_),
+      leaving_(core_, progress_, batch_, waiter_, alarms_, failure_, background_, loans_), report_(core_, waiter_) {}
 
 Engine::~Engine() {
     EngineLock lock(core_.mutex());

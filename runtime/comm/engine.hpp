@@ -6,6 +6,7 @@
 #include "comm/communicators.hpp"
 #include "comm/device_waits.hpp"
 #include "comm/leaving.hpp"
+#include "comm/loans.hpp"
 #include "comm/requests.hpp"
 #include "comm/schedules.hpp"
 #include "comm/wait_report.hpp"
@@ -26,6 +27,7 @@ class Engine {
     WorldRank self() const { return core_.self(); }
     Messages& messages() { return messages_; }
     Requests& requests() { return requests_; }
+    Loans& loans() { return loans_; }
     CallGroups& call_groups() { return call_groups_; }
     Schedules& schedules() { return schedules_; }
     Communicators& communicators() { return communicators_; }
@@ -59,6 +61,7 @@ class Engine {
     Schedules schedules_;
     Communicators communicators_;
     DeviceWaits device_waits_;
+    Loans loans_;
     Leaving leaving_;
     WaitReport report_;
 };

@@ -47,6 +47,7 @@ void Leaving::settle_messages(EngineLock& lock) {
         return !core_.any_peer(busy);
     };
     batch_.end();
+    loans_.give_back_all(lock);
     waiter_.wait(lock, own, [&] { return none([](const Peer& each) { return !each.unposted.empty(); }); });
     waiter_.wait_for_all(lock, kAllSent);
     (void)progress_.run();
@@ -58,9 +59,9 @@ void Leaving::settle_messages(EngineLock& lock) {
     const auto moved = [&] {
         while (transfer::Operation* const each = core_.resources().left.front())
             each->enqueue_left();
-        return failure_.stuck() || (core_.resources().moving.empty() && none([](const Peer& each) {
-                                        return !each.sends.empty() || !each.receives.empty();
-                                    }));
+        return failure_.stuck() ||
+               (core_.resources().moving.empty() && core_.resources().returning == 0 &&
+                none([](const Peer& each) { return !each.sends.empty() || !each.receives.empty(); }));
     };
     (void)waiter_.wait(lock, own, moved, [&] {
         assume_engine_lock();

@@ -5,17 +5,16 @@
 // what a peer owns, and everything may be freed. Takes the engine lock.
 #pragma once
 
-#include "comm/background.hpp"
-#include "comm/waiter.hpp"
+#include "comm/loans.hpp"
 
 namespace gpurun::comm {
 
 class Leaving {
   public:
     Leaving(Core& core, Progress& progress, Batch& batch, Waiter& waiter, Alarms& alarms, PeerFailure& failure,
-            Background& background)
+            Background& background, Loans& loans)
         : core_(core), progress_(progress), batch_(batch), waiter_(waiter), alarms_(alarms), failure_(failure),
-          background_(background) {}
+          background_(background), loans_(loans) {}
 
     // kPeerLost if some message was cut short.
     base::Result<void> run();
@@ -33,6 +32,7 @@ class Leaving {
     Alarms& alarms_;
     PeerFailure& failure_;
     Background& background_;
+    Loans& loans_;
 };
 
 } // namespace gpurun::comm

@@ -104,6 +104,15 @@ class Matcher {
 
     // The message that a receive with this pattern would take now, or null.
     const Unexpected* peek(const Pattern& pattern) const { return find(pattern); }
+    // The oldest unexpected message of the source for which the condition holds: the caller's until give_back(). Null
+    // if there is none.
+    template <typename Condition>
+    Unexpected* take_message(WorldRank source, const Condition& condition) {
+        Unexpected* const message = of_source_[source.value].find(condition);
+        if (message != nullptr)
+            forget(*message);
+        return message;
+    }
     // REQUIRES peek(). Takes that message out: the caller's until give_back().
     Unexpected& take_now(const Pattern& pattern);
     // The same, for later; the number names it.

@@ -5,6 +5,8 @@ namespace gpurun::comm {
 transfer::Receive& PostedReceive::op() {
     if (op_ == nullptr)
         op_ = home_.make(resources_, operand_, ending_);
+    if (borrows_)
+        op_->set_borrows();
     return *op_;
 }
 

@@ -52,6 +52,7 @@ class ReceivePool final : public ReceiveHome {
 struct ReceiveMode {
     transfer::Ending ending = transfer::Ending::kInStream;
     platform::TraceEvent* call = nullptr; // of the trace: the call that is this message and nothing else
+    bool borrows = false;                 // what its message lends
 };
 
 class PostedReceive final : public Expected {
@@ -60,7 +61,7 @@ class PostedReceive final : public Expected {
     PostedReceive(transfer::Resources& resources, ReceiveHome& home, const transfer::Operand& operand,
                   const Pattern& pattern_, const ReceiveMode& mode = {})
         : Expected(pattern_), resources_(resources), home_(home), operand_(operand), call_(mode.call),
-          ending_(mode.ending) {
+          ending_(mode.ending), borrows_(mode.borrows) {
         if (operand.captured())
             pattern.context |= transfer::kCapturedContexts;
     }
@@ -125,6 +126,7 @@ class PostedReceive final : public Expected {
     WorldRank source_{}; // once matched, as the next
     transfer::Envelope envelope_{};
     transfer::Ending ending_;
+    const bool borrows_;
     bool matched_ = false;
     bool copied_ = false; // inline, and complete
 };

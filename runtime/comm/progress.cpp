@@ -89,12 +89,36 @@ void Progress::dispatch(Peer& peer, const Record& record) {
         if (transfer::Receive* const receive = peer.receives.find(record.serial))
             receive->answer(record);
         return;
-    case RecordKind::kNotice: peer.on_notice(record); return;
+    case RecordKind::kNotice:
+        if (record.protocol == transfer::LoanPart::kProtocol)
+            heed(peer, record.as<transfer::LoanNotice>());
+        else
+            peer.on_notice(record);
+        return;
     case RecordKind::kMessage:
     case RecordKind::kNone:
     case RecordKind::kSkip: break;
     }
     CHECK(!"a record of a known kind");
+}
+
+void Progress::heed(Peer& peer, const transfer::LoanNotice& notice) {
+    if (notice.what == transfer::LoanNotice::What::kForget) {
+        static const Group nobody({});
+        ended_.drop_unexpected(Pattern{.context = kDescriptionContext,
+                                       .source = peer.rank(),
+                                       .tag = LoanDescription::tag_of(notice.serial),
+                                       .group = &nobody});
+        return;
+    }
+    // A receive or a probe may have taken it.
+    Unexpected* const message = core_.matcher().take_message(peer.rank(), [&](const Unexpected& each) {
+        return each.record.protocol == transfer::LoanPart::kProtocol && each.record.serial == notice.serial;
+    });
+    if (message == nullptr)
+        return;
+    peer.part<transfer::LoanPart>().tell(notice.serial, {transfer::LoanAnswer::What::kWithdrawn, {}});
+    core_.matcher().give_back(*message);
 }
 
 bool Progress::advance_moving() {

@@ -6,6 +6,7 @@
 #include "comm/deferred_free.hpp"
 #include "comm/ended_communicators.hpp"
 #include "comm/peer_failure.hpp"
+#include "transfer/protocol/loan_part.hpp"
 
 #include <functional>
 
@@ -38,6 +39,7 @@ class Progress {
 
   private:
     void dispatch(transfer::Peer& peer, const transfer::Record& record) GPURUN_REQUIRES(engine_lock);
+    void heed(transfer::Peer& peer, const transfer::LoanNotice& notice) GPURUN_REQUIRES(engine_lock);
     void arrive(transfer::Peer& peer, const transfer::Record& record, std::span<const std::byte> payload)
         GPURUN_REQUIRES(engine_lock);
     // True if some bytes have moved.

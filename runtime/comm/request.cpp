@@ -1,6 +1,7 @@
 #include "comm/request.hpp"
 
 #include "base/format.hpp"
+#include "transfer/protocol/loan_part.hpp"
 
 namespace gpurun::comm {
 
@@ -31,6 +32,26 @@ void RequestTable::reap() {
         end(request);
         release(request);
     });
+}
+
+void RequestTable::end_loan(Request& request) {
+    if (!request.description) {
+        lent_.remove(request.task.operand.address, request);
+        return;
+    }
+    for (const TensorList::Allocation& each : request.description->tensors.allocations())
+        lent_.remove(each.first, request);
+    if (transfer::Send* const send = request.description->send; send != nullptr) {
+        transfer::Peer& target = send->target();
+        if (!request.send->borrowed() && !target.lost())
+            target.tell(
+                transfer::Record(transfer::RecordKind::kNotice, transfer::LoanPart::kProtocol)
+                    .with(transfer::LoanNotice{transfer::LoanNotice::What::kForget, request.description->serial}));
+        if (!send->done())
+            send->fail(base::Error{base::Status::kInternal, "nobody has borrowed the tensors"});
+        sends_.destroy(send);
+    }
+    request.description.reset();
 }
 
 } // namespace gpurun::comm

@@ -10,11 +10,14 @@
 
 #include "base/function_ref.hpp"
 #include "comm/engine_lock.hpp"
+#include "comm/lent_memory.hpp"
 #include "comm/posted_receive.hpp"
+#include "comm/tensor_list.hpp"
 #include "transfer/send.hpp"
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -53,7 +56,7 @@ class CollectiveOp {
 
 // What a request is to do: as started, and to be started again if persistent.
 struct Task {
-    enum class Kind : uint8_t { kSend, kReceive, kCollective };
+    enum class Kind : uint8_t { kSend, kReceive, kCollective, kLend };
 
     Kind kind = Kind::kSend;
     bool synchronous = false;
@@ -62,8 +65,21 @@ struct Task {
     int peer = kProcNull; // a rank of the communicator; of a receive kAnySource, too
     int tag = 0;
     const Communicator* comm = nullptr;
-    uint64_t taken = 0; // the number of the probed message that it receives, else 0
+    transfer::Loan loan{}; // of kLend
+    int64_t since_ns = 0;  // of kLend: when it was lent
+    uint64_t taken = 0;    // the number of the probed message that it receives, else 0
     transfer::Operand operand;
+};
+
+// Of a loan of tensors: what is lent, and the message in front of the loan that says it.
+struct LoanDescription {
+    TensorList tensors;
+    std::vector<std::byte> packed;
+    transfer::Send* send = nullptr; // of the table's
+    uint64_t serial = 0;            // of the loan's send
+
+    // Its tag, in kDescriptionContext.
+    static int tag_of(uint64_t serial_of_loan) { return static_cast<int>(serial_of_loan % (INT32_MAX - 1)) + 1; }
 };
 
 struct Abandoned; // the table's list of requests that were freed while they were active
@@ -76,7 +92,8 @@ struct Request : base::Linked<Request, Abandoned> {
     // None of these: nothing is left to do (PROC_NULL, or a small message that has been sent).
     transfer::Send* send = nullptr; // of the table's
     std::optional<PostedReceive> receive;
-    CollectiveOp* collective = nullptr; // comm/schedules.hpp's
+    CollectiveOp* collective = nullptr;           // comm/schedules.hpp's
+    std::unique_ptr<LoanDescription> description; // of a loan of tensors
     Task task;
 
     bool under_way() const { return send != nullptr || receive || collective != nullptr; }
@@ -111,8 +128,9 @@ struct Request : base::Linked<Request, Abandoned> {
         const bool of_nobody = task.kind == Task::Kind::kReceive && !receive;
         return of_nobody ? Arrived{} : Arrived{kAnySource, kAnyTag, 0};
     }
+    bool was_cancelled() const { return cancelled || (send != nullptr && send->withdrawn()); }
     // Neither cancelled nor failed nor truncated.
-    bool ended_well() const { return !cancelled && error() == nullptr && !is_truncated(); }
+    bool ended_well() const { return !was_cancelled() && error() == nullptr && !is_truncated(); }
     bool is_truncated() const { return message_bytes() > task.operand.bytes; }
     // The true length of what it has got.
     size_t message_bytes() const {
@@ -142,9 +160,12 @@ class RequestTable {
   public:
     RequestTable() { none_.name = kIndex; }
     ~RequestTable() {
-        for (Request& each : all_)
+        for (Request& each : all_) {
             if (each.send != nullptr)
                 sends_.destroy(each.send);
+            if (each.description && each.description->send != nullptr)
+                sends_.destroy(each.description->send);
+        }
     }
     RequestTable(const RequestTable&) = delete;
     RequestTable& operator=(const RequestTable&) = delete;
@@ -177,9 +198,13 @@ class RequestTable {
     bool any_under_way() const { return under_way_ != 0; }
     void note_started() { ++under_way_; }
     SendPool& sends() { return sends_; }
+    LentMemory& lent() { return lent_; }
+    const LentMemory& lent() const { return lent_; }
     ReceiveHome& receives() { return receives_; }
     // It is complete: destroys its operation. REQUIRES: it is done, or was completed into a stream.
     void end(Request& request) {
+        if (request.task.kind == Task::Kind::kLend) [[unlikely]]
+            end_loan(request);
         if (request.send != nullptr) {
             sends_.destroy(std::exchange(request.send, nullptr));
             --under_way_;
@@ -213,6 +238,7 @@ class RequestTable {
 
     void add();
     void reap();
+    void end_loan(Request& request);
 
     SendPool sends_; // before the requests that use them
     ReceivePool receives_;
@@ -221,6 +247,7 @@ class RequestTable {
     std::vector<Request*> by_index_{&none_};
     std::vector<Request*> unused_;
     base::List<Request, Abandoned> abandoned_;
+    LentMemory lent_;
     size_t under_way_ = 0;
 };
 

@@ -1,7 +1,9 @@
 #include "comm/requests.hpp"
 
 #include "base/format.hpp"
+#include "platform/clock.hpp"
 #include "transfer/protocol/inline.hpp"
+#include "transfer/protocol/loan.hpp"
 
 #include <algorithm>
 
@@ -118,7 +120,9 @@ void Requests::begin(Request& request) {
     if (request.task.peer == kProcNull)
         return;
     const bool defers = batch_.may_defer();
-    if (request.task.kind == Task::Kind::kSend) {
+    if (request.task.kind == Task::Kind::kLend) {
+        begin_lend(request);
+    } else if (request.task.kind == Task::Kind::kSend) {
         if (!begin_send(request))
             return;
     } else {
@@ -157,6 +161,53 @@ bool Requests::begin_send(Request& request) {
     else
         batch_.start_send(*request.send);
     return true;
+}
+
+void Requests::begin_lend(Request& request) {
+    Task& task = request.task;
+    task.since_ns = platform::now_ns();
+    RequestTable& table = core_.requests();
+    table.note_started();
+    transfer::Peer& target = core_.peer(task.comm->group().world(Rank{task.peer}));
+    request.send = table.sends().make(core_.resources(), target, task.operand,
+                                      Envelope{task.comm->user_context(), task.tag, task.operand.bytes},
+                                      transfer::Send::Mode{.ending = Ending::kByCompletion, .loan = task.loan});
+    // A rank that lends to itself goes on using it, as the borrower.
+    const bool exclusive = task.loan.kind == transfer::LoanKind::kExclusive && !target.to_self();
+    if (request.description) {
+        for (const TensorList::Allocation& each : request.description->tensors.allocations())
+            table.lent().add(each.first, static_cast<size_t>(each.end - each.first), exclusive, request);
+        if (auto described = describe_loan(request); !described) {
+            request.send->fail(std::move(described).error());
+            return;
+        }
+    } else if (task.operand.bytes != 0) {
+        table.lent().add(task.operand.address, task.operand.bytes, exclusive, request);
+    }
+    messages_.start(*request.send);
+}
+
+// Starts the message in front of a loan of tensors.
+Result<void> Requests::describe_loan(Request& request) {
+    LoanDescription& description = *request.description;
+    transfer::Peer& target = request.send->target();
+    std::vector<transfer::RemoteBuffer> remote;
+    for (const TensorList::Allocation& each : description.tensors.allocations()) {
+        remote.push_back(target.memory().describe(each.operand));
+        if (remote.back().exportable == 0 && !target.to_self())
+            return transfer::cannot_be_lent(target.rank());
+    }
+    description.packed = description.tensors.pack(remote);
+    description.serial = request.send->serial();
+    transfer::Operand operand;
+    operand.address = description.packed.data();
+    operand.bytes = description.packed.size();
+    description.send = core_.requests().sends().make(
+        core_.resources(), target, operand,
+        Envelope{kDescriptionContext, LoanDescription::tag_of(description.serial), operand.bytes},
+        transfer::Send::Mode{.ending = Ending::kByCompletion});
+    messages_.start(*description.send);
+    return {};
 }
 
 void Requests::begin_receive(Request& request) {
@@ -350,9 +401,26 @@ Result<void> Requests::arm(const Request& request) {
 
 // -------------------------------------------------------------------------------------------------------- giving up
 
+// Its target alone knows whether it has been received.
+void Requests::withdraw(transfer::Send& loan) {
+    transfer::Peer& target = loan.target();
+    if (loan.done() || loan.matched())
+        return;
+    if (base::List<transfer::Send, transfer::Unposted>::has(loan)) // nobody has heard of it
+        loan.withdraw();
+    else
+        target.tell(transfer::Record(transfer::RecordKind::kNotice, transfer::LoanPart::kProtocol)
+                        .with(transfer::LoanNotice{transfer::LoanNotice::What::kWithdraw, loan.serial()}));
+    core_.note_change();
+}
+
 void Requests::cancel(Request& request) {
     const EngineLock lock(core_.mutex());
     (void)progress_.run(); // a message that has come is matched first, and the receive is not cancelled then
+    if (request.send != nullptr && request.send->lends()) {
+        withdraw(*request.send);
+        return;
+    }
     if (!request.receive || request.receive->started() || request.receive->done())
         return;
     core_.matcher().withdraw(*request.receive);

@@ -46,7 +46,7 @@ class Requests {
     // kRequest, before anything else, if a name is unknown. Any other error is the device's; Settle has been called for
     // what was completed before it.
     base::Result<bool> complete(const Ask& ask, Settle settle);
-    // Withdraws a receive, unless it is matched.
+    // Withdraws a receive, or a loan, unless it is matched. Of a loan its target decides that.
     void cancel(Request& request);
     // Nobody will complete it: it is released once it is done.
     base::Result<void> abandon(Request& request);
@@ -59,8 +59,11 @@ class Requests {
   private:
     class Goal;
 
+    void withdraw(transfer::Send& loan) GPURUN_REQUIRES(engine_lock);
     bool begin_send(Request& request) GPURUN_REQUIRES(engine_lock);
     void begin_receive(Request& request) GPURUN_REQUIRES(engine_lock);
+    void begin_lend(Request& request) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> describe_loan(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     bool is_in_capture(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check_same_capture(Request& request, const Order& order) GPURUN_REQUIRES(engine_lock);

@@ -94,9 +94,18 @@ void add_messages(Topic topic, const CollectiveOp& collective, const Communicato
     });
 }
 
+Entry entry_of_loan(Topic topic, const Request& request, const CommunicatorTable& comms) {
+    Entry entry = entry_of(topic, *request.send, comms);
+    entry.flags |= wait_report::kLoan;
+    entry.since_ns = request.task.since_ns;
+    return entry;
+}
+
 void add_messages(Topic topic, const Request& request, const CommunicatorTable& comms, BoundedList& list) {
     if (request.collective != nullptr)
         add_messages(topic, *request.collective, comms, list);
+    else if (request.task.kind == Task::Kind::kLend)
+        list.add(entry_of_loan(topic, request, comms));
     else
         list.add(request.send != nullptr ? entry_of(topic, *request.send, comms)
                                          : entry_of(topic, *request.receive, comms));

@@ -46,8 +46,9 @@ enum class State : uint32_t {
     kDevice,    // waits for work on the rank's own device
     kInDoubt,   // the peer may have died; the launcher will tell
     kRun,       // waits until the peer's graph has run `all` times
+    kLent,      // a loan that the peer has borrowed, and not given back
 };
-constexpr uint32_t kStates = 11;
+constexpr uint32_t kStates = 12;
 
 using Flags = uint32_t;
 constexpr Flags kAny = 1;          // a thread: one of those awaited is enough
@@ -59,7 +60,8 @@ constexpr Flags kSynchronous = 32; // a send
 constexpr Flags kPeerEdge = 64;    // the edge is the peer's to signal
 constexpr Flags kLookedAll = 128;  // End: nothing was left unseen
 constexpr Flags kUnread = 256;     // a thread: there are records that its rank has not taken out of its rings
-constexpr Flags kAllFlags = 511;
+constexpr Flags kLoan = 512;       // a send: its bytes are lent
+constexpr Flags kAllFlags = 1023;
 
 struct Entry {
     Topic topic{};

@@ -18,6 +18,9 @@ struct ProtocolInfo {
     Peer::PartMaker make_part; // null: it keeps nothing
 };
 
+// The protocol that begins loans. It stands behind one that takes all other messages.
+constexpr ProtocolId kLoanProtocol = 8;
+
 struct ProtocolTable {
     std::span<const ProtocolInfo> rows; // by ProtocolId
 

@@ -3,6 +3,7 @@
 #include "transfer/protocol/eager.hpp"
 #include "transfer/protocol/graph.hpp"
 #include "transfer/protocol/inline.hpp"
+#include "transfer/protocol/loan.hpp"
 #include "transfer/protocol/mailbox.hpp"
 #include "transfer/protocol/relay.hpp"
 #include "transfer/protocol/rendezvous.hpp"
@@ -46,6 +47,10 @@ Route choose_route(Receive& receive, const Record& record) {
     return find_relay(receive, ready, not_pulled, single_copy_refused);
 }
 
+Route choose_for_loan(Receive& receive, const Record& record) {
+    return receive.borrows() ? kBorrowed : choose_route(receive, record);
+}
+
 // A protocol is a file pair in protocol/, with a line in this comment and in the table below. A send is begun by the
 // first protocol of the table that takes it. The bytes of a rendezvous are moved by the first one that the target finds
 // fit.
@@ -56,12 +61,15 @@ Route choose_route(Receive& receive, const Record& record) {
 //   mailbox      device or pinned memory, within reach     GPURUN_MAIL_BYTES          message
 //   eager        on a stream, or device memory             GPURUN_DEVICE_EAGER_BYTES  message
 //   rendezvous   any other                                                            message; to send: want-edge
+//   loan         lent                                                                 message; to send: borrowed,
+//                                                                                     given back, withdrawn; to
+//                                                                                     receive: edge; notice: withdraw
 //
 //   protocol     moves the bytes of a rendezvous                        records
 //   single copy  between host memory, in the host's order               to send: share, finish
 //   pull         between device memory, within reach; to itself         to send: finish; to receive: edge
 //   relay        all others                                             to send: clear-to-send; notice: slab
-constexpr std::array<ProtocolInfo, 8> kTable = {{
+constexpr std::array<ProtocolInfo, 9> kTable = {{
     {"graph", kGraphRoutes, true, nullptr, send<GraphSend>, receive<GraphReceive>, make<GraphPart>},
     {"inline", kInlineRoutes, true, nullptr, send<InlineSend>, receive<InlineReceive>, make<InlinePart>},
     {"mailbox", kMailboxRoutes, true, nullptr, send<MailSend>, receive<MailReceive>, make<MailboxPart>},
@@ -71,10 +79,11 @@ constexpr std::array<ProtocolInfo, 8> kTable = {{
      make<SingleCopyPart>},
     {"pull", kPullRoutes, false, nullptr, send<PullSend>, receive<PullReceive>, make<PullPart>},
     {"relay", kRelayRoutes, false, nullptr, send<RelaySend>, receive<RelayReceive>, make<RelayPart>},
+    {"loan", kLoanRoutes, true, choose_for_loan, send<LoanSend>, receive<LoanReceive>, make<LoanPart>},
 }};
 static_assert(GraphPart::kProtocol == 0 && InlinePart::kProtocol == 1 && MailboxPart::kProtocol == 2 &&
               EagerPart::kProtocol == 3 && RendezvousPart::kProtocol == 4 && SingleCopyPart::kProtocol == 5 &&
-              PullPart::kProtocol == 6 && RelayPart::kProtocol == 7);
+              PullPart::kProtocol == 6 && RelayPart::kProtocol == 7 && LoanPart::kProtocol == 8);
 
 constexpr auto kPartMakers = [] {
     std::array<Peer::PartMaker, kTable.size()> makers{};

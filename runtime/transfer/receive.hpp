@@ -15,6 +15,9 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     bool started() const { return peer() != nullptr; }
     // Before it is matched: sets the marker of where it stands in its stream.
     base::Result<void> set_marker();
+    // It borrows what its message lends, and takes no bytes (protocol/loan.hpp).
+    void set_borrows() { borrows_ = true; }
+    bool borrows() const { return borrows_; }
     // It has this message. `payload` need only live during the call.
     void start(Peer& source, const Record& record, std::span<const std::byte> payload);
     base::Result<void> on_record(const Record& answer) { return give(answer); }
@@ -70,6 +73,7 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     DependentStreams& dependents() const override { return source().awaiting_forward; }
 
     bool missed_capture_ = false;
+    bool borrows_ = false;
     uint64_t bytes_ = 0;
     uint64_t serial_of_send_ = 0;
     uint64_t launch_ = 0;

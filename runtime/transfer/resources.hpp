@@ -56,6 +56,7 @@ struct Resources {
     MailExchanges exchanges;
     MovingList moving;    // operations that advance() moves
     LeftList left;        // operations whose last work is enqueued by whoever completes them
+    size_t returning = 0; // loans that are given back once their stream has come to that (LoanPart)
     uint64_t changes = 0; // how often a message was enqueued or done: who has seen as many need not look again
     TryQuiescence try_quiescence = [] { return Quiescence(std::in_place); }; // the engine's
     // A thread of the driver's tells, some time after a graph was destroyed, that its messages are gone. Until this

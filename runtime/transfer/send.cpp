@@ -8,7 +8,8 @@ namespace flags = platform::trace_flags;
 
 Send::Send(Resources& resources, Peer& target, const Operand& operand, const Envelope& envelope, const Mode& mode)
     : OperationBy(resources, operand, mode.ending), envelope_(envelope), signature_(mode.signature),
-      answer_(mode.answer), synchronous_(mode.synchronous), urges_(mode.urges), contributes_(mode.contributes) {
+      answer_(mode.answer), synchronous_(mode.synchronous), urges_(mode.urges), contributes_(mode.contributes),
+      loan_(mode.loan) {
     set_peer(target);
     if (operand.captured())
         envelope_.context |= kCapturedContexts;
@@ -59,7 +60,8 @@ void Send::enter(ProtocolId protocol) {
 Result<Posted> Send::post() {
     // One that has found no room in the ring stays with its protocol.
     const ProtocolTable& protocols = resources().protocols;
-    for (ProtocolId each = state() == nullptr ? 0 : protocol_; each < protocols.rows.size(); ++each) {
+    const ProtocolId first = lends() ? kLoanProtocol : 0;
+    for (ProtocolId each = state() == nullptr ? first : protocol_; each < protocols.rows.size(); ++each) {
         if (!protocols[each].begins)
             continue;
         if (state() == nullptr || each != protocol_)

@@ -2,6 +2,7 @@
 // target answers, the send goes on by the protocol that the answer belongs to.
 #pragma once
 
+#include "transfer/loan_kind.hpp"
 #include "transfer/protocol_table.hpp"
 
 namespace gpurun::transfer {
@@ -15,6 +16,7 @@ struct SendMode {
     bool contributes = false;             // the target reduces it
     // What the target reduces of it belongs here: it may write that at once, beside telling it.
     std::optional<Operand> answer;
+    Loan loan{}; // its bytes stay where they are (protocol/loan.hpp)
 };
 
 class Send final : public OperationBy<Send, SendState>, public base::Linked<Send, Unposted> {
@@ -30,7 +32,8 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     base::Result<void> on_record(const Record& answer);
     // In place of start(): sets its marker, and queues it for the next post_waiting().
     void defer();
-    bool matched() const { return matched_; } // its target has said so
+    bool matched() const { return matched_; }     // its target has said so
+    bool withdrawn() const { return withdrawn_; } // a loan that was cancelled before it was matched
     // Its answer is written once the send is complete.
     bool answer_written() const { return answer_written_; }
     platform::wait_report::Entry describe() const override;
@@ -38,10 +41,22 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     // --------------------------------------------------------------------------------------- for protocols
     Peer& target() const { return *peer(); }
     const Envelope& envelope() const { return envelope_; }
+    Loan loan() const { return loan_; }
+    bool lends() const { return loan_.kind != LoanKind::kNone; }
     bool synchronous() const { return synchronous_; }
     platform::Notify notify() const { return urges_ ? platform::Notify::kAlways : platform::Notify::kIfSleeping; }
     OperationTable<Send>& answered() const { return target().sends; }
     void note_matched();
+    // Of a loan: a rank has borrowed it, and not received a copy.
+    bool borrowed() const { return borrowed_; }
+    void note_borrowed() {
+        note_matched();
+        borrowed_ = true;
+    }
+    void withdraw() {
+        withdrawn_ = true;
+        finish();
+    }
     // The slot whose forward edge says that the buffer is ready; not valid if it has none yet.
     const Slot& edge() const { return edge_; }
     void set_edge(const Slot& edge) { edge_ = edge; }
@@ -52,7 +67,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     // Signs and posts the message's record. False if there is no room now.
     bool publish(Record& record, Route route);
     // The same for a message whose route the target's answer tells.
-    bool publish(Record& record, std::span<const std::byte> payload);
+    bool publish(Record& record, std::span<const std::byte> payload = {});
     // Posts the record of a message of a graph; these have an order of their own.
     void publish_captured(Record& record, Route route);
     void count(Route route);
@@ -95,6 +110,9 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     bool contributes_;
     bool matched_ = false;
     bool answer_written_ = false;
+    bool withdrawn_ = false;
+    bool borrowed_ = false;
+    const Loan loan_;
     ProtocolId protocol_ = 0; // of its state
     Slot edge_{};
     uint64_t own_stream_ = 0; // name of the program's stream in which all of it is enqueued; 0: not so

@@ -41,6 +41,19 @@ void expect_all_of_requests(gpurun_status expected) {
     CHECK(gpurun_iprobe(0, 0, kWorld, &done, &status) == expected);
     CHECK(gpurun_mprobe(0, 0, kWorld, &message, &status) == expected);
     CHECK(gpurun_improbe(0, 0, kWorld, &done, &message, &status) == expected);
+    gpurun_loan loan = gpurun_make_loan(41);
+    void* lent = nullptr;
+    CHECK(gpurun_lend(&number, 4, GPURUN_LOAN_SHARED, 0, 0, kWorld, stream, &request) == expected);
+    CHECK(gpurun_borrow(0, 0, kWorld, stream, &loan, &status) == expected);
+    CHECK(gpurun_loan_buffer(loan, &lent, nullptr, nullptr) == expected);
+    CHECK(gpurun_give_back(&loan, stream) == expected);
+    const DLTensor* tensors = nullptr;
+    const void* metadata = nullptr;
+    size_t many = 0;
+    CHECK(gpurun_lend_tensors(nullptr, nullptr, 0, nullptr, 0, GPURUN_LOAN_SHARED, 0, 0, kWorld, stream, &request) ==
+          expected);
+    CHECK(gpurun_loan_tensors(loan, &tensors, nullptr, &many) == expected);
+    CHECK(gpurun_loan_metadata(loan, &metadata, &many) == expected);
     CHECK(gpurun_ibcast(&number, 1, GPURUN_INT32, 0, kWorld, stream, &request) == expected);
     CHECK(gpurun_ibarrier(kWorld, stream, &request) == expected);
     const gpurun_op sum = GPURUN_SUM;

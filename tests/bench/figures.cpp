@@ -57,7 +57,8 @@ double hidden(double transfer, double compute, double both) {
 }
 
 bool is_latency(Test test) {
-    return test == Test::kLatency || test == Test::kExchange || test == Test::kCollective || test == Test::kFirst;
+    return test == Test::kLatency || test == Test::kExchange || test == Test::kCollective || test == Test::kFirst ||
+           test == Test::kLoan;
 }
 
 } // namespace
@@ -65,6 +66,7 @@ bool is_latency(Test test) {
 std::span<const Metric> metrics(Test test) {
     switch (test) {
     case Test::kLatency:
+    case Test::kLoan:
     case Test::kFirst: return kLatency;
     case Test::kBandwidth:
     case Test::kBidirectional: return kWindow;
@@ -97,6 +99,7 @@ std::vector<double> figures(const Task& task, const std::vector<Samples>& pairs)
     const double us = median(first);
     switch (task.test) {
     case Test::kLatency:
+    case Test::kLoan:
     case Test::kFirst: return {us, smallest(first), percentile(first, 0.99), us > 0 ? bytes / us * 1e6 : 0};
     case Test::kBandwidth:
     case Test::kBidirectional: return {us, messages_per_second(task, pairs) * bytes};

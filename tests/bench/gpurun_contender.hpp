@@ -26,13 +26,14 @@ class GpurunContender final : public Contender {
     void finish(const Task& task) override;
 
   private:
-    // latency.cpp, window.cpp, exchange.cpp, overlap.cpp, calls.cpp, first.cpp: one sample each
+    // latency.cpp, window.cpp, exchange.cpp, overlap.cpp, calls.cpp, first.cpp, loan.cpp: one sample each
     void latency(const Task& task, Samples& into);
     void window(const Task& task, Samples& into);
     void exchange(const Task& task, Samples& into);
     void overlap(const Task& task, Samples& into);
     void calls(const Task& task, Samples& into);
     void first(const Task& task, Samples& into);
+    void loan(const Task& task, Samples& into);
 
     // The batch of a latency sample, or a window's messages and their answer: enqueued; or runs of a graph of them.
     void run(const Task& task);
@@ -46,6 +47,7 @@ class GpurunContender final : public Contender {
 
     void round(const Task& task, int slot, gpurun_stream stream);
     void transfer(const Task& task, bool computing);
+    void loan_once(const Task& task, int slot, bool copies);
     double transfer_us(const Task& task);
     void time_sends(const Task& task, Samples& into);
     void time_receives(const Task& task, Samples& into);

@@ -79,6 +79,7 @@ class NcclContender final : public Contender {
             case Test::kOverlap: overlap(task, into); break;
             case Test::kCall: calls(task, into); break;
             case Test::kFirst:
+            case Test::kLoan:
             case Test::kCollective: break; // measures(), of_whole_job()
             }
         }

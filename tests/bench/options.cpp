@@ -27,7 +27,8 @@ struct Choice {
 constexpr Choice<Test> kTests[] = {
     {"latency", Test::kLatency}, {"bandwidth", Test::kBandwidth}, {"bidirectional", Test::kBidirectional},
     {"rate", Test::kRate},       {"exchange", Test::kExchange},   {"collective", Test::kCollective},
-    {"overlap", Test::kOverlap}, {"call", Test::kCall},           {"first", Test::kFirst}};
+    {"overlap", Test::kOverlap}, {"call", Test::kCall},           {"first", Test::kFirst},
+    {"loan", Test::kLoan}};
 constexpr Choice<Form> kForms[] = {{"sendrecv", Form::kSendrecv},
                                    {"requests", Form::kRequests},
                                    {"startall", Form::kStartall},
@@ -181,8 +182,17 @@ std::optional<Refusal> understand(const Words& words, Options& options) {
         if (auto refusal = take(values(kReferences, split(words.against, ','), "--against"), options.against))
             return refusal;
 
+    const bool all = words.tests == std::vector<std::string>{"all"};
+    if (options.memory[0] != Memory::kDevice) {
+        if (const auto loan = std::find(options.tests.begin(), options.tests.end(), Test::kLoan);
+            loan != options.tests.end()) {
+            if (!all)
+                return Refusal{2, "loan lends device memory; leave --memory out, or name other tests"};
+            options.tests.erase(loan);
+        }
+    }
     if (words.order != "both")
-        if (auto refusal = check_order(options, words.tests == std::vector<std::string>{"all"}))
+        if (auto refusal = check_order(options, all))
             return refusal;
     if (!options.plot.empty() && !options.plot.ends_with(".svg"))
         return Refusal{2,
@@ -238,6 +248,7 @@ bool measured_in(Order order, Test test) {
     case Test::kExchange:
     case Test::kCollective: return true;
     case Test::kOverlap:
+    case Test::kLoan:
     case Test::kFirst: return order != Order::kGraph;
     case Test::kCall: return order == Order::kStream;
     }

@@ -10,7 +10,7 @@
 
 namespace gpurun::bench {
 
-enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kExchange, kCollective, kOverlap, kCall, kFirst };
+enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kExchange, kCollective, kOverlap, kCall, kFirst, kLoan };
 enum class Form { kSendrecv, kRequests, kStartall, kGroup }; // of an exchange's calls
 enum class Collective {
     kAllreduce,

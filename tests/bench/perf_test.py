@@ -13,7 +13,7 @@ from pathlib import Path
 
 gpurun, perf, spoil = (sys.argv.pop(1) for _ in range(3))
 
-TESTS = ["latency", "bandwidth", "bidirectional", "rate", "exchange", "collective", "overlap", "call", "first"]
+TESTS = ["latency", "bandwidth", "bidirectional", "rate", "exchange", "collective", "overlap", "call", "first", "loan"]
 FIGURES = {
     "latency": ["min_us", "median_us", "p99_us", "bytes_per_second"],
     "bandwidth": ["median_us", "bytes_per_second"],
@@ -24,11 +24,12 @@ FIGURES = {
     "overlap": ["transfer_us", "compute_us", "together_us"],
     "call": ["send_median_us", "recv_median_us", "both_median_us"],
     "first": ["min_us", "median_us", "p99_us", "bytes_per_second"],
+    "loan": ["min_us", "median_us", "p99_us", "bytes_per_second"],
 }
 COLLECTIVES = ["allreduce", "bcast", "allgather", "alltoall", "reduce_scatter", "reduce", "gather", "scatter",
                "barrier"]
 VARIANTS = {"exchange": " (group)", "collective": " (allreduce)"}
-WITHOUT_COPY = ("collective", "overlap", "call", "first")
+WITHOUT_COPY = ("collective", "overlap", "call", "first", "loan")
 QUICK = ["--sizes=8,5000,64K", "--iterations=10", "--warmup=1", "--window=4", "--validate"]
 
 
@@ -164,7 +165,7 @@ class Graphs(Case):
                      "--order=graph", environment={"GPURUN_FENCE": "event"})
         self.refused(2, "there is no MPS (start with gpurun --mps=on)", "--order=graph", devices="emulated:1")
         self.refused(2, "cannot use pageable host memory", "--order=graph", "--memory=device:host")
-        for test in ("overlap", "call", "first"):
+        for test in ("overlap", "call", "first", "loan"):
             self.refused(2, f"{test} is not measured in graphs: latency, bandwidth", test, "--order=graph")
 
     def test_the_drawing_names_the_order(self):

@@ -43,6 +43,7 @@ std::vector<size_t> sizes_of(Test test, const Options& options, bool on_gpus) {
         case Test::kCollective: return on_gpus ? "8..256M" : "8..1M";
         case Test::kCall: return "8,64K,1M";
         case Test::kFirst: return on_gpus ? "1M,64M,1G" : "1M,16M";
+        case Test::kLoan: return on_gpus ? "8,1M,256M" : "8,1M";
         case Test::kOverlap: return on_gpus ? "64K..64M" : "64K..4M";
         default: return on_gpus ? "8..256M" : "8..4M";
         }
@@ -51,7 +52,8 @@ std::vector<size_t> sizes_of(Test test, const Options& options, bool on_gpus) {
 }
 
 bool has_window(Test test) {
-    return test != Test::kLatency && test != Test::kCollective && test != Test::kOverlap && test != Test::kFirst;
+    return test != Test::kLatency && test != Test::kCollective && test != Test::kOverlap && test != Test::kFirst &&
+           test != Test::kLoan;
 }
 
 // Whether messages between the two can be read where they are.
@@ -123,7 +125,7 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
     task.window = has_window(test) ? slots : 1;
     if (order == Order::kGraph)
         task.window = std::min(task.window, std::max(kGraphWindow, fitting(kGraphWindowBytes, bytes, slots)));
-    if (test == Test::kLatency) {
+    if (test == Test::kLatency || test == Test::kLoan) {
         const int rounds = rounds_of(bytes, most);
         divide(task, rounds, options.validate || aside ? slots : rounds);
     } else if (test == Test::kExchange) {
@@ -168,7 +170,7 @@ void plan_collectives(const Options& options, bool on_gpus, int ranks, std::vect
 
 } // namespace
 
-int Task::slots() const { return test != Test::kLatency ? window : validate ? batch : 1; }
+int Task::slots() const { return test != Test::kLatency && test != Test::kLoan ? window : validate ? batch : 1; }
 
 size_t arena_limit(const Options& options, bool on_gpus) {
     const bool all = on_device(options.memory[0]) && on_device(options.memory[1]);
@@ -194,7 +196,7 @@ std::vector<Task> plan(const Options& options, bool on_gpus, int ranks) {
 bool measures(Reference reference, const Task& task) {
     if (task.test == Test::kCollective) // NCCL has no all-to-all in place
         return reference != Reference::kCopy && !(task.in_place && task.collective == Collective::kAlltoall);
-    if (task.test == Test::kFirst || reference == Reference::kNcclWindow)
+    if (task.test == Test::kFirst || task.test == Test::kLoan || reference == Reference::kNcclWindow)
         return false;
     return reference == Reference::kNccl || (task.test != Test::kOverlap && task.test != Test::kCall);
 }

@@ -22,6 +22,7 @@ const char* title_of(Test test) {
     case Test::kCollective: return "Collective by all ranks, median of the slowest";
     case Test::kOverlap: return "Overlap: how much of a transfer computation hides";
     case Test::kFirst: return "First message out of new memory, one way";
+    case Test::kLoan: return "Loan: half of the way there and back, median";
     case Test::kCall: return "Host cost of a matched send and receive";
     }
     return "?";
@@ -31,6 +32,7 @@ const char* title_of(Test test) {
 const char* quantity_of(Test test) {
     switch (test) {
     case Test::kLatency:
+    case Test::kLoan:
     case Test::kFirst: return "latency (us)";
     case Test::kExchange: return "time of an exchange (us)";
     case Test::kCollective: return "time of a collective (us)";

@@ -308,13 +308,6 @@ void victim_receives_held(const Job& job, size_t bytes) {
         MUST(gpurun_recv(job.device, bytes, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream, nullptr));
 }
 
-struct Scenario {
-    const char* name;
-    gpurun_status (*survivor)(const Job& job);
-    void (*victim)(const Job& job); // before it waits for its death; may be null
-    gpurun_status expected = GPURUN_ERR_PEER_LOST;
-};
-
 constexpr Scenario kScenarios[] = {
     {"receive", [](const Job& job) { return receive(job, GPURUN_HOST, job.victim(), kLarge); }, nullptr},
     {"receive-in-stream", [](const Job& job) { return in_stream(job, receive(job, job.stream, job.victim(), kLarge)); },
@@ -447,6 +440,9 @@ constexpr Scenario kScenarios[] = {
 
 const Scenario& find_scenario(const char* name) {
     for (const Scenario& scenario : kScenarios)
+        if (std::strcmp(scenario.name, name) == 0)
+            return scenario;
+    for (const Scenario& scenario : loan_scenarios())
         if (std::strcmp(scenario.name, name) == 0)
             return scenario;
     give_up("no such scenario");

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <span>
 #include <thread>
 
 namespace faults {
@@ -21,6 +22,13 @@ struct Job {
     void* device = nullptr; // kLarge bytes
     void* other = nullptr;  // and as many again
     int victim() const { return size - 1; }
+};
+
+struct Scenario {
+    const char* name;
+    gpurun_status (*survivor)(const Job& job);
+    void (*victim)(const Job& job); // before it waits for its death; may be null
+    gpurun_status expected = GPURUN_ERR_PEER_LOST;
 };
 
 [[noreturn]] inline void give_up(const char* what) {
@@ -84,5 +92,8 @@ void victim_sends_in_graph(const Job& job, size_t bytes, int runs);
 void victim_receives_in_graph(const Job& job, size_t bytes);
 void victim_captures_barrier(const Job& job);
 void victim_captures_broadcast(const Job& job);
+
+// loan_deaths.cpp: what survivors lend to the victim, or borrow of it.
+std::span<const Scenario> loan_scenarios();
 
 } // namespace faults

@@ -230,6 +230,12 @@ void Worker::start_send(int index) {
     Sent& sent = sent_[at(index)];
     const auto call = start_of(message.way);
     g_places[thread_].call = "starting a send";
+    // Neither completes before it is matched.
+    if (message.way == SendWay::kIssend && message.kind == test::Kind::kDevice && !behind_group_) {
+        REQUIRE_OK(gpurun_lend(sent.buffer, message.bytes, GPURUN_LOAN_EXCLUSIVE, route_.to(message.dest), message.tag,
+                               route_.comm(), domain(message.domain), &sent.request));
+        return;
+    }
     REQUIRE_OK(call(sent.buffer, message.bytes, GPURUN_BYTE, route_.to(message.dest), message.tag, route_.comm(),
                     domain(message.domain), &sent.request));
     if (message.way == SendWay::kPersistent || message.way == SendWay::kPersistentSync)
@@ -336,6 +342,8 @@ void Worker::receive_probed(int index) {
         REQUIRE_OK(gpurun_imrecv(got.buffer, receive.room, GPURUN_BYTE, &message, order, &got.request));
         return;
     }
+    if (!takes && borrow(index))
+        return;
     const bool by_name = index % 2 == 0;
     const gpurun_status result =
         takes ? gpurun_mrecv(got.buffer, receive.room, GPURUN_BYTE, &message, order, &got.status)
@@ -346,6 +354,28 @@ void Worker::receive_probed(int index) {
         (probed.source != got.status.source || probed.tag != got.status.tag || probed.bytes != got.status.bytes))
         fail("a receive took another message than its probe had described");
     after_receive(index, order, result);
+}
+
+// In place of a receive, if the message is a loan and this rank can: false if not.
+bool Worker::borrow(int index) {
+    const Receive& receive = part_->receives[at(index)];
+    Got& got = got_[at(index)];
+    const gpurun_stream order = domain(receive.domain);
+    gpurun_loan loan{};
+    void* lent = nullptr;
+    g_places[thread_].call = "gpurun_borrow";
+    const gpurun_status borrowed =
+        gpurun_borrow(route_.to(receive.source), receive.tag, route_.comm(), order, &loan, &got.status);
+    if (borrowed == GPURUN_ERR_LOAN || borrowed == GPURUN_ERR_UNSUPPORTED)
+        return false;
+    REQUIRE_OK(borrowed);
+    REQUIRE_OK(gpurun_loan_buffer(loan, &lent, nullptr, nullptr));
+    const bool truncated = got.status.bytes > receive.room;
+    REQUIRE_OK(gpurun_memcpy(got.buffer, lent, truncated ? receive.room : got.status.bytes, order));
+    REQUIRE_OK(gpurun_give_back(&loan, order));
+    got.status.error = truncated ? GPURUN_ERR_TRUNCATED : GPURUN_OK;
+    after_receive(index, order, got.status.error);
+    return true;
 }
 
 void Worker::retry(int index) {

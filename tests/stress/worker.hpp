@@ -66,6 +66,7 @@ class Worker {
     void start_receive(int index);
     void receive_probed(int index);
     void retry(int index);
+    bool borrow(int index);
     void fill(int index);
     void after_send(int index, gpurun_stream end);
     void after_receive(int index, gpurun_stream end, gpurun_status result);

@@ -10,7 +10,7 @@
 
 namespace gpurun::transfer {
 
-enum class SlotClass : uint8_t { kRendezvous, kLateEdge, kEager, kRelay, kLargeMail, kMail, kSmallMail };
+enum class SlotClass : uint8_t { kRendezvous, kLateEdge, kEager, kRelay, kLargeMail, kMail, kSmallMail, kLoan };
 
 // When a slot may be used again.
 enum class FreedBy : uint8_t {
@@ -29,7 +29,7 @@ struct SlotClassInfo {
 constexpr uint32_t kRelayWindows = 8; // of a pair, in each direction
 
 // In the order of SlotClass. A class's slots follow those of the class before it.
-constexpr std::array<SlotClassInfo, 7> kSlotClasses = {{
+constexpr std::array<SlotClassInfo, 8> kSlotClasses = {{
     {"rendezvous", 32, FreedBy::kLastEdge, false},
     // For messages that were posted without a slot, once they are matched: unexpected messages cannot use these up.
     {"late edge", 24, FreedBy::kLastEdge, true},
@@ -38,6 +38,8 @@ constexpr std::array<SlotClassInfo, 7> kSlotClasses = {{
     {"large mail", 8, FreedBy::kBothEdges, false},
     {"mail", 24, FreedBy::kBothEdges, false},       // up to kMailBytes (memory/workspace.hpp)
     {"small mail", 96, FreedBy::kBothEdges, false}, // up to device::kSmallMailBytes
+    // The forward edge alone: a loan there, or back from a borrower to its lender (protocol/loan_slots.hpp).
+    {"loan", 8, FreedBy::kPipelining, false},
 }};
 
 constexpr const SlotClassInfo& info_of(SlotClass slots) { return kSlotClasses[static_cast<size_t>(slots)]; }

@@ -5,6 +5,7 @@
 #include "base/log.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace gpurun::transfer {
 
@@ -23,7 +24,7 @@ Result<ImportCache::Iterator> ImportCache::find(const RemoteBuffer& source) {
             GPURUN_TRY(close_oldest());
         GPURUN_ASSIGN(void* base, device_.import_memory(peer_, source.handle));
         mappings_.push_front(
-            Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, {}, false, 0});
+            Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, {}, false, 0, 0});
         found = by_id_.emplace(source.allocation_id, mappings_.begin()).first;
     }
     mappings_.splice(mappings_.begin(), mappings_, found->second);
@@ -37,8 +38,7 @@ Result<void> ImportCache::open(const RemoteBuffer& source) {
 
 Result<const std::byte*> ImportCache::address(const RemoteBuffer& source, const Slot& slot) {
     GPURUN_ASSIGN(const Iterator mapping, find(source));
-    std::erase_if(mapping->reads, [&](const Slot& each) { return is_over(each); });
-    mapping->reads.push_back(slot);
+    add_use(*mapping, CompletionPoint::at(fence_, Edge::kBackward, slot));
     return static_cast<const std::byte*>(mapping->base) + source.offset;
 }
 
@@ -56,11 +56,25 @@ void ImportCache::release(uint64_t allocation_id) {
     --found->second->holders;
 }
 
+Result<const std::byte*> ImportCache::borrow(const RemoteBuffer& source) {
+    GPURUN_ASSIGN(const Iterator mapping, find(source));
+    ++mapping->borrowers;
+    return static_cast<const std::byte*>(mapping->base) + source.offset;
+}
+
+void ImportCache::give_back(uint64_t allocation_id, const std::optional<CompletionPoint>& end) {
+    const auto found = by_id_.find(allocation_id);
+    CHECK(found != by_id_.end() && found->second->borrowers != 0);
+    --found->second->borrowers;
+    if (end)
+        add_use(*found->second, *end);
+}
+
 // If none can be closed, the cache has more than kLimit.
 Result<void> ImportCache::close_oldest() {
     const Quiescence quiet = quiescence_();
     for (auto mapping = mappings_.end(); quiet && mapping != mappings_.begin();)
-        if ((--mapping)->holders == 0 && !is_read(*mapping))
+        if ((--mapping)->holders == 0 && !is_used(*mapping))
             return close(mapping);
     return {};
 }
@@ -79,11 +93,16 @@ Result<void> ImportCache::sweep() {
     const Quiescence quiet = quiescence_();
     for (auto mapping = mappings_.begin(); quiet && mapping != mappings_.end();) {
         const auto next = std::next(mapping);
-        if (mapping->revoked && mapping->holders == 0 && !is_read(*mapping))
+        if (mapping->revoked && mapping->holders == 0 && !is_used(*mapping))
             GPURUN_TRY(close(mapping));
         mapping = next;
     }
     return {};
+}
+
+uint64_t ImportCache::bytes() const {
+    return std::accumulate(mappings_.begin(), mappings_.end(), uint64_t{0},
+                           [](uint64_t sum, const Mapping& each) { return sum + each.bytes; });
 }
 
 Result<void> ImportCache::close_all() {
@@ -105,10 +124,15 @@ bool ImportCache::can_open(const RemoteBuffer& source) {
         if (!overlaps(each, source))
             continue;
         in_the_way = true;
-        if (is_read(each))
+        if (is_used(each))
             return false;
     }
     return !in_the_way || quiescence_().has_value();
+}
+
+bool ImportCache::can_open_later(const RemoteBuffer& source) const {
+    return std::none_of(mappings_.begin(), mappings_.end(),
+                        [&](const Mapping& each) { return each.borrowers != 0 && overlaps(each, source); });
 }
 
 Result<void> ImportCache::close_overlapping(const RemoteBuffer& source) {
@@ -118,7 +142,7 @@ Result<void> ImportCache::close_overlapping(const RemoteBuffer& source) {
         if (overlaps(*mapping, source)) {
             if (!quiet)
                 quiet = quiescence_();
-            if (!quiet || is_read(*mapping))
+            if (!quiet || is_used(*mapping))
                 return base::error(base::Status::kDevice,
                                    "memory of rank {} is at the address of memory that it has freed and that streams "
                                    "of this rank may still read: wait for them first",
@@ -130,13 +154,19 @@ Result<void> ImportCache::close_overlapping(const RemoteBuffer& source) {
     return {};
 }
 
-bool ImportCache::is_over(const Slot& read) const {
-    auto done = fence_.reached(Edge::kBackward, read);
-    return !done || *done; // an edge that fails never comes
+bool ImportCache::is_over(const CompletionPoint& use) const {
+    auto done = use.on_event() ? device_.query(use.event) : use.fence->reached(use.edge, use.slot);
+    return !done || *done; // what fails never comes
 }
 
-bool ImportCache::is_read(const Mapping& mapping) const {
-    return !std::all_of(mapping.reads.begin(), mapping.reads.end(), [&](const Slot& each) { return is_over(each); });
+bool ImportCache::is_used(const Mapping& mapping) const {
+    return mapping.borrowers != 0 || !std::all_of(mapping.uses.begin(), mapping.uses.end(),
+                                                  [&](const CompletionPoint& each) { return is_over(each); });
+}
+
+void ImportCache::add_use(Mapping& mapping, const CompletionPoint& use) {
+    std::erase_if(mapping.uses, [&](const CompletionPoint& each) { return is_over(each); });
+    mapping.uses.push_back(use);
 }
 
 Result<void> ImportCache::close(Iterator mapping) {

@@ -8,12 +8,13 @@
 // Used under the engine lock.
 #pragma once
 
-#include "transfer/fence/fence.hpp"
+#include "transfer/fence/completion_point.hpp"
 #include "transfer/memory/quiescence.hpp"
 #include "transfer/memory/remote_buffer.hpp"
 
 #include <cstdint>
 #include <list>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -30,6 +31,8 @@ class ImportCache {
 
     // Whether `source` can be mapped: no mapping that overlaps it has to stay open for now.
     bool can_open(const RemoteBuffer& source);
+    // What is in the way goes by itself: it is no open loan.
+    bool can_open_later(const RemoteBuffer& source) const;
     // Maps the allocation of `source`'s message, unless it is mapped. REQUIRES source.exportable.
     base::Result<void> open(const RemoteBuffer& source);
     // Where `source`'s message lies here; the copy from it will signal the slot's backward edge.
@@ -38,6 +41,10 @@ class ImportCache {
     // The same for a graph, which may read it at any time until release().
     base::Result<const std::byte*> hold(const RemoteBuffer& source);
     void release(uint64_t allocation_id);
+    // The same for a loan, which keeps the mapping whatever happens, until it is given back. What the borrower's stream
+    // does with it is over once `end` has come.
+    base::Result<const std::byte*> borrow(const RemoteBuffer& source);
+    void give_back(uint64_t allocation_id, const std::optional<CompletionPoint>& end);
     // The exporter frees the allocation.
     void revoke(uint64_t allocation_id);
     // Closes what was revoked and is no longer read. Cheap when there is nothing.
@@ -45,6 +52,7 @@ class ImportCache {
     base::Result<void> close_all();
     bool has(uint64_t allocation_id) const { return by_id_.count(allocation_id) != 0; }
     size_t size() const { return mappings_.size(); }
+    uint64_t bytes() const;
     bool has_revoked() const { return revoked_ != 0; }
 
   private:
@@ -53,15 +61,17 @@ class ImportCache {
         uint64_t exporter_base;
         uint64_t bytes;
         void* base;
-        std::vector<Slot> reads; // of the copies from it; those that are over are dropped with the next one
+        std::vector<CompletionPoint> uses; // of it; those that are over are dropped with the next one
         bool revoked;
-        uint32_t holders;
+        uint32_t holders;   // graphs
+        uint32_t borrowers; // loans
     };
     using Iterator = std::list<Mapping>::iterator;
 
     bool overlaps(const Mapping& mapping, const RemoteBuffer& source) const;
-    bool is_over(const Slot& read) const;
-    bool is_read(const Mapping& mapping) const;
+    bool is_over(const CompletionPoint& use) const;
+    bool is_used(const Mapping& mapping) const;
+    void add_use(Mapping& mapping, const CompletionPoint& use);
     base::Result<void> close(Iterator mapping);
     base::Result<void> close_oldest();
     base::Result<void> close_overlapping(const RemoteBuffer& source);

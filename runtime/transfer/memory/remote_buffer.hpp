@@ -2,13 +2,15 @@
 #pragma once
 
 #include "device/device.hpp"
+#include "transfer/loan_kind.hpp"
 
 namespace gpurun::transfer {
 
 struct RemoteBuffer {
     device::Placement placement{};
-    uint16_t exportable = 0;
-    uint16_t ready = 0;            // a CPU may read it at once: host memory in the host's order
+    uint8_t exportable = 0;
+    uint8_t ready = 0;             // a CPU may read it at once: host memory in the host's order
+    Loan loan{};                   // if it is lent
     device::MemoryHandle handle{}; // with exportable, as the next four
     uint64_t allocation_id = 0;
     uint64_t allocation_base = 0; // address in the sender's process

@@ -131,7 +131,9 @@ Result<void> PullReceive::start(Receive& receive, const Arrival& arrival) {
     receive.count(route_, arrival.record.envelope.bytes);
     if (arrival.payload.size() == sizeof(RemoteBuffer))
         std::memcpy(&answer_.emplace(), arrival.payload.data(), sizeof(RemoteBuffer));
-    return ready_.edge.valid ? leave_or_pull(receive) : want_edge(receive);
+    // Nobody signals a loan's edge backward.
+    const bool has_both_edges = ready_.edge.valid && ready_.edge.slots != SlotClass::kLoan;
+    return has_both_edges ? leave_or_pull(receive) : want_edge(receive);
 }
 
 Result<void> PullReceive::leave_or_pull(Receive& receive) {

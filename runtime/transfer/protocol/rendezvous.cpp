@@ -7,9 +7,6 @@ namespace gpurun::transfer {
 using base::Result;
 namespace wait_report = platform::wait_report;
 
-namespace {
-
-// Enqueues the forward edge's signal where the send stands in its order domain: the buffer is ready.
 Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot) {
     send.set_edge(slot);
     if (!send.operand().on_stream()) {
@@ -24,12 +21,27 @@ Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot) {
     return {};
 }
 
+namespace {
+
+// A borrower never signals the backward edge.
+Result<void> give_edge_of_loan(Send& send, Fence& fence, const Slot& slot, ProtocolId wanted_by) {
+    if (send.operand().on_stream() && send.edge().valid) // the program's stream may be gone by now
+        GPURUN_TRY(send.work().take_behind(fence, Edge::kForward, send.edge()));
+    GPURUN_TRY(signal_ready(send, fence, slot));
+    if (wanted_by == kLoanProtocol) {
+        send.target().part<RendezvousPart>().settle(slot, Edge::kForward);
+        send.work().finish(InternalStreams::State::kRunning, {});
+    }
+    return {};
+}
+
 bool owes_edge(const Send& send) { return base::List<Send, Queued>::has(send); }
 
 } // namespace
 
 bool joins_exchange(const Send& send) {
-    return send.ends_together() && send.resources().fenced_copies != nullptr && send.resources().exchanges.can_pull();
+    return send.ends_together() && !send.lends() && send.resources().fenced_copies != nullptr &&
+           send.resources().exchanges.can_pull();
 }
 
 bool may_be_reduced(const Send& send) {
@@ -50,6 +62,8 @@ std::optional<CompletionPoint> RendezvousPart::next_late_slot() const {
 }
 
 void RendezvousPart::settle(const Slot& slot, Edge last) {
+    if (slot.slots == SlotClass::kLoan)
+        return; // LoanSlots has it
     (slot.slots == SlotClass::kLateEdge ? late_slots_ : slots_).settle(slot, last);
 }
 
@@ -120,7 +134,10 @@ Result<bool> RendezvousSend::give_edge(Send& send) {
     GPURUN_ASSIGN(const std::optional<Slot> slot, send.target().part<RendezvousPart>().take_late_slot(*fence));
     if (!slot)
         return false;
-    GPURUN_TRY(signal_ready(send, *fence, *slot));
+    if (send.lends())
+        GPURUN_TRY(give_edge_of_loan(send, *fence, *slot, wanted_.protocol));
+    else
+        GPURUN_TRY(signal_ready(send, *fence, *slot));
     Record record(RecordKind::kToReceive, wanted_.protocol, wanted_.receive);
     send.target().tell(record.with(*slot));
     return true;
@@ -137,7 +154,10 @@ std::optional<CompletionPoint> RendezvousSend::blocked_on(const Send& send) cons
 void RendezvousSend::give_up(Send& send) { send.target().part<RendezvousPart>().forget(send); }
 
 void RendezvousSend::describe(const Send& send, wait_report::Entry& entry) const {
-    entry.state = owes_edge(send) ? wait_report::State::kWantsEdge : wait_report::State::kUnmatched;
+    if (owes_edge(send))
+        entry.state = wait_report::State::kWantsEdge;
+    else
+        entry.state = send.lends() && send.matched() ? wait_report::State::kLent : wait_report::State::kUnmatched;
 }
 
 Result<void> end_without_bytes(Send& send) {

@@ -82,6 +82,8 @@ bool joins_exchange(const Send& send);
 // Whether a kernel of the target's may read it as it reduces, while a kernel of this rank reduces what it gets.
 bool may_be_reduced(const Send& send);
 
+// Enqueues the forward edge's signal where the send stands in its order domain: the buffer is ready.
+base::Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot);
 // A message without bytes was answered: it ends where it stands in its order domain.
 base::Result<void> end_without_bytes(Send& send);
 

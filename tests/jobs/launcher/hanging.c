@@ -248,6 +248,24 @@ static void graph_and_call(void) {
     send_to(0, 41, 8);
 }
 
+// Rank 0 waits for two loans, of which rank 1 has borrowed one.
+static void loans(void) {
+    void* memory = NULL;
+    gpurun_request requests[2];
+    gpurun_loan loan;
+    check(gpurun_malloc(&memory, 4096));
+    if (rank == 0)
+        for (int i = 0; i < 2; ++i)
+            check(gpurun_lend((char*)memory + 1024 * i, 1000 + i, GPURUN_LOAN_EXCLUSIVE, 1, 50 + i, GPURUN_COMM_WORLD,
+                              GPURUN_HOST, &requests[i]));
+    else
+        check(gpurun_borrow(0, 50, GPURUN_COMM_WORLD, GPURUN_HOST, &loan, NULL));
+    say_up();
+    if (rank == 1)
+        recv_from(0, 52);
+    check(gpurun_waitall(2, requests, GPURUN_HOST, NULL));
+}
+
 static void probe(void) { check(gpurun_probe(GPURUN_ANY_SOURCE, 4, GPURUN_COMM_WORLD, NULL)); }
 
 static void self(void) { check(gpurun_ssend(buffer, 8, GPURUN_BYTE, rank, 6, GPURUN_COMM_WORLD, GPURUN_HOST)); }
@@ -317,6 +335,7 @@ static const struct {
     {"graph-ahead", graph_ahead, 1},
     {"graph-silent", graph_silent, 1},
     {"graph-and-call", graph_and_call, 1},
+    {"loans", loans, 1},
     {"probe", probe, 0},
     {"self", self, 0},
     {"twice", twice, 0},

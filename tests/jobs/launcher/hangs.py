@@ -147,6 +147,11 @@ class Hangs(LaunchedTest):
         self.assertEqual(shown(), 1, self.said)
         self.assertIsNone(process.poll())
 
+    def test_loans_that_do_not_come_back_are_shown_with_their_age(self):
+        self.check_hang("loans", r"\n +0  gpurun_waitall .* loan +1 +50 +1000 +loan +rank 1 to give this back, lent \d+\.\d s "
+                                 r"ago\n", r" loan +1 +51 +1001 +- +rank 1 to borrow or receive this, lent \d+\.\d s ago",
+                        r"deadlock: rank 0 waits for 1 \(gpurun_waitall, tag 50\), rank 1 waits for 0", ranks=2)
+
     def test_probes_of_any_source_and_messages_to_oneself_can_deadlock(self):
         self.check_hang("probe", r"deadlock: rank 0 waits for 1 \(gpurun_probe, tag 4, any source\)", ranks=2)
         self.check_hang("self", r"deadlock: rank 0 waits for itself \(gpurun_ssend, tag 6\)", ranks=1)

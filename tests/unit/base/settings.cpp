@@ -38,7 +38,8 @@ TEST_CASE("the documented default of every setting reads as what is used without
     const Settings unset = must(read({}));
     CHECK(written.errors == unset.errors);
     CHECK(written.log_level == unset.log_level);
-    CHECK(written.report_paths == unset.report_paths);
+    CHECK(written.report.paths == unset.report.paths);
+    CHECK(written.report.loans == unset.report.loans);
     CHECK(written.fence == unset.fence);
     CHECK(written.path == unset.path);
     CHECK(written.single_copy == unset.single_copy);

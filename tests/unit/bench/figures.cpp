@@ -41,7 +41,7 @@ TEST_CASE("a percentile is a sample that was taken") {
 
 TEST_CASE("each test has a figure for each of its metrics, also without samples") {
     for (Test test : {Test::kLatency, Test::kBandwidth, Test::kBidirectional, Test::kRate, Test::kExchange,
-                      Test::kCollective, Test::kOverlap, Test::kCall, Test::kFirst}) {
+                      Test::kCollective, Test::kOverlap, Test::kCall, Test::kFirst, Test::kLoan}) {
         const auto none = figures(task(test, 8), {samples({})});
         CHECK(none.size() == metrics(test).size());
         CHECK(headline(test) < none.size());

@@ -223,7 +223,7 @@ TEST_CASE("host memory on either side keeps the buffers of GPUs small") {
 
 TEST_CASE("few iterations are few, and large messages take fewer than small ones") {
     for (Test test : {Test::kLatency, Test::kBandwidth, Test::kBidirectional, Test::kRate, Test::kExchange,
-                      Test::kCollective, Test::kOverlap, Test::kCall, Test::kFirst}) {
+                      Test::kCollective, Test::kOverlap, Test::kCall, Test::kFirst, Test::kLoan}) {
         auto options = options_of(test, {8}, Order::kStream);
         options.iterations = 1;
         const Task one = only(options);

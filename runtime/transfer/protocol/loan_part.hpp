@@ -1,0 +1,85 @@
+// What a rank keeps of loans with one peer: the slots of its signals, and the loans that it gives back once a stream
+// has come to that.
+//
+// A loan is given back by an edge that the borrower's stream signals and the lender's stream awaits. If streams that
+// are behind have all slots, the loan waits for its marker instead, and comes back without an edge.
+#pragma once
+
+#include "transfer/protocol/loan_slots.hpp"
+#include "transfer/protocol_table.hpp"
+
+#include <vector>
+
+namespace gpurun::transfer {
+
+// What a borrower tells its lender's send.
+struct LoanAnswer {
+    enum class What : uint32_t {
+        kBorrowed,  // a rank has it mapped
+        kGivenBack, // once `edge`, the forward edge of a message the other way, has come; without one, now
+        kWithdrawn, // it was cancelled before anybody had received it
+    };
+    What what{};
+    Slot edge{};
+};
+
+// A notice of this protocol.
+struct LoanNotice {
+    enum class What : uint32_t {
+        kWithdraw, // the lender wants the loan back, if nobody has received it. The answer is kWithdrawn, or the
+                   // receiver's
+        kForget,   // it has come back and was not borrowed: nobody will want its description
+    };
+    What what;
+    uint64_t serial; // of the lender's send
+};
+
+// What this rank has borrowed of the peer.
+struct Taken {
+    uint64_t serial = 0; // of the lender's send
+    uint64_t allocation_id = 0;
+    bool mapped = false; // else it is this process's own memory
+};
+
+class LoanPart final : public ProtocolPart {
+  public:
+    static constexpr ProtocolId kProtocol = kLoanProtocol;
+
+    LoanPart(Resources& resources, Peer& peer) : resources_(resources), peer_(peer) {}
+
+    // For the forward edge of a signal to the peer, in the stream with this name; 0: of the CPU.
+    base::Result<std::optional<Slot>> take_slot(Fence& fence, uint64_t stream) { return slots_.take(fence, stream); }
+
+    // ---- of the borrower
+    // Whether map() has to be called later: the memory is at the address of other memory, which the lender has freed,
+    // and which streams of this rank still use.
+    bool waits_to_map(const RemoteBuffer& lent);
+    // Where the lent memory lies here, until unmap() or give_back(). An error says why this rank cannot reach it.
+    base::Result<const std::byte*> map(const RemoteBuffer& lent);
+    void unmap(const Taken& loan, const std::optional<CompletionPoint>& end);
+    void tell(uint64_t serial, const LoanAnswer& answer);
+    // In the order of a stream, or, without one, now.
+    // `others`: what else of the lender's the loan has mapped.
+    base::Result<void> give_back(const Taken& loan, std::span<const Taken> others,
+                                 std::optional<device::Stream> stream);
+
+    bool quiet() const override { return returning_.empty(); }
+    bool needs_hand() const override { return !returning_.empty(); }
+    bool progress() override;
+
+  private:
+    struct Returning {
+        Taken loan;
+        std::vector<Taken> others;
+        std::optional<Marker> marker;
+    };
+    void end(const Taken& loan, std::span<const Taken> others, const Slot& edge,
+             const std::optional<CompletionPoint>& end);
+
+    Resources& resources_;
+    Peer& peer_;
+    LoanSlots slots_;
+    std::vector<Returning> returning_;
+};
+
+} // namespace gpurun::transfer
