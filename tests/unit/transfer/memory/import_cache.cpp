@@ -107,6 +107,28 @@ TEST_CASE("a revoked mapping is closed when the copies from it are done") {
     CHECK_FALSE(bench.readable(address));
 }
 
+TEST_CASE("a borrowed mapping stays until it is given back and its last use is over") {
+    Bench bench;
+    const RemoteBuffer source = bench.allocate(8);
+    const std::byte* const address = must(bench.cache.borrow(source));
+    CHECK(must(bench.cache.borrow(source)) == address);
+    RemoteBuffer newer = source; // at its address, since the lender has freed it all the same
+    newer.allocation_id = source.allocation_id + 1000;
+    bench.cache.revoke(source.allocation_id);
+    bench.cache.give_back(source.allocation_id, std::nullopt);
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK(bench.readable(address));
+    CHECK_FALSE(bench.cache.can_open(newer));
+    CHECK_FALSE(bench.cache.can_open_later(newer));
+    bench.cache.give_back(source.allocation_id, CompletionPoint::at(bench.fence, Edge::kForward, kCopy));
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK(bench.readable(address));
+    CHECK(bench.cache.can_open_later(newer));
+    bench.fence.signal_now(Edge::kForward, kCopy);
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK_FALSE(bench.cache.has(source.allocation_id));
+}
+
 TEST_CASE("a mapping stays as long as any copy from it is to be made, whatever later ones have come to") {
     Bench bench;
     const Slot later{SlotClass::kRendezvous, true, 4, 0, kSlotStep};
