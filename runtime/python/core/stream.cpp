@@ -2,6 +2,7 @@
 
 #include "stream_keeper.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 
@@ -97,11 +98,16 @@ nb::object dlpack_stream(gpurun_stream stream) {
 }
 
 void refuse_emulated(const char* role) {
+    static std::atomic<bool> is_cuda{false}; // once it is known; a rank keeps its device
+    if (is_cuda.load(std::memory_order_relaxed))
+        return;
     gpurun_device_info info = {};
     info.size = sizeof info;
     check(gpurun_device(&info), role);
-    if (info.kind == GPURUN_DEVICE_CUDA)
+    if (info.kind == GPURUN_DEVICE_CUDA) {
+        is_cuda.store(true, std::memory_order_relaxed);
         return;
+    }
     PyErr_Format(PyExc_BufferError,
                  "%s: the memory is on a CUDA device, but this job has emulated devices; start it without "
                  "--device=emulated",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Dict, Type
-
 
 class Error(RuntimeError):
     """What a call of gpurun raises. `status` is the C API's name for it, `rank` this rank in the job."""
@@ -56,7 +54,7 @@ class JobError(Error):
     """The job, the system or a setting is at fault, or gpurun itself."""
 
 
-_KINDS: Dict[str, Type[Error]] = {
+_KINDS: dict[str, type[Error]] = {
     "NOT_INITIALIZED": StateError,
     "ALREADY_INITIALIZED": StateError,
     "FINALIZED": StateError,

@@ -11,10 +11,13 @@ import io
 import pickle
 import struct
 import sys
-from typing import Any, List, Optional, Sequence, Tuple
 
 from . import _core
 from ._core import ANY_SOURCE, ANY_TAG, Comm, Request
+
+TYPE_CHECKING = False  # typing's, as in _waiting
+if TYPE_CHECKING:
+    from typing import Any, List, Optional, Sequence, Tuple
 
 _ALIGNMENT = 64
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Generator, List, Sequence
 
+TYPE_CHECKING = False  # typing's, whose import takes longer than all of this package's
 if TYPE_CHECKING:
     import asyncio
+    from typing import Generator, List, Sequence
 
     from ._core import Request, Status
 

@@ -1,0 +1,109 @@
+"""CUDA tensors, in the order of their streams: gpurun -n 2 python -m pytest tests/python/torch_ranks, on GPUs."""
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import gpurun
+
+if gpurun.device().emulated or not torch.cuda.is_available():
+    pytest.skip("the rank's device is not a GPU, or PyTorch has no CUDA", allow_module_level=True)
+
+COMM = gpurun.COMM_WORLD
+RIGHT, LEFT = (COMM.rank + 1) % COMM.size, (COMM.rank - 1) % COMM.size
+torch.cuda.set_device(gpurun.device().ordinal)
+SLOW = 50_000_000  # cycles
+
+
+@pytest.mark.parametrize("count", [2, 1 << 14, 1 << 20, 1 << 24])
+def test_messages_need_no_synchronization(count):
+    for turn in range(5):
+        torch.cuda._sleep(SLOW)
+        sent = torch.full((count,), float(COMM.rank + turn), device="cuda")
+        got = torch.zeros(count, device="cuda")
+        COMM.sendrecv(sent, RIGHT, recvbuf=got, source=LEFT)
+        sent.fill_(-1)  # at once: it comes after the message in the stream
+        assert (got == LEFT + turn).all().item()
+
+
+def test_another_stream_is_ordered_with_the_current_one():
+    side = torch.cuda.Stream()
+    torch.cuda._sleep(SLOW)
+    sent, got = torch.full((1000,), float(COMM.rank), device="cuda"), torch.zeros(1000, device="cuda")
+    COMM.sendrecv(sent, RIGHT, recvbuf=got, source=LEFT, stream=side)
+    side.synchronize()
+    assert (got == LEFT).all().item()
+
+
+def test_requests_complete_into_streams():
+    got = torch.zeros(1 << 20, device="cuda")
+    receive = COMM.irecv(got, LEFT)
+    torch.cuda._sleep(SLOW)
+    send = COMM.isend(torch.full((1 << 20,), float(COMM.rank), device="cuda"), RIGHT)
+    receive.wait()
+    send.wait()
+    assert (got == LEFT).all().item()
+
+
+@pytest.mark.parametrize("count", [2, 1 << 12, 1 << 18, 1 << 22])
+def test_collectives_of_torch(count):
+    for _ in range(5):
+        torch.cuda._sleep(SLOW)
+        tensor = torch.full((count,), float(COMM.rank + 1), device="cuda")
+        work = dist.all_reduce(tensor, async_op=True)
+        work.wait()
+        assert (tensor == COMM.size * (COMM.size + 1) / 2).all().item()
+    gathered = [torch.zeros(count, device="cuda") for _ in range(COMM.size)]
+    dist.all_gather(gathered, torch.full((count,), float(COMM.rank), device="cuda"))
+    assert all((part == rank).all().item() for rank, part in enumerate(gathered))
+
+
+def test_futures_of_cuda_tensors():
+    tensor = torch.ones(1 << 20, device="cuda")
+    future = dist.all_reduce(tensor, async_op=True).get_future().then(lambda done: done.value()[0] * 2)
+    assert (future.wait() == 2 * COMM.size).all().item()
+
+
+def test_host_and_device_tensors_in_one_group():
+    host, device = torch.ones(3), torch.ones(3, device="cuda")
+    dist.all_reduce(host)
+    dist.all_reduce(device)
+    assert torch.equal(host, device.cpu())
+
+
+def test_captured_messages():
+    source, into = torch.ones(1 << 12, device="cuda"), torch.zeros(1 << 12, device="cuda")
+    COMM.allreduce(source, into)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        COMM.allreduce(source, into)
+    for turn in range(1, 6):
+        source.fill_(turn)
+        graph.replay()
+        assert (into == turn * COMM.size).all().item()
+    torch.cuda.synchronize()
+    del graph
+
+
+def test_tensors_of_a_gpu_in_objects():
+    request = COMM.isend_object({"w": torch.full((10,), float(COMM.rank), device="cuda")}, RIGHT)
+    got = COMM.recv_object(LEFT)["w"]
+    request.wait()
+    assert got.is_cuda and (got == LEFT).all().item()
+
+
+def test_ddp_trains_as_on_the_cpu():
+    def train(device):
+        torch.manual_seed(0)
+        net = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(),
+                                                          torch.nn.Linear(64, 1)).double().to(device))
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+        torch.manual_seed(1 + COMM.rank)
+        for _ in range(20):
+            inputs = torch.randn(64, 16, dtype=torch.float64).to(device)
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(net(inputs), inputs.sum(1, keepdim=True)).backward()
+            optimizer.step()
+        return torch.cat([parameter.detach().cpu().flatten() for parameter in net.parameters()])
+
+    torch.testing.assert_close(train("cuda"), train("cpu"))
