@@ -11,7 +11,8 @@ job = subprocess.run([sys.argv[1], "-n", "2", "--device=emulated:2", "--oversubs
 lines = job.stderr.splitlines()
 assert job.returncode == 0, job
 for tag in range(6):
-    state = "borrowed, and not given back" if tag % 2 == 0 else "not borrowed"
+    # Rank 1 may have given back in its gpurun_finalize() by the time that rank 0 calls it.
+    state = "(borrowed, and not given back|given back, and its request not completed)" if tag % 2 == 0 else "not borrowed"
     lent = rf"gpurun: rank 0 has lent 100000 bytes to rank 1, tag {tag}, \d+\.\d s ago: {state}"
     borrowed = rf"gpurun: rank 1 has borrowed 100000 bytes of rank 0, tag {tag}, \d+\.\d s ago: not given back"
     assert sum(bool(re.fullmatch(lent, line)) for line in lines) == 1, job.stderr

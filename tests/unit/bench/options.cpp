@@ -51,7 +51,7 @@ TEST_CASE("tests are words, options may stand anywhere") {
     CHECK(found.window == 8);
     CHECK(found.validate);
     CHECK(found.json);
-    CHECK(options({"all"}).tests.size() == 9);
+    CHECK(options({"all"}).tests.size() == 10);
     CHECK(options({"rate", "rate"}).tests.size() == 1);
 }
 
@@ -97,13 +97,13 @@ TEST_CASE("what cannot be measured is refused with what can") {
     CHECK(says(refused({"--plot=a.png"}), "does not end in .svg"));
     CHECK(says(refused({"--frequency"}), "--frequency"));
     CHECK(says(refused({"call", "--order=host"}), "call measures calls on a stream"));
-    CHECK(options({"all", "--order=host"}).tests.size() == 9); // without calls: they are left out
+    CHECK(options({"all", "--order=host"}).tests.size() == 10); // without calls: they are left out
 }
 
 TEST_CASE("graphs are asked for, and have the tests and the memory that can be captured") {
     CHECK(options({"--order=graph"}).orders == std::vector{Order::kGraph});
     CHECK(options({"--order=both"}).orders == std::vector{Order::kStream, Order::kHost});
-    CHECK(options({"all", "--order=graph"}).tests.size() == 9); // those that cannot are left out of the plan
+    CHECK(options({"all", "--order=graph"}).tests.size() == 10); // those that cannot are left out of the plan
     for (const char* test : {"overlap", "call", "first"})
         CHECK(says(refused({"rate", test, "--order=graph"}), "is not measured in graphs: latency, bandwidth"));
     CHECK(says(refused({"--memory=device:host", "--order=graph"}), "use --memory=pinned in place of host"));
