@@ -93,7 +93,7 @@ comm::Signature signature_of(Collective kind, const Arguments& given, size_t cou
 }
 
 comm::WholeReduction whole_of(const Operands& both, const Reduction& reduction) {
-    return {reduction, buffer_of(both.input), buffer_of(both.result)};
+    return {reduction, buffer_of(both.input), buffer_of(both.result), both.input.captured()};
 }
 
 Result<void> allreduce(const Arguments& given, const Way& way) {

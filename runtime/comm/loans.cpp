@@ -110,10 +110,13 @@ Result<std::optional<device::Buffer>> Loans::look_up(const void* address, size_t
         return is_lent(address, *loan, "this rank must not use it until it has come back");
     const auto first = reinterpret_cast<uintptr_t>(address);
     bool read_only = false;
+    const Borrowed* begun = nullptr; // has the first of the bytes, and not all
     for (auto each = mapped_.upper_bound(first); each != mapped_.begin();) {
         const Borrowed& loan = *(--each)->second;
-        if (each->first + loan.bytes < first + bytes)
+        if (each->first + loan.bytes < first + bytes) {
+            begun = first < each->first + loan.bytes ? &loan : begun;
             continue;
+        }
         read_only = loan.kind == transfer::LoanKind::kReadOnly;
         found.emplace();
         found->placement = device::Placement::kDevice;
@@ -125,6 +128,10 @@ Result<std::optional<device::Buffer>> Loans::look_up(const void* address, size_t
     if (read_only)
         return base::error(Status::kBuffer, "the {} bytes at {} are borrowed read-only: copy them, and write the copy",
                            bytes, address);
+    if (begun != nullptr)
+        return base::error(Status::kBuffer,
+                           "the {} bytes at {} reach past what is borrowed, {} bytes at {}: use no more", bytes,
+                           address, begun->bytes, begun->address);
     return found;
 }
 

@@ -20,6 +20,7 @@ struct CollectiveShape {
     int ranks = 1;
     size_t bytes = 0;
     bool rounds_once = false; // values of half precision: what is reduced in steps would be rounded in each
+    bool captured = false;
 };
 
 struct AlgorithmChoice {
@@ -28,11 +29,14 @@ struct AlgorithmChoice {
     int most_ranks = INT_MAX;
     size_t most_bytes = SIZE_MAX;
     bool rounds_once = true; // whether it combines all operands in one step
+    bool only_captured = false;
 };
 
 // Not measured yet: from the number of rounds, and of bytes that each rank sends.
 constexpr AlgorithmChoice kAlgorithms[] = {
     {base::Collective::kAllreduce, Algorithm::kDirect, 2, 256 << 10}, // a mail each way
+    // The same bytes as in pieces, which only outside of graphs need no messages of their own for their answers.
+    {base::Collective::kAllreduce, Algorithm::kDirect, 2, SIZE_MAX, true, true},
     {base::Collective::kAllreduce, Algorithm::kDirect, 4, 32 << 10},
     {base::Collective::kAllreduce, Algorithm::kDoubling, INT_MAX, 32 << 10, false},
     {base::Collective::kAllreduce, Algorithm::kDirect, INT_MAX, 4 << 10},
@@ -45,7 +49,7 @@ constexpr AlgorithmChoice kAlgorithms[] = {
 constexpr Algorithm choose_algorithm(const CollectiveShape& shape) {
     for (const AlgorithmChoice& each : kAlgorithms)
         if (each.collective == shape.collective && shape.ranks <= each.most_ranks && shape.bytes <= each.most_bytes &&
-            (each.rounds_once || !shape.rounds_once))
+            (each.rounds_once || !shape.rounds_once) && (shape.captured || !each.only_captured))
             return each.algorithm;
     return Algorithm::kDirect;
 }

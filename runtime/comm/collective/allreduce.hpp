@@ -11,6 +11,7 @@ struct WholeReduction {
     base::Reduction reduction;
     Schedule::Buffer input;
     Schedule::Buffer result;
+    bool captured = false;
 
     bool in_place() const { return input.address == result.address; }
     size_t element() const { return base::size_of_type(static_cast<int>(reduction.type)); }
@@ -155,7 +156,7 @@ inline void build_allreduce(Schedule& schedule, const WholeReduction& work) {
     if (bytes == 0 || (size == 1 && work.in_place()))
         return;
     const Algorithm algorithm =
-        choose_algorithm({base::Collective::kAllreduce, size, bytes, rounds_once(work.reduction)});
+        choose_algorithm({base::Collective::kAllreduce, size, bytes, rounds_once(work.reduction), work.captured});
     if (algorithm == Algorithm::kDoubling)
         Doubling(schedule, work).build();
     else if (algorithm == Algorithm::kPieces)
