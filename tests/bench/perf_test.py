@@ -261,8 +261,8 @@ class Drawing(Case):
         space = "{http://www.w3.org/2000/svg}"
         drawing = ElementTree.fromstring(text)
         self.assertEqual(drawing.tag, f"{space}svg")
-        # five tests with gpurun and the copy in two orders, three with gpurun in two, call in one
-        self.assertEqual(len(drawing.findall(f"{space}polyline")), 5 * 4 + 3 * 2 + 1)
+        # five tests with gpurun and the copy in two orders, four with gpurun in two, call in one
+        self.assertEqual(len(drawing.findall(f"{space}polyline")), 5 * 4 + 4 * 2 + 1)
         labels = [label.text for label in drawing.iter(f"{space}text")]
         for label in ("gpurun, stream order", "gpurun, host order", "copy, host order", "message size (bytes)", "32K",
                       "latency (us)", "bandwidth (GB/s)", "messages per second", "hidden part (%)", "host time (us)"):

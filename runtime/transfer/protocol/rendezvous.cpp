@@ -40,8 +40,9 @@ bool owes_edge(const Send& send) { return base::List<Send, Queued>::has(send); }
 } // namespace
 
 bool joins_exchange(const Send& send) {
-    return send.ends_together() && !send.lends() && send.resources().fenced_copies != nullptr &&
-           send.resources().exchanges.can_pull();
+    const Resources& resources = send.resources();
+    return send.ends_together() && !send.lends() && resources.fenced_copies != nullptr &&
+           resources.exchanges.can_pull() && send.target().channel().shares_memory();
 }
 
 bool may_be_reduced(const Send& send) {
