@@ -131,7 +131,7 @@ Result<std::optional<device::Buffer>> Loans::look_up(const void* address, size_t
     if (begun != nullptr)
         return base::error(Status::kBuffer,
                            "the {} bytes at {} reach past what is borrowed, {} bytes at {}: use no more", bytes,
-                           address, begun->bytes, begun->address);
+                           address, begun->bytes, static_cast<const void*>(begun->address));
     return found;
 }
 
