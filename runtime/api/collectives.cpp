@@ -51,7 +51,7 @@ Result<void> barrier(gpurun_comm comm, gpurun_stream stream, const Way& way) {
     GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
     const transfer::Resources& resources = call.runtime->engine().resources();
     const bool by_mail = order.on_stream() && !order.captured() && resources.kernels_spin &&
-                         resources.exchanges.can_copy() && resources.settings.mail_bytes != 0;
+                         resources.exchanges.has_mails() && resources.settings.mail_bytes != 0;
     return perform(
         call, Collective::kBarrier, order, [=](comm::Schedule& schedule) { comm::build_barrier(schedule, by_mail); },
         way);

@@ -1,7 +1,7 @@
 #include "api/operations.hpp"
 
-#include "api/call.hpp"
 #include "base/format.hpp"
+#include "base/operation.hpp"
 
 namespace gpurun::api {
 
@@ -50,39 +50,4 @@ Result<void> Operations::erase(gpurun_op op) {
     return functions_.erase(op.id) != 0 ? Result<void>() : Result<void>(no_such_operation(op));
 }
 
-namespace {
-
-Result<void> create(gpurun_op_function* function, gpurun_op* ret_op) {
-    GPURUN_ASSIGN(Runtime * found, runtime());
-    GPURUN_TRY(check_output(ret_op, "ret_op"));
-    if (function == nullptr)
-        return base::error(Status::kArgument, "function is NULL: pass the function that combines elements");
-    *ret_op = found->operations().add(function);
-    return {};
-}
-
-Result<void> free_operation(gpurun_op* op) {
-    GPURUN_ASSIGN(Runtime * found, runtime());
-    if (op == nullptr)
-        return base::error(Status::kArgument, "op is NULL: pass the address of the operation");
-    GPURUN_TRY(found->operations().erase(*op));
-    *op = GPURUN_OP_NULL;
-    return {};
-}
-
-} // namespace
-
 } // namespace gpurun::api
-
-namespace api = gpurun::api;
-
-extern "C" {
-
-gpurun_status gpurun_op_create(gpurun_op_function* function, int commutes, gpurun_op* ret_op) {
-    (void)commutes; // all operations combine in the order of the ranks
-    return api::report(api::create(function, ret_op), __func__);
-}
-
-gpurun_status gpurun_op_free(gpurun_op* op) { return api::report(api::free_operation(op), __func__); }
-
-} // extern "C"

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/reduction.hpp"
+#include "base/status.hpp"
 
 #include <gpurun/gpurun.h>
 

@@ -97,7 +97,7 @@ Request* Requests::find(uint64_t name) {
 // The mails that they put into a stream go by one kernel. Captured messages are no mails, and may have to wait.
 void Requests::start_again(std::span<Request* const> requests) {
     EngineLock lock(core_.mutex());
-    transfer::MailExchanges& exchanges = core_.resources().exchanges;
+    transfer::Exchanges& exchanges = core_.resources().exchanges;
     exchanges.collect(requests.size() > 1 && std::none_of(requests.begin(), requests.end(), [](const Request* each) {
                           return each->task.operand.captured();
                       }));

@@ -200,8 +200,8 @@ Result<void> ScheduleRun::start_copy(StepId id) {
     }
     const bool both_on_host = into.in_host_memory() && from.in_host_memory();
     const bool by_stream = order_.on_stream() && into.by_device() && from.by_device();
-    transfer::MailExchanges& exchanges = core_.resources().exchanges;
-    if (by_stream && into.bytes <= kMostBytesBeside && exchanges.can_copy() && !order_.captured()) {
+    transfer::Exchanges& exchanges = core_.resources().exchanges;
+    if (by_stream && into.bytes <= kMostBytesBeside && exchanges.has_mails() && !order_.captured()) {
         exchanges.copy({into.address, from.address, into.bytes}, order_.stream);
         return {};
     }

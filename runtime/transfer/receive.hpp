@@ -45,7 +45,7 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     // Whether everything that is before the message in the program's stream is over.
     base::Result<bool> is_marker_passed();
     // `stream` will wait for the slot's forward edge, or for what comes behind it: with what is enqueued next, or,
-    // with note_dependence(), in an exchange (MailExchanges).
+    // with note_dependence(), in an exchange (Exchanges).
     base::Result<void> depend_on(Fence& fence, const Slot& slot, std::optional<device::Stream> stream) {
         resources().exchanges.launch();
         return note_dependence(fence, slot, stream);

@@ -10,8 +10,8 @@
 #include "transfer/memory/quiescence.hpp"
 #include "transfer/memory/workspace.hpp"
 #include "transfer/operation_list.hpp"
+#include "transfer/protocol/exchanges.hpp"
 #include "transfer/protocol/fused_mails.hpp"
-#include "transfer/protocol/mail_exchanges.hpp"
 
 namespace gpurun::transfer {
 
@@ -53,7 +53,7 @@ struct Resources {
     Pools pools;
     ExportCache exports;
     FusedMails mails;
-    MailExchanges exchanges;
+    Exchanges exchanges;
     MovingList moving;    // operations that advance() moves
     LeftList left;        // operations whose last work is enqueued by whoever completes them
     size_t returning = 0; // loans that are given back once their stream has come to that (LoanPart)

@@ -17,7 +17,7 @@ class HalfState {
 
     // The peer has answered. If another protocol posted the message, its first answer has brought the send here.
     virtual base::Result<void> on_record(Half&, const Record&) { return {}; }
-    // Whether what on_record() enqueues goes behind what is collected (MailExchanges), by itself.
+    // Whether what on_record() enqueues goes behind what is collected (Exchanges), by itself.
     virtual bool joins_exchange(const Half&) const { return false; }
     virtual Activity activity(const Half&) const { return Activity::kIdle; }
     virtual base::Result<void> advance(Half&) { return {}; }

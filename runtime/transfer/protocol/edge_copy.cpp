@@ -90,7 +90,7 @@ Result<bool> EdgeCopy::take_bulk(Receive& receive, Fence& fence, bool ready) {
 Result<void> EdgeCopy::copy_in_stream(Receive& receive) {
     GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
     GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_));
-    if (receive.ends_together() && suits_kernel(receive) && receive.resources().exchanges.can_pull())
+    if (receive.ends_together() && suits_kernel(receive) && receive.resources().exchanges.has_mails())
         return pull_in_exchange(receive, *fence, ready);
     GPURUN_ASSIGN(const bool in_bulk, take_bulk(receive, *fence, ready));
     if (in_bulk)

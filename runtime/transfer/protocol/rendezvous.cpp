@@ -42,7 +42,7 @@ bool owes_edge(const Send& send) { return base::List<Send, Queued>::has(send); }
 bool joins_exchange(const Send& send) {
     const Resources& resources = send.resources();
     return send.ends_together() && !send.lends() && resources.fenced_copies != nullptr &&
-           resources.exchanges.can_pull() && send.target().channel().shares_memory();
+           resources.exchanges.has_mails() && send.target().channel().shares_memory();
 }
 
 bool may_be_reduced(const Send& send) {

@@ -77,7 +77,7 @@ class RendezvousSend final : public SendState {
     WantEdge wanted_{};
 };
 
-// Whether its edges are signalled and awaited with what is collected in its stream (MailExchanges).
+// Whether its edges are signalled and awaited with what is collected in its stream (Exchanges).
 bool joins_exchange(const Send& send);
 // Whether a kernel of the target's may read it as it reduces, while a kernel of this rank reduces what it gets.
 bool may_be_reduced(const Send& send);

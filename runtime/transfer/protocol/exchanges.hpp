@@ -23,25 +23,24 @@
 
 namespace gpurun::transfer {
 
-class MailExchanges {
+class Exchanges {
   public:
-    MailExchanges(device::Device& device, Pools& pools)
+    Exchanges(device::Device& device, Pools& pools)
         : mails_(device.mails()), fused_reduce_(device.fused_reduce()), counters_(device.counters()), pools_(pools) {}
 
     // REQUIRES: the device has mails.
     void put(const device::OutgoingMail& mail, device::Stream stream);
     void take(const device::IncomingMail& mail, device::Stream stream);
-    bool can_copy() const { return mails_ != nullptr; }
-    bool can_pull() const { return mails_ != nullptr; } // where the device has fenced copies
-    // Whether mails can be reduced without being taken.
+    bool has_mails() const { return mails_ != nullptr; }
+    // Whether what comes can be reduced without being taken.
     bool can_reduce() const { return fused_reduce_ != nullptr; }
     // Behind all that stands in the stream so far, with what is signalled there. REQUIRES can_reduce().
     void reduce(const device::FusedReduction& reduction, device::Stream stream);
     // Of a reduction that cannot be made: whoever waits for the end of these is released.
     static void abandon(std::span<const device::FusedReduction::Operand> operands);
-    // A buffer of this rank may be read, or pulled: the stream has come here.
+    // The stream has come here: a buffer of this rank may be read.
     void signal(const device::CounterValue& signal, device::Stream stream);
-    // Another's, where it may be. REQUIRES that the device has fenced copies.
+    // A copy of a peer's buffer. REQUIRES that the device has fenced copies.
     void pull(const device::FencedCopy& pull, device::Stream stream);
     // Behind what is collected in the stream. False: there is nothing.
     bool await(const device::CounterValue& awaited, device::Stream stream);

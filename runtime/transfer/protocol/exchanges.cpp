@@ -1,4 +1,4 @@
-#include "transfer/protocol/mail_exchanges.hpp"
+#include "transfer/protocol/exchanges.hpp"
 
 #include "base/log.hpp"
 #include "platform/job_segment.hpp"
@@ -36,7 +36,7 @@ device::CounterValue start_of(const FusedReduction::Operand& operand) {
 
 } // namespace
 
-MailExchanges::Exchange* MailExchanges::find(device::Stream stream) {
+Exchanges::Exchange* Exchanges::find(device::Stream stream) {
     const auto end = exchanges_.begin() + static_cast<ptrdiff_t>(open_);
     const auto found =
         std::find_if(exchanges_.begin(), end, [&](const Exchange& each) { return each.stream == stream; });
@@ -44,7 +44,7 @@ MailExchanges::Exchange* MailExchanges::find(device::Stream stream) {
 }
 
 // Without a reduction: what comes behind one may need its result.
-MailExchanges::Exchange& MailExchanges::in(device::Stream stream) {
+Exchanges::Exchange& Exchanges::in(device::Stream stream) {
     if (Exchange* const open = find(stream)) {
         if (open->reduction)
             launch(*open);
@@ -56,21 +56,21 @@ MailExchanges::Exchange& MailExchanges::in(device::Stream stream) {
     return exchanges_[open_++];
 }
 
-void MailExchanges::signal(const device::CounterValue& signal, device::Stream stream) {
+void Exchanges::signal(const device::CounterValue& signal, device::Stream stream) {
     Exchange& exchange = in(stream);
     exchange.signals.push_back(signal);
     if (exchange.signals.size() == device::kMostExchanged)
         launch(exchange);
 }
 
-void MailExchanges::pull(const device::FencedCopy& pull, device::Stream stream) {
+void Exchanges::pull(const device::FencedCopy& pull, device::Stream stream) {
     Exchange& exchange = in(stream);
     exchange.pulls.push_back(pull);
     if (exchange.pulls.size() == device::kMostPulled)
         launch(exchange);
 }
 
-bool MailExchanges::await(const device::CounterValue& awaited, device::Stream stream) {
+bool Exchanges::await(const device::CounterValue& awaited, device::Stream stream) {
     Exchange* const exchange = find(stream);
     if (exchange == nullptr || exchange->is_empty() || exchange->awaits.size() == device::kMostExchanged)
         return false;
@@ -78,19 +78,19 @@ bool MailExchanges::await(const device::CounterValue& awaited, device::Stream st
     return true;
 }
 
-bool MailExchanges::signals() const {
+bool Exchanges::signals() const {
     return std::any_of(exchanges_.begin(), exchanges_.begin() + static_cast<ptrdiff_t>(open_),
                        [](const Exchange& each) { return !each.signals.empty(); });
 }
 
-void MailExchanges::put(const OutgoingMail& mail, device::Stream stream) {
+void Exchanges::put(const OutgoingMail& mail, device::Stream stream) {
     Exchange& exchange = in(stream);
     exchange.puts.push_back(mail);
     if (exchange.puts.size() == device::kMostExchanged)
         launch(exchange);
 }
 
-void MailExchanges::take(const IncomingMail& mail, device::Stream stream) {
+void Exchanges::take(const IncomingMail& mail, device::Stream stream) {
     Exchange& exchange = in(stream);
     exchange.takes.push_back(mail);
     if (exchange.takes.size() == device::kMostExchanged)
@@ -98,7 +98,7 @@ void MailExchanges::take(const IncomingMail& mail, device::Stream stream) {
 }
 
 // What an exchange does has no order.
-bool MailExchanges::overlaps(const Exchange& exchange, const device::CopyBeside& copy) {
+bool Exchanges::overlaps(const Exchange& exchange, const device::CopyBeside& copy) {
     const auto touches = [&](const void* written, size_t bytes) {
         return meet(written, bytes, copy.source, copy.bytes) || meet(written, bytes, copy.destination, copy.bytes);
     };
@@ -113,14 +113,14 @@ bool MailExchanges::overlaps(const Exchange& exchange, const device::CopyBeside&
            });
 }
 
-void MailExchanges::copy(const device::CopyBeside& copy, device::Stream stream) {
+void Exchanges::copy(const device::CopyBeside& copy, device::Stream stream) {
     Exchange& exchange = in(stream);
     if (exchange.copies.size() == device::kMostCopiedBeside || overlaps(exchange, copy))
         launch(exchange);
     exchange.copies.push_back(copy);
 }
 
-void MailExchanges::reduce(const FusedReduction& reduction, device::Stream stream) {
+void Exchanges::reduce(const FusedReduction& reduction, device::Stream stream) {
     Exchange& exchange = in(stream);
     const bool replaces = std::any_of(exchange.puts.begin(), exchange.puts.end(), [&](const OutgoingMail& each) {
         return each.source != reduction.result &&
@@ -133,19 +133,19 @@ void MailExchanges::reduce(const FusedReduction& reduction, device::Stream strea
     exchange.reduction->operands = {};
 }
 
-void MailExchanges::abandon(std::span<const FusedReduction::Operand> operands) {
+void Exchanges::abandon(std::span<const FusedReduction::Operand> operands) {
     for (const FusedReduction::Operand& each : operands)
         if (device::Counter* const end = end_of(each).counter)
             platform::store_and_wake(*end, platform::kPoison);
 }
 
-void MailExchanges::launch_all() {
+void Exchanges::launch_all() {
     for (size_t i = 0; i < open_; ++i)
         launch(exchanges_[i]);
     open_ = 0;
 }
 
-void MailExchanges::launch(Exchange& exchange) {
+void Exchanges::launch(Exchange& exchange) {
     if (auto enqueued = enqueue(exchange); !enqueued) {
         base::log(base::LogLevel::kWarn, "messages could not be enqueued: {}", enqueued.error().detail);
         const auto poison = [](device::Counter* end) { platform::store_and_wake(*end, platform::kPoison); };
@@ -162,7 +162,7 @@ void MailExchanges::launch(Exchange& exchange) {
     exchange.clear();
 }
 
-void MailExchanges::Exchange::clear() {
+void Exchanges::Exchange::clear() {
     puts.clear();
     takes.clear();
     copies.clear();
@@ -173,7 +173,7 @@ void MailExchanges::Exchange::clear() {
     awaits.clear();
 }
 
-Result<void> MailExchanges::enqueue(Exchange& exchange) {
+Result<void> Exchanges::enqueue(Exchange& exchange) {
     if (exchange.reduction)
         return enqueue_reduction(exchange);
     if (exchange.is_empty())
@@ -191,7 +191,7 @@ Result<void> MailExchanges::enqueue(Exchange& exchange) {
 }
 
 // Where no kernel may spin, the stream waits: behind what waits for nobody.
-Result<void> MailExchanges::begin_without_waiting(const Exchange& exchange) {
+Result<void> Exchanges::begin_without_waiting(const Exchange& exchange) {
     for (const device::CounterValue& each : exchange.signals)
         GPURUN_TRY(counters_->write_counter(exchange.stream, each.counter, each.value));
     if (exchange.puts.empty() && exchange.copies.empty())
@@ -199,13 +199,13 @@ Result<void> MailExchanges::begin_without_waiting(const Exchange& exchange) {
     return mails_->exchange({.puts = exchange.puts, .copies = exchange.copies}, exchange.stream);
 }
 
-Result<void> MailExchanges::await_in_stream(std::span<const device::CounterValue> all, device::Stream stream) {
+Result<void> Exchanges::await_in_stream(std::span<const device::CounterValue> all, device::Stream stream) {
     for (const device::CounterValue& each : all)
         GPURUN_TRY(counters_->await_counter(stream, each.counter, each.value));
     return {};
 }
 
-uint32_t MailExchanges::blocks_of(const Exchange& exchange) const {
+uint32_t Exchanges::blocks_of(const Exchange& exchange) const {
     const uint32_t most = pools_.kernels.blocks();
     const size_t bytes = exchange.reduction->bytes();
     const bool has_mails = std::any_of(exchange.operands.begin(), exchange.operands.end(),
@@ -218,7 +218,7 @@ uint32_t MailExchanges::blocks_of(const Exchange& exchange) const {
     return std::min(most, device::mail_blocks(largest));
 }
 
-Result<void> MailExchanges::enqueue_reduction(Exchange& exchange) {
+Result<void> Exchanges::enqueue_reduction(Exchange& exchange) {
     FusedReduction& reduction = *exchange.reduction;
     reduction.operands = exchange.operands;
     reduction.blocks = blocks_of(exchange);
@@ -238,7 +238,7 @@ Result<void> MailExchanges::enqueue_reduction(Exchange& exchange) {
 }
 
 // Whether the kernel of a reduction may spin.
-bool MailExchanges::admits(const Exchange& exchange) {
+bool Exchanges::admits(const Exchange& exchange) {
     KernelBudget::Ends ends;
     for (const device::CounterValue& each : exchange.awaits)
         ends.add(*each.counter, each.value);
@@ -250,7 +250,7 @@ bool MailExchanges::admits(const Exchange& exchange) {
 
 // Ranks that share a GPU have fewer blocks each, and what is taken or pulled shares those of this rank. The block that
 // awaits the rest has none of its own: it keeps next to nothing busy.
-bool MailExchanges::may_spin(Exchange& exchange) {
+bool Exchanges::may_spin(Exchange& exchange) {
     if (exchange.takes.empty() && exchange.pulls.empty() && exchange.awaits.empty())
         return true;
     const auto parts = static_cast<uint32_t>(std::max<size_t>(exchange.takes.size() + exchange.pulls.size(), 1));

@@ -1,4 +1,4 @@
-#include "transfer/protocol/mail_exchanges.hpp"
+#include "transfer/protocol/exchanges.hpp"
 
 #include "test_job.hpp"
 
@@ -10,7 +10,7 @@ using namespace gpurun::test;
 using transfer::Ending;
 using transfer::Operand;
 
-TEST_SUITE_BEGIN("mail exchanges");
+TEST_SUITE_BEGIN("exchanges of a stream");
 
 namespace {
 
@@ -71,7 +71,7 @@ class Crossing {
             deliver(0);
         (void)job_.rank(1).progress();
     }
-    transfer::MailExchanges& exchanges(uint32_t rank) { return job_.rank(rank).resources().exchanges; }
+    transfer::Exchanges& exchanges(uint32_t rank) { return job_.rank(rank).resources().exchanges; }
     void deliver(uint32_t from) { REQUIRE(job_.deliver(from, 1 - from)); }
     void deliver_and_advance(uint32_t from) {
         deliver(from);
@@ -215,7 +215,7 @@ TEST_CASE("mails that are kept are reduced where they are, behind what is put an
     crossing.send_and_deliver(2);
     crossing.receive_ending = Ending::kTogether;
     TestRank& rank = job.rank(1);
-    transfer::MailExchanges& exchanges = crossing.exchanges(1);
+    transfer::Exchanges& exchanges = crossing.exchanges(1);
     REQUIRE(exchanges.can_reduce());
     crossing.send(1, kBytes, 3);
     device::FusedReduction::Operand operands[2];
@@ -312,7 +312,7 @@ TEST_CASE("what waits for the end of a contribution waits in the kernel that red
     Crossing crossing(job);
     crossing.receive_ending = Ending::kKept;
     Contribution contribution(job, crossing);
-    transfer::MailExchanges& exchanges = crossing.exchanges(0);
+    transfer::Exchanges& exchanges = crossing.exchanges(0);
     exchanges.launch();
     crossing.deliver_and_advance(0);
     crossing.send(1, kBytes, 5);
