@@ -151,6 +151,7 @@ Result<const Unexpected*> Loans::wait_for_loan(EngineLock& lock, const Pattern& 
         return message != nullptr ? !waits_to_map(*message) : failure_.is_hopeless(pattern);
     };
     GPURUN_TRY(waiter_.wait(lock, WaitReason{.kind = WaitReason::Kind::kProbe, .pattern = &pattern}, met, [&] {
+        assume_engine_lock();
         if (message != nullptr)
             alarms_.look_again();
         return Result<void>();

@@ -42,6 +42,7 @@ void ScheduleRun::start(const Operand& order, Ending ending) {
 }
 
 void ScheduleRun::release() {
+    assume_engine_lock();
     const auto receives = [](const State& each) { return each.receive.has_value(); };
     surplus_ = arrived_ > static_cast<size_t>(std::count_if(states_.begin(), states_.end(), receives));
     ended_well_ = !error_ && !mismatch_;

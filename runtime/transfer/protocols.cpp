@@ -8,6 +8,7 @@
 #include "transfer/protocol/relay.hpp"
 #include "transfer/protocol/rendezvous.hpp"
 #include "transfer/protocol/single_copy.hpp"
+#include "transfer/receive.hpp"
 
 #include <array>
 
