@@ -104,7 +104,8 @@ void BorrowedTensors::unpack(std::span<const std::byte* const> bases, uint32_t o
     const std::byte* entry_at = next;
     next += sizes.tensors * sizeof(TensorList::Tensor);
     dimensions_.resize(sizes.dimensions);
-    std::memcpy(dimensions_.data(), next, sizes.dimensions * sizeof(int64_t));
+    if (sizes.dimensions != 0) // scalars have none
+        std::memcpy(dimensions_.data(), next, sizes.dimensions * sizeof(int64_t));
     next += sizes.dimensions * sizeof(int64_t);
     tensors_.reserve(sizes.tensors);
     names_.reserve(sizes.tensors);
