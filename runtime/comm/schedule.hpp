@@ -140,8 +140,8 @@ class Schedule {
         return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .contributes = true},
                    after);
     }
-    // A message that need not be sent, or received, if the reduction has written it.
-    // One that answers what is done is a message.
+    // A message that need not be sent, or received, if the reduction has written it; one that answers a step that is
+    // done is always sent.
     StepId send_answer(Rank to, int round, const Buffer& buffer, StepId received, After after) {
         if (received == kDone)
             return send(to, round, buffer, after);

@@ -33,4 +33,17 @@ void bind_get_group(CommClass& comm);
 void bind_making(CommClass& comm);
 void bind_topologies(nb::module_& module, CommClass& comm);
 
+/* For the new communicator; None where this rank is in none. Waits for other ranks without the GIL. */
+template <typename Make>
+nb::object new_comm(const char* name, Make make) {
+    gpurun_comm handle = GPURUN_COMM_NULL;
+    gpurun_status status = GPURUN_OK;
+    {
+        const nb::gil_scoped_release free;
+        status = make(&handle);
+    }
+    check(status, name);
+    return handle.id == 0 ? nb::none() : nb::cast(Comm(handle));
+}
+
 } // namespace gpurun::python

@@ -9,19 +9,6 @@
 namespace gpurun::python {
 namespace {
 
-/* For the new communicator; None where this rank is in none. Waits for other ranks without the GIL. */
-template <typename Make>
-nb::object new_comm(const char* name, Make make) {
-    gpurun_comm handle = GPURUN_COMM_NULL;
-    gpurun_status status = GPURUN_OK;
-    {
-        const nb::gil_scoped_release free;
-        status = make(&handle);
-    }
-    check(status, name);
-    return handle.id == 0 ? nb::none() : nb::cast(Comm(handle));
-}
-
 nb::str name_of(const Comm& comm) {
     char name[GPURUN_MAX_OBJECT_NAME] = {};
     check(gpurun_comm_get_name(comm.handle(), name, nullptr), "Comm.name");

@@ -24,24 +24,12 @@ nb::tuple tuple(const Numbers& list) {
     return nb::tuple(made);
 }
 
-template <typename Make>
-nb::object new_grid(const char* name, Make make) {
-    gpurun_comm handle = GPURUN_COMM_NULL;
-    gpurun_status status = GPURUN_OK;
-    {
-        const nb::gil_scoped_release free;
-        status = make(&handle);
-    }
-    check(status, name);
-    return handle.id == 0 ? nb::none() : nb::cast(Comm(handle));
-}
-
 nb::object cart_create(const Comm& comm, nb::handle given_dims, nb::handle given_periods) {
     const Numbers dims = numbers(given_dims);
     const Numbers periods = given_periods.is_none() ? Numbers(dims.size(), 0) : numbers(given_periods);
     if (periods.size() != dims.size())
         raise(GPURUN_ERR_ARGUMENT, "cart_create", "dims and periods have different lengths");
-    return new_grid("cart_create", [&](gpurun_comm* ret) {
+    return new_comm("cart_create", [&](gpurun_comm* ret) {
         return gpurun_cart_create(comm.handle(), static_cast<int>(dims.size()), dims.data(), periods.data(), 0, ret);
     });
 }
@@ -88,7 +76,7 @@ nb::object cart_sub(const Comm& comm, nb::handle remain) {
     const Numbers dims = numbers(remain);
     if (dims.size() != dimensions(comm))
         raise(GPURUN_ERR_ARGUMENT, "cart_sub", "say of each dimension of the grid whether it remains");
-    return new_grid("cart_sub", [&](gpurun_comm* ret) { return gpurun_cart_sub(comm.handle(), dims.data(), ret); });
+    return new_comm("cart_sub", [&](gpurun_comm* ret) { return gpurun_cart_sub(comm.handle(), dims.data(), ret); });
 }
 
 nb::tuple dims_create(int ranks, nb::handle given) {
@@ -100,7 +88,7 @@ nb::tuple dims_create(int ranks, nb::handle given) {
 nb::object dist_graph(const Comm& comm, nb::handle given_sources, nb::handle given_destinations) {
     const Numbers sources = numbers(given_sources);
     const Numbers destinations = numbers(given_destinations);
-    return new_grid("dist_graph_create_adjacent", [&](gpurun_comm* ret) {
+    return new_comm("dist_graph_create_adjacent", [&](gpurun_comm* ret) {
         return gpurun_dist_graph_create_adjacent(comm.handle(), static_cast<int>(sources.size()), sources.data(),
                                                  static_cast<int>(destinations.size()), destinations.data(), 0, ret);
     });
