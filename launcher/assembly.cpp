@@ -23,15 +23,11 @@ std::string version_text(uint32_t version) {
     return base::format("{}.{}.{}", version >> 16, version >> 8 & 0xff, version & 0xff);
 }
 
-template <typename Message>
-std::span<const std::byte> bytes_of(const Message& message) {
-    return std::as_bytes(std::span(&message, 1));
-}
-
 } // namespace
 
-Assembly::Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer)
-    : loop_(loop), segment_(segment), observer_(observer), peers_(segment.size()) {}
+Assembly::Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer, uint32_t first,
+                   uint32_t count)
+    : loop_(loop), segment_(segment), observer_(observer), peers_(count), first_(first) {}
 
 void Assembly::connect(uint32_t rank, platform::MessageSocket socket, int trace_fd) {
     Peer& peer = peers_[rank];
@@ -45,9 +41,9 @@ void Assembly::connect(uint32_t rank, platform::MessageSocket socket, int trace_
 }
 
 bool Assembly::anyone_waits() const {
-    return ready_ < peers_.size() && std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
-               return peer.stage == Stage::kWelcomed || peer.stage == Stage::kReady;
-           });
+    return !gathered_ && std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+        return peer.stage == Stage::kWelcomed || peer.stage == Stage::kReady;
+    });
 }
 
 void Assembly::hear(uint32_t rank) {
@@ -70,15 +66,13 @@ void Assembly::hear(uint32_t rank) {
 }
 
 void Assembly::take(uint32_t rank, std::span<const std::byte> message, platform::UniqueFd fd) {
-    wire::Header header{};
-    if (message.size() >= sizeof header)
-        std::memcpy(&header, message.data(), sizeof header);
+    const wire::Header header = wire::header_of(message);
     if (header.magic != wire::kMagic) {
         misbehaved(rank, base::format("{} bytes that are not a message", message.size()));
     } else if (header.kind == wire::Kind::kHello && message.size() >= kHelloFixedBytes) {
         take_hello(rank, message);
     } else if (header.kind == wire::Kind::kReady && message.size() == sizeof(wire::Ready)) {
-        take_ready(rank, std::move(fd));
+        take_ready(rank, message, std::move(fd));
     } else if (header.kind == wire::Kind::kAbort && message.size() == sizeof(wire::Abort)) {
         wire::Abort abort;
         std::memcpy(&abort, message.data(), sizeof abort);
@@ -121,7 +115,7 @@ void Assembly::take_hello(uint32_t rank, std::span<const std::byte> message) {
                                                      version_text(kVersion), wire::kProtocol));
         return;
     }
-    if (message.size() != sizeof hello || hello.rank != static_cast<int32_t>(rank)) {
+    if (message.size() != sizeof hello || hello.rank != static_cast<int32_t>(first_ + rank)) {
         misbehaved(rank, base::format("a hello of {} bytes for rank {}", message.size(), hello.rank));
         return;
     }
@@ -138,7 +132,7 @@ void Assembly::take_hello(uint32_t rank, std::span<const std::byte> message) {
     observer_.rank_said_hello(rank);
 }
 
-void Assembly::take_ready(uint32_t rank, platform::UniqueFd device) {
+void Assembly::take_ready(uint32_t rank, std::span<const std::byte> message, platform::UniqueFd device) {
     Peer& peer = peers_[rank];
     if (peer.stage == Stage::kRefused) // its message and the refusal have crossed
         return;
@@ -149,8 +143,17 @@ void Assembly::take_ready(uint32_t rank, platform::UniqueFd device) {
     peer.stage = Stage::kReady;
     peer.since_ns = platform::now_ns();
     peer.device = std::move(device);
-    if (++ready_ < peers_.size())
-        return;
+    wire::Ready ready;
+    std::memcpy(&ready, message.data(), sizeof ready);
+    ready.device[sizeof ready.device - 1] = '\0';
+    peer.device_name = ready.device;
+    if (++ready_ == peers_.size() && observer_.all_ready())
+        release();
+}
+
+void Assembly::release() {
+    GPURUN_ASSERT(ready_ == peers_.size());
+    gathered_ = true;
     for (uint32_t other = 0; other < peers_.size(); ++other)
         introduce(other);
 }
@@ -158,14 +161,14 @@ void Assembly::take_ready(uint32_t rank, platform::UniqueFd device) {
 // Tells `rank` the devices of the others, then to go; as far as its socket takes it.
 void Assembly::introduce(uint32_t rank) {
     Peer& peer = peers_[rank];
-    if (ready_ < peers_.size() || peer.stage != Stage::kReady || !peer.socket)
+    if (!gathered_ || peer.stage != Stage::kReady || !peer.socket)
         return;
     for (; peer.next_introduction < peers_.size(); ++peer.next_introduction) {
         const platform::UniqueFd& device = peers_[peer.next_introduction].device;
         if (peer.next_introduction == rank || !device)
             continue;
         wire::PeerDevice introduction;
-        introduction.rank = static_cast<int32_t>(peer.next_introduction);
+        introduction.rank = static_cast<int32_t>(first_ + peer.next_introduction);
         auto sent = peer.socket.try_send(bytes_of(introduction), device.get());
         if (!sent)
             return;
@@ -197,8 +200,9 @@ void Assembly::close(uint32_t rank) {
     Peer& peer = peers_[rank];
     peer.watch.stop();
     peer.socket = platform::MessageSocket();
-    if (peer.stage == Stage::kWelcomed || (peer.stage == Stage::kReady && ready_ < peers_.size()))
+    if (peer.stage == Stage::kWelcomed || (peer.stage == Stage::kReady && !gathered_))
         observer_.rank_left_early(rank);
+    observer_.rank_closed(rank);
 }
 
 void Assembly::misbehaved(uint32_t rank, const std::string& what) {
@@ -210,9 +214,7 @@ void Assembly::misbehaved(uint32_t rank, const std::string& what) {
 void Assembly::refuse(base::Status status, const std::string& text) {
     if (refusal_)
         return;
-    refusal_.emplace();
-    refusal_->status = static_cast<int32_t>(status);
-    text.copy(refusal_->text, sizeof refusal_->text - 1);
+    refusal_ = wire::refusal_for(status, text);
     for (uint32_t rank = 0; rank < peers_.size(); ++rank)
         if (peers_[rank].stage == Stage::kWelcomed || peers_[rank].stage == Stage::kReady)
             send_refusal(rank);

@@ -29,13 +29,22 @@ class Assembly {
         virtual void versions_differ(uint32_t rank, const std::string& what) = 0;
         // It has closed its socket while others wait for it in gpurun_init(); it may be about to end.
         virtual void rank_left_early(uint32_t rank) = 0;
+        // Every rank of this Assembly is ready. False: they go when release() is called, not now.
+        virtual bool all_ready() { return true; }
+        // It has closed its socket, at whatever stage.
+        virtual void rank_closed(uint32_t) {}
         virtual void rank_aborted(uint32_t rank, int code) = 0;
         // It has answered ask(). False: no rank of ours sends that.
         virtual bool rank_answered(uint32_t rank, const platform::wire::Answer& answer) = 0;
         virtual bool rank_answered_all(uint32_t rank, const platform::wire::Answered& answered) = 0;
     };
 
-    Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer);
+    // Of the ranks first to first + count - 1 of the segment, which are numbered from 0 here: those of one node.
+    // Without these two, of all.
+    Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer, uint32_t first,
+             uint32_t count);
+    Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer)
+        : Assembly(loop, segment, observer, 0, segment.size()) {}
     Assembly(const Assembly&) = delete;
 
     // `trace_fd` is where the rank is to record what it does; -1: nowhere.
@@ -44,11 +53,15 @@ class Assembly {
     void hear(uint32_t rank);
     bool said_hello(uint32_t rank) const { return peers_[rank].stage != Stage::kSilent; }
     bool anyone_waits() const; // for ranks that have not come yet
+    // REQUIRES: all_ready() has been called, and has returned false. The ranks go.
+    void release();
     // Asks for its wait report. False if it cannot be asked, or its socket is full.
     bool ask(uint32_t rank, uint32_t number);
     enum class Stage { kSilent, kWelcomed, kReady, kGone, kRefused };
     Stage stage(uint32_t rank) const { return peers_[rank].stage; }
     int64_t stage_since_ns(uint32_t rank) const { return peers_[rank].since_ns; } // CLOCK_MONOTONIC
+    // Its name for people; "" until it is ready.
+    const std::string& device(uint32_t rank) const { return peers_[rank].device_name; }
     // From now on every rank that has come or comes is told that the job cannot start.
     void refuse(base::Status status, const std::string& text);
 
@@ -59,13 +72,14 @@ class Assembly {
         Stage stage = Stage::kSilent;
         int64_t since_ns = 0; // that it is welcome, or ready
         platform::UniqueFd device;
+        std::string device_name;
         int trace_fd = -1;
         uint32_t next_introduction = 0; // the rank whose device is told next
     };
 
     void take(uint32_t rank, std::span<const std::byte> message, platform::UniqueFd fd);
     void take_hello(uint32_t rank, std::span<const std::byte> message);
-    void take_ready(uint32_t rank, platform::UniqueFd device);
+    void take_ready(uint32_t rank, std::span<const std::byte> message, platform::UniqueFd device);
     void close(uint32_t rank);
     void send_refusal(uint32_t rank);
     void introduce(uint32_t rank);
@@ -75,7 +89,9 @@ class Assembly {
     const platform::JobSegment& segment_;
     Observer& observer_;
     std::vector<Peer> peers_;
+    uint32_t first_;
     uint32_t ready_ = 0;
+    bool gathered_ = false; // all are ready, and may go
     std::optional<platform::wire::Refusal> refusal_;
 };
 

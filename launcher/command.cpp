@@ -2,24 +2,27 @@
 
 #include "base/format.hpp"
 #include "base/settings.hpp"
+#include "head.hpp"
+#include "host_reports.hpp"
 #include "job.hpp"
+#include "jobs_command.hpp"
 #include "machine_report.hpp"
-#include "machine_view.hpp"
+#include "mpi_programs.hpp"
 #include "mps.hpp"
-#include "mps_limits.hpp"
+#include "node_daemon.hpp"
 #include "options.hpp"
 #include "own_lines.hpp"
 #include "placement.hpp"
 #include "placement_report.hpp"
+#include "planning.hpp"
 #include "platform/byte_stream.hpp"
-#include "platform/free_port.hpp"
 #include "platform/process.hpp"
-#include "platform/signals.hpp"
 #include "report_json.hpp"
+#include "supervisor.hpp"
 
 #include <cstdlib>
 #include <filesystem>
-#include <set>
+#include <string_view>
 
 namespace gpurun::launcher {
 
@@ -34,41 +37,6 @@ int complain(int exit_status, const std::string& detail) {
     return exit_status;
 }
 
-// Where the program and its folder are. Both are looked for from where gpurun is.
-struct Located {
-    ProgramPlan plan;
-    int exit_status = 0; // not 0: `reason` says why it cannot be started
-    std::string reason;
-};
-Located locate(const Program& program) {
-    platform::Program found = platform::find_program(program.command[0], std::getenv("PATH"));
-    if (found.exit_status != 0)
-        return {{}, found.exit_status, std::move(found.reason)};
-    Located located{{std::move(found.path), program.command, ""}, 0, ""};
-    if (!program.folder)
-        return located;
-    std::error_code failed;
-    const std::filesystem::path folder = std::filesystem::absolute(*program.folder, failed).lexically_normal();
-    if (!std::filesystem::is_directory(folder, failed))
-        return {{}, kUsage, base::format("--chdir {}: {}", *program.folder, failed ? failed.message() : "no folder")};
-    located.plan.folder = folder;
-    located.plan.path = std::filesystem::absolute(located.plan.path, failed);
-    return located;
-}
-
-base::Result<Surroundings> look_around(const Options& options, const char* const* environment) {
-    Surroundings there;
-    there.environment = environment;
-    const platform::SignalsBlocked for_threads; // NVML and hwloc's plugins may start some
-    GPURUN_ASSIGN(MachineView view, view_machine(options));
-    there.gpus = std::move(view.gpus);
-    there.absence = std::move(view.absence);
-    there.machine = std::move(view.machine);
-    if (options.compat_environment)
-        there.port = platform::free_port();
-    return there;
-}
-
 void report(const Options& options, const Placement& placement, const platform::Machine& machine) {
     const std::string text =
         options.report.json ? bindings_as_json(placement, machine) : bindings_as_table(options, placement, machine);
@@ -78,32 +46,6 @@ void report(const Options& options, const Placement& placement, const platform::
         platform::write_all(platform::kStandardError, text);
     else // what is printed beside a job's output must not mix with it
         say(text);
-}
-
-base::Result<MpsPlan> mps_for(const Options& options, const Placement& placement) {
-    if (options.report.record) // which may lack UUIDs, and nothing is started
-        return MpsPlan();
-    std::vector<Device> devices;
-    std::vector<uint32_t> queues;
-    for (const RankPlan& rank : placement.ranks) {
-        devices.push_back(rank.device);
-        queues.push_back(rank.hardware_queues);
-    }
-    GPURUN_ASSIGN(MpsPlan plan, plan_mps(options.mps, devices));
-    if (!plan.gpus.empty())
-        plan.notice = notice_of_queues(devices, queues);
-    return plan;
-}
-
-// How many CPUs the ranks have together.
-uint32_t shared_cpus(const std::vector<RankPlan>& ranks, const platform::Machine& machine) {
-    std::set<int> cpus;
-    for (const RankPlan& rank : ranks) {
-        if (rank.binding.cpus.empty())
-            return static_cast<uint32_t>(machine.cpus());
-        cpus.insert(rank.binding.cpus.begin(), rank.binding.cpus.end());
-    }
-    return static_cast<uint32_t>(cpus.size());
 }
 
 // An exit status if the debugger is not there.
@@ -122,20 +64,12 @@ int find_debugger(std::optional<Debugger>& debugger) {
 
 base::Result<int> run_job(const Options& options, Placement placement, MpsPlan mps, std::vector<ProgramPlan> programs,
                           const Surroundings& there) {
-    JobPlan plan;
-    plan.programs = std::move(programs);
-    plan.ranks = std::move(placement.ranks);
-    plan.environment = there.environment;
-    plan.cores = shared_cpus(plan.ranks, there.machine);
-    plan.output = options.output;
-    plan.ending = options.ending;
-    plan.debugger = options.debugger;
-    plan.mps = std::move(mps);
+    JobPlan plan = plan_job(options, std::move(placement), std::move(mps), std::move(programs), there);
     plan.trace = options.trace;
+    plan.emulated_nodes = // ranks complain of what cannot be read
+        base::usable_settings([](const char* name) { return std::getenv(name); }).emulated_nodes;
     if (!options.trace.empty()) {
-        GPURUN_ASSIGN(const base::Settings settings,
-                      base::read_settings([](const char* name) { return std::getenv(name); }));
-        plan.trace_limits = {settings.trace_events, settings.trace_bytes};
+        GPURUN_ASSIGN(plan.trace_limits, TraceLimits::from_settings());
     }
     GPURUN_ASSIGN(std::unique_ptr<Job> job, Job::create(std::move(plan)));
     return job->run();
@@ -159,7 +93,8 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
     auto mps = mps_for(options, *placement);
     if (!mps)
         return complain(kUsage, mps.error().detail);
-    for (const std::string& notice : {placement->device_notice, mps->notice})
+    for (const std::string& notice :
+         {placement->device_notice, mps->notice, notice_of_mpi(programs, placement->ranks.size())})
         if (!notice.empty())
             say(notice);
     // No notice for emulated devices, whose speed does not matter, or with --oversubscribe, by which the user accepts
@@ -172,6 +107,53 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
     if (options.report.dry_run)
         return 0;
     auto exit_status = run_job(options, std::move(*placement), std::move(*mps), std::move(programs), *there);
+    return exit_status ? *exit_status : complain(1, exit_status.error().detail);
+}
+
+const char* own_variable(const char* name) { return std::getenv(name); }
+
+// A job whose only host is this machine: no more than its number of ranks, if it has one, is left to say.
+base::Result<void> stay_here(Options& options, const Host& host) {
+    if (!host.slots)
+        return {};
+    GPURUN_ASSIGN(const std::vector<uint32_t> ranks,
+                  fill_hosts({*host.slots}, wanted_ranks(options.programs), options.placement.oversubscribe));
+    if (options.programs.size() == 1)
+        options.programs[0].ranks = ranks[0];
+    return {};
+}
+
+// Where ranks run on other hosts, those find their programs themselves.
+std::vector<ProgramPlan> those_found_here(const Options& options) {
+    std::vector<ProgramPlan> programs;
+    if (options.report.dry_run || options.report.topology) // there may be none
+        return programs;
+    for (const Program& program : options.programs)
+        if (Located located = locate(program); located.exit_status == 0)
+            programs.push_back(std::move(located.plan));
+    return programs;
+}
+
+int run_on_nodes(Options options, std::vector<Host> hosts, const std::vector<std::string>& words,
+                 const char* const* environment) {
+    if (auto checked = check_for_nodes(options); !checked)
+        return complain(kUsage, checked.error().detail);
+    if (options.report.record) {
+        auto text = report_recorded(options, hosts, environment);
+        if (!text)
+            return complain(kUsage, text.error().detail);
+        platform::write_all(platform::kStandardOutput, *text);
+        return 0;
+    }
+    if (const std::string notice =
+            notice_of_mpi(those_found_here(options), wanted_ranks(options.programs).value_or(hosts.size()));
+        !notice.empty())
+        say(notice);
+    AgentCommand agent = choose_agent(options.nodes, own_variable);
+    auto head = Head::create(std::move(options), {std::move(hosts), std::move(agent)}, words, environment);
+    if (!head)
+        return complain(kUsage, head.error().detail);
+    auto exit_status = (*head)->run();
     return exit_status ? *exit_status : complain(1, exit_status.error().detail);
 }
 
@@ -189,6 +171,12 @@ int print_machine(const Options& options, const char* const* environment) {
 int run(int argc, const char* const* argv, const char* const* environment) {
     if (auto opened = platform::open_standard_streams(); !opened)
         return 1;
+    if (argc == 3 && std::string_view(argv[1]) == "--supervise") // started by libgpurun
+        return supervise(argv[2]);
+    if (argc == 2 && std::string_view(argv[1]) == "--node-daemon") // started by the gpurun of several nodes
+        return run_node_daemon(environment);
+    if (argc >= 2 && std::string_view(argv[1]) == "jobs")
+        return list_jobs(std::vector<std::string>(argv + 2, argv + argc));
     auto parsed = parse_options(argc, argv);
     if (!parsed)
         return complain(kUsage, parsed.error().detail);
@@ -197,8 +185,18 @@ int run(int argc, const char* const* argv, const char* const* environment) {
         return 0;
     }
     Options& options = parsed->options;
+    if (options.report.topology && !options.nodes.named())
+        return print_machine(options, environment);
+    auto hosts = read_hosts(options.nodes, wanted_ranks(options.programs), own_variable);
+    if (!hosts)
+        return complain(kUsage, hosts.error().detail);
+    if (hosts->size() > 1 || (hosts->size() == 1 && !is_this_machine((*hosts)[0].name)))
+        return run_on_nodes(std::move(options), std::move(*hosts), {argv, argv + argc}, environment);
     if (options.report.topology)
         return print_machine(options, environment);
+    if (!hosts->empty())
+        if (auto staying = stay_here(options, (*hosts)[0]); !staying)
+            return complain(kUsage, staying.error().detail);
     std::vector<ProgramPlan> programs;
     for (const Program& program : options.programs)
         if (!options.report.dry_run) {

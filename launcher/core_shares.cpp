@@ -74,7 +74,7 @@ class Division {
         for (size_t i = 0; i < groups_.size(); ++i)
             while (groups_[i].cores.size() < groups_[i].ranks.size()) {
                 const size_t core = choose(i, false);
-                CHECK(core != kNobody);
+                GPURUN_ASSERT(core != kNobody);
                 move(core, i);
             }
     }

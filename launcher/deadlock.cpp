@@ -121,7 +121,7 @@ void find_followers(const std::vector<std::vector<WaitsFor>>& edges, Set& left, 
 } // namespace
 
 bool needs_call(const Entry& entry) {
-    return entry.what == What::kRank || entry.state == State::kLent ||
+    return (entry.what == What::kRank && !entry.has(wait_report::kLoan)) || entry.state == State::kLent ||
            (entry.state == State::kUnmatched && entry.what != What::kNothing);
 }
 

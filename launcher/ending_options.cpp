@@ -4,6 +4,7 @@
 #include "option_reader.hpp"
 
 #include <charconv>
+#include <cmath>
 
 namespace gpurun::launcher {
 
@@ -17,7 +18,7 @@ base::Result<int64_t> parse_seconds(const std::string& text, const char* option,
     const char* end = text.data() + text.size();
     const auto [stop, failed] = std::from_chars(text.data(), end, seconds, std::chars_format::fixed);
     const bool number = failed == std::errc{} && stop == end && seconds >= 0 && seconds <= kMostSeconds;
-    const int64_t result_ms = number ? static_cast<int64_t>(seconds * 1000 + 0.5) : -1;
+    const int64_t result_ms = number ? static_cast<int64_t>(std::llround(seconds * 1000)) : -1;
     if (result_ms < least_ms)
         return base::error(base::Status::kArgument, "{} must be a number of seconds{}, not '{}'", option,
                            least_ms > 0 ? ", 0.001 or more" : ", 0 or more", text);

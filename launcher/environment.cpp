@@ -34,26 +34,37 @@ std::vector<Variable> defaults(const RankFacts& facts) {
 // How torch.distributed finds its first process. Kept if the user has set it, but not if another gpurun has, in a rank
 // of which this one runs.
 std::vector<Variable> master_address(const RankFacts& facts) {
-    return {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(facts.port)}};
+    const NodeShare share = facts.share.value_or(NodeShare());
+    return {{"MASTER_ADDR", share.master}, {"MASTER_PORT", std::to_string(facts.port)}};
 }
 
-// By these, programs written for torchrun, Open MPI, Intel MPI, MPICH and MVAPICH know their rank. All ranks are on
-// this machine, so local numbers are global ones.
+// A rank's number among those of its node, and how many these are.
+struct LocalNumbers {
+    std::string rank;
+    std::string size;
+};
+LocalNumbers local_numbers(const RankFacts& facts) {
+    const NodeShare share = facts.share.value_or(NodeShare{0, facts.size, facts.size, ""});
+    return {std::to_string(facts.rank - share.first), std::to_string(share.ranks)};
+}
+
+// By these, programs written for torchrun, Open MPI, Intel MPI, MPICH and MVAPICH know their rank.
 std::vector<Variable> other_names(const RankFacts& facts) {
     const std::string rank = std::to_string(facts.rank);
     const std::string size = std::to_string(facts.size);
+    const LocalNumbers local = local_numbers(facts);
     return {
         {"RANK", rank},
         {"WORLD_SIZE", size},
-        {"LOCAL_RANK", rank},
-        {"LOCAL_WORLD_SIZE", size},
+        {"LOCAL_RANK", local.rank},
+        {"LOCAL_WORLD_SIZE", local.size},
         {"OMPI_COMM_WORLD_RANK", rank},
         {"OMPI_COMM_WORLD_SIZE", size},
-        {"OMPI_COMM_WORLD_LOCAL_RANK", rank},
-        {"OMPI_COMM_WORLD_LOCAL_SIZE", size},
-        {"MPI_LOCALRANKID", rank},
-        {"MPI_LOCALNRANKS", size},
-        {"MV2_COMM_WORLD_LOCAL_RANK", rank},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", local.rank},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", local.size},
+        {"MPI_LOCALRANKID", local.rank},
+        {"MPI_LOCALNRANKS", local.size},
+        {"MV2_COMM_WORLD_LOCAL_RANK", local.rank},
     };
 }
 
@@ -63,9 +74,13 @@ base::Result<std::vector<Variable>> rank_variables(const char* const* inherited,
                                                    std::span<const Setting> settings) {
     const std::string rank = std::to_string(facts.rank);
     const std::string size = std::to_string(facts.size);
+    const LocalNumbers local = local_numbers(facts);
     std::vector<Variable> variables = {
-        {"GPURUN_RANK", rank},       {"GPURUN_SIZE", size},           {"GPURUN_LOCAL_RANK", rank},
-        {"GPURUN_LOCAL_SIZE", size}, {"GPURUN_DEVICE", facts.device},
+        {"GPURUN_RANK", rank},
+        {"GPURUN_SIZE", size},
+        {"GPURUN_LOCAL_RANK", local.rank},
+        {"GPURUN_LOCAL_SIZE", local.size},
+        {"GPURUN_DEVICE", facts.device},
     };
     for (const Variable& fallback : defaults(facts))
         if (!find(inherited, fallback.name))
@@ -77,6 +92,8 @@ base::Result<std::vector<Variable>> rank_variables(const char* const* inherited,
             if (facts.port != 0 && (nested || !find(inherited, fallback.name)))
                 variables.push_back(fallback);
     }
+    if (!facts.fabric.empty())
+        variables.push_back({"GPURUN_FABRIC", facts.fabric});
     if (!facts.visible.empty())
         variables.push_back({"CUDA_VISIBLE_DEVICES", facts.visible});
     for (const Setting& setting : settings) {

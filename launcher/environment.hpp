@@ -18,6 +18,14 @@ struct Variable {
     std::string value;
 };
 
+// Which of a job's ranks run on this node: so many from the first on.
+struct NodeShare {
+    uint32_t first = 0;
+    uint32_t ranks = 1;
+    uint32_t job_size = 1;
+    std::string master = "127.0.0.1"; // for MASTER_ADDR: the address of the node of rank 0
+};
+
 struct RankFacts {
     uint32_t rank = 0;
     uint32_t size = 1;
@@ -27,6 +35,8 @@ struct RankFacts {
     bool compat = true; // names of other launchers, too
     uint16_t port = 0;  // for MASTER_PORT; 0: none is to be had
     size_t ranks_on_device = 1;
+    std::optional<NodeShare> share; // none: all ranks of the job are on this node
+    std::string fabric;             // for GPURUN_FABRIC; "": it stays as it is
 };
 
 // The variable's value for a rank: as it is set, or else as it is inherited.

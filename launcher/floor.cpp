@@ -10,7 +10,7 @@ Floor::Floor(platform::EventLoop& loop, platform::Timer tick, std::function<bool
     : tick_(std::move(tick)), held_up_(std::move(held_up)), ticked_(loop, tick_.fd(), [this] { on_tick(); }) {}
 
 void Floor::take(const void* writer) {
-    CHECK(is_free_for(writer));
+    GPURUN_ASSERT(is_free_for(writer));
     holder_ = writer;
     quiet_ticks_ = 0;
 }

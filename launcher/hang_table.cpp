@@ -5,6 +5,7 @@
 #include "deadlock.hpp"
 #include "remarks.hpp"
 #include "text_table.hpp"
+#include "wait_text.hpp"
 
 #include <algorithm>
 #include <span>
@@ -13,7 +14,6 @@ namespace gpurun::launcher {
 
 namespace wait_report = platform::wait_report;
 using wait_report::Entry;
-using wait_report::State;
 using wait_report::What;
 using Presence = RankReport::Presence;
 
@@ -23,69 +23,6 @@ constexpr size_t kMostRemarks = 8;
 constexpr size_t kMostRows = 6; // of one kind, of a rank: the others are counted
 
 using Row = std::vector<std::string>;
-
-std::string edge(const Entry& entry) {
-    return base::format("fence edge {} of slot {} (at {}, wants {})",
-                        entry.has(wait_report::kBackward) ? "backward" : "forward", entry.slot, entry.done, entry.all);
-}
-
-std::string lent_ago(const Entry& entry, int64_t now_ns) {
-    return base::format(", lent {:.1f} s ago",
-                        static_cast<double>(std::max<int64_t>(now_ns - entry.since_ns, 0)) * 1e-9);
-}
-
-std::string cause(const Entry& entry, int64_t now_ns) {
-    const bool sends = entry.what == What::kSend;
-    const std::string peer = base::format("rank {}", entry.peer);
-    switch (entry.what) {
-    case What::kProbe: return "a matching message";
-    case What::kStream: return base::format("stream {:#x}", entry.bytes);
-    case What::kEvent: return base::format("event {:#x}", entry.bytes);
-    case What::kRank:
-        return peer + (entry.has(wait_report::kCollective) ? " to call this collective" : " to call gpurun_finalize()");
-    default: break;
-    }
-    switch (entry.state) {
-    case State::kNoRoom: return "space in the ring to " + peer + ", which has not read earlier messages";
-    case State::kLent: return peer + " to give this back" + lent_ago(entry, now_ns);
-    case State::kUnmatched:
-        if (entry.has(wait_report::kLoan))
-            return peer + " to borrow or receive this" + lent_ago(entry, now_ns);
-        return sends ? peer + " to receive this" : "a matching message";
-    case State::kWantsEdge: return "matched; a free fence slot";
-    case State::kCopying: return "matched; the end of a copy by a CPU";
-    case State::kTurn: return "matched; earlier messages to move first";
-    case State::kRelay:
-        return base::format("matched; {} to {} chunk {} of {}", peer, sends ? "drain" : "fill",
-                            std::min(entry.done + 1, entry.all), entry.all);
-    case State::kEdge:
-        return base::format("matched; {} stream: {}", entry.has(wait_report::kPeerEdge) ? peer + "'s" : "its own",
-                            edge(entry));
-    case State::kDevice: return "matched; work on its own device";
-    case State::kInDoubt: return "gpurun to say whether " + peer + " has died";
-    case State::kRun:
-        return base::format("{}'s graph to {} this in its run {}", peer, sends ? "take" : "send", entry.all);
-    case State::kUnknown: break;
-    }
-    return "its completion";
-}
-
-std::string describe_operation(const Entry& entry) {
-    std::string text = entry.has(wait_report::kLoan)  ? "loan"
-                       : entry.what == What::kSend    ? entry.has(wait_report::kSynchronous) ? "ssend" : "send"
-                       : entry.what == What::kReceive ? "recv"
-                       : entry.what == What::kProbe   ? "probe"
-                                                      : "-";
-    if (entry.has(wait_report::kCaptured))
-        return text + " in graph";
-    return text != "-" && entry.has(wait_report::kOnStream) ? text + " on stream" : text;
-}
-
-std::string format_time(int64_t since_ns, int64_t now_ns) {
-    if (since_ns == 0)
-        return "-";
-    return base::format("{:.1f} s", static_cast<double>(std::max<int64_t>(now_ns - since_ns, 0)) * 1e-9);
-}
 
 class Table {
   public:
@@ -99,40 +36,20 @@ class Table {
     std::string text() {
         for (uint32_t rank = 0; rank < ranks_.size(); ++rank)
             add(rank, ranks_[rank]);
-        drop_empty_columns();
+        drop_empty_columns(rows_);
         return format_table(rows_);
     }
 
   private:
-    void drop_empty_columns() {
-        for (size_t column = rows_[0].size(); column-- > 0;) {
-            const auto is_empty = [&](const Row& row) { return row[column] == "-" || row[column].empty(); };
-            if (!std::all_of(rows_.begin() + 1, rows_.end(), is_empty))
-                continue;
-            for (Row& row : rows_)
-                row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
-        }
-    }
-
     void add_remark(uint32_t rank, const std::string& call, const std::string& time, const std::string& text) {
         rows_.push_back({std::to_string(rank), call, time, "-", "-", "-", "-", "-", "-", text});
     }
 
     void add_message(uint32_t rank, const std::string& call, const std::string& time, const Entry& entry,
                      const std::string& text) {
-        const bool is_message = entry.what == What::kSend || entry.what == What::kReceive || entry.what == What::kProbe;
-        const bool has_peer = is_message || entry.what == What::kRank;
-        rows_.push_back({std::to_string(rank), call, time, describe_operation(entry),
-                         !has_peer                               ? "-"
-                         : entry.peer == wait_report::kAnySource ? "any"
-                                                                 : std::to_string(entry.peer),
-                         !is_message                           ? "-"
-                         : entry.has(wait_report::kCollective) ? base::collective_name(entry.tag)
-                         : entry.tag == wait_report::kAnyTag   ? "any"
-                                                               : std::to_string(entry.tag),
-                         is_message && entry.comm != 0 ? format_comm(entry) : "-",
-                         is_message && entry.what != What::kProbe ? std::to_string(entry.bytes) : "-",
-                         entry.name[0] != '\0' ? entry.name : "-", text});
+        const EntryWords words = words_of(entry);
+        rows_.push_back({std::to_string(rank), call, time, words.does, words.peer, words.tag, words.communicator,
+                         words.bytes, words.path, text});
     }
 
     static std::span<const Entry> shown(const std::vector<Entry>& entries) {
@@ -153,9 +70,7 @@ class Table {
             call += base::format(" [{}]", thread.id);
         std::string time = format_time(thread.since_ns, now_ns_);
         if (!thread.waits())
-            add_remark(index, call, time,
-                       thread.call.empty() ? "in no call"
-                                           : "no message: it is working, or waits for the device or a lock");
+            add_remark(index, call, time, thread.call.empty() ? "in no call" : words_for_no_message(thread));
         for (const Entry& entry : shown(thread.awaited)) {
             add_message(index, call, time, entry, cause(entry, now_ns_));
             call = time = "";
@@ -182,7 +97,7 @@ class Table {
             add_rest(index, rank.end.threads, rank.threads.size(), " threads");
         for (const Entry& entry : shown(rank.held))
             add_message(index, base::format("stream {:#x}", entry.bytes), "-", without_message(entry),
-                        base::format("rank {}'s stream: {}", entry.peer, edge(entry)));
+                        base::format("rank {}'s stream: {}", entry.peer, describe_edge(entry)));
         add_rest(index, rank.end.held, shown(rank.held).size(), " fence slots that streams wait for");
         for (const Entry& entry : shown(rank.graphs))
             add_message(index, "a graph", format_time(entry.since_ns, now_ns_), entry, cause(entry, now_ns_));

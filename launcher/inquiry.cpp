@@ -9,19 +9,19 @@ constexpr int64_t kLongestAnswerMs = 1000;
 constexpr int64_t kBetweenLooksMs = 50; // more than a message needs that is on its way
 } // namespace
 
-base::Result<std::unique_ptr<Inquiry>> Inquiry::create(Surroundings there, uint32_t ranks) {
+base::Result<std::unique_ptr<Inquiry>> Inquiry::create(Surroundings there, uint32_t ranks, uint32_t job_size) {
     GPURUN_ASSIGN(platform::Timer timer, platform::Timer::create());
-    return std::unique_ptr<Inquiry>(new Inquiry(std::move(there), ranks, std::move(timer)));
+    return std::unique_ptr<Inquiry>(new Inquiry(std::move(there), ranks, job_size, std::move(timer)));
 }
 
-Inquiry::Inquiry(Surroundings there, uint32_t ranks, platform::Timer timer)
-    : there_(std::move(there)), timer_(std::move(timer)), timer_watch_(there_.loop, timer_.fd(), [this] { on_time(); }),
-      asked_(ranks), now_(ranks) {
+Inquiry::Inquiry(Surroundings there, uint32_t ranks, uint32_t job_size, platform::Timer timer)
+    : there_(std::move(there)), job_size_(job_size), timer_(std::move(timer)),
+      timer_watch_(there_.loop, timer_.fd(), [this] { on_time(); }), asked_(ranks), now_(ranks) {
     timer_watch_.wait_for(platform::Ready::kReadable);
 }
 
 void Inquiry::start(int looks) {
-    CHECK(!under_way());
+    GPURUN_ASSERT(!under_way());
     looks_left_ = looks;
     before_.clear();
     look();
@@ -86,7 +86,7 @@ bool Inquiry::is_current(uint32_t rank, uint32_t number) const {
 bool Inquiry::take(uint32_t rank, const platform::wire::Answer& answer) {
     if (!is_current(rank, answer.number))
         return answer.number <= number_;
-    return launcher::take(now_[rank], answer.entry, static_cast<uint32_t>(now_.size()));
+    return launcher::take(now_[rank], answer.entry, job_size_);
 }
 
 bool Inquiry::finish(uint32_t rank, const platform::wire::Answered& answered) {

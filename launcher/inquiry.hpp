@@ -21,7 +21,7 @@ class Inquiry {
         std::function<RankReport(uint32_t)> look;     // what is known of a rank without asking it
         std::function<void(const WaitReports&)> done; // may start another one
     };
-    static base::Result<std::unique_ptr<Inquiry>> create(Surroundings there, uint32_t ranks);
+    static base::Result<std::unique_ptr<Inquiry>> create(Surroundings there, uint32_t ranks, uint32_t job_size);
 
     // Two looks tell what lasts from what was about to change. REQUIRES: no inquiry is under way.
     void start(int looks);
@@ -34,7 +34,7 @@ class Inquiry {
     void rank_ended(uint32_t rank);
 
   private:
-    Inquiry(Surroundings there, uint32_t ranks, platform::Timer timer);
+    Inquiry(Surroundings there, uint32_t ranks, uint32_t job_size, platform::Timer timer);
 
     bool is_current(uint32_t rank, uint32_t number) const;
     void look();
@@ -43,6 +43,7 @@ class Inquiry {
     void end_look();
 
     Surroundings there_;
+    uint32_t job_size_; // ranks may wait for others than those that are asked
     platform::Timer timer_;
     platform::Watch timer_watch_;
     int looks_left_ = 0;

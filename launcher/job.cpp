@@ -27,8 +27,16 @@ void Job::on_rank_end(uint32_t index) {
         input_->disconnect(index);
     assembly_.hear(index);
     inquiry_->rank_ended(index);
-    const auto failure =
-        judge({*process_end, assembly_.said_hello(index), is_finalized(index), assembly_.anyone_waits()});
+    const RankEnd end{*process_end, assembly_.said_hello(index), has_.segment.has_finalized(number(index)),
+                      assembly_.anyone_waits()};
+    const auto failure = judge(end);
+    if (has_.uplink != nullptr) {
+        if (failure)
+            mark_dead(number(index));
+        has_.outputs->pump(index);
+        has_.uplink->rank_ended(index, end, has_.outputs->last_error_line(index));
+        return;
+    }
     // A rank that ends because the job is being ended has not failed.
     if (failure && ending_ == Ending::kNone)
         fail(index, *failure, false);
@@ -40,7 +48,12 @@ void Job::fail(uint32_t index, const Failure& failure, bool whole_job) {
     if (whole_job)
         end_ranks(SIGTERM);
     // Before anything is printed, so that ranks that wait for this one go on. If it fails, they are ended below anyway.
-    static_cast<void>(has_.segment.mark_dead(index));
+    mark_dead(number(index));
+    if (has_.uplink != nullptr) {
+        has_.outputs->pump(index);
+        has_.uplink->rank_failed(index, failure, whole_job, has_.outputs->last_error_line(index));
+        return;
+    }
     const bool ends_job = whole_job || !plan_.ending.keep_going;
     if (!exit_status_)
         exit_status_ = failure.exit_status;
@@ -51,7 +64,7 @@ void Job::fail(uint32_t index, const Failure& failure, bool whole_job) {
     const bool goes_without_saying = failure.exit_status == 128 + SIGPIPE && has_.outputs->reader_gone();
     if (!goes_without_saying)
         say(summarize({index, rank.process.pid(), describe_device(plan_.ranks[index].device), failure.what,
-                       has_.outputs->last_error_line(index)},
+                       worth_repeating(index, has_.outputs->last_error_line(index), plan_.output)},
                       others));
     if (ends_job)
         end_ranks(SIGTERM);
@@ -86,7 +99,11 @@ void Job::on_grace_over() {
         enter(Ending::kKilled);
 }
 
-void Job::rank_said_hello(uint32_t) {
+void Job::rank_said_hello(uint32_t rank) {
+    if (has_.uplink != nullptr) {
+        has_.uplink->rank_said_hello(rank);
+        return;
+    }
     // Ranks that ended well without gpurun make a job that can never start, now that one wants to.
     for (uint32_t other = 0; other < size() && ending_ == Ending::kNone; ++other)
         if (!ranks_[other]->live && !assembly_.said_hello(other))
@@ -103,6 +120,10 @@ void Job::versions_differ(uint32_t rank, const std::string& what) {
     assembly_.refuse(base::Status::kVersion, what);
     if (ending_ != Ending::kNone)
         return;
+    if (has_.uplink != nullptr) {
+        has_.uplink->versions_differ(rank, what);
+        return;
+    }
     exit_status_ = 1;
     say(base::format("rank {} (pid {}) cannot join: {}", rank, ranks_[rank]->process.pid(), what));
     enter(Ending::kRefused);
@@ -127,25 +148,9 @@ void Job::rank_aborted(uint32_t rank, int code) {
     fail(rank, Failure{exit_status, base::format("called gpurun_abort({})", code)}, true);
 }
 
-// A signal to end gpurun ends the writing: nothing else is left to end.
 void Job::write_trace() {
-    const auto stop = [this] {
-        bool asked = false;
-        while (const std::optional<int> signal = has_.signals.next())
-            asked = asked || *signal == SIGINT || *signal == SIGTERM || *signal == SIGHUP;
-        return asked;
-    };
-    auto written = has_.tracing->write(stop);
-    if (!written && !exit_status_)
-        exit_status_ = 1;
-    const std::string line = written ? *written : written.error().detail;
-    if (!line.empty())
+    if (const std::string line = has_.tracing->write(has_.signals, exit_status_); !line.empty())
         say(line);
-}
-
-bool Job::is_finalized(uint32_t rank) const {
-    return has_.segment.rank(rank).state.load(std::memory_order_acquire) ==
-           static_cast<uint32_t>(platform::RankState::kFinalized);
 }
 
 } // namespace gpurun::launcher

@@ -7,19 +7,25 @@
 #pragma once
 
 #include "assembly.hpp"
+#include "callers.hpp"
 #include "debugger.hpp"
 #include "ending_options.hpp"
 #include "input.hpp"
 #include "inquiry.hpp"
+#include "listing.hpp"
 #include "mps.hpp"
-#include "outputs.hpp"
+#include "output_options.hpp"
 #include "placement.hpp"
 #include "platform/cgroup.hpp"
 #include "platform/foreground.hpp"
+#include "platform/meeting_place.hpp"
 #include "platform/orphan_guard.hpp"
 #include "platform/process.hpp"
 #include "platform/signals.hpp"
+#include "rank_outputs.hpp"
+#include "told_hangs.hpp"
 #include "tracing.hpp"
+#include "uplink.hpp"
 #include "verdict.hpp"
 
 #include <initializer_list>
@@ -46,18 +52,48 @@ struct JobPlan {
     EndingOptions ending;
     std::optional<Debugger> debugger;
     MpsPlan mps;
-    std::string trace; // the file; "": none
+    std::string trace; // the file, which with several nodes the head writes; "": none
     TraceLimits trace_limits;
+    uint32_t emulated_nodes = 1;
     size_t descriptor_limit = 0; // set by Job::create()
+    // With several nodes: `ranks` are those of this node, in a row.
+    uint32_t first_rank = 0;
+    std::vector<uint32_t> nodes; // of each rank of the whole job; empty: `ranks` are all
+};
+
+// What a Job on a node has in place of its own. It decides nothing that concerns other nodes: it tells the uplink.
+struct NodeSide {
+    std::unique_ptr<platform::EventLoop> loop;
+    std::unique_ptr<RankOutputs> outputs;
+    Uplink* uplink = nullptr; // outlives the job
 };
 
 class Job : private Assembly::Observer {
   public:
-    static base::Result<std::unique_ptr<Job>> create(JobPlan plan);
+    static base::Result<std::unique_ptr<Job>> create(JobPlan plan, NodeSide side = {});
     ~Job() override;
 
     // Returns gpurun's exit status once every rank has ended and all output has been passed on.
     base::Result<int> run();
+
+    // ---- what the head of several nodes tells this one (job_node.cpp); ranks by their numbers in the job
+    const platform::JobSegment& segment() const { return has_.segment; }
+    int pid_of(uint32_t index) const { return ranks_[index]->process.pid(); }
+    Tracing* tracing() const { return has_.tracing.get(); } // null: nobody has asked for it
+    // Every rank of the job is ready, and the records of those of other nodes are in the segment.
+    void release();
+    void mark_dead(uint32_t rank);
+    void mark_finalized(uint32_t rank);
+    void refuse(base::Status status, const std::string& text) { assembly_.refuse(status, text); }
+    void end(int signal) { end_ranks(signal); }
+    // The head has gone: nobody reads any more what ranks print, and they get this long.
+    void lose_head(int64_t grace_ms);
+    void kill() { hurry(); }
+    void signal_each(int signal);
+    void stop() { signal_everything(SIGSTOP); }
+    void go_on() { signal_everything(SIGCONT); }
+    // What its ranks wait for, which the uplink is told; a later question stands for an earlier one.
+    void tell_waits(uint32_t question);
 
   private:
     struct Rank {
@@ -79,17 +115,20 @@ class Job : private Assembly::Observer {
         std::vector<int> older_children; // of whoever has become gpurun by exec, such as a shell: none of its business
         std::string name;
         platform::OrphanGuard guard;
-        std::optional<platform::Cgroup> cgroup; // of the ranks; none where the system does not allow it
+        std::optional<platform::OwnSocket> socket; // where gpurun jobs asks; none where it cannot be made
+        std::optional<platform::Cgroup> cgroup;    // of the ranks; none where the system does not allow it
         platform::Timer grace;
         platform::Timer departure;
         platform::Timer timeout;
         platform::Timer hang;
-        std::unique_ptr<Outputs> outputs;
+        std::unique_ptr<RankOutputs> outputs;
         std::unique_ptr<Tracing> tracing; // null: nobody has asked for it
+        Uplink* uplink = nullptr;         // null: this is the only node
     };
     Job(JobPlan plan, Resources resources);
 
-    uint32_t size() const { return static_cast<uint32_t>(plan_.ranks.size()); }
+    uint32_t size() const { return static_cast<uint32_t>(plan_.ranks.size()); } // of this node
+    uint32_t number(uint32_t index) const { return plan_.first_rank + index; }  // in the job
     base::Result<void> start_mps();
     base::Result<void> start_ranks();
     base::Result<void> start_rank(uint32_t rank, platform::Pipe out, bool on_terminal);
@@ -108,24 +147,18 @@ class Job : private Assembly::Observer {
     void on_grace_over();
     void on_departure();
     void on_timeout();
+    void end_for_timeout();
+    bool anyone_joined() const;
+    double timeout_s() const;
     void hurry();
     // ---- job_hangs.cpp
-    struct Wait {
-        uint32_t rank;
-        uint64_t thread;
-        int64_t since_ns;
-        // Of a message of a graph, else 0. Then `thread` says which one it is, and `since_ns` about how long it waits.
-        uint64_t run = 0;
-        bool operator==(const Wait& other) const {
-            return rank == other.rank && thread == other.thread && run == other.run &&
-                   (run != 0 || since_ns == other.since_ns);
-        }
-    };
     void ask_ranks(const std::string& why);
     RankReport look_at(uint32_t rank) const;
+    void hear_caller(std::span<const std::byte> message, platform::MessageSocket socket);
+    ListedJob describe_job(const WaitReports& reports) const;
     void on_wait_reports(const WaitReports& reports);
-    static std::vector<Wait> waits_of(const WaitReports& reports);
     bool hangs_anew(const WaitReports& reports) const;
+    void look_for_head(const WaitReports& reports);
     void on_hang_time();
     bool rank_answered(uint32_t rank, const platform::wire::Answer& answer) override;
     bool rank_answered_all(uint32_t rank, const platform::wire::Answered& answered) override;
@@ -135,6 +168,8 @@ class Job : private Assembly::Observer {
     void versions_differ(uint32_t rank, const std::string& what) override;
     void rank_left_early(uint32_t rank) override;
     void rank_aborted(uint32_t rank, int code) override;
+    bool all_ready() override;
+    void rank_closed(uint32_t rank) override;
 
     void fail(uint32_t rank, const Failure& failure, bool whole_job);
     void end_ranks(int signal);
@@ -147,7 +182,6 @@ class Job : private Assembly::Observer {
     void end_left_over();
     base::Result<void> pass_output();
     void write_trace();
-    bool is_finalized(uint32_t rank) const;
     void say(const std::string& text) { has_.outputs->say(text); }
 
     JobPlan plan_;
@@ -165,10 +199,15 @@ class Job : private Assembly::Observer {
     std::unique_ptr<Inquiry> inquiry_;
     std::string hangs_wanted_; // why a table is to be printed, once ranks have answered
     int hangs_looks_ = 2;      // of the inquiry under way
-    std::vector<Wait> reported_waits_;
+    ToldHangs told_hangs_;
+    std::optional<uint32_t> asked_by_head_;  // the number of its last question, until it is answered
+    std::optional<uint32_t> looks_for_head_; // of the question that the inquiry under way was started for
+    std::optional<Callers> callers_;
+    Listing listing_;
 
-    bool timed_out_ = false; // so not even its output may take longer than the grace
-    bool hurried_ = false;   // asked to end again, or with nothing left but to tidy up
+    bool timed_out_ = false;         // so not even its output may take longer than the grace
+    bool asked_for_timeout_ = false; // what ranks wait for, before they are ended
+    bool hurried_ = false;           // asked to end again, or with nothing left but to tidy up
     uint32_t live_ = 0;
     Ending ending_ = Ending::kNone;
     std::optional<int> exit_status_; // of the first failure

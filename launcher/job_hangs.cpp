@@ -7,13 +7,11 @@
 #include "base/format.hpp"
 #include "hang_table.hpp"
 #include "platform/clock.hpp"
-#include "platform/process_state.hpp"
+#include "rank_look.hpp"
 
 #include <algorithm>
 
 namespace gpurun::launcher {
-
-using Presence = RankReport::Presence;
 
 namespace {
 constexpr int64_t kLooksPerTimeout = 4;
@@ -21,6 +19,8 @@ constexpr int64_t kShortestPauseMs = 20;
 } // namespace
 
 void Job::ask_ranks(const std::string& why) {
+    if (has_.uplink != nullptr) // a table of one node's ranks could not say whom they wait for
+        return;
     if (ranks_.empty()) {
         say(base::format("{}: no rank has started yet", why));
         return;
@@ -32,32 +32,19 @@ void Job::ask_ranks(const std::string& why) {
 
 // Without asking it.
 RankReport Job::look_at(uint32_t index) const {
-    using Stage = Assembly::Stage;
     const Rank& rank = *ranks_[index];
-    RankReport report;
-    if (!rank.live) {
-        report.presence = Presence::kEnded;
-        return report;
-    }
-    const Stage stage = assembly_.stage(index);
-    report.since_ns = assembly_.stage_since_ns(index);
-    report.presence = is_finalized(index)       ? Presence::kFinalized
-                      : stage == Stage::kSilent ? Presence::kNoGpurun
-                      : stage == Stage::kReady  ? Presence::kReady
-                      : stage == Stage::kGone   ? Presence::kNoAnswer
-                                                : Presence::kJoining;
-    // The process that has called gpurun_init() need not be the one that was started.
-    const int joined = stage == Stage::kGone ? has_.segment.rank(index).pid : 0;
-    const platform::ProcessState state = platform::process_state(joined > 0 ? joined : rank.process.pid());
-    report.system = platform::describe(state);
-    report.stopped = state.stopped();
-    return report;
+    return launcher::look_at(assembly_, has_.segment, {index, number(index), rank.live, rank.process.pid()});
 }
 
 void Job::on_wait_reports(const WaitReports& reports) {
     const int looks = std::exchange(hangs_looks_, 2);
+    listing_.answer(reports);
+    if (has_.uplink != nullptr) {
+        look_for_head(reports);
+        return;
+    }
     if (looks == 1 && hangs_wanted_.empty()) {
-        if (ending_ == Ending::kNone && hangs_anew(reports))
+        if (plan_.ending.hang_timeout_ms && ending_ == Ending::kNone && hangs_anew(reports))
             hangs_wanted_ =
                 base::format("--hang-timeout={}", static_cast<double>(*plan_.ending.hang_timeout_ms) / 1000);
         else
@@ -67,37 +54,17 @@ void Job::on_wait_reports(const WaitReports& reports) {
         inquiry_->start(2);
         return;
     }
-    reported_waits_ = waits_of(reports);
+    if (timed_out_ && live_ == 0) // they have ended meanwhile
+        return;
+    told_hangs_.note(reports);
     say(format_hangs(reports, platform::now_ns(), std::exchange(hangs_wanted_, {})));
-}
-
-std::vector<Job::Wait> Job::waits_of(const WaitReports& reports) {
-    std::vector<Wait> waits;
-    for (uint32_t rank = 0; rank < reports.size(); ++rank) {
-        const RankReport& report = reports[rank];
-        if (report.presence == RankReport::Presence::kReady)
-            waits.push_back({rank, 0, report.since_ns});
-        for (const ThreadReport& thread : report.threads)
-            if (thread.since_ns != 0)
-                waits.push_back({rank, thread.id, thread.since_ns});
-        for (const platform::wait_report::Entry& entry : report.graphs) {
-            const bool sends = entry.what == platform::wait_report::What::kSend;
-            const uint64_t name = uint64_t{sends ? 1U : 0U} << 63 | static_cast<uint64_t>(entry.peer) << 32 |
-                                  static_cast<uint32_t>(entry.tag);
-            waits.push_back({rank, name, entry.since_ns, entry.all});
-        }
-    }
-    return waits;
+    if (timed_out_ && ending_ < Ending::kTerminated)
+        end_for_timeout();
 }
 
 // Whether somebody has waited too long who did not wait when the last table was printed.
 bool Job::hangs_anew(const WaitReports& reports) const {
-    const int64_t latest_ns = platform::now_ns() - *plan_.ending.hang_timeout_ms * 1'000'000;
-    const std::vector<Wait> waits = waits_of(reports);
-    return std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) {
-        return wait.since_ns <= latest_ns &&
-               std::find(reported_waits_.begin(), reported_waits_.end(), wait) == reported_waits_.end();
-    });
+    return told_hangs_.any_new(reports, platform::now_ns() - *plan_.ending.hang_timeout_ms * 1'000'000);
 }
 
 void Job::on_hang_time() {

@@ -67,10 +67,24 @@ void Job::on_end_request(int signal) {
         hurry();
         return;
     }
-    say(base::format("got signal {} ({}); all ranks were ended", signal, platform::describe_signal(signal)));
+    const bool by_hand = signal == SIGINT && platform::is_terminal(platform::kStandardError);
+    say(base::format("got signal {} ({}); all ranks were ended{}", signal, platform::describe_signal(signal),
+                     by_hand && has_.uplink == nullptr && anyone_joined()
+                         ? " (^\\ instead shows what each rank waits for, and the job goes on)"
+                         : ""));
     end_ranks(signal);
 }
 
+bool Job::anyone_joined() const {
+    for (uint32_t index = 0; index < ranks_.size(); ++index)
+        if (ranks_[index]->live && assembly_.stage(index) != Assembly::Stage::kSilent)
+            return true;
+    return false;
+}
+
+double Job::timeout_s() const { return static_cast<double>(*plan_.ending.timeout_ms) / 1000; }
+
+// A job that takes too long often hangs: what its ranks wait for is told first.
 void Job::on_timeout() {
     has_.timeout.acknowledge();
     timed_out_ = true;
@@ -81,10 +95,19 @@ void Job::on_timeout() {
     }
     if (!exit_status_)
         exit_status_ = kTimedOut;
-    say(base::format("the time of --timeout={} is over; the job was ended",
-                     static_cast<double>(*plan_.ending.timeout_ms) / 1000));
+    asked_for_timeout_ = !plan_.ending.hang_timeout_ms && has_.uplink == nullptr && anyone_joined();
+    if (asked_for_timeout_)
+        ask_ranks(base::format("--timeout={}", timeout_s())); // which goes on in on_wait_reports()
+    else
+        end_for_timeout();
+}
+
+void Job::end_for_timeout() {
+    say(base::format("the time of --timeout={} is over; the job was ended", timeout_s()));
     if (live_ > 0)
         end_ranks(SIGTERM);
+    else if (asked_for_timeout_) // they have ended since
+        has_.grace.start(plan_.ending.grace_ms);
     else // MPS has not started yet, or nobody reads what ranks have printed
         hurry();
 }

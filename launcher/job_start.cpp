@@ -4,6 +4,7 @@
 #include "base/format.hpp"
 #include "cpu_list.hpp"
 #include "environment.hpp"
+#include "outputs.hpp"
 #include "platform/adoption.hpp"
 #include "platform/byte_stream.hpp"
 #include "platform/job_name.hpp"
@@ -70,7 +71,7 @@ std::optional<platform::Cgroup> make_cgroup(const platform::OrphanGuard& guard, 
 
 } // namespace
 
-base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
+base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan, NodeSide side) {
     plan.descriptor_limit = platform::raise_descriptor_limit();
     constexpr std::array kListened = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD, SIGWINCH};
     constexpr std::array kQuestions = {SIGQUIT};
@@ -79,37 +80,54 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan) {
     GPURUN_ASSIGN(platform::OrphanGuard guard, platform::OrphanGuard::create());
     const std::string own_name = platform::new_job_name();
     guard.watch_job(own_name);
+    std::optional<platform::OwnSocket> socket;
+    if (guard.watch_socket(platform::path_in_meeting_place(own_name))) // before it is there
+        if (auto listening = platform::OwnSocket::listen(own_name))
+            socket.emplace(std::move(*listening));
     std::string name = platform::nested_job_name(std::getenv("GPURUN_JOB"), own_name);
     std::optional<platform::Cgroup> cgroup = make_cgroup(guard, name);
     GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened, kQuestions));
-    GPURUN_ASSIGN(auto loop, platform::EventLoop::create());
-    GPURUN_ASSIGN(platform::JobSegment segment,
-                  platform::JobSegment::create(static_cast<uint32_t>(plan.ranks.size()), plan.cores));
+    if (side.loop == nullptr) {
+        GPURUN_ASSIGN(side.loop, platform::EventLoop::create());
+    }
+    const auto size = static_cast<uint32_t>(plan.nodes.empty() ? plan.ranks.size() : plan.nodes.size());
+    GPURUN_ASSIGN(platform::JobSegment segment, platform::JobSegment::create(size, plan.cores));
+    for (uint32_t rank = 0; rank < size; ++rank)
+        segment.rank(rank).node = plan.nodes.empty() ? rank * plan.emulated_nodes / size : plan.nodes[rank];
     GPURUN_ASSIGN(platform::Timer grace, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer timeout, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer hang, platform::Timer::create());
-    GPURUN_ASSIGN(auto outputs, Outputs::create(*loop, plan.output, static_cast<uint32_t>(plan.ranks.size())));
+    if (side.outputs == nullptr) {
+        GPURUN_ASSIGN(side.outputs, Outputs::create(*side.loop, plan.output, static_cast<uint32_t>(plan.ranks.size())));
+    }
     std::unique_ptr<Tracing> tracing;
     if (!plan.trace.empty()) {
-        GPURUN_ASSIGN(tracing,
-                      Tracing::create(plan.trace, static_cast<uint32_t>(plan.ranks.size()), plan.trace_limits));
+        const auto ranks = static_cast<uint32_t>(plan.ranks.size());
+        GPURUN_ASSIGN(tracing, side.uplink == nullptr ? Tracing::create(plan.trace, ranks, plan.trace_limits)
+                                                      : Tracing::record(ranks, size, plan.trace_limits));
     }
-    std::unique_ptr<Job> job(
-        new Job(std::move(plan),
-                Resources{std::move(loop), std::move(signals), std::move(segment), std::move(older_children),
-                          std::move(name), std::move(guard), std::move(cgroup), std::move(grace), std::move(departure),
-                          std::move(timeout), std::move(hang), std::move(outputs), std::move(tracing)}));
+    std::unique_ptr<Job> job(new Job(
+        std::move(plan), Resources{std::move(side.loop), std::move(signals), std::move(segment),
+                                   std::move(older_children), std::move(name), std::move(guard), std::move(socket),
+                                   std::move(cgroup), std::move(grace), std::move(departure), std::move(timeout),
+                                   std::move(hang), std::move(side.outputs), std::move(tracing), side.uplink}));
     Job& self = *job;
     GPURUN_ASSIGN(self.inquiry_, Inquiry::create({*self.has_.loop, self.assembly_,
                                                   [&self](uint32_t rank) { return self.look_at(rank); },
                                                   [&self](const WaitReports& ranks) { self.on_wait_reports(ranks); }},
-                                                 self.size()));
+                                                 self.size(), static_cast<uint32_t>(size)));
+    if (self.has_.socket)
+        self.callers_.emplace(*self.has_.loop, self.has_.socket->fd(),
+                              [&self](std::span<const std::byte> message, platform::MessageSocket caller) {
+                                  self.hear_caller(message, std::move(caller));
+                              });
     return job;
 }
 
 Job::Job(JobPlan plan, Resources resources)
-    : plan_(std::move(plan)), has_(std::move(resources)), assembly_(*has_.loop, has_.segment, *this),
+    : plan_(std::move(plan)), has_(std::move(resources)),
+      assembly_(*has_.loop, has_.segment, *this, plan_.first_rank, size()),
       signal_watch_(*has_.loop, has_.signals.fd(),
                     [this] {
                         while (const std::optional<int> signal = has_.signals.next())
@@ -118,7 +136,8 @@ Job::Job(JobPlan plan, Resources resources)
       grace_watch_(*has_.loop, has_.grace.fd(), [this] { on_grace_over(); }),
       departure_watch_(*has_.loop, has_.departure.fd(), [this] { on_departure(); }),
       timeout_watch_(*has_.loop, has_.timeout.fd(), [this] { on_timeout(); }),
-      hang_watch_(*has_.loop, has_.hang.fd(), [this] { on_hang_time(); }) {
+      hang_watch_(*has_.loop, has_.hang.fd(), [this] { on_hang_time(); }),
+      listing_([this](const WaitReports& reports) { return describe_job(reports); }) {
     signal_watch_.wait_for(platform::Ready::kReadable);
     grace_watch_.wait_for(platform::Ready::kReadable);
     departure_watch_.wait_for(platform::Ready::kReadable);
@@ -137,14 +156,18 @@ base::Result<int> Job::run() {
     GPURUN_TRY(start_ranks());
     if (const std::optional<int> exit_status = failed_program())
         return *exit_status;
+    if (has_.uplink != nullptr)
+        has_.uplink->ranks_started();
     while (live_ > 0)
         GPURUN_TRY(has_.loop->run_once());
+    if (timed_out_ && ending_ < Ending::kTerminated) // the last one ended while it was asked what it waits for
+        end_for_timeout();
     end_left_over();
     has_.outputs->finish();
     if (mps_ != nullptr) // what does not end when it is asked is killed with this job
         static_cast<void>(mps_->finish());
     GPURUN_TRY(pass_output());
-    if (has_.tracing != nullptr) {
+    if (has_.tracing != nullptr && has_.uplink == nullptr) {
         write_trace();
         GPURUN_TRY(pass_output());
     }
@@ -258,11 +281,11 @@ void Job::add_debugger(platform::SpawnRequest& request) const {
 // A rank that alone reads gpurun's input has it itself, where it may (none: an invalid descriptor).
 base::Result<platform::UniqueFd> Job::input_for(uint32_t rank) {
     const RankSet& readers = plan_.output.readers;
-    if (!readers.has(rank))
+    if (!readers.has(number(rank)))
         return platform::open_null();
     if (has_terminal(rank))
         return platform::UniqueFd();
-    const bool for_all = size() > 1 && readers.has(0) && readers.has(1);
+    const bool for_all = size() > 1 && readers.has(number(0)) && readers.has(number(1));
     if (!for_all && !platform::is_terminal(platform::kStandardInput))
         return platform::UniqueFd();
     GPURUN_ASSIGN(platform::Pipe pipe, platform::create_pipe());
@@ -279,11 +302,15 @@ std::optional<int> Job::failed_program() {
         if (const platform::StartFailure failed = ranks_[rank]->process.wait_for_exec();
             failed.step != platform::StartFailure::Step::kNone) {
             const RankPlan& plan = plan_.ranks[rank];
-            platform::write_all(platform::kStandardError,
-                                base::format("gpurun: {}\n", describe(failed, plan, plan_.programs[plan.program])));
-            if (failed.step != platform::StartFailure::Step::kExec)
-                return kOwnFailure;
-            return failed.error_number == ENOENT ? kNotFound : kCannotExecute;
+            const int status = failed.step != platform::StartFailure::Step::kExec ? kOwnFailure
+                               : failed.error_number == ENOENT                    ? kNotFound
+                                                                                  : kCannotExecute;
+            const std::string why = describe(failed, plan, plan_.programs[plan.program]);
+            if (has_.uplink != nullptr)
+                has_.uplink->start_failed(status, why);
+            else
+                platform::write_all(platform::kStandardError, base::format("gpurun: {}\n", why));
+            return status;
         }
     return std::nullopt;
 }

@@ -95,10 +95,7 @@ base::Result<void> check_number(size_t ranks) {
 
 base::Result<std::optional<size_t>> ranks_asked_for(const std::vector<Program>& programs,
                                                     const PlacementOptions& options) {
-    std::optional<size_t> ranks;
-    for (const Program& program : programs)
-        if (program.ranks)
-            ranks = ranks.value_or(0) + *program.ranks;
+    std::optional<size_t> ranks = wanted_ranks(programs);
     if (!options.map.empty()) {
         if (ranks && *ranks != options.map.size())
             return base::error(base::Status::kArgument,

@@ -13,14 +13,15 @@ struct OtherNames {
     const char* hint;
 };
 constexpr OtherNames kOtherNames[] = {
-    {"-np --np --n -c --ntasks --nproc --nproc-per-node --nproc_per_node --ntasks-per-node -N --npernode -npernode "
-     "-ppn --ppn --perhost -perhost",
+    {"-np --np --n -c --ntasks --nproc --nproc-per-node --nproc_per_node",
      "mpirun's, srun's and torchrun's number of ranks is -n here: gpurun -n RANKS PROGRAM"},
+    {"-N --npernode -npernode -ppn --perhost -perhost --ntasks-per-node",
+     "on one node write -n RANKS, on each of several (--hosts) --ppn RANKS"},
     {"-x --export -env -genv --genv", "ranks have gpurun's environment; write --env NAME=VALUE to change it"},
     {"-wdir --wdir -wd --wd -D --workdir", "write --chdir FOLDER"},
-    {"-H -host --host --hosts -hosts -hostfile --hostfile -machinefile --machinefile -f --default-hostfile "
-     "--nodelist -w --nodes --nnodes --node-rank --node_rank",
-     "gpurun starts ranks on this machine only: leave it out"},
+    {"-H -host --host -hosts --nodelist -w", "write --hosts HOST,..."},
+    {"-hostfile -machinefile --machinefile -f --default-hostfile", "write --hostfile FILE"},
+    {"--nodes --nnodes --node-rank --node_rank", "name the nodes: --hosts HOST,..."},
     {"-tag-output -l --label -prepend-rank --prepend-rank", "write --tag-output"},
     {"-timestamp-output --timestamp-output", "write --timestamp"},
     {"-output-filename --output-filename -o --output -e --error --log-dir --log_dir -outfile-pattern",
@@ -37,6 +38,9 @@ constexpr OtherNames kOtherNames[] = {
     {"--display --display-map -display-map --display-allocation", "write --report-bindings"},
     {"--input -i -stdin", "write --stdin RANK, all or none"},
     {"-u --unbuffered", "lines of ranks appear at once anyway: leave it out"},
+    {"-q -quiet --quiet", "gpurun says nothing unless something is wrong: leave it out"},
+    {"-v -verbose --verbose", "write --report-bindings to see where ranks run; GPURUN_LOG=info has more"},
+    {"--use-hwthread-cpus -use-hwthread-cpus", "a rank gets whole cores with all their hardware threads: leave it out"},
     {"--allow-run-as-root --standalone --kill-on-bad-exit -K", "gpurun does so anyway: leave it out"},
     {"--no-kill -k --enable-recovery", "write --keep-going"},
     {"-mca --mca -gmca --gmca --prtemca --mpi", "gpurun has no MCA parameters; gpurun_environment(7) has its settings"},

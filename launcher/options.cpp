@@ -14,6 +14,7 @@ namespace {
 constexpr const char* kHelp = R"(Usage: gpurun [OPTION...] PROGRAM [ARGUMENT...]
        gpurun [OPTION...] -n N PROGRAM [ARGUMENT...] : -n N PROGRAM [ARGUMENT...] ...
        gpurun --topo
+       gpurun jobs [--json] [--watch]
 
 Start PROGRAM as the ranks of one job, one for each GPU.
 
@@ -33,6 +34,14 @@ Devices:
   --oversubscribe        allow more ranks than devices, and ranks that share CPUs
   --gpu-visible job|own  which GPUs a rank sees: all of the job (default), or only its own
   --mps auto|on|off      a private MPS daemon for the ranks' GPUs: if ranks share a GPU (default), always, never
+
+Several nodes:
+  --hosts HOST[:RANKS],...
+                         run the job on these hosts, each with RANKS ranks (default: one for each device)
+  --hostfile FILE        the same from a file: one HOST, HOST:RANKS or HOST slots=RANKS a line
+  --ppn K                K ranks on each host that does not say how many
+  --agent COMMAND        how gpurun is started there: COMMAND HOST 'gpurun ...' (default: ssh -x -oBatchMode=yes)
+  --fabric PROVIDER      libfabric's provider for messages between hosts (default: GPURUN_FABRIC, or the best there is)
 
 CPUs and memory:
   --bind-to core|numa|none
@@ -95,6 +104,7 @@ struct Words {
     std::optional<std::string> mps;
     OutputWords output;
     EndingWords ending;
+    NodeWords nodes;
     std::optional<std::string> trace;
     std::optional<std::string> debugger;
     bool version = false;
@@ -111,6 +121,7 @@ struct Words {
         reader.add_option("--mps", mps);
         add_output_options(reader, output);
         add_ending_options(reader, ending);
+        nodes.add_to(reader);
         reader.add_option("--trace", trace);
         reader.add_option(kDebug, debugger);
         reader.add_flag("--version", version);
@@ -198,8 +209,15 @@ base::Result<ParsedOptions> parse_options(int argc, const char* const* argv) {
     }
     options.compat_environment = !words.no_compat_environment;
     GPURUN_ASSIGN(options.report, understand(words.report));
+    GPURUN_ASSIGN(options.nodes, understand(words.nodes));
     GPURUN_TRY(check_programs(options.programs, options.report.dry_run || options.report.topology));
     return parsed;
+}
+
+base::Result<void> check_for_nodes(const Options& options) {
+    if (options.debugger)
+        return base::error(base::Status::kArgument, "--debug cannot be used on several nodes yet: leave it out");
+    return {};
 }
 
 } // namespace gpurun::launcher

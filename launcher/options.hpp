@@ -7,6 +7,7 @@
 #include "base/status.hpp"
 #include "debugger.hpp"
 #include "ending_options.hpp"
+#include "node_options.hpp"
 #include "output_options.hpp"
 #include "placement_options.hpp"
 #include "program_options.hpp"
@@ -36,6 +37,7 @@ struct Options {
     MpsChoice mps = MpsChoice::kAuto;
     OutputOptions output;
     EndingOptions ending;
+    NodeOptions nodes;
     std::optional<Debugger> debugger; // of one rank
     std::string trace;                // the file of the trace; "": none
 };
@@ -46,5 +48,8 @@ struct ParsedOptions {
 };
 
 base::Result<ParsedOptions> parse_options(int argc, const char* const* argv);
+
+// That a job of several nodes has all that is asked for.
+base::Result<void> check_for_nodes(const Options& options);
 
 } // namespace gpurun::launcher

@@ -6,7 +6,7 @@
 
 #include "output.hpp"
 #include "output_options.hpp"
-#include "platform/pseudo_terminal.hpp"
+#include "rank_outputs.hpp"
 
 #include <memory>
 #include <optional>
@@ -16,37 +16,27 @@
 
 namespace gpurun::launcher {
 
-class Outputs {
+class Outputs : public RankOutputs {
   public:
     // Makes the folder and the files, if they are asked for; what the files held before is lost.
     static base::Result<std::unique_ptr<Outputs>> create(platform::EventLoop& loop, const OutputOptions& options,
                                                          uint32_t ranks);
     Outputs(const Outputs&) = delete;
 
-    // From now on forwards what `rank` writes. `stop_writer` is that of its standard output if that is a terminal.
-    // REQUIRES: ranks connect in their order.
-    void connect(uint32_t rank, platform::UniqueFd out, platform::UniqueFd error, std::function<void()> stop_writer);
-    // What is left for a rank's lines of the terminal that they get to.
-    platform::WindowSize window_for(uint32_t rank) const;
-    // The terminals of ranks get the size of gpurun's, which has changed.
-    void fit_terminals();
-    // Whether what ranks print gets to a terminal, and nowhere else.
-    bool only_on_terminal() const;
-    // Forwards what it has written so far.
-    void pump(uint32_t rank);
-    // The last line of its standard error, for people; "" if there is none.
-    std::string last_error_line(uint32_t rank) const { return streams_[rank]->error.last_line(); }
-    // A line of gpurun's own, or several.
-    void say(const std::string& text);
+    void connect(uint32_t rank, platform::UniqueFd out, platform::UniqueFd error,
+                 std::function<void()> stop_writer) override;
+    platform::WindowSize window_for(uint32_t rank) const override;
+    void fit_terminals() override;
+    bool only_on_terminal() const override;
+    void pump(uint32_t rank) override;
+    std::string last_error_line(uint32_t rank) const override { return streams_[rank]->error.last_line(); }
+    void say(const std::string& text) override;
 
-    // Every rank has ended: what is in their pipes now is all that counts.
-    void finish();
-    bool passed() const; // everything
-    bool failed() const; // to write some of it
-    // Whoever read gpurun's standard output has gone.
-    bool reader_gone() const { return out_.closed() && !out_.failed(); }
-    // No more waiting: what could not be written by now is lost.
-    void close();
+    void finish() override;
+    bool passed() const override;
+    bool failed() const override;
+    bool reader_gone() const override { return out_.closed() && !out_.failed(); }
+    void close() override;
 
   private:
     struct File {

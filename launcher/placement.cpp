@@ -114,6 +114,10 @@ base::Result<Placement> place_job(const Options& options, const Surroundings& th
         devices.push_back(list.devices[device]);
     GPURUN_ASSIGN(const std::vector<Binding> bindings, launcher::bind(where, there.machine, devices));
     const size_t size = devices.size();
+    const auto local_size = static_cast<uint32_t>(size);
+    if (there.share && there.share->ranks != local_size)
+        return base::error(base::Status::kArgument, "this node is to run {} rank{}, but its options place {}",
+                           there.share->ranks, there.share->ranks == 1 ? "" : "s", size);
     placement.core_notice = notice_of_cores(there.machine, where, size);
 
     const bool own = placement.on_gpus && (where.gpu_visible == GpuVisible::kOwn || has_instances(list.devices));
@@ -121,14 +125,17 @@ base::Result<Placement> place_job(const Options& options, const Surroundings& th
     const std::vector<size_t> programs = program_of_ranks(options.programs, size);
     for (size_t rank = 0; rank < size; ++rank) {
         RankPlan plan{programs[rank], devices[rank], bindings[rank], own, {}, 0};
-        const RankFacts facts{static_cast<uint32_t>(rank),
-                              static_cast<uint32_t>(size),
+        const NodeShare share = there.share.value_or(NodeShare{0, local_size, local_size, ""});
+        const RankFacts facts{share.first + static_cast<uint32_t>(rank),
+                              share.job_size,
                               plan.device.setting,
                               own ? name_for_cuda(plan.device) : visible,
                               plan.binding.threads,
                               options.compat_environment,
                               there.port,
-                              ranks_on(mapping, mapping.devices[rank])};
+                              ranks_on(mapping, mapping.devices[rank]),
+                              there.share,
+                              options.nodes.fabric};
         GPURUN_ASSIGN(plan.variables,
                       rank_variables(there.environment, facts, options.programs[plan.program].settings));
         plan.hardware_queues = queues_asked_for(there.environment, plan.variables);

@@ -22,6 +22,7 @@ struct Surroundings {
     platform::Machine machine;
     const char* const* environment = nullptr; // gpurun's own
     uint16_t port = 0;                        // for MASTER_PORT
+    std::optional<NodeShare> share;           // of the job's ranks, if others run elsewhere: these are placed
 };
 
 struct RankPlan {

@@ -32,6 +32,11 @@ base::Result<void> understand_map_by(const std::string& text, PlacementOptions& 
     } else if (text.starts_with("ppr:"))
         return base::error(base::Status::kArgument,
                            "--map-by {}: mpirun's ppr:N:gpu is --ranks-per-gpu N here, and ppr:N:node is -n N", text);
+    else if (text == "slot" || text == "core" || text == "node" || text == "socket" || text == "l3cache")
+        return base::error(base::Status::kArgument,
+                           "--map-by {} is mpirun's: leave it out (ranks get the GPUs in turn), or write numa to take "
+                           "those of one NUMA node after the other",
+                           text);
     else
         return base::error(base::Status::kArgument,
                            "--map-by must be gpu, numa or list:GPU,... (the GPU of rank 0, of rank 1, ...), not '{}'",
@@ -122,6 +127,8 @@ base::Result<PlacementOptions> understand(const PlacementWords& words) {
     if (words.ranks_per_gpu) {
         GPURUN_ASSIGN(options.ranks_per_gpu, parse_count(*words.ranks_per_gpu, "--ranks-per-gpu"));
     }
+    if (words.bind_to == "socket")
+        return base::error(base::Status::kArgument, "--bind-to socket is mpirun's: write --bind-to numa");
     if (words.bind_to) {
         GPURUN_ASSIGN(options.bind_to, parse_choice(*words.bind_to, "--bind-to", kBindTo));
     }

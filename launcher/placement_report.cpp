@@ -41,7 +41,8 @@ std::string notice_of_places(const Placement& placement, const platform::Machine
 
 } // namespace
 
-std::string bindings_as_table(const Options& options, const Placement& placement, const platform::Machine& machine) {
+std::string bindings_as_table(const Options& options, const Placement& placement, const platform::Machine& machine,
+                              uint32_t first_rank) {
     std::vector<std::vector<std::string>> rows{{"rank", "gpu", "pci", "numa", "cpus", "cores", "uuid"}};
     const bool several = options.programs.size() > 1;
     if (several)
@@ -49,9 +50,10 @@ std::string bindings_as_table(const Options& options, const Placement& placement
     for (size_t rank = 0; rank < placement.ranks.size(); ++rank) {
         const RankPlan& plan = placement.ranks[rank];
         const Binding& binding = plan.binding;
-        rows.push_back({std::to_string(rank), std::to_string(plan.device.number), or_dash(plan.device.bus_id),
-                        describe_node(binding), binding.cpus.empty() ? "any" : format_cpus(binding.cpus),
-                        std::to_string(binding.threads), or_dash(plan.device.uuid)});
+        rows.push_back({std::to_string(first_rank + rank), std::to_string(plan.device.number),
+                        or_dash(plan.device.bus_id), describe_node(binding),
+                        binding.cpus.empty() ? "any" : format_cpus(binding.cpus), std::to_string(binding.threads),
+                        or_dash(plan.device.uuid)});
         const std::vector<std::string>& command = options.programs[plan.program].command;
         if (several)
             rows.back().push_back(command.empty() ? "-" : command[0]);

@@ -7,7 +7,8 @@
 
 namespace gpurun::launcher {
 
-// A line for each rank, and below what one should know of them.
-std::string bindings_as_table(const Options& options, const Placement& placement, const platform::Machine& machine);
+// A line for each rank, of which the first one has the number `first_rank`, and below what one should know of them.
+std::string bindings_as_table(const Options& options, const Placement& placement, const platform::Machine& machine,
+                              uint32_t first_rank = 0);
 
 } // namespace gpurun::launcher

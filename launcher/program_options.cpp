@@ -65,4 +65,12 @@ std::vector<std::vector<std::string>> split_programs(int argc, const char* const
     return parts;
 }
 
+std::optional<uint32_t> wanted_ranks(const std::vector<Program>& programs) {
+    std::optional<uint32_t> wanted;
+    for (const Program& program : programs)
+        if (program.ranks)
+            wanted = wanted.value_or(0) + *program.ranks;
+    return wanted;
+}
+
 } // namespace gpurun::launcher

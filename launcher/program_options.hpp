@@ -37,6 +37,9 @@ struct ProgramWords {
 
 base::Result<Program> understand(const ProgramWords& words, std::vector<std::string> command);
 
+// How many ranks the -n of all programs ask for together; none: nobody says.
+std::optional<uint32_t> wanted_ranks(const std::vector<Program>& programs);
+
 // The words of a command line, without gpurun's name, cut at those that are ":".
 std::vector<std::vector<std::string>> split_programs(int argc, const char* const* argv);
 

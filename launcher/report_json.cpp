@@ -66,7 +66,7 @@ std::string machine_as_json(const MachineFacts& facts) {
     return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string bindings_as_json(const Placement& placement, const platform::Machine& machine) {
+std::string bindings_as_json(const Placement& placement, const platform::Machine& machine, uint32_t first_rank) {
     Json array = Json::array();
     for (size_t rank = 0; rank < placement.ranks.size(); ++rank) {
         const RankPlan& plan = placement.ranks[rank];
@@ -74,7 +74,7 @@ std::string bindings_as_json(const Placement& placement, const platform::Machine
         for (const Variable& variable : plan.variables)
             variables[variable.name] = variable.value;
         Json& object = array.emplace_back();
-        object["rank"] = rank;
+        object["rank"] = first_rank + rank;
         object["gpu"] = plan.device.number;
         object["uuid"] = or_null(plan.device.uuid);
         object["pci"] = or_null(plan.device.bus_id);
@@ -83,6 +83,25 @@ std::string bindings_as_json(const Placement& placement, const platform::Machine
         object["env"] = std::move(variables);
     }
     return array.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::optional<std::string> join_json(const std::vector<std::pair<std::string, std::string>>& of_hosts) {
+    Json all = Json::array();
+    for (const auto& [host, text] : of_hosts) {
+        Json own = Json::parse(text, nullptr, false);
+        if (own.is_object())
+            own = Json::array({own});
+        if (!own.is_array())
+            return std::nullopt;
+        for (const Json& each : own) {
+            Json& object = all.emplace_back();
+            object["host"] = host;
+            if (!each.is_object())
+                return std::nullopt;
+            object.update(each);
+        }
+    }
+    return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 } // namespace gpurun::launcher

@@ -13,6 +13,11 @@ std::string describe_device(const Device& device) {
     return "emulated device " + device.setting.substr(begin, device.setting.find('/') - begin);
 }
 
+std::string worth_repeating(uint32_t rank, const std::string& last_words, const OutputOptions& output) {
+    const bool was_shown = output.folder.empty() && output.shown.has(rank);
+    return was_shown && last_words.starts_with("gpurun: ") ? "" : last_words;
+}
+
 std::string summarize(const FailedRank& failed, Others others) {
     std::string line = base::format("rank {} (pid {}, {}) {}", failed.rank, failed.pid, failed.device, failed.what);
     if (others != Others::kNone)

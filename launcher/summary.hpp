@@ -2,6 +2,7 @@
 #pragma once
 
 #include "devices.hpp"
+#include "output_options.hpp"
 
 #include <cstdint>
 #include <string>
@@ -18,6 +19,9 @@ struct FailedRank {
     std::string what;       // "exited with status 3"
     std::string last_words; // the last line of its standard error, or ""
 };
+
+// What a rank printed last, or "" where that is a line of libgpurun's own that gpurun has passed on to people already.
+std::string worth_repeating(uint32_t rank, const std::string& last_words, const OutputOptions& output);
 
 enum class Others { kNone, kEnded, kGoOn };
 

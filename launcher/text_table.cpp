@@ -15,6 +15,16 @@ bool is_number(const std::string& word) {
 
 } // namespace
 
+void drop_empty_columns(std::vector<std::vector<std::string>>& rows) {
+    for (size_t column = rows.empty() ? 0 : rows[0].size(); column-- > 0;) {
+        const auto is_empty = [&](const auto& row) { return row[column] == "-" || row[column].empty(); };
+        if (!std::all_of(rows.begin() + 1, rows.end(), is_empty))
+            continue;
+        for (auto& row : rows)
+            row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+    }
+}
+
 std::string format_table(const std::vector<std::vector<std::string>>& rows) {
     std::vector<size_t> widths;
     std::vector<bool> numbers;

@@ -229,15 +229,15 @@ class RankWriter {
 
     void name_process() {
         const std::string name = in_quotes(base::format("rank {} ({}, pid {})", rank_, from_.device, from_.pid));
-        add(R"({"ph":"M","pid":)", from_.pid, R"(,"name":"process_name","args":{"name":)", name, "}}");
-        add(R"({"ph":"M","pid":)", from_.pid, R"(,"name":"process_sort_index","args":{"sort_index":)", rank_, "}}");
+        add(R"({"ph":"M","pid":)", from_.process, R"(,"name":"process_name","args":{"name":)", name, "}}");
+        add(R"({"ph":"M","pid":)", from_.process, R"(,"name":"process_sort_index","args":{"sort_index":)", rank_, "}}");
     }
 
     void name_row(uint32_t row, const std::string& name) {
-        add(R"({"ph":"M","pid":)", from_.pid, R"(,"tid":)", row, R"(,"name":"thread_name","args":{"name":)",
+        add(R"({"ph":"M","pid":)", from_.process, R"(,"tid":)", row, R"(,"name":"thread_name","args":{"name":)",
             in_quotes(name), "}}");
-        add(R"({"ph":"M","pid":)", from_.pid, R"(,"tid":)", row, R"(,"name":"thread_sort_index","args":{"sort_index":)",
-            row, "}}");
+        add(R"({"ph":"M","pid":)", from_.process, R"(,"tid":)", row,
+            R"(,"name":"thread_sort_index","args":{"sort_index":)", row, "}}");
     }
 
     void name_thread(const Event& event) {
@@ -263,7 +263,7 @@ class RankWriter {
 
     // Up to its arguments, which follow.
     void open_slice(uint32_t row, int64_t begin_ns, int64_t end_ns, const char* category) {
-        add(R"({"ph":"X","pid":)", from_.pid, R"(,"tid":)", row, R"(,"ts":)", Micros{begin_ns - origin_ns_},
+        add(R"({"ph":"X","pid":)", from_.process, R"(,"tid":)", row, R"(,"ts":)", Micros{begin_ns - origin_ns_},
             R"(,"dur":)", Micros{end_ns - begin_ns}, R"(,"cat":")", category, R"(","name":)");
     }
 
@@ -368,7 +368,7 @@ class RankWriter {
             add_arrow(end, row, at_ns, "message", *number);
     }
     void add_arrow(char end, uint32_t row, int64_t at_ns, const char* name, uint64_t number) {
-        add(R"({"ph":")", end, R"(","pid":)", from_.pid, R"(,"tid":)", row, R"(,"ts":)", Micros{at_ns - origin_ns_},
+        add(R"({"ph":")", end, R"(","pid":)", from_.process, R"(,"tid":)", row, R"(,"ts":)", Micros{at_ns - origin_ns_},
             R"(,"cat":"arrow","name":")", name, R"(","id":)", number, end == 'f' ? R"(,"bp":"e")" : "", "}");
     }
 
@@ -469,7 +469,7 @@ class RankWriter {
 } // namespace
 
 Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, uint64_t most_bytes,
-                                 TraceSink sink) {
+                                 TraceSink sink, std::optional<int64_t> nodes_off_by_ns) {
     TraceSummary summary;
     for (const TracedRank& rank : ranks) {
         summary.lost += rank.buffer->lost();
@@ -481,7 +481,9 @@ Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t orig
     const AllMoved moved(ranks);
     TraceText text(sink);
     text.add(R"({"displayTimeUnit":"ns","otherData":{"program":"gpurun )", GPURUN_VERSION,
-             R"(","clock":"CLOCK_MONOTONIC of the machine, which all ranks share","lost_events":)", summary.lost,
+             R"(","clock":"CLOCK_MONOTONIC of the machine, )",
+             nodes_off_by_ns ? "to which those of other nodes were converted" : "which all ranks share",
+             R"(","node_clocks_off_by_ns":)", nodes_off_by_ns.value_or(0), R"(,"lost_events":)", summary.lost,
              R"(,"without_device_times":)", summary.untimed, R"(,"lost_runs":)", summary.lost_runs,
              R"(,"device_clocks_off_by_ns":)", summary.clocks_off_by_ns, R"(},"traceEvents":[)", '\n');
     bool first = true;

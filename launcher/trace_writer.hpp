@@ -14,6 +14,7 @@
 #include "trace_text.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -24,6 +25,7 @@ struct TracedRank {
     int pid = -1;
     std::string device;   // for people
     int64_t ended_ns = 0; // what had not ended by then never did
+    uint32_t process = 0; // its number in the file, which no other rank has: its pid on the first node
 };
 
 struct TraceSummary {
@@ -36,7 +38,8 @@ struct TraceSummary {
 };
 
 // Times count from `origin_ns`, before which nothing was recorded. `most_bytes` is kept to within a few KiB a rank.
+// `nodes_off_by_ns`: ranks of other nodes recorded by other clocks, which were converted with this error at most.
 base::Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, uint64_t most_bytes,
-                                       TraceSink sink);
+                                       TraceSink sink, std::optional<int64_t> nodes_off_by_ns = std::nullopt);
 
 } // namespace gpurun::launcher

@@ -1,10 +1,10 @@
 #include "tracing.hpp"
 
 #include "base/format.hpp"
-#include "platform/clock.hpp"
+#include "base/settings.hpp"
 #include "trace_file.hpp"
 
-#include <algorithm>
+#include <cstdlib>
 
 namespace gpurun::launcher {
 
@@ -30,26 +30,58 @@ uint64_t timed_runs(uint32_t ranks, uint64_t events) {
 
 } // namespace
 
+Result<TraceLimits> TraceLimits::from_settings() {
+    GPURUN_ASSIGN(const base::Settings settings,
+                  base::read_settings([](const char* name) { return std::getenv(name); }));
+    return TraceLimits{settings.trace_events, settings.trace_bytes};
+}
+
 Result<std::unique_ptr<Tracing>> Tracing::create(std::string path, uint32_t ranks, TraceLimits limits) {
     GPURUN_TRY(TraceFile::check(path));
     std::unique_ptr<Tracing> tracing(new Tracing(std::move(path), limits));
-    for (uint32_t rank = 0; rank < ranks; ++rank) {
-        GPURUN_ASSIGN(platform::TraceBuffer buffer,
-                      platform::TraceBuffer::create(limits.events, timed_messages(ranks, limits.events),
-                                                    timed_runs(ranks, limits.events)));
-        tracing->ranks_.push_back({std::move(buffer), {}});
-    }
+    GPURUN_TRY(tracing->add_ranks(ranks, ranks));
     return tracing;
 }
 
-void Tracing::started(uint32_t rank, int pid, std::string device) {
+Result<std::unique_ptr<Tracing>> Tracing::record(uint32_t ranks, uint32_t all, TraceLimits limits) {
+    std::unique_ptr<Tracing> tracing(new Tracing({}, limits));
+    GPURUN_TRY(tracing->add_ranks(ranks, all));
+    return tracing;
+}
+
+// Buffers have the same room wherever they are made.
+Result<void> Tracing::add_ranks(uint32_t ranks, uint32_t all) {
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+        GPURUN_ASSIGN(platform::TraceBuffer buffer,
+                      platform::TraceBuffer::create(limits_.events, timed_messages(all, limits_.events),
+                                                    timed_runs(all, limits_.events)));
+        ranks_.push_back({std::move(buffer), {}});
+    }
+    return {};
+}
+
+void Tracing::started(uint32_t rank, int pid, std::string device, uint32_t node) {
+    constexpr uint32_t kMostPids = 1u << 22; // PID_MAX_LIMIT: processes of two nodes may have the same number
     ranks_[rank].facts.pid = pid;
+    ranks_[rank].facts.process = node * kMostPids + static_cast<uint32_t>(pid);
     ranks_[rank].facts.device = std::move(device);
 }
 
-void Tracing::ended(uint32_t rank) { ranks_[rank].facts.ended_ns = platform::now_ns(); }
+std::string Tracing::write(platform::SignalSource& signals, std::optional<int>& exit_status) const {
+    auto written = write_until([&] {
+        bool asked = false;
+        while (const std::optional<int> signal = signals.next())
+            asked = asked || *signal == SIGINT || *signal == SIGTERM || *signal == SIGHUP;
+        return asked;
+    });
+    if (written)
+        return *written;
+    if (!exit_status)
+        exit_status = 1;
+    return written.error().detail;
+}
 
-Result<std::string> Tracing::write(base::FunctionRef<bool()> stop) const {
+Result<std::string> Tracing::write_until(base::FunctionRef<bool()> stop) const {
     std::vector<TracedRank> ranks;
     for (const Rank& rank : ranks_) {
         ranks.push_back(rank.facts);
@@ -62,7 +94,8 @@ Result<std::string> Tracing::write(base::FunctionRef<bool()> stop) const {
                                path_);
         return file.write(text);
     };
-    GPURUN_ASSIGN(const TraceSummary summary, write_trace(ranks, origin_ns_, limits_.bytes, sink));
+    GPURUN_ASSIGN(const TraceSummary summary,
+                  write_trace(ranks, origin_ns_ - nodes_off_by_ns_.value_or(0), limits_.bytes, sink, nodes_off_by_ns_));
     GPURUN_TRY(file.finish());
     return missing(summary);
 }

@@ -1,5 +1,7 @@
 #include "wait_reports.hpp"
 
+#include "base/format.hpp"
+
 #include <algorithm>
 #include <iterator>
 
@@ -33,6 +35,14 @@ bool keep(std::vector<wait_report::Entry>& list, size_t most, const wait_report:
 
 } // namespace
 
+std::string words_for_no_message(const ThreadReport& thread) {
+    if (!thread.elsewhere.empty())
+        return base::format("a rank of another job: gpurun jobs lists the joint job {}", thread.elsewhere);
+    if (thread.call == "gpurun_comm_accept" || thread.call == "gpurun_comm_connect")
+        return "no message: it looks for another job, or joins it";
+    return "no message: it works, or waits for the device or a lock";
+}
+
 bool take(RankReport& rank, const wait_report::Entry& entry, uint32_t ranks) {
     if (!is_sound(entry, ranks))
         return false;
@@ -48,7 +58,8 @@ bool take(RankReport& rank, const wait_report::Entry& entry, uint32_t ranks) {
                                 {},
                                 entry.done,
                                 entry.has(wait_report::kUnread),
-                                false});
+                                false,
+                                entry.comm_name});
         return true;
     case wait_report::Topic::kAwaited:
         return !rank.threads.empty() && rank.threads.back().awaited.size() < rank.threads.back().number &&

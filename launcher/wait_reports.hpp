@@ -22,9 +22,13 @@ struct ThreadReport {
     uint64_t moved = 0;      // a count that grows with everything that its rank moves
     bool has_unread = false; // its rank has records that it has not looked at
     bool settled = false;    // it was in the same wait in the report before, and its rank has moved nothing since
+    std::string elsewhere;   // the joint job in which it waits; "": in none
 
     bool waits() const { return !awaited.empty(); }
 };
+
+// Of a thread that is in a call, and waits for nothing that its rank knows of.
+std::string words_for_no_message(const ThreadReport& thread);
 
 struct RankReport {
     enum class Presence {

@@ -49,7 +49,7 @@ typedef enum gpurun_status {
     GPURUN_OK = 0,
     GPURUN_ERR_NOT_INITIALIZED = 1,     /* gpurun_init() has not been called */
     GPURUN_ERR_ALREADY_INITIALIZED = 2, /* gpurun_init() was called twice */
-    GPURUN_ERR_FINALIZED = 3,           /* gpurun_finalize() has been called */
+    GPURUN_ERR_FINALIZED = 3,           /* gpurun_finalize() has been called, here or by a rank that is needed */
     GPURUN_ERR_ARGUMENT = 4,            /* an argument that has no status of its own below */
     GPURUN_ERR_COMM = 5,                /* not a communicator */
     GPURUN_ERR_RANK = 6,                /* not a rank of the communicator */
@@ -72,7 +72,8 @@ typedef enum gpurun_status {
     GPURUN_ERR_REQUEST = 23,            /* not a request or a probed message, or one that has been completed */
     GPURUN_ERR_OP = 24,                 /* not an operation, or one that has no meaning for the datatype */
     GPURUN_ERR_COLLECTIVE = 25,         /* ranks have called a collective differently */
-    GPURUN_ERR_LOAN = 26                /* not a loan, a message that is none, or memory that is lent */
+    GPURUN_ERR_LOAN = 26,               /* not a loan, a message that is none, or memory that is lent */
+    GPURUN_ERR_TIMEOUT = 27             /* the time that a call was given is over */
 } gpurun_status;
 
 /**
@@ -134,6 +135,28 @@ GPURUN_API gpurun_status gpurun_errors_set(gpurun_errors mode, gpurun_errors *re
  * Threads: any, one at a time. Since 0.1. See gpurun_init(3).
  */
 GPURUN_API gpurun_status gpurun_init(void);
+
+/**
+ * Join the job @p name as rank @p rank of @p size, in a process that gpurun did not start.
+ *
+ * All processes of this user on this machine that give the same @p name and @p size form the job. The first one starts
+ * the gpurun program, which watches over them until the last has left. Otherwise as gpurun_init().
+ *
+ * @param name  1 to 64 letters, digits, '-', '_' and '.', the first of them no '.'
+ * @retval GPURUN_OK                       joined
+ * @retval GPURUN_ERR_ALREADY_INITIALIZED, GPURUN_ERR_FINALIZED  this process has joined before
+ * @retval GPURUN_ERR_ARGUMENT             @p name is NULL
+ * @retval GPURUN_ERR_RANK                 @p rank is not from 0 to @p size - 1
+ * @retval GPURUN_ERR_SETTING              @p name cannot be a name, or an environment variable cannot be used
+ * @retval GPURUN_ERR_LAUNCHER             gpurun started this process; the ranks do not fit together, or did not all
+ *                                         come in time; or the gpurun program cannot be started
+ * @retval GPURUN_ERR_VERSION              two ranks have versions that do not match
+ * @retval GPURUN_ERR_PEER_LOST            another rank ended while it was joining
+ * @retval GPURUN_ERR_DEVICE, GPURUN_ERR_MEMORY, GPURUN_ERR_SYSTEM  as gpurun_init()
+ *
+ * Threads: any, one at a time. Since 0.1. See gpurun_init(3).
+ */
+GPURUN_API gpurun_status gpurun_init_as(const char *name, int rank, int size);
 
 /**
  * Leave the job. Waits until all ranks that are alive have called it, and until this rank's messages have moved.
@@ -284,11 +307,14 @@ GPURUN_API gpurun_status gpurun_comm_split_type(gpurun_comm comm, gpurun_split_t
 /**
  * Free a communicator of this rank. Its handle becomes GPURUN_COMM_NULL; a copy of it is an error from now on.
  *
- * Waits for no other rank. What is under way in it completes as if it were there, and persistent requests can still be
+ * Waits for no other rank, but for that of gpurun_comm_accept() or gpurun_comm_connect(), which all its ranks that live
+ * free together, see there. What is under way in it completes as if it were there, and persistent requests can still be
  * started: it goes once the last request is complete or freed. Messages that nobody has received by then are dropped.
  *
  * @retval GPURUN_OK            freed
- * @retval GPURUN_ERR_COMM      not a communicator, freed before, GPURUN_COMM_WORLD or GPURUN_COMM_SELF
+ * @retval GPURUN_ERR_COMM      not a communicator, freed before, GPURUN_COMM_WORLD or GPURUN_COMM_SELF; that of a joint
+ *                              job, and others that were made of it are there
+ * @retval GPURUN_ERR_PEER_LOST that of a joint job: a message was cut short. It is freed
  * @retval GPURUN_ERR_ARGUMENT  @p comm is NULL
  * @retval GPURUN_ERR_UNSUPPORTED  called between gpurun_group_begin() and gpurun_group_end()
  * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
@@ -296,6 +322,48 @@ GPURUN_API gpurun_status gpurun_comm_split_type(gpurun_comm comm, gpurun_split_t
  * Threads: any, but no other may be about to use it. Since 0.1. See gpurun_comm_split(3).
  */
 GPURUN_API gpurun_status gpurun_comm_free(gpurun_comm *comm);
+
+/**
+ * Meet another job of this user on this machine, which connects under the same name: a communicator of the ranks of
+ * both, first those of @p comm, in their order, then those of the other job.
+ *
+ * All ranks of @p comm make this call. Rank 0 waits for the other job, @p timeout_ms at most, and what it gives counts;
+ * a negative time is no bound. The communicator is like any other, for messages, loans and collectives. What ranks of
+ * it do in their own job goes on beside. If one of them dies, the others' calls that need it return
+ * GPURUN_ERR_PEER_LOST; they free the communicator, and may meet again. It is freed by gpurun_comm_free(), by all of
+ * its ranks, which waits for all of them that live.
+ *
+ * May wait for the device, as gpurun_free() does.
+ *
+ * @param name          what is allowed as the name of a job, see gpurun_init_as()
+ * @param[out] ret_comm to be freed with gpurun_comm_free()
+ * @retval GPURUN_OK            met
+ * @retval GPURUN_ERR_TIMEOUT   no job has connected in time
+ * @retval GPURUN_ERR_COMM      @p comm is not a communicator of this rank's own job
+ * @retval GPURUN_ERR_ARGUMENT  a pointer is NULL; ranks of @p comm called accept and connect
+ * @retval GPURUN_ERR_LAUNCHER  another process accepts under this name; ranks did not come to the joint job
+ * @retval GPURUN_ERR_DEVICE    one job has GPUs and the other emulated devices
+ * @retval GPURUN_ERR_SETTING   @p name cannot be used; one job orders streams by counters and the other by events
+ * @retval GPURUN_ERR_MEMORY    this rank is in 15 joint jobs
+ * @retval GPURUN_ERR_PEER_LOST a rank of either job has died
+ * @retval GPURUN_ERR_UNSUPPORTED  @p comm has ranks on several nodes; GPURUN_PROGRESS=calls; too few hardware queues;
+ *                              called between gpurun_group_begin() and gpurun_group_end()
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
+ *
+ * Threads: any, but one at a time in a collective of a communicator. Since 0.1. See gpurun_comm_accept(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_accept(const char *name, int timeout_ms, gpurun_comm comm, gpurun_comm *ret_comm);
+
+/**
+ * The other side of gpurun_comm_accept(): meet the job that accepts under this name, or the next one that does.
+ *
+ * @retval GPURUN_ERR_TIMEOUT   no job has accepted in time
+ * @retval GPURUN_ERR_LAUNCHER  also: the job that accepts is this one, speaks another version, or the two have more
+ * than 256 ranks
+ *
+ * The rest is as with gpurun_comm_accept(). Since 0.1. See gpurun_comm_accept(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_connect(const char *name, int timeout_ms, gpurun_comm comm, gpurun_comm *ret_comm);
 
 /** Room for a communicator's name, and a NUL. */
 #define GPURUN_MAX_OBJECT_NAME 64
@@ -586,7 +654,10 @@ typedef struct CUstream_st *gpurun_stream;
 typedef struct CUevent_st *gpurun_event;
 typedef struct CUgraphExec_st *gpurun_graph;
 
-/** The order domain of the calling thread: MPI's blocking semantics. */
+/**
+ * The order domain of the calling thread: MPI's blocking semantics. Pass it where there is no stream. NULL is not the
+ * same: it is CUDA's default stream, and the host may read a result only after gpurun_stream_synchronize(NULL).
+ */
 #define GPURUN_HOST ((gpurun_stream)(~(uintptr_t)0))
 
 typedef enum gpurun_device_kind { GPURUN_DEVICE_CUDA = 1, GPURUN_DEVICE_EMULATED = 2 } gpurun_device_kind;
@@ -876,6 +947,7 @@ GPURUN_API gpurun_status gpurun_op_free(gpurun_op *op);
 #define GPURUN_ANY_SOURCE (-1) /* receive from any rank */
 #define GPURUN_PROC_NULL (-2)  /* no rank: the call does nothing and succeeds */
 #define GPURUN_ANY_TAG (-1)    /* receive with any tag */
+#define GPURUN_ALL_RANKS (-4)  /* all other ranks: of gpurun_lend() */
 #define GPURUN_TAG_MAX 2147483647
 
 typedef struct gpurun_message_status {
@@ -1202,9 +1274,11 @@ static inline gpurun_loan gpurun_make_loan(uint64_t id) {
 
 /** What the two sides may do with lent memory until it is given back. */
 typedef enum gpurun_loan_kind {
-    GPURUN_LOAN_READ_ONLY = 1, /* all read */
-    GPURUN_LOAN_EXCLUSIVE = 2, /* only the borrower reads and writes */
-    GPURUN_LOAN_SHARED = 3     /* all read and write, without any order between them */
+    GPURUN_LOAN_READ_ONLY = 1,    /* all read */
+    GPURUN_LOAN_EXCLUSIVE = 2,    /* only the borrower reads and writes */
+    GPURUN_LOAN_SHARED = 3,       /* all read and write, without any order between them */
+    GPURUN_LOAN_READ_OR_COPY = 4, /* all read, and who cannot map the memory gets a copy */
+    GPURUN_LOAN_COPY = 5          /* of a borrowed loan: what this rank reads is a copy. No loan is lent so */
 } gpurun_loan_kind;
 
 /**
@@ -1216,9 +1290,11 @@ typedef enum gpurun_loan_kind {
  * that the borrower has done. Until then the memory must not be freed. A loan that nobody has matched is taken back by
  * gpurun_cancel().
  *
- * @param buffer            device memory that can be exported: of gpurun_malloc() or cudaMalloc(), any part of it. To
- *                          the rank itself: memory of any kind
- * @param dest              a rank of @p comm, also this one, or GPURUN_PROC_NULL: the request is complete at once
+ * @param buffer            device memory that can be exported, of gpurun_malloc() or cudaMalloc(), or borrowed; any
+ *                          part of it. To the rank itself: memory of any kind
+ * @param dest              a rank of @p comm, also this one, or GPURUN_PROC_NULL: the request is complete at once. Or
+ *                          GPURUN_ALL_RANKS: all others borrow it, and the request is complete when all have given
+ *                          it back; not with GPURUN_LOAN_EXCLUSIVE
  * @param[out] ret_request  written only on success; complete it with gpurun_wait() or another wait or test call
  * @retval GPURUN_OK               lent
  * @retval GPURUN_ERR_UNSUPPORTED  this memory cannot be lent; gpurun_error_detail() says why, and what to do. Or the
@@ -1239,8 +1315,8 @@ struct DLTensor;
 /**
  * Lend @p count tensors, of one or several allocations, as one loan.
  *
- * As gpurun_lend(). Shapes, strides, types, names and metadata travel with the loan. The message has a length of 0, and
- * a receive that meets it gets nothing but the order.
+ * As gpurun_lend(). Shapes, strides, types, names and metadata travel with the loan. A receive that meets it gets a
+ * copy of a single tensor without gaps; of others it gets nothing but the order, and the message has a length of 0.
  *
  * @param tensors         device memory that can be lent; tensors without elements may be anywhere. Copied, as are
  * @param names           @p count of them, each of which may be NULL, or NULL
@@ -1281,7 +1357,8 @@ GPURUN_API gpurun_status gpurun_borrow(int source, int tag, gpurun_comm comm, gp
  *
  * @param[out] ret_buffer  the memory; NULL if it has no bytes. The outputs are written only on success
  * @param[out] ret_bytes   may be NULL
- * @param[out] ret_kind    may be NULL
+ * @param[out] ret_kind    may be NULL; of a loan of GPURUN_LOAN_READ_OR_COPY it is GPURUN_LOAN_READ_ONLY or
+ *                         GPURUN_LOAN_COPY
  * @retval GPURUN_OK            there
  * @retval GPURUN_ERR_LOAN      not a loan that this rank has
  * @retval GPURUN_ERR_ARGUMENT  @p ret_buffer is NULL
@@ -1327,7 +1404,7 @@ GPURUN_API gpurun_status gpurun_loan_metadata(gpurun_loan loan, const void **ret
  *
  * @retval GPURUN_OK               given back, or GPURUN_LOAN_NULL
  * @retval GPURUN_ERR_PEER_LOST    given back, but the lender has died
- * @retval GPURUN_ERR_LOAN         not a loan that this rank has
+ * @retval GPURUN_ERR_LOAN         not a loan that this rank has; or it is lent on, and was not given back
  * @retval GPURUN_ERR_STREAM       not a stream of the rank's device; the loan was not given back
  * @retval GPURUN_ERR_UNSUPPORTED  the stream is captured; the loan was not given back
  * @retval GPURUN_ERR_ARGUMENT     @p loan is NULL
@@ -1335,6 +1412,25 @@ GPURUN_API gpurun_status gpurun_loan_metadata(gpurun_loan loan, const void **ret
  * Threads: any, but one at a time for one loan. Since 0.1. See gpurun_lend(3).
  */
 GPURUN_API gpurun_status gpurun_give_back(gpurun_loan *loan, gpurun_stream stream);
+
+/**
+ * Wait until no other rank has the allocation mapped that @p pointer lies in.
+ *
+ * Ranks that have borrowed memory, or received from it, keep it mapped, so that the device has it in use even when it
+ * has been freed. They are asked to unmap it, and do as soon as their work with it is over. The memory stays this
+ * rank's, and can be lent and sent again: then it is mapped again. No message may be using it during the call.
+ *
+ * @param pointer     any address of the allocation; NULL: the call does nothing
+ * @param timeout_ms  0 to ask only; negative to wait for as long as it takes
+ * @retval GPURUN_OK           no other rank has it mapped
+ * @retval GPURUN_ERR_TIMEOUT  some have; gpurun_error_detail() names them. They have been asked, and may be asked again
+ * @retval GPURUN_ERR_LOAN     some of it is lent, or it is borrowed; nothing was done
+ * @retval GPURUN_ERR_BUFFER   no memory of a device, freed, or pageable memory of the host
+ * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
+ *
+ * Threads: any. Since 0.1. See gpurun_unregister(3).
+ */
+GPURUN_API gpurun_status gpurun_unregister(const void *pointer, int timeout_ms);
 
 /* ---------------------------------------------------------------------------------- persistent requests */
 

@@ -18,37 +18,42 @@ base::Error truncated(size_t bytes, size_t room) {
 void fill_status(const comm::Arrived& arrived, gpurun_datatype type, Status error, bool cancelled,
                  gpurun_message_status& ret_status) {
     auto element = comm::type_size(static_cast<int>(type));
-    CHECK(element); // the call has been through operand()
+    GPURUN_ASSERT(element); // the call has been through operand()
     ret_status = gpurun_message_status{
         arrived.source,   arrived.tag, arrived.bytes / *element, arrived.bytes, static_cast<gpurun_status>(error),
         cancelled ? 1 : 0};
 }
 
 Result<void> find_comm(Call& call, gpurun_comm comm) {
-    comm::Communicators& all = call.runtime->engine().communicators();
+    World* const joint = call.runtime->joint_worlds().of_name(comm.id);
+    if (joint != nullptr)
+        call.engine = &joint->engine();
+    comm::Communicators& all = call.engine->communicators();
     call.comm = all.find(comm.id);
     if (call.comm != nullptr) [[likely]]
         return {};
     if (comm.id == GPURUN_COMM_NULL.id)
         return base::error(Status::kComm, "GPURUN_COMM_NULL is no communicator: use GPURUN_COMM_WORLD, or one that "
                                           "gpurun_comm_split() or its like has given this rank");
-    if (all.had(comm.id))
+    if (all.had(comm.id) || call.runtime->joint_worlds().had(comm.id))
         return base::error(Status::kComm, "the communicator has been freed: its handle cannot be used any more");
     return base::error(Status::kComm, "{} is no communicator of this process; use GPURUN_COMM_WORLD", comm.id);
 }
 
-std::string in_quotes(const comm::Communicator& comm) {
-    auto current = runtime();
-    if (!current || comm.id() == comm::kWorldId)
+std::string in_quotes(const Call& call) {
+    if (call.comm == &call.runtime->world())
         return "";
-    const std::string name = (*current)->engine().communicators().name(comm);
+    const std::string name = call.engine->communicators().name(*call.comm);
     return name.empty() ? "" : base::format(" '{}'", name);
 }
 
-base::Error no_such_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard) {
-    return base::error(Status::kRank, "{} {} is not a rank of the communicator{}: it has ranks 0 to {}{}", what, rank,
-                       in_quotes(comm), comm.size() - 1,
-                       wildcard ? ", and GPURUN_ANY_SOURCE or GPURUN_PROC_NULL may be given" : "");
+base::Error no_such_rank(const Call& call, int rank, const char* what, bool wildcard) {
+    const bool alone = call.comm->size() == 1 && call.runtime->session().alone();
+    return base::error(
+        Status::kRank, "{} {} is not a rank of the communicator{}: it has ranks 0 to {}{}{}", what, rank,
+        in_quotes(call), call.comm->size() - 1,
+        wildcard ? ", and GPURUN_ANY_SOURCE or GPURUN_PROC_NULL may be given" : "",
+        alone ? "; gpurun did not start this process, so it is a job of one rank: use gpurun -n 2 PROGRAM" : "");
 }
 
 base::Error no_such_tag(int tag, bool wildcard) {
@@ -58,6 +63,19 @@ base::Error no_such_tag(int tag, bool wildcard) {
 
 base::Error no_output(const char* what) {
     return base::error(Status::kArgument, "{} is NULL: pass the address of a variable for the result", what);
+}
+
+// Memory that another rank has lent to this one, in whichever of its jobs; an error if what is lent forbids the access.
+static Result<std::optional<device::Buffer>> find_borrowed(Runtime& runtime, const void* buffer, size_t bytes,
+                                                           Access access) {
+    std::optional<device::Buffer> borrowed;
+    GPURUN_TRY(runtime.for_each_engine([&](comm::Engine& each) -> Result<void> {
+        GPURUN_ASSIGN(const std::optional<device::Buffer> here,
+                      each.loans().look_up(buffer, bytes, access == Access::kWrite));
+        borrowed = borrowed ? borrowed : here;
+        return {};
+    }));
+    return borrowed;
 }
 
 Result<void> look_up_operand(transfer::Operand& operand, Runtime& runtime, Access access, gpurun_stream stream) {
@@ -72,8 +90,7 @@ Result<void> look_up_operand(transfer::Operand& operand, Runtime& runtime, Acces
         return {};
     if (buffer == nullptr)
         return base::error(Status::kBuffer, "the buffer is NULL, but it should have {} bytes", bytes);
-    GPURUN_ASSIGN(const std::optional<device::Buffer> borrowed,
-                  runtime.engine().loans().look_up(buffer, bytes, access == Access::kWrite));
+    GPURUN_ASSIGN(const std::optional<device::Buffer> borrowed, find_borrowed(runtime, buffer, bytes, access));
     if (borrowed) {
         operand.where = *borrowed;
         return {};
@@ -94,6 +111,19 @@ Result<void> look_up_operand(transfer::Operand& operand, Runtime& runtime, Acces
             GPURUN_TRY(check_host_memory(buffer, bytes, access, seen));
     }
     operand.where = where.value();
+    return {};
+}
+
+Result<void> look_up_like(transfer::Operand& operand, Runtime& runtime, Access access, const transfer::Operand& like) {
+    operand.domain = like.domain;
+    operand.stream = like.stream;
+    if (operand.bytes == 0)
+        return {};
+    GPURUN_ASSIGN(const std::optional<device::Buffer> borrowed,
+                  find_borrowed(runtime, operand.address, operand.bytes, access));
+    if (!borrowed && access == Access::kWrite && like.where.read_only)
+        return read_only(operand.address, operand.bytes);
+    operand.where = borrowed.value_or(like.where);
     return {};
 }
 

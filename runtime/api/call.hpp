@@ -27,15 +27,17 @@ inline base::Result<Runtime*> runtime() {
 
 struct Call {
     Runtime* runtime = nullptr;
+    comm::Engine* engine = nullptr; // of the communicator's job
     const comm::Communicator* comm = nullptr;
 };
-// Sets call.comm. kComm if there is none.
+// Sets call.comm, and call.engine. kComm if there is none.
 base::Result<void> find_comm(Call& call, gpurun_comm comm);
 // What every call with a communicator begins with.
 inline base::Result<void> enter(Call& call, gpurun_comm comm) {
     call.runtime = running.load(std::memory_order_acquire);
     if (call.runtime == nullptr) [[unlikely]]
         return not_running();
+    call.engine = &call.runtime->engine();
     call.comm = &call.runtime->world();
     if (comm.id != comm::CommunicatorTable::kWorldHandle) [[unlikely]]
         return find_comm(call, comm);
@@ -45,6 +47,7 @@ inline base::Result<void> enter(Call& call, gpurun_comm comm) {
 // A message that a probe has taken, or none (GPURUN_MESSAGE_NO_PROC).
 struct Taken {
     Runtime* runtime;
+    comm::Engine* engine;
     uint64_t number;
     const comm::Communicator* comm;
 };
@@ -72,13 +75,13 @@ inline base::Result<void> deliver(const comm::Arrived& arrived, size_t room, gpu
 base::Result<void> settle(const comm::Request& done, gpurun_message_status* ret_status);
 
 // " 'rows'": for an error, the communicator's name behind that word. "" if it has none, or is the one of all ranks.
-std::string in_quotes(const comm::Communicator& comm);
-base::Error no_such_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard);
+std::string in_quotes(const Call& call);
+base::Error no_such_rank(const Call& call, int rank, const char* what, bool wildcard);
 // A rank of the communicator, or PROC_NULL, or (with `wildcard`) ANY_SOURCE.
-inline base::Result<void> check_rank(const comm::Communicator& comm, int rank, const char* what, bool wildcard) {
-    if (comm.group().has(rank) || rank == GPURUN_PROC_NULL || (wildcard && rank == GPURUN_ANY_SOURCE)) [[likely]]
+inline base::Result<void> check_rank(const Call& call, int rank, const char* what, bool wildcard) {
+    if (call.comm->group().has(rank) || rank == GPURUN_PROC_NULL || (wildcard && rank == GPURUN_ANY_SOURCE)) [[likely]]
         return {};
-    return no_such_rank(comm, rank, what, wildcard);
+    return no_such_rank(call, rank, what, wildcard);
 }
 base::Error no_such_tag(int tag, bool wildcard);
 inline base::Result<void> check_tag(int tag, bool wildcard) {
@@ -96,6 +99,9 @@ inline base::Result<void> check_output(const void* output, const char* what) {
 // A buffer of `bytes` in the order domain `stream`, both checked. Filled where the caller has it: small messages are
 // short enough for copies of it to be seen.
 base::Result<void> look_up_operand(transfer::Operand& operand, Runtime& runtime, Access access, gpurun_stream stream);
+// The same of one in the stream and in the allocation, of device memory, of another that this call has looked up.
+base::Result<void> look_up_like(transfer::Operand& operand, Runtime& runtime, Access access,
+                                const transfer::Operand& like);
 inline base::Result<void> fill_operand(transfer::Operand& operand, Runtime& runtime, Access access, const void* buffer,
                                        size_t bytes, gpurun_stream stream) {
     operand.address = const_cast<std::byte*>(static_cast<const std::byte*>(buffer)); // not written by a sender

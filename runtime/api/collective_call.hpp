@@ -13,19 +13,18 @@ template <typename Build>
 base::Result<size_t> run(const Call& call, const comm::Signature& what, const transfer::Operand& buffer, Build build) {
     if (OpenGroup* const group = open_group()) [[unlikely]] {
         GPURUN_TRY(refuse_captured(buffer, "a collective of a group"));
-        group->add_collective(what.kind(), *call.comm, buffer, [=] {
-            return call.runtime->engine().schedules().start(what, *call.comm, buffer, build);
-        });
+        group->add_collective(what.kind(), *call.engine, *call.comm, buffer,
+                              [=] { return call.engine->schedules().start(what, *call.comm, buffer, build); });
         return size_t{0};
     }
-    return call.runtime->engine().schedules().run(what, *call.comm, buffer, build);
+    return call.engine->schedules().run(what, *call.comm, buffer, build);
 }
 
 template <typename Build>
 base::Result<void> start(const Call& call, const comm::Signature& what, const transfer::Operand& buffer, Build build,
                          gpurun_request* ret_request) {
     GPURUN_TRY(refuse_captured(buffer, "starting a collective without waiting for it"));
-    *ret_request = gpurun_request{call.runtime->engine().schedules().start(what, *call.comm, buffer, build)};
+    *ret_request = gpurun_request{call.engine->schedules().start(what, *call.comm, buffer, build)};
     return {};
 }
 
@@ -44,6 +43,7 @@ struct Way {
 inline base::Result<void> enter(Call& call, gpurun_comm comm, const Way& way) {
     if (way.request != nullptr) { // the program may have freed its communicator
         GPURUN_ASSIGN(call.runtime, runtime());
+        call.engine = &call.runtime->engine_of(way.request->name);
         call.comm = way.request->task.comm;
         return {};
     }
@@ -59,11 +59,11 @@ base::Result<void> perform(const Call& call, const comm::Signature& what, const 
     if (way.request != nullptr || way.prepares != nullptr)
         GPURUN_TRY(refuse_captured(order, "a persistent collective"));
     if (way.request != nullptr) {
-        call.runtime->engine().schedules().start_again(*way.request, what, order, build);
+        call.engine->schedules().start_again(*way.request, what, order, build);
         return {};
     }
     if (way.prepares != nullptr) {
-        const uint64_t name = call.runtime->engine().requests().make(
+        const uint64_t name = call.engine->requests().make(
             {.kind = comm::Task::Kind::kCollective, .persistent = true, .comm = call.comm, .operand = order});
         call.runtime->persistent_calls().add(name, *way.prepares);
         *way.ret_request = gpurun_request{name};
@@ -88,7 +88,7 @@ inline comm::Schedule::Buffer buffer_of(const transfer::Operand& operand) {
 inline base::Result<void> check_root(const Call& call, int root) {
     if (call.comm->group().has(root))
         return {};
-    return no_such_rank(*call.comm, root, "root", false);
+    return no_such_rank(call, root, "root", false);
 }
 
 inline bool is_in_place(const void* buffer) { return buffer == GPURUN_IN_PLACE; }

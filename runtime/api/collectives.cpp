@@ -49,7 +49,7 @@ Result<void> barrier(gpurun_comm comm, gpurun_stream stream, const Way& way) {
     GPURUN_TRY(enter(call, comm, way));
     Operand order;
     GPURUN_TRY(fill_operand(order, *call.runtime, Access::kRead, nullptr, 0, stream));
-    const transfer::Resources& resources = call.runtime->engine().resources();
+    const transfer::Resources& resources = call.engine->resources();
     const bool by_mail = order.on_stream() && !order.captured() && resources.kernels_spin &&
                          resources.exchanges.has_mails() && resources.settings.mail_bytes != 0;
     return perform(

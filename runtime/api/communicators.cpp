@@ -1,4 +1,5 @@
 // Communicators: what they are, making them, freeing them.
+#include "api/connecting.hpp"
 #include "api/new_communicator.hpp"
 #include "base/format.hpp"
 #include "comm/group_operations.hpp"
@@ -36,8 +37,13 @@ Result<void> compare_comms(gpurun_comm one, gpurun_comm other, gpurun_comparison
     Call call;
     GPURUN_TRY(enter(call, one));
     const comm::Communicator* const first = call.comm;
+    const comm::Engine* const first_engine = call.engine;
     GPURUN_TRY(enter(call, other));
     GPURUN_TRY(check_output(ret_comparison, "ret_comparison"));
+    if (first_engine != call.engine) { // ranks of two jobs
+        *ret_comparison = GPURUN_UNEQUAL;
+        return {};
+    }
     Comparison result = comm::compare(first->group(), call.comm->group());
     if (result == Comparison::kIdent && first != call.comm)
         result = Comparison::kCongruent;
@@ -48,7 +54,7 @@ Result<void> compare_comms(gpurun_comm one, gpurun_comm other, gpurun_comparison
 Result<void> duplicate(gpurun_comm comm, gpurun_comm* ret_comm) {
     Call call;
     GPURUN_TRY(enter_new(call, comm, ret_comm));
-    return give(call.runtime->engine().communicators().duplicate(*call.comm), ret_comm);
+    return give(call.engine->communicators().duplicate(*call.comm), ret_comm);
 }
 
 Result<void> split(gpurun_comm comm, int colour, int key, gpurun_comm* ret_comm) {
@@ -57,7 +63,7 @@ Result<void> split(gpurun_comm comm, int colour, int key, gpurun_comm* ret_comm)
     if (colour < 0 && colour != GPURUN_UNDEFINED)
         return base::error(Status::kArgument, "colour {} cannot be used: colours are not negative, or GPURUN_UNDEFINED",
                            colour);
-    return give(call.runtime->engine().communicators().split(*call.comm, colour, key), ret_comm);
+    return give(call.engine->communicators().split(*call.comm, colour, key), ret_comm);
 }
 
 Result<void> split_type(gpurun_comm comm, gpurun_split_type type, int key, gpurun_comm* ret_comm) {
@@ -68,12 +74,15 @@ Result<void> split_type(gpurun_comm comm, gpurun_split_type type, int key, gpuru
         return base::error(Status::kArgument,
                            "{} is no type: pass GPURUN_SPLIT_NODE, GPURUN_SPLIT_GPU or GPURUN_SPLIT_NUMA_NODE",
                            static_cast<int>(type));
-    return give(call.runtime->engine().communicators().split(*call.comm, static_cast<SplitType>(type), key), ret_comm);
+    return give(call.engine->communicators().split(*call.comm, static_cast<SplitType>(type), key), ret_comm);
 }
 
 // The group's members are in the communicator.
 Result<RankGroups::Members> members_of(const Call& call, gpurun_group group) {
     GPURUN_ASSIGN(RankGroups::Members members, call.runtime->rank_groups().find(group));
+    if (members.job != 0 && members.job != call.engine->communicators().world_handle())
+        return base::error(Status::kArgument,
+                           "the group has ranks of another job than the communicator: make it of that");
     for (const base::WorldRank each : members->members())
         if (!call.comm->group().rank_of(each))
             return base::error(Status::kArgument,
@@ -87,7 +96,7 @@ Result<void> create(gpurun_comm comm, gpurun_group group, gpurun_comm* ret_comm)
     Call call;
     GPURUN_TRY(enter_new(call, comm, ret_comm));
     GPURUN_ASSIGN(const RankGroups::Members members, members_of(call, group));
-    return give(call.runtime->engine().communicators().create(*call.comm, *members), ret_comm);
+    return give(call.engine->communicators().create(*call.comm, *members), ret_comm);
 }
 
 Result<void> create_group(gpurun_comm comm, gpurun_group group, int tag, gpurun_comm* ret_comm) {
@@ -97,9 +106,9 @@ Result<void> create_group(gpurun_comm comm, gpurun_group group, int tag, gpurun_
     if (tag < 0 || tag > comm::Communicators::kMostGroupTag)
         return base::error(Status::kTag, "tag {} cannot be used: tags of gpurun_comm_create_group() are 0 to {}", tag,
                            comm::Communicators::kMostGroupTag);
-    if (!members->rank_of(call.runtime->engine().self()))
+    if (!members->rank_of(call.engine->self()))
         return give(uint64_t{0}, ret_comm);
-    return give(call.runtime->engine().communicators().create_group(*call.comm, *members, tag), ret_comm);
+    return give(call.engine->communicators().create_group(*call.comm, *members, tag), ret_comm);
 }
 
 Result<void> free_comm(gpurun_comm* comm) {
@@ -108,10 +117,12 @@ Result<void> free_comm(gpurun_comm* comm) {
     GPURUN_TRY(check_output(comm, "comm"));
     Call call;
     GPURUN_TRY(enter(call, *comm));
+    if (call.engine != &call.runtime->engine() && comm->id == call.engine->communicators().world_handle())
+        return leave_joint_job(call, comm);
     if (comm::CommunicatorTable::is_lasting(comm->id))
         return base::error(Status::kComm, "{} cannot be freed: it is there until gpurun_finalize()",
-                           call.runtime->engine().communicators().name(*call.comm));
-    if (!call.runtime->engine().communicators().free(comm->id)) // another thread was faster
+                           call.engine->communicators().name(*call.comm));
+    if (!call.engine->communicators().free(comm->id)) // another thread was faster
         return find_comm(call, *comm);
     *comm = GPURUN_COMM_NULL;
     return {};
@@ -125,7 +136,7 @@ Result<void> set_name(gpurun_comm comm, const char* name) {
     if (length == GPURUN_MAX_OBJECT_NAME)
         return base::error(Status::kArgument, "the name is too long: it may have {} bytes, and a NUL behind them",
                            GPURUN_MAX_OBJECT_NAME - 1);
-    call.runtime->engine().communicators().set_name(*call.comm, std::string(name, length));
+    call.engine->communicators().set_name(*call.comm, std::string(name, length));
     return {};
 }
 
@@ -133,7 +144,7 @@ Result<void> get_name(gpurun_comm comm, char* ret_name, int* ret_length) {
     Call call;
     GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_output(ret_name, "ret_name"));
-    const std::string name = call.runtime->engine().communicators().name(*call.comm);
+    const std::string name = call.engine->communicators().name(*call.comm);
     std::memcpy(ret_name, name.c_str(), name.size() + 1);
     if (ret_length != nullptr)
         *ret_length = static_cast<int>(name.size());

@@ -145,6 +145,7 @@ const char* gpurun_status_string(gpurun_status status) {
     case GPURUN_ERR_OP: return "GPURUN_ERR_OP";
     case GPURUN_ERR_COLLECTIVE: return "GPURUN_ERR_COLLECTIVE";
     case GPURUN_ERR_LOAN: return "GPURUN_ERR_LOAN";
+    case GPURUN_ERR_TIMEOUT: return "GPURUN_ERR_TIMEOUT";
     }
     return "GPURUN_ERR_?";
 }

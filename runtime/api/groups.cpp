@@ -14,7 +14,14 @@ base::Error not_in_group(const char* call, const char* advice) {
                        "{}() cannot be called between gpurun_group_begin() and gpurun_group_end(): {}", call, advice);
 }
 
-Result<void> OpenGroup::run(comm::Engine& engine) {
+Result<void> OpenGroup::run() {
+    if (engine_ == nullptr)
+        return {};
+    if (of_several_)
+        return base::error(Status::kUnsupported,
+                           "the group has calls on communicators of two jobs, and none of them was made: open a group "
+                           "for each job");
+    comm::Engine& engine = *engine_;
     Result<void> first;
     for (Collective& each : collectives_)
         each.request = each.start();
@@ -83,7 +90,7 @@ static Result<void> end_group() {
         return {};
     of_thread::open_group = nullptr;
     auto found = runtime();
-    auto ended = found ? group->run((*found)->engine()) : Result<void>(std::move(found).error());
+    auto ended = found ? group->run() : Result<void>(std::move(found).error());
     group->clear();
     return ended;
 }

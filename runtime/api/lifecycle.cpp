@@ -4,6 +4,7 @@
 #include "comm/datatype.hpp"
 #include "platform/clock.hpp"
 #include "platform/forking.hpp"
+#include "platform/meeting_place.hpp"
 
 #include <atomic>
 #include <cstdio>
@@ -34,7 +35,7 @@ Process& process() {
 
 base::Error wrong_phase(Phase phase) {
     if (phase == Phase::kBefore)
-        return {Status::kNotInitialized, "gpurun_init() has not been called in this process"};
+        return {Status::kNotInitialized, "gpurun_init() has not been called in this process: call it first"};
     if (phase == Phase::kForked)
         return {Status::kFinalized,
                 "this process was forked from a rank and is not a rank: only the rank itself may make calls"};
@@ -68,7 +69,7 @@ static void observe_calls(Runtime& started, int64_t begin_ns) {
         call_observers.store(observers.release(), std::memory_order_release);
 }
 
-static gpurun_status init() {
+static gpurun_status init(const Membership* as) {
     Process& self = process();
     if (self.phase.load(std::memory_order_acquire) == Phase::kForked) // its lock may be held for ever
         return report(wrong_phase(Phase::kForked));
@@ -81,7 +82,7 @@ static gpurun_status init() {
     if (auto heeded = platform::call_in_children(leave_job_to_parent); !heeded)
         return report(std::move(heeded));
     const int64_t begin_ns = platform::now_ns();
-    auto started = Runtime::start();
+    auto started = Runtime::start(as);
     if (!started)
         return report(std::move(started).error());
     self.current = std::move(*started);
@@ -89,6 +90,25 @@ static gpurun_status init() {
     running.store(self.current.get(), std::memory_order_release);
     self.phase.store(Phase::kRunning, std::memory_order_release);
     return GPURUN_OK;
+}
+
+// Not for a process that gpurun started: its environment says which rank it is, and gpurun_init() reads that.
+static base::Result<Membership> membership(const char* name, int rank, int size) {
+    if (name == nullptr)
+        return base::error(Status::kArgument, "name is NULL: give all ranks of the job the same name");
+    GPURUN_TRY(platform::check_meeting_name(name));
+    if (size < 1 || rank < 0 || rank >= size)
+        return base::error(Status::kRank, "rank {} of {}: ranks are 0 to size - 1", rank, size);
+    const char* const socket = std::getenv("GPURUN_CONTROL_FD");
+    if (socket != nullptr && platform::MessageSocket::is_one(std::atoi(socket)))
+        return base::error(Status::kLauncher,
+                           "gpurun started this process as a rank of another job: call gpurun_init()");
+    return Membership{name, std::to_string(rank), std::to_string(size)};
+}
+
+static gpurun_status init_as(const char* name, int rank, int size) {
+    auto as = membership(name, rank, size);
+    return as ? init(&*as) : report(std::move(as).error());
 }
 
 static gpurun_status finalize() {
@@ -142,10 +162,15 @@ gpurun_status gpurun_init(void) {
     const bool has_reader = gpurun::api::has_range_reader(); // not known to an api::CallScope before
     if (has_reader)
         gpurun::api::begin_range(__func__, {});
-    const gpurun_status status = gpurun::api::init();
+    const gpurun_status status = gpurun::api::init(nullptr);
     if (has_reader)
         gpurun::api::end_range();
     return status;
+}
+
+gpurun_status gpurun_init_as(const char* name, int rank, int size) {
+    const gpurun::base::CallScope call(__func__);
+    return gpurun::api::init_as(name, rank, size);
 }
 
 gpurun_status gpurun_finalize(void) {

@@ -3,7 +3,9 @@
 #include "base/format.hpp"
 #include "device/capability/ordered_memory.hpp"
 #include "device/capability/other_devices.hpp"
+#include "platform/clock.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gpurun::api {
@@ -78,23 +80,62 @@ Result<void> fill(void* pointer, int value, size_t size, gpurun_stream stream) {
     return {};
 }
 
-Result<void> free_memory(void* pointer) {
-    GPURUN_ASSIGN(Runtime * found, runtime());
-    if (pointer == nullptr)
+// What it lies in. kLoan: it is borrowed, or some of the allocation is lent.
+Result<device::Buffer> describe_own(Runtime& runtime, const void* pointer) {
+    GPURUN_TRY(runtime.for_each_engine([&](comm::Engine& each) -> Result<void> {
+        GPURUN_ASSIGN(const std::optional<device::Buffer> borrowed, each.loans().look_up(pointer, 1, false));
+        if (borrowed)
+            return base::error(Status::kLoan, "{} is borrowed from another rank: give it back with gpurun_give_back()",
+                               pointer);
         return {};
-    comm::Loans& loans = found->engine().loans();
-    GPURUN_ASSIGN(const std::optional<device::Buffer> borrowed, loans.look_up(pointer, 1, false));
-    if (borrowed)
-        return base::error(Status::kLoan, "{} is borrowed from another rank: give it back with gpurun_give_back()",
-                           pointer);
-    GPURUN_ASSIGN(const device::Buffer buffer, found->device().describe(pointer, 1));
+    }));
+    GPURUN_ASSIGN(const device::Buffer buffer, runtime.device().describe(pointer, 1));
     if (buffer.placement == Placement::kPageable)
         return base::error(Status::kBuffer,
                            "{} is not memory of gpurun_malloc() or gpurun_malloc_host(), or it was "
                            "freed before",
                            pointer);
-    GPURUN_TRY(loans.check_not_lent(buffer.base, buffer.size));
+    GPURUN_TRY(runtime.for_each_engine(
+        [&](comm::Engine& each) { return each.loans().check_not_lent(buffer.base, buffer.size); }));
+    return buffer;
+}
+
+Result<void> free_memory(void* pointer) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    if (pointer == nullptr)
+        return {};
+    GPURUN_ASSIGN(const device::Buffer buffer, describe_own(*found, pointer));
+    if (buffer.placement == Placement::kDevice && buffer.base == pointer)
+        GPURUN_TRY(found->joint_worlds().for_each([&](World& each) {
+            each.engine().memory().tell_freed(buffer);
+            return Result<void>();
+        }));
     return found->engine().memory().free(buffer, pointer);
+}
+
+Result<void> unregister(const void* pointer, int timeout_ms) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
+    if (pointer == nullptr)
+        return {};
+    GPURUN_ASSIGN(const device::Buffer buffer, describe_own(*found, pointer));
+    if (!buffer.exportable) // nobody else can have it mapped
+        return {};
+    const int64_t end_ns = platform::now_ns() + int64_t{timeout_ms} * 1'000'000;
+    return found->for_each_engine([&](comm::Engine& each) {
+        const int64_t left_ms = (end_ns - platform::now_ns() + 999'999) / 1'000'000;
+        return each.unregistration().run(
+            buffer, timeout_ms < 0 ? timeout_ms : static_cast<int>(std::clamp<int64_t>(left_ms, 0, timeout_ms)));
+    });
+}
+
+// Memory whose freeing was deferred. False if there was none.
+bool reclaim(Runtime& runtime) {
+    bool reclaimed = false;
+    static_cast<void>(runtime.for_each_engine([&](comm::Engine& each) {
+        reclaimed |= each.reclaim();
+        return Result<void>();
+    }));
+    return reclaimed;
 }
 
 template <typename Allocate>
@@ -109,7 +150,7 @@ gpurun_status allocate(void** ret_pointer, size_t size, Allocate allocate_on) {
         return GPURUN_OK;
     }
     Result<void*> memory = allocate_on(**found);
-    if (!memory && memory.error().status == Status::kMemory && (*found)->engine().reclaim())
+    if (!memory && memory.error().status == Status::kMemory && reclaim(**found))
         memory = allocate_on(**found);
     if (!memory)
         return report(std::move(memory).error());
@@ -195,6 +236,11 @@ gpurun_status gpurun_malloc_async(void** ret_pointer, size_t size, gpurun_stream
 gpurun_status gpurun_free(void* pointer) {
     const api::CallScope call(__func__);
     return api::report(api::free_memory(pointer));
+}
+
+gpurun_status gpurun_unregister(const void* pointer, int timeout_ms) {
+    const api::CallScope call(__func__);
+    return api::report(api::unregister(pointer, timeout_ms));
 }
 
 gpurun_status gpurun_free_async(void* pointer, gpurun_stream stream) {

@@ -24,7 +24,7 @@ Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int de
                   gpurun_stream stream, const comm::SendOptions& options) {
     Call call;
     GPURUN_TRY(enter(call, comm));
-    GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
+    GPURUN_TRY(check_rank(call, dest, "destination", false));
     GPURUN_TRY(check_tag(tag, false));
     Operand from;
     GPURUN_TRY(fill_operand(from, *call.runtime, Access::kRead, buffer, count, type, stream));
@@ -33,28 +33,29 @@ Result<void> send(const void* buffer, size_t count, gpurun_datatype type, int de
     if (OpenGroup* const group = open_group()) [[unlikely]] {
         Task task = task_of(Task::Kind::kSend, call, from, dest, tag, type);
         task.synchronous = options.synchronous;
-        group->add(options.synchronous ? "gpurun_ssend" : "gpurun_send", task);
+        group->add(options.synchronous ? "gpurun_ssend" : "gpurun_send", *call.engine, task);
         return {};
     }
-    return comm::send(call.runtime->engine(), *call.comm, from, dest, tag, options);
+    return comm::send(*call.engine, *call.comm, from, dest, tag, options);
 }
 
 Result<void> recv(void* buffer, size_t count, gpurun_datatype type, int source, int tag, gpurun_comm comm,
                   gpurun_stream stream, gpurun_message_status* ret_status, platform::TraceEvent* event) {
     Call call;
     GPURUN_TRY(enter(call, comm));
-    GPURUN_TRY(check_rank(*call.comm, source, "source", true));
+    GPURUN_TRY(check_rank(call, source, "source", true));
     GPURUN_TRY(check_tag(tag, true));
     Operand into;
     GPURUN_TRY(fill_operand(into, *call.runtime, Access::kWrite, buffer, count, type, stream));
     GPURUN_TRY(check_captured(into, source, tag));
     if (OpenGroup* const group = open_group(); group != nullptr && source != GPURUN_PROC_NULL) {
-        group->add("gpurun_recv", task_of(Task::Kind::kReceive, call, into, source, tag, type), ret_status);
+        group->add("gpurun_recv", *call.engine, task_of(Task::Kind::kReceive, call, into, source, tag, type),
+                   ret_status);
         return {};
     }
     Arrived arrived;
     if (source != GPURUN_PROC_NULL)
-        GPURUN_TRY(comm::recv(call.runtime->engine(), *call.comm, into, source, tag, event, arrived));
+        GPURUN_TRY(comm::recv(*call.engine, *call.comm, into, source, tag, event, arrived));
     return deliver(arrived, into.bytes, type, ret_status);
 }
 
@@ -65,8 +66,8 @@ static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_
                              int recv_tag, gpurun_comm comm, gpurun_stream stream, gpurun_message_status* ret_status) {
     Call call;
     GPURUN_TRY(enter(call, comm));
-    GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
-    GPURUN_TRY(check_rank(*call.comm, source, "source", true));
+    GPURUN_TRY(check_rank(call, dest, "destination", false));
+    GPURUN_TRY(check_rank(call, source, "source", true));
     GPURUN_TRY(check_tag(send_tag, false));
     GPURUN_TRY(check_tag(recv_tag, true));
     Operand from;
@@ -79,15 +80,16 @@ static Result<void> sendrecv(const void* send_buffer, size_t send_count, gpurun_
         return base::error(Status::kBuffer, "the two buffers of gpurun_sendrecv() overlap: use two");
     if (OpenGroup* const group = open_group()) [[unlikely]] {
         if (dest != GPURUN_PROC_NULL)
-            group->add("gpurun_sendrecv", task_of(Task::Kind::kSend, call, from, dest, send_tag, send_type));
+            group->add("gpurun_sendrecv", *call.engine,
+                       task_of(Task::Kind::kSend, call, from, dest, send_tag, send_type));
         if (source == GPURUN_PROC_NULL)
             return deliver(Arrived{}, into.bytes, recv_type, ret_status);
-        group->add("gpurun_sendrecv", task_of(Task::Kind::kReceive, call, into, source, recv_tag, recv_type),
-                   ret_status);
+        group->add("gpurun_sendrecv", *call.engine,
+                   task_of(Task::Kind::kReceive, call, into, source, recv_tag, recv_type), ret_status);
         return {};
     }
     GPURUN_ASSIGN(const Arrived arrived,
-                  comm::sendrecv(call.runtime->engine(), *call.comm, {from, dest, send_tag}, {into, source, recv_tag}));
+                  comm::sendrecv(*call.engine, *call.comm, {from, dest, send_tag}, {into, source, recv_tag}));
     return deliver(arrived, into.bytes, recv_type, ret_status);
 }
 
@@ -97,14 +99,14 @@ static Result<void> sendrecv_replace(void* buffer, size_t count, gpurun_datatype
     GPURUN_TRY(refuse_in_group("gpurun_sendrecv_replace", "use gpurun_sendrecv() and two buffers"));
     Call call;
     GPURUN_TRY(enter(call, comm));
-    GPURUN_TRY(check_rank(*call.comm, dest, "destination", false));
-    GPURUN_TRY(check_rank(*call.comm, source, "source", true));
+    GPURUN_TRY(check_rank(call, dest, "destination", false));
+    GPURUN_TRY(check_rank(call, source, "source", true));
     GPURUN_TRY(check_tag(send_tag, false));
     GPURUN_TRY(check_tag(recv_tag, true));
     Operand both;
     GPURUN_TRY(fill_operand(both, *call.runtime, Access::kWrite, buffer, count, type, stream));
-    GPURUN_ASSIGN(const Arrived arrived, comm::sendrecv_replace(call.runtime->engine(), *call.comm,
-                                                                {both, dest, send_tag}, {both, source, recv_tag}));
+    GPURUN_ASSIGN(const Arrived arrived,
+                  comm::sendrecv_replace(*call.engine, *call.comm, {both, dest, send_tag}, {both, source, recv_tag}));
     return deliver(arrived, both.bytes, type, ret_status);
 }
 

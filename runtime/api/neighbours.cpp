@@ -19,7 +19,7 @@ Result<void> enter_with_neighbours(Call& call, const Order& order, const Way& wa
     return base::error(base::Status::kComm,
                        "the communicator{} has no topology: use one of gpurun_cart_create() or "
                        "gpurun_dist_graph_create_adjacent()",
-                       in_quotes(*call.comm));
+                       in_quotes(call));
 }
 
 Result<void> fill_from_sources(AllBlocks& got, const Call& call, const Blocks& recv, const Order& order) {

@@ -14,19 +14,23 @@ namespace gpurun::api {
 class OpenGroup {
   public:
     // A blocking call: it is complete when the group has ended.
-    void add(const char* call, const comm::Task& task, gpurun_message_status* ret_status = nullptr) {
+    void add(const char* call, comm::Engine& engine, const comm::Task& task,
+             gpurun_message_status* ret_status = nullptr) {
+        note(engine);
         calls_.push_back({call, task, 0});
         ret_statuses_.push_back(ret_status);
         uses_.emplace_back(*task.comm);
     }
     // A call that starts a request, which is its caller's.
-    void add_request(const char* call, uint64_t name) {
+    void add_request(const char* call, comm::Engine& engine, uint64_t name) {
+        note(engine);
         calls_.push_back({call, {}, name});
         ret_statuses_.push_back(nullptr);
     }
     // A collective: `start` gives the name of its request, which is complete when the group has ended.
-    void add_collective(base::Collective kind, const comm::Communicator& comm, const transfer::Operand& order,
-                        std::function<uint64_t()> start) {
+    void add_collective(base::Collective kind, comm::Engine& engine, const comm::Communicator& comm,
+                        const transfer::Operand& order, std::function<uint64_t()> start) {
+        note(engine);
         uses_.emplace_back(comm);
         collectives_.push_back({kind, {order.domain, order.stream}, std::move(start)});
     }
@@ -34,13 +38,15 @@ class OpenGroup {
     // True if that was the outermost one.
     bool leave() { return --depth_ == 0; }
     // Starts all calls, and completes the blocking ones. The first error, which names its call; statuses are written
-    // whatever happens.
-    base::Result<void> run(comm::Engine& engine);
+    // whatever happens. kUnsupported, and nothing is started, if they are of several jobs.
+    base::Result<void> run();
     void clear() {
         calls_.clear();
         ret_statuses_.clear();
         collectives_.clear();
         uses_.clear();
+        engine_ = nullptr;
+        of_several_ = false;
     }
 
   private:
@@ -53,8 +59,14 @@ class OpenGroup {
     base::Result<void> settle(size_t index, base::Result<comm::Arrived> result);
     base::Error name_call(size_t index, const base::Error& error) const;
     static base::Result<void> complete(comm::Engine& engine, Collective& collective);
+    void note(comm::Engine& engine) {
+        of_several_ = of_several_ || (engine_ != nullptr && engine_ != &engine);
+        engine_ = &engine;
+    }
 
     int depth_ = 0;
+    comm::Engine* engine_ = nullptr; // that all calls are to; null: there is none yet
+    bool of_several_ = false;
     std::vector<comm::GroupedCall> calls_;
     std::vector<gpurun_message_status*> ret_statuses_; // by call; null: nobody asks
     std::vector<Collective> collectives_;

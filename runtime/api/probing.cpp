@@ -11,13 +11,14 @@ Result<Taken> find_taken(const gpurun_message* message) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(check_output(message, "message"));
     if (message->id == GPURUN_MESSAGE_NO_PROC.id)
-        return Taken{found, message->id, &found->world()};
-    const comm::Communicator* const comm = found->engine().messages().communicator_of_taken(message->id);
+        return Taken{found, &found->engine(), message->id, &found->world()};
+    comm::Engine& engine = found->engine_of(message->id);
+    const comm::Communicator* const comm = engine.messages().communicator_of_taken(message->id);
     if (comm == nullptr)
         return base::error(Status::kRequest,
                            "{} is not a probed message of this process: it was received before, or never probed",
                            message->id);
-    return Taken{found, message->id, comm};
+    return Taken{found, &engine, message->id, comm};
 }
 
 namespace {
@@ -34,7 +35,7 @@ Result<bool> probe(const Probe& what, gpurun_message* ret_message, gpurun_messag
     GPURUN_TRY(refuse_in_group(base::this_call().name.load(std::memory_order_relaxed)));
     Call call;
     GPURUN_TRY(enter(call, what.comm));
-    GPURUN_TRY(check_rank(*call.comm, what.source, "source", true));
+    GPURUN_TRY(check_rank(call, what.source, "source", true));
     GPURUN_TRY(check_tag(what.tag, true));
     if (what.source == GPURUN_PROC_NULL) {
         if (ret_message != nullptr)
@@ -46,9 +47,8 @@ Result<bool> probe(const Probe& what, gpurun_message* ret_message, gpurun_messag
     uint64_t taken = 0;
     const comm::CommunicatorUse use(*call.comm);
     const auto pattern = comm::Pattern::of(call.comm->group(), call.comm->user_context(), what.source, what.tag);
-    GPURUN_ASSIGN(
-        const std::optional<comm::Messages::Found> found,
-        call.runtime->engine().messages().probe(pattern, what.may_wait, ret_message == nullptr ? nullptr : &taken));
+    GPURUN_ASSIGN(const std::optional<comm::Messages::Found> found,
+                  call.engine->messages().probe(pattern, what.may_wait, ret_message == nullptr ? nullptr : &taken));
     if (!found)
         return false;
     if (ret_message != nullptr)
@@ -77,7 +77,7 @@ Result<void> receive_taken(void* buffer, size_t count, gpurun_datatype type, gpu
     const bool from_nobody = taken.number == GPURUN_MESSAGE_NO_PROC.id;
     *message = GPURUN_MESSAGE_NULL;
     if (OpenGroup* const group = open_group(); group != nullptr && !from_nobody) {
-        group->add("gpurun_mrecv",
+        group->add("gpurun_mrecv", *taken.engine,
                    {.kind = comm::Task::Kind::kReceive,
                     .type = static_cast<int>(type),
                     .peer = GPURUN_ANY_SOURCE,
@@ -89,7 +89,7 @@ Result<void> receive_taken(void* buffer, size_t count, gpurun_datatype type, gpu
         return {};
     }
     if (!from_nobody) {
-        GPURUN_ASSIGN(arrived, comm::recv_taken(taken.runtime->engine(), *taken.comm, into, taken.number, event));
+        GPURUN_ASSIGN(arrived, comm::recv_taken(*taken.engine, *taken.comm, into, taken.number, event));
     }
     return deliver(arrived, into.bytes, type, ret_status);
 }

@@ -22,29 +22,27 @@ Result<void> group_of(gpurun_comm comm, gpurun_group* ret_group) {
     Call call;
     GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_output(ret_group, "ret_group"));
-    *ret_group = call.runtime->rank_groups().add(call.comm->shared_group());
+    *ret_group = call.runtime->rank_groups().add(
+        {call.comm->shared_group(), call.engine->communicators().world_handle(), call.engine->self()});
     return {};
 }
 
-Result<void> describe_group(gpurun_group group, int* ret_number, const char* what,
-                            int (*number)(const Group&, Runtime&)) {
+Result<void> describe_group(gpurun_group group, int* ret_number, const char* what, int (*number)(const Members&)) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(check_output(ret_number, what));
     GPURUN_ASSIGN(const Members members, found->rank_groups().find(group));
-    *ret_number = number(*members, *found);
+    *ret_number = number(members);
     return {};
 }
 
-int group_size(const Group& group, Runtime&) { return group.size(); }
+int group_size(const Members& group) { return group->size(); }
 
-int group_rank(const Group& group, Runtime& runtime) {
-    return group.rank_of(runtime.engine().self()).value_or(comm::Rank{GPURUN_UNDEFINED}).value;
-}
+int group_rank(const Members& group) { return group->rank_of(group.self).value_or(comm::Rank{GPURUN_UNDEFINED}).value; }
 
 Result<void> translate(gpurun_group from, size_t count, const int* ranks, gpurun_group to, int* ret_ranks) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(const Members source, found->rank_groups().find(from));
-    GPURUN_ASSIGN(const Members target, found->rank_groups().find(to));
+    GPURUN_ASSIGN(const Members target, found->rank_groups().find_with(source, to));
     if (count == 0)
         return {};
     GPURUN_TRY(check_output(ranks, "ranks"));
@@ -68,7 +66,7 @@ Result<void> compare_groups(gpurun_group one, gpurun_group other, gpurun_compari
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(check_output(ret_comparison, "ret_comparison"));
     GPURUN_ASSIGN(const Members first, found->rank_groups().find(one));
-    GPURUN_ASSIGN(const Members second, found->rank_groups().find(other));
+    GPURUN_ASSIGN(const Members second, found->rank_groups().find_with(first, other));
     *ret_comparison = static_cast<gpurun_comparison>(comm::compare(*first, *second));
     return {};
 }
@@ -78,8 +76,8 @@ Result<void> combine(gpurun_group one, gpurun_group other, gpurun_group* ret_gro
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(check_output(ret_group, "ret_group"));
     GPURUN_ASSIGN(const Members first, found->rank_groups().find(one));
-    GPURUN_ASSIGN(const Members second, found->rank_groups().find(other));
-    *ret_group = found->rank_groups().add(how(*first, *second));
+    GPURUN_ASSIGN(const Members second, found->rank_groups().find_with(first, other));
+    *ret_group = found->rank_groups().add(second.with(how(*first, *second)));
     return {};
 }
 
@@ -91,7 +89,7 @@ Result<void> choose(gpurun_group group, size_t count, const int* ranks, gpurun_g
         GPURUN_TRY(check_output(ranks, "ranks"));
     GPURUN_ASSIGN(const Members members, found->rank_groups().find(group));
     GPURUN_ASSIGN(Group chosen, how(*members, {ranks, count}));
-    *ret_group = found->rank_groups().add(std::move(chosen));
+    *ret_group = found->rank_groups().add(members.with(std::move(chosen)));
     return {};
 }
 

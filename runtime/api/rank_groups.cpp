@@ -16,7 +16,7 @@ static base::Error no_such_group(gpurun_group group) {
 }
 
 gpurun_group RankGroups::add(Members members) {
-    if (members->size() == 0)
+    if (members.group->size() == 0)
         return GPURUN_GROUP_EMPTY;
     const std::lock_guard lock(mutex_);
     groups_.emplace(++last_, std::move(members));
@@ -31,6 +31,19 @@ Result<Members> RankGroups::find(gpurun_group group) {
     if (found == groups_.end())
         return no_such_group(group);
     return found->second;
+}
+
+Result<Members> RankGroups::find_with(const Members& one, gpurun_group other) {
+    GPURUN_ASSIGN(Members found, find(other));
+    if (one.job != 0 && found.job != 0 && one.job != found.job)
+        return base::error(Status::kArgument,
+                           "the groups have ranks of two jobs: a joint job's ranks are others than those of a job of "
+                           "its own, also where they are the same processes");
+    if (found.job == 0) {
+        found.job = one.job;
+        found.self = one.self;
+    }
+    return found;
 }
 
 Result<void> RankGroups::erase(gpurun_group group) {

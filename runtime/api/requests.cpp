@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "device/capability/mails.hpp"
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -46,7 +47,7 @@ struct Buffer {
 template <Task::Kind kind>
 [[gnu::always_inline]] inline Result<void> prepare(Task& task, const Buffer& buffer, const Call& call) {
     constexpr bool receives = kind == Task::Kind::kReceive;
-    GPURUN_TRY(check_rank(*call.comm, task.peer, receives ? "source" : "destination", receives));
+    GPURUN_TRY(check_rank(call, task.peer, receives ? "source" : "destination", receives));
     GPURUN_TRY(check_tag(task.tag, receives));
     GPURUN_TRY(fill_operand(task.operand, *call.runtime, receives ? Access::kWrite : Access::kRead, buffer.address,
                             buffer.count, static_cast<gpurun_datatype>(task.type), buffer.stream));
@@ -57,12 +58,12 @@ template <Task::Kind kind>
 }
 
 // Starts it, at once or with its group.
-[[gnu::always_inline]] inline uint64_t start_task(Requests& requests, const Task& task) {
+[[gnu::always_inline]] inline uint64_t start_task(comm::Engine& engine, const Task& task, int64_t entered_ns) {
     OpenGroup* const group = open_group();
     if (group == nullptr) [[likely]]
-        return requests.start(task);
-    const uint64_t name = requests.make(task);
-    group->add_request(base::this_call().name.load(std::memory_order_relaxed), name);
+        return engine.requests().start(task, entered_ns);
+    const uint64_t name = engine.requests().make(task);
+    group->add_request(base::this_call().name.load(std::memory_order_relaxed), engine, name);
     return name;
 }
 
@@ -72,8 +73,9 @@ template <Task::Kind kind>
     Call call;
     GPURUN_TRY(enter(call, comm));
     GPURUN_TRY(check_output(ret_request, "ret_request"));
+    const int64_t entered_ns = call.engine->requests().entry_time();
     GPURUN_TRY(prepare<kind>(task, buffer, call));
-    *ret_request = gpurun_request{start_task(call.runtime->engine().requests(), task)};
+    *ret_request = gpurun_request{start_task(*call.engine, task, entered_ns)};
     return {};
 }
 
@@ -84,7 +86,7 @@ Result<void> make_persistent(Task&& task, const Buffer& buffer, gpurun_comm comm
     GPURUN_TRY(check_output(ret_request, "ret_request"));
     GPURUN_TRY(prepare<kind>(task, buffer, call));
     task.persistent = true;
-    *ret_request = gpurun_request{call.runtime->engine().requests().make(task)};
+    *ret_request = gpurun_request{call.engine->requests().make(task)};
     return {};
 }
 
@@ -102,15 +104,48 @@ Task receive_from(int source, int tag, gpurun_datatype type) {
 
 Result<Request*> find(Runtime& runtime, const gpurun_request* request) {
     GPURUN_TRY(check_output(request, "request"));
-    Request* found = runtime.engine().requests().find(request->id);
+    Request* found = runtime.engine_of(request->id).requests().find(request->id);
     if (found == nullptr)
         return comm::no_request(request->id);
     return found;
 }
 
-// Checks a persistent request that is to be started, and holds it. Null if the calling thread's group has it now, or
-// if it is started: a collective.
-Result<Request*> hold_again(gpurun_request* request) {
+// One of those that the call has looked up, in the same stream and the same allocation; null if there is none. Asking
+// the driver is a good part of what starting a request takes.
+const transfer::Operand* find_like(std::span<Request* const> held, const transfer::Operand& operand) {
+    const auto is_like = [&](const Request* each) {
+        const transfer::Operand& known = each->task.operand;
+        const auto* const base = static_cast<const std::byte*>(known.where.base);
+        return known.on_stream() && operand.on_stream() && known.stream == operand.stream &&
+               known.where.placement == device::Placement::kDevice && operand.address >= base &&
+               operand.address + operand.bytes <= base + known.where.size;
+    };
+    const auto found = std::find_if(held.rbegin(), held.rend(), is_like);
+    return found != held.rend() ? &(*found)->task.operand : nullptr;
+}
+
+// The memory of a persistent request may have been freed, or be another allocation by now.
+Result<void> look_up_again(Task& task, Runtime& runtime, std::span<Request* const> held) {
+    const bool receives = task.kind == Task::Kind::kReceive;
+    const Access access = receives ? Access::kWrite : Access::kRead;
+    const gpurun_stream stream = task.operand.on_stream() ? task.operand.stream.native : GPURUN_HOST;
+    transfer::Operand operand;
+    if (const transfer::Operand* const like = find_like(held, task.operand)) {
+        operand.address = task.operand.address;
+        operand.bytes = task.operand.bytes;
+        GPURUN_TRY(look_up_like(operand, runtime, access, *like));
+    } else {
+        GPURUN_TRY(fill_operand(operand, runtime, access, task.operand.address, task.operand.bytes, stream));
+    }
+    if (receives)
+        GPURUN_TRY(check_captured(operand, task.peer, task.tag));
+    task.operand = operand;
+    return {};
+}
+
+// Checks a persistent request that is to be started, beside those that the call holds already, and holds it. Null if
+// the calling thread's group has it now, or if it is started: a collective.
+Result<Request*> hold_again(gpurun_request* request, std::span<Request* const> held) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * again, find(*found, request));
     Task& task = again->task;
@@ -124,32 +159,31 @@ Result<Request*> hold_again(gpurun_request* request) {
         GPURUN_TRY(call != nullptr ? (*call)(Way::again(*again)) : comm::no_request(again->name));
         return nullptr;
     }
-    // Its memory may have been freed, or be another allocation by now.
-    const gpurun_stream stream = task.operand.on_stream() ? task.operand.stream.native : GPURUN_HOST;
-    const bool receives = task.kind == Task::Kind::kReceive;
-    transfer::Operand operand;
-    GPURUN_TRY(fill_operand(operand, *found, receives ? Access::kWrite : Access::kRead, task.operand.address,
-                            task.operand.bytes, stream));
-    if (receives)
-        GPURUN_TRY(check_captured(operand, task.peer, task.tag));
-    task.operand = operand;
-    found->engine().requests().hold(*again);
+    GPURUN_TRY(look_up_again(task, *found, held));
+    comm::Engine& engine = found->engine_of(again->name);
+    engine.requests().hold(*again);
     if (OpenGroup* const group = open_group()) [[unlikely]] {
-        group->add_request("gpurun_start", again->name);
+        group->add_request("gpurun_start", engine, again->name);
         return nullptr;
     }
     return again;
 }
 
-// Those before one that cannot be started are started. In rounds, so that nothing is allocated.
+// Those before one that cannot be started are started. In rounds, so that nothing is allocated; each of one job.
 Result<void> start_again(std::span<gpurun_request> requests) {
+    GPURUN_ASSIGN(Runtime * found, runtime());
     while (!requests.empty()) {
         std::array<Request*, device::kMostExchanged> held;
         size_t count = 0;
+        size_t of_round = 0;
         Result<void> result;
-        const size_t of_round = std::min(requests.size(), held.size());
-        for (gpurun_request& each : requests.first(of_round)) {
-            auto again = hold_again(&each);
+        comm::Engine& engine = found->engine_of(requests.front().id);
+        const int64_t entered_ns = engine.requests().entry_time();
+        for (gpurun_request& each : requests.first(std::min(requests.size(), held.size()))) {
+            if (&found->engine_of(each.id) != &engine)
+                break;
+            ++of_round;
+            auto again = hold_again(&each, std::span(held).first(count));
             if (!again) {
                 result = std::move(again).error();
                 break;
@@ -158,7 +192,7 @@ Result<void> start_again(std::span<gpurun_request> requests) {
                 held[count++] = *again;
         }
         if (count != 0)
-            (*runtime())->engine().requests().start_again(std::span(held).first(count));
+            engine.requests().start_again(std::span(held).first(count), entered_ns);
         GPURUN_TRY(std::move(result));
         requests = requests.subspan(of_round);
     }
@@ -199,8 +233,28 @@ Result<Requests::Ask> ask_for(Runtime& runtime, size_t count, gpurun_request* re
     GPURUN_TRY(refuse_in_group(base::this_call().name.load(std::memory_order_relaxed)));
     if (count != 0)
         GPURUN_TRY(check_output(requests, "requests"));
+    comm::Engine& engine = count == 0 ? runtime.engine() : runtime.engine_of(requests->id);
+    const int64_t entered_ns = engine.requests().entry_time();
     GPURUN_ASSIGN(const Order order, order_of(runtime, stream));
-    return Requests::Ask{{count == 0 ? nullptr : &requests->id, count}, order, need, may_wait, tell_all};
+    return Requests::Ask{{count == 0 ? nullptr : &requests->id, count}, order, need, may_wait, tell_all, entered_ns};
+}
+
+// The first request says which job they are of. All are to be of that one: whoever waits for messages of one job moves
+// those of no other.
+Result<bool> complete(Runtime& runtime, const Requests::Ask& ask, Requests::Settle settle) {
+    const auto first = std::find_if(ask.names.begin(), ask.names.end(), [](uint64_t name) { return name != 0; });
+    if (first == ask.names.end()) [[unlikely]]
+        return runtime.engine().requests().complete(ask, settle);
+    comm::Engine& engine = runtime.engine_of(*first);
+    const auto is_of_another = [&](uint64_t name) {
+        return name != 0 && comm::Names::engine_of(name) != comm::Names::engine_of(*first) &&
+               &runtime.engine_of(name) != &engine;
+    };
+    if (std::any_of(first + 1, ask.names.end(), is_of_another)) [[unlikely]]
+        return base::error(Status::kRequest,
+                           "the requests are of communicators of two jobs: complete those of each job by a call of "
+                           "their own");
+    return engine.requests().complete(ask, settle);
 }
 
 // `ret_done` (null: nobody asks) is written whenever the answer is known, also where a request has ended in an error,
@@ -221,7 +275,7 @@ Result<void> complete_all(size_t count, gpurun_request* requests, gpurun_stream 
         fill_up_to(index);
         keep_first(result, settle(done, ret_statuses == nullptr ? nullptr : &ret_statuses[index]));
     };
-    GPURUN_ASSIGN(const bool done, found->engine().requests().complete(ask, settle_one));
+    GPURUN_ASSIGN(const bool done, complete(*found, ask, settle_one));
     if (ret_done != nullptr)
         *ret_done = done ? 1 : 0;
     if (done)
@@ -241,7 +295,7 @@ Result<void> complete_one(size_t count, gpurun_request* requests, gpurun_stream 
         completed = static_cast<int>(index);
         result = settle(done, ret_status);
     };
-    GPURUN_ASSIGN(const bool done, found->engine().requests().complete(ask, settle_one));
+    GPURUN_ASSIGN(const bool done, complete(*found, ask, settle_one));
     if (ret_done != nullptr)
         *ret_done = done ? 1 : 0;
     if (!done)
@@ -266,7 +320,7 @@ Result<void> complete_some(size_t count, gpurun_request* requests, gpurun_stream
         keep_first(result, settle(done, ret_statuses == nullptr ? nullptr : &ret_statuses[completed]));
         ++completed;
     };
-    GPURUN_ASSIGN(const bool done, found->engine().requests().complete(ask, settle_one));
+    GPURUN_ASSIGN(const bool done, complete(*found, ask, settle_one));
     *ret_count = !done ? 0 : completed == 0 ? GPURUN_UNDEFINED : completed;
     return result;
 }
@@ -283,7 +337,7 @@ Result<void> cancel(gpurun_request* request) {
         return base::error(Status::kUnsupported, "a send cannot be cancelled: its receiver may have matched it");
     if (cancelled->task.kind == Task::Kind::kCollective)
         return base::error(Status::kUnsupported, "a collective cannot be cancelled: other ranks take part in it");
-    found->engine().requests().cancel(*cancelled);
+    found->engine_of(request->id).requests().cancel(*cancelled);
     return {};
 }
 
@@ -292,7 +346,7 @@ Result<void> free_request(gpurun_request* request) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(Request * freed, find(*found, request));
     const bool persistent_call = freed->task.persistent && freed->task.kind == Task::Kind::kCollective;
-    GPURUN_TRY(found->engine().requests().abandon(*freed));
+    GPURUN_TRY(found->engine_of(request->id).requests().abandon(*freed));
     if (persistent_call)
         found->persistent_calls().remove(request->id);
     *request = GPURUN_REQUEST_NULL;
@@ -312,7 +366,7 @@ static Result<void> start_taken(void* buffer, size_t count, gpurun_datatype type
     task.comm = taken.comm;
     if (source != GPURUN_PROC_NULL)
         task.taken = taken.number;
-    *ret_request = gpurun_request{start_task(taken.runtime->engine().requests(), task)};
+    *ret_request = gpurun_request{start_task(*taken.engine, task, 0)};
     *message = GPURUN_MESSAGE_NULL;
     return {};
 }

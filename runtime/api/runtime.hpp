@@ -3,13 +3,13 @@
 
 #include "api/given_handles.hpp"
 #include "api/host_pages.hpp"
+#include "api/joint_worlds.hpp"
 #include "api/operations.hpp"
+#include "api/own_settings.hpp"
 #include "api/persistent_calls.hpp"
 #include "api/rank_groups.hpp"
-#include "comm/engine.hpp"
-#include "platform/job_session.hpp"
+#include "api/world.hpp"
 
-#include <atomic>
 #include <memory>
 #include <optional>
 
@@ -17,15 +17,41 @@ namespace gpurun::api {
 
 class Runtime {
   public:
-    static base::Result<std::unique_ptr<Runtime>> start();
+    // `as`, if not null: as whom a process joins that gpurun did not start.
+    static base::Result<std::unique_ptr<Runtime>> start(const Membership* as);
     // Leaves the job and prints the report. The object is of no use afterwards.
     base::Result<void> stop();
     ~Runtime();
 
-    comm::Engine& engine() { return *engine_; }
+    // Of the job that the process was started in, or has joined.
+    comm::Engine& engine() { return home_->engine(); }
+    // The one that gave the program a request, a loan or a probed message with this name; where none is left, the one
+    // above, which knows no such name.
+    comm::Engine& engine_of(uint64_t name) {
+        if (comm::Names::engine_of(name) == 0) [[likely]]
+            return home_->engine();
+        World* const joint = joint_.of_name(name);
+        return (joint != nullptr ? *joint : *home_).engine();
+    }
+    // Calls `visit` with the engine of each job that the process is in, until one gives an error.
+    template <typename Visit>
+    base::Result<void> for_each_engine(const Visit& visit) {
+        GPURUN_TRY(visit(home_->engine()));
+        if (joint_.empty()) [[likely]]
+            return {};
+        return joint_.for_each([&](World& each) { return visit(each.engine()); });
+    }
     device::Device& device() { return *device_; }
     const comm::Communicator& world() const { return *world_; }
-    platform::JobSession& session() { return *session_; }
+    platform::JobSession& session() { return home_->session(); }
+    const base::Settings& settings() const { return settings_; }
+    JointWorlds& joint_worlds() { return joint_; }
+    uint32_t engines() { return process_.share().engines.load(std::memory_order_relaxed); }
+    // Joins the joint job that the settings name, together with all its other ranks.
+    base::Result<std::unique_ptr<World>> open_joint(const base::Settings& settings, const comm::Names& names);
+    // Leaves it, together with those of its ranks that live. kPeerLost if a message was cut short; it is left all the
+    // same.
+    base::Result<void> leave_joint(std::unique_ptr<World> world);
     HostPages& host_pages() { return *host_pages_; }
     GivenHandles<device::Stream>& given_streams() { return given_streams_; }
     GivenHandles<device::Event>& given_events() { return given_events_; }
@@ -35,13 +61,11 @@ class Runtime {
 
   private:
     Runtime() = default;
-    base::Result<void> start_reporter();
-    base::Result<void> start_engine(transfer::Probe probe, transfer::Workspace workspace,
-                                    std::vector<std::unique_ptr<transfer::PeerChannel>> channels);
+    base::Result<void> leave_all_joint();
 
     base::Settings settings_;
-    std::unique_ptr<platform::JobSession> session_;
-    device::RunLog runs_; // of messages of graphs, for the trace: what the device runs points there
+    device::RunLog runs_;    // of messages of graphs, for the trace: what the device runs points there
+    device::RunLog no_runs_; // the same of joint jobs, which nobody traces
     std::unique_ptr<device::Device> device_;
     std::unique_ptr<HostPages> host_pages_;
     GivenHandles<device::Stream> given_streams_;
@@ -49,10 +73,11 @@ class Runtime {
     RankGroups rank_groups_;
     Operations operations_;
     PersistentCalls persistent_calls_;
-    std::unique_ptr<comm::Engine> engine_;          // before its device and its session in destruction
-    const comm::Communicator* world_ = nullptr;     // of the engine
-    std::atomic<comm::Engine*> described_{nullptr}; // engine_, once it is there (release)
-    std::unique_ptr<platform::Reporter> reporter_;  // goes before all that it describes
+    comm::ProcessEngines process_;
+    JointWorlds joint_;
+    std::unique_ptr<World> home_;               // the job that it was started in, or has joined; before its device in
+                                                // destruction
+    const comm::Communicator* world_ = nullptr; // of all ranks there
 };
 
 } // namespace gpurun::api

@@ -56,9 +56,23 @@ Result<void> destroy_stream(gpurun_stream stream) {
     return found->device().destroy_stream(destroyed);
 }
 
+// A stream may have messages of several jobs, of which each knows its own: all of them are asked. The first one waits,
+// and what is behind it has nothing left to wait for. Background threads move the messages of the others meanwhile.
+template <typename Wait>
+Result<void> in_all_jobs(Runtime& runtime, const Wait& wait) {
+    Result<void> first;
+    static_cast<void>(runtime.for_each_engine([&](comm::Engine& each) {
+        auto waited = wait(each);
+        if (!waited && first)
+            first = std::move(waited);
+        return Result<void>();
+    }));
+    return first;
+}
+
 Result<void> synchronize(gpurun_stream stream) {
     GPURUN_ASSIGN(const InStream in, enter(stream));
-    return in.runtime->engine().device_waits().synchronize(in.stream);
+    return in_all_jobs(*in.runtime, [&](comm::Engine& each) { return each.device_waits().synchronize(in.stream); });
 }
 
 Result<void> query(gpurun_stream stream, int* ret_done) {
@@ -106,7 +120,8 @@ Result<void> record(gpurun_event event, gpurun_stream stream) {
 Result<void> synchronize_event(gpurun_event event) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_TRY(found->device().query(device::Event(event))); // not an event: says so
-    return found->engine().device_waits().synchronize(device::Event(event));
+    return in_all_jobs(*found,
+                       [&](comm::Engine& each) { return each.device_waits().synchronize(device::Event(event)); });
 }
 
 Result<void> query_event(gpurun_event event, int* ret_done) {

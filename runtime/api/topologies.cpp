@@ -64,8 +64,8 @@ Result<Cartesian> grid_of(const Call& call, int ndims, const int* dims, const in
     }
     Cartesian grid(std::move(dimensions));
     if (grid.ranks(call.comm->size()) > call.comm->size())
-        return base::error(Status::kArgument, "the grid is too large: the communicator{} has {} ranks",
-                           in_quotes(*call.comm), call.comm->size());
+        return base::error(Status::kArgument, "the grid is too large: the communicator{} has {} ranks", in_quotes(call),
+                           call.comm->size());
     return grid;
 }
 
@@ -73,7 +73,7 @@ Result<void> create_cart(gpurun_comm comm, int ndims, const int* dims, const int
     Call call;
     GPURUN_TRY(enter_new(call, comm, ret_comm));
     GPURUN_ASSIGN(const Cartesian grid, grid_of(call, ndims, dims, periods));
-    return give(call.runtime->engine().communicators().create_cart(*call.comm, grid), ret_comm);
+    return give(call.engine->communicators().create_cart(*call.comm, grid), ret_comm);
 }
 
 // The grid of a communicator that has one.
@@ -83,7 +83,7 @@ Result<const Cartesian*> grid_of(const Call& call) {
         return topology->grid();
     return base::error(Status::kComm,
                        "the communicator{} is no Cartesian grid: use one of gpurun_cart_create() or gpurun_cart_sub()",
-                       in_quotes(*call.comm));
+                       in_quotes(call));
 }
 
 Result<void> sub_cart(gpurun_comm comm, const int* remain_dims, gpurun_comm* ret_comm) {
@@ -95,7 +95,7 @@ Result<void> sub_cart(gpurun_comm comm, const int* remain_dims, gpurun_comm* ret
     std::array<bool, Cartesian::kMostDimensions> kept{};
     for (size_t i = 0; i < ndims; ++i)
         kept[i] = remain_dims[i] != 0;
-    return give(call.runtime->engine().communicators().split_cart(*call.comm, std::span(kept).first(ndims)), ret_comm);
+    return give(call.engine->communicators().split_cart(*call.comm, std::span(kept).first(ndims)), ret_comm);
 }
 
 Result<void> check_neighbours(const Call& call, int degree, const int* ranks, const char* what) {
@@ -106,7 +106,7 @@ Result<void> check_neighbours(const Call& call, int degree, const int* ranks, co
     std::vector<int> times(static_cast<size_t>(call.comm->size()));
     for (int i = 0; i < degree; ++i) {
         if (!call.comm->group().has(ranks[i]))
-            return no_such_rank(*call.comm, ranks[i], what, false);
+            return no_such_rank(call, ranks[i], what, false);
         if (++times[static_cast<size_t>(ranks[i])] > Topology::kMostNumbers)
             return base::error(Status::kArgument, "rank {} is a {} more than {} times: it can be one so often",
                                ranks[i], what, Topology::kMostNumbers);
@@ -126,7 +126,7 @@ Result<void> create_graph(gpurun_comm comm, const Ranks& sources, const Ranks& d
     GPURUN_TRY(enter_new(call, comm, ret_comm));
     GPURUN_TRY(check_neighbours(call, sources.count, sources.ranks, "source"));
     GPURUN_TRY(check_neighbours(call, destinations.count, destinations.ranks, "destination"));
-    comm::Communicators& all = call.runtime->engine().communicators();
+    comm::Communicators& all = call.engine->communicators();
     return give(all.create_graph(*call.comm, sources.all(), destinations.all()), ret_comm);
 }
 
@@ -199,7 +199,7 @@ Result<void> find_cart_coords(gpurun_comm comm, int rank, int maxdims, int* ret_
     GPURUN_TRY(enter(call, comm));
     GPURUN_ASSIGN(const Cartesian* const grid, grid_within(call, maxdims));
     if (!call.comm->group().has(rank))
-        return no_such_rank(*call.comm, rank, "rank", false);
+        return no_such_rank(call, rank, "rank", false);
     GPURUN_TRY(check_array(ret_coords, static_cast<int>(grid->dimensions().size()), "ret_coords"));
     const std::vector<int> coordinates = grid->coordinates(Rank{rank});
     std::copy(coordinates.begin(), coordinates.end(), ret_coords);
@@ -226,7 +226,7 @@ Result<const Topology*> graph_of(const Call& call) {
         topology != nullptr && topology->grid() == nullptr)
         return topology;
     return base::error(Status::kComm, "the communicator{} has no graph: use one of gpurun_dist_graph_create_adjacent()",
-                       in_quotes(*call.comm));
+                       in_quotes(call));
 }
 
 Result<void> count_neighbours(gpurun_comm comm, int* ret_indegree, int* ret_outdegree) {

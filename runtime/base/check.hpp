@@ -1,4 +1,4 @@
-// CHECK(condition): a bug ends the process with its place, in release builds too. Never for bad input.
+// GPURUN_ASSERT(condition): a bug ends the process with its place, in release builds too. Never for bad input.
 #pragma once
 
 namespace gpurun::base {
@@ -7,7 +7,7 @@ namespace gpurun::base {
 
 } // namespace gpurun::base
 
-#define CHECK(condition)                                                                                               \
+#define GPURUN_ASSERT(condition)                                                                                       \
     do {                                                                                                               \
         if (!(condition)) [[unlikely]]                                                                                 \
             ::gpurun::base::check_failed(#condition, __FILE__, __LINE__);                                              \

@@ -36,7 +36,7 @@ class List {
 
     void push_back(T& element) {
         Node& node = links(element);
-        CHECK(!node.linked_);
+        GPURUN_ASSERT(!node.linked_);
         node.previous_ = last_;
         node.next_ = nullptr;
         node.linked_ = true;

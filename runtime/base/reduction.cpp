@@ -112,13 +112,13 @@ void run_of_program(const Reduction& reduction, size_t count, std::byte* result,
 } // namespace
 
 void reduce(const Reduction& reduction, size_t count, void* result, std::span<const void* const> operands) {
-    CHECK(!operands.empty() && operands.size() <= kMostOperands);
+    GPURUN_ASSERT(!operands.empty() && operands.size() <= kMostOperands);
     if (reduction.op == Op::kOfProgram) {
         run_of_program(reduction, count, static_cast<std::byte*>(result), operands);
         return;
     }
     const Run found = kRuns[static_cast<size_t>(reduction.op)][static_cast<size_t>(reduction.type)];
-    CHECK(found != nullptr);
+    GPURUN_ASSERT(found != nullptr);
     found(count, static_cast<std::byte*>(result), operands, reduction.divisor);
 }
 

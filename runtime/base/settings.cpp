@@ -68,8 +68,17 @@ constexpr Choice<ErrorMode> kErrors[] = {
     {"return", ErrorMode::kReturn}, {"warn", ErrorMode::kWarn}, {"abort", ErrorMode::kAbort}};
 constexpr Choice<int> kLogLevels[] = {{"off", 0}, {"error", 1}, {"warn", 2}, {"info", 3}, {"debug", 4}};
 constexpr Choice<bool> kSwitches[] = {{"0", false}, {"1", true}};
-constexpr Choice<Reports> kReports[] = {
-    {"none", {}}, {"paths", {.paths = true}}, {"loans", {.loans = true}}, {"all", {.paths = true, .loans = true}}};
+constexpr Choice<Reports> kReports[] = {{"none", {}},
+                                        {"paths", {.paths = true}},
+                                        {"loans", {.loans = true}},
+                                        {"collectives", {.collectives = true}},
+                                        {"all", {.paths = true, .loans = true, .collectives = true}}};
+constexpr Choice<std::optional<Algorithm>> kAlgorithmsOfAllreduce[] = {{"auto", std::nullopt},
+                                                                       {"direct", Algorithm::kDirect},
+                                                                       {"doubling", Algorithm::kDoubling},
+                                                                       {"pieces", Algorithm::kPieces}};
+constexpr Choice<std::optional<Algorithm>> kAlgorithmsOfReduce[] = {
+    {"auto", std::nullopt}, {"direct", Algorithm::kDirect}, {"pieces", Algorithm::kPieces}};
 constexpr Choice<bool> kSwitch[] = {{"on", true}, {"off", false}};
 constexpr Choice<bool> kProgress[] = {{"thread", true}, {"calls", false}};
 constexpr Choice<FenceKind> kFences[] = {
@@ -127,10 +136,15 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_choice(t, kErrors, s.errors); }},
     {"GPURUN_LOG", "off", "what the runtime says on stderr: off, error, warn, info, debug", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kLogLevels, s.log_level); }},
-    {"GPURUN_REPORT", "none", "what ranks print at finalize: paths of messages, open loans and mappings, or all", false,
+    {"GPURUN_REPORT", "none",
+     "what ranks print at finalize: paths of messages, open loans and mappings, collectives, or all", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kReports, s.report); }},
     {"GPURUN_CHECK", "0", "1: the ranks of each collective compare their calls before it starts", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kSwitches, s.check); }},
+    {"GPURUN_ALLREDUCE", "auto", "how all-reduces are made: auto, direct, doubling, pieces", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kAlgorithmsOfAllreduce, s.algorithms.allreduce); }},
+    {"GPURUN_REDUCE", "auto", "how reduces are made: auto, direct, pieces", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kAlgorithmsOfReduce, s.algorithms.reduce); }},
     {"GPURUN_FENCE", "auto", "how streams of two ranks are ordered: auto, counter, event", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kFences, s.fence); }},
     {"GPURUN_PATH", "auto", "forces the path of device messages: auto, direct, bounce, staged", false,
@@ -139,7 +153,7 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostEagerBytes, s.eager_bytes); }},
     {"GPURUN_DEVICE_EAGER_BYTES", "4096", "largest eager message from device memory, or on a stream", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostDeviceEagerBytes, s.device_eager_bytes); }},
-    {"GPURUN_MAIL_BYTES", "256K", "largest device message that goes through the receiver's mailbox; 0: none", false,
+    {"GPURUN_MAIL_BYTES", "1M", "largest device message that goes through the receiver's mailbox; 0: none", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostMailBytes, s.mail_bytes); }},
     {"GPURUN_KERNEL_COPY_BYTES", "16M", "largest device message that a kernel waits for and copies", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, size_t{1} << 40, s.kernel_copy_bytes); }},
@@ -155,6 +169,18 @@ constexpr SettingInfo kTable[] = {
          GPURUN_TRY(read_number<int64_t>(t, 0, 1'000'000, spin_us));
          s.spin_us = spin_us;
          return {};
+     }},
+    {"GPURUN_LAUNCHER", "", "the gpurun program, which ranks that it did not start need", false,
+     [](Settings& s, const std::string& t) {
+         s.launcher = t;
+         return Result<void>{};
+     }},
+    {"GPURUN_JOIN_TIMEOUT", "300", "seconds that ranks which gpurun did not start wait for the last one", false,
+     [](Settings& s, const std::string& t) { return read_number(t, 1, 86'400, s.join_timeout_s); }},
+    {"GPURUN_FABRIC", "auto", "libfabric's provider between nodes: auto, or a name such as tcp;ofi_rxm", false,
+     [](Settings& s, const std::string& t) {
+         s.fabric = t;
+         return Result<void>{};
      }},
     {"GPURUN_MPS_CONTROL", "", "the program that gpurun starts for MPS, nvidia-cuda-mps-control", false,
      [](Settings& s, const std::string& t) {
@@ -184,6 +210,8 @@ constexpr SettingInfo kTable[] = {
      }},
     {"GPURUN_EMULATED_ORDERED", "own", "whose memory gpurun_malloc_async() gives, for tests: own, other, managed",
      false, [](Settings& s, const std::string& t) { return read_choice(t, kOrderedMemory, s.emulated_ordered); }},
+    {"GPURUN_EMULATED_NODES", "1", "ranks are treated as if they ran on so many nodes", false,
+     [](Settings& s, const std::string& t) { return read_number<uint32_t>(t, 1, 256, s.emulated_nodes); }},
     {"GPURUN_EMULATED_CAPABILITIES", "all",
      "what emulated devices can do beyond the core: all, none, or a list of names", false, read_capabilities},
 };
@@ -209,7 +237,7 @@ Result<Settings> read_settings(const std::function<const char*(const char*)>& lo
     Settings settings;
     GPURUN_TRY(read_rows(lookup, settings));
     if (settings.rank >= settings.size)
-        return error(Status::kSetting, "GPURUN_RANK={} is not below GPURUN_SIZE={}; leave both to gpurun",
+        return error(Status::kSetting, "GPURUN_RANK={} is not below GPURUN_SIZE={}: ranks count from 0 to size - 1",
                      settings.rank, settings.size);
     return settings;
 }

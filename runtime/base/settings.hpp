@@ -4,6 +4,7 @@
 // names the variable, the value and what is allowed; nothing is ever silently ignored.
 #pragma once
 
+#include "base/algorithms.hpp"
 #include "base/limits.hpp"
 #include "base/status.hpp"
 
@@ -25,6 +26,7 @@ enum class PathChoice { kAuto, kDirect, kBounce, kStaged };
 struct Reports {
     bool paths = false; // of messages
     bool loans = false; // that are open, and mappings
+    bool collectives = false;
 };
 
 struct Settings {
@@ -36,14 +38,16 @@ struct Settings {
     int control_fd = -1;           // -1: not started by gpurun, a job of one rank
     std::string device = "auto";   // auto, cuda:UUID, cuda:ORDINAL, emulated:ORDINAL/COUNT
     bool mps = false;              // processes that share a GPU run on it at the same time, not in turns
-    std::string job;               // the job's name; empty: not started by gpurun
+    std::string job;               // the job's name; empty: a job of one rank
     uint32_t hardware_queues = 32; // of the GPU that are this rank's
+    uint32_t auto_device = 0;      // which one of its GPUs `auto` is, counted in circles; no setting of its own
 
     // For users.
     ErrorMode errors = ErrorMode::kWarn;
     int log_level = 0;
     Reports report;
-    bool check = false; // all ranks of a collective agree on it before it starts
+    bool check = false; // all ranks of a collective agree on it first; finalize tells what is left
+    AlgorithmsAskedFor algorithms;
     FenceKind fence = FenceKind::kAuto;
     PathChoice path = PathChoice::kAuto;
     size_t eager_bytes = 8192;          // host messages up to this size travel inside the record ring
@@ -54,6 +58,9 @@ struct Settings {
     size_t relay_chunk_bytes = kMostRelayChunkBytes;
     bool single_copy = true;              // host messages are read from their sender where the system allows it
     bool progress_thread = true;          // a thread completes requests while the program computes
+    std::string launcher;                 // the gpurun program, for ranks that it did not start; empty: searched for
+    int join_timeout_s = 300;             // how long the ranks of such a job wait for the last one
+    std::string fabric = "auto";          // libfabric's provider, by which ranks of other nodes are reached
     std::string mps_control;              // the program that gpurun starts for MPS; empty: it is searched for
     size_t trace_bytes = size_t{1} << 30; // that the file of gpurun's --trace may have, about
     uint64_t trace_events = 1 << 20;      // that fit into a rank's part of gpurun's --trace
@@ -65,6 +72,7 @@ struct Settings {
     uint64_t emulated_seed = 0;               // 0: no delays
     int64_t emulated_delay_us = 50;           // the longest delay, with a seed
     std::string emulated_lose;                // a device ordinal that is not there, to test a vanished GPU
+    uint32_t emulated_nodes = 1;              // the job's ranks are treated as if they ran on so many
     OrderedMemory emulated_ordered = OrderedMemory::kOwn;
     std::string emulated_capabilities = "all"; // all, none, or a list of names (device/capabilities.hpp)
 };

@@ -43,6 +43,7 @@ enum class Status : int {
     kOp = 24,
     kCollective = 25,
     kLoan = 26,
+    kTimeout = 27,
 };
 
 struct Error {
@@ -59,7 +60,7 @@ class [[nodiscard]] Failure {
     bool failed() const { return error_ != nullptr; }
     // REQUIRES failed().
     Error& error() const {
-        CHECK(error_ != nullptr);
+        GPURUN_ASSERT(error_ != nullptr);
         return *error_;
     }
 
@@ -79,11 +80,11 @@ class [[nodiscard]] Result {
 
     explicit operator bool() const { return state_.index() == 0; }
     T& value() {
-        CHECK(state_.index() == 0);
+        GPURUN_ASSERT(state_.index() == 0);
         return *std::get_if<0>(&state_);
     }
     const T& value() const {
-        CHECK(state_.index() == 0);
+        GPURUN_ASSERT(state_.index() == 0);
         return *std::get_if<0>(&state_);
     }
     T& operator*() { return value(); }
@@ -91,11 +92,11 @@ class [[nodiscard]] Result {
     // REQUIRES: !*this, as do the next two.
     Error error() && { return std::move(std::move(*this).failure().error()); }
     const Error& error() const& {
-        CHECK(state_.index() == 1);
+        GPURUN_ASSERT(state_.index() == 1);
         return std::get_if<1>(&state_)->error();
     }
     Failure failure() && {
-        CHECK(state_.index() == 1);
+        GPURUN_ASSERT(state_.index() == 1);
         return std::move(*std::get_if<1>(&state_));
     }
 
@@ -114,7 +115,7 @@ class [[nodiscard]] Result<void> {
     Error error() && { return std::move(failure_.error()); }
     const Error& error() const& { return failure_.error(); }
     Failure failure() && {
-        CHECK(failure_.failed());
+        GPURUN_ASSERT(failure_.failed());
         return std::move(failure_);
     }
 

@@ -7,7 +7,7 @@ namespace gpurun::comm {
 void build_agreement(Schedule& schedule, std::span<const Rank> ranks, size_t self, std::span<Wish> wishes,
                      Schedule::Work propose, int first_round) {
     const size_t size = ranks.size();
-    CHECK(wishes.size() == size && self < size);
+    GPURUN_ASSERT(wishes.size() == size && self < size);
     const auto part = [&](size_t first, size_t count) {
         const std::span<std::byte> bytes = std::as_writable_bytes(wishes.subspan(first, count));
         return Schedule::Buffer{bytes.data(), bytes.size(), {}};

@@ -1,5 +1,6 @@
 #include "comm/alarms.hpp"
 
+#include "platform/clock.hpp"
 #include "platform/wake.hpp"
 
 #include <algorithm>
@@ -49,8 +50,8 @@ Result<void> Alarms::set_for(const transfer::Operation& operation) {
 
 Result<void> Alarms::set_for_moving(bool all) {
     Result<void> result;
-    if (core_.resources().returning != 0)
-        look_again(); // a marker of the program's stream
+    if (core_.resources().returning != 0 || core_.resources().unmapping != 0)
+        look_again(); // a marker of the program's stream, or the end of its use of memory
     const auto set_for_each = [&](const transfer::Operation& each) {
         assume_engine_lock();
         if (result && (all || each.needs_hand()))
@@ -62,7 +63,7 @@ Result<void> Alarms::set_for_moving(bool all) {
             if (const transfer::Operation* const first = part.first_waiting())
                 set_for_each(*first);
         });
-    return result;
+    return result ? others_(all) : std::move(result);
 }
 
 int64_t Alarms::longest_sleep_ns(Patience& patience) const {
@@ -70,7 +71,11 @@ int64_t Alarms::longest_sleep_ns(Patience& patience) const {
     core_.resources().moving.for_each([&](const transfer::Operation& each) { in_doubt |= each.is_in_doubt(); });
     if (any_missing_ || in_doubt)
         return kLookAgainNs;
-    return any_set_ ? patience.next_ns(core_.changes()) : platform::kForever;
+    const int64_t longest_ns = any_set_ ? patience.next_ns(core_.changes()) : platform::kForever;
+    if (look_by_ns_ == kNever)
+        return longest_ns;
+    const int64_t left_ns = std::max<int64_t>(look_by_ns_ - platform::now_ns(), 0);
+    return any_set_ ? std::min(longest_ns, left_ns) : left_ns;
 }
 
 bool Alarms::any_awaits_edge() const {

@@ -5,6 +5,7 @@
 #include "comm/core.hpp"
 
 #include <deque>
+#include <functional>
 
 namespace gpurun::comm {
 
@@ -33,13 +34,18 @@ class Alarms {
 
     // Before a thread sleeps: begin(), then set_for() each operation, set() for other completion points that it waits
     // for, or look_again() for what no alarm can tell.
-    void begin() GPURUN_REQUIRES(engine_lock) { any_set_ = any_missing_ = false; }
+    void begin() GPURUN_REQUIRES(engine_lock) {
+        any_set_ = any_missing_ = false;
+        look_by_ns_ = kNever;
+    }
     base::Result<void> set(const transfer::CompletionPoint& point) GPURUN_REQUIRES(engine_lock);
     void look_again() GPURUN_REQUIRES(engine_lock) { any_missing_ = true; }
+    void look_again_by(int64_t time_ns) GPURUN_REQUIRES(engine_lock) { look_by_ns_ = std::min(look_by_ns_, time_ns); }
     base::Result<void> set_for(const transfer::Operation& operation) GPURUN_REQUIRES(engine_lock);
     // The same for every operation that needs a thread of this rank; with `all`, for all others that are under way,
-    // too.
+    // too. And what `others` sets, called with the same.
     base::Result<void> set_for_moving(bool all) GPURUN_REQUIRES(engine_lock);
+    void also_set(std::function<base::Result<void>(bool all)> others) { others_ = std::move(others); }
     // How long the thread may sleep.
     int64_t longest_sleep_ns(Patience& patience) const GPURUN_REQUIRES(engine_lock);
 
@@ -62,10 +68,14 @@ class Alarms {
     };
     static constexpr int64_t kLookAgainNs = 200'000; // where not all that is waited for has an alarm
 
+    static constexpr int64_t kNever = INT64_MAX;
+
     Core& core_;
     std::deque<Alarm> alarms_; // as many as are awaited at the same time, up to a limit (StreamLimits)
     bool any_set_ = false;
     bool any_missing_ = false;
+    int64_t look_by_ns_ = kNever;
+    std::function<base::Result<void>(bool all)> others_ = [](bool) { return base::Result<void>(); };
 };
 
 } // namespace gpurun::comm

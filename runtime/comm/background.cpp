@@ -4,10 +4,17 @@
 #include "platform/clock.hpp"
 #include "platform/wake.hpp"
 
+#include <algorithm>
+#include <chrono>
+
 namespace gpurun::comm {
 
 namespace presence = platform::presence;
 using platform::Notify;
+
+namespace {
+constexpr int64_t kUrgentNs = 1'000'000; // after the last collective
+} // namespace
 
 Background::Background(Core& core, Progress& progress, Batch& batch, Alarms& alarms, bool wanted)
     : core_(core), progress_(progress), batch_(batch), alarms_(alarms), wanted_(wanted) {
@@ -26,7 +33,10 @@ void Background::wake() {
     platform::wake_all(self.background_bell);
 }
 
-Background::Attendance::Attendance(Background& background) : background_(background), announced_(background.on_duty_) {
+// A thread that has nothing left to do may still sleep on duty. It goes off duty once it is rung, and costs nothing
+// until then.
+Background::Attendance::Attendance(Background& background)
+    : background_(background), announced_(background.on_duty_ && background.has_duty()) {
     background_.batch_.end();
     if (announced_)
         background_.core_.own_record().presence.fetch_add(presence::kAttendant, std::memory_order_acq_rel);
@@ -46,7 +56,7 @@ void Background::leave_to() {
         return;
     }
     (void)progress_.run(); // what was posted while the call made progress has rung nobody
-    if (needs_hand())
+    if (needs_hand() || (sleeps_calmly_ && others_.under_way()))
         core_.notify_self(Notify::kAlways);
 }
 
@@ -92,28 +102,67 @@ void Background::work() {
     EngineLock lock(core_.mutex());
     Patience patience;
     while (!stops_) {
-        if (!has_duty()) {
+        minds_batch_ = batch_.is_deferring() || batch_.defers_often(platform::now_ns());
+        if (!has_duty() && !minds_batch_) {
             on_duty_ = false;
-            called_.wait(lock, [this] { return stops_ || on_duty_; });
+            rest(lock);
             patience = Patience();
         } else if (batch_.is_deferring()) {
             const int64_t left_ns = batch_.deferred_until_ns() - platform::now_ns();
-            minds_batch_ = true;
             if (left_ns <= 0)
                 batch_.flush();
             else
                 sleep(lock, left_ns, core_.own_record().background_bell.load(std::memory_order_acquire));
         } else {
-            minds_batch_ = false;
             attend(lock, patience);
         }
     }
 }
 
+// Until there is something to do. A rank that rests is not urgent for long: its peers' notifications would be slower.
+void Background::rest(EngineLock& lock) {
+    const auto is_called = [this] { return stops_ || on_duty_; };
+    if (is_urgent_ && !called_.wait_for(lock, std::chrono::nanoseconds(kUrgentNs), is_called))
+        end_urgency();
+    called_.wait(lock, is_called);
+}
+
+// As long as batches are deferred often, none of them rings: the thread looks by itself whether one is overdue.
 void Background::sleep(EngineLock& lock, int64_t timeout_ns, uint32_t rung) {
+    std::atomic<uint32_t>& bell = core_.own_record().background_bell;
+    const bool minds_batch = minds_batch_;
     lock.unlock();
-    platform::sleep_while(core_.own_record().background_bell, rung, timeout_ns);
+    int64_t now_ns = platform::now_ns();
+    const int64_t end_ns = timeout_ns == platform::kForever ? INT64_MAX : now_ns + timeout_ns;
+    while (now_ns < end_ns && bell.load(std::memory_order_acquire) == rung && !batch_.is_overdue(now_ns)) {
+        if (minds_batch && !batch_.defers_often(now_ns))
+            break;
+        platform::sleep_while(bell, rung, minds_batch ? std::min(end_ns - now_ns, Batch::kLongestDelayNs) : timeout_ns);
+        now_ns = platform::now_ns();
+    }
     lock.lock();
+}
+
+// Programs make collectives again and again, and to become urgent costs a heavy fence, which others feel. So it ends
+// when none has been under way for a while.
+bool Background::become_urgent() {
+    const int64_t now_ns = platform::now_ns();
+    if (others_.under_way()) {
+        last_urgent_ns_ = now_ns;
+        if (is_urgent_)
+            return false;
+        core_.job().announce(core_.self().value, presence::kUrgent);
+        is_urgent_ = true;
+        return true;
+    }
+    if (is_urgent_ && now_ns > last_urgent_ns_ + kUrgentNs)
+        end_urgency();
+    return false;
+}
+
+void Background::end_urgency() {
+    core_.own_record().presence.fetch_sub(presence::kUrgent, std::memory_order_relaxed);
+    is_urgent_ = false;
 }
 
 void Background::attend(EngineLock& lock, Patience& patience) {
@@ -122,12 +171,18 @@ void Background::attend(EngineLock& lock, Patience& patience) {
     const uint64_t there = self.presence.fetch_add(presence::kBackground, std::memory_order_acq_rel);
     const uint32_t rung = self.background_bell.load(std::memory_order_acquire);
     const bool attended = (there & presence::kAttendants) != 0;
-    if (attended || !progress_.run()) {
+    const auto is_idle = [&] {
+        assume_engine_lock();
+        return attended || !progress_.run();
+    };
+    if (is_idle() && (!become_urgent() || is_idle())) {
+        sleeps_calmly_ = !is_urgent_;
         alarms_.begin();
         if (!attended)
             if (auto armed = alarms_.set_for_moving(false); !armed)
                 base::log(base::LogLevel::kWarn, "waiting for messages in the background: {}", armed.error().detail);
         sleep(lock, alarms_.longest_sleep_ns(patience), rung);
+        sleeps_calmly_ = false;
     } else {
         lock.yield(); // a thread that makes a call goes first
     }
@@ -137,7 +192,8 @@ void Background::attend(EngineLock& lock, Patience& patience) {
 // Whether some message goes on only if somebody of this rank moves it.
 bool Background::needs_hand() const {
     return core_.any_peer([](const transfer::Peer& each) { return each.needs_hand(); }) ||
-           core_.resources().moving.find([](const transfer::Operation& each) { return each.is_busy(); }) != nullptr;
+           core_.resources().moving.find([](const transfer::Operation& each) { return each.is_busy(); }) != nullptr ||
+           others_.needs_hand();
 }
 
 } // namespace gpurun::comm

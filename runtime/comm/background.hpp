@@ -36,19 +36,30 @@ class Background {
     void leave_to() GPURUN_REQUIRES(engine_lock);
     bool on_duty() const { return on_duty_; }
     // From now on the thread is on duty without requests, too: graphs exchange messages without calls, and somebody has
-    // to notice that a peer dies.
+    // to notice that a peer dies; and a lender may ask this rank to unmap what it has borrowed before.
     void keep_watch() GPURUN_REQUIRES(engine_lock) { watches_ = true; }
+    // What goes on beside operations.
+    struct Others {
+        std::function<bool()> under_way = [] { return false; };  // whatever comes may be for it
+        std::function<bool()> needs_hand = [] { return false; }; // only if a thread of this rank is woken for it
+    };
+    void mind(Others others) { others_ = std::move(others); }
     void stop(EngineLock& lock) GPURUN_REQUIRES(engine_lock);
 
   private:
     bool has_duty() const GPURUN_REQUIRES(engine_lock) {
-        return core_.requests().any_under_way() || watches_ || core_.resources().returning != 0;
+        return core_.requests().any_under_way() || watches_ || core_.resources().returning != 0 ||
+               core_.resources().unmapping != 0;
     }
     void start() GPURUN_REQUIRES(engine_lock);
     void wake();
     void work() GPURUN_NO_ANALYSIS;
+    void rest(EngineLock& lock) GPURUN_NO_ANALYSIS;
     void sleep(EngineLock& lock, int64_t timeout_ns, uint32_t rung) GPURUN_REQUIRES(engine_lock);
     void attend(EngineLock& lock, Patience& patience) GPURUN_REQUIRES(engine_lock);
+    // Before it sleeps: whether any record wakes it from now on. True if that has begun, so it has to look again.
+    bool become_urgent() GPURUN_REQUIRES(engine_lock);
+    void end_urgency() GPURUN_REQUIRES(engine_lock);
     bool needs_hand() const GPURUN_REQUIRES(engine_lock);
 
     Core& core_;
@@ -57,10 +68,14 @@ class Background {
     Alarms& alarms_;
     std::optional<platform::QuietThread> thread_; // started with the first request that a call leaves active
     std::condition_variable_any called_;
+    Others others_;
     bool wanted_; // GPURUN_PROGRESS=thread; false, too, once the system has refused a thread
     bool watches_ = false;
     bool on_duty_ = false;
     bool stops_ = false;
+    bool sleeps_calmly_ = false; // it is not urgent
+    bool is_urgent_ = false;     // as platform::presence says
+    int64_t last_urgent_ns_ = 0;
     bool minds_batch_ = false; // it knows of the deferred batch, or has been rung for it
 };
 

@@ -6,12 +6,61 @@
 
 namespace gpurun::comm {
 
+// With a seed, tests try what may come between: then each is held.
+Batch::Batch(Core& core)
+    : core_(core), series_(core.device().info().shortest_enqueue_ns,
+                           core.resources().settings.emulated_seed != 0 ? 0 : Series::kFirstNeeded) {}
+
 void Batch::defer() {
-    if (deferred_until_ns_ != 0)
+    if (is_deferring())
         return;
-    deferred_until_ns_ = platform::now_ns() + kLongestDelayNs;
+    const int64_t now_ns = platform::now_ns();
+    deferred_until_ns_.store(now_ns + kLongestDelayNs, std::memory_order_relaxed);
+    last_deferred_ns_.store(now_ns, std::memory_order_relaxed);
     begin_();
 }
+
+// ------------------------------------------------------------------------------------------------------- series
+
+void Batch::note_series() {
+    core_.resources().leaves_pulls = series_.is_held();
+    series_open_.store(series_.is_open(), std::memory_order_relaxed);
+}
+
+uint64_t Batch::add_to_series(const transfer::Operand& operand, int64_t entered_ns) {
+    const transfer::Resources& resources = core_.resources();
+    const bool may_hold = allowed_ && resources.kernels_spin && resources.exchanges.has_mails();
+    const bool was_held = series_.is_held();
+    const bool belongs = series_.add(operand, entered_ns, may_hold);
+    note_series();
+    if (was_held && !belongs)
+        flush();
+    return belongs ? series_.number() : 0;
+}
+
+void Batch::leave_series() { series_.leave(); }
+
+void Batch::end_series(bool directly) {
+    series_.end(directly);
+    note_series();
+}
+
+int64_t Batch::entry_time() const { return series_open_.load(std::memory_order_relaxed) ? platform::now_ns() : 0; }
+
+void Batch::end_directly() {
+    const bool was_held = series_.is_held();
+    end_series(true);
+    if (!was_held) {
+        end();
+        return;
+    }
+    core_.resources().pools.markers.end_batch();
+    starts_ = 0;
+    deferred_until_ns_.store(0, std::memory_order_relaxed);
+    post();
+}
+
+// ------------------------------------------------------------------------------------------------------- deferring
 
 // defers_send() counts the sends of a batch, so it is asked for each in a stream, also for those that are not deferred.
 bool Batch::shares_kernel(const transfer::Send& send) {
@@ -23,6 +72,11 @@ bool Batch::shares_kernel(const transfer::Send& send) {
 
 void Batch::start_send(transfer::Send& send) {
     transfer::Peer& target = send.target();
+    if (series_.is_held()) {
+        send.defer();
+        defer();
+        return;
+    }
     if (!shares_kernel(send) || !may_defer() || target.channel().is_gone()) {
         send.start();
         return;
@@ -39,24 +93,39 @@ bool Batch::after_start(bool defers) {
         core_.resources().exchanges.launch(); // of another thread's call, whose send had waited for room
     if (!defers)
         launch();
-    else if (!core_.resources().mails.empty() || deferred_until_ns_ != 0)
+    else if (!core_.resources().mails.empty() || is_deferring() || series_.is_held())
         defer();
-    return deferred_until_ns_ != 0;
+    return is_deferring();
 }
 
 void Batch::end() {
     core_.resources().pools.markers.end_batch();
+    end_series(false);
     flush();
+}
+
+void Batch::post() {
+    for (const auto& each : core_.peers())
+        (void)transfer::post_waiting(*each);
 }
 
 void Batch::flush() {
     starts_ = 0;
-    if (deferred_until_ns_ == 0)
+    if (!is_deferring())
         return;
-    deferred_until_ns_ = 0;
-    for (const auto& each : core_.peers())
-        (void)transfer::post_waiting(*each);
+    deferred_until_ns_.store(0, std::memory_order_relaxed);
+    series_.break_off();
+    note_series();
+    post();
+    enqueue_left();
     launch();
+}
+
+void Batch::enqueue_left() {
+    core_.resources().left.for_each([](transfer::Operation& each) {
+        if (each.is_left_briefly())
+            each.enqueue_left();
+    });
 }
 
 // A launch that fails poisons the edges of its mails, which tells whoever waits for them.

@@ -1,31 +1,63 @@
 // A batch: requests that are started in a row. Small messages among them share kernels.
 //
 // From the second start on, a small message is not enqueued at once. The batch is flushed by the next call of another
-// kind, or by the background thread after kLongestDelayNs. Used under the engine lock.
+// kind, or by the background thread after kLongestDelayNs. Of a series that is held, nothing is enqueued at once, and
+// if it is completed directly, all of it moves in one kernel in the program's stream, as calls that are made together.
+// Used under the engine lock.
 #pragma once
 
 #include "comm/core.hpp"
+#include "comm/series.hpp"
+
+#include <atomic>
 
 namespace gpurun::comm {
 
 class Batch {
   public:
-    explicit Batch(Core& core) : core_(core) {}
+    explicit Batch(Core& core);
 
     // Whether there is a background thread, which flushes batches in time.
     void allow(bool allowed) GPURUN_REQUIRES(engine_lock) { allowed_ = allowed; }
     bool may_defer() const GPURUN_REQUIRES(engine_lock) { return starts_ != 0 && allowed_; }
     void count_start() GPURUN_REQUIRES(engine_lock) { ++starts_; }
+    // ---- series
+    // Before a request is started: returns the number of the series that it belongs to, 0 if it belongs to none.
+    uint64_t add_to_series(const transfer::Operand& operand, int64_t entered_ns) GPURUN_REQUIRES(engine_lock);
+    // The same of a request of nobody, which belongs to none, and breaks none.
+    void pass_in_series(int64_t entered_ns) GPURUN_REQUIRES(engine_lock) { series_.pass(entered_ns); }
+    // At the end of the call.
+    void leave_series() GPURUN_REQUIRES(engine_lock);
+    const Series& series() const GPURUN_REQUIRES(engine_lock) { return series_; }
+    // The time, if a series is open, so that a call that begins may belong to it; else 0. Without the lock.
+    int64_t entry_time() const;
+    // In place of end(), of a series that is completed directly. What was held is posted, and not launched.
+    void end_directly() GPURUN_REQUIRES(engine_lock);
+    // What is left for a moment, and is not of the series that was completed.
+    void enqueue_left() GPURUN_REQUIRES(engine_lock);
+
     // Starts a send of a request now, or defers it.
     void start_send(transfer::Send& send) GPURUN_REQUIRES(engine_lock);
     // After a start: launches what was collected, or defers that, too. True if something is deferred.
     bool after_start(bool defers) GPURUN_REQUIRES(engine_lock);
-    bool is_deferring() const GPURUN_REQUIRES(engine_lock) { return deferred_until_ns_ != 0; }
-    int64_t deferred_until_ns() const GPURUN_REQUIRES(engine_lock) { return deferred_until_ns_; }
+    bool is_deferring() const GPURUN_REQUIRES(engine_lock) { return deferred_until_ns() != 0; }
+    // ---- for the background thread, which looks without the lock, too
+    int64_t deferred_until_ns() const { return deferred_until_ns_.load(std::memory_order_relaxed); }
+    bool is_overdue(int64_t now_ns) const { return deferred_until_ns() != 0 && deferred_until_ns() <= now_ns; }
+    // Something was deferred lately, so something will be soon.
+    bool defers_often(int64_t now_ns) const {
+        return now_ns < last_deferred_ns_.load(std::memory_order_relaxed) + kOftenNs;
+    }
+    static constexpr int64_t kLongestDelayNs = 30'000;
+    static constexpr int64_t kOftenNs = 1'000'000;
     // At the beginning of every call that waits or completes: flushes.
     void end() GPURUN_REQUIRES(engine_lock);
     // The same where nothing is deferred. REQUIRES !is_deferring().
-    void forget_starts() GPURUN_REQUIRES(engine_lock) { starts_ = 0; }
+    void forget_starts() GPURUN_REQUIRES(engine_lock) {
+        starts_ = 0;
+        if (series_.is_begun()) [[unlikely]]
+            end_series(false);
+    }
     void flush() GPURUN_REQUIRES(engine_lock);
     // Launches the kernels of the mails that were collected.
     void launch() GPURUN_REQUIRES(engine_lock);
@@ -33,15 +65,20 @@ class Batch {
     void on_begin(std::function<void()> begin) { begin_ = std::move(begin); }
 
   private:
-    static constexpr int64_t kLongestDelayNs = 30'000;
-
     bool shares_kernel(const transfer::Send& send) GPURUN_REQUIRES(engine_lock);
     void defer() GPURUN_REQUIRES(engine_lock);
+    void post() GPURUN_REQUIRES(engine_lock);
+    void note_series() GPURUN_REQUIRES(engine_lock);
+    void end_series(bool directly) GPURUN_REQUIRES(engine_lock);
 
     Core& core_;
+    Series series_;
+    std::atomic<bool> series_open_{false}; // relaxed: a hint
     bool allowed_ = false;
     uint32_t starts_ = 0;
-    int64_t deferred_until_ns_ = 0; // 0: nothing is deferred
+    // Relaxed, as the next: whoever looks without the lock only decides when it takes it.
+    std::atomic<int64_t> deferred_until_ns_{0}; // 0: nothing is deferred
+    std::atomic<int64_t> last_deferred_ns_{-kOftenNs};
     std::function<void()> begin_ = [] {};
 };
 

@@ -19,7 +19,7 @@ constexpr bool has_place(base::Collective kind) { return kind != base::Collectiv
 template <typename Note>
 Note note_of(std::span<const std::byte> payload) {
     static_assert(std::is_trivially_copyable_v<Note>);
-    CHECK(payload.size() == sizeof(Note));
+    GPURUN_ASSERT(payload.size() == sizeof(Note));
     Note note;
     std::memcpy(&note, payload.data(), sizeof note);
     return note;
@@ -176,7 +176,7 @@ void CollectiveCheck::take_early(ScheduleRun& run, const Place& place) {
         std::find_if(early_.begin(), early_.end(), [&](const Early& each) { return each.place == place; });
     if (found == early_.end())
         return;
-    const Early of = std::move(*found);
+    const Early of = *found;
     early_.erase(found);
     run.count_arrived(of.messages);
     const uint64_t own = run.schedule().signature().bits();

@@ -9,6 +9,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/engine_lock.hpp"
+#include "comm/names.hpp"
 
 #include <array>
 #include <optional>
@@ -18,7 +19,7 @@ namespace gpurun::comm {
 
 class CommunicatorTable {
   public:
-    CommunicatorTable(WorldRank self, uint32_t ranks);
+    CommunicatorTable(WorldRank self, uint32_t ranks, const Names& names = {});
     CommunicatorTable(const CommunicatorTable&) = delete;
     CommunicatorTable& operator=(const CommunicatorTable&) = delete;
 
@@ -27,11 +28,15 @@ class CommunicatorTable {
     static constexpr size_t kMost = 16384;     // at the same time
 
     const Communicator& world() const { return *world_; }
+    const Communicator& self() const { return *find(first_name_ + kSelfHandle); }
     // These cannot be closed.
-    static bool is_lasting(uint64_t handle) { return handle == kWorldHandle || handle == kSelfHandle; }
+    static bool is_lasting(uint64_t handle) {
+        return (handle & Names::kPlace) == kWorldHandle || (handle & Names::kPlace) == kSelfHandle;
+    }
+    uint64_t world_handle() const { return first_name_ + kWorldHandle; }
     // Any thread. Null if the program has no communicator with this handle, or has it no more.
     const Communicator* find(uint64_t handle) const {
-        const uint64_t place = handle & kPlace;
+        const uint64_t place = handle & Names::kPlace;
         if (handle == 0 || place >= kMost)
             return nullptr;
         const Chunk* const chunk = chunks_[place / kChunk].load(std::memory_order_acquire); // filled before
@@ -46,7 +51,7 @@ class CommunicatorTable {
     ContextIds& ids() { return ids_; }
     // A place for one. None if there is no room.
     std::optional<uint64_t> reserve();
-    void give_back(uint64_t reserved) { unused_.push_back(reserved & kPlace); }
+    void give_back(uint64_t reserved) { unused_.push_back(reserved); }
     // In the place that was reserved; `self` is a member. Its handle.
     uint64_t add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group,
                  std::shared_ptr<const Topology> topology = nullptr);
@@ -73,14 +78,23 @@ class CommunicatorTable {
     }
     // Whether the communicator that the context belongs to was here, and has ended.
     bool has_ended(uint32_t context) const { return ended_.has(Communicator::id_of(context)); }
+    // Those that the program has and has not freed, in no order.
+    template <typename Visit>
+    void for_each_open(const Visit& visit) const {
+        for (const auto& chunk : owned_)
+            for (size_t i = 0; chunk != nullptr && i < kChunk; ++i)
+                if ((*chunk)[i].handle.load(std::memory_order_relaxed) != 0) // stored under the lock
+                    visit(*(*chunk)[i].comm);
+    }
     // Null: there is none with such a context, or none any more.
     const Communicator* of_context(uint32_t context) const;
     size_t size() const { return by_id_.size(); }
+    // Those that the program has not freed, without the lasting ones.
+    size_t open() const { return by_id_.size() - closed_.size() - 2; }
+    // How often the place that was used most often was.
+    uint32_t most_uses() const;
 
   private:
-    // A handle: above, how often the place was used; below, the place.
-    static constexpr uint64_t kUse = uint64_t{1} << 32;
-    static constexpr uint64_t kPlace = kUse - 1;
     static constexpr size_t kChunk = 256;
 
     struct Slot {
@@ -93,6 +107,7 @@ class CommunicatorTable {
     Slot& slot_at(uint64_t place) { return (*owned_[place / kChunk])[place % kChunk]; }
 
     const WorldRank self_;
+    const uint64_t first_name_;
     std::array<std::atomic<Chunk*>, kMost / kChunk> chunks_{}; // those of owned_, stored (release) once they are there
     std::array<std::unique_ptr<Chunk>, kMost / kChunk> owned_;
     uint64_t places_ = 1; // that were ever used; no handle is 0

@@ -207,7 +207,7 @@ uint32_t unmatched(Rank self, std::span<const int> sources, std::span<const int>
 
 Communicators::Communicators(Core& core, Progress& progress, Schedules& schedules)
     : core_(core), progress_(progress), schedules_(schedules) {
-    const Communicator& self = *find(CommunicatorTable::kSelfHandle);
+    const Communicator& self = core_.communicators().self();
     if (core_.resources().trace != nullptr)
         tell_trace(core_.resources().trace->header(), self, self.name());
 }
@@ -374,6 +374,11 @@ bool Communicators::free(uint64_t handle) {
     core_.communicators().close(handle);
     (void)progress_.run(); // usually nothing uses it any more
     return true;
+}
+
+size_t Communicators::open() {
+    const EngineLock lock(core_.mutex());
+    return core_.communicators().open();
 }
 
 std::string Communicators::name(const Communicator& comm) {

@@ -19,6 +19,9 @@ class Communicators {
     const Communicator& world() { return core_.communicators().world(); }
     const Communicator* find(uint64_t handle) { return core_.communicators().find(handle); }
     bool had(uint64_t handle) { return core_.communicators().had(handle); }
+    uint64_t world_handle() const { return core_.communicators().world_handle(); }
+    // How many the program has, without those that it cannot free.
+    size_t open();
 
     // Each waits for the other ranks of the communicator, and gives a handle, or 0 if this rank is not in a new one.
     // kMemory: there is no room for another. kArgument: the ranks called different functions, or gave what does not go

@@ -22,12 +22,12 @@ uint32_t ContextIds::propose() {
 }
 
 void ContextIds::take_back(uint32_t id) {
-    CHECK(is_current(id) && !at(id).given);
+    GPURUN_ASSERT(is_current(id) && !at(id).given);
     free_.push_front(ContextId::index(id) - kFirstIndex); // the same id comes next
 }
 
 void ContextIds::give(uint32_t id, std::span<const WorldRank> members) {
-    CHECK(is_current(id) && !at(id).given);
+    GPURUN_ASSERT(is_current(id) && !at(id).given);
     Index& index = at(id);
     index.given = true;
     for (const WorldRank each : members)

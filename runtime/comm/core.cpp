@@ -5,16 +5,18 @@
 namespace gpurun::comm {
 
 Core::Core(RankParts parts)
-    : job_(parts.job), workspace_(std::move(parts.workspace)), probe_(std::move(parts.probe)),
-      resources_(parts.device, parts.settings,
-                 {.self = parts.self,
-                  .ranks = parts.job.size(),
-                  .ranks_on_device = parts.ranks_on_device,
-                  .takes_turns = parts.takes_turns,
-                  .core_for_each_rank = parts.job.size() <= parts.job.header().cores,
-                  .captures = &parts.job.rank(parts.self.value).captures},
-                 *workspace_, transfer::protocols(), parts.trace, parts.runs),
-      matcher_(parts.job.size()), communicators_(parts.self, parts.job.size()) {}
+    : job_(parts.job), names_(parts.names), process_(parts.process), workspace_(std::move(parts.workspace)),
+      probe_(std::move(parts.probe)), resources_(parts.device, parts.settings,
+                                                 {.self = parts.self,
+                                                  .ranks = parts.job.size(),
+                                                  .ranks_on_device = parts.ranks_on_device,
+                                                  .takes_turns = parts.takes_turns,
+                                                  .core_for_each_rank = parts.job.size() <= parts.job.header().cores,
+                                                  .captures = &parts.job.rank(parts.self.value).captures,
+                                                  .process = &parts.process.share()},
+                                                 *workspace_, transfer::protocols(), parts.trace, parts.runs),
+      matcher_(parts.job.size(), parts.names), communicators_(parts.self, parts.job.size(), parts.names),
+      requests_(parts.names) {}
 
 void Core::add_peer(std::unique_ptr<transfer::PeerChannel> channel) {
     peers_.push_back(std::make_unique<transfer::Peer>(resources_, std::move(channel), transfer::part_makers()));

@@ -6,6 +6,7 @@
 #include "comm/communicator_table.hpp"
 #include "comm/engine_lock.hpp"
 #include "comm/matcher.hpp"
+#include "comm/process_engines.hpp"
 #include "comm/request.hpp"
 #include "platform/job_segment.hpp"
 #include "transfer/memory/reach.hpp"
@@ -28,8 +29,10 @@ struct RankParts {
     transfer::Workspace workspace;
     platform::TraceBuffer* trace; // null where nobody traces
     const device::RunLog& runs;
+    ProcessEngines& process;
     bool takes_turns = false; // the device is shared without MPS
     uint32_t ranks_on_device = 1;
+    Names names{}; // of what the program is given
 };
 
 class Core {
@@ -42,6 +45,8 @@ class Core {
     const platform::JobSegment& job() const { return job_; }
     WorldRank self() const { return resources_.place.self; }
     uint32_t size() const { return resources_.place.ranks; }
+    const Names& names() const { return names_; }
+    ProcessEngines& process() { return process_; }
     platform::RankRecord& own_record() const { return job_.rank(self().value); }
     void notify_self(platform::Notify notify) const { job_.ring_doorbell(self().value, notify); }
 
@@ -81,6 +86,9 @@ class Core {
   private:
     base::YieldingMutex mutex_;
     const platform::JobSegment& job_;
+    const Names names_;
+    ProcessEngines& process_;
+    const ProcessEngines::Place place_{process_};
     std::optional<transfer::Workspace> workspace_;
     std::optional<transfer::Probe> probe_;
     transfer::Resources resources_;

@@ -6,6 +6,8 @@
 #include "comm/core.hpp"
 #include "device/capability/graphs.hpp"
 
+#include <atomic>
+
 namespace gpurun::comm {
 
 class Alarms;
@@ -20,9 +22,17 @@ class DeferredFree {
     // Frees what was deferred, if it can be freed now.
     void give_back() GPURUN_REQUIRES(engine_lock);
     bool any_left() const GPURUN_REQUIRES(engine_lock) { return any_left_; }
+    // Peers that may have the allocation mapped are told that it is freed, by another engine of the process.
+    void tell_freed(const device::Buffer& buffer);
+    // From when all peers are there, until they are left.
+    void enter_process() { core_.process().enter(*this); }
+    void leave_process() { core_.process().leave(*this); }
 
   private:
-    bool graphs_in_job() GPURUN_REQUIRES(engine_lock); // with messages
+    bool graphs_in_job(); // with messages. Any thread, while it has entered the process
+    bool graphs_in_process();
+    bool holds() GPURUN_REQUIRES(engine_lock); // a stream, until a peer has come
+    bool may_hold();                           // the same for another engine, without its lock
     transfer::Quiescence try_quiescence() GPURUN_REQUIRES(engine_lock);
     void forget(const device::Buffer& buffer) GPURUN_REQUIRES(engine_lock);
     base::Result<void> now_or_later(base::FunctionRef<base::Result<void>()> now,
@@ -30,8 +40,8 @@ class DeferredFree {
 
     Core& core_;
     const Alarms& alarms_;
-    bool graphs_in_job_ = false; // some rank has captured a message; never false again
-    bool any_left_ = false;      // something is deferred (Device::give_back())
+    std::atomic<bool> graphs_in_job_{false}; // some rank has captured a message; never false again. Relaxed
+    bool any_left_ = false;                  // something is deferred (Device::give_back())
 };
 
 } // namespace gpurun::comm

@@ -11,9 +11,10 @@ Result<void> DeviceWaits::wait_for(EngineLock& lock, const WaitReason& reason, d
     Result<void> result;
     const auto come = [&] {
         auto done = core_.device().query(event);
-        if (!done)
-            result = std::move(done).error();
-        return !result || (*done && is_enough());
+        if (done)
+            return *done && is_enough();
+        result = std::move(done).error();
+        return true;
     };
     auto waited = waiter_.wait(lock, reason, come, [&] {
         assume_engine_lock();

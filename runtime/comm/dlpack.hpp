@@ -29,6 +29,7 @@ static_assert(sizeof(void*) == 8 && sizeof(DLTensor) == 48 && offsetof(DLTensor,
 
 namespace gpurun::comm {
 
-constexpr int32_t kDlCuda = 2; // of a device_type
+constexpr int32_t kDlCpu = 1; // of a device_type
+constexpr int32_t kDlCuda = 2;
 
 } // namespace gpurun::comm

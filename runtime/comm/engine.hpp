@@ -9,6 +9,7 @@
 #include "comm/loans.hpp"
 #include "comm/requests.hpp"
 #include "comm/schedules.hpp"
+#include "comm/unregistration.hpp"
 #include "comm/wait_report.hpp"
 
 namespace gpurun::comm {
@@ -28,6 +29,7 @@ class Engine {
     Messages& messages() { return messages_; }
     Requests& requests() { return requests_; }
     Loans& loans() { return loans_; }
+    Unregistration& unregistration() { return unregistration_; }
     CallGroups& call_groups() { return call_groups_; }
     Schedules& schedules() { return schedules_; }
     Communicators& communicators() { return communicators_; }
@@ -38,18 +40,24 @@ class Engine {
     // Moves what can be moved, and frees the memory whose freeing was deferred. False if none was freed.
     bool reclaim();
     // Leaves the job. kPeerLost if some message was cut short.
-    base::Result<void> leave() { return leaving_.run(); }
+    base::Result<void> leave();
+    // After leave(), with GPURUN_CHECK=1: what the program has left, a line each.
+    std::string leftovers() const { return leftovers_.report(); }
     // After leave(): a stream is blocked for ever. Destroying the engine or its device would wait for it.
     bool stuck() const { return failure_.stuck(); }
+    // What the next engine with this number is to have as Names::first_use.
+    uint32_t next_use();
     // How many messages and bytes went where: a line for each peer, direction and route.
     std::string traffic();
 
   private:
     explicit Engine(RankParts parts);
 
+    size_t reserved_ = 0; // streams
     Core core_;
     Alarms alarms_;
     DeferredFree deferred_;
+    OrphanedLoans orphaned_;
     PeerFailure failure_;
     Batch batch_;
     Progress progress_;
@@ -62,6 +70,8 @@ class Engine {
     Communicators communicators_;
     DeviceWaits device_waits_;
     Loans loans_;
+    Unregistration unregistration_;
+    Leftovers leftovers_;
     Leaving leaving_;
     WaitReport report_;
 };

@@ -8,10 +8,11 @@ using transfer::Peer;
 
 namespace {
 
-constexpr uint32_t kAllSent = 1;
-constexpr uint32_t kAllMatched = 2;
-constexpr uint32_t kAllUnmapped = 3;
-constexpr uint32_t kAllFreed = 4;
+constexpr uint32_t kNothingNew = 1;
+constexpr uint32_t kAllSent = 2;
+constexpr uint32_t kAllMatched = 3;
+constexpr uint32_t kAllUnmapped = 4;
+constexpr uint32_t kAllFreed = 5;
 
 Result<void> keep_first(Result<void> first, Result<void> next) { return first ? std::move(next) : std::move(first); }
 
@@ -46,11 +47,28 @@ void Leaving::settle_messages(EngineLock& lock) {
         assume_engine_lock();
         return !core_.any_peer(busy);
     };
+    const bool checks = core_.resources().settings.check;
+    if (checks)
+        leftovers_.note_open();
     batch_.end();
     loans_.give_back_all(lock);
     waiter_.wait(lock, own, [&] { return none([](const Peer& each) { return !each.unposted.empty(); }); });
+    (void)waiter_.wait(
+        lock, own, // collectives that nobody has completed start messages as they go on
+        [&] {
+            assume_engine_lock();
+            return failure_.stuck() || schedules_.all_done();
+        },
+        [&] {
+            assume_engine_lock();
+            return alarms_.set_for_moving(true);
+        });
+    progress_.note_calls_are_over();
+    waiter_.tell_all(kNothingNew);
     waiter_.wait_for_all(lock, kAllSent);
     (void)progress_.run();
+    if (checks)
+        leftovers_.note_unreceived();
     end_receives();
     waiter_.wait(lock, own, [&] { return none([](const Peer& each) { return !each.lost() && !each.has_told(); }); });
     waiter_.wait_for_all(lock, kAllMatched);

@@ -1,20 +1,22 @@
 // gpurun_finalize(): leaving the job together with all ranks that live.
 //
-// In four steps. A rank passes a step when every living rank has reached it: all records have been posted; all messages
-// that have a receive are matched, so that both sides agree which are; nobody has memory of a peer mapped; nobody uses
-// what a peer owns, and everything may be freed. Takes the engine lock.
+// A rank says first that it starts nothing new, so that nobody waits for it in vain. Then come four steps. A rank
+// passes a step when every living rank has reached it: all records have been posted; all messages that have a receive
+// are matched, so that both sides agree which are; nobody has memory of a peer mapped; nobody uses what a peer owns,
+// and everything may be freed. Takes the engine lock.
 #pragma once
 
-#include "comm/loans.hpp"
+#include "comm/leftovers.hpp"
+#include "comm/schedules.hpp"
 
 namespace gpurun::comm {
 
 class Leaving {
   public:
     Leaving(Core& core, Progress& progress, Batch& batch, Waiter& waiter, Alarms& alarms, PeerFailure& failure,
-            Background& background, Loans& loans)
+            Background& background, Loans& loans, Leftovers& leftovers, const Schedules& schedules)
         : core_(core), progress_(progress), batch_(batch), waiter_(waiter), alarms_(alarms), failure_(failure),
-          background_(background), loans_(loans) {}
+          background_(background), loans_(loans), leftovers_(leftovers), schedules_(schedules) {}
 
     // kPeerLost if some message was cut short.
     base::Result<void> run();
@@ -33,6 +35,8 @@ class Leaving {
     PeerFailure& failure_;
     Background& background_;
     Loans& loans_;
+    Leftovers& leftovers_;
+    const Schedules& schedules_;
 };
 
 } // namespace gpurun::comm

@@ -5,6 +5,9 @@
 #include "platform/clock.hpp"
 #include "transfer/protocol/loan.hpp"
 
+#include <algorithm>
+#include <cstdint>
+
 namespace gpurun::comm {
 
 using base::Result;
@@ -13,29 +16,66 @@ using transfer::LoanAnswer;
 using transfer::LoanPart;
 using transfer::Operand;
 
+Loans::Loans(Core& core, Waiter& waiter, Alarms& alarms, Messages& messages, Requests& requests, PeerFailure& failure,
+             OrphanedLoans& orphaned, Background& background)
+    : core_(core), waiter_(waiter), alarms_(alarms), messages_(messages), requests_(requests), failure_(failure),
+      background_(background) {
+    orphaned.on_ask([this](const transfer::LoanOrigin& loan) {
+        assume_engine_lock();
+        return has_of(loan);
+    });
+}
+
 // ------------------------------------------------------------------------------------------------------- the table
 
 Loans::Entry& Loans::add() {
     if (unused_.empty()) {
         unused_.push_back(&entries_.emplace_back());
-        unused_.back()->name = entries_.size();
+        unused_.back()->name = core_.names().first() + entries_.size(); // from place 1 on
     }
     Entry& entry = *unused_.back();
     unused_.pop_back();
-    entry.name += kUse;
+    entry.name += Names::kUse;
     entry.open = true;
+    entry.borrowed = {};
+    entry.borrowed.loan = entry.name;
+    entry.borrowed.since_ns = platform::now_ns();
+    entry.taken = {};
+    entry.copy = nullptr;
     return entry;
 }
 
+uint32_t Loans::most_uses() {
+    const EngineLock lock(core_.mutex());
+    uint32_t most = 0;
+    for (const Entry& each : entries_)
+        most = std::max(most, Names::use_of(each.name));
+    return most;
+}
+
+void Loans::enter_spans(Entry& entry) {
+    for (const transfer::Borrowing::Part& each : entry.taken.parts) {
+        Borrowed span = entry.borrowed;
+        span.address = each.first;
+        span.bytes = each.bytes;
+        entry.spans.push_back(span);
+    }
+    if (entry.copy != nullptr)
+        entry.spans.push_back(entry.borrowed);
+    for (const Borrowed& span : entry.spans) {
+        mapped_.add(span.address, span.bytes, span);
+        if (!transfer::is_read_only(span.kind))
+            writable_.add(span.address, span.bytes, span);
+    }
+    any_mapped_.store(!mapped_.empty(), std::memory_order_relaxed);
+}
+
 void Loans::remove(Entry& entry) {
-    for (const Borrowed& span : entry.spans)
-        for (auto [each, end] = mapped_.equal_range(reinterpret_cast<uintptr_t>(span.address)); each != end; ++each)
-            if (each->second == &span) {
-                mapped_.erase(each);
-                break;
-            }
+    for (const Borrowed& span : entry.spans) {
+        mapped_.remove(span.address, span);
+        writable_.remove(span.address, span);
+    }
     entry.spans.clear();
-    entry.parts.clear();
     entry.tensors.reset();
     any_mapped_.store(!mapped_.empty(), std::memory_order_relaxed);
     entry.open = false;
@@ -43,7 +83,7 @@ void Loans::remove(Entry& entry) {
 }
 
 Result<Loans::Entry*> Loans::find_entry(uint64_t name) {
-    const uint64_t index = name & kIndex;
+    const uint64_t index = name & Names::kPlace;
     if (index == 0 || index > entries_.size() || !entries_[index - 1].open || entries_[index - 1].name != name)
         return base::error(Status::kLoan,
                            "{} is no loan that this rank has: it was given back before, or never borrowed", name);
@@ -56,90 +96,19 @@ Result<Loans::Borrowed> Loans::find(uint64_t name) {
     return entry->borrowed;
 }
 
-// ---------------------------------------------------------------------------------------------------------- lending
-
-namespace {
-
-base::Error is_lent(const void* address, const Request& loan, const char* advice) {
-    return base::error(Status::kLoan, "the memory at {} is lent to rank {} with tag {}: {}", address, loan.task.peer,
-                       loan.task.tag, advice);
-}
-
-constexpr const char* kWaitFirst = "complete its request with gpurun_wait() first";
-
-} // namespace
-
-Result<void> Loans::check_free_for(transfer::LoanKind kind, const void* address, size_t bytes) {
-    const LentMemory& lent = core_.requests().lent();
-    const Request* const other =
-        kind == transfer::LoanKind::kExclusive ? lent.find(address, bytes) : lent.find_exclusive(address, bytes);
-    return other == nullptr ? Result<void>() : Result<void>(is_lent(address, *other, kWaitFirst));
-}
-
-Result<uint64_t> Loans::lend(const Task& task, std::unique_ptr<LoanDescription> description) {
-    const EngineLock lock(core_.mutex());
-    GPURUN_TRY(check_free_for(task.loan.kind, task.operand.address, task.operand.bytes));
-    if (description)
-        for (const TensorList::Allocation& each : description->tensors.allocations())
-            GPURUN_TRY(check_free_for(task.loan.kind, each.first, static_cast<size_t>(each.end - each.first)));
-    Request& request = core_.requests().take(task);
-    request.description = std::move(description);
-    requests_.begin(request);
-    const base::Error* const error = request.error();
-    if (error == nullptr || error->status != Status::kUnsupported)
-        return request.name;
-    base::Error refused = *error;
-    core_.requests().end(request);
-    core_.requests().release(request);
-    return refused;
-}
-
-Result<void> Loans::check_not_lent(const void* address, size_t bytes) {
-    const EngineLock lock(core_.mutex());
-    const Request* const loan = core_.requests().lent().find(address, bytes);
-    return loan == nullptr ? Result<void>() : Result<void>(is_lent(address, *loan, kWaitFirst));
-}
-
-Result<std::optional<device::Buffer>> Loans::look_up(const void* address, size_t bytes, bool writes) {
-    std::optional<device::Buffer> found;
-    const bool any_exclusive = core_.lends_exclusively();
-    if (!any_exclusive && !any_mapped_.load(std::memory_order_relaxed))
-        return found;
-    const EngineLock lock(core_.mutex());
-    if (const Request* const loan = core_.requests().lent().find_exclusive(address, bytes))
-        return is_lent(address, *loan, "this rank must not use it until it has come back");
-    const auto first = reinterpret_cast<uintptr_t>(address);
-    bool read_only = false;
-    const Borrowed* begun = nullptr; // has the first of the bytes, and not all
-    for (auto each = mapped_.upper_bound(first); each != mapped_.begin();) {
-        const Borrowed& loan = *(--each)->second;
-        if (each->first + loan.bytes < first + bytes) {
-            begun = first < each->first + loan.bytes ? &loan : begun;
-            continue;
-        }
-        read_only = loan.kind == transfer::LoanKind::kReadOnly;
-        found.emplace();
-        found->placement = device::Placement::kDevice;
-        found->base = loan.address;
-        found->size = loan.bytes;
-        if (!writes || !read_only)
-            return found;
-    }
-    if (read_only)
-        return base::error(Status::kBuffer, "the {} bytes at {} are borrowed read-only: copy them, and write the copy",
-                           bytes, address);
-    if (begun != nullptr)
-        return base::error(Status::kBuffer,
-                           "the {} bytes at {} reach past what is borrowed, {} bytes at {}: use no more", bytes,
-                           address, begun->bytes, static_cast<const void*>(begun->address));
-    return found;
-}
-
 // -------------------------------------------------------------------------------------------------------- borrowing
 
+transfer::Peer& Loans::owner_of(transfer::Peer& lender, const transfer::RemoteBuffer& lent,
+                                const transfer::LoanOrigin& origin) {
+    const bool is_lent_on = lent.exporter == transfer::Exporter::kOwner && !lender.to_self();
+    return is_lent_on ? core_.peer(WorldRank{origin.owner}) : lender;
+}
+
 bool Loans::waits_to_map(const Unexpected& message) {
-    return message.record.protocol == LoanPart::kProtocol &&
-           part(message.source).waits_to_map(message.record.as<transfer::ReadyToSend>().source);
+    if (message.record.protocol != LoanPart::kProtocol)
+        return false;
+    const auto ready = message.record.as<transfer::ReadyToSend>();
+    return owner_of(core_.peer(message.source), ready.source, ready.origin).part<LoanPart>().waits_to_map(ready.source);
 }
 
 // Null: nobody can send one any more.
@@ -159,68 +128,167 @@ Result<const Unexpected*> Loans::wait_for_loan(EngineLock& lock, const Pattern& 
     return message;
 }
 
+Result<std::byte*> Loans::map(Entry& entry, const transfer::RemoteBuffer& lent, size_t bytes) {
+    transfer::Peer& owner = owner_of(*entry.taken.lender, lent, entry.taken.origin);
+    if (&owner != entry.taken.lender && owner.lost())
+        return died(owner.rank());
+    GPURUN_ASSIGN(const std::byte* const mapped, owner.part<LoanPart>().map(lent));
+    auto* const address = const_cast<std::byte*>(mapped);
+    if (!entry.taken.lender->to_self())
+        entry.taken.parts.push_back({address, bytes, lent, &owner});
+    return address;
+}
+
+Result<Arrived> Loans::take_message(EngineLock& lock, const Wanted& wanted, const Operand& into, bool borrows) {
+    LocalReceive home;
+    PostedReceive receive(core_.resources(), home, into, wanted.pattern, {.call = wanted.call, .borrows = borrows});
+    PostedReceive* const receives[] = {&receive};
+    if (wanted.reserved != 0)
+        messages_.start_taken(wanted.reserved, receive);
+    else
+        messages_.start(receive); // takes the message that was found
+    GPURUN_TRY(messages_.finish_together(lock, {}, receives));
+    if (receive.error() != nullptr)
+        return *receive.error();
+    return receive.arrived();
+}
+
+// As a receive does, so that the loan has come back then.
+Result<Arrived> Loans::take_copy(EngineLock& lock, Entry& entry, const Wanted& wanted) {
+    transfer::ScratchPool& pool = core_.resources().pools.scratch;
+    GPURUN_ASSIGN(transfer::ScratchPool::Block * block,
+                  pool.take(transfer::ScratchPool::Kind::kDevice, entry.borrowed.bytes, wanted.order));
+    Operand into = wanted.order;
+    into.address = block->data;
+    into.bytes = entry.borrowed.bytes;
+    into.where = block->where;
+    auto arrived = take_message(lock, wanted, into, false);
+    if (!arrived) {
+        pool.give_back(*block, wanted.order);
+        return arrived;
+    }
+    entry.copy = block;
+    entry.borrowed.address = block->data;
+    entry.borrowed.kind = transfer::LoanKind::kCopy;
+    ++copies_;
+    copied_bytes_ += entry.borrowed.bytes;
+    return arrived;
+}
+
+Result<Arrived> Loans::take_mapped(EngineLock& lock, Entry& entry, const Wanted& wanted) {
+    auto arrived = take_message(lock, wanted, wanted.order, true);
+    if (!arrived) {
+        for (const transfer::Borrowing::Part& each : entry.taken.parts)
+            each.owner->part<LoanPart>().unmap(each.lent.allocation_id, std::nullopt);
+        return arrived;
+    }
+    if (entry.borrowed.kind == transfer::LoanKind::kReadOrCopy)
+        entry.borrowed.kind = transfer::LoanKind::kReadOnly;
+    entry.taken.lender->part<LoanPart>().tell(entry.taken.serial, {.what = LoanAnswer::What::kBorrowed});
+    return arrived;
+}
+
 Result<uint64_t> Loans::borrow(const Pattern& pattern, const Operand& order, platform::TraceEvent* call,
                                Arrived& ret_from) {
     EngineLock lock(core_.mutex());
     const Background::Attendance attendance(background_);
     GPURUN_ASSIGN(const Unexpected* const message, wait_for_loan(lock, pattern));
     if (message == nullptr)
-        return PeerFailure::died(pattern);
-    const WorldRank lender = message->source;
-    const transfer::Record& record = message->record;
-    if (record.protocol != LoanPart::kProtocol)
+        return failure_.why_hopeless(pattern);
+    transfer::Peer& lender = core_.peer(message->source);
+    const transfer::Envelope envelope = message->record.envelope;
+    if (message->record.protocol != LoanPart::kProtocol)
         return base::error(Status::kLoan,
                            "the message from rank {} with tag {} is no loan: receive it with gpurun_recv()",
-                           pattern.rank_of(lender), record.envelope.tag);
-    const transfer::RemoteBuffer lent = record.as<transfer::ReadyToSend>().source;
-    const size_t bytes = record.envelope.bytes;
-    const std::byte* address = nullptr;
-    const bool mapped = bytes != 0 && !core_.peer(lender).to_self();
-    if (bytes != 0) {
-        GPURUN_ASSIGN(address, part(lender).map(lent));
-    }
-    const transfer::Taken taken{record.serial, lent.allocation_id, mapped};
-    LocalReceive home;
-    PostedReceive receive(core_.resources(), home, order, pattern, {.call = call, .borrows = true});
-    PostedReceive* const receives[] = {&receive};
-    messages_.start(receive); // takes the message that was found
-    auto finished = messages_.finish_together(lock, {}, receives);
-    if (finished && receive.error() != nullptr)
-        finished = *receive.error();
-    if (!finished) {
-        part(lender).unmap(taken, std::nullopt);
-        return std::move(finished).error();
-    }
-    part(lender).tell(taken.serial, {LoanAnswer::What::kBorrowed, {}});
+                           pattern.rank_of(lender.rank()), envelope.tag);
+    const auto ready = message->record.as<transfer::ReadyToSend>();
+    if (ready.origin.depth != 0 && lender.channel().is_gone()) // it may have been given up already (OrphanedLoans)
+        return died(lender.rank());
+    background_.keep_watch();
     Entry& entry = add();
-    entry.borrowed = {const_cast<std::byte*>(address), bytes, lent.loan.kind};
-    ret_from = receive.arrived();
-    entry.lender = lender;
-    entry.taken = taken;
-    entry.tag = ret_from.tag;
-    entry.since_ns = platform::now_ns();
-    if (mapped)
-        entry.spans.push_back(entry.borrowed);
-    if (lent.loan.has_tensors) {
-        if (auto received = receive_tensors(lock, entry, *pattern.group); !received) {
-            (void)end(entry, std::nullopt);
-            return std::move(received).error();
-        }
+    entry.taken = {&lender, message->record.serial, ready.origin, {}};
+    entry.borrowed.kind = ready.source.loan.kind;
+    entry.borrowed.bytes = envelope.bytes;
+    entry.tag = envelope.tag;
+    entry.context = envelope.context;
+    auto taken = take(lock, entry, ready, {pattern, order, call});
+    if (!taken) {
+        remove(entry);
+        return std::move(taken).error();
     }
-    for (const Borrowed& each : entry.spans)
-        mapped_.emplace(reinterpret_cast<uintptr_t>(each.address), &each);
-    any_mapped_.store(!mapped_.empty(), std::memory_order_relaxed);
+    ret_from = *taken;
+    enter_spans(entry);
     return entry.name;
 }
 
-// The message that describes them is in front of the loan, so it is there. What fails gives the loan back.
-Result<void> Loans::receive_tensors(EngineLock& lock, Entry& entry, const Group& group) {
+// The description comes first, since the lender may have it forgotten once it has the loan back. Nobody gets the loan
+// meanwhile.
+Result<Arrived> Loans::take_copied_tensor(EngineLock& lock, Entry& entry, const Wanted& wanted) {
+    const Communicator* const comm = core_.communicators().of_context(wanted.pattern.context);
+    const uint64_t reserved = core_.matcher().take(wanted.pattern);
+    if (comm != nullptr)
+        comm->hold();
+    if (auto received = receive_description(lock, entry, wanted.pattern); !received) {
+        core_.matcher().give_back(core_.matcher().release_taken(reserved));
+        if (comm != nullptr)
+            comm->let_go();
+        return std::move(received).error();
+    }
+    GPURUN_ASSIGN(const Arrived arrived, take_copy(lock, entry, {wanted.pattern, wanted.order, wanted.call, reserved}));
+    unpack_tensors(entry, {entry.tensors->base_of_copy(entry.borrowed.address)});
+    return arrived;
+}
+
+// An error leaves the message, or has given the loan back.
+Result<Arrived> Loans::take(EngineLock& lock, Entry& entry, const transfer::ReadyToSend& ready, const Wanted& wanted) {
+    const bool has_tensors = ready.source.loan.has_tensors;
+    if (entry.borrowed.bytes != 0) {
+        auto mapped = map(entry, ready.source, entry.borrowed.bytes);
+        if (!mapped && entry.borrowed.kind != transfer::LoanKind::kReadOrCopy)
+            return std::move(mapped).error();
+        if (!mapped)
+            return has_tensors ? take_copied_tensor(lock, entry, wanted) : take_copy(lock, entry, wanted);
+        entry.borrowed.address = *mapped;
+    }
+    GPURUN_ASSIGN(const Arrived arrived, take_mapped(lock, entry, wanted));
+    if (!has_tensors)
+        return arrived;
+    auto received = receive_description(lock, entry, wanted.pattern);
+    if (received)
+        received = map_tensors(lock, entry, wanted.pattern);
+    if (received)
+        return arrived;
+    (void)entry.taken.lender->part<LoanPart>().give_back(entry.taken, std::nullopt);
+    base::Error error = std::move(received).error();
+    error.detail += "; this loan has been given back";
+    return error;
+}
+
+// With graphs in the job, an old mapping that is in the way is closed once no stream of this rank waits for another
+// rank. The stream of this very loan does, until the lender's has come to it.
+Result<void> Loans::wait_to_map(EngineLock& lock, transfer::Peer& owner, const transfer::RemoteBuffer& lent,
+                                const Pattern& pattern) {
+    const auto can = [&] {
+        assume_engine_lock();
+        return !owner.part<LoanPart>().waits_to_map(lent);
+    };
+    if (can())
+        return {};
+    return waiter_.wait(lock, WaitReason{.kind = WaitReason::Kind::kProbe, .pattern = &pattern}, can, [&] {
+        assume_engine_lock();
+        alarms_.look_again();
+        return Result<void>();
+    });
+}
+
+// It is in front of the loan, so it is there.
+Result<void> Loans::receive_description(EngineLock& lock, Entry& entry, const Pattern& call) {
     const Pattern pattern{.context = kDescriptionContext,
-                          .source = entry.lender,
+                          .source = entry.taken.lender->rank(),
                           .tag = LoanDescription::tag_of(entry.taken.serial),
-                          .group = &group};
+                          .group = call.group};
     const Unexpected* const message = core_.matcher().peek(pattern);
-    CHECK(message != nullptr);
+    GPURUN_ASSERT(message != nullptr);
     std::vector<std::byte> packed(message->record.envelope.bytes);
     Operand into;
     into.address = packed.data();
@@ -233,19 +301,27 @@ Result<void> Loans::receive_tensors(EngineLock& lock, Entry& entry, const Group&
     if (receive.error() != nullptr)
         return *receive.error();
     entry.tensors = std::make_unique<BorrowedTensors>(std::move(packed));
+    return {};
+}
+
+Result<void> Loans::map_tensors(EngineLock& lock, Entry& entry, const Pattern& call) {
     std::vector<const std::byte*> bases;
     for (size_t i = 0; i < entry.tensors->allocations(); ++i) {
         const transfer::RemoteBuffer lent = entry.tensors->allocation(i);
-        GPURUN_ASSIGN(const std::byte* const base, part(entry.lender).map(lent));
+        GPURUN_TRY(wait_to_map(lock, owner_of(*entry.taken.lender, lent, entry.taken.origin), lent, call));
+        GPURUN_ASSIGN(const std::byte* const base, map(entry, lent, lent.allocation_bytes - lent.offset));
         bases.push_back(base);
-        if (core_.peer(entry.lender).to_self())
-            continue;
-        entry.parts.push_back({entry.taken.serial, lent.allocation_id, true});
-        entry.spans.push_back({const_cast<std::byte*>(base), lent.allocation_bytes, entry.borrowed.kind});
     }
-    entry.tensors->unpack(bases, core_.device().info().identity.ordinal);
-    entry.borrowed.tensors = entry.tensors.get();
+    unpack_tensors(entry, bases);
     return {};
+}
+
+void Loans::unpack_tensors(Entry& entry, const std::vector<const std::byte*>& bases) {
+    const device::Identity& own = core_.device().info().identity;
+    const bool is_cuda = own.kind == device::Kind::kCuda;
+    entry.tensors->unpack(bases, {is_cuda ? kDlCuda : kDlCpu, static_cast<int32_t>(own.ordinal)},
+                          entry.copy != nullptr);
+    entry.borrowed.tensors = entry.tensors.get();
 }
 
 // ------------------------------------------------------------------------------------------------------ giving back
@@ -254,9 +330,36 @@ Result<void> Loans::give_back(uint64_t name, const Order& order) {
     const EngineLock lock(core_.mutex());
     const Background::Attendance attendance(background_);
     GPURUN_ASSIGN(Entry * entry, find_entry(name));
-    const WorldRank lender = entry->lender;
-    GPURUN_TRY(end(*entry, order.on_stream() ? std::optional(order.stream) : std::nullopt));
-    return core_.peer(lender).lost() ? Result<void>(PeerFailure::died(lender)) : Result<void>();
+    GPURUN_TRY(check_not_lent_on(*entry));
+    const WorldRank lender = entry->taken.lender->rank();
+    const WorldRank owner{entry->taken.origin.owner};
+    const bool is_copy = entry->copy != nullptr;
+    GPURUN_TRY(end(*entry, order));
+    for (const WorldRank each : {lender, owner})
+        if (!is_copy && core_.peer(each).lost())
+            return died(each);
+    return {};
+}
+
+// What was lent on has to be given back, and its streams done with it, for no rank to have it any more.
+bool Loans::has_of(const transfer::LoanOrigin& loan) {
+    const auto is_of = [&](const transfer::Borrowing& each) {
+        return each.origin.same_loan(loan) && each.origin.depth > loan.depth;
+    };
+    if (std::any_of(entries_.begin(), entries_.end(),
+                    [&](const Entry& each) { return each.open && is_of(each.taken); }) ||
+        core_.any_peer([&](const transfer::Peer& each) { return each.part<LoanPart>().any_returning(is_of); }))
+        return true;
+    forget_unused();
+    return std::any_of(recent_.begin(), recent_.end(), is_of);
+}
+
+void Loans::forget_unused() {
+    std::erase_if(recent_, [](const transfer::Borrowing& loan) {
+        return std::none_of(loan.parts.begin(), loan.parts.end(), [](const transfer::Borrowing::Part& each) {
+            return each.owner->part<LoanPart>().in_use_by_streams(each.lent.allocation_id);
+        });
+    });
 }
 
 // ---------------------------------------------------------------------------------------------------------- people
@@ -283,10 +386,13 @@ std::string Loans::report() {
     });
     for (const Entry& each : entries_)
         if (each.open)
-            text += base::format("gpurun: rank {} has borrowed {} bytes of rank {}, tag {}, {:.1f} s ago: not given "
+            text += base::format("gpurun: rank {} has borrowed {} bytes of rank {}, tag {}, {:.1f} s ago: {}not given "
                                  "back\n",
-                                 core_.self().value, each.borrowed.bytes, each.lender.value, each.tag,
-                                 seconds_since(each.since_ns));
+                                 core_.self().value, each.borrowed.bytes, each.taken.lender->rank().value, each.tag,
+                                 seconds_since(each.borrowed.since_ns), each.copy != nullptr ? "a copy, " : "");
+    if (copies_ != 0)
+        text += base::format("gpurun: rank {} has read copies of {} loans that it could not map, {} bytes\n",
+                             core_.self().value, copies_, copied_bytes_);
     for (const auto& peer : core_.peers())
         if (const transfer::ImportCache* const imports = peer->memory().open_imports();
             imports != nullptr && imports->size() != 0)
@@ -295,10 +401,48 @@ std::string Loans::report() {
     return text;
 }
 
-Result<void> Loans::end(Entry& entry, std::optional<device::Stream> stream) {
-    GPURUN_TRY(part(entry.lender).give_back(entry.taken, entry.parts, stream));
+Result<void> Loans::end(Entry& entry, const Order& order) {
+    if (entry.copy != nullptr) {
+        Operand use;
+        use.domain = order.domain;
+        use.stream = order.stream;
+        core_.resources().pools.scratch.give_back(*entry.copy, use);
+        remove(entry);
+        return {};
+    }
+    GPURUN_TRY(entry.taken.lender->part<LoanPart>().give_back(
+        entry.taken, order.on_stream() ? std::optional(order.stream) : std::nullopt));
+    if (entry.taken.origin.depth != 0) {
+        forget_unused();
+        recent_.push_back(entry.taken);
+    }
     remove(entry);
     return {};
+}
+
+// What nobody has received is taken back. Their borrowers are leaving, too, and give the others back.
+void Loans::wait_for_lent_on(EngineLock& lock) {
+    const auto lent_on = [&](const auto& call) {
+        assume_engine_lock();
+        core_.requests().for_each(SIZE_MAX, [&](const Request& each) {
+            if (each.active && each.task.loan_of != 0 && each.send != nullptr)
+                call(each);
+        });
+    };
+    lent_on([&](const Request& each) {
+        assume_engine_lock();
+        requests_.withdraw(*each.send);
+    });
+    const auto done = [&] {
+        assume_engine_lock();
+        bool all = true;
+        lent_on([&](const Request& each) { all = all && each.done(); });
+        return all || failure_.stuck();
+    };
+    (void)waiter_.wait(lock, WaitReason{.kind = WaitReason::Kind::kOwnMessages}, done, [&] {
+        assume_engine_lock();
+        return alarms_.set_for_moving(true);
+    });
 }
 
 void Loans::give_back_all(EngineLock& lock) {
@@ -309,9 +453,15 @@ void Loans::give_back_all(EngineLock& lock) {
     lock.lock();
     if (!idle)
         base::log(base::LogLevel::kWarn, "before borrowed memory is given back: {}", idle.error().detail);
-    for (Entry& each : entries_)
-        if (each.open)
-            (void)end(each, std::nullopt); // in the host's order nothing fails
+    const auto end_all = [&](bool lent_on) {
+        assume_engine_lock();
+        for (Entry& each : entries_)
+            if (each.open && core_.requests().lent().lends_on(each.name) == lent_on)
+                (void)end(each, Order{}); // in the host's order nothing fails
+    };
+    end_all(false);
+    wait_for_lent_on(lock);
+    end_all(true);
 }
 
 } // namespace gpurun::comm

@@ -37,19 +37,20 @@ Unexpected* Matcher::find(const Pattern& pattern) const {
 
 Unexpected& Matcher::take_now(const Pattern& pattern) {
     Unexpected* const message = find(pattern);
-    CHECK(message != nullptr);
+    GPURUN_ASSERT(message != nullptr);
     forget(*message);
     return *message;
 }
 
 uint64_t Matcher::take(const Pattern& pattern) {
-    taken_.emplace(++taken_numbers_, &take_now(pattern));
-    return taken_numbers_;
+    last_taken_ += Names::kUse;
+    taken_.emplace(last_taken_, &take_now(pattern));
+    return last_taken_;
 }
 
 Unexpected& Matcher::release_taken(uint64_t number) {
     const auto taken = taken_.find(number);
-    CHECK(taken != taken_.end());
+    GPURUN_ASSERT(taken != taken_.end());
     Unexpected& message = *taken->second;
     taken_.erase(taken);
     return message;

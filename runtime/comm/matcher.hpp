@@ -10,6 +10,7 @@
 #pragma once
 
 #include "comm/hashed_queue.hpp"
+#include "comm/names.hpp"
 #include "comm/pattern.hpp"
 
 #include <array>
@@ -45,7 +46,7 @@ struct Unexpected : Hashed<Unexpected, ByPattern>,
 
 class Matcher {
   public:
-    explicit Matcher(size_t sources) : of_source_(sources) {}
+    explicit Matcher(size_t sources, const Names& names = {}) : of_source_(sources), last_taken_(names.first() + 2) {}
 
     // The unexpected message that the receive takes: the caller's until give_back(). Null if there is none: the receive
     // is posted.
@@ -122,6 +123,8 @@ class Matcher {
         const auto found = taken_.find(number);
         return found != taken_.end() ? found->second : nullptr;
     }
+    // How often messages were taken for later.
+    uint32_t most_uses() const { return Names::use_of(last_taken_); }
     // REQUIRES find_taken(). The caller's until give_back().
     Unexpected& release_taken(uint64_t number);
 
@@ -137,6 +140,12 @@ class Matcher {
         for (; each != nullptr && most != 0; each = base::List<Unexpected, ByArrival>::next(*each), --most)
             visit(*each);
         return each == nullptr;
+    }
+    // Messages that were taken out by a number, and not released.
+    template <typename Visit>
+    void for_each_taken(const Visit& visit) const {
+        for (const auto& [number, message] : taken_)
+            visit(*message);
     }
 
     // How many entries of a queue are looked at, at most, for a message, or a receive without wildcards. For tests.
@@ -173,7 +182,8 @@ class Matcher {
     std::deque<Unexpected> all_;
     std::vector<Unexpected*> unused_;
     std::unordered_map<uint64_t, Unexpected*> taken_;
-    uint64_t taken_numbers_ = 1; // 0 and 1 name none
+    uint64_t
+        last_taken_; // its number, a name (names.hpp) of one place, which is used again and again; 0 and 1 name none
 };
 
 } // namespace gpurun::comm

@@ -33,7 +33,7 @@ Result<void> Messages::check_captured(WorldRank peer, const Operand& operand) {
 
 void Messages::start(Send& send) {
     if (send.target().channel().is_gone())
-        send.fail(PeerFailure::died(send.target().rank()));
+        send.fail(died(send.target().rank()));
     else
         send.start();
 }
@@ -58,7 +58,7 @@ void Messages::start(PostedReceive& receive) {
     }
     Result<void> posted;
     if (failure_.is_hopeless(receive.pattern))
-        posted = PeerFailure::died(receive.pattern);
+        posted = failure_.why_hopeless(receive.pattern);
     else
         posted = receive.set_marker();
     if (!posted) {
@@ -97,16 +97,12 @@ Result<void> Messages::complete(std::span<Send* const> sends, std::span<PostedRe
 
 Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> sends,
                                        std::span<PostedReceive* const> receives) {
-    if (!core_.resources().exchanges.empty())
-        await_exchange(Peers::kLikely, [&] {
+    share_kernel(
+        [&] {
             return std::all_of(receives.begin(), receives.end(),
                                [](const PostedReceive* each) { return each->started(); });
-        });
-    if (core_.resources().exchanges.signals()) // whose end may be awaited in the same kernel
-        await_exchange(Peers::kLikely, [&] {
-            return std::all_of(sends.begin(), sends.end(), [](const Send* each) { return each->enqueued(); });
-        });
-    batch_.launch(); // starting these may have posted sends of requests that had waited for room
+        },
+        [&] { return std::all_of(sends.begin(), sends.end(), [](const Send* each) { return each->enqueued(); }); });
     const auto done = [&] {
         const auto is_done = [](const auto* each) { return each->done(); };
         return std::all_of(receives.begin(), receives.end(), is_done) &&
@@ -124,6 +120,14 @@ Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> 
         if (waited && send->operand().captured() && !send->error())
             waited = send->complete_into(send->operand().stream);
     return waited;
+}
+
+void Messages::share_kernel(base::FunctionRef<bool()> have_started, base::FunctionRef<bool()> are_enqueued) {
+    if (!core_.resources().exchanges.empty())
+        await_exchange(Peers::kLikely, have_started);
+    if (core_.resources().exchanges.signals()) // whose end may be awaited in the same kernel
+        await_exchange(Peers::kLikely, are_enqueued);
+    batch_.launch(); // starting these may have posted sends of requests that had waited for room
 }
 
 void Messages::await_exchange(Peers put_too, base::FunctionRef<bool()> have_started) {
@@ -208,7 +212,7 @@ Result<std::optional<Messages::Found>> Messages::probe(const Pattern& pattern, b
         (void)met();
     }
     if (!found && failure_.is_hopeless(pattern))
-        return PeerFailure::died(pattern);
+        return failure_.why_hopeless(pattern);
     if (found && ret_taken != nullptr) {
         *ret_taken = core_.matcher().take(pattern);
         if (const Communicator* const comm = core_.communicators().of_context(pattern.context))

@@ -57,6 +57,10 @@ class Messages {
     // comes soon shares the kernel: until `have_started`, but not for long, since a peer may wait for what is put.
     enum class Peers { kLikely, kSure };
     void await_exchange(Peers put_too, base::FunctionRef<bool()> have_started) GPURUN_REQUIRES(engine_lock);
+    // What is collected to be put or signalled shares its kernel with what comes soon, and with the peers' answers:
+    // until all receives `have_started`, and all sends `are_enqueued`. Then launches it.
+    void share_kernel(base::FunctionRef<bool()> have_started, base::FunctionRef<bool()> are_enqueued)
+        GPURUN_REQUIRES(engine_lock);
     // Enqueues the mails that were collected.
     void launch() GPURUN_REQUIRES(engine_lock) { batch_.launch(); }
     void start(transfer::Send& send) GPURUN_REQUIRES(engine_lock);

@@ -12,21 +12,25 @@ using transfer::Direction;
 using transfer::Edge;
 using transfer::Peer;
 
-base::Error PeerFailure::died(WorldRank rank) {
-    return base::error(Status::kPeerLost, "rank {} has died; gpurun's own message says how", rank.value);
+bool PeerFailure::is_hopeless(const Pattern& pattern) const {
+    const auto is_silent = [](const Peer& each) { return each.lost() || each.has_left_off(); };
+    return pattern.any_source ? all_others(*pattern.group, is_silent) : is_silent(core_.peer(pattern.source));
 }
 
-base::Error PeerFailure::died(const Pattern& pattern) {
-    if (pattern.any_source)
+base::Error PeerFailure::why_hopeless(const Pattern& pattern) const {
+    if (!pattern.any_source)
+        return core_.peer(pattern.source).lost() ? died(pattern.source) : left_off(pattern.source);
+    if (all_others(*pattern.group, [](const Peer& each) { return each.lost(); }))
         return base::error(Status::kPeerLost, "every other rank of the communicator has died");
-    return died(pattern.source);
+    return base::error(Status::kFinalized, "every other rank of the communicator has called gpurun_finalize() or died: "
+                                           "none can send this message any more");
 }
 
 base::Error PeerFailure::member_died(const Group& group) const {
     for (const WorldRank each : group.members())
         if (core_.peer(each).lost())
             return died(each);
-    CHECK(!"some member has died");
+    GPURUN_ASSERT(!"some member has died");
     return {};
 }
 
@@ -37,11 +41,12 @@ bool PeerFailure::any_lost(const Group& group) const {
     });
 }
 
-bool PeerFailure::are_all_lost(const Group& group) const {
+template <typename Condition>
+bool PeerFailure::all_others(const Group& group, const Condition& condition) const {
     const auto& members = group.members();
     return members.size() > 1 && std::all_of(members.begin(), members.end(), [&](WorldRank each) {
                assume_engine_lock();
-               return core_.peer(each).to_self() || core_.peer(each).lost();
+               return core_.peer(each).to_self() || condition(core_.peer(each));
            });
 }
 
@@ -53,8 +58,9 @@ void PeerFailure::lose(Peer& peer) {
     peer.set_lost();
     remember(peer.awaiting_backward, Edge::kBackward, Direction::kOut, peer);
     remember(peer.awaiting_forward, Edge::kForward, Direction::kIn, peer);
-    core_.device().release_peer(static_cast<int>(peer.rank().value));
+    core_.device().release_peer(peer.channel().device_peer());
     fail_operations(peer);
+    orphaned_.lose(peer.rank());
     core_.communicators().ids().lose(peer.rank());
     lost_(peer.rank());
 }
@@ -77,19 +83,32 @@ void PeerFailure::remember(const transfer::DependentStreams& streams, Edge edge,
 void PeerFailure::fail_operations(Peer& peer) {
     const base::Error error = died(peer.rank());
     peer.unposted.for_each([&](transfer::Send& each) { each.fail(error); });
-    peer.sends.for_each([&](transfer::Send& each) { each.fail_unless_complete(error); });
+    peer.sends.for_each([&](transfer::Send& each) {
+        assume_engine_lock();
+        if (!orphaned_.keep(each))
+            each.fail_unless_complete(error);
+    });
     peer.receives.for_each([&](transfer::Receive& each) { each.fail_unless_complete(error); });
     peer.for_each_part([&](transfer::ProtocolPart& each) { each.lose(error); });
     core_.resources().moving.for_each([&](transfer::Operation& each) {
         if (each.peer() == &peer)
             each.fail_unless_complete(error);
     });
+    fail_hopeless();
+}
+
+void PeerFailure::leave_off(Peer& peer) {
+    peer.set_left_off();
+    fail_hopeless();
+}
+
+void PeerFailure::fail_hopeless() {
     core_.matcher().for_each_posted([&](Expected& each) {
         assume_engine_lock();
         if (!is_hopeless(each.pattern))
             return;
         core_.matcher().withdraw(each);
-        static_cast<PostedReceive&>(each).fail(died(each.pattern));
+        static_cast<PostedReceive&>(each).fail(why_hopeless(each.pattern));
     });
 }
 

@@ -6,7 +6,8 @@
 // lock.
 #pragma once
 
-#include "comm/core.hpp"
+#include "comm/absent_ranks.hpp"
+#include "comm/orphaned_loans.hpp"
 
 #include <functional>
 
@@ -14,7 +15,7 @@ namespace gpurun::comm {
 
 class PeerFailure {
   public:
-    explicit PeerFailure(Core& core) : core_(core) {}
+    PeerFailure(Core& core, OrphanedLoans& orphaned) : core_(core), orphaned_(orphaned) {}
 
     // Called when a rank is lost, after its operations have failed: collectives fail by it.
     void on_lost(std::function<void(WorldRank)> call) { lost_ = std::move(call); }
@@ -23,16 +24,16 @@ class PeerFailure {
     // Whether a peer is gone, and it is not known yet what that has cut short. Until then a wait that has ended may
     // have ended by poison.
     bool is_losing() const GPURUN_REQUIRES(engine_lock);
-    // Whether every rank that could send a message for the pattern is dead.
-    bool is_hopeless(const Pattern& pattern) const GPURUN_REQUIRES(engine_lock) {
-        return pattern.any_source ? are_all_lost(*pattern.group) : core_.peer(pattern.source).lost();
-    }
+    // A peer has called gpurun_finalize(): receives of what it has not sent fail. REQUIRES: all records that it had
+    // posted before have been taken in.
+    void leave_off(transfer::Peer& peer) GPURUN_REQUIRES(engine_lock);
+    // Whether every rank that could send a message for the pattern is dead, or has called gpurun_finalize().
+    bool is_hopeless(const Pattern& pattern) const GPURUN_REQUIRES(engine_lock);
+    // Why. REQUIRES is_hopeless().
+    base::Error why_hopeless(const Pattern& pattern) const GPURUN_REQUIRES(engine_lock);
     // Whether some rank of the group has died.
     bool any_lost(const Group& group) const GPURUN_REQUIRES(engine_lock);
 
-    // The error of an operation that needed a dead rank.
-    static base::Error died(WorldRank rank);
-    static base::Error died(const Pattern& pattern);
     base::Error member_died(const Group& group) const GPURUN_REQUIRES(engine_lock);
 
     // Of a stream that has been waited for: kPeerLost if a message in it was cut short (said once a stream, unless it
@@ -50,10 +51,14 @@ class PeerFailure {
     void remember(const transfer::DependentStreams& streams, transfer::Edge edge, transfer::Direction direction,
                   transfer::Peer& peer) GPURUN_REQUIRES(engine_lock);
     void fail_operations(transfer::Peer& peer) GPURUN_REQUIRES(engine_lock);
-    bool are_all_lost(const Group& group) const; // but this rank
+    void fail_hopeless() GPURUN_REQUIRES(engine_lock);
+    // Of every rank but this one. False where there is none.
+    template <typename Condition>
+    bool all_others(const Group& group, const Condition& condition) const;
     bool is_lost(device::Stream stream) const;
 
     Core& core_;
+    OrphanedLoans& orphaned_;
     std::function<void(WorldRank)> lost_ = [](WorldRank) {};
     std::vector<device::Stream> lost_streams_; // with a message that was cut short, not yet reported
     bool cut_short_ = false;

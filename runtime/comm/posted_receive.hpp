@@ -96,6 +96,11 @@ class PostedReceive final : public Expected {
         const bool goes_on = operand_.on_stream() && ending_ == transfer::Ending::kByCompletion;
         return goes_on ? op().set_marker() : base::Result<void>();
     }
+    // Of a request that is completed directly behind its start, in its stream.
+    void end_together() {
+        if (op_ != nullptr)
+            op_->end_together();
+    }
     void fail(base::Error error) { op().fail(std::move(error)); }
 
     bool started() const { return matched_; }

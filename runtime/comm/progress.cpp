@@ -24,11 +24,16 @@ bool Progress::run() {
             moved |= poll(peer); // what it had published before it died
             failure_.lose(peer);
             moved = true;
+        } else if (!peer.has_left_off() && !peer.to_self() && peer.channel().steps_of_leaving() != 0) {
+            moved |= poll(peer);
+            failure_.leave_off(peer);
+            moved = true;
         }
     }
     batch_.launch();
     moved |= advance_moving();
     moved |= advance_others_();
+    moved |= orphaned_.progress();
     if (!moved && core_.changes() == before)
         return false;
     core_.requests().reap_abandoned();
@@ -55,8 +60,26 @@ void Progress::arrive(Peer& peer, const Record& record, std::span<const std::byt
         return;
     if (Expected* const receive = core_.matcher().arrive(peer.rank(), record.envelope))
         static_cast<PostedReceive*>(receive)->start(peer, ordinal, record, payload);
-    else if (!ended_.take(peer, ordinal, record, payload))
+    else if (!ended_.take(peer, ordinal, record, payload)) {
         core_.matcher().keep(peer.rank(), ordinal, record, payload);
+        if (calls_are_over_)
+            refuse(peer, record);
+    }
+}
+
+void Progress::note_calls_are_over() {
+    calls_are_over_ = true;
+    core_.matcher().for_each_unexpected(SIZE_MAX, [&](const Unexpected& each) {
+        assume_engine_lock();
+        refuse(core_.peer(each.source), each.record);
+    });
+}
+
+// What the source does not wait for has no serial, or one of another table.
+void Progress::refuse(Peer& source, const Record& record) {
+    const bool is_captured = (record.envelope.context & transfer::kCapturedContexts) != 0;
+    if (record.serial != 0 && !is_captured && record.protocol != transfer::LoanPart::kProtocol)
+        source.tell(Record(RecordKind::kUnwanted, record.protocol, record.serial));
 }
 
 bool Progress::take_next(PostedReceive& receive) {
@@ -95,15 +118,24 @@ void Progress::dispatch(Peer& peer, const Record& record) {
         else
             peer.on_notice(record);
         return;
+    case RecordKind::kUnwanted:
+        if (transfer::Send* const send = peer.sends.find(record.serial); send != nullptr && !send->matched())
+            send->fail(left_off(peer.rank()));
+        return;
     case RecordKind::kMessage:
     case RecordKind::kNone:
     case RecordKind::kSkip: break;
     }
-    CHECK(!"a record of a known kind");
+    GPURUN_ASSERT(!"a record of a known kind");
 }
 
 void Progress::heed(Peer& peer, const transfer::LoanNotice& notice) {
-    if (notice.what == transfer::LoanNotice::What::kForget) {
+    using What = transfer::LoanNotice::What;
+    if (notice.what == What::kWhoHas || notice.what == What::kHasNone) {
+        orphaned_.heed(peer, notice);
+        return;
+    }
+    if (notice.what == What::kForget) {
         static const Group nobody({});
         ended_.drop_unexpected(Pattern{.context = kDescriptionContext,
                                        .source = peer.rank(),

@@ -5,8 +5,8 @@
 #include "comm/batch.hpp"
 #include "comm/deferred_free.hpp"
 #include "comm/ended_communicators.hpp"
+#include "comm/orphaned_loans.hpp"
 #include "comm/peer_failure.hpp"
-#include "transfer/protocol/loan_part.hpp"
 
 #include <functional>
 
@@ -14,8 +14,8 @@ namespace gpurun::comm {
 
 class Progress {
   public:
-    Progress(Core& core, Batch& batch, PeerFailure& failure, DeferredFree& deferred)
-        : core_(core), batch_(batch), failure_(failure), deferred_(deferred), ended_(core) {}
+    Progress(Core& core, Batch& batch, PeerFailure& failure, DeferredFree& deferred, OrphanedLoans& orphaned)
+        : core_(core), batch_(batch), failure_(failure), deferred_(deferred), orphaned_(orphaned), ended_(core) {}
 
     // True if anything has changed.
     bool run() GPURUN_REQUIRES(engine_lock);
@@ -36,8 +36,11 @@ class Progress {
         ended_.drop(source, ordinal, record, payload);
     }
     void drop_unexpected(const Pattern& pattern) GPURUN_REQUIRES(engine_lock) { ended_.drop_unexpected(pattern); }
+    // No more receives are posted: who waits until a message is received that none has taken is told so, from now on.
+    void note_calls_are_over() GPURUN_REQUIRES(engine_lock);
 
   private:
+    void refuse(transfer::Peer& source, const transfer::Record& record) GPURUN_REQUIRES(engine_lock);
     void dispatch(transfer::Peer& peer, const transfer::Record& record) GPURUN_REQUIRES(engine_lock);
     void heed(transfer::Peer& peer, const transfer::LoanNotice& notice) GPURUN_REQUIRES(engine_lock);
     void arrive(transfer::Peer& peer, const transfer::Record& record, std::span<const std::byte> payload)
@@ -49,7 +52,9 @@ class Progress {
     Batch& batch_;
     PeerFailure& failure_;
     DeferredFree& deferred_;
+    OrphanedLoans& orphaned_;
     EndedCommunicators ended_;
+    bool calls_are_over_ = false;
     std::function<bool()> advance_others_ = [] { return false; };
     TakeCollective take_collective_ = [](auto&&...) { return false; };
 };

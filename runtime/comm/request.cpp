@@ -12,7 +12,7 @@ base::Error no_request(uint64_t name) {
 
 void RequestTable::add() {
     Request& made = all_.emplace_back();
-    made.name = by_index_.size();
+    made.name = first_name_ + by_index_.size();
     by_index_.push_back(&made);
     unused_.reserve(all_.size()); // so that release() never allocates
     unused_.push_back(&made);
@@ -35,6 +35,7 @@ void RequestTable::reap() {
 }
 
 void RequestTable::end_loan(Request& request) {
+    lent_.note_back(request.task.loan_of);
     if (!request.description) {
         lent_.remove(request.task.operand.address, request);
         return;

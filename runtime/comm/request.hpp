@@ -2,8 +2,8 @@
 //
 // A Request is taken from the table, started and completed (comm/requests.hpp), and goes back to the table when it is
 // released; a persistent one is started and completed again and again in between. Later requests use its memory again,
-// so that starting one allocates nothing once as many have been under way before. A name is given again
-// only after 2^31 uses of its entry, so an old one is recognized.
+// so that starting one allocates nothing once as many have been under way before. A name (names.hpp) has the
+// entry's index for its place, from 1 on, and is given again only after 2^31 uses of that.
 //
 // Used under the engine lock. The Task of a request that is not active may be read without it.
 #pragma once
@@ -11,6 +11,7 @@
 #include "base/function_ref.hpp"
 #include "comm/engine_lock.hpp"
 #include "comm/lent_memory.hpp"
+#include "comm/names.hpp"
 #include "comm/posted_receive.hpp"
 #include "comm/tensor_list.hpp"
 #include "transfer/send.hpp"
@@ -47,6 +48,10 @@ class CollectiveOp {
                                   base::FunctionRef<void(const PostedReceive&)> receive) const = 0;
     // Calls with each rank that has not come, where all have to before it starts.
     virtual void for_each_absent(base::FunctionRef<void(WorldRank rank, uint32_t context)> absent) const = 0;
+    // ---- of loans that were made together (LoanToAll)
+    // Calls with each loan.
+    virtual void for_each_loan(base::FunctionRef<void(transfer::Send&)> loan) { (void)loan; }
+    virtual bool was_cancelled() const { return false; } // all of them
     // The end of its use. REQUIRES done().
     virtual void release() = 0;
 
@@ -67,7 +72,11 @@ struct Task {
     const Communicator* comm = nullptr;
     transfer::Loan loan{}; // of kLend
     int64_t since_ns = 0;  // of kLend: when it was lent
-    uint64_t taken = 0;    // the number of the probed message that it receives, else 0
+    bool together = false; // of kLend: one of a LoanToAll, by which it is completed
+    transfer::LoanOrigin origin{};
+    uint64_t loan_of = 0;                         // of kLend: the name of the loan that is lent on (Loans), else 0
+    const transfer::Borrowing* lent_on = nullptr; // to another rank: what it has borrowed by that
+    uint64_t taken = 0;                           // the number of the probed message that it receives, else 0
     transfer::Operand operand;
 };
 
@@ -89,6 +98,7 @@ struct Request : base::Linked<Request, Abandoned> {
     // Between start and completion.
     bool active = false;
     bool cancelled = false;
+    uint64_t series = 0; // that it was started in (Batch), else 0
     // None of these: nothing is left to do (PROC_NULL, or a small message that has been sent).
     transfer::Send* send = nullptr; // of the table's
     std::optional<PostedReceive> receive;
@@ -106,6 +116,14 @@ struct Request : base::Linked<Request, Abandoned> {
         if (send != nullptr)
             return send->enqueued();
         return receive ? receive->enqueued() : collective == nullptr || collective->enqueued();
+    }
+    bool is_left() const { return receive && receive->made_op() != nullptr && receive->made_op()->is_left(); }
+    // It is completed directly behind its start, in its stream.
+    void end_together() {
+        if (send != nullptr)
+            send->end_together();
+        else if (receive)
+            receive->end_together();
     }
     // Its end is wanted, and it is not completed into a stream now.
     void enqueue_left() {
@@ -128,7 +146,10 @@ struct Request : base::Linked<Request, Abandoned> {
         const bool of_nobody = task.kind == Task::Kind::kReceive && !receive;
         return of_nobody ? Arrived{} : Arrived{kAnySource, kAnyTag, 0};
     }
-    bool was_cancelled() const { return cancelled || (send != nullptr && send->withdrawn()); }
+    bool was_cancelled() const {
+        return cancelled || (send != nullptr && send->withdrawn()) ||
+               (collective != nullptr && collective->was_cancelled());
+    }
     // Neither cancelled nor failed nor truncated.
     bool ended_well() const { return !was_cancelled() && error() == nullptr && !is_truncated(); }
     bool is_truncated() const { return message_bytes() > task.operand.bytes; }
@@ -158,7 +179,7 @@ base::Error no_request(uint64_t name);
 
 class RequestTable {
   public:
-    RequestTable() { none_.name = kIndex; }
+    explicit RequestTable(const Names& names = {}) : first_name_(names.first()) { none_.name = Names::kPlace; }
     ~RequestTable() {
         for (Request& each : all_) {
             if (each.send != nullptr)
@@ -176,7 +197,7 @@ class RequestTable {
             add();
         Request& request = *unused_.back();
         unused_.pop_back();
-        request.name += kUse;
+        request.name += Names::kUse;
         request.task = task;
         if (task.comm != nullptr)
             task.comm->hold();
@@ -186,13 +207,20 @@ class RequestTable {
     void release(Request& request) {
         if (const Communicator* const comm = std::exchange(request.task.comm, nullptr))
             comm->let_go();
-        request.name += kUse; // no look-up finds it until it is taken again
+        request.name += Names::kUse; // no look-up finds it until it is taken again
         unused_.push_back(&request);
     }
     // Null if no request has the name, or none has it any more.
     Request* find(uint64_t name) {
-        const uint64_t index = name & kIndex;
+        const uint64_t index = name & Names::kPlace;
         return index < by_index_.size() && by_index_[index]->name == name ? by_index_[index] : nullptr;
+    }
+    // How often the entry that was used most often was.
+    uint32_t most_uses() const {
+        uint32_t most = 0;
+        for (const Request& each : all_)
+            most = std::max(most, Names::use_of(each.name));
+        return most;
     }
     // Requests with a message under way.
     bool any_under_way() const { return under_way_ != 0; }
@@ -219,6 +247,7 @@ class RequestTable {
     }
     // Nobody will complete it: it is released once it is done.
     void abandon(Request& request);
+    static bool is_abandoned(const Request& request) { return base::List<Request, Abandoned>::has(request); }
     void reap_abandoned() {
         if (!abandoned_.empty()) [[unlikely]]
             reap();
@@ -232,14 +261,11 @@ class RequestTable {
     }
 
   private:
-    // A name: above, how often the entry was used; below, its index, from 1 on.
-    static constexpr uint64_t kUse = uint64_t{1} << 32;
-    static constexpr uint64_t kIndex = kUse - 1;
-
     void add();
     void reap();
     void end_loan(Request& request);
 
+    const uint64_t first_name_;
     SendPool sends_; // before the requests that use them
     ReceivePool receives_;
     Request none_; // entry 0, with the name of another entry, so that no look-up finds it

@@ -6,6 +6,15 @@
 #include "transfer/protocol/loan.hpp"
 
 #include <algorithm>
+#include <array>
+
+// What windows of small messages pass through is one function. Where a sanitizer doubles it, gcc takes minutes for
+// that.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define GPURUN_FLATTEN
+#else
+#define GPURUN_FLATTEN [[gnu::flatten]]
+#endif
 
 namespace gpurun::comm {
 
@@ -81,11 +90,12 @@ uint64_t Requests::make(const Task& task) {
     return request.name;
 }
 
-[[gnu::flatten]] uint64_t Requests::start(const Task& task) {
+GPURUN_FLATTEN uint64_t Requests::start(const Task& task, int64_t entered_ns) {
     EngineLock lock(core_.mutex());
     Request& request = core_.requests().take(task);
-    begin(request);
+    begin(request, entered_ns);
     enqueue_captured(lock, request);
+    batch_.leave_series();
     return request.name;
 }
 
@@ -95,18 +105,21 @@ Request* Requests::find(uint64_t name) {
 }
 
 // The mails that they put into a stream go by one kernel. Captured messages are no mails, and may have to wait.
-void Requests::start_again(std::span<Request* const> requests) {
+void Requests::start_again(std::span<Request* const> requests, int64_t entered_ns) {
     EngineLock lock(core_.mutex());
     transfer::Exchanges& exchanges = core_.resources().exchanges;
+    core_.resources().pools.markers.begin_sharing();
     exchanges.collect(requests.size() > 1 && std::none_of(requests.begin(), requests.end(), [](const Request* each) {
                           return each->task.operand.captured();
                       }));
     for (Request* const each : requests) {
-        begin(*each);
+        begin(*each, entered_ns);
         enqueue_captured(lock, *each);
     }
+    core_.resources().pools.markers.end_sharing();
     exchanges.collect(false);
     exchanges.launch();
+    batch_.leave_series();
 }
 
 void Requests::hold(Request& request) {
@@ -114,12 +127,19 @@ void Requests::hold(Request& request) {
     request.active = true;
 }
 
-void Requests::begin(Request& request) {
+// Without the time it belongs to no series.
+void Requests::begin(Request& request, std::optional<int64_t> entered_ns) {
     request.active = true;
     request.cancelled = false;
-    if (request.task.peer == kProcNull)
+    request.series = 0;
+    if (request.task.peer == kProcNull) {
+        if (entered_ns)
+            batch_.pass_in_series(*entered_ns);
         return;
-    const bool defers = batch_.may_defer();
+    }
+    if (entered_ns && request.task.kind != Task::Kind::kLend && request.task.operand.on_stream())
+        request.series = batch_.add_to_series(request.task.operand, *entered_ns);
+    const bool defers = batch_.may_defer() || batch_.series().is_held();
     if (request.task.kind == Task::Kind::kLend) {
         begin_lend(request);
     } else if (request.task.kind == Task::Kind::kSend) {
@@ -169,9 +189,12 @@ void Requests::begin_lend(Request& request) {
     RequestTable& table = core_.requests();
     table.note_started();
     transfer::Peer& target = core_.peer(task.comm->group().world(Rank{task.peer}));
-    request.send = table.sends().make(core_.resources(), target, task.operand,
-                                      Envelope{task.comm->user_context(), task.tag, task.operand.bytes},
-                                      transfer::Send::Mode{.ending = Ending::kByCompletion, .loan = task.loan});
+    request.send = table.sends().make(
+        core_.resources(), target, task.operand, Envelope{task.comm->user_context(), task.tag, task.operand.bytes},
+        transfer::Send::Mode{
+            .ending = Ending::kByCompletion, .loan = task.loan, .origin = task.origin, .lent_on = task.lent_on});
+    if (task.loan_of != 0)
+        table.lent().note_lent_on(task.loan_of);
     // A rank that lends to itself goes on using it, as the borrower.
     const bool exclusive = task.loan.kind == transfer::LoanKind::kExclusive && !target.to_self();
     if (request.description) {
@@ -193,9 +216,15 @@ Result<void> Requests::describe_loan(Request& request) {
     transfer::Peer& target = request.send->target();
     std::vector<transfer::RemoteBuffer> remote;
     for (const TensorList::Allocation& each : description.tensors.allocations()) {
-        remote.push_back(target.memory().describe(each.operand));
-        if (remote.back().exportable == 0 && !target.to_self())
-            return transfer::cannot_be_lent(target.rank());
+        const transfer::Operand& lent = each.operand;
+        const transfer::Borrowing* const borrowed = request.task.lent_on;
+        const auto* const part = borrowed != nullptr ? borrowed->find(lent.address, lent.bytes) : nullptr;
+        remote.push_back(part != nullptr ? transfer::Borrowing::describe(*part, lent.address)
+                                         : target.memory().describe(lent));
+        const bool may_copy = request.task.loan.kind == transfer::LoanKind::kReadOrCopy &&
+                              request.task.operand.bytes != 0 && target.channel().shares_memory();
+        if (!remote.back().exportable() && !may_copy && !target.to_self())
+            return transfer::cannot_be_lent(target);
     }
     description.packed = description.tensors.pack(remote);
     description.serial = request.send->serial();
@@ -280,10 +309,15 @@ Result<void> Requests::check_same_capture(Request& request, const Order& order) 
                              "stream of the same capture");
 }
 
-[[gnu::flatten]] Result<bool> Requests::complete(const Ask& ask, Settle settle) {
+GPURUN_FLATTEN Result<bool> Requests::complete(const Ask& ask, Settle settle) {
     EngineLock lock(core_.mutex());
     GPURUN_TRY(check(ask));
-    batch_.end();
+    if (!completes_series(ask))
+        batch_.end();
+    else if (batch_.series().is_held())
+        move_together(ask);
+    else
+        batch_.end_directly();
     if (ask.need == Need::kAll && ask.may_wait && !ask.order.on_stream())
         return complete_in_turn(lock, ask, settle);
     GPURUN_ASSIGN(const bool met, wait_until_met(lock, ask));
@@ -373,6 +407,48 @@ Result<void> Requests::complete_each(const Ask& ask, const Settle& settle) {
     return {};
 }
 
+Request* Requests::find_in_series(uint64_t name) {
+    Request* const found = core_.requests().find(name);
+    const bool belongs = found != nullptr && found->active && found->series == batch_.series().number();
+    return belongs ? found : nullptr;
+}
+
+bool Requests::completes_series(const Ask& ask) {
+    const Series& series = batch_.series();
+    if (!series.is_open() || !ask.order.on_stream() || ask.order.captured() || ask.need != Need::kAll || !ask.may_wait)
+        return false;
+    const auto members = std::count_if(ask.names.begin(), ask.names.end(), [&](uint64_t name) {
+        assume_engine_lock();
+        return find_in_series(name) != nullptr;
+    });
+    return series.is_completed(ask.order.stream, ask.entered_ns, static_cast<size_t>(members));
+}
+
+// What the call completes directly behind its start, and nothing of which is enqueued: as the calls of a group.
+void Requests::move_together(const Ask& ask) {
+    std::array<Request*, Series::kMost> found;
+    size_t count = 0;
+    for (const uint64_t name : ask.names)
+        if (Request* const each = find_in_series(name))
+            found[count++] = each;
+    const std::span<Request* const> all(found.data(), count);
+    for (Request* const each : all)
+        each->end_together();
+    batch_.end_directly();
+    for (Request* const each : all)
+        if (each->is_left())
+            (void)each->complete_into(ask.order.stream); // its errors are the request's
+    batch_.enqueue_left();
+    const auto have_started = [&] {
+        return std::all_of(all.begin(), all.end(),
+                           [](const Request* each) { return !each->receive || each->receive->started(); });
+    };
+    const auto are_enqueued = [&] {
+        return std::all_of(all.begin(), all.end(), [](const Request* each) { return each->enqueued(); });
+    };
+    messages_.share_kernel(have_started, are_enqueued);
+}
+
 // Several receives that share a kernel are awaited at once where the stream is to wait for all of them.
 void Requests::expect_fused(const Ask& ask) {
     transfer::FusedMails& mails = core_.resources().mails;
@@ -417,8 +493,14 @@ void Requests::withdraw(transfer::Send& loan) {
 void Requests::cancel(Request& request) {
     const EngineLock lock(core_.mutex());
     (void)progress_.run(); // a message that has come is matched first, and the receive is not cancelled then
-    if (request.send != nullptr && request.send->lends()) {
-        withdraw(*request.send);
+    if (request.task.kind == Task::Kind::kLend) {
+        if (request.send != nullptr)
+            withdraw(*request.send);
+        else if (request.collective != nullptr)
+            request.collective->for_each_loan([&](transfer::Send& each) {
+                assume_engine_lock();
+                withdraw(each);
+            });
         return;
     }
     if (!request.receive || request.receive->started() || request.receive->done())

@@ -24,8 +24,10 @@ class Requests {
     // make(): a request that is not started yet. start(): one whose message is under way, or has failed, which the call
     // that completes it reports. Both return its name.
     uint64_t make(const Task& task);
-    uint64_t start(const Task& task);
-    void start_again(std::span<Request* const> requests);
+    uint64_t start(const Task& task, int64_t entered_ns = 0);
+    void start_again(std::span<Request* const> requests, int64_t entered_ns = 0);
+    // For `entered_ns`, as a call begins (Batch).
+    int64_t entry_time() const { return batch_.entry_time(); }
     // It is active from now on, and begun with its group.
     void hold(Request& request);
     // Null if no request has the name, or none has it any more.
@@ -39,6 +41,7 @@ class Requests {
         Need need = Need::kAll;
         bool may_wait = true;
         bool tell_all = true; // call Settle for each; else only for those that did not end well
+        int64_t entered_ns = 0;
     };
     // Called for each request that is completed, before it is released.
     using Settle = base::FunctionRef<void(size_t index, const Request& done)>;
@@ -51,15 +54,16 @@ class Requests {
     // Nobody will complete it: it is released once it is done.
     base::Result<void> abandon(Request& request);
 
+    // Of a loan that nobody has received. Its target decides that.
+    void withdraw(transfer::Send& loan) GPURUN_REQUIRES(engine_lock);
     // ---- for groups, under the lock
-    void begin(Request& request) GPURUN_REQUIRES(engine_lock);
+    void begin(Request& request, std::optional<int64_t> entered_ns = std::nullopt) GPURUN_REQUIRES(engine_lock);
     // Behind begin(), where the request stands in a stream that is captured.
     void enqueue_captured(EngineLock& lock, Request& request) GPURUN_REQUIRES(engine_lock);
 
   private:
     class Goal;
 
-    void withdraw(transfer::Send& loan) GPURUN_REQUIRES(engine_lock);
     bool begin_send(Request& request) GPURUN_REQUIRES(engine_lock);
     void begin_receive(Request& request) GPURUN_REQUIRES(engine_lock);
     void begin_lend(Request& request) GPURUN_REQUIRES(engine_lock);
@@ -72,6 +76,9 @@ class Requests {
     void end(const Ask& ask, size_t index, Request& request, const Settle& settle) GPURUN_REQUIRES(engine_lock);
     base::Result<bool> wait_until_met(EngineLock& lock, const Ask& ask) GPURUN_REQUIRES(engine_lock);
     base::Result<void> complete_each(const Ask& ask, const Settle& settle) GPURUN_REQUIRES(engine_lock);
+    Request* find_in_series(uint64_t name) GPURUN_REQUIRES(engine_lock);
+    bool completes_series(const Ask& ask) GPURUN_REQUIRES(engine_lock);
+    void move_together(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     void expect_fused(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     base::Result<void> arm(std::span<const uint64_t> names) GPURUN_REQUIRES(engine_lock);
     base::Result<void> arm(const Request& request) GPURUN_REQUIRES(engine_lock);

@@ -7,6 +7,7 @@
 // function that adds its steps (comm/collective/).
 #pragma once
 
+#include "base/algorithms.hpp"
 #include "base/collectives.hpp"
 #include "base/reduction.hpp"
 #include "base/status.hpp"
@@ -87,6 +88,7 @@ class Schedule {
         std::optional<StepId> bytes_of; // of a send: a receive step; as many bytes are sent as have come there
         bool exact = false;             // of a receive: another length than the buffer's is a mistake
         bool contributes = false;       // of a send: its target reduces it
+        bool trades = false;            // and this rank what others send meanwhile
         // Of a send of what a reduction made of the other's contribution, the step that received that; of a receive,
         // the step that sent this rank's. The answer may be written at once, by the reduction; else it is a message.
         std::optional<StepId> answers;
@@ -133,11 +135,16 @@ class Schedule {
         return add({.kind = Step::Kind::kReceive, .peer = from, .round = round, .buffer = buffer, .exact = true},
                    after);
     }
-    // A send of what the other rank reduces.
-    StepId contribute(Rank to, int round, const Buffer& buffer, After after = {}) {
+    // A send of what the other rank reduces. `trades`: this rank reduces what others send meanwhile, too.
+    StepId contribute(Rank to, int round, const Buffer& buffer, bool trades, After after = {}) {
         if (does_now([&] { return now_->send(to, tag(round), buffer); }))
             return kDone;
-        return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .contributes = true},
+        return add({.kind = Step::Kind::kSend,
+                    .peer = to,
+                    .round = round,
+                    .buffer = buffer,
+                    .contributes = true,
+                    .trades = trades},
                    after);
     }
     // A message that need not be sent, or received, if the reduction has written it; one that answers a step that is
@@ -211,6 +218,10 @@ class Schedule {
     void set_signature(const Signature& signature) { signature_ = signature; }
     const Signature& signature() const { return signature_; }
 
+    // For reports: of a collective that has several.
+    void set_algorithm(base::Algorithm algorithm) { algorithm_ = algorithm; }
+    std::optional<base::Algorithm> algorithm() const { return algorithm_; }
+
     base::Collective kind() const { return signature_.kind(); }
     uint16_t sequence() const { return sequence_; }
     const Communicator& comm() const { return *comm_; }
@@ -253,6 +264,7 @@ class Schedule {
         signature_ = kind;
         comm_ = &comm;
         sequence_ = sequence;
+        algorithm_.reset();
         received_.reset();
         steps_.clear();
         befores_.clear();
@@ -288,6 +300,7 @@ class Schedule {
     }
 
     Signature signature_ = base::Collective::kBarrier;
+    std::optional<base::Algorithm> algorithm_;
     const Communicator* comm_ = nullptr;
     const Group* members_ = nullptr; // null: all
     uint16_t sequence_ = 0;          // among the communicator's collectives

@@ -169,8 +169,10 @@ void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
     // In a graph the stream waits for what is sent once all that can go at the same time has been enqueued.
     const Ending ending = order_.captured() ? Ending::kByCompletion : Ending::kTogether;
     const Schedule::Step& step = schedule_.steps()[id];
-    transfer::Send::Mode mode{
-        .ending = ending, .urges = true, .signature = schedule_.signature().bits(), .contributes = step.contributes};
+    transfer::Send::Mode mode{.ending = ending,
+                              .signature = schedule_.signature().bits(),
+                              .contributes = step.contributes,
+                              .trades = step.trades};
     if (step.answered_by)
         mode.answer = operand_of(schedule_.steps()[*step.answered_by].buffer);
     state.send.emplace(core_.resources(), core_.peer(comm.group().world(to)), state.from,
@@ -456,7 +458,7 @@ bool ScheduleRun::look_for_end() {
 }
 
 Result<void> ScheduleRun::complete_into(device::Stream stream) {
-    CHECK(enqueued());
+    GPURUN_ASSERT(enqueued());
     if (!end_)
         return {};
     GPURUN_TRY(end_->await(core_.device(), stream));
@@ -558,6 +560,21 @@ void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::Send&)
 void ScheduleRun::for_each_absent(base::FunctionRef<void(WorldRank rank, uint32_t context)> absent) const {
     for (const AwaitedCall& each : awaited_calls_)
         absent(each.rank, schedule_.comm().collective_context());
+}
+
+bool ScheduleRun::awaits_device() const {
+    bool some_left = false;
+    bool any_awaits = false;
+    for (StepId i = 0; i < schedule_.steps().size(); ++i) {
+        const State& each = states_[i];
+        some_left |= !each.started;
+        if (!each.started || each.complete)
+            continue;
+        any_awaits |= static_cast<bool>(each.reduced);
+        each.for_each_operation(
+            [&](const transfer::Operation& operation) { any_awaits |= operation.awaited().has_value(); });
+    }
+    return some_left && any_awaits;
 }
 
 Result<void> ScheduleRun::arm(Alarms& alarms) const {

@@ -84,6 +84,8 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
         return *received == Schedule::kDone ? schedule_.received_done() : bytes_of(*received);
     }
     base::Result<void> arm(Alarms& alarms) const override GPURUN_REQUIRES(engine_lock);
+    // It has steps that start once the device is done with others, of which nobody notifies this rank.
+    bool awaits_device() const;
     void for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                           base::FunctionRef<void(const PostedReceive&)> receive) const override;
     void for_each_absent(base::FunctionRef<void(WorldRank rank, uint32_t context)> absent) const override;

@@ -25,12 +25,26 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
         assume_engine_lock();
         return advance();
     });
+    alarms.also_set([this](bool all) {
+        assume_engine_lock();
+        return arm(all);
+    });
+    background.mind({.under_way =
+                         [this] {
+                             assume_engine_lock();
+                             return !all_done();
+                         },
+                     .needs_hand =
+                         [this] {
+                             assume_engine_lock();
+                             return any_awaits_device();
+                         }});
     // A collective in which a dead rank takes part fails on every rank, whether the rank needed the dead one or not.
     failure.on_lost([this](WorldRank dead) {
         running_.for_each([&](ScheduleRun& each) {
             assume_engine_lock();
             if (each.schedule().members().rank_of(dead))
-                each.fail(PeerFailure::died(dead));
+                each.fail(died(dead));
         });
     });
 }
@@ -51,12 +65,27 @@ ScheduleRun& Schedules::take(const Communicator& comm) {
     return run;
 }
 
-ScheduleRun& Schedules::make(const Signature& call, const Communicator& comm, Build build) {
+ScheduleRun& Schedules::take(const Signature& call, const Communicator& comm) {
     ScheduleRun& run = take(comm);
     run.schedule().reset(call.kind(), comm);
     run.schedule().set_signature(call);
+    return run;
+}
+
+ScheduleRun& Schedules::make(const Signature& call, const Communicator& comm, Build build) {
+    ScheduleRun& run = take(call, comm);
     build(run.schedule());
     return run;
+}
+
+void Schedules::count(const Schedule& schedule, const Operand& buffer) {
+    if (core_.resources().settings.report.collectives)
+        tally_.add(schedule, buffer.bytes);
+}
+
+std::string Schedules::report() {
+    const EngineLock lock(core_.mutex());
+    return tally_.report(core_.self());
 }
 
 void Schedules::take_back(ScheduleRun& run) {
@@ -64,6 +93,24 @@ void Schedules::take_back(ScheduleRun& run) {
     check_.end(run);
     run.schedule().comm().let_go();
     unused_.push_back(&run);
+}
+
+bool Schedules::all_done() const {
+    return running_.find([](const ScheduleRun& each) { return !each.done(); }) == nullptr;
+}
+
+Result<void> Schedules::arm(bool all) const {
+    Result<void> armed;
+    running_.for_each([&](const ScheduleRun& each) {
+        assume_engine_lock();
+        if (armed && (all ? !each.done() : each.awaits_device()))
+            armed = each.arm(alarms_);
+    });
+    return armed;
+}
+
+bool Schedules::any_awaits_device() const {
+    return running_.find([](const ScheduleRun& each) { return each.awaits_device(); }) != nullptr;
 }
 
 bool Schedules::advance() {
@@ -106,13 +153,16 @@ Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, c
     EngineLock lock(core_.mutex());
     const bool may_do_now = buffer.by_cpu() && core_.resources().trace == nullptr && !batch_.is_deferring() &&
                             !failure_.any_lost(comm.group());
-    if (!may_do_now)
-        return finish(lock, make(call, comm, build), buffer);
-    batch_.forget_starts();
-    ScheduleRun& run = take(comm);
-    run.schedule().reset(call.kind(), comm);
-    run.schedule().set_signature(call);
-    if (!is_done_now(run, build))
+    if (may_do_now)
+        batch_.forget_starts();
+    ScheduleRun& run = take(call, comm);
+    bool done = false;
+    if (may_do_now)
+        done = is_done_now(run, build);
+    else
+        build(run.schedule());
+    count(run.schedule(), buffer);
+    if (!done)
         return finish(lock, run, buffer);
     comm.let_go();
     unused_.push_back(&run);
@@ -169,14 +219,19 @@ void Schedules::start_again(Request& request, const Signature& call, const Opera
 }
 
 void Schedules::start(Request& request, ScheduleRun& run) {
+    count(run.schedule(), request.task.operand);
     request.active = true;
     request.cancelled = false;
     request.collective = &run;
     core_.requests().note_started();
     batch_.end(); // its messages come behind what was started before
+    // What peers answer meanwhile need not wake the thread. They do not answer small messages.
+    std::optional<Background::Attendance> attendance;
+    if (request.task.operand.bytes > core_.resources().settings.eager_bytes)
+        attendance.emplace(background_);
     begin(run, order_of(request.task.operand), transfer::Ending::kByCompletion);
     batch_.launch();
-    if (!run.done())
+    if (!attendance && !run.done())
         background_.leave_to();
 }
 

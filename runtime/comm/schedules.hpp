@@ -3,6 +3,7 @@
 
 #include "base/function_ref.hpp"
 #include "comm/collective_check.hpp"
+#include "comm/collective_tally.hpp"
 #include "comm/immediate_steps.hpp"
 
 namespace gpurun::comm {
@@ -26,9 +27,16 @@ class Schedules {
     // The same for a persistent request, which is not active, and of its communicator.
     void start_again(Request& request, const Signature& call, const transfer::Operand& buffer, Build build);
 
+    bool all_done() const GPURUN_REQUIRES(engine_lock);
+    // What this rank has made (GPURUN_REPORT=collectives).
+    std::string report();
+
   private:
     // One for a collective of the communicator, which it holds.
     ScheduleRun& take(const Communicator& comm) GPURUN_REQUIRES(engine_lock);
+    // The same, empty, for this call of all its ranks.
+    ScheduleRun& take(const Signature& call, const Communicator& comm) GPURUN_REQUIRES(engine_lock);
+    // The same, with its steps.
     ScheduleRun& make(const Signature& call, const Communicator& comm, Build build) GPURUN_REQUIRES(engine_lock);
     // The same; the steps that can be done at once are done. False: the others are to be run.
     bool is_done_now(ScheduleRun& run, Build build) GPURUN_REQUIRES(engine_lock);
@@ -36,8 +44,12 @@ class Schedules {
     void begin(ScheduleRun& run, const transfer::Operand& order, transfer::Ending ending) GPURUN_REQUIRES(engine_lock);
     base::Result<size_t> finish(EngineLock& lock, ScheduleRun& run, const transfer::Operand& buffer)
         GPURUN_REQUIRES(engine_lock);
+    void count(const Schedule& schedule, const transfer::Operand& buffer) GPURUN_REQUIRES(engine_lock);
     void take_back(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     bool advance() GPURUN_REQUIRES(engine_lock);
+    // Sets alarms for those that go on when the device has come so far; with `all`, for all.
+    base::Result<void> arm(bool all) const GPURUN_REQUIRES(engine_lock);
+    bool any_awaits_device() const GPURUN_REQUIRES(engine_lock);
     base::Result<void> run_here(EngineLock& lock, ScheduleRun& run, const transfer::Operand& order)
         GPURUN_REQUIRES(engine_lock);
 
@@ -51,6 +63,7 @@ class Schedules {
     base::List<ScheduleRun, Running> running_;
     CollectiveCheck check_; // of these
     ImmediateSteps immediate_;
+    CollectiveTally tally_;
     std::deque<ScheduleRun> all_;
     std::vector<ScheduleRun*> unused_;
 };

@@ -3,21 +3,13 @@
 #include "base/check.hpp"
 #include "base/format.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace gpurun::comm {
 
 using base::Status;
 using transfer::RemoteBuffer;
-
-namespace {
-
-void append(std::vector<std::byte>& to, const void* from, size_t bytes) {
-    const auto* const first = static_cast<const std::byte*>(from);
-    to.insert(to.end(), first, first + bytes);
-}
-
-} // namespace
 
 base::Result<TensorList::Extent> TensorList::extent_of(const DLTensor& tensor) {
     if (tensor.ndim < 0 || tensor.ndim > kMostDimensions || (tensor.ndim > 0 && tensor.shape == nullptr))
@@ -26,6 +18,7 @@ base::Result<TensorList::Extent> TensorList::extent_of(const DLTensor& tensor) {
     const int64_t element = (int64_t{tensor.dtype.bits} * tensor.dtype.lanes + 7) / 8;
     int64_t low = 0, high = 0, compact = element; // in bytes
     bool too_far = false;
+    bool in_order = true;
     for (int32_t i = tensor.ndim; i-- > 0;) {
         const int64_t elements = tensor.shape[i];
         if (elements < 0)
@@ -36,6 +29,7 @@ base::Result<TensorList::Extent> TensorList::extent_of(const DLTensor& tensor) {
         if (tensor.strides != nullptr)
             too_far |= __builtin_mul_overflow(tensor.strides[i], element, &stride);
         too_far |= __builtin_mul_overflow(stride, elements - 1, &reach);
+        in_order &= elements == 1 || stride == compact;
         int64_t& bound = reach < 0 ? low : high;
         too_far |= __builtin_add_overflow(bound, reach, &bound);
         too_far |= __builtin_mul_overflow(compact, elements, &compact);
@@ -46,7 +40,8 @@ base::Result<TensorList::Extent> TensorList::extent_of(const DLTensor& tensor) {
         return base::error(Status::kCount, "its shape and strides reach further than memory");
     if (element == 0)
         return Extent{};
-    return Extent{static_cast<const std::byte*>(tensor.data) + tensor.byte_offset + low, static_cast<size_t>(bytes)};
+    return Extent{static_cast<const std::byte*>(tensor.data) + tensor.byte_offset + low, static_cast<size_t>(bytes),
+                  in_order};
 }
 
 void TensorList::add(const DLTensor& tensor, const char* name, size_t allocation) {
@@ -68,17 +63,19 @@ void TensorList::add(const DLTensor& tensor, const char* name, size_t allocation
 }
 
 std::vector<std::byte> TensorList::pack(std::span<const RemoteBuffer> remote) const {
-    CHECK(remote.size() == allocations_.size());
+    GPURUN_ASSERT(remote.size() == allocations_.size());
     const Head head{remote.size(), tensors_.size(), dimensions_.size(), names_.size(), metadata_.size()};
-    std::vector<std::byte> packed;
-    packed.reserve(sizeof head + remote.size_bytes() + tensors_.size() * sizeof(Tensor) +
-                   dimensions_.size() * sizeof(int64_t) + names_.size() + metadata_.size());
-    append(packed, &head, sizeof head);
-    append(packed, remote.data(), remote.size_bytes());
-    append(packed, tensors_.data(), tensors_.size() * sizeof(Tensor));
-    append(packed, dimensions_.data(), dimensions_.size() * sizeof(int64_t));
-    append(packed, names_.data(), names_.size());
-    append(packed, metadata_.data(), metadata_.size());
+    const std::span<const std::byte> parts[] = {
+        std::as_bytes(std::span(&head, 1)), std::as_bytes(remote),
+        std::as_bytes(std::span(tensors_)), std::as_bytes(std::span(dimensions_)),
+        std::as_bytes(std::span(names_)),   std::as_bytes(std::span(metadata_))};
+    size_t bytes = 0;
+    for (const auto& part : parts)
+        bytes += part.size();
+    std::vector<std::byte> packed(bytes);
+    auto at = packed.begin();
+    for (const auto& part : parts)
+        at = std::copy(part.begin(), part.end(), at);
     return packed;
 }
 
@@ -98,7 +95,15 @@ RemoteBuffer BorrowedTensors::allocation(size_t index) const {
 
 std::span<const std::byte> BorrowedTensors::metadata() const { return std::span(packed_).last(head().metadata_bytes); }
 
-void BorrowedTensors::unpack(std::span<const std::byte* const> bases, uint32_t ordinal) {
+const std::byte* BorrowedTensors::base_of_copy(const std::byte* copy) const {
+    const TensorList::Head sizes = head();
+    GPURUN_ASSERT(sizes.tensors == 1 && sizes.allocations == 1);
+    TensorList::Tensor entry;
+    std::memcpy(&entry, packed_.data() + sizeof sizes + sizes.allocations * sizeof(RemoteBuffer), sizeof entry);
+    return copy - entry.offset;
+}
+
+void BorrowedTensors::unpack(std::span<const std::byte* const> bases, const DLDevice& device, bool are_copies) {
     const TensorList::Head sizes = head();
     const std::byte* next = packed_.data() + sizeof sizes + sizes.allocations * sizeof(RemoteBuffer);
     const std::byte* entry_at = next;
@@ -119,7 +124,9 @@ void BorrowedTensors::unpack(std::span<const std::byte* const> bases, uint32_t o
             tensor.data = const_cast<std::byte*>(bases[entry.allocation]) + entry.offset;
         tensor.device = entry.device;
         if (tensor.device.device_type == kDlCuda)
-            tensor.device.device_id = static_cast<int32_t>(ordinal);
+            tensor.device.device_id = device.device_id;
+        if (are_copies)
+            tensor.device = device;
         tensor.ndim = entry.dimensions;
         tensor.dtype = entry.type;
         tensor.shape = dimensions;

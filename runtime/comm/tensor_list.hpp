@@ -33,6 +33,7 @@ class TensorList {
     struct Extent {
         const std::byte* first = nullptr;
         size_t bytes = 0;
+        bool compact = false; // its elements follow each other, in the order of their indices
     };
     static base::Result<Extent> extent_of(const DLTensor& tensor);
     // `allocation`: which of allocations() it lies in; kNowhere: it has no elements.
@@ -72,8 +73,10 @@ class BorrowedTensors {
 
     size_t allocations() const { return head().allocations; }
     transfer::RemoteBuffer allocation(size_t index) const;
-    // `bases`: where the allocations lie here. `ordinal`: of the rank's device.
-    void unpack(std::span<const std::byte* const> bases, uint32_t ordinal);
+    // Of a single tensor that was copied: where its allocation would begin, had it been mapped.
+    const std::byte* base_of_copy(const std::byte* copy) const;
+    // `bases`: where the allocations lie here. `device`: the rank's own, on which copies are, and all that was on CUDA.
+    void unpack(std::span<const std::byte* const> bases, const DLDevice& device, bool are_copies = false);
 
     std::span<const DLTensor> tensors() const { return tensors_; }
     std::span<const char* const> names() const { return names_; }

@@ -10,18 +10,19 @@
 namespace gpurun::comm {
 
 struct WaitReason {
-    enum class Kind { kMessages, kRequests, kProbe, kStream, kEvent, kRanks, kOwnMessages };
+    enum class Kind { kMessages, kRequests, kProbe, kStream, kEvent, kRanks, kOwnMessages, kUnmapping };
 
     Kind kind = Kind::kMessages;
-    bool any = false;                              // kRequests: one is enough
-    bool into_stream = false;                      // kRequests: until they are enqueued
-    uint32_t step = 0;                             // kRanks: of gpurun_finalize()
-    std::span<transfer::Send* const> sends = {};   // kMessages
-    std::span<PostedReceive* const> receives = {}; // kMessages
-    std::span<const uint64_t> requests = {};       // kRequests, by their names
-    const CollectiveOp* collective = nullptr;      // kMessages, of a collective
-    const Pattern* pattern = nullptr;              // kProbe
-    const void* handle = nullptr;                  // kStream, kEvent
+    bool any = false;                                // kRequests: one is enough
+    bool into_stream = false;                        // kRequests: until they are enqueued
+    uint32_t step = 0;                               // kRanks: of gpurun_finalize()
+    std::span<transfer::Send* const> sends = {};     // kMessages
+    std::span<PostedReceive* const> receives = {};   // kMessages
+    std::span<const uint64_t> requests = {};         // kRequests, by their names
+    const CollectiveOp* collective = nullptr;        // kMessages, of a collective
+    const Pattern* pattern = nullptr;                // kProbe
+    const void* handle = nullptr;                    // kStream, kEvent
+    const std::vector<WorldRank>* holders = nullptr; // kUnmapping: ranks that have it mapped
 };
 
 struct Waits; // the list of those that wait

@@ -94,18 +94,22 @@ void add_messages(Topic topic, const CollectiveOp& collective, const Communicato
     });
 }
 
-Entry entry_of_loan(Topic topic, const Request& request, const CommunicatorTable& comms) {
-    Entry entry = entry_of(topic, *request.send, comms);
+Entry entry_of_loan(Topic topic, const transfer::Send& loan, const Request& request, const CommunicatorTable& comms) {
+    Entry entry = entry_of(topic, loan, comms);
     entry.flags |= wait_report::kLoan;
     entry.since_ns = request.task.since_ns;
     return entry;
 }
 
 void add_messages(Topic topic, const Request& request, const CommunicatorTable& comms, BoundedList& list) {
-    if (request.collective != nullptr)
+    if (request.task.kind == Task::Kind::kLend && request.collective != nullptr)
+        request.collective->for_each_message(
+            [&](const transfer::Send& each) { list.add(entry_of_loan(topic, each, request, comms)); },
+            [](const PostedReceive&) {});
+    else if (request.collective != nullptr)
         add_messages(topic, *request.collective, comms, list);
     else if (request.task.kind == Task::Kind::kLend)
-        list.add(entry_of_loan(topic, request, comms));
+        list.add(entry_of_loan(topic, *request.send, request, comms));
     else
         list.add(request.send != nullptr ? entry_of(topic, *request.send, comms)
                                          : entry_of(topic, *request.receive, comms));
@@ -148,7 +152,7 @@ void describe_awaited(const WaitReason& reason, Core& core, BoundedList& awaited
     if (reason.kind != WaitReason::Kind::kOwnMessages)
         return;
     core.requests().for_each(kMostLookedAt, [&](const Request& request) {
-        if (request.active && request.under_way() && !request.done())
+        if (request.active && request.under_way() && !request.done() && !request.task.together)
             add_messages(Topic::kAwaited, request, core.communicators(), awaited);
     });
 }
@@ -164,6 +168,19 @@ void describe_ranks(const WaitReason& reason, const Core& core, BoundedList& awa
             each->channel().liveness() == transfer::Liveness::kDead)
             continue;
         entry.peer = static_cast<int32_t>(each->rank().value);
+        awaited.add(entry);
+    }
+}
+
+void describe_holders(const WaitReason& reason, BoundedList& awaited) {
+    if (reason.kind != WaitReason::Kind::kUnmapping)
+        return;
+    Entry entry;
+    entry.topic = Topic::kAwaited;
+    entry.what = What::kRank;
+    entry.flags = wait_report::kLoan;
+    for (const WorldRank each : *reason.holders) {
+        entry.peer = static_cast<int32_t>(each.value);
         awaited.add(entry);
     }
 }
@@ -187,6 +204,7 @@ void describe_others(const WaitReason& reason, const Core& core, BoundedList& aw
         awaited.add(entry);
     }
     describe_ranks(reason, core, awaited);
+    describe_holders(reason, awaited);
 }
 
 } // namespace
@@ -218,7 +236,7 @@ void WaitReport::describe_requests(std::vector<Entry>& entries, End& end) {
     std::sort(awaited.begin(), awaited.end());
     BoundedList unawaited(entries, wait_report::kMostUnawaited);
     const bool all = core_.requests().for_each(kMostLookedAt, [&](const Request& request) {
-        if (request.active && request.under_way() && !request.done() &&
+        if (request.active && request.under_way() && !request.done() && !request.task.together &&
             !std::binary_search(awaited.begin(), awaited.end(), request.name))
             add_messages(Topic::kUnawaited, request, core_.communicators(), unawaited);
     });
@@ -302,6 +320,22 @@ void WaitReport::describe_graphs(std::vector<Entry>& entries, End& end) const {
             waiting.add(entry);
         });
     end.graphs = waiting.number();
+}
+
+void WaitReport::name_waits(std::vector<Entry>& others, const std::string& job) {
+    if (!core_.mutex().try_lock_for(kLongestLook))
+        return;
+    const EngineLock lock(core_.mutex(), std::adopt_lock);
+    for (Entry& each : others) {
+        if (each.topic != Topic::kThread || each.number != 0)
+            continue;
+        waiter_.calls().for_each([&](const WaitingCall& call) {
+            if (call.thread != each.thread)
+                return;
+            each.name_comm(job.c_str());
+            each.since_ns = call.since_ns;
+        });
+    }
 }
 
 wait_report::End WaitReport::describe(std::vector<Entry>& entries) {

@@ -19,6 +19,9 @@ class WaitReport {
     // names of the calls that threads are in.
     platform::wait_report::End describe(std::vector<platform::wait_report::Entry>& entries);
 
+    // Another job's report has been made: gives this one's name to the threads in it that wait here.
+    void name_waits(std::vector<platform::wait_report::Entry>& others, const std::string& job);
+
   private:
     using Entry = platform::wait_report::Entry;
     using End = platform::wait_report::End;

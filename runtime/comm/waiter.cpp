@@ -127,14 +127,14 @@ void Waiter::wait(EngineLock& lock, const WaitReason& reason, base::FunctionRef<
 Result<void> Waiter::sleep(EngineLock& lock, Patience& patience, base::FunctionRef<bool()> done,
                            base::FunctionRef<Result<void>()> arm) {
     platform::RankRecord& self = core_.own_record();
-    core_.job().announce_sleeper(core_.self().value);
+    core_.job().announce(core_.self().value, platform::presence::kSleeper);
     core_.note_sleeping(1);
     const uint32_t seen = self.doorbell.load(std::memory_order_acquire);
     Result<void> ready;
     if (!progress_.run() && !done()) {
         alarms_.begin();
         ready = arm();
-        if (ready && core_.requests().any_under_way())
+        if (ready && (core_.requests().any_under_way() || core_.resources().unmapping != 0))
             ready = alarms_.set_for_moving(false); // whoever waits in a call arms its own
         if (ready) {
             const int64_t timeout_ns = alarms_.longest_sleep_ns(patience);
@@ -148,15 +148,34 @@ Result<void> Waiter::sleep(EngineLock& lock, Patience& patience, base::FunctionR
     return ready;
 }
 
-void Waiter::wait_for_all(EngineLock& lock, uint32_t step) {
+void Waiter::tell_all(uint32_t step) {
     core_.own_record().leaving.store(step, std::memory_order_release);
-    for (const auto& each : core_.peers())
-        each->channel().tell_steps_of_leaving(step);
+    for (const auto& each : core_.peers()) {
+        if (!each->channel().shares_memory() || each->channel().steps_of_leaving() == 0)
+            each->channel().tell_steps_of_leaving(step);
+    }
+}
+
+// The ranks of this node see each other's steps in their records, and none passes one before the last has come to it.
+// So only the last one wakes the others: n wakes in place of n * n. Of two that come at once, one sees the other's
+// step.
+void Waiter::wait_for_all(EngineLock& lock, uint32_t step) {
+    std::atomic<uint32_t>& own = core_.own_record().leaving;
+    const uint32_t next = own.load(std::memory_order_relaxed) + 1; // a rank that is stuck leaves some out
+    own.store(step, std::memory_order_release);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    const auto behind = [](const transfer::Peer& each, uint32_t reached) {
+        return each.channel().steps_of_leaving() < reached && each.channel().liveness() != transfer::Liveness::kDead;
+    };
+    const bool last = !core_.any_peer(
+        [&](const transfer::Peer& each) { return each.channel().shares_memory() && behind(each, next); });
+    for (const auto& each : core_.peers()) {
+        if (last || !each->channel().shares_memory())
+            each->channel().tell_steps_of_leaving(step);
+    }
     wait(lock, WaitReason{.kind = WaitReason::Kind::kRanks, .step = step}, [&] {
         assume_engine_lock();
-        return !core_.any_peer([&](const transfer::Peer& each) {
-            return each.channel().steps_of_leaving() < step && each.channel().liveness() != transfer::Liveness::kDead;
-        });
+        return !core_.any_peer([&](const transfer::Peer& each) { return behind(each, step); });
     });
 }
 

@@ -24,7 +24,9 @@ class Waiter {
                             base::FunctionRef<base::Result<void>()> arm) GPURUN_REQUIRES(engine_lock);
     // The same for what needs nothing of a device.
     void wait(EngineLock& lock, const WaitReason& reason, base::FunctionRef<bool()> done) GPURUN_REQUIRES(engine_lock);
-    // Until all ranks that live have come to the step of gpurun_finalize().
+    // All ranks that are not leaving themselves are told that this one has come to its first step of gpurun_finalize().
+    void tell_all(uint32_t step) GPURUN_REQUIRES(engine_lock);
+    // The same; until all that live have come to the step of gpurun_finalize().
     void wait_for_all(EngineLock& lock, uint32_t step) GPURUN_REQUIRES(engine_lock);
     bool spins() const { return spin_ns_ != 0; }
     bool yields() const { return yields_; }

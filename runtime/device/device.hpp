@@ -64,6 +64,9 @@ class Device {
     // The peer has died: waits on its events, present and future, are released, if info().releases_events (waits on
     // counters are released by whoever poisons the counter).
     virtual void release_peer(int peer) = 0;
+    // The number may be another peer's from now on. Nothing if there is no such peer. REQUIRES: nothing of it is
+    // imported any more, and no stream waits on its events.
+    virtual void forget_peer(int peer) = 0;
     // Whether streams of this device can copy from memory imported from `identity`, and if not, why not.
     virtual base::Result<void> can_reach(const Identity& identity) = 0;
 
@@ -108,6 +111,8 @@ class Device {
         (void)count;
         return {};
     }
+    // So many are not wanted any more, taken or not.
+    virtual void release_reserved_streams(size_t count) { (void)count; }
     virtual base::Result<Stream> take_reserved_stream() { return create_urgent_stream(); } // makes one if none is left
     virtual base::Result<void> destroy_stream(Stream stream) = 0; // waits for its work; kStream if it is none
     // Whether it is being captured into a graph (false without Graphs); kStream unless it is a stream of this device.

@@ -3,14 +3,16 @@
 
 #include "device/types.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace gpurun::device {
 
-// `selector` is GPURUN_DEVICE's value: auto, cuda:UUID, cuda:ORDINAL, emulated:ORDINAL/COUNT. auto is the first
-// CUDA device, or one emulated device where CUDA finds none. kDevice, naming the device, if it is not there.
+// `selector` is GPURUN_DEVICE's value: auto, cuda:UUID, cuda:ORDINAL, emulated:ORDINAL/COUNT. auto is one of the CUDA
+// devices, or one emulated device where CUDA finds none. kDevice, naming the device, if it is not there.
 struct Options {
     std::string selector = "auto";
+    uint32_t auto_device = 0;         // which CUDA device auto is, counted in circles
     size_t emulated_memory_bytes = 0; // this process's part
     std::string emulated_peer_access = "all";
     uint64_t emulated_seed = 0;

@@ -89,6 +89,11 @@ void Timer::start(int64_t delay_ms) {
     ::timerfd_settime(fd_.get(), 0, &when, nullptr);
 }
 
+void Timer::stop() {
+    const itimerspec never{};
+    ::timerfd_settime(fd_.get(), 0, &never, nullptr);
+}
+
 bool Timer::acknowledge() {
     uint64_t passed = 0;
     return ::read(fd_.get(), &passed, sizeof passed) == static_cast<ssize_t>(sizeof passed);

@@ -14,7 +14,7 @@
 
 namespace gpurun::platform {
 
-enum class Ready : uint32_t { kNothing = 0, kReadable = 1, kWritable = 4 };
+enum class Ready : uint32_t { kNothing = 0, kReadable = 1, kWritable = 4, kBoth = 5 };
 
 class EventLoop {
   public:
@@ -63,6 +63,7 @@ class Timer {
     static base::Result<Timer> create();
 
     void start(int64_t delay_ms); // 0: it passes at once
+    void stop();
     // For its handler: makes it unreadable until the next start(). False if it has been started again since it was
     // seen to have passed, by an earlier handler of the same round.
     bool acknowledge();

@@ -43,7 +43,7 @@ void wake_by(std::atomic<uint32_t>& bell) {
 } // namespace
 
 base::Result<JobSegment> JobSegment::create(uint32_t size, uint32_t cores) {
-    CHECK(size >= 1 && size <= kMaxRanks);
+    GPURUN_ASSERT(size >= 1 && size <= kMaxRanks);
     GPURUN_ASSIGN(UniqueFd fd, create_segment("gpurun-job", front_bytes(size) + size_t{size} * size * kPairBytes));
     GPURUN_ASSIGN(Mapping front, Mapping::map(fd.get(), 0, front_bytes(size)));
     *reinterpret_cast<JobHeader*>(front.data()) = JobHeader{wire::kMagic, kLayout, size, cores};
@@ -71,7 +71,7 @@ base::Result<JobSegment> JobSegment::attach(UniqueFd fd) {
 }
 
 PairControl& JobSegment::control(uint32_t source, uint32_t target) const {
-    CHECK(source < size() && target < size());
+    GPURUN_ASSERT(source < size() && target < size());
     auto* controls = reinterpret_cast<PairControl*>(front_.data() + controls_offset(size()));
     // Most of it is for the target to write: keep that of all its sources together.
     return controls[target * size() + source];
@@ -94,7 +94,7 @@ base::Result<Mapping> JobSegment::map_eager(uint32_t source, uint32_t target) co
 }
 
 base::Result<Mapping> JobSegment::map_relay(uint32_t source, uint32_t target, uint32_t window) const {
-    CHECK(window < kRelayWindows);
+    GPURUN_ASSERT(window < kRelayWindows);
     return Mapping::map(fd(), pair_offset(size(), source, target) + kRelayOffset + window * kRelayBytes, kRelayBytes);
 }
 
@@ -106,24 +106,22 @@ void JobSegment::choose_bells() {
 
 // Either the caller sees a sleeper, or the sleeper's last look before sleeping sees what the caller published. For that
 // each side's store has to come before its load: by a read-modify-write on both sides, or, for what is small and
-// frequent, by the sleeper's heavy fence alone. Attendants come and go too often for that: Notify::kAlways reads them
-// by a read-modify-write, as they announce themselves.
+// frequent, by the sleeper's heavy fence alone. Attendants come and go too often for that: where they matter, they are
+// read by a read-modify-write, as they announce themselves.
 void JobSegment::ring_doorbell(uint32_t target, Notify notify) const {
     RankRecord& record = rank(target);
-    if (notify == Notify::kIfSleeping && light_bells_) {
-        if (!is_awake(record))
-            wake_by(record.doorbell);
+    if (notify == Notify::kIfSleeping && is_awake(record))
         return;
-    }
     const uint64_t there = record.presence.fetch_add(0, std::memory_order_acq_rel);
     if ((there & presence::kSleepers) != 0)
         wake_by(record.doorbell);
-    if (notify == Notify::kAlways && (there & presence::kBackground) != 0 && (there & presence::kAttendants) == 0)
+    const bool concerns = notify == Notify::kAlways || (there & presence::kUrgent) != 0;
+    if (concerns && (there & presence::kBackground) != 0 && (there & presence::kAttendants) == 0)
         wake_by(record.background_bell);
 }
 
-void JobSegment::announce_sleeper(uint32_t sleeper) const {
-    rank(sleeper).presence.fetch_add(presence::kSleeper, std::memory_order_acq_rel);
+void JobSegment::announce(uint32_t sleeper, uint64_t presence) const {
+    rank(sleeper).presence.fetch_add(presence, std::memory_order_acq_rel);
     if (light_bells_)
         heavy_fence();
 }
@@ -151,6 +149,7 @@ base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
     for (uint32_t peer = 0; peer < size(); ++peer) {
         wake_by(rank(peer).doorbell);
         wake_by(rank(peer).background_bell);
+        wake_by(rank(peer).death_bell);
     }
     return result;
 }

@@ -29,7 +29,7 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 9;
+constexpr uint32_t kLayout = 11;
 constexpr uint32_t kMaxRanks = 256;
 
 // Poison: set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
@@ -64,13 +64,14 @@ namespace presence {
 constexpr uint64_t kSleeper = 1;                    // each thread that sleeps in a call, on the doorbell
 constexpr uint64_t kAttendant = uint64_t{1} << 24;  // each thread that makes progress in a call
 constexpr uint64_t kBackground = uint64_t{1} << 48; // the background thread sleeps, on its own doorbell
+constexpr uint64_t kUrgent = uint64_t{1} << 56;     // collectives are under way: any record may be for them
 constexpr uint64_t kSleepers = kAttendant - 1;
 constexpr uint64_t kAttendants = kBackground - kAttendant;
 } // namespace presence
 
 // Whom to wake when something was published for a rank.
 enum class Notify {
-    kIfSleeping, // threads that sleep in a call
+    kIfSleeping, // threads that sleep in a call; of an urgent rank as the next
     kAlways,     // also the background thread: somebody waits for this rank to do something
 };
 
@@ -83,10 +84,11 @@ struct alignas(64) RankRecord {
     uint32_t heavy_fences;          // the rank has agreed to them
     std::atomic<uint32_t> captures; // not 0 once the rank has captured a message; by the rank
     Token token;                    // by which a peer finds out whether it can read the rank's memory
-    // Both are written by anyone: +1, then wake, after publishing something for this rank.
+    // The first two are written by anyone: +1, then wake, after publishing something for this rank.
     alignas(64) std::atomic<uint32_t> doorbell;
     std::atomic<uint32_t> background_bell;
-    std::atomic<uint64_t> presence; // by the rank
+    std::atomic<uint32_t> death_bell; // +1, then wake, by mark_dead() of any rank
+    std::atomic<uint64_t> presence;   // by the rank
     // By the rank, before Ready: its device (a device::Identity) and, with has_probe, the handle of a small
     // allocation with a known pattern (a device::MemoryHandle), by which a peer tries whether direct copies work.
     alignas(64) std::array<std::byte, 40> device;
@@ -94,8 +96,12 @@ struct alignas(64) RankRecord {
     uint32_t orders_by_events; // by the rank, before Ready, as are the next two; else its streams do it by counters
     uint32_t has_mailboxes;
     std::array<std::byte, 64> workspace; // with has_mailboxes: the handle of the memory that they are in
+    uint32_t node; // that the rank runs on; by whoever makes the segment, before Welcome. 0: of a job of one node
+    // Where ranks of other nodes reach it, by the rank, before Ready; 0 bytes: nowhere.
+    uint32_t fabric_address_bytes;
+    std::array<std::byte, 64> fabric_address;
 };
-static_assert(sizeof(RankRecord) == 320);
+static_assert(sizeof(RankRecord) == 384);
 
 // A host message that both ranks copy (transfer/protocol/shared_copy.hpp).
 struct CopyClaims {
@@ -107,6 +113,9 @@ struct PairControl {
     // Bytes ever taken out of the two parts of the ring, updated in large steps; by the target.
     alignas(64) std::atomic<uint64_t> ring_entries;
     std::atomic<uint64_t> ring_payloads;
+    // Not 0: the source has found no room, and waits for some. Set by the source, taken back by the target, which then
+    // notifies it (transfer/channel/record_ring.hpp).
+    std::atomic<uint32_t> ring_room_wanted;
     // What one side tells the other (transfer/channel/peer_channel.hpp). The first is by the target, the next half of
     // the others by the source, the last by the target.
     alignas(64) std::atomic<uint64_t> totals[kPairTotals];
@@ -141,7 +150,7 @@ class JobSegment {
     uint32_t size() const { return size_; }
     const JobHeader& header() const { return *reinterpret_cast<const JobHeader*>(front_.data()); }
     RankRecord& rank(uint32_t rank) const {
-        CHECK(rank < size());
+        GPURUN_ASSERT(rank < size());
         return reinterpret_cast<RankRecord*>(front_.data() + kRecordsOffset)[rank];
     }
     PairControl& control(uint32_t source, uint32_t target) const;
@@ -162,16 +171,21 @@ class JobSegment {
         if (!light_bells_)
             return false; // not known without ring_doorbell()
         light_fence();
-        return (record.presence.load(std::memory_order_relaxed) & presence::kSleepers) == 0;
+        return (record.presence.load(std::memory_order_relaxed) & (presence::kSleepers | presence::kUrgent)) == 0;
     }
     // After publishing something for `rank`: wakes who has to be woken.
     void ring_doorbell(uint32_t rank, Notify notify) const;
-    // A thread is going to sleep on the doorbell, and looks once more after this. What is published after that look
-    // rings.
-    void announce_sleeper(uint32_t rank) const;
+    // A thread of the rank is going to sleep as kSleeper or as kUrgent, and looks once more after this. What is
+    // published after that look rings.
+    void announce(uint32_t rank, uint64_t presence) const;
 
-    // Launcher: `rank` has ended without gpurun_finalize(). Marks it dying, so that whoever poison releases sees why;
-    // poisons every counter that it would have signalled; marks it dead; wakes everybody.
+    // Whether gpurun_finalize() has returned there.
+    bool has_finalized(uint32_t rank) const {
+        return this->rank(rank).state.load(std::memory_order_acquire) == static_cast<uint32_t>(RankState::kFinalized);
+    }
+
+    // Whoever watches over ranks: `rank` has ended without gpurun_finalize(). Marks it dying, so that whoever poison
+    // releases sees why; poisons every counter that it would have signalled; marks it dead; wakes everybody.
     base::Result<void> mark_dead(uint32_t rank) const;
 
   private:

@@ -1,6 +1,8 @@
 #include "platform/job_session.hpp"
 
 #include "base/format.hpp"
+#include "platform/joining.hpp"
+#include "platform/meeting_place.hpp"
 #include "platform/system_error.hpp"
 #include "platform/wake.hpp"
 #include "platform/wire.hpp"
@@ -14,13 +16,12 @@ namespace gpurun::platform {
 
 namespace {
 
-using base::Error;
 using base::Result;
 using base::Status;
 
 template <typename Message>
 Result<void> say(MessageSocket& socket, const Message& message, int fd = -1) {
-    return socket.send(std::as_bytes(std::span(&message, 1)), fd);
+    return socket.send(wire::bytes_of(message), fd);
 }
 
 struct Heard {
@@ -35,20 +36,15 @@ Result<void> hear(MessageSocket& socket, Heard& heard) {
     GPURUN_ASSIGN(MessageSocket::Received received, socket.receive(heard.bytes));
     if (received.bytes == 0)
         return base::error(Status::kLauncher, "gpurun ended while the job was starting; its message says why");
-    wire::Header header{};
-    if (received.bytes >= sizeof header)
-        std::memcpy(&header, heard.bytes.data(), sizeof header);
+    const auto message = std::span<const std::byte>(heard.bytes).first(received.bytes);
+    const wire::Header header = wire::header_of(message);
     if (header.magic != wire::kMagic)
         return base::error(Status::kVersion,
                            "gpurun speaks another protocol than this library ({}): start the "
                            "program with the gpurun that belongs to its library",
                            wire::kProtocol);
-    if (header.kind == wire::Kind::kRefusal && received.bytes == sizeof(wire::Refusal)) {
-        wire::Refusal refusal;
-        std::memcpy(&refusal, heard.bytes.data(), sizeof refusal);
-        refusal.text[sizeof refusal.text - 1] = '\0';
-        return Error{static_cast<Status>(refusal.status), refusal.text};
-    }
+    if (auto refused = wire::refused_by(message))
+        return *std::move(refused);
     heard.size = received.bytes;
     heard.fd = std::move(received.fd);
     heard.kind = header.kind;
@@ -67,6 +63,27 @@ Result<Message> as(const Heard& heard, wire::Kind kind) {
 
 } // namespace
 
+// The socket to gpurun, inherited from it or of the job's supervisor; an invalid one for a job of one rank.
+static Result<MessageSocket> control_socket(const base::Settings& settings) {
+    if (settings.control_fd < 0 && !settings.job.empty())
+        return join_job(settings);
+    if (settings.control_fd < 0 && settings.size != 1)
+        return base::error(
+            Status::kSetting,
+            "GPURUN_SIZE={}, but no job is named: start the program with gpurun -n {}, or set GPURUN_JOB "
+            "to a name that all its ranks share",
+            settings.size, settings.size);
+    if (settings.control_fd < 0)
+        return MessageSocket();
+    // The number may have become that of another file, which stays the program's.
+    if (!MessageSocket::is_one(settings.control_fd) || ::fcntl(settings.control_fd, F_SETFD, FD_CLOEXEC) != 0)
+        return base::error(Status::kLauncher,
+                           "GPURUN_CONTROL_FD={} is not gpurun's socket: a program between gpurun and this one has "
+                           "closed it, or gpurun_init() has failed here before",
+                           settings.control_fd);
+    return MessageSocket{UniqueFd(settings.control_fd)};
+}
+
 uint32_t usable_processors() {
     cpu_set_t set;
     if (::sched_getaffinity(0, sizeof set, &set) == 0)
@@ -75,22 +92,11 @@ uint32_t usable_processors() {
 }
 
 Result<JobSession> JobSession::connect(const base::Settings& settings, uint32_t version) {
-    if (settings.control_fd < 0) {
-        if (settings.size != 1)
-            return base::error(Status::kSetting,
-                               "GPURUN_SIZE={} but there is no GPURUN_CONTROL_FD: start the "
-                               "program with gpurun -n {}",
-                               settings.size, settings.size);
+    GPURUN_ASSIGN(MessageSocket socket, control_socket(settings));
+    if (!socket) {
         GPURUN_ASSIGN(JobSegment segment, JobSegment::create(1, usable_processors()));
         return JobSession(MessageSocket(), std::move(segment), 0);
     }
-    // The number may have become that of another file, which stays the program's.
-    if (!MessageSocket::is_one(settings.control_fd) || ::fcntl(settings.control_fd, F_SETFD, FD_CLOEXEC) != 0)
-        return base::error(Status::kLauncher,
-                           "GPURUN_CONTROL_FD={} is not gpurun's socket: a program between gpurun and this one has "
-                           "closed it, or gpurun_init() has failed here before",
-                           settings.control_fd);
-    MessageSocket socket{UniqueFd(settings.control_fd)};
     wire::Hello hello;
     hello.version = version;
     hello.layout = kLayout;
@@ -113,10 +119,11 @@ Result<JobSession> JobSession::connect(const base::Settings& settings, uint32_t 
                            segment.size(), settings.size);
     JobSession session(std::move(socket), std::move(segment), static_cast<uint32_t>(settings.rank));
     session.trace_ = std::move(trace);
+    session.joined_ = settings.control_fd < 0 ? settings.job : std::string();
     return session;
 }
 
-Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable) {
+Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable, const std::string& device) {
     std::vector<UniqueFd> peers(segment_.size());
     RankRecord& self = segment_.rank(rank_);
     self.pid = ::getpid();
@@ -127,7 +134,9 @@ Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable) {
         self.token = own_token();
         allow_peer_reads();
     }
-    GPURUN_TRY(say(socket_, wire::Ready{}, device_fd));
+    wire::Ready message;
+    message.call_device(device);
+    GPURUN_TRY(say(socket_, message, device_fd));
     while (true) {
         Heard heard;
         GPURUN_TRY(hear(socket_, heard));
@@ -144,8 +153,18 @@ Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable) {
 }
 
 Result<std::unique_ptr<Reporter>> JobSession::listen(Reporter::Describe describe) {
-    CHECK(!alone());
-    return Reporter::start(socket_, std::move(describe));
+    GPURUN_ASSERT(!alone());
+    if (joined_.empty()) // gpurun's end ends this process
+        return Reporter::start(socket_, std::move(describe));
+    return Reporter::start(socket_, std::move(describe), [this] { lose_all_peers(); });
+}
+
+// Nobody would notice the death of a rank any more, nor remove the job's socket.
+void JobSession::lose_all_peers() const {
+    for (uint32_t peer = 0; peer < segment_.size(); ++peer)
+        if (peer != rank_)
+            static_cast<void>(segment_.mark_dead(peer));
+    sweep_after_death(path_in_meeting_place(joined_));
 }
 
 bool JobSession::abort_job(int code) {

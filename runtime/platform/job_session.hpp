@@ -1,7 +1,8 @@
-// A rank's half of the launcher-rank wire (wire.hpp): from the inherited control socket to "every rank is ready".
+// A rank's half of the launcher-rank wire (wire.hpp): from the control socket, inherited or of a supervisor
+// (joining.hpp), to "every rank is ready".
 //
-// Used by one thread, inside gpurun_init(); afterwards a Reporter reads, and abort_job() may be called. A rank that
-// gpurun did not start makes a job of its own.
+// Used by one thread, inside gpurun_init(); then a Reporter reads, and abort_job() may be called. A process
+// that gpurun did not start, and that names no job, makes a job of its own.
 #pragma once
 
 #include "base/settings.hpp"
@@ -11,6 +12,7 @@
 #include "platform/trace_buffer.hpp"
 
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace gpurun::platform {
@@ -29,8 +31,9 @@ class JobSession {
     const std::shared_ptr<TraceBuffer>& trace() const { return trace_; }
 
     // This rank's record in the segment is written. `device_fd` (-1 for none) goes to every peer, who may read this
-    // rank's memory if it is `readable`. Returns the peers' descriptors, by rank, once every rank is ready.
-    base::Result<std::vector<UniqueFd>> ready(int device_fd, bool readable);
+    // rank's memory if it is `readable`; `device`, its name for people, to gpurun. Returns the peers' descriptors, by
+    // rank, once every rank is ready.
+    base::Result<std::vector<UniqueFd>> ready(int device_fd, bool readable, const std::string& device);
 
     // What gpurun asks from now on is answered by `describe` (reporter.hpp), until the result is gone, which the
     // session outlives. REQUIRES ready(), and not alone().
@@ -40,12 +43,14 @@ class JobSession {
     bool abort_job(int code);
 
   private:
+    void lose_all_peers() const;
     JobSession(MessageSocket socket, JobSegment segment, uint32_t rank)
         : socket_(std::move(socket)), segment_(std::move(segment)), rank_(rank) {}
 
     MessageSocket socket_;
     JobSegment segment_;
     uint32_t rank_;
+    std::string joined_; // the job that it has joined; empty: gpurun has started it, or it is alone
     std::shared_ptr<TraceBuffer> trace_;
 };
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/socket.h>
+#include <utility>
 
 namespace gpurun::platform {
 
@@ -33,7 +34,7 @@ base::Result<bool> MessageSocket::try_send(std::span<const std::byte> message, i
 
 base::Result<MessageSocket::Received> MessageSocket::receive(std::span<std::byte> buffer) {
     GPURUN_ASSIGN(std::optional<Received> received, receive_with(buffer, 0));
-    CHECK(received.has_value());
+    GPURUN_ASSERT(received.has_value());
     return std::move(*received);
 }
 
@@ -79,9 +80,10 @@ base::Result<std::optional<MessageSocket::Received>> MessageSocket::receive_with
     header.msg_control = control;
     header.msg_controllen = sizeof control;
     ssize_t got = 0;
+    bool reset = false; // the other end has closed without reading all: said once, before what it had sent itself
     do
         got = ::recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC | flags);
-    while (got < 0 && errno == EINTR);
+    while (got < 0 && (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true))));
     if (got < 0 && errno == ECONNRESET)
         return std::optional(Received{});
     if (got < 0 && errno == EAGAIN)

@@ -4,6 +4,7 @@
 #include "platform/byte_stream.hpp"
 #include "platform/cgroup.hpp"
 #include "platform/job_name.hpp"
+#include "platform/meeting_place.hpp"
 #include "platform/private_folder.hpp"
 #include "platform/process_tree.hpp"
 #include "platform/system_error.hpp"
@@ -22,7 +23,7 @@ namespace gpurun::platform {
 
 namespace {
 
-enum class What : int { kGroup, kTree, kForgetTree, kJob, kCgroup, kFolder };
+enum class What : int { kGroup, kTree, kForgetTree, kJob, kCgroup, kFolder, kSocket };
 
 // What the guard is told, in one write each.
 struct Charge {
@@ -79,6 +80,8 @@ void end_all(const std::vector<Charge>& charges) {
     for (const Charge& charge : charges)
         if (charge.what == What::kFolder)
             remove_folder(charge.path);
+        else if (charge.what == What::kSocket)
+            sweep_meeting_place(charge.path);
 }
 
 // Runs in the guard. The end of the pipe is the end of the launcher, whatever ended it. (A child between fork and
@@ -167,6 +170,10 @@ base::Result<void> OrphanGuard::watch_cgroup(const std::string& path) const {
 
 base::Result<void> OrphanGuard::watch_folder(const std::string& path) const {
     return tell_path(told_.get(), What::kFolder, path);
+}
+
+base::Result<void> OrphanGuard::watch_socket(const std::string& path) const {
+    return tell_path(told_.get(), What::kSocket, path);
 }
 
 } // namespace gpurun::platform

@@ -35,6 +35,9 @@ class OrphanGuard {
     // the folder is removed, after all of the above have ended. kSystem if its path is too long to be told.
     base::Result<void> watch_folder(const std::string& path) const;
 
+    // the socket is removed, unless another process listens there by then (meeting_place.hpp).
+    base::Result<void> watch_socket(const std::string& path) const;
+
     int pid() const { return pid_; }
 
   private:

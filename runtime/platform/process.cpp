@@ -167,7 +167,7 @@ Program check_program(const std::string& path) {
     if (is_folder(path))
         return {path, 126, path + ": is a directory"};
     if (::faccessat(AT_FDCWD, path.c_str(), X_OK, AT_EACCESS) != 0)
-        return {path, 126, system_error(path).detail};
+        return {path, 126, path + ": Permission denied (if it is a program, chmod +x lets it run)"};
     return {path};
 }
 
@@ -189,7 +189,9 @@ Program find_program(const std::string& name, const char* search_path) {
     }
     if (unusable)
         return *unusable;
-    return {name, 127, name + ": not found in PATH"};
+    const bool is_here = check_program("./" + name).exit_status == 0;
+    return {name, 127,
+            name + ": not found in PATH" + (is_here ? "; write ./" + name + " for the one in this folder" : "")};
 }
 
 base::Result<ChildProcess> ChildProcess::start(const SpawnRequest& request) {

@@ -11,6 +11,8 @@ namespace gpurun::platform {
 
 namespace {
 
+constexpr size_t kLongestCommand = 256;
+
 // "" if it ends meanwhile: reading then fails, at which a stream's iterator would throw.
 std::string read(int pid, const char* name) {
     std::ifstream file(base::format("/proc/{}/{}", pid, name));
@@ -29,6 +31,17 @@ std::optional<ProcessStat> process_stat(int pid) {
         std::sscanf(text.c_str() + name_end, ") %c %d", &stat.letter, &stat.parent) != 2)
         return std::nullopt;
     return stat;
+}
+
+std::string command_line(int pid) {
+    std::ifstream file(base::format("/proc/{}/cmdline", pid));
+    std::string text;
+    for (std::string word; text.size() < kLongestCommand && std::getline(file, word, '\0');) {
+        if (!text.empty())
+            text += ' ';
+        text += word;
+    }
+    return text.substr(0, kLongestCommand);
 }
 
 ProcessState process_state(int pid) {

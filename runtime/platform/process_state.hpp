@@ -20,6 +20,9 @@ struct ProcessState {
     bool stopped() const { return letter == 'T' || letter == 't'; }
 };
 
+// The words it was started with, a space between them; "" if that cannot be told.
+std::string command_line(int pid);
+
 // Of its first thread.
 ProcessState process_state(int pid);
 // "runs", "sleeps in futex_wait_queue", "is stopped".

@@ -14,20 +14,12 @@ namespace gpurun::platform {
 
 using base::Result;
 
-namespace {
-
-template <typename Message>
-std::span<const std::byte> bytes_of(const Message& message) {
-    return std::as_bytes(std::span(&message, 1));
-}
-
-} // namespace
-
-Result<std::unique_ptr<Reporter>> Reporter::start(MessageSocket& socket, Describe describe) {
+Result<std::unique_ptr<Reporter>> Reporter::start(MessageSocket& socket, Describe describe,
+                                                  std::function<void()> alone) {
     UniqueFd stop(::eventfd(0, EFD_CLOEXEC));
     if (!stop)
         return system_error("preparing to answer gpurun");
-    std::unique_ptr<Reporter> reporter(new Reporter(socket, std::move(stop), std::move(describe)));
+    std::unique_ptr<Reporter> reporter(new Reporter(socket, std::move(stop), std::move(describe), std::move(alone)));
     GPURUN_ASSIGN(reporter->thread_, start_quiet_thread(run, reporter.get(), "the thread that answers gpurun"));
     reporter->running_ = true;
     return reporter;
@@ -59,16 +51,20 @@ void Reporter::listen() {
     alignas(8) std::array<std::byte, MessageSocket::kLargestMessage> bytes;
     while (wait_for(POLLIN)) {
         auto received = socket_.try_receive(bytes);
-        if (!received)
-            return;
-        if (!received->has_value())
+        if (received && !received->has_value())
             continue;
+        if (!received || (*received)->bytes == 0) { // an error, if it was killed before it had read all
+            if (alone_)
+                alone_();
+            return;
+        }
         wire::Ask ask;
         if ((*received)->bytes != sizeof ask)
             return;
         std::memcpy(&ask, bytes.data(), sizeof ask);
-        if (ask.header.magic != wire::kMagic || ask.header.kind != wire::Kind::kAsk || !answer(ask.number))
+        if (ask.header.magic != wire::kMagic || ask.header.kind != wire::Kind::kAsk)
             return;
+        (void)answer(ask.number); // if nobody is there any more, the next look says so
     }
 }
 

@@ -21,16 +21,17 @@ class Reporter {
     // Fills in the wait report, and returns the lengths of its lists. Does not wait for anybody.
     using Describe = std::function<wait_report::End(std::vector<wait_report::Entry>&)>;
 
-    // `socket` outlives it.
-    static base::Result<std::unique_ptr<Reporter>> start(MessageSocket& socket, Describe describe);
+    // `socket` outlives it. `alone`, if there is any, is called when gpurun has closed its end.
+    static base::Result<std::unique_ptr<Reporter>> start(MessageSocket& socket, Describe describe,
+                                                         std::function<void()> alone = {});
     // Ends in the middle of an answer, if need be.
     ~Reporter();
     Reporter(const Reporter&) = delete;
     Reporter& operator=(const Reporter&) = delete;
 
   private:
-    Reporter(MessageSocket& socket, UniqueFd stop, Describe describe)
-        : socket_(socket), stop_(std::move(stop)), describe_(std::move(describe)) {}
+    Reporter(MessageSocket& socket, UniqueFd stop, Describe describe, std::function<void()> alone)
+        : socket_(socket), stop_(std::move(stop)), describe_(std::move(describe)), alone_(std::move(alone)) {}
 
     static void* run(void* self);
     void listen();
@@ -41,6 +42,7 @@ class Reporter {
     MessageSocket& socket_;
     UniqueFd stop_; // readable: it is to end
     Describe describe_;
+    std::function<void()> alone_;
     std::vector<wait_report::Entry> entries_;
     pthread_t thread_{};
     bool running_ = false;

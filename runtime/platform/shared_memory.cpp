@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -56,6 +58,13 @@ base::Result<Mapping> Mapping::map(int fd, size_t offset, size_t size) {
     return Mapping(static_cast<std::byte*>(data), size);
 }
 
+base::Result<Mapping> Mapping::map_own(size_t size) {
+    void* data = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED)
+        return system_error("mapping memory");
+    return Mapping(static_cast<std::byte*>(data), size);
+}
+
 base::Result<UniqueFd> create_segment(const char* name, size_t size) {
     UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd)
@@ -80,6 +89,19 @@ base::Result<void> punch_hole(int fd, size_t offset, size_t size) {
                     static_cast<off_t>(size)) != 0)
         return system_error("releasing shared memory");
     return {};
+}
+
+void write_zeros(std::byte* begin, size_t bytes) {
+    constexpr size_t kLeast = size_t{1} << 20; // else to touch them again costs more
+    const size_t page = page_size();
+    const size_t before = (page - reinterpret_cast<uintptr_t>(begin) % page) % page;
+    const size_t whole = bytes > before ? (bytes - before) / page * page : 0;
+    if (whole < kLeast || ::madvise(begin + before, whole, MADV_REMOVE) != 0) {
+        std::memset(begin, 0, bytes);
+        return;
+    }
+    std::memset(begin, 0, before);
+    std::memset(begin + before + whole, 0, bytes - before - whole);
 }
 
 size_t page_size() {

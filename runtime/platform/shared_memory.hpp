@@ -21,6 +21,8 @@ class Mapping {
 
     // `offset` and `size` are multiples of the page size (page_size()).
     static base::Result<Mapping> map(int fd, size_t offset, size_t size);
+    // Memory of this process alone, zeroed.
+    static base::Result<Mapping> map_own(size_t size);
 
     std::byte* data() const { return data_; }
     size_t size() const { return size_; }
@@ -38,6 +40,8 @@ base::Result<UniqueFd> create_segment(const char* name, size_t size);
 base::Result<size_t> segment_size(int fd);
 // Gives the memory of a part of a segment back to the system; it reads as zeros afterwards.
 base::Result<void> punch_hole(int fd, size_t offset, size_t size);
+// Writes zeros into a mapping of a segment. Many pages are given back to the system for that, and not touched.
+void write_zeros(std::byte* begin, size_t bytes);
 size_t page_size();
 
 } // namespace gpurun::platform

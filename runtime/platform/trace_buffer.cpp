@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <unistd.h>
 
@@ -30,7 +31,7 @@ TraceBuffer::TraceBuffer(UniqueFd fd, Mapping mapping, const Room& room)
 
 Result<TraceBuffer> TraceBuffer::create(uint64_t events, uint64_t timed, uint64_t runs) {
     const Room room{events, timed, runs};
-    CHECK(events > 0 && room.sound());
+    GPURUN_ASSERT(events > 0 && room.sound());
     GPURUN_ASSIGN(UniqueFd fd, create_segment("gpurun-trace", room.bytes()));
     GPURUN_ASSIGN(Mapping mapping, Mapping::map(fd.get(), 0, room.bytes()));
     TraceBuffer buffer(std::move(fd), std::move(mapping), room);
@@ -88,10 +89,41 @@ uint64_t TraceBuffer::lost_runs() const {
 }
 
 const TraceEvent* TraceBuffer::event(uint64_t index) const {
-    CHECK(index < recorded());
+    GPURUN_ASSERT(index < recorded());
     const TraceEvent& event = events()[index];
     const uint8_t kind = event.kind.load(std::memory_order_acquire);
     return kind == 0 || kind >= kTraceKinds ? nullptr : &event;
+}
+
+TraceBuffer::Part TraceBuffer::part_from(size_t offset, size_t most) const {
+    const off_t begin = ::lseek(fd_.get(), static_cast<off_t>(offset), SEEK_DATA);
+    const off_t end = begin < 0 ? -1 : ::lseek(fd_.get(), begin, SEEK_HOLE);
+    if (end < 0)
+        return {};
+    const auto at = static_cast<size_t>(begin);
+    return {at, {reinterpret_cast<const char*>(mapping_.data() + at), std::min(static_cast<size_t>(end) - at, most)}};
+}
+
+bool TraceBuffer::put(const Part& part) {
+    if (part.offset > mapping_.size() || part.bytes.size() > mapping_.size() - part.offset)
+        return false;
+    std::memcpy(mapping_.data() + part.offset, part.bytes.data(), part.bytes.size());
+    return true;
+}
+
+void TraceBuffer::convert_times(base::FunctionRef<int64_t(int64_t)> to) {
+    const auto convert = [&](std::atomic<int64_t>& time_ns) {
+        if (const int64_t there_ns = time_ns.load(std::memory_order_relaxed); there_ns != 0)
+            time_ns.store(to(there_ns), std::memory_order_relaxed);
+    };
+    for (TraceEvent& event : std::span(events(), recorded())) {
+        event.begin_ns = to(event.begin_ns);
+        convert(event.matched_ns);
+        convert(event.end_ns);
+    }
+    for (ClockReading& reading : header().clocks)
+        if (reading.host_ns != 0)
+            reading.host_ns = to(reading.host_ns);
 }
 
 } // namespace gpurun::platform

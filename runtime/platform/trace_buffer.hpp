@@ -11,11 +11,13 @@
 // one fetch_add and then belongs to whoever has taken it: the thread of a call, or whoever holds the engine lock. It is
 // published when it begins, and completed in place, so that what never ends is seen too. A full segment counts what it
 // loses. Times are CLOCK_MONOTONIC, which is the same for all processes of a machine: there is nothing to align. Only
-// the device's clock differs; the rank reads both clocks when it joins, and when it leaves.
+// the device's clock differs; the rank reads both clocks when it joins, and when it leaves. What was recorded on
+// another machine comes in parts, and is converted to this one's clock.
 //
 // The device writes the last two parts, so these are pinned from the start, and small.
 #pragma once
 
+#include "base/function_ref.hpp"
 #include "platform/clock.hpp"
 #include "platform/operation_times.hpp"
 #include "platform/pages_ahead.hpp"
@@ -26,6 +28,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 
 namespace gpurun::platform {
@@ -185,6 +188,18 @@ class TraceBuffer {
     // All, taken or not.
     std::span<const RunTimes> runs() const { return {all_runs(), runs_capacity_}; }
     uint64_t lost_runs() const;
+
+    // ---- between launchers of several machines, after the rank has ended
+    struct Part {
+        size_t offset = 0;
+        std::string_view bytes; // empty: there is nothing more
+    };
+    // The first that has been written to at `offset` or behind it, up to `most` bytes of it.
+    Part part_from(size_t offset, size_t most) const;
+    // False if a segment with this room has no such part.
+    bool put(const Part& part);
+    // Every time that was read from the clock becomes what `to` says.
+    void convert_times(base::FunctionRef<int64_t(int64_t)> to);
 
   private:
     struct Room {

@@ -60,7 +60,7 @@ constexpr Flags kSynchronous = 32; // a send
 constexpr Flags kPeerEdge = 64;    // the edge is the peer's to signal
 constexpr Flags kLookedAll = 128;  // End: nothing was left unseen
 constexpr Flags kUnread = 256;     // a thread: there are records that its rank has not taken out of its rings
-constexpr Flags kLoan = 512;       // a send: its bytes are lent
+constexpr Flags kLoan = 512;       // a send: its bytes are lent. A rank: it has memory mapped that is to be unmapped
 constexpr Flags kAllFlags = 1023;
 
 struct Entry {
@@ -78,8 +78,10 @@ struct Entry {
     uint32_t number = 0;  // a thread: of all that it waits for
     uint64_t done = 0;    // a thread: a count that grows with everything that its rank moves
     uint64_t all = 0;
-    char comm_name[32] = {}; // a message: of its communicator; empty if it has none. Longer ones are cut
-    uint32_t comm = 0;       // what the communicator's messages are kept apart by; 0: it has all ranks of the job
+    // A message: of its communicator; empty if it has none. A thread: of the other job in which it waits; empty: in
+    // none. Longer ones are cut.
+    char comm_name[32] = {};
+    uint32_t comm = 0; // what the communicator's messages are kept apart by; 0: it has all ranks of the job
     uint32_t unused = 0;
 
     void call_it(const char* text) { std::strncpy(name, text, sizeof name - 1); }

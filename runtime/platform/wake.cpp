@@ -62,6 +62,6 @@ uint64_t load_published(const std::atomic<uint64_t>& word) {
 
 bool agree_to_heavy_fences() { return ::syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0; }
 
-void heavy_fence() { CHECK(::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0); }
+void heavy_fence() { GPURUN_ASSERT(::syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0); }
 
 } // namespace gpurun::platform

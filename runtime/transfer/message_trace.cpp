@@ -109,7 +109,7 @@ device::RunLog time_messages(platform::TraceBuffer& buffer, device::Device& devi
         return {};
     }
     auto clock = device.clock()->read_clock();
-    auto usable = clock ? device.register_host(memory.data(), memory.size()) : std::move(clock).error();
+    auto usable = clock ? device.register_host(memory.data(), memory.size()) : clock.error();
     if (!usable) {
         base::log(base::LogLevel::kWarn, "the trace has no times of the device: {}", usable.error().detail);
         return {};

@@ -7,8 +7,8 @@ namespace wait_report = platform::wait_report;
 
 // Under the engine lock it has left all lists, so nothing points to it.
 Operation::~Operation() {
-    CHECK(phase_ == Phase::kDone || phase_ == Phase::kNew ||
-          (phase_ == Phase::kEnqueued && !end_)); // the last: of a graph
+    GPURUN_ASSERT(phase_ == Phase::kDone || phase_ == Phase::kNew ||
+                  (phase_ == Phase::kEnqueued && !end_)); // the last: of a graph
 }
 
 void Operation::watch() {
@@ -75,6 +75,13 @@ void Operation::leave_to_completion() {
     reach(Phase::kEnqueued);
 }
 
+void Operation::join_stream() {
+    if (!ends_by_completion() || operand_.captured() || work_.is_internal())
+        return;
+    ending_ = Ending::kTogether;
+    work_.give_marker_back();
+}
+
 void Operation::enqueue_left() {
     if (!is_left())
         return;
@@ -125,17 +132,19 @@ void Operation::finish() {
 }
 
 Result<void> Operation::complete_into(device::Stream stream) {
-    CHECK(enqueued());
+    GPURUN_ASSERT(enqueued());
     if (operand_.captured())
         return complete_captured(stream);
     if (done())
         return {};
     if (is_left()) {
+        resources_.left.remove(*this);
         if (auto enqueued = enqueue_left_by_protocol(stream); !enqueued)
             fail(std::move(enqueued).error());
-        else
-            finish();
-        return {};
+        else if (!done() && !end_)
+            finish(); // it is in the stream
+        if (!end_)
+            return {};
     }
     GPURUN_ASSIGN(const bool over, end_->is_over());
     if (!over) {

@@ -54,6 +54,8 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     base::Result<void> complete_into(device::Stream stream);
     // Its last work was left to whoever completes it.
     bool is_left() const { return LeftList::has(*this); }
+    // The same, and its source waits for that.
+    bool is_left_briefly() const { return is_left() && holds_up_source(); }
     // Its end is wanted, and nobody completes it into a stream now: enqueues what was left to the completion.
     void enqueue_left();
     // It cannot go on: the peer is lost, a call failed, or it was cancelled. Done once its own copies no longer touch
@@ -112,6 +114,10 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     Operation(Resources& resources, const Operand& operand, Ending ending)
         : resources_(resources), operand_(operand), ending_(ending), work_(resources, operand_) {}
 
+    // A request on a stream of which nothing is enqueued, and which is about to be completed there: from now on it is
+    // as a call that is made together with others.
+    void join_stream();
+
     Phase phase() const { return phase_; }
     void set_active() { phase_ = Phase::kActive; }
     void set_peer(Peer& peer) { peer_ = &peer; }
@@ -136,6 +142,7 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     virtual base::Result<void> enqueue_left_by_protocol(std::optional<device::Stream> stream) = 0;
     virtual void capture_missed() = 0;
     virtual bool ends_by_itself() const = 0;
+    virtual bool holds_up_source() const = 0;
     virtual void give_up() = 0;
     virtual void leave_queues() = 0;
     virtual void on_finish() {}

@@ -33,7 +33,7 @@ class OperationTable {
         return index < entries_.size() && entries_[index].serial == serial ? entries_[index].operation : nullptr;
     }
     void remove(uint64_t serial) {
-        CHECK(find(serial) != nullptr);
+        GPURUN_ASSERT(find(serial) != nullptr);
         entries_[serial & kIndex].operation = nullptr;
         unused_.push_back(serial & kIndex);
     }

@@ -58,6 +58,9 @@ class Peer {
     // The peer has died, and the operations that depended on it have failed.
     bool lost() const { return lost_; }
     void set_lost() { lost_ = true; }
+    // It has called gpurun_finalize(), and its records have been taken in: it starts nothing new.
+    bool has_left_off() const { return left_off_; }
+    void set_left_off() { left_off_ = true; }
 
     // A protocol's part. REQUIRES that the protocol has one.
     template <typename Part>
@@ -124,6 +127,7 @@ class Peer {
     std::unique_ptr<PeerChannel> channel_;
     Registration memory_;
     bool lost_ = false;
+    bool left_off_ = false;
     uint32_t attended_ = 0; // a bit for each protocol
     std::deque<Record> backlog_;
     std::vector<std::unique_ptr<ProtocolPart>> parts_; // by protocol

@@ -19,7 +19,7 @@ struct ProtocolInfo {
 };
 
 // The protocol that begins loans. It stands behind one that takes all other messages.
-constexpr ProtocolId kLoanProtocol = 8;
+constexpr ProtocolId kLoanProtocol = 9;
 
 struct ProtocolTable {
     std::span<const ProtocolInfo> rows; // by ProtocolId

@@ -5,6 +5,7 @@
 #include "transfer/protocol/inline.hpp"
 #include "transfer/protocol/loan.hpp"
 #include "transfer/protocol/mailbox.hpp"
+#include "transfer/protocol/pieces.hpp"
 #include "transfer/protocol/relay.hpp"
 #include "transfer/protocol/rendezvous.hpp"
 #include "transfer/protocol/single_copy.hpp"
@@ -61,6 +62,8 @@ Route choose_for_loan(Receive& receive, const Record& record) {
 //   inline       host memory in the host's order           GPURUN_EAGER_BYTES         message
 //   mailbox      device or pinned memory, within reach     GPURUN_MAIL_BYTES          message
 //   eager        on a stream, or device memory             GPURUN_DEVICE_EAGER_BYTES  message
+//   pieces       host memory in the host's order, without  256 KiB                    message
+//                memory in common
 //   rendezvous   any other                                                            message; to send: want-edge
 //   loan         lent                                                                 message; to send: borrowed,
 //                                                                                     given back, withdrawn; to
@@ -70,11 +73,12 @@ Route choose_for_loan(Receive& receive, const Record& record) {
 //   single copy  between host memory, in the host's order               to send: share, finish
 //   pull         between device memory, within reach; to itself         to send: finish; to receive: edge
 //   relay        all others                                             to send: clear-to-send; notice: slab
-constexpr std::array<ProtocolInfo, 9> kTable = {{
+constexpr std::array<ProtocolInfo, 10> kTable = {{
     {"graph", kGraphRoutes, true, nullptr, send<GraphSend>, receive<GraphReceive>, make<GraphPart>},
     {"inline", kInlineRoutes, true, nullptr, send<InlineSend>, receive<InlineReceive>, make<InlinePart>},
     {"mailbox", kMailboxRoutes, true, nullptr, send<MailSend>, receive<MailReceive>, make<MailboxPart>},
     {"eager", kEagerRoutes, true, nullptr, send<EagerSend>, receive<EagerReceive>, make<EagerPart>},
+    {"pieces", kPiecesRoutes, true, nullptr, send<PiecesSend>, receive<PiecesReceive>, nullptr},
     {"rendezvous", {}, true, choose_route, send<RendezvousSend>, nullptr, make<RendezvousPart>},
     {"single copy", kSingleCopyRoutes, false, nullptr, send<SingleCopySend>, receive<SingleCopyReceive>,
      make<SingleCopyPart>},
@@ -83,8 +87,9 @@ constexpr std::array<ProtocolInfo, 9> kTable = {{
     {"loan", kLoanRoutes, true, choose_for_loan, send<LoanSend>, receive<LoanReceive>, make<LoanPart>},
 }};
 static_assert(GraphPart::kProtocol == 0 && InlinePart::kProtocol == 1 && MailboxPart::kProtocol == 2 &&
-              EagerPart::kProtocol == 3 && RendezvousPart::kProtocol == 4 && SingleCopyPart::kProtocol == 5 &&
-              PullPart::kProtocol == 6 && RelayPart::kProtocol == 7 && LoanPart::kProtocol == 8);
+              EagerPart::kProtocol == 3 && PiecesSend::kProtocol == 4 && RendezvousPart::kProtocol == 5 &&
+              SingleCopyPart::kProtocol == 6 && PullPart::kProtocol == 7 && RelayPart::kProtocol == 8 &&
+              LoanPart::kProtocol == 9);
 
 constexpr auto kPartMakers = [] {
     std::array<Peer::PartMaker, kTable.size()> makers{};

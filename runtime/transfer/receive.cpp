@@ -10,7 +10,7 @@ namespace wait_report = platform::wait_report;
 Receive::~Receive() { give_branch_back(); }
 
 void Receive::start(Peer& source, const Record& record, std::span<const std::byte> payload) {
-    CHECK(phase() == Phase::kNew);
+    GPURUN_ASSERT(phase() == Phase::kNew);
     set_peer(source);
     set_active();
     bytes_ = std::min<uint64_t>(record.envelope.bytes, operand().bytes);

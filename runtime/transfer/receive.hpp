@@ -15,6 +15,12 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     bool started() const { return peer() != nullptr; }
     // Before it is matched: sets the marker of where it stands in its stream.
     base::Result<void> set_marker();
+    // Of a request that is completed directly behind its start, in its stream: see Operation::join_stream(). Nothing if
+    // its message moves already.
+    void end_together() {
+        if (phase() == Phase::kNew || is_left())
+            join_stream();
+    }
     // It borrows what its message lends, and takes no bytes (protocol/loan.hpp).
     void set_borrows() { borrows_ = true; }
     bool borrows() const { return borrows_; }

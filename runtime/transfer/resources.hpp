@@ -25,6 +25,7 @@ struct Resources {
         bool takes_turns = false; // the device is shared without MPS
         bool core_for_each_rank = false;
         std::atomic<uint32_t>* captures; // not 0 once this rank has captured a message
+        ProcessShare* process;           // this engine has its part of
     };
     Resources(device::Device& device_, const base::Settings& settings_, const Place& place_,
               const Workspace& workspace_, const ProtocolTable& protocols_, platform::TraceBuffer* trace_,
@@ -33,7 +34,7 @@ struct Resources {
           trace(trace_), runs(runs_), counters(ordering_counters(device_, settings_)),
           kernels_spin(counters != nullptr && !place_.takes_turns),
           fenced_copies(kernels_spin ? device_.fenced_copies() : nullptr),
-          pools(device_, settings_.hardware_queues, place_.ranks_on_device, place_.ranks),
+          pools(device_, settings_.hardware_queues, place_.ranks_on_device, place_.ranks, place_.process->engines),
           exports(device_, place_.ranks), mails(device_, pools), exchanges(device_, pools) {}
 
     // Whether a stream that waits for a rank is released when that rank dies.
@@ -54,16 +55,13 @@ struct Resources {
     ExportCache exports;
     FusedMails mails;
     Exchanges exchanges;
-    MovingList moving;    // operations that advance() moves
-    LeftList left;        // operations whose last work is enqueued by whoever completes them
-    size_t returning = 0; // loans that are given back once their stream has come to that (LoanPart)
-    uint64_t changes = 0; // how often a message was enqueued or done: who has seen as many need not look again
+    MovingList moving;         // operations that advance() moves
+    LeftList left;             // operations whose last work is enqueued by whoever completes them
+    bool leaves_pulls = false; // what a request on a stream pulls may be left for a moment (comm/batch.hpp)
+    size_t unmapping = 0;      // allocations that peers have asked this rank to unmap, and are still mapped (PullPart)
+    size_t returning = 0;      // loans that are given back once their stream has come to that (LoanPart)
+    uint64_t changes = 0;      // how often a message was enqueued or done: who has seen as many need not look again
     TryQuiescence try_quiescence = [] { return Quiescence(std::in_place); }; // the engine's
-    // A thread of the driver's tells, some time after a graph was destroyed, that its messages are gone. Until this
-    // time it may yet do so.
-    std::atomic<int64_t> graphs_end_by_ns{0};
-    static constexpr int64_t kGraphEndsWithinNs = 1'000'000'000;
-    static constexpr int64_t kGraphsLeft = INT64_MAX; // some graphs are yet to be destroyed (DeferredFree)
 };
 
 } // namespace gpurun::transfer

@@ -8,8 +8,8 @@ namespace flags = platform::trace_flags;
 
 Send::Send(Resources& resources, Peer& target, const Operand& operand, const Envelope& envelope, const Mode& mode)
     : OperationBy(resources, operand, mode.ending), envelope_(envelope), signature_(mode.signature),
-      answer_(mode.answer), synchronous_(mode.synchronous), urges_(mode.urges), contributes_(mode.contributes),
-      loan_(mode.loan) {
+      answer_(mode.answer), synchronous_(mode.synchronous), contributes_(mode.contributes), trades_(mode.trades),
+      loan_(mode.loan), origin_(mode.origin), lends_on_(mode.lent_on) {
     set_peer(target);
     if (operand.captured())
         envelope_.context |= kCapturedContexts;
@@ -70,7 +70,7 @@ Result<Posted> Send::post() {
         if (!posted || *posted != Posted::kNot)
             return posted;
     }
-    CHECK(!"the last protocol that begins messages takes all");
+    GPURUN_ASSERT(!"the last protocol that begins messages takes all");
     return Posted::kNot;
 }
 
@@ -114,7 +114,7 @@ bool Send::publish(Record& record, Route route) {
     sign(record);
     trace().posting_small();
     // A message that carries its bytes can stay in the ring until its receiver looks.
-    if (!target().channel().post(record, {}, notify()))
+    if (!target().channel().post(record, {}, Notify::kIfSleeping))
         return false;
     trace().posted(++target().count_out.messages);
     count(route);

@@ -2,7 +2,7 @@
 // target answers, the send goes on by the protocol that the answer belongs to.
 #pragma once
 
-#include "transfer/loan_kind.hpp"
+#include "transfer/borrowing.hpp"
 #include "transfer/protocol_table.hpp"
 
 namespace gpurun::transfer {
@@ -11,12 +11,14 @@ struct SendMode {
     Ending ending = Ending::kInStream;
     bool synchronous = false;             // not done before it is matched
     platform::TraceEvent* call = nullptr; // of the trace: the call that is this message and nothing else
-    bool urges = false;                   // the target's rank has to go on by it, though it may be in no call
     uint64_t signature = 0;               // of its record; 0: none
     bool contributes = false;             // the target reduces it
+    bool trades = false;                  // and this rank what others send meanwhile
     // What the target reduces of it belongs here: it may write that at once, beside telling it.
     std::optional<Operand> answer;
     Loan loan{}; // its bytes stay where they are (protocol/loan.hpp)
+    LoanOrigin origin{};
+    const Borrowing* lent_on = nullptr; // of a loan of what this rank has borrowed: that. It lives as long as the send
 };
 
 class Send final : public OperationBy<Send, SendState>, public base::Linked<Send, Unposted> {
@@ -32,6 +34,12 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     base::Result<void> on_record(const Record& answer);
     // In place of start(): sets its marker, and queues it for the next post_waiting().
     void defer();
+    // Of a request that is completed directly behind its start, in its stream: see Operation::join_stream(). Nothing if
+    // it was posted.
+    void end_together() {
+        if (state() == nullptr && phase() == Phase::kActive)
+            join_stream();
+    }
     bool matched() const { return matched_; }     // its target has said so
     bool withdrawn() const { return withdrawn_; } // a loan that was cancelled before it was matched
     // Its answer is written once the send is complete.
@@ -42,9 +50,10 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     Peer& target() const { return *peer(); }
     const Envelope& envelope() const { return envelope_; }
     Loan loan() const { return loan_; }
+    const LoanOrigin& origin() const { return origin_; }
+    const Borrowing* lends_on() const { return lends_on_; } // null: memory of its own
     bool lends() const { return loan_.kind != LoanKind::kNone; }
     bool synchronous() const { return synchronous_; }
-    platform::Notify notify() const { return urges_ ? platform::Notify::kAlways : platform::Notify::kIfSleeping; }
     OperationTable<Send>& answered() const { return target().sends; }
     void note_matched();
     // Of a loan: a rank has borrowed it, and not received a copy.
@@ -53,6 +62,9 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
         note_matched();
         borrowed_ = true;
     }
+    // Its borrower has lent it on.
+    bool was_lent_on() const { return was_lent_on_; }
+    void note_lent_on() { was_lent_on_ = true; }
     void withdraw() {
         withdrawn_ = true;
         finish();
@@ -62,6 +74,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     void set_edge(const Slot& edge) { edge_ = edge; }
     uint64_t signature() const { return signature_; }
     bool contributes() const { return contributes_; }
+    bool trades() const { return trades_; }
     const std::optional<Operand>& place_of_answer() const { return answer_; }
     void note_answer_written() { answer_written_ = true; }
     // Signs and posts the message's record. False if there is no room now.
@@ -106,13 +119,16 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     const uint64_t signature_;
     const std::optional<Operand> answer_;
     bool synchronous_;
-    bool urges_;
     bool contributes_;
+    bool trades_;
     bool matched_ = false;
     bool answer_written_ = false;
     bool withdrawn_ = false;
     bool borrowed_ = false;
+    bool was_lent_on_ = false;
     const Loan loan_;
+    const LoanOrigin origin_;
+    const Borrowing* const lends_on_;
     ProtocolId protocol_ = 0; // of its state
     Slot edge_{};
     uint64_t own_stream_ = 0; // name of the program's stream in which all of it is enqueued; 0: not so

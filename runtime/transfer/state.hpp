@@ -30,6 +30,8 @@ class HalfState {
     virtual base::Result<bool> complete_into(Half&, device::Stream) { return false; }
     // What it has left to the completion (leave_to_completion), into that stream, or, without one, as if it had not.
     virtual base::Result<void> enqueue_left(Half&, std::optional<device::Stream>) { return {}; }
+    // Whether its peer waits for what was left.
+    virtual bool holds_up_source(const Half&) const { return false; }
     // Whether a failed one that is enqueued comes to its end all the same.
     virtual bool ends_by_itself() const { return false; }
     // It has failed: nothing more is to be enqueued.
@@ -162,6 +164,7 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
     base::Result<void> enqueue_left_by_protocol(std::optional<device::Stream> stream) final {
         return state()->enqueue_left(half(), stream);
     }
+    bool holds_up_source() const final { return state() != nullptr && state()->holds_up_source(half()); }
     bool ends_by_itself() const final { return state() != nullptr && state()->ends_by_itself(); }
     void give_up() final {
         if (state() != nullptr)

@@ -42,6 +42,11 @@ class Errors(unittest.TestCase):
         self.assertEqual(job("rank"), (0, [line(NOBODY)]))
         self.assertEqual(job("truncated"), (0, [line(TRUNCATED)]))
 
+    def test_a_program_that_gpurun_did_not_start_is_told_so(self):
+        _, said = alone(mistakes, "rank")
+        self.assertEqual(said, ["gpurun: error: " + NOBODY.replace("0 to 1", "0 to 0") + "; gpurun did not start this "
+                                "process, so it is a job of one rank: use gpurun -n 2 PROGRAM"])
+
     def test_nothing_is_told_where_errors_are_only_returned(self):
         self.assertEqual(job("rank", GPURUN_ERRORS="return"), (0, []))
         self.assertEqual(job("truncated", GPURUN_ERRORS="return"), (0, []))
@@ -75,7 +80,7 @@ class Errors(unittest.TestCase):
         self.assertEqual(job("choice-before-init", GPURUN_ERRORS="abort"), (0, []))
 
     def test_errors_before_the_job_are_told_too(self):
-        early = ("gpurun_send: GPURUN_ERR_NOT_INITIALIZED: gpurun_init() has not been called in this process")
+        early = ("gpurun_send: GPURUN_ERR_NOT_INITIALIZED: gpurun_init() has not been called in this process: call it first")
         ended, said = job("too-early")
         self.assertEqual((ended, sorted(said)), (0, [line(early), line(early).replace("rank 0", "rank 1")]))
         self.assertEqual(job("too-early", GPURUN_ERRORS="return"), (0, []))

@@ -1,5 +1,6 @@
-// Rank 0 lends, and waits for none of its loans; rank 1 borrows some, and gives none back. Both finalize: what was not
-// borrowed is taken back, and what was borrowed is given back once rank 1's device has come to rest.
+// Rank 0 lends, and waits for none of its loans; rank 1 borrows some, lends two of them on, and gives none back; rank 2
+// borrows one of these, and gets a copy of memory of rank 0's host. All finalize: what was not borrowed is taken back,
+// and what was borrowed is given back once its rank's device has come to rest, and what was lent on is back.
 #include "support/must.h"
 
 #include <stdio.h>
@@ -25,6 +26,17 @@ int main(void) {
         MUST(gpurun_borrow(0, 2 * i, GPURUN_COMM_WORLD, stream, &loan, NULL));
         MUST(gpurun_loan_buffer(loan, &lent, NULL, NULL));
         MUST(gpurun_memset(lent, i, kBytes, stream));
+        if (i < 2)
+            MUST(gpurun_lend(lent, kBytes, GPURUN_LOAN_EXCLUSIVE, 2, 2 * i, GPURUN_COMM_WORLD, stream, &request));
+    }
+    if (rank == 0) {
+        void* pinned;
+        MUST(gpurun_malloc_host(&pinned, kBytes));
+        MUST(gpurun_lend(pinned, kBytes, GPURUN_LOAN_READ_OR_COPY, 2, 7, GPURUN_COMM_WORLD, GPURUN_HOST, &request));
+    }
+    if (rank == 2) {
+        MUST(gpurun_borrow(1, 0, GPURUN_COMM_WORLD, stream, &loan, NULL));
+        MUST(gpurun_borrow(0, 7, GPURUN_COMM_WORLD, stream, &loan, NULL));
     }
     MUST(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST));
     MUST(gpurun_finalize());

@@ -47,6 +47,7 @@ void expect_all_of_requests(gpurun_status expected) {
     CHECK(gpurun_borrow(0, 0, kWorld, stream, &loan, &status) == expected);
     CHECK(gpurun_loan_buffer(loan, &lent, nullptr, nullptr) == expected);
     CHECK(gpurun_give_back(&loan, stream) == expected);
+    CHECK(gpurun_unregister(&number, 0) == expected);
     const DLTensor* tensors = nullptr;
     const void* metadata = nullptr;
     size_t many = 0;
@@ -123,6 +124,8 @@ void check_communicators(gpurun_status expected) {
     CHECK(gpurun_comm_compare(kWorld, kWorld, &comparison) == expected);
     CHECK(gpurun_comm_dup(kWorld, &comm) == expected);
     CHECK(gpurun_comm_split(kWorld, 0, 0, &comm) == expected);
+    CHECK(gpurun_comm_accept("meet", 0, kWorld, &comm) == expected);
+    CHECK(gpurun_comm_connect("meet", 0, kWorld, &comm) == expected);
     CHECK(gpurun_comm_split_type(kWorld, GPURUN_SPLIT_NODE, 0, &comm) == expected);
     CHECK(gpurun_comm_create(kWorld, GPURUN_GROUP_EMPTY, &comm) == expected);
     CHECK(gpurun_comm_create_group(kWorld, GPURUN_GROUP_EMPTY, 0, &comm) == expected);
@@ -256,6 +259,10 @@ TEST_CASE("before gpurun_init every call says that it is missing") {
     expect_all_of_requests(GPURUN_ERR_NOT_INITIALIZED);
     CHECK(gpurun_finalize() == GPURUN_ERR_NOT_INITIALIZED);
     CHECK(gpurun_finalized() == 0);
+    CHECK(gpurun_init_as(nullptr, 0, 1) == GPURUN_ERR_ARGUMENT);
+    CHECK(gpurun_init_as("job", 1, 1) == GPURUN_ERR_RANK);
+    CHECK(gpurun_init_as("a/b", 0, 1) == GPURUN_ERR_SETTING);
+    CHECK(gpurun_initialized() == 0);
 }
 
 TEST_CASE("a process that gpurun did not start joins a job of its own") {
@@ -274,6 +281,7 @@ TEST_CASE("a process that gpurun did not start joins a job of its own") {
 
 TEST_CASE("a second gpurun_init is refused and changes nothing") {
     CHECK(gpurun_init() == GPURUN_ERR_ALREADY_INITIALIZED);
+    CHECK(gpurun_init_as("job", 0, 1) == GPURUN_ERR_ALREADY_INITIALIZED);
     CHECK(std::strlen(gpurun_error_detail()) > 0);
     CHECK(size() == 1);
 }
@@ -304,6 +312,7 @@ TEST_CASE("after gpurun_finalize every call says that the job is over") {
     expect_all_of_requests(GPURUN_ERR_FINALIZED);
     CHECK(gpurun_finalize() == GPURUN_ERR_FINALIZED);
     CHECK(gpurun_init() == GPURUN_ERR_FINALIZED);
+    CHECK(gpurun_init_as("job", 0, 1) == GPURUN_ERR_FINALIZED);
     CHECK(std::strlen(gpurun_error_detail()) > 0);
 }
 

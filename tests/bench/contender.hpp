@@ -50,6 +50,7 @@ struct Ground {
 
 std::unique_ptr<Contender> make_gpurun(const Ground& ground);
 std::unique_ptr<Contender> make_copy(const Ground& ground);
+std::unique_ptr<Contender> make_network(const Ground& ground, Reference reference);
 // Made by all ranks of the job at once, none of which had a reason to leave it out; null in one that has no partner.
 std::unique_ptr<Contender> make_nccl(const Ground& ground);
 

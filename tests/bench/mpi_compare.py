@@ -36,7 +36,13 @@ def commands(options, folder):
         program = os.path.join(folder, name.replace(" ", ""))
         source = os.path.join(os.path.dirname(__file__), os.path.basename(options.program) + ".c")
         # MPICH's MPI_STATUSES_IGNORE looks to the compiler like an array of nothing.
-        subprocess.run([*compiler.split(), "-O2", "-DWITH_MPI", "-Wno-stringop-overflow", source, "-o", program], check=True)
+        compiled = subprocess.run([*compiler.split(), "-O2", "-DWITH_MPI", "-Wno-stringop-overflow", source, "-o", program],
+                                  stderr=subprocess.PIPE, text=True, check=False)
+        if compiled.returncode != 0 and "mpi.h" in compiled.stderr and not options.mpi:
+            print(f"# {name} is installed without its headers", file=sys.stderr)
+            continue
+        if compiled.returncode != 0:
+            raise SystemExit(f"mpi_compare.py: {compiler}: {compiled.stderr}")
         bind = "core" if options.ranks <= len(os.sched_getaffinity(0)) else "none"
         found[name] = [*launcher.replace("BIND", bind).split(), "-n", ranks, program, *sizes]
     return found

@@ -39,7 +39,9 @@ constexpr Choice<Memory> kMemories[] = {{"device", Memory::kDevice},
                                         {"host", Memory::kHost}};
 constexpr Choice<Order> kOrders[] = {{"stream", Order::kStream}, {"host", Order::kHost}, {"graph", Order::kGraph}};
 constexpr Choice<Reference> kReferences[] = {
-    {"copy", Reference::kCopy}, {"nccl", Reference::kNccl}, {"nccl-window", Reference::kNcclWindow}};
+    {"copy", Reference::kCopy}, {"nccl", Reference::kNccl},     {"nccl-window", Reference::kNcclWindow},
+    {"tcp", Reference::kTcp},   {"fabric", Reference::kFabric},
+};
 constexpr Choice<Collective> kCollectives[] = {{"allreduce", Collective::kAllreduce},
                                                {"bcast", Collective::kBcast},
                                                {"allgather", Collective::kAllgather},

@@ -25,8 +25,11 @@ enum class Collective {
 };
 enum class Memory { kDevice, kDeviceAsync, kPinned, kHost };
 constexpr bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kDeviceAsync; }
-enum class Order { kStream, kHost, kGraph };        // kGraph: in stream order, captured once and run again and again
-enum class Reference { kCopy, kNccl, kNcclWindow }; // what gpurun is held against
+enum class Order { kStream, kHost, kGraph }; // kGraph: in stream order, captured once and run again and again
+enum class Reference { kCopy, kNccl, kNcclWindow, kTcp, kFabric }; // what gpurun is held against
+constexpr bool is_network(Reference reference) {
+    return reference == Reference::kTcp || reference == Reference::kFabric;
+}
 
 struct Options {
     std::vector<Test> tests{Test::kLatency, Test::kBandwidth};

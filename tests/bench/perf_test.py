@@ -280,6 +280,23 @@ class Drawing(Case):
         self.assertNotIn("# latency", done.stdout)
 
 
+class Networks(Case):
+    def test_latency_and_rate_in_host_order_are_held_against_tcp_and_libfabric(self):
+        for nodes in ({}, {"GPURUN_EMULATED_NODES": "2"}):
+            with self.subTest(nodes):
+                document = self.document("latency", "rate", "bidirectional", *QUICK[:3], "--window=4", "--memory=host",
+                                         "--against=tcp,fabric", environment=nodes)
+                left_out = {reference["name"]: reference["reason"] for reference in document["left_out"]}
+                self.assertNotIn("tcp", left_out)
+                self.assertIn("libfabric", left_out.get("fabric", "libfabric"))
+                there = [name for name in ("tcp", "fabric") if name not in left_out]
+                for row in document["rows"]:
+                    has_one = row["order"] == "host" and row["test"] != "bidirectional"
+                    self.assertEqual([reference["name"] for reference in row["against"]], there if has_one else [])
+                    for reference in row["against"]:
+                        self.assertGreater(reference["median_us"], 0, row)
+
+
 class Refusing(Case):
     def test_mistakes_are_named_by_one_rank_with_what_to_write(self):
         for word, *options in [

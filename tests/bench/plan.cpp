@@ -194,6 +194,9 @@ std::vector<Task> plan(const Options& options, bool on_gpus, int ranks) {
 }
 
 bool measures(Reference reference, const Task& task) {
+    if (is_network(reference))
+        return task.order == Order::kHost &&
+               (task.test == Test::kLatency || task.test == Test::kBandwidth || task.test == Test::kRate);
     if (task.test == Test::kCollective) // NCCL has no all-to-all in place
         return reference != Reference::kCopy && !(task.in_place && task.collective == Collective::kAlltoall);
     if (task.test == Test::kFirst || task.test == Test::kLoan || reference == Reference::kNcclWindow)

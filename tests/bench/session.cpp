@@ -86,7 +86,7 @@ void Session::add_entrants(bool whole_job) {
 
 // Why the reference cannot be measured here, or ""; all ranks agree.
 std::string Session::why_out(Reference reference, bool whole_job) const {
-    if (reference == Reference::kCopy)
+    if (reference == Reference::kCopy || is_network(reference))
         return "";
     const gpurun_device_info& device = devices_[static_cast<size_t>(pair_.rank())];
     const std::string reason = first_text(pair_, why_not_nccl(reference, report_.options, device));
@@ -119,7 +119,7 @@ void Session::admit(const Reference& reference, bool whole_job, const Ground& gr
     else if (reference == Reference::kNccl)
         contender = make_nccl(ground);
     else if (!pair_.alone())
-        contender = make_copy(ground);
+        contender = is_network(reference) ? make_network(ground, reference) : make_copy(ground);
     const std::string reason = first_text(pair_, contender != nullptr ? contender->why_not() : "");
     if (!reason.empty())
         return leave_out(reference, reason);

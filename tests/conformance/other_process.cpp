@@ -17,7 +17,9 @@ int next_peer() {
 
 } // namespace
 
-OtherProcess::OtherProcess(const std::string& selector) : peer_(next_peer()) {
+OtherProcess::OtherProcess(const std::string& selector) : OtherProcess(selector, next_peer()) {}
+
+OtherProcess::OtherProcess(const std::string& selector, int peer) : peer_(peer) {
     start(selector);
     try {
         meet();

@@ -95,7 +95,8 @@ int serve(const char* selector);
 class OtherProcess {
   public:
     explicit OtherProcess(const std::string& selector);
-    ~OtherProcess(); // ends it and waits
+    OtherProcess(const std::string& selector, int peer); // which no other one is now
+    ~OtherProcess();                                     // ends it and waits
     OtherProcess(const OtherProcess&) = delete;
     OtherProcess& operator=(const OtherProcess&) = delete;
 

@@ -94,6 +94,22 @@ TEST_CASE("a mapping outlives its exporter") {
     }
 }
 
+TEST_CASE("the number of a peer that is forgotten can be another's") {
+    const std::string selector = reachable_selectors().front();
+    OtherProcess first(selector);
+    const int number = first.peer();
+    subject().forget_peer(number);
+    subject().forget_peer(number); // nobody
+    const uint32_t of_first = first.allocate(kBytes);
+    CHECK_FALSE(subject().import_memory(number, first.export_memory(of_first)));
+    OtherProcess second(selector, number);
+    const uint32_t memory = second.allocate(kBytes);
+    second.fill(memory, 0x21, kBytes);
+    second.synchronize();
+    const Import import(number, second.export_memory(memory));
+    CHECK(read(import.get(), kBytes) == Bytes(kBytes, std::byte{0x21}));
+}
+
 TEST_CASE("memory that is freed while a peer has it mapped hurts nobody") {
     OtherProcess other(reachable_selectors().front());
     const uint32_t memory = other.allocate(kBytes);

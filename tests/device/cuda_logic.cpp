@@ -89,22 +89,29 @@ TEST_CASE("an address record stays bounded") {
 TEST_CASE("devices are chosen by ordinal and by UUID") {
     fake() = FakeState{};
     const Driver driver = fake_driver();
-    CHECK(must(select_device(driver, "auto")) == 0);
-    CHECK(must(select_device(driver, "cuda:1")) == 1);
-    CHECK(must(select_device(driver, "cuda:GPU-11111111-1111-1111-1111-111111111111")) == 1);
+    CHECK(must(select_device(driver, "cuda:1", 0)) == 1);
+    CHECK(must(select_device(driver, "cuda:GPU-11111111-1111-1111-1111-111111111111", 0)) == 1);
+}
+
+TEST_CASE("where none is chosen ranks take devices in turn") {
+    fake() = FakeState{}; // of two devices
+    const Driver driver = fake_driver();
+    for (const uint32_t rank : {0, 1, 2, 3, 254, 255})
+        CHECK(must(select_device(driver, "auto", rank)) == static_cast<int>(rank % 2));
+    CHECK(must(select_device(driver, "cuda:0", 1)) == 0);
 }
 
 TEST_CASE("a device that is not there is named, and how to find those that are") {
     fake() = FakeState{};
     const Driver driver = fake_driver();
     for (const char* selector : {"cuda:2", "cuda:GPU-99999999-9999-9999-9999-999999999999"}) {
-        const auto chosen = select_device(driver, selector);
+        const auto chosen = select_device(driver, selector, 0);
         CHECK_STATUS(chosen, Status::kDevice);
         CHECK(detail_of(chosen).find(selector) != std::string::npos);
         CHECK(detail_of(chosen).find("nvidia-smi -L") != std::string::npos);
     }
     for (const char* selector : {"cuda:", "cuda:-1", "cuda:1x", "gpu:0"})
-        CHECK_STATUS(select_device(driver, selector), Status::kSetting);
+        CHECK_STATUS(select_device(driver, selector, 0), Status::kSetting);
 }
 
 TEST_CASE("memory of the device is described as far as it reaches") {

@@ -68,6 +68,10 @@ void start_reduction(const Job& job);
 gpurun_status exchange_with_neighbours(const Job& job, bool in_stream);
 void victim_makes_ring(const Job& job);
 
+// series_deaths.cpp: requests that are started and completed again and again.
+gpurun_status cross_series_until_lost(const Job& job, size_t bytes);
+void victim_crosses_series(const Job& job, size_t bytes);
+
 // communicator_deaths.cpp: communicators that are made, and used.
 gpurun_status split_with_victim(const Job& job);
 gpurun_status make_until_lost(const Job& job);

@@ -3,27 +3,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <ctime>
 #include <thread>
 
 namespace gpurun::test::barrier {
 
 namespace {
-
-// The clock that all ranks of a machine share, readable inside gpurun_launch_host().
-double now() {
-    timespec time{};
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-void note_time(gpurun_stream domain, double& when) {
-    const auto note = [](void* target) { *static_cast<double*>(target) = now(); };
-    if (domain == GPURUN_HOST)
-        note(&when);
-    else
-        REQUIRE_OK(gpurun_launch_host(domain, note, &when));
-}
 
 // Rank 0 learns all ranks' times: the last that came must not be later than the first that left.
 void check_times(double came, double left) {

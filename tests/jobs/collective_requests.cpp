@@ -1,28 +1,13 @@
 // Collectives as requests: started in one order domain, completed into another, several under way at once.
+#include "signals.hpp"
 #include "support/job.hpp"
 
 #include <algorithm>
-#include <ctime>
 #include <memory>
 
 using namespace gpurun::test;
 
 namespace {
-
-// The clock that all ranks of a machine share, readable inside gpurun_launch_host().
-double now() {
-    timespec time{};
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-void note_time(gpurun_stream domain, double& when) {
-    const auto note = [](void* target) { *static_cast<double*>(target) = now(); };
-    if (domain == GPURUN_HOST)
-        note(&when);
-    else
-        REQUIRE_OK(gpurun_launch_host(domain, note, &when));
-}
 
 // The last rank that came must not be later than the first that left, as rank 0 sees it.
 void check_times(double came, double left) {
@@ -78,6 +63,52 @@ struct Broadcast {
 
 constexpr size_t kSizes[] = {1, 4097, 300000, (3u << 20) + 1};
 constexpr int kRounds = 6;
+
+// Some steps wait for the device, of which no peer tells; others for messages that are small enough to wait in the
+// ring.
+void check_goes_on(int idle) {
+    constexpr size_t kLarge = 100'000, kMiddle = 5361;
+    constexpr int kDone = 3;
+    const int caller = (idle + 1) % size();
+    const int32_t expected = size() * (size() + 1) / 2;
+    const std::vector<int32_t> own(kLarge, rank() + 1);
+    std::vector<int32_t> middle(kMiddle), large(kLarge);
+    const size_t bytes = kLarge * sizeof(int32_t);
+    Memory from(Kind::kDevice, bytes), sum(Kind::kDevice, bytes), at_root(Kind::kDevice, bytes);
+    REQUIRE_OK(gpurun_memcpy(from.get(), own.data(), bytes, GPURUN_HOST));
+    pid_t pid = getpid();
+    if (rank() == idle)
+        await_signal();
+    REQUIRE_OK(gpurun_bcast(&pid, 1, GPURUN_INT32, idle, kWorld, GPURUN_HOST));
+    const gpurun_stream host = GPURUN_HOST;
+    gpurun_request requests[4] = {GPURUN_REQUEST_NULL, GPURUN_REQUEST_NULL, GPURUN_REQUEST_NULL, GPURUN_REQUEST_NULL};
+    REQUIRE_OK(gpurun_iallreduce(from.get(), sum.get(), kLarge, GPURUN_INT32, GPURUN_SUM, kWorld, host, &requests[0]));
+    REQUIRE_OK(gpurun_ireduce(from.get(), at_root.get(), kLarge, GPURUN_INT32, GPURUN_SUM, caller, kWorld, host,
+                              &requests[1]));
+    if (rank() == idle) {
+        REQUIRE_OK(gpurun_iallreduce(own.data(), middle.data(), kMiddle, GPURUN_INT32, GPURUN_SUM, kWorld, host,
+                                     &requests[2]));
+        REQUIRE_OK(gpurun_ibarrier(kWorld, host, &requests[3]));
+        sleep_until_signal();
+    } else {
+        REQUIRE_OK(gpurun_allreduce(own.data(), middle.data(), kMiddle, GPURUN_INT32, GPURUN_SUM, kWorld, host));
+        REQUIRE_OK(gpurun_barrier(kWorld, host));
+    }
+    REQUIRE_OK(gpurun_waitall(4, requests, host, nullptr));
+    if (rank() == caller) {
+        for (int left = size() - 2; left > 0; left--)
+            REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, GPURUN_ANY_SOURCE, kDone, kWorld, host, nullptr));
+        REQUIRE(kill(pid, SIGUSR1) == 0); // no message: its receiver makes no call
+    } else if (rank() != idle) {
+        REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, caller, kDone, kWorld, host));
+    }
+    CHECK(std::count(middle.begin(), middle.end(), expected) == kMiddle);
+    for (const Memory* each : {&sum, &at_root}) {
+        REQUIRE_OK(gpurun_memcpy(large.data(), each->get(), bytes, host));
+        if (each == &sum || rank() == caller)
+            CHECK(std::count(large.begin(), large.end(), expected) == kLarge);
+    }
+}
 
 } // namespace
 
@@ -201,6 +232,12 @@ TEST_CASE("one that nobody waits for is completed all the same") {
         CHECK(request.id == GPURUN_REQUEST_NULL.id);
     }
     REQUIRE_OK(gpurun_barrier(kWorld, GPURUN_HOST));
+}
+
+TEST_CASE("collectives go on while one of their ranks makes no call") {
+    constexpr int kTurns = 12;
+    for (int turn = 0; size() > 1 && goes_on_without_calls() && turn < kTurns; turn++)
+        check_goes_on(turn % size());
 }
 
 TEST_CASE("what cannot be is refused, and nothing is started") {

@@ -3,7 +3,6 @@
 #include "support/job.hpp"
 
 #include <algorithm>
-#include <ctime>
 
 namespace gpurun::test::crowded {
 
@@ -15,18 +14,6 @@ constexpr int kGoTag = 1000;
 
 size_t offset_of(int tag) { return static_cast<size_t>(tag) * 16; }
 constexpr size_t kWindow = kBytes + kMessages * 16;
-
-// The clock that all ranks of a machine share, readable inside gpurun_launch_host().
-double now() {
-    timespec time{};
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-void note_time(const Stream& stream, double& when) {
-    REQUIRE_OK(gpurun_launch_host(
-        stream, [](void* target) { *static_cast<double*>(target) = now(); }, &when));
-}
 
 using Start = gpurun_status (*)(const void*, size_t, gpurun_datatype, int, int, gpurun_comm, gpurun_stream,
                                 gpurun_request*);

@@ -251,7 +251,8 @@ TEST_CASE("broadcasts and barriers are captured") {
     }
 }
 
-TEST_CASE("a rank's graph sends to itself") {
+TEST_CASE("a rank's graph sends to itself, also in a job of one rank") {
+    REQUIRE((can_capture(rank()) || size() > 1 || !has_graphs()));
     if (!can_capture(rank()))
         return;
     const Stream stream;

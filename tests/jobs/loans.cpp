@@ -1,6 +1,7 @@
 // Loans: memory that is handed over in place, in order, and comes back.
-#include "support/job.hpp"
+#include "lending.hpp"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,33 +13,24 @@ namespace {
 constexpr int kLoan = 3, kGo = 4, kOther = 5;
 constexpr size_t kBytes = 300001;
 
-void tell(int to) { REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, to, kGo, kWorld, GPURUN_HOST)); }
-void await(int from) { REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, from, kGo, kWorld, GPURUN_HOST, nullptr)); }
+using lending::Borrowed;
+using lending::read;
+
+void tell(int to) { lending::tell(to, kGo); }
+void await(int from) { lending::await(from, kGo); }
 
 bool lends() { return rank() % 2 == 0; }
 
 gpurun_request lend(uint8_t* buffer, size_t bytes, gpurun_stream order, int tag = kLoan,
                     gpurun_loan_kind kind = GPURUN_LOAN_EXCLUSIVE) {
-    gpurun_request request{};
-    REQUIRE_OK(gpurun_lend(buffer, bytes, kind, partner(), tag, kWorld, order, &request));
-    return request;
+    return lending::lend(buffer, bytes, kind, partner(), tag, order);
 }
 
-struct Borrowed {
-    gpurun_loan loan{};
-    uint8_t* at = nullptr;
-    size_t bytes = 0;
-};
-
 Borrowed borrow(gpurun_stream order, int tag = kLoan, int source = GPURUN_ANY_SOURCE) {
-    Borrowed got;
     gpurun_message_status status{};
-    void* at = nullptr;
-    REQUIRE_OK(gpurun_borrow(source, tag, kWorld, order, &got.loan, &status));
+    const Borrowed got = lending::borrow(source, tag, order, &status);
     CHECK(status.source == partner());
-    REQUIRE_OK(gpurun_loan_buffer(got.loan, &at, &got.bytes, nullptr));
     CHECK(status.bytes == got.bytes);
-    got.at = static_cast<uint8_t*>(at);
     return got;
 }
 
@@ -47,21 +39,13 @@ bool reach_each_other() {
     static int answer = -1;
     if (answer != -1)
         return answer == 1;
-    Memory lent(Kind::kDevice, 64), copy(Kind::kDevice, 64);
+    Memory lent(Kind::kDevice, 64);
     int mine = 1, theirs = 0;
     if (lends()) {
         gpurun_request request = lend(lent.get(), 64, GPURUN_HOST);
         REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr));
     } else {
-        gpurun_loan loan{};
-        const gpurun_status status = gpurun_borrow(partner(), kLoan, kWorld, GPURUN_HOST, &loan, nullptr);
-        mine = status == GPURUN_OK ? 1 : 0;
-        if (mine == 1) {
-            REQUIRE_OK(gpurun_give_back(&loan, GPURUN_HOST));
-        } else {
-            CHECK(status == GPURUN_ERR_UNSUPPORTED);
-            REQUIRE_OK(gpurun_recv(copy.get(), 64, GPURUN_BYTE, partner(), kLoan, kWorld, GPURUN_HOST, nullptr));
-        }
+        mine = lending::can_borrow(partner(), kLoan) ? 1 : 0;
     }
     REQUIRE_OK(gpurun_sendrecv(&mine, 1, GPURUN_INT32, partner(), kGo, &theirs, 1, GPURUN_INT32, partner(), kGo, kWorld,
                                GPURUN_HOST, nullptr));
@@ -70,14 +54,6 @@ bool reach_each_other() {
 }
 
 bool can_test() { return partner() != GPURUN_PROC_NULL && reach_each_other(); }
-
-// Copies in the order domain, and gives the copy once it is there.
-Bytes read(const uint8_t* from, size_t bytes, gpurun_stream order) {
-    Bytes content(bytes);
-    REQUIRE_OK(gpurun_memcpy(content.data(), from, bytes, order));
-    synchronize(order);
-    return content;
-}
 
 } // namespace
 
@@ -430,6 +406,11 @@ TEST_CASE("several ranks borrow the same memory at once") {
         for (int to = 1; to < size(); ++to)
             REQUIRE_OK(gpurun_lend(memory.get(), 4096, GPURUN_LOAN_SHARED, to, kLoan, kWorld, stream,
                                    &requests[static_cast<size_t>(to) - 1]));
+        // A loan is open until its request is complete.
+        CHECK(gpurun_free(memory.get()) == GPURUN_ERR_LOAN);
+        for (int to = 1; to < size(); ++to)
+            CHECK(std::string(gpurun_error_detail()).find("rank " + std::to_string(to) + " with tag 3") !=
+                  std::string::npos);
         REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), stream, nullptr));
         const Bytes written = read(memory.get(), 4096, stream);
         for (int from = 1; from < size(); ++from)
@@ -448,6 +429,74 @@ TEST_CASE("several ranks borrow the same memory at once") {
         REQUIRE_OK(gpurun_memset(static_cast<uint8_t*>(at) + rank(), rank(), 1, stream));
         REQUIRE_OK(gpurun_give_back(&loan, stream));
         stream.synchronize();
+    }
+}
+
+// Holds a stream until it is opened.
+class Gate {
+  public:
+    explicit Gate(gpurun_stream stream) {
+        REQUIRE_OK(gpurun_launch_host(
+            stream, [](void* open) { static_cast<std::atomic<bool>*>(open)->wait(false); }, &open_));
+    }
+    void open() {
+        open_ = true;
+        open_.notify_all();
+    }
+
+  private:
+    std::atomic<bool> open_{false};
+};
+
+TEST_CASE("memory is unregistered once nobody has it mapped, and a rank that has is named") {
+    REQUIRE_OK(gpurun_unregister(nullptr, 0));
+    uint8_t pageable = 0;
+    CHECK(gpurun_unregister(&pageable, 0) == GPURUN_ERR_BUFFER);
+    {
+        const Memory pinned(Kind::kPinned, 100), own(Kind::kDevice, 100);
+        REQUIRE_OK(gpurun_unregister(pinned.get(), 0));
+        REQUIRE_OK(gpurun_unregister(own.get(), 0));
+    }
+    if (!can_test())
+        return;
+    const Stream stream;
+    for (int round = 0; round < 3; ++round) {
+        if (lends()) {
+            Memory memory(Kind::kDevice, kBytes);
+            gpurun_request request = lend(memory.get(), kBytes, stream);
+            CHECK(gpurun_unregister(memory.get(), 0) == GPURUN_ERR_LOAN);
+            CHECK(std::string(gpurun_error_detail()).find("with tag 3") != std::string::npos);
+            tell(partner());
+            REQUIRE_OK(gpurun_wait(&request, stream, nullptr)); // the borrower's stream is still at it
+            CHECK(gpurun_unregister(memory.at(77), 0) == GPURUN_ERR_TIMEOUT);
+            CHECK(std::string(gpurun_error_detail()).find("by rank " + std::to_string(partner()) + ":") !=
+                  std::string::npos);
+            tell(partner());
+            if (round != 0) { // it is borrowed again
+                request = lend(memory.get(), kBytes, stream);
+                REQUIRE_OK(gpurun_wait(&request, stream, nullptr));
+            }
+            REQUIRE_OK(gpurun_unregister(memory.get(), round == 1 ? -1 : 60'000));
+            REQUIRE_OK(gpurun_unregister(memory.get(), 0));
+            stream.synchronize();
+        } else {
+            Borrowed got = borrow(stream);
+            CHECK(gpurun_unregister(got.at, 0) == GPURUN_ERR_LOAN);
+            await(partner());
+            Gate gate(stream);
+            REQUIRE_OK(gpurun_give_back(&got.loan, stream));
+            if (round != 0) {
+                got = borrow(stream);
+                REQUIRE_OK(gpurun_give_back(&got.loan, stream));
+            }
+            await(partner());
+            gate.open();
+            stream.synchronize();
+        }
+        if (lends()) // until then both are in calls
+            tell(partner());
+        else
+            await(partner());
     }
 }
 

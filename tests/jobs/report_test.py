@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+os.environ["GPURUN_MAIL_BYTES"] = "256K"  # so that device memory of 1 MB is pulled
+
 PEERS = ["--device=emulated:2"]
 ONE_DEVICE = ["--device=emulated:1", "--oversubscribe"]
 AS_WITH_MPS = [*ONE_DEVICE, "env", "GPURUN_MPS=1"]  # gpurun says 0 where there is no daemon, so this comes after it

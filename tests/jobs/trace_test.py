@@ -10,6 +10,8 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
+os.environ["GPURUN_MAIL_BYTES"] = "256K"  # so that 512 KiB and more are pulled
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "launcher"))
 from launched import EMULATED, LONG_S, LaunchedTest, main  # noqa: E402
 
@@ -24,8 +26,9 @@ class Trace:
     def __init__(self, path):
         with open(path, encoding="utf-8") as file:
             whole = json.load(file)
-        self.lost = whole["otherData"]["lost_events"]
-        self.lost_runs = whole["otherData"]["lost_runs"]
+        self.other = whole["otherData"]
+        self.lost = self.other["lost_events"]
+        self.lost_runs = self.other["lost_runs"]
         self.left_out = whole["left_out_events"]
         self.events = whole["traceEvents"]
         self.processes = {event["pid"]: event["args"]["name"] for event in self.events
@@ -401,4 +404,5 @@ class TraceTest(LaunchedTest):
             self.check_own_line(error, "--trace", part)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -71,6 +71,37 @@ TEST_CASE("a truncated receive delivers what fits, reports the true length, and 
                 }
 }
 
+TEST_CASE("a receive without room still comes after what the sender's stream did before") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    const Stream stream;
+    constexpr size_t kBytes[] = {0, 8, 4096, 100'000, 5u << 20};
+    constexpr int kDelayUs = 3000;
+    for (const size_t bytes : kBytes)
+        for (const Kind kind : {Kind::kDevice, Kind::kOrdered, Kind::kPageable})
+            for (const gpurun_stream order : {GPURUN_HOST, static_cast<gpurun_stream>(stream)}) {
+                CAPTURE(bytes);
+                CAPTURE(name(kind));
+                CAPTURE((order == GPURUN_HOST));
+                double sent = 0, got = 0;
+                if (rank() % 2 == 0) {
+                    const Memory buffer(kind, bytes);
+                    delay(stream, kDelayUs);
+                    note_time(stream, sent);
+                    REQUIRE_OK(gpurun_send(buffer.get(), bytes, GPURUN_BYTE, partner(), 4, kWorld, stream));
+                    stream.synchronize();
+                    REQUIRE_OK(gpurun_send(&sent, 1, GPURUN_DOUBLE, partner(), 5, kWorld, GPURUN_HOST));
+                    continue;
+                }
+                const gpurun_status result = gpurun_recv(nullptr, 0, GPURUN_BYTE, partner(), 4, kWorld, order, nullptr);
+                CHECK(result == (bytes == 0 ? GPURUN_OK : GPURUN_ERR_TRUNCATED));
+                note_time(order, got);
+                synchronize(order);
+                REQUIRE_OK(gpurun_recv(&sent, 1, GPURUN_DOUBLE, partner(), 5, kWorld, GPURUN_HOST, nullptr));
+                CHECK(sent <= got);
+            }
+}
+
 TEST_CASE("a truncated receive counts whole elements of its type") {
     if (partner() == GPURUN_PROC_NULL)
         return;

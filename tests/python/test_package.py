@@ -1,19 +1,10 @@
 """The package outside of jobs: what it imports, how jobs end. Programs are run by gpurun."""
-import os
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
-GPURUN = os.environ.get("GPURUN", "gpurun")
-
-
-def job(ranks, program, *options, timeout=60, **keywords):
-    """Runs a program as a job of `ranks` ranks on emulated devices."""
-    return subprocess.run(
-        [GPURUN, "-n", str(ranks), "--device=emulated", *options, sys.executable, "-c", textwrap.dedent(program)],
-        capture_output=True, text=True, timeout=timeout, check=False, **keywords)
+from jobs import GPURUN, job
 
 
 def test_import_loads_none_of_the_array_libraries():
@@ -23,7 +14,8 @@ def test_import_loads_none_of_the_array_libraries():
 
 
 def test_import_takes_at_most_50_ms():
-    program = "import time; t = time.perf_counter(); import gpurun; print(time.perf_counter() - t)"
+    """Of the processor, which other programs do not delay."""
+    program = "import time; t = time.process_time(); import gpurun; print(time.process_time() - t)"
     times = [float(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
              for _ in range(7)]
     assert min(times) < 0.050
@@ -92,6 +84,9 @@ WAITS = {
     "barrier": "comm.barrier()",
     "wait": "comm.irecv(bytearray(1), 1).wait()",
     "waitany": "gpurun.waitany([comm.irecv(bytearray(1), 1)])",
+    "borrow": "comm.borrow(1)",
+    "accept": "comm.accept(f'python-{os.getpid()}')",
+    "connect": "comm.connect(f'python-{os.getpid()}')",
     "recv_object": "comm.recv_object(1)",
     "await": "asyncio.run(wait(comm.irecv(bytearray(1), 1)))",
 }

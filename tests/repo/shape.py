@@ -14,6 +14,7 @@ LONG_FILES = {
     "man/gpurun.7": "the model and its guarantees are one page, and each guarantee names its tests, a line each",
     "man/gpurun.1": "a command has one page, and mdoc gives each marked-up word a line of its own",
     "man/gpurun.7": "the model and its guarantees are one page; as man/gpurun.1",
+    "runtime/python/gpurun/_core.pyi": "the types of an extension module are in one file, which has its name",
 }
 
 EMPTY_NAMES = {"util", "utils", "common", "misc", "manager", "helper", "helpers"}

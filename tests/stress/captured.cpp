@@ -78,6 +78,7 @@ void CaptureArenas::settle() {
         incoming[static_cast<size_t>(kind)].settle();
     }
     kept.settle();
+    fills.settle();
     fresh.settle();
     results.settle();
 }
@@ -111,13 +112,21 @@ void Captured::reserve(CaptureArenas& arenas) {
         if (out.used) {
             out.offset = arenas.outgoing[static_cast<size_t>(out.kind)].reserve(out.bytes, out.content % 2 == 0);
             out.fresh_offset = arenas.fresh.reserve(runs * out.bytes);
+            out.fill = fill_for(out.kind, out.bytes, arenas);
         }
     for (In& in : ins_)
         if (in.used) {
             in.offset = arenas.incoming[static_cast<size_t>(in.kind)].reserve(in.room + kGuard, in.content % 3 != 0);
             in.kept_offset = arenas.kept.reserve(in.room + kGuard);
             in.results_offset = arenas.results.reserve(runs * (in.room + kGuard));
+            in.fill = fill_for(in.kind, in.room + kGuard, arenas);
         }
+}
+
+Captured::Fill Captured::fill_for(Kind kind, size_t bytes, CaptureArenas& arenas) const {
+    if (kind != Kind::kPinned || may_call_host())
+        return {};
+    return {true, arenas.fills.reserve(bytes)};
 }
 
 void Captured::place(const CaptureArenas& arenas) {
@@ -125,6 +134,7 @@ void Captured::place(const CaptureArenas& arenas) {
         if (out.used) {
             out.buffer = arenas.outgoing[static_cast<size_t>(out.kind)].at(out.offset);
             out.fresh = arenas.fresh.at(out.fresh_offset);
+            out.fill.buffer = out.fill.used ? arenas.fills.at(out.fill.offset) : nullptr;
             for (size_t run = 0; run < plan_.launches.size(); run++) {
                 const test::Bytes bytes = test::pattern(out.bytes, content_of(out.content, run));
                 std::copy(bytes.begin(), bytes.end(), out.fresh + run * out.bytes);
@@ -135,6 +145,7 @@ void Captured::place(const CaptureArenas& arenas) {
             in.buffer = arenas.incoming[static_cast<size_t>(in.kind)].at(in.offset);
             in.kept = arenas.kept.at(in.kept_offset);
             in.results = arenas.results.at(in.results_offset);
+            in.fill.buffer = in.fill.used ? arenas.fills.at(in.fill.offset) : nullptr;
         }
 }
 
@@ -237,7 +248,7 @@ void Captured::send(int index) {
     const Message& message = plan_.messages[at(index)];
     const Out& out = outs_[at(index)];
     const gpurun_stream order = domain(message.domain);
-    if (message.content % 16 == 0)
+    if (message.content % 16 == 0 && may_call_host())
         test::delay(order, static_cast<int>(message.content / 16 % 300));
     if (message.way == SendWay::kSendrecv) {
         sendrecv(index);
@@ -374,20 +385,25 @@ void Captured::settle(const Started& started, gpurun_request& request, gpurun_st
 
 // -------------------------------------------------------------------------------------------- around the calls
 
-void Captured::overwrite(Kind kind, uint8_t* pointer, int value, size_t bytes, gpurun_stream order) {
+void Captured::overwrite(Kind kind, uint8_t* pointer, const Fill& fill, int value, size_t bytes, gpurun_stream order) {
     if (kind != Kind::kPinned) {
         REQUIRE_OK(gpurun_memset(pointer, value, bytes, order));
         return;
     }
-    const auto fill = [](void* argument) {
+    if (fill.used) {
+        REQUIRE_OK(gpurun_memset(fill.buffer, value, bytes, order));
+        REQUIRE_OK(gpurun_memcpy(pointer, fill.buffer, bytes, order));
+        return;
+    }
+    const auto run = [](void* argument) {
         const auto* const work = static_cast<HostFill*>(argument);
         std::memset(work->pointer, work->value, work->bytes);
     };
-    REQUIRE_OK(gpurun_launch_host(order, fill, &host_fills_.emplace_back(HostFill{pointer, value, bytes})));
+    REQUIRE_OK(gpurun_launch_host(order, run, &host_fills_.emplace_back(HostFill{pointer, value, bytes})));
 }
 
 void Captured::clear(const In& in, gpurun_stream order) {
-    overwrite(in.kind, in.buffer, kEmpty, in.room + kGuard, order);
+    overwrite(in.kind, in.buffer, in.fill, kEmpty, in.room + kGuard, order);
 }
 
 void Captured::keep(In& in, gpurun_stream order) {

@@ -23,6 +23,7 @@ struct CaptureArenas {
 
     std::vector<Arena> outgoing, incoming; // by kind
     Arena kept{test::Kind::kDevice};       // what a run has received
+    Arena fills{test::Kind::kDevice};      // what pinned memory is overwritten with
     Arena fresh{test::Kind::kPinned}, results{test::Kind::kPinned};
 };
 
@@ -50,6 +51,12 @@ class Captured {
     void check(Moved& moved) const; // after the last run has ended
 
   private:
+    // Device memory from which pinned memory is overwritten.
+    struct Fill {
+        bool used = false;
+        size_t offset = 0;
+        uint8_t* buffer = nullptr;
+    };
     // What a call sends, and what it receives: of messages and receives by their index, then of collectives.
     struct Out {
         bool used = false;
@@ -57,6 +64,7 @@ class Captured {
         size_t bytes;
         uint64_t content;
         size_t offset = 0, fresh_offset = 0;
+        Fill fill;
         uint8_t* buffer = nullptr;
         uint8_t* fresh = nullptr; // of the first run; those of the others follow
         gpurun_request request{};
@@ -68,6 +76,7 @@ class Captured {
         size_t bytes; // of what comes
         uint64_t content;
         size_t offset = 0, kept_offset = 0, results_offset = 0;
+        Fill fill;
         uint8_t* buffer = nullptr;
         uint8_t* kept = nullptr;
         uint8_t* results = nullptr; // of the first run
@@ -100,8 +109,13 @@ class Captured {
     void destroy();
 
     void refuse(gpurun_status started, gpurun_request& request, gpurun_stream end) const;
-    void overwrite(test::Kind kind, uint8_t* pointer, int value, size_t bytes, gpurun_stream order);
-    void after_send(const Out& out, gpurun_stream order) { overwrite(out.kind, out.buffer, 0xa5, out.bytes, order); }
+    // CUDA may run the host functions of a graph one after another, in an order of its own (gpurun(7), LIMITS).
+    bool may_call_host() const { return plan_.domains.size() == 1; }
+    Fill fill_for(test::Kind kind, size_t bytes, CaptureArenas& arenas) const;
+    void overwrite(test::Kind kind, uint8_t* pointer, const Fill& fill, int value, size_t bytes, gpurun_stream order);
+    void after_send(const Out& out, gpurun_stream order) {
+        overwrite(out.kind, out.buffer, out.fill, 0xa5, out.bytes, order);
+    }
     void clear(const In& in, gpurun_stream order);
     void after_receive(int index, gpurun_status result, const gpurun_message_status& status, gpurun_stream order);
     void keep(In& in, gpurun_stream order);

@@ -26,6 +26,7 @@ constexpr int kNobodysTag = kTags - 2; // of receives that are taken back
 constexpr int kMessagesOfPair = 160;   // of an epoch and all threads, at most: more than a pair has fence slots for
 constexpr int kCapturePositions = 200; // left to captures, at least
 constexpr int kMostJoints = 8;
+constexpr int kMostExchanges = 4;
 
 bool is_before(const Message& a, const Message& b) { return a.position < b.position; }
 bool is_before_receive(const Receive& a, const Receive& b) { return a.position < b.position; }
@@ -41,11 +42,14 @@ class PartMaker {
     void make_determined(int count, bool crowded);
     void make_open(bool any_tag, int count);
     Room room_left() const;
-    // Where there are captures, no stream is captured meanwhile that a collective needs.
-    void settle_joints() {
+    // Where there are captures, no stream is captured meanwhile that a collective or an exchange needs.
+    void settle_domains() {
+        if (part_.captures.empty())
+            return;
         for (Joint& each : part_.joints)
-            if (!part_.captures.empty())
-                each.domain = each.domain_of_completion = 0;
+            each.domain = each.domain_of_completion = 0;
+        for (Exchange& each : part_.exchanges)
+            each.domain = each.domain_of_completion = 0;
     }
 
   private:
@@ -69,6 +73,8 @@ class PartMaker {
     Receive& add_receive(int rank, int source, int number, int at);
     void add_ring();
     void add_joints();
+    void add_exchanges();
+    void add_transfers(Exchange& exchange);
     void pair_in_order();
     void choose_ways();
     void choose_wildcards();
@@ -151,6 +157,51 @@ void PartMaker::add_joints() {
         joint.content = random_.next();
         part_.joints.push_back(joint);
     }
+}
+
+// Most are what programs do in each step: started in one stream, and completed there at once.
+void PartMaker::add_exchanges() {
+    static constexpr Exchange::Form kForms[] = {Exchange::kRequests, Exchange::kRequests, Exchange::kStartall,
+                                                Exchange::kGroup};
+    constexpr int kOrders = 3, kWays = 8, kMostTurns = 6;
+    for (int number = random_.chance(40) ? 0 : 1 + random_.below(kMostExchanges); number > 0; number--) {
+        Exchange exchange{};
+        exchange.form = random_.pick(kForms);
+        exchange.order = static_cast<Exchange::Order>(random_.below(kOrders));
+        exchange.position = position();
+        exchange.turns = 1 + random_.below(kMostTurns);
+        exchange.domain = random_.below(kDomains);
+        exchange.domain_of_completion = random_.chance(70) ? exchange.domain : random_.below(kDomains);
+        exchange.way = random_.chance(60) || exchange.form == Exchange::kStartall
+                           ? CompleteWay::kAll
+                           : static_cast<CompleteWay>(random_.below(kWays));
+        exchange.in_two = random_.chance(20);
+        exchange.kind = random_.chance(60) ? Kind::kDevice : random_.pick(test::kKinds);
+        exchange.content = random_.next();
+        add_transfers(exchange);
+        part_.exchanges.push_back(std::move(exchange));
+    }
+}
+
+// A few messages both ways with each of a few ranks, or many with one: more than one kernel takes.
+void PartMaker::add_transfers(Exchange& exchange) {
+    constexpr int kFew = 6, kMany = 40;
+    const bool crowded = random_.chance(20);
+    const int one = random_.below(ranks_), other = random_.below(ranks_);
+    const size_t bytes = any_size(random_);
+    const bool alike = random_.chance(50) && bytes < kLargeSizes[0];
+    for (int left = 1 + random_.below(crowded ? kMany : kFew * ranks_); left > 0; left--) {
+        Exchange::Transfer transfer{};
+        transfer.source = crowded ? one : random_.below(ranks_);
+        transfer.dest = crowded ? other : random_.below(ranks_);
+        if (crowded && random_.chance(50))
+            std::swap(transfer.source, transfer.dest);
+        transfer.bytes = alike ? bytes : random_.pick(kSizes);
+        transfer.room = random_.chance(90) ? transfer.bytes : transfer.bytes / 2;
+        exchange.transfers.push_back(transfer);
+    }
+    if (!alike)
+        exchange.transfers[0].bytes = exchange.transfers[0].room = bytes;
 }
 
 // Of one source, destination and tag, the n-th receive takes the n-th message.
@@ -290,7 +341,7 @@ void PartMaker::add_completions() {
 }
 
 void PartMaker::make_determined(int count, bool crowded) {
-    deal(4 * count + 8 * ranks_ + 16 + 2 * kMostJoints + kCapturePositions);
+    deal(4 * count + 8 * ranks_ + 16 + 2 * kMostJoints + kMostExchanges + kCapturePositions);
     std::map<std::pair<int, int>, int> of_pair;
     const int busy_source = random_.below(ranks_), busy_dest = random_.below(ranks_);
     for (int i = 0; i < count; i++) {
@@ -315,6 +366,7 @@ void PartMaker::make_determined(int count, bool crowded) {
     add_cancelled();
     add_completions();
     add_joints();
+    add_exchanges();
 }
 
 // A class of messages from anybody that one rank's wildcard receives share. Either all sends are started before the
@@ -356,7 +408,7 @@ void PartMaker::add_class(int open_class, int dest, bool any_tag, int count) {
 }
 
 void PartMaker::make_open(bool any_tag, int count) {
-    deal(4 * count + 8 * ranks_ + 16 + 2 * kMostJoints + kCapturePositions);
+    deal(4 * count + 8 * ranks_ + 16 + 2 * kMostJoints + kMostExchanges + kCapturePositions);
     std::vector<int> dests;
     for (int rank = 0; rank < ranks_; rank++)
         for (int classes = any_tag ? 1 : 1 + random_.below(2); classes > 0; classes--)
@@ -367,6 +419,7 @@ void PartMaker::make_open(bool any_tag, int count) {
     add_cancelled();
     add_completions();
     add_joints();
+    add_exchanges();
 }
 
 Room PartMaker::room_left() const {
@@ -436,7 +489,7 @@ Program make_program(uint64_t seed, int ranks, const Capturable& capturable) {
                 maker.make_determined(count, crowded);
             if (random.chance(35) && capturable.graphs)
                 add_captures(epoch.parts[static_cast<size_t>(thread)], maker.room_left(), capturable, random.next());
-            maker.settle_joints();
+            maker.settle_domains();
         }
     }
     return program;

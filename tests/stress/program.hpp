@@ -11,7 +11,7 @@
 // an epoch in which receives name neither source nor tag ends in a barrier.
 //
 // A collective has one position on all ranks (joint.hpp): a call that waits for it waits for calls at the same
-// position.
+// position. So do the ranks of an exchange (exchange.hpp): they start all of it before they wait for any of it.
 //
 // Some calls are captured (captured.hpp). A capture has the same two positions on all ranks, and its calls have theirs
 // between these, so capturing waits as the calls outside of it do: for earlier positions only. Its messages stay among
@@ -111,6 +111,27 @@ struct Joint {
     uint64_t content;
 };
 
+// Requests that the ranks start in a row and then complete, all at one position, on a communicator of their own.
+struct Exchange {
+    enum Form { kRequests, kStartall, kGroup };
+    enum Order { kAsListed, kReceivesFirst, kShuffled }; // of a rank's starts
+    struct Transfer {
+        int source, dest;
+        size_t bytes, room;
+    };
+
+    Form form;
+    Order order;
+    int position;
+    int turns;
+    CompleteWay way;
+    bool in_two; // every other turn completes one half first
+    test::Kind kind;
+    int domain, domain_of_completion;
+    uint64_t content;
+    std::vector<Transfer> transfers;
+};
+
 // A captured call of all ranks.
 struct Collective {
     int position;
@@ -147,6 +168,7 @@ struct Part {
     std::vector<Receive> receives;
     std::vector<Completion> completions;
     std::vector<Joint> joints;
+    std::vector<Exchange> exchanges;
     std::vector<Capture> captures;
 };
 

@@ -10,8 +10,14 @@ namespace gpurun::stress {
 class Route {
   public:
     // A thread's. All ranks make those of all threads in the same order.
-    Route() { REQUIRE_OK(gpurun_comm_dup(test::kWorld, &own_)); }
-    ~Route() { (void)gpurun_comm_free(&own_); }
+    Route() {
+        REQUIRE_OK(gpurun_comm_dup(test::kWorld, &own_));
+        REQUIRE_OK(gpurun_comm_dup(test::kWorld, &exchanges_));
+    }
+    ~Route() {
+        (void)gpurun_comm_free(&exchanges_);
+        (void)gpurun_comm_free(&own_);
+    }
     Route(const Route&) = delete;
     Route& operator=(const Route&) = delete;
 
@@ -29,6 +35,8 @@ class Route {
     gpurun_comm comm() const { return kind_ == kWorld ? test::kWorld : kind_ == kOwn ? own_ : new_; }
     // For collectives: of this thread's choice, if no other one makes some there.
     gpurun_comm comm_for_all(bool own, bool alone) const { return own || (kind_ == kWorld && !alone) ? own_ : comm(); }
+    // For exchanges, whose messages no wildcard may take. Has the job's ranks in their order.
+    gpurun_comm comm_for_exchanges() const { return exchanges_; }
     // Reversed, and turned. Wildcards stay.
     int to(int rank) const { return turn(rank); }
     int from(int source) const { return turn(source); }
@@ -42,7 +50,7 @@ class Route {
         return (2 * test::size() - 1 - rank - shift_) % test::size();
     }
 
-    gpurun_comm own_ = GPURUN_COMM_NULL, new_ = GPURUN_COMM_NULL;
+    gpurun_comm own_ = GPURUN_COMM_NULL, exchanges_ = GPURUN_COMM_NULL, new_ = GPURUN_COMM_NULL;
     Kind kind_ = kWorld;
     int shift_ = 0;
 };

@@ -3,6 +3,7 @@
 #include "stress/complete.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <thread>
@@ -41,6 +42,8 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
     place_captured();
     for (const Joint& each : part_->joints)
         joints_.emplace_back(each, route_.comm_for_all(each.on_own_comm, program.threads == 1));
+    for (const Exchange& each : part_->exchanges)
+        exchanges_.emplace_back(each, route_.comm_for_exchanges());
     const std::vector<Op> all = ops();
     for (size_t i = 0; i < all.size();) {
         const size_t grouped = length_of_group(all, i);
@@ -66,6 +69,9 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
     for (const JointCall& each : joints_)
         each.check();
     joints_.clear();
+    for (const ExchangeCall& each : exchanges_)
+        each.check(moved);
+    exchanges_.clear();
     contents_.clear();
 }
 
@@ -121,6 +127,8 @@ std::vector<Worker::Op> Worker::ops() const {
         if (joint.form != Joint::kBlocking)
             all.push_back({joint.completion, Op::kJointEnd, static_cast<int>(i)});
     }
+    for (size_t i = 0; i < part_->exchanges.size(); i++)
+        all.push_back({part_->exchanges[i].position, Op::kExchange, static_cast<int>(i)});
     for (size_t i = 0; i < captured_.size(); i++)
         for (const Captured::Step& step : captured_[i].steps())
             all.push_back({step.position, Op::kCaptured, static_cast<int>(i), step});
@@ -139,6 +147,11 @@ void Worker::make(const Op& op) {
     case Op::kCaptured: captured_[at(op.index)].make(op.step); break;
     case Op::kJoint: make_joint(op.index, true); break;
     case Op::kJointEnd: make_joint(op.index, false); break;
+    case Op::kExchange: {
+        const Exchange& exchange = part_->exchanges[at(op.index)];
+        exchanges_[at(op.index)].run(domain(exchange.domain), domain(exchange.domain_of_completion), g_places[thread_]);
+        break;
+    }
     }
 }
 
@@ -225,6 +238,9 @@ void Worker::send(int index) {
     }
 }
 
+// Memory is not lent to a rank of another node.
+static bool loans_may_be_refused() { return std::getenv("GPURUN_EMULATED_NODES") != nullptr; }
+
 void Worker::start_send(int index) {
     const Message& message = part_->messages[at(index)];
     Sent& sent = sent_[at(index)];
@@ -232,9 +248,13 @@ void Worker::start_send(int index) {
     g_places[thread_].call = "starting a send";
     // Neither completes before it is matched.
     if (message.way == SendWay::kIssend && message.kind == test::Kind::kDevice && !behind_group_) {
-        REQUIRE_OK(gpurun_lend(sent.buffer, message.bytes, GPURUN_LOAN_EXCLUSIVE, route_.to(message.dest), message.tag,
-                               route_.comm(), domain(message.domain), &sent.request));
-        return;
+        const gpurun_status lent =
+            gpurun_lend(sent.buffer, message.bytes, GPURUN_LOAN_EXCLUSIVE, route_.to(message.dest), message.tag,
+                        route_.comm(), domain(message.domain), &sent.request);
+        if (lent != GPURUN_ERR_UNSUPPORTED || !loans_may_be_refused()) {
+            REQUIRE_OK(lent);
+            return;
+        }
     }
     REQUIRE_OK(call(sent.buffer, message.bytes, GPURUN_BYTE, route_.to(message.dest), message.tag, route_.comm(),
                     domain(message.domain), &sent.request));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "stress/captured.hpp"
+#include "stress/exchange.hpp"
 #include "stress/execute.hpp"
 #include "stress/joint.hpp"
 #include "stress/route.hpp"
@@ -42,7 +43,7 @@ class Worker {
     };
     struct Op {
         int position;
-        enum What { kSend, kReceive, kComplete, kCaptured, kJoint, kJointEnd } what;
+        enum What { kSend, kReceive, kComplete, kCaptured, kJoint, kJointEnd, kExchange } what;
         int index;
         Captured::Step step{}; // of the capture with the index
     };
@@ -86,6 +87,7 @@ class Worker {
     const Part* part_ = nullptr;
     std::deque<Captured> captured_;
     std::deque<JointCall> joints_;
+    std::deque<ExchangeCall> exchanges_;
     std::vector<Sent> sent_;
     std::vector<Got> got_;
     std::optional<std::vector<std::function<void()>>> behind_group_; // while one is open

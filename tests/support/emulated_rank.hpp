@@ -72,13 +72,15 @@ struct EmulatedRank {
                 .probe = std::move(*probe),
                 .workspace = std::move(*workspace),
                 .trace = nullptr,
-                .runs = runs};
+                .runs = runs,
+                .process = process};
     }
 
     const platform::JobSegment job;
     const base::WorldRank self;
     const base::Settings settings;
     const device::RunLog runs;
+    comm::ProcessEngines process; // with one engine: each of these stands for a process
     std::unique_ptr<device::Device> device;
     transfer::RankFacts facts;            // as its peers see them
     std::optional<transfer::Probe> probe; // until an engine has them

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <thread>
 
@@ -129,6 +130,18 @@ void delay(gpurun_stream stream, int delay_us) {
         sleep(us);
     else
         REQUIRE_OK(gpurun_launch_host(stream, sleep, us));
+}
+
+void note_time(gpurun_stream stream, double& when) {
+    const auto note = [](void* target) {
+        timespec time{};
+        clock_gettime(CLOCK_MONOTONIC, &time);
+        *static_cast<double*>(target) = static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+    };
+    if (stream == GPURUN_HOST)
+        note(&when);
+    else
+        REQUIRE_OK(gpurun_launch_host(stream, note, &when));
 }
 
 } // namespace gpurun::test

@@ -103,5 +103,7 @@ inline ptrdiff_t first_difference(const Bytes& got, const Bytes& expected) {
 
 // Makes what follows in `stream` wait about this long. On the host's order domain: sleeps.
 void delay(gpurun_stream stream, int delay_us);
+// When `stream` comes here, by a clock that all ranks of a machine share; in seconds.
+void note_time(gpurun_stream stream, double& when);
 
 } // namespace gpurun::test

@@ -2,10 +2,13 @@
 
 #include "comm/collective/barrier.hpp"
 #include "device/capability/ordered_memory.hpp"
+#include "transfer/channel/fabric_channel.hpp"
 #include "transfer/channel/shm_channel.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -33,8 +36,8 @@ ptrdiff_t first_difference(const uint8_t* got, const Bytes& expected) {
 
 // ------------------------------------------------------------------------------------------------------- one rank
 
-Rank::Rank(platform::JobSegment job, uint32_t self, const base::Settings& settings)
-    : base_(std::move(job), self, settings) {
+Rank::Rank(platform::JobSegment job, uint32_t self, const base::Settings& settings, Wrap wrap)
+    : base_(std::move(job), self, settings, wrap) {
     world_.emplace(comm::kWorldId, comm::Group::of_all(base_.job.size()), base_.self);
 }
 
@@ -176,21 +179,22 @@ Result<void> Rank::leave() { return engine().leave(); }
 
 // ------------------------------------------------------------------------------------------------------- both
 
-TwoRanks::TwoRanks(Over over, const base::Settings& settings) : over_(over) {
+TwoRanks::TwoRanks(Over over, const base::Settings& settings, Wrap wrap) : over_(over) {
     platform::JobSegment job = must(platform::JobSegment::create(2, 2));
     for (uint32_t self = 0; self < 2; ++self) {
-        // Over sockets each has a segment of its own, where the other is dead: whoever asks there about a peer finds
-        // that.
+        // Without memory in common each has a segment of its own. Over sockets the other is dead there: whoever asks
+        // about a peer finds that.
         auto own = over == Over::kShm ? must(platform::JobSegment::attach(platform::UniqueFd(::dup(job.fd()))))
                                       : must(platform::JobSegment::create(2, 2));
         if (over == Over::kSocket)
             must(own.mark_dead(1 - self));
-        ranks_[self] = std::make_unique<Rank>(std::move(own), self, settings);
+        ranks_[self] = std::make_unique<Rank>(std::move(own), self, settings, wrap);
     }
-    if (over == Over::kShm)
-        connect_by_shm();
-    else
-        connect_by_sockets();
+    switch (over) {
+    case Over::kShm: connect_by_shm(); return;
+    case Over::kSocket: connect_by_sockets(); return;
+    case Over::kFabric: connect_by_fabric(); return;
+    }
 }
 
 void TwoRanks::connect_by_sockets() {
@@ -215,6 +219,40 @@ void TwoRanks::connect_by_shm() {
     }
 }
 
+std::shared_ptr<transfer::FabricPort> open_port(const platform::JobSegment& job, WorldRank self) {
+    const char* const provider = std::getenv("GPURUN_FABRIC");
+    auto opened = transfer::FabricPort::open(job, self, provider != nullptr ? provider : "auto", true);
+    if (!opened && opened.error().status == base::Status::kUnsupported) {
+        std::printf("skipped: %s\n", opened.error().detail.c_str());
+        std::fflush(stdout);
+        std::_Exit(77);
+    }
+    auto port = must(std::move(opened));
+    port->publish(job.rank(self.value));
+    return port;
+}
+
+// As the daemons of two nodes do it: each has the records of both.
+void TwoRanks::connect_by_fabric() {
+    std::array<std::shared_ptr<transfer::FabricPort>, 2> ports;
+    for (uint32_t self = 0; self < 2; ++self)
+        ports[self] = open_port(ranks_[self]->base().job, WorldRank{self});
+    for (uint32_t self = 0; self < 2; ++self) {
+        const platform::RankRecord& far = ranks_[1 - self]->base().job.rank(1 - self);
+        platform::RankRecord& copy = ranks_[self]->base().job.rank(1 - self);
+        copy.node = 1;
+        copy.device = far.device;
+        copy.fabric_address_bytes = far.fabric_address_bytes;
+        copy.fabric_address = far.fabric_address;
+    }
+    for (uint32_t self = 0; self < 2; ++self) {
+        Rank& of = *ranks_[self];
+        of.connect(*ranks_[1 - self], must(transfer::FabricChannel::open(ports[self], of.device(), of.base().job,
+                                                                         WorldRank{self}, WorldRank{1 - self})));
+        must(ports[self]->start());
+    }
+}
+
 TwoRanks::~TwoRanks() {
     run_both([](Rank& each) { (void)each.leave(); });
     for (auto& each : ranks_)
@@ -222,12 +260,17 @@ TwoRanks::~TwoRanks() {
 }
 
 void TwoRanks::cut() {
-    REQUIRE(over_ == Over::kSocket);
-    sockets_[0]->cut();
+    REQUIRE(over_ != Over::kShm);
+    if (over_ == Over::kSocket) {
+        sockets_[0]->cut();
+        return;
+    }
+    for (uint32_t self = 0; self < 2; ++self)
+        must(ranks_[self]->base().job.mark_dead(1 - self));
 }
 
 void TwoRanks::end_waits() {
-    if (over_ == Over::kSocket) {
+    if (over_ != Over::kShm) {
         cut();
         return;
     }

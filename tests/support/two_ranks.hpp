@@ -1,11 +1,13 @@
-// Two ranks in one process, each with an engine, an emulated device and a thread, connected by a channel of either
-// kind. What holds for messages must hold over both: a test is a template over OverSocket and OverShm.
+// Two ranks in one process, each with an engine, an emulated device and a thread, connected by a channel of some kind.
+// What holds for messages must hold over all: a test is a template over OverSocket, OverShm and OverFabric. The
+// provider of the last is GPURUN_FABRIC's; where there is none, the test ends as skipped.
 #pragma once
 
 #include "comm/engine.hpp"
 #include "comm/point_to_point.hpp"
 #include "support/emulated_rank.hpp"
 #include "support/socket_channel.hpp"
+#include "transfer/channel/fabric_port.hpp"
 
 #include <array>
 #include <exception>
@@ -17,12 +19,16 @@
 
 namespace gpurun::test {
 
-enum class Over { kSocket, kShm };
+enum class Over { kSocket, kShm, kFabric };
 struct OverSocket {
     static constexpr Over kOver = Over::kSocket;
 };
 struct OverShm {
     static constexpr Over kOver = Over::kShm;
+};
+
+struct OverFabric {
+    static constexpr Over kOver = Over::kFabric;
 };
 
 using Bytes = std::vector<uint8_t>;
@@ -44,7 +50,7 @@ class Rank {
         bool truncated = false;
     };
 
-    Rank(platform::JobSegment job, uint32_t self, const base::Settings& settings);
+    Rank(platform::JobSegment job, uint32_t self, const base::Settings& settings, Wrap wrap);
 
     void connect(Rank& other, std::unique_ptr<transfer::PeerChannel> to_other);
 
@@ -91,9 +97,12 @@ class Rank {
     std::vector<std::unique_ptr<uint8_t[]>> pageable_;
 };
 
+// Of the provider that GPURUN_FABRIC names; published in the job. Where there is none, the test ends as skipped.
+std::shared_ptr<transfer::FabricPort> open_port(const platform::JobSegment& job, base::WorldRank self);
+
 class TwoRanks {
   public:
-    explicit TwoRanks(Over over, const base::Settings& settings = rank_settings());
+    explicit TwoRanks(Over over, const base::Settings& settings = rank_settings(), Wrap wrap = nullptr);
     // Both leave, at the same time.
     ~TwoRanks();
     TwoRanks(const TwoRanks&) = delete;
@@ -103,12 +112,13 @@ class TwoRanks {
     // Each side in a thread of its own. The first failure of either is the caller's, and ends the other's waits.
     void run(const std::function<void(Rank&)>& first, const std::function<void(Rank&)>& second);
     void run_both(const std::function<void(Rank&)>& each) { run(each, each); }
-    // Each loses the other. REQUIRES a socket.
+    // Each loses the other. REQUIRES that they have no memory in common.
     void cut();
 
   private:
     void connect_by_sockets();
     void connect_by_shm();
+    void connect_by_fabric();
     void end_waits();
 
     const Over over_;
@@ -120,3 +130,7 @@ class TwoRanks {
 ptrdiff_t first_difference(const uint8_t* got, const Bytes& expected);
 
 } // namespace gpurun::test
+
+TYPE_TO_STRING_AS("OverSocket", gpurun::test::OverSocket);
+TYPE_TO_STRING_AS("OverShm", gpurun::test::OverShm);
+TYPE_TO_STRING_AS("OverFabric", gpurun::test::OverFabric);

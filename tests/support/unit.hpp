@@ -1,12 +1,9 @@
-// doctest for tests that include the runtime's own headers, which have a CHECK as well: here CHECK is doctest's.
-//
-// REQUIRE_OK takes a Result that must be a value; CHECK_STATUS one that must be a certain error.
+// doctest for tests of the runtime's own functions. REQUIRE_OK takes a Result that must be a value; CHECK_STATUS one
+// that must be a certain error.
 #pragma once
 
-#include "base/check.hpp"
 #include "base/status.hpp"
 
-#undef CHECK
 #include <doctest/doctest.h>
 
 #include <string>

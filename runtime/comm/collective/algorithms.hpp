@@ -1,7 +1,8 @@
-// By which algorithm a collective is made: the first line of the table that fits. All ranks choose the same, since they
-// look at nothing in which they differ.
+// By which algorithm a reduction is made: the one that the user asks for, if it can, else by the first line of the
+// table that fits. All ranks choose the same, since they look at nothing in which they differ.
 #pragma once
 
+#include "base/algorithms.hpp"
 #include "base/collectives.hpp"
 #include "base/reduction.hpp"
 
@@ -9,11 +10,7 @@
 
 namespace gpurun::comm {
 
-enum class Algorithm : uint8_t {
-    kDirect,   // whole contributions, to all who need them, in one round
-    kDoubling, // in round k, pairs of ranks 2^k apart exchange what they have reduced so far
-    kPieces,   // each rank reduces a piece of the buffer, and sends that to all who need it
-};
+using base::Algorithm;
 
 struct CollectiveShape {
     base::Collective collective;
@@ -21,6 +18,7 @@ struct CollectiveShape {
     size_t bytes = 0;
     bool rounds_once = false; // values of half precision: what is reduced in steps would be rounded in each
     bool captured = false;
+    std::optional<Algorithm> asked_for;
 };
 
 struct AlgorithmChoice {
@@ -46,7 +44,14 @@ constexpr AlgorithmChoice kAlgorithms[] = {
     {base::Collective::kReduce, Algorithm::kPieces},
 };
 
+constexpr bool can(Algorithm algorithm, const CollectiveShape& shape) {
+    return algorithm != Algorithm::kDoubling ||
+           (shape.collective == base::Collective::kAllreduce && !shape.rounds_once);
+}
+
 constexpr Algorithm choose_algorithm(const CollectiveShape& shape) {
+    if (shape.asked_for && can(*shape.asked_for, shape))
+        return *shape.asked_for;
     for (const AlgorithmChoice& each : kAlgorithms)
         if (each.collective == shape.collective && shape.ranks <= each.most_ranks && shape.bytes <= each.most_bytes &&
             (each.rounds_once || !shape.rounds_once) && (shape.captured || !each.only_captured))

@@ -12,6 +12,7 @@ struct WholeReduction {
     Schedule::Buffer input;
     Schedule::Buffer result;
     bool captured = false;
+    std::optional<Algorithm> asked_for = std::nullopt;
 
     bool in_place() const { return input.address == result.address; }
     size_t element() const { return base::size_of_type(static_cast<int>(reduction.type)); }
@@ -155,8 +156,9 @@ inline void build_allreduce(Schedule& schedule, const WholeReduction& work) {
     const size_t bytes = work.input.bytes;
     if (bytes == 0 || (size == 1 && work.in_place()))
         return;
-    const Algorithm algorithm =
-        choose_algorithm({base::Collective::kAllreduce, size, bytes, rounds_once(work.reduction), work.captured});
+    const Algorithm algorithm = choose_algorithm(
+        {base::Collective::kAllreduce, size, bytes, rounds_once(work.reduction), work.captured, work.asked_for});
+    schedule.set_algorithm(algorithm);
     if (algorithm == Algorithm::kDoubling)
         Doubling(schedule, work).build();
     else if (algorithm == Algorithm::kPieces)
@@ -171,8 +173,10 @@ inline void build_reduce(Schedule& schedule, const WholeReduction& work, Rank ro
     const size_t bytes = work.input.bytes;
     if (bytes == 0)
         return;
-    const CollectiveShape shape{base::Collective::kReduce, comm.size(), bytes, rounds_once(work.reduction)};
-    if (choose_algorithm(shape) == Algorithm::kPieces) {
+    const Algorithm algorithm = choose_algorithm(
+        {base::Collective::kReduce, comm.size(), bytes, rounds_once(work.reduction), work.captured, work.asked_for});
+    schedule.set_algorithm(algorithm);
+    if (algorithm == Algorithm::kPieces) {
         ByPieces(schedule, work, root).build();
         return;
     }

@@ -69,13 +69,14 @@ class ContributionSteps {
     Segment add(const Parts& input, const Schedule::Buffer& result, int round, bool result_is_sent) {
         Segment made;
         std::vector<Schedule::StepId> after;
+        const bool reduces = result.bytes != 0 && contributors_ != 0;
         for (int i = 0; i < others_.count(); ++i)
             if (const Rank to = others_.after(i); input[to.value].bytes != 0) {
-                made.sent.push_back({to, schedule_.contribute(to, round, input[to.value], before_)});
+                made.sent.push_back({to, schedule_.contribute(to, round, input[to.value], reduces, before_)});
                 if (result_is_sent)
                     Schedule::note(after, made.sent.back().id);
             }
-        if (result.bytes == 0 || contributors_ == 0)
+        if (!reduces)
             return made;
         if (slots_.empty())
             take_slots(result.bytes);

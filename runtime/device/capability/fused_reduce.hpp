@@ -32,9 +32,9 @@ struct FusedReduction {
     size_t count = 0; // not 0
     void* result = nullptr;
     std::span<const Operand> operands; // one of them is a mail, or a peer's; of several tickets and gates, one is used
-    uint32_t blocks = kMostMailBlocks; // at most
-    std::span<const CounterValue> signals; // that it writes as it begins, up to kMostExchanged
-    std::span<const CounterValue> awaits;  // that it waits for in the end, up to kMostExchanged
+    uint32_t blocks = kMostSharedMailBlocks; // at most
+    std::span<const CounterValue> signals;   // that it writes as it begins, up to kMostExchanged
+    std::span<const CounterValue> awaits;    // that it waits for in the end, up to kMostExchanged
 
     size_t bytes() const { return count * base::size_of_type(static_cast<int>(reduction.type)); }
 };

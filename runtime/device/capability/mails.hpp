@@ -28,8 +28,13 @@ constexpr size_t kMostCopiedBeside = 4;  // in an exchange
 constexpr size_t kMostPulled = 8;        // in an exchange
 constexpr size_t kSmallMailBytes = 4096; // the largest of them
 constexpr size_t kMailBytesOfBlock = 4096;
-constexpr uint32_t kMostMailBlocks = 32;
+// Of a mail that has a kernel to itself, and of one that shares it: what is put and taken there is beside it.
+constexpr uint32_t kMostMailBlocks = 64;
+constexpr uint32_t kMostSharedMailBlocks = 32;
 constexpr uint32_t mail_blocks(size_t bytes) { return blocks_for(bytes, kMailBytesOfBlock, kMostMailBlocks); }
+constexpr uint32_t shared_mail_blocks(size_t bytes) {
+    return blocks_for(bytes, kMailBytesOfBlock, kMostSharedMailBlocks);
+}
 
 // Several mails in one operation; each has its own edges. Small ones need no ticket.
 struct OutgoingMail {
@@ -39,8 +44,8 @@ struct OutgoingMail {
 struct IncomingMail {
     Mail mail;
     void* destination = nullptr;
-    size_t bytes = 0;                  // that are taken
-    uint32_t blocks = kMostMailBlocks; // of an exchange, at most
+    size_t bytes = 0;                        // that are taken
+    uint32_t blocks = kMostSharedMailBlocks; // of an exchange, at most
 };
 
 // What an exchange copies on this device, beside its mails. Buffers as those of mails.

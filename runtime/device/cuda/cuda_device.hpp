@@ -94,6 +94,7 @@ class CudaDevice final : public Device,
     // Nothing that could be done: CUDA neither completes the events of a process that ends, nor does an importer's
     // own record end the waits on them (seen on H200, driver 580; tests/device/facts). Hence the counter fence.
     void release_peer(int) override {}
+    void forget_peer(int peer) override;
     base::Result<void> can_reach(const Identity& identity) override;
 
     base::Result<void*> allocate(size_t bytes) override;
@@ -114,6 +115,7 @@ class CudaDevice final : public Device,
     base::Result<Stream> create_stream() override { return make_stream(0); }
     base::Result<Stream> create_urgent_stream() override { return make_stream(facts_.urgent_priority); }
     base::Result<void> reserve_urgent_streams(size_t count) override;
+    void release_reserved_streams(size_t count) override;
     base::Result<Stream> take_reserved_stream() override;
     base::Result<void> destroy_stream(Stream stream) override;
     base::Result<bool> is_captured(Stream stream) override;
@@ -224,6 +226,7 @@ class CudaDevice final : public Device,
     struct Reserve {      // streams that nobody has taken yet
         std::mutex mutex; // guards the others
         std::vector<Stream> streams;
+        size_t wanted = 0; // by all who have reserved some
     } reserve_;
     HandleSet events_;
     HandleSet graphs_;

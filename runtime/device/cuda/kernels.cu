@@ -82,6 +82,13 @@ __device__ void keep_edges(const ExchangeArguments& all) {
     let_next_start();
 }
 
+// As many blocks of an exchange run on a processor at once as of the kernels for one part. Turing's has 1,024 threads.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kExchangeBlocksAtOnce = 2;
+#else
+constexpr int kExchangeBlocksAtOnce = 3;
+#endif
+
 } // namespace
 
 extern "C" __global__ void __launch_bounds__(kMailThreads)
@@ -96,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
 
 // What is put or signalled has the first blocks, so that it starts first: a peer may wait for it before it puts what is
 // taken here.
-extern "C" __global__ void __launch_bounds__(kMailThreads, 3) // as many blocks on a processor as of those for one part
+extern "C" __global__ void __launch_bounds__(kMailThreads, kExchangeBlocksAtOnce)
     gpurun_exchange(const __grid_constant__ ExchangeArguments all) {
     if (blockIdx.x < all.first_blocks[0]) {
         keep_edges(all);

@@ -74,12 +74,12 @@ base::Result<void> CudaDevice::exchange(const Exchange& exchange, Stream stream)
     };
     for (size_t i = 0; i < exchange.puts.size(); ++i) {
         GPURUN_ASSIGN(all.puts[i], arguments_of(exchange.puts[i]));
-        add(mail_threads(exchange.puts[i].mail.bytes), mail_blocks(exchange.puts[i].mail.bytes));
+        add(mail_threads(exchange.puts[i].mail.bytes), shared_mail_blocks(exchange.puts[i].mail.bytes));
     }
     for (size_t i = 0; i < exchange.copies.size(); ++i) {
         const CopyBeside& copy = exchange.copies[i];
         all.copies[i] = {copy.destination, copy.source, copy.bytes};
-        add(mail_threads(copy.bytes), mail_blocks(copy.bytes));
+        add(mail_threads(copy.bytes), shared_mail_blocks(copy.bytes));
     }
     for (size_t i = 0; i < exchange.pulls.size(); ++i) {
         GPURUN_ASSIGN(all.pulls[i], arguments_of(exchange.pulls[i]));
@@ -88,7 +88,7 @@ base::Result<void> CudaDevice::exchange(const Exchange& exchange, Stream stream)
     for (size_t i = 0; i < exchange.takes.size(); ++i) {
         const IncomingMail& take = exchange.takes[i];
         GPURUN_ASSIGN(all.takes[i], arguments_of(take, false));
-        add(mail_threads(take.bytes), std::min(mail_blocks(take.bytes), take.blocks));
+        add(mail_threads(take.bytes), std::min(shared_mail_blocks(take.bytes), take.blocks));
     }
     all.first_blocks[all.number] = static_cast<uint16_t>(blocks);
     return launch(kernels_.exchange, blocks, threads, all, stream);

@@ -67,6 +67,8 @@ base::Result<Info> describe_device(const Driver& driver, CUdevice device) {
     // of it, however much is free there (seen: a kernel of one thread does not run beside 132 blocks of 512 that spin).
     // So what spins leaves a quarter of the processors alone.
     info.spinning_blocks = static_cast<uint32_t>(std::max(processors * 3 / 4, 1));
+    // Waiting for an event is the shortest, and the ends of two calls of gpurun are in the time that is compared.
+    info.shortest_enqueue_ns = 400;
     info.releases_events = false; // see CudaDevice::release_peer()
     return info;
 }
@@ -128,7 +130,7 @@ base::Result<std::unique_ptr<Device>> open_selected(const Options& options) {
         return runtime_error("cudaGetDeviceCount", result);
     GPURUN_ASSIGN(const Driver driver, Driver::load());
     GPURUN_TRY(driver.check(driver.cuInit(0), "cuInit"));
-    GPURUN_ASSIGN(const CUdevice device, select_device(driver, options.selector));
+    GPURUN_ASSIGN(const CUdevice device, select_device(driver, options.selector, options.auto_device));
     GPURUN_ASSIGN(Facts facts, gather_facts(driver, device));
     settle_copies(driver);
     GPURUN_ASSIGN(const Kernels kernels, Kernels::load(driver));

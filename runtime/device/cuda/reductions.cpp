@@ -58,7 +58,7 @@ struct Grid {
 Grid grid_of_mails(size_t largest, uint32_t most_blocks) {
     static_assert(kMailBytesOfBlock == 16 * kReduceThreads && kReduceThreads >= kFewestThreads);
     static_assert(kReducedBytesOfBlock == 16 * kFusedReduceThreads);
-    const unsigned blocks = std::min(mail_blocks(largest), most_blocks);
+    const unsigned blocks = std::min(shared_mail_blocks(largest), most_blocks);
     const bool is_long = largest > size_t{blocks} * kMailBytesOfBlock;
     return {blocks, is_long ? kFusedReduceThreads : kReduceThreads};
 }

@@ -48,11 +48,15 @@ base::Result<std::optional<CUdevice>> find_device(const Driver& driver, const Uu
     return std::optional<CUdevice>();
 }
 
-base::Result<CUdevice> select_device(const Driver& driver, const std::string& selector) {
+base::Result<CUdevice> select_device(const Driver& driver, const std::string& selector, uint32_t auto_device) {
     GPURUN_ASSIGN(const int count, device_count(driver));
-    std::string_view name = selector;
-    if (name == "auto")
-        name = "cuda:0";
+    if (selector == "auto" && count > 0) {
+        CUdevice device{};
+        const int ordinal = static_cast<int>(auto_device % static_cast<uint32_t>(count));
+        GPURUN_TRY(driver.check(driver.cuDeviceGet(&device, ordinal), "cuDeviceGet"));
+        return device;
+    }
+    std::string_view name = selector == "auto" ? "cuda:0" : std::string_view(selector);
     if (!name.starts_with(kPrefix))
         return base::error(base::Status::kSetting, "{} names no CUDA device; use cuda:UUID or cuda:ORDINAL", selector);
     name.remove_prefix(kPrefix.size());

@@ -6,6 +6,7 @@
 #include "device/cuda/driver.hpp"
 #include "device/cuda/uuid.hpp"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,7 +15,8 @@ namespace gpurun::device::cuda {
 base::Result<Uuid> device_uuid(const Driver& driver, CUdevice device);
 base::Result<std::optional<CUdevice>> find_device(const Driver& driver, const Uuid& uuid);
 
-// `selector` is auto, cuda:UUID or cuda:ORDINAL. kDevice, saying what is there instead, if CUDA does not show it.
-base::Result<CUdevice> select_device(const Driver& driver, const std::string& selector);
+// `selector` is cuda:UUID, cuda:ORDINAL or auto, the device that comes `auto_device` after the first in a circle of
+// all. kDevice, saying what is there instead, if CUDA does not show it.
+base::Result<CUdevice> select_device(const Driver& driver, const std::string& selector, uint32_t auto_device);
 
 } // namespace gpurun::device::cuda

@@ -21,6 +21,11 @@ base::Result<void> CudaDevice::add_peer(int peer, const Identity& identity, int 
     return {};
 }
 
+void CudaDevice::forget_peer(int peer) {
+    std::lock_guard lock(peers_mutex_);
+    peers_.erase(peer);
+}
+
 base::Result<std::string> CudaDevice::peer_name(int peer) {
     std::lock_guard lock(peers_mutex_);
     const auto found = peers_.find(peer);
@@ -51,7 +56,7 @@ base::Result<void> CudaDevice::can_reach(const Identity& identity) {
 }
 
 base::Result<MemoryHandle> CudaDevice::export_memory(const Buffer& buffer) {
-    CHECK(buffer.exportable);
+    GPURUN_ASSERT(buffer.exportable);
     const auto current = enter_beside_capture();
     CUipcMemHandle handle{};
     GPURUN_TRY(driver_.check(driver_.cuIpcGetMemHandle(&handle, device_pointer(buffer.base)), "cuIpcGetMemHandle"));

@@ -83,11 +83,17 @@ base::Result<Stream> CudaDevice::make_stream(int priority) {
 // (tests/device/call_facts.cu).
 base::Result<void> CudaDevice::reserve_urgent_streams(size_t count) {
     const std::lock_guard lock(reserve_.mutex);
-    for (; count > 0; --count) {
+    reserve_.wanted += count;
+    for (; count > 0 && reserve_.streams.size() < reserve_.wanted; --count) { // some may be left of a joint job
         GPURUN_ASSIGN(const Stream stream, create_urgent_stream());
         reserve_.streams.push_back(stream);
     }
     return {};
+}
+
+void CudaDevice::release_reserved_streams(size_t count) {
+    const std::lock_guard lock(reserve_.mutex);
+    reserve_.wanted -= count;
 }
 
 base::Result<Stream> CudaDevice::take_reserved_stream() {

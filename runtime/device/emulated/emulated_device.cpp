@@ -90,8 +90,9 @@ base::Result<void*> EmulatedDevice::allocate_ordered(size_t bytes, Stream stream
     if (queue->captured())
         return base::error(Status::kUnsupported,
                            "memory cannot be allocated in a captured stream of an emulated device");
+    const bool was_idle = queue->idle(); // asked before the try: a free may end right after it
     auto allocated = memory_->allocate_ordered(bytes);
-    if (allocated || allocated.error().status != Status::kMemory || queue->idle())
+    if (allocated || allocated.error().status != Status::kMemory || was_idle)
         return allocated;
     // What the stream is about to free counts as free for what follows in it.
     GPURUN_TRY(queue->wait());
@@ -204,8 +205,8 @@ base::Result<void> EmulatedDevice::fill(void* destination, int value, size_t byt
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     if (bytes == 0)
         return {};
-    GPURUN_TRY(stream_side(destination, bytes));
-    return queue->enqueue(Fill{static_cast<std::byte*>(destination), value, bytes});
+    GPURUN_ASSIGN(const Side side, stream_side(destination, bytes));
+    return queue->enqueue(Fill{static_cast<std::byte*>(destination), value, bytes, side == Side::kDevice});
 }
 
 base::Result<void> EmulatedDevice::check_placement(const void* pointer, size_t bytes, Placement placement,
@@ -232,7 +233,7 @@ base::Result<void> EmulatedDevice::fill_elsewhere(void* destination, int value, 
     if (bytes == 0)
         return {};
     GPURUN_TRY(check_placement(destination, bytes, Placement::kElsewhere, "another device's"));
-    return queue->enqueue(Fill{static_cast<std::byte*>(destination), value, bytes});
+    return queue->enqueue(Fill{static_cast<std::byte*>(destination), value, bytes, true});
 }
 
 base::Result<void> EmulatedDevice::call_host(Stream stream, void (*function)(void*), void* argument) {

@@ -70,6 +70,7 @@ class EmulatedDevice final : public Device,
 
     int shareable_fd() const override { return memory_->fd(); }
     base::Result<void> add_peer(int peer, const Identity& identity, int fd) override;
+    void forget_peer(int peer) override { peers_.forget(peer); }
     void release_peer(int peer) override {
         peers_.release(peer);
         streams_.release_dead();

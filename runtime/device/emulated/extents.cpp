@@ -5,13 +5,13 @@
 namespace gpurun::device::emulated {
 
 Extents::Extents(size_t capacity, size_t granule) : capacity_(capacity), granule_(granule) {
-    CHECK((granule & (granule - 1)) == 0 && capacity % granule == 0);
+    GPURUN_ASSERT((granule & (granule - 1)) == 0 && capacity % granule == 0);
     if (capacity > 0)
         add_hole(0, capacity);
 }
 
 std::optional<Extent> Extents::allocate(size_t bytes, uint64_t id) {
-    CHECK(bytes > 0);
+    GPURUN_ASSERT(bytes > 0);
     if (bytes > capacity_) // also keeps rounded() from overflowing
         return std::nullopt;
     const size_t taken = rounded(bytes);
@@ -49,7 +49,7 @@ std::optional<Extent> Extents::retire(size_t offset) {
 
 void Extents::reclaim(size_t offset) {
     const auto found = retired_.find(offset);
-    CHECK(found != retired_.end());
+    GPURUN_ASSERT(found != retired_.end());
     const size_t bytes = found->second;
     retired_.erase(found);
     add_hole(offset, bytes);

@@ -13,6 +13,8 @@ using base::Status;
 namespace {
 
 constexpr uint32_t kMostDevices = 1024;
+// Programs enqueue by calls of gpurun only, of another thread perhaps.
+constexpr int64_t kShortestEnqueueNs = 2000;
 
 // Two processes on the same ordinal agree; no CUDA device has such a number.
 std::array<uint8_t, 16> make_uuid(uint32_t ordinal) {
@@ -65,6 +67,7 @@ base::Result<std::unique_ptr<Device>> open_numbered(const Options& options, uint
     Info info;
     info.identity = Identity{Kind::kEmulated, ordinal, make_uuid(ordinal)};
     info.memory_bytes = memory->capacity();
+    info.shortest_enqueue_ns = kShortestEnqueueNs;
     info.name = base::format("emulated device {} of {}", ordinal, count);
     info.uuid = uuid_text(info.identity.uuid);
     return std::unique_ptr<Device>(std::make_unique<EmulatedDevice>(std::move(info), capabilities, count,

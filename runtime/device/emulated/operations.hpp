@@ -31,6 +31,7 @@ struct Fill {
     std::byte* destination;
     int value;
     size_t bytes;
+    bool in_segment; // of a device
 };
 struct CallHost {
     void (*function)(void*);

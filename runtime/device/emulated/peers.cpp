@@ -27,6 +27,13 @@ void Peers::release(int peer) {
         found->second->control.release_all();
 }
 
+void Peers::forget(int peer) {
+    const std::unique_lock lock(mutex_);
+    GPURUN_ASSERT(
+        std::none_of(imports_.begin(), imports_.end(), [&](const auto& each) { return each.second.peer == peer; }));
+    peers_.erase(peer);
+}
+
 base::Result<const Peers::Peer*> Peers::find(int peer) const {
     const auto found = peers_.find(peer);
     if (found == peers_.end())

@@ -1,7 +1,7 @@
 // What this process knows of its peers' emulated devices, and the parts of their memory that it has mapped.
 //
-// A peer's descriptor and control area stay for the life of the Device, so that streams may wait on its words
-// without owning them. Imports are mapped one allocation at a time, at an address of this process's own, and are
+// A peer's descriptor and control area stay until it is forgotten, so that streams may wait on its words without owning
+// them. Imports are mapped one allocation at a time, at an address of this process's own, and are
 // as strict as the strictest driver: the same allocation, or a newer one at the place of an open mapping, is
 // refused. A mapping outlives its exporter. Any thread.
 #pragma once
@@ -25,6 +25,8 @@ class Peers {
     base::Result<void> add(int peer, platform::UniqueFd fd, std::string unreachable);
     // The peer has died. Unknown peers are nobody's loss.
     void release(int peer);
+    // REQUIRES: nothing of it is imported any more, and no stream waits on its words.
+    void forget(int peer);
 
     base::Result<void*> import_memory(int peer, const MemoryHandle& handle);
     base::Result<void> close_memory(void* imported);
@@ -50,7 +52,7 @@ class Peers {
     base::Result<const Peer*> find(int peer) const;
 
     const uint64_t own_token_;
-    mutable std::shared_mutex mutex_; // guards the maps; a Peer never changes and never goes
+    mutable std::shared_mutex mutex_; // guards the maps; a Peer never changes
     std::map<int, std::unique_ptr<const Peer>> peers_;
     std::map<uintptr_t, Import> imports_; // by address here
 };

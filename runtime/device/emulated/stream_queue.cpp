@@ -5,6 +5,7 @@
 #include "device/emulated/memory.hpp"
 #include "platform/clock.hpp"
 #include "platform/job_segment.hpp"
+#include "platform/shared_memory.hpp"
 #include "platform/wake.hpp"
 
 #include <chrono>
@@ -82,7 +83,7 @@ void StreamQueue::push(const Operation& operation) {
 
 base::Result<Record> StreamQueue::mark() {
     GPURUN_ASSIGN(const std::unique_lock lock, lock_with_room());
-    CHECK(!captured_);
+    GPURUN_ASSERT(!captured_);
     marks_ += kMarkStep;
     if (head_ == tail_ && !pace_.on())                      // nothing stands before it, and nobody can wait for it yet
         progress_.store(marks_, std::memory_order_release); // publishes what the stream has done, to whoever asks
@@ -149,7 +150,7 @@ bool StreamQueue::execute(Operation& operation) {
     else if (auto* guarded = std::get_if<CopyIfCame>(&operation))
         copy_if_came(*guarded);
     else if (auto* fill = std::get_if<Fill>(&operation))
-        pace_.fill(fill->destination, fill->value, fill->bytes);
+        run(*fill);
     else if (auto* call = std::get_if<CallHost>(&operation))
         return call_host(*call);
     else if (auto* write = std::get_if<WriteWord>(&operation))
@@ -188,6 +189,13 @@ bool StreamQueue::call_host(const CallHost& call) {
 void StreamQueue::copy_if_came(const CopyIfCame& operation) {
     if (platform::reached_value(platform::load_published(*operation.word)) >= operation.value)
         pace_.copy(operation.copy.destination, operation.copy.source, operation.copy.bytes);
+}
+
+void StreamQueue::run(const Fill& fill) {
+    if (fill.value == 0 && fill.in_segment && !pace_.on())
+        platform::write_zeros(fill.destination, fill.bytes);
+    else
+        pace_.fill(fill.destination, fill.value, fill.bytes);
 }
 
 void StreamQueue::run(const ReduceElements::Arguments& reduce) {

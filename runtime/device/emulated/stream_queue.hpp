@@ -71,6 +71,7 @@ class StreamQueue {
     bool execute(Operation& operation);
     bool call_host(const CallHost& call);
     void copy_if_came(const CopyIfCame& operation);
+    void run(const Fill& fill);
     static void run(const ReduceElements::Arguments& reduce);
     bool take_mails(TakeMails& operation);
     void take_mail(const TakeMails::One& one, int64_t began_ns);

@@ -12,10 +12,8 @@ namespace {
 /* An interned name; made once, and never freed. */
 PyObject* name(const char* text) { return PyUnicode_InternFromString(text); }
 
-const char* python_type_of(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
-
 [[noreturn]] void refuse(PyObject* kind, const char* role, nb::handle object, const char* what) {
-    PyErr_Format(kind, "%s: %s (it is a %s)", role, what, python_type_of(object));
+    PyErr_Format(kind, "%s: %s (it is a %U)", role, what, nb::inst_name(object).ptr());
     throw nb::python_error();
 }
 
@@ -63,7 +61,12 @@ const dlpack::Exchange* exchange_of(nb::handle object) {
 
 } // namespace
 
-Buffer::Buffer(nb::handle object, Access access, const char* role, nb::handle stream) {
+Buffer::Buffer(nb::handle object, Access access, const char* role, nb::handle stream, Layout layout) : layout_(layout) {
+    if (layout == Layout::kTensor) {
+        if (!from_exchange(object, access, role, stream) && !from_dlpack(object, access, role, stream))
+            refuse(PyExc_TypeError, role, object, "not a tensor; pass one that has DLPack's __dlpack__");
+        return;
+    }
     const bool found = PyObject_CheckBuffer(object.ptr()) != 0
                            ? from_protocol(object, access, role)
                            : from_exchange(object, access, role, stream) || from_dlpack(object, access, role, stream) ||
@@ -82,6 +85,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
     std::swap(element_, other.element_);
     std::swap(type_, other.type_);
     std::swap(current_, other.current_);
+    std::swap(layout_, other.layout_);
     std::swap(owner_, other.owner_);
     std::swap(view_, other.view_);
     std::swap(managed_, other.managed_);
@@ -125,7 +129,7 @@ bool Buffer::from_protocol(nb::handle object, Access access, const char* role) {
 }
 
 void Buffer::take(const dlpack::Tensor& tensor, nb::handle object, const char* role) {
-    if (!contiguous(tensor))
+    if (layout_ == Layout::kContiguous && !contiguous(tensor))
         refuse(PyExc_BufferError, role, object, kStrided);
     type_ = datatype(tensor.dtype);
     if (type_ == 0)
@@ -153,7 +157,7 @@ bool Buffer::from_exchange(nb::handle object, Access access, const char* role, n
     if (table == nullptr)
         return false;
     dlpack::Tensor tensor;
-    if (access == Access::kRead && table->to_tensor != nullptr) {
+    if (access == Access::kRead && layout_ == Layout::kContiguous && table->to_tensor != nullptr) {
         if (table->to_tensor(object.ptr(), &tensor) != 0)
             throw nb::python_error();
         owner_ = Py_NewRef(object.ptr());

@@ -25,12 +25,14 @@ class Comm {
 
 using CommClass = nb::class_<Comm>;
 void bind_messages(CommClass& comm);
+void bind_loans(nb::module_& module, CommClass& comm);
 void bind_probes(nb::module_& module, CommClass& comm);
 void bind_movements(CommClass& comm);
 void bind_reductions(CommClass& comm);
 void bind_neighbours(CommClass& comm);
 void bind_get_group(CommClass& comm);
 void bind_making(CommClass& comm);
+void bind_meetings(CommClass& comm);
 void bind_topologies(nb::module_& module, CommClass& comm);
 
 /* For the new communicator; None where this rank is in none. Waits for other ranks without the GIL. */

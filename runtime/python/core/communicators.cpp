@@ -2,6 +2,7 @@
  * Making communicators, and what they are.
  */
 #include "comm.hpp"
+#include "completer.hpp"
 #include "rank_group.hpp"
 
 #include <string>
@@ -25,8 +26,17 @@ nb::object described(const Comm& comm) {
 
 void free_comm(Comm& comm) {
     gpurun_comm handle = comm.handle();
-    check(gpurun_comm_free(&handle), "Comm.free");
-    comm.forget();
+    gpurun_status status = GPURUN_OK;
+    {
+        const nb::gil_scoped_release free;
+        const bool joint = stop_those_of(handle);
+        status = gpurun_comm_free(&handle);
+        if (joint && handle.id != 0) // others that were made of it are there
+            (void)complete_those_of(handle);
+    }
+    if (handle.id == 0)
+        comm.forget(); // also if a message of a joint job was cut short
+    check(status, "Comm.free");
 }
 
 } // namespace
@@ -90,7 +100,10 @@ void bind_making(CommClass& comm) {
                 });
             },
             "group"_a, "tag"_a = 0, "create() that only the ranks of `group` call.")
-        .def("free", &free_comm, "Free it. What is under way in it completes.")
+        .def("free", &free_comm,
+             "Free it. What is under way in it completes. That of a joint job, by accept() or connect(), leaves the "
+             "job:\n"
+             "it waits for the others, and raises PeerLostError if a message was cut short, and has left all the same.")
         .def(
             "__eq__",
             [](const Comm& one, nb::handle other) {

@@ -1,5 +1,7 @@
 #include "completer.hpp"
 
+#include "comm.hpp"
+
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -7,23 +9,71 @@
 namespace gpurun::python {
 namespace {
 
+std::mutex callbacks_mutex; // guards those of operations that are given
+
+/* False if the operation is done, and nobody will call it. */
+bool add_callback(Operation& operation, PyObject* callback) {
+    const std::scoped_lock lock(callbacks_mutex);
+    if (operation.done.load(std::memory_order_acquire))
+        return false;
+    operation.callbacks.push_back(callback);
+    return true;
+}
+
+void let_go(const OperationPtr& operation, const std::vector<PyObject*>& callbacks) {
+    if (callbacks.empty() && operation.use_count() > 1)
+        return; // its request has the objects
+    const nb::gil_scoped_acquire hold;
+    for (PyObject* callback : callbacks) {
+        const nb::object called = nb::steal(PyObject_CallNoArgs(callback));
+        if (!called.is_valid())
+            PyErr_WriteUnraisable(callback);
+        Py_DECREF(callback);
+    }
+    operation->kept.reset();
+}
+
+void publish(const OperationPtr& operation, gpurun_status result, const gpurun_message_status& status,
+             const char* detail) {
+    operation->request = GPURUN_REQUEST_NULL;
+    operation->result = result;
+    operation->status = status;
+    operation->detail = detail;
+    std::vector<PyObject*> callbacks;
+    {
+        const std::scoped_lock lock(callbacks_mutex);
+        callbacks.swap(operation->callbacks);
+        operation->done.store(true, std::memory_order_release); // publishes the result
+    }
+    PyThread_release_lock(operation->finished);
+    let_go(operation, callbacks);
+}
+
+/* Of the requests of one job. */
 class Completer {
   public:
-    void add(const OperationPtr& operation) {
+    explicit Completer(gpurun_comm job) : job_(job) {}
+
+    gpurun_comm job() const { return job_; }
+
+    gpurun_status add(const OperationPtr& operation) {
         const std::scoped_lock lock(mutex_);
-        if (!thread_.joinable())
-            start();
+        const gpurun_status status = thread_.joinable() ? GPURUN_OK : start();
+        if (status != GPURUN_OK)
+            return status;
         added_.push_back(operation);
         wake();
+        return GPURUN_OK;
     }
 
-    /* False if the operation is done, and nobody will call it. */
-    bool add_callback(Operation& operation, PyObject* callback) {
-        const std::scoped_lock lock(mutex_);
-        if (operation.done.load(std::memory_order_acquire))
-            return false;
-        operation.callbacks.push_back(callback);
-        return true;
+    gpurun_status start() {
+        const gpurun_status status = make_self();
+        if (status != GPURUN_OK)
+            return status;
+        stopping_ = false;
+        woken_ = false;
+        thread_ = std::thread([this] { run(); });
+        return GPURUN_OK;
     }
 
     void stop() {
@@ -39,21 +89,39 @@ class Completer {
     }
 
   private:
-    void start() {
-        check(gpurun_comm_dup(GPURUN_COMM_SELF, &self_), "wait");
-        stopping_ = false;
-        woken_ = false;
-        thread_ = std::thread([this] { run(); });
+    static constexpr int kWake = 0; // tags
+    static constexpr int kNever = 1;
+
+    /* A communicator of this rank alone. */
+    gpurun_status make_self() {
+        if (job_.id == GPURUN_COMM_SELF.id)
+            return gpurun_comm_dup(job_, &self_);
+        int rank = 0;
+        gpurun_group all = GPURUN_GROUP_NULL;
+        gpurun_group alone = GPURUN_GROUP_NULL;
+        gpurun_status status = gpurun_comm_rank(job_, &rank);
+        if (status == GPURUN_OK)
+            status = gpurun_comm_group(job_, &all);
+        if (status == GPURUN_OK)
+            status = gpurun_group_incl(all, 1, &rank, &alone);
+        if (status == GPURUN_OK)
+            status = gpurun_comm_create_group(job_, alone, 0, &self_);
+        if (alone.id != 0)
+            (void)gpurun_group_free(&alone);
+        if (all.id != 0)
+            (void)gpurun_group_free(&all);
+        return status;
     }
 
     void wake() {
         if (!std::exchange(woken_, true))
-            (void)gpurun_send(nullptr, 0, GPURUN_BYTE, 0, 0, self_, GPURUN_HOST);
+            (void)gpurun_send(nullptr, 0, GPURUN_BYTE, 0, kWake, self_, GPURUN_HOST);
     }
 
     /* active_[i] is waited for by requests_[i + 1]; requests_[0] is the receive of the message that wakes. */
     void run() {
         requests_.assign(1, GPURUN_REQUEST_NULL);
+        (void)gpurun_irecv(nullptr, 0, GPURUN_BYTE, 0, kNever, self_, GPURUN_HOST, &never_);
         while (listen() && gather()) {
             int index = -1;
             gpurun_message_status status = {};
@@ -64,62 +132,62 @@ class Completer {
             if (index > 0)
                 finish(static_cast<std::size_t>(index) - 1, result, status);
         }
-        if (requests_[0].id != 0) {
-            (void)gpurun_cancel(requests_.data());
-            (void)gpurun_wait(requests_.data(), GPURUN_HOST, nullptr);
-        }
+        cancel(requests_.data());
+        cancel(&never_);
         forget();
+    }
+
+    static void cancel(gpurun_request* request) {
+        if (request->id == 0)
+            return;
+        (void)gpurun_cancel(request);
+        (void)gpurun_wait(request, GPURUN_HOST, nullptr);
     }
 
     bool listen() {
         return requests_[0].id != 0 ||
-               gpurun_irecv(nullptr, 0, GPURUN_BYTE, 0, 0, self_, GPURUN_HOST, requests_.data()) == GPURUN_OK;
+               gpurun_irecv(nullptr, 0, GPURUN_BYTE, 0, kWake, self_, GPURUN_HOST, requests_.data()) == GPURUN_OK;
     }
 
     bool gather() {
-        const std::scoped_lock lock(mutex_);
-        woken_ = false;
-        for (OperationPtr& operation : added_) {
-            requests_.push_back(operation->request);
-            active_.push_back(std::move(operation));
+        std::vector<OperationPtr> added;
+        bool stopping = false;
+        {
+            const std::scoped_lock lock(mutex_);
+            woken_ = false;
+            stopping = stopping_;
+            added.swap(added_);
         }
-        added_.clear();
-        return !stopping_;
+        for (const OperationPtr& operation : added)
+            take(operation);
+        return !stopping;
     }
+
+    /* What is of another job cannot be completed together with a request of this one. */
+    void take(const OperationPtr& operation) {
+        gpurun_request both[2] = {never_, operation->request};
+        int index = -1;
+        int done = 0;
+        gpurun_message_status status = {};
+        const gpurun_status result = gpurun_testany(2, both, GPURUN_HOST, &done, &index, &status);
+        if (result == GPURUN_ERR_REQUEST && index < 0)
+            return pass_on(operation);
+        requests_.push_back(operation->request);
+        active_.push_back(operation);
+        if (index == 1)
+            finish(active_.size() - 1, result, status);
+    }
+
+    void pass_on(const OperationPtr& operation) const;
 
     void finish(std::size_t index, gpurun_status result, const gpurun_message_status& status) {
         const OperationPtr operation = std::move(active_[index]);
-        active_[index] = std::move(active_.back());
+        if (index + 1 != active_.size())
+            active_[index] = std::move(active_.back());
         active_.pop_back();
         requests_[index + 1] = requests_.back();
         requests_.pop_back();
-
-        operation->request = GPURUN_REQUEST_NULL;
-        operation->result = result;
-        operation->status = status;
-        if (result != GPURUN_OK)
-            operation->detail = gpurun_error_detail();
-        std::vector<PyObject*> callbacks;
-        {
-            const std::scoped_lock lock(mutex_);
-            callbacks.swap(operation->callbacks);
-            operation->done.store(true, std::memory_order_release); // publishes the result
-        }
-        PyThread_release_lock(operation->finished);
-        let_go(operation, callbacks);
-    }
-
-    static void let_go(const OperationPtr& operation, const std::vector<PyObject*>& callbacks) {
-        if (callbacks.empty() && operation.use_count() > 1)
-            return; // its request has the objects
-        const nb::gil_scoped_acquire hold;
-        for (PyObject* callback : callbacks) {
-            const nb::object called = nb::steal(PyObject_CallNoArgs(callback));
-            if (!called.is_valid())
-                PyErr_WriteUnraisable(callback);
-            Py_DECREF(callback);
-        }
-        operation->kept.reset();
+        publish(operation, result, status, result == GPURUN_OK ? "" : gpurun_error_detail());
     }
 
     /* What is not complete when the rank leaves keeps its buffers: the library may still use them. */
@@ -130,6 +198,7 @@ class Completer {
         requests_.clear();
     }
 
+    const gpurun_comm job_; // a communicator of the job
     std::mutex mutex_;
     std::vector<OperationPtr> added_;
     bool woken_ = false; // a message is on its way
@@ -137,14 +206,77 @@ class Completer {
     gpurun_comm self_ = GPURUN_COMM_NULL;
     std::thread thread_;
 
-    std::vector<OperationPtr> active_; // the thread's own
+    // The thread's own.
+    gpurun_request never_ = GPURUN_REQUEST_NULL; // a receive that nothing matches
+    std::vector<OperationPtr> active_;
     std::vector<gpurun_request> requests_;
 };
 
-/* Never destroyed: a program may end while the thread waits. */
-Completer& completer() {
-    static auto* const one = new Completer;
-    return *one;
+using CompleterPtr = std::shared_ptr<Completer>;
+
+/* Those of all jobs that the rank is in, its own first. */
+class Completers {
+  public:
+    CompleterPtr own() { return at(0); }
+
+    CompleterPtr after(const Completer& one) {
+        const std::scoped_lock lock(mutex_);
+        for (std::size_t i = 0; i + 1 < all_.size(); ++i)
+            if (all_[i].get() == &one)
+                return all_[i + 1];
+        return nullptr;
+    }
+
+    gpurun_status add(gpurun_comm joint) {
+        const auto made = std::make_shared<Completer>(joint);
+        const gpurun_status status = made->start();
+        const std::scoped_lock lock(mutex_);
+        if (status == GPURUN_OK)
+            all_.push_back(made);
+        return status;
+    }
+
+    bool stop(gpurun_comm joint) {
+        CompleterPtr found;
+        {
+            const std::scoped_lock lock(mutex_);
+            for (std::size_t i = 1; i < all_.size() && found == nullptr; ++i)
+                if (all_[i]->job().id == joint.id) {
+                    found = all_[i];
+                    all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(i));
+                }
+        }
+        if (found != nullptr)
+            found->stop();
+        return found != nullptr;
+    }
+
+    void stop_all() {
+        while (const CompleterPtr joint = at(1))
+            (void)stop(joint->job());
+        own()->stop();
+    }
+
+  private:
+    CompleterPtr at(std::size_t index) {
+        const std::scoped_lock lock(mutex_);
+        return index < all_.size() ? all_[index] : nullptr;
+    }
+
+    std::mutex mutex_;
+    std::vector<CompleterPtr> all_{std::make_shared<Completer>(GPURUN_COMM_SELF)};
+};
+
+/* Never destroyed: a program may end while the threads wait. */
+Completers& completers() {
+    static auto* const all = new Completers;
+    return *all;
+}
+
+void Completer::pass_on(const OperationPtr& operation) const {
+    const CompleterPtr next = completers().after(*this);
+    if (next == nullptr || next->add(operation) != GPURUN_OK)
+        publish(operation, GPURUN_ERR_REQUEST, {}, "the joint job that it is of was left");
 }
 
 } // namespace
@@ -158,19 +290,27 @@ void complete_in_background(const OperationPtr& operation) {
     operation->given = true;
     operation->finished = PyThread_allocate_lock();
     PyThread_acquire_lock(operation->finished, WAIT_LOCK);
-    const nb::gil_scoped_release free;
-    completer().add(operation);
+    gpurun_status status = GPURUN_OK;
+    {
+        const nb::gil_scoped_release free;
+        status = completers().own()->add(operation);
+    }
+    check(status, "wait");
 }
 
 void when_complete(const OperationPtr& operation, nb::handle callback) {
     complete_in_background(operation);
     Py_INCREF(callback.ptr());
-    if (completer().add_callback(*operation, callback.ptr()))
+    if (add_callback(*operation, callback.ptr()))
         return;
     const nb::object owned = nb::steal(callback);
     owned();
 }
 
-void stop_completer() { completer().stop(); }
+gpurun_status complete_those_of(gpurun_comm joint) { return completers().add(joint); }
+
+bool stop_those_of(gpurun_comm joint) { return completers().stop(joint); }
+
+void stop_completers() { completers().stop_all(); }
 
 } // namespace gpurun::python

@@ -4,6 +4,9 @@
  * It is in gpurun_waitany(), for the operations that it was given and for a message from this rank to itself, by which
  * it is told of new ones. So it uses no time while nothing happens. It takes the GIL only to call callbacks and to let
  * go of Python objects, never while it is in the library. It is made when it is needed first.
+ *
+ * Each joint job that the rank is in has such a thread, too, since no call completes requests of two jobs. A request
+ * does not say which job it is of: it is given to the first thread, and each passes on what is not of its job.
  */
 #pragma once
 
@@ -17,8 +20,13 @@ void complete_in_background(const OperationPtr& operation);
 /* Calls `callback()` once the operation is complete: at once if it is, else in the completer's thread. With the GIL. */
 void when_complete(const OperationPtr& operation, nb::handle callback);
 
-/* Ends the thread, before the rank leaves, or Python does. Operations that are not complete by then stay so. Without
+/* For the requests of a joint job, until stop_those_of() is called before its communicator is freed; that is false if
+ * the communicator is another one. Without the GIL. */
+gpurun_status complete_those_of(gpurun_comm joint);
+bool stop_those_of(gpurun_comm joint);
+
+/* Ends the threads, before the rank leaves, or Python does. Operations that are not complete by then stay so. Without
  * the GIL. */
-void stop_completer();
+void stop_completers();
 
 } // namespace gpurun::python

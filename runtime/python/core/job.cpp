@@ -17,14 +17,13 @@ void init() {
 }
 
 void finalize() {
-    if (is_waiting_for_message())
+    if (is_in_call_apart())
         raise(GPURUN_ERR_REQUEST, "finalize",
-              "a probe that was interrupted still waits for its message; end the process "
-              "without finalize()");
+              "a probe, accept() or connect() that was interrupted still waits; end the process without finalize()");
     gpurun_status status = GPURUN_OK;
     {
         const nb::gil_scoped_release free;
-        stop_completer();
+        stop_completers();
         status = gpurun_finalize();
     }
     check(status, "finalize");
@@ -64,6 +63,7 @@ void bind_constants(nb::module_& module) {
     module.attr("ANY_SOURCE") = GPURUN_ANY_SOURCE;
     module.attr("ANY_TAG") = GPURUN_ANY_TAG;
     module.attr("PROC_NULL") = GPURUN_PROC_NULL;
+    module.attr("ALL_RANKS") = GPURUN_ALL_RANKS;
     module.attr("SPLIT_NODE") = static_cast<int>(GPURUN_SPLIT_NODE);
     module.attr("SPLIT_GPU") = static_cast<int>(GPURUN_SPLIT_GPU);
     module.attr("SPLIT_NUMA_NODE") = static_cast<int>(GPURUN_SPLIT_NUMA_NODE);
@@ -82,7 +82,7 @@ void bind_job(nb::module_& module) {
     module.def("finalize", &finalize);
     module.def("stop_waiting", [] {
         const nb::gil_scoped_release free;
-        stop_completer();
+        stop_completers();
     });
     module.def("initialized", [] { return gpurun_initialized() != 0; });
     module.def("finalized", [] { return gpurun_finalized() != 0; });

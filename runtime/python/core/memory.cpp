@@ -2,17 +2,23 @@
  * Memory of the rank's device, for programs without a library that allocates there, and copies.
  */
 #include "buffer.hpp"
+#include "export.hpp"
 #include "stream.hpp"
 #include "stream_keeper.hpp"
 
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+#include <cmath>
 #include <memory>
+#include <optional>
 
 namespace gpurun::python {
 namespace {
 
 class Memory {
   public:
-    Memory(std::size_t size, bool pinned) : size_(size) {
+    Memory(std::size_t size, bool pinned) : size_(size), shape_(static_cast<std::int64_t>(size)) {
         check(pinned ? gpurun_malloc_host(&data_, size) : gpurun_malloc(&data_, size), "Memory");
         gpurun_device_info info = {};
         info.size = sizeof info;
@@ -36,10 +42,12 @@ class Memory {
     int ordinal() const { return ordinal_; }
     bool pinned() const { return pinned_; }
     void* data() const { return data_; }
+    std::int64_t* shape() { return &shape_; }
 
   private:
     void* data_ = nullptr;
     std::size_t size_;
+    std::int64_t shape_;
     int ordinal_ = 0;
     bool cuda_ = false;
     bool pinned_ = false;
@@ -50,40 +58,19 @@ nb::tuple device_of(const Memory& memory) {
     return nb::make_tuple(type, memory.on_gpu() ? memory.ordinal() : 0);
 }
 
-struct Export { // of the memory, to another library
-    dlpack::ManagedVersioned managed = {};
-    std::int64_t shape = 0;
-    PyObject* owner = nullptr;
-};
-
-void end_export(dlpack::ManagedVersioned* managed) {
-    auto* const made = static_cast<Export*>(managed->context);
-    const nb::gil_scoped_acquire hold;
-    Py_DECREF(made->owner);
-    delete made;
-}
-
-void drop_capsule(PyObject* capsule) {
-    if (PyCapsule_IsValid(capsule, "dltensor_versioned") != 0)
-        end_export(static_cast<dlpack::ManagedVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned")));
-}
-
 /* Memory of emulated devices is memory of the CPU to all libraries. Nothing is enqueued that a stream must wait for. */
 nb::object to_dlpack(nb::handle self, const nb::kwargs&) {
-    const auto& memory = nb::cast<Memory&>(self);
-    auto made = std::make_unique<Export>();
-    made->shape = static_cast<std::int64_t>(memory.size());
-    made->managed = {{dlpack::kMajor, 0}, made.get(), end_export, 0, {}};
-    made->managed.tensor = {memory.data(),
-                            {memory.on_gpu() ? dlpack::kCuda : dlpack::kCpu, memory.on_gpu() ? memory.ordinal() : 0},
-                            1,
-                            {dlpack::kUInt, 8, 1},
-                            &made->shape,
-                            nullptr,
-                            0};
-    nb::object capsule = nb::steal(PyCapsule_New(&made->managed, "dltensor_versioned", drop_capsule));
-    made.release()->owner = Py_NewRef(self.ptr());
-    return capsule;
+    auto& memory = nb::cast<Memory&>(self);
+    const int type = memory.on_gpu() ? dlpack::kCuda : dlpack::kCpu;
+    return export_tensor(self,
+                         {memory.data(),
+                          {type, memory.on_gpu() ? memory.ordinal() : 0},
+                          1,
+                          {dlpack::kUInt, 8, 1},
+                          memory.shape(),
+                          nullptr,
+                          0},
+                         false);
 }
 
 void copy(nb::handle into, nb::handle from, nb::handle stream) {
@@ -95,13 +82,36 @@ void copy(nb::handle into, nb::handle from, nb::handle stream) {
     if (to.bytes() != source.bytes())
         raise(GPURUN_ERR_COUNT, "copy", "the buffers have different lengths; copy as many bytes as both have");
     const gpurun_stream order = order_domain(stream, to.current() != GPURUN_HOST ? to.current() : source.current());
+    // Without a stream, memory of the host is used in the order of the calling thread too.
+    const bool waits = stream.is_none() && (to.current() == GPURUN_HOST || source.current() == GPURUN_HOST);
     gpurun_status status = GPURUN_OK;
     {
         const nb::gil_scoped_release free;
         status = gpurun_memcpy(to.data(), source.data(), to.bytes(), order);
+        if (status == GPURUN_OK && waits && order != GPURUN_HOST)
+            status = gpurun_stream_synchronize(order);
     }
     check(status, "copy");
     keep_until_passed(order, std::move(kept));
+}
+
+/* In pieces, between which signal handlers run: ^C ends it. */
+void unregister(nb::handle object, std::optional<double> timeout) {
+    constexpr double kPieceMs = 100;
+    const Buffer buffer(object, Access::kRead, "buffer", nb::none());
+    const double end = timeout ? gpurun_wtime() + *timeout : 0;
+    for (;;) {
+        const double left_ms = timeout ? std::max(0.0, (end - gpurun_wtime()) * 1e3) : kPieceMs;
+        gpurun_status status = GPURUN_OK;
+        {
+            const nb::gil_scoped_release wait;
+            status = gpurun_unregister(buffer.data(), static_cast<int>(std::ceil(std::min(left_ms, kPieceMs))));
+        }
+        if (status != GPURUN_ERR_TIMEOUT || left_ms == 0)
+            return check(status, "unregister");
+        if (PyErr_CheckSignals() != 0)
+            throw nb::python_error();
+    }
 }
 
 } // namespace
@@ -121,7 +131,13 @@ void bind_memory(nb::module_& module) {
             return nb::str("<gpurun.Memory {} bytes {}>").format(m.size(), m.pinned() ? "pinned" : "on the device");
         });
     module.def("copy", &copy, "into"_a, "source"_a, nb::kw_only(), "stream"_a = nb::none(),
-               "Copy between two buffers of this rank, on the host or a device, in the order of `stream`.");
+               "Copy between two buffers of this rank, on the host or a device, in the order of `stream`.\n"
+               "Without one, a copy between host and device is done when the call returns.");
+    module.def(
+        "unregister", &unregister, "buffer"_a, "timeout"_a = nb::none(),
+        "Wait until no other rank has the allocation of `buffer` mapped, so that freeing it frees the memory.\n"
+        "timeout: seconds; 0 only asks. Raises TimedOutError if some rank still has it, which the text names, and\n"
+        "LoanError if some of it is lent, or it is borrowed.");
 }
 
 } // namespace gpurun::python

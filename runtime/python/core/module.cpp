@@ -9,12 +9,15 @@ NB_MODULE(_core, module) {
     bind_requests(module);
     bind_groups(module);
     bind_group_calls(module);
+    bind_segments(module);
 
     CommClass comm(module, "Comm", "A communicator: ranks whose messages meet only each other.");
     bind_making(comm);
+    bind_meetings(comm);
     bind_get_group(comm);
     bind_messages(comm);
     bind_probes(module, comm);
+    bind_loans(module, comm);
     bind_movements(comm);
     bind_reductions(comm);
     bind_topologies(module, comm);

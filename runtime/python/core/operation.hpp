@@ -19,6 +19,7 @@ namespace gpurun::python {
 struct Kept {
     Buffer first;
     Buffer second;
+    std::vector<Buffer> lent;
     std::vector<std::size_t> sizes[4]; // counts and displacements
     nb::object status;                 // of a receive in a group, which is written at its end
 };

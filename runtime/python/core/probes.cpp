@@ -35,7 +35,7 @@ gpurun_status wait(void* state) {
 
 Message probe_now(const char* name, const Comm& comm, int source, int tag, bool reserve) {
     const auto probe = std::make_shared<Probe>(Probe{source, tag, comm.handle(), reserve, {}});
-    check(wait_for_message(look, wait, probe), name);
+    check(wait_for_message(name, look, wait, probe), name);
     return probe->message;
 }
 

@@ -30,5 +30,6 @@ void bind_memory(nb::module_& module);
 void bind_requests(nb::module_& module);
 void bind_groups(nb::module_& module);
 void bind_group_calls(nb::module_& module);
+void bind_segments(nb::module_& module);
 
 } // namespace gpurun::python

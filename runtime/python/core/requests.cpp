@@ -107,7 +107,7 @@ void bind_requests(nb::module_& module) {
         .def("test", &Request::test, "stream"_a = nb::none(),
              "Complete it if that needs no waiting: its Status, or None if it is not complete yet.")
         .def("cancel", &Request::cancel,
-             "Cancel a receive that is not matched. It is to be waited for all the same; its Status tells.")
+             "Cancel a receive or a loan that is not matched. It is to be waited for all the same; its Status tells.")
         .def("start", &Request::start, "Start a persistent request.")
         .def("free", &Request::free, "Free a persistent request that is not active.")
         .def(

@@ -73,8 +73,8 @@ gpurun_stream order_domain(nb::handle stream, gpurun_stream current) {
             return from_number(nb::object(stream.attr(attribute)));
     PyErr_Format(PyExc_TypeError,
                  "stream: not a stream: pass None, gpurun.HOST, a gpurun.Stream, a stream of PyTorch, CuPy or "
-                 "cuda.core, or a handle as an int (it is a %s)",
-                 Py_TYPE(stream.ptr())->tp_name);
+                 "cuda.core, or a handle as an int (it is a %U)",
+                 nb::inst_name(stream).ptr());
     throw nb::python_error();
 }
 

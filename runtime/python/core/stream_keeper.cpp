@@ -26,6 +26,11 @@ bool is_used(const Buffer& buffer, gpurun_stream stream) {
     return buffer.data() != nullptr && buffer.current() != stream;
 }
 
+bool is_used(const Kept& kept, gpurun_stream stream) {
+    return is_used(kept.first, stream) || is_used(kept.second, stream) ||
+           std::any_of(kept.lent.begin(), kept.lent.end(), [=](const Buffer& each) { return is_used(each, stream); });
+}
+
 bool passed(const Waiting& each) {
     int done = 0;
     return each.event != nullptr && gpurun_event_query(each.event, &done) == GPURUN_OK && done != 0;
@@ -35,7 +40,7 @@ bool passed(const Waiting& each) {
 
 void keep_until_passed(gpurun_stream stream, std::unique_ptr<Kept> kept) {
     let_go_of_passed();
-    if (kept == nullptr || stream == GPURUN_HOST || (!is_used(kept->first, stream) && !is_used(kept->second, stream)))
+    if (kept == nullptr || stream == GPURUN_HOST || !is_used(*kept, stream))
         return;
     Waiting made{nullptr, std::move(kept)};
     if (gpurun_event_create(&made.event) == GPURUN_OK) // without an event it is kept for ever

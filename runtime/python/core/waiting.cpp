@@ -10,7 +10,7 @@
 namespace gpurun::python {
 namespace {
 
-std::atomic<int> abandoned_calls{0};
+std::atomic<int> calls_apart{0};
 
 /* How long the main thread looks before it gives an operation away, which costs some 20 us. Where ranks share cores, it
  * leaves them to each other. */
@@ -147,44 +147,51 @@ bool test(const OperationPtr& operation, gpurun_stream stream) {
     return true;
 }
 
-gpurun_status wait_for_message(gpurun_status (*look)(void* state, int* ret_found), gpurun_status (*wait)(void* state),
-                               const std::shared_ptr<void>& state) {
-    const bool can_be_interrupted = in_main_thread();
-    const nb::gil_scoped_release free;
-    if (!can_be_interrupted)
-        return wait(state.get());
-    int found = 0;
-    const gpurun_status status = look_for_a_moment([&](int* ret) { return look(state.get(), ret); }, &found);
-    if (status != GPURUN_OK || found != 0)
-        return status;
+gpurun_status wait_for_message(const char* name, gpurun_status (*look)(void* state, int* ret_found),
+                               gpurun_status (*wait)(void* state), const std::shared_ptr<void>& state) {
+    if (in_main_thread()) {
+        const nb::gil_scoped_release free;
+        int found = 0;
+        const gpurun_status status = look_for_a_moment([&](int* ret) { return look(state.get(), ret); }, &found);
+        if (status != GPURUN_OK || found != 0)
+            return status;
+    }
+    return call_apart(name, wait, state);
+}
 
+gpurun_status call_apart(const char* name, gpurun_status (*call)(void* state), const std::shared_ptr<void>& state) {
+    if (!in_main_thread()) {
+        const nb::gil_scoped_release free;
+        return call(state.get());
+    }
     struct Call {
         PyThread_type_lock finished = PyThread_allocate_lock();
         gpurun_status result = GPURUN_OK;
         std::string detail;
         ~Call() { PyThread_free_lock(finished); }
     };
-    const auto call = std::make_shared<Call>();
-    PyThread_acquire_lock(call->finished, WAIT_LOCK);
-    ++abandoned_calls;
-    std::thread([call, state, wait] {
-        call->result = wait(state.get());
-        if (call->result != GPURUN_OK)
-            call->detail = gpurun_error_detail();
-        --abandoned_calls;
-        PyThread_release_lock(call->finished);
-    }).detach();
-    if (interruptible(call->finished) != Outcome::kComplete) {
-        const nb::gil_scoped_acquire hold;
+    const auto apart = std::make_shared<Call>();
+    PyThread_acquire_lock(apart->finished, WAIT_LOCK);
+    ++calls_apart;
+    Outcome outcome = Outcome::kComplete;
+    {
+        const nb::gil_scoped_release free;
+        std::thread([apart, state, call] {
+            apart->result = call(state.get());
+            if (apart->result != GPURUN_OK)
+                apart->detail = gpurun_error_detail();
+            --calls_apart;
+            PyThread_release_lock(apart->finished);
+        }).detach();
+        outcome = interruptible(apart->finished);
+    }
+    if (outcome != Outcome::kComplete)
         throw nb::python_error();
-    }
-    if (call->result != GPURUN_OK) {
-        const nb::gil_scoped_acquire hold;
-        raise(call->result, "probe", call->detail.c_str());
-    }
+    if (apart->result != GPURUN_OK)
+        raise(apart->result, name, apart->detail.c_str());
     return GPURUN_OK;
 }
 
-bool is_waiting_for_message() { return abandoned_calls.load() != 0; }
+bool is_in_call_apart() { return calls_apart.load() != 0; }
 
 } // namespace gpurun::python

@@ -24,10 +24,14 @@ void wait_for_at_most(const OperationPtr& operation, double seconds);
 bool test(const OperationPtr& operation, gpurun_stream stream);
 
 /* Waits for a message by `look`, which gives 1 when it has found one, or else by `wait`. */
-gpurun_status wait_for_message(gpurun_status (*look)(void* state, int* ret_found), gpurun_status (*wait)(void* state),
-                               const std::shared_ptr<void>& state);
+gpurun_status wait_for_message(const char* name, gpurun_status (*look)(void* state, int* ret_found),
+                               gpurun_status (*wait)(void* state), const std::shared_ptr<void>& state);
 
-/* Whether a thread still waits for a message by such a call, because ^C has ended it. Then the rank cannot leave. */
-bool is_waiting_for_message();
+/* Makes a call that no request can stand for. In the main thread it is made by another one, so that ^C ends the wait
+ * for it; then it goes on. Raises the call's error in the name of `name`. */
+gpurun_status call_apart(const char* name, gpurun_status (*call)(void* state), const std::shared_ptr<void>& state);
+
+/* Whether such a call is under way, because ^C has ended the wait for it. Then the rank cannot leave. */
+bool is_in_call_apart();
 
 } // namespace gpurun::python

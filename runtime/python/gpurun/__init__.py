@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from . import _core
 from ._core import (
+    ALL_RANKS,
     ANY_SOURCE,
     ANY_TAG,
     AVG,
@@ -20,6 +21,8 @@ from ._core import (
     BXOR,
     COMM_SELF,
     COMM_WORLD,
+    COPY,
+    EXCLUSIVE,
     HOST,
     IN_PLACE,
     LAND,
@@ -29,6 +32,9 @@ from ._core import (
     MIN,
     PROC_NULL,
     PROD,
+    READ_ONLY,
+    READ_OR_COPY,
+    SHARED,
     SPLIT_GPU,
     SPLIT_NODE,
     SPLIT_NUMA_NODE,
@@ -41,10 +47,12 @@ from ._core import (
     Request,
     Status,
     Stream,
+    Tensor,
     copy,
     device,
     dims_create,
     group,
+    unregister,
     waitall,
     wtime,
 )
@@ -54,18 +62,23 @@ from ._errors import (
     DeviceError,
     Error,
     JobError,
+    LoanError,
     OutOfMemoryError,
     PeerLostError,
     StateError,
+    TimedOutError,
     TruncatedError,
     UnsupportedError,
 )
 from ._job import abort, finalize, get_include, get_library, init, is_finalized, is_initialized
+from ._loans import Loan
+from ._pool import Pool
 from ._waiting import waitany, waitsome
 from . import _objects as _objects  # gives Comm its methods for objects
 
 __version__ = "{}.{}.{}".format(*_core.version())
 __all__ = [
+    "ALL_RANKS",
     "ANY_SOURCE",
     "ANY_TAG",
     "AVG",
@@ -75,10 +88,12 @@ __all__ = [
     "BXOR",
     "COMM_SELF",
     "COMM_WORLD",
+    "COPY",
     "CollectiveError",
     "Comm",
     "Device",
     "DeviceError",
+    "EXCLUSIVE",
     "Error",
     "HOST",
     "IN_PLACE",
@@ -86,6 +101,8 @@ __all__ = [
     "LAND",
     "LOR",
     "LXOR",
+    "Loan",
+    "LoanError",
     "MAX",
     "MIN",
     "Memory",
@@ -94,8 +111,12 @@ __all__ = [
     "PROC_NULL",
     "PROD",
     "PeerLostError",
+    "Pool",
+    "READ_ONLY",
+    "READ_OR_COPY",
     "RankGroup",
     "Request",
+    "SHARED",
     "SPLIT_GPU",
     "SPLIT_NODE",
     "SPLIT_NUMA_NODE",
@@ -103,6 +124,8 @@ __all__ = [
     "StateError",
     "Status",
     "Stream",
+    "Tensor",
+    "TimedOutError",
     "TruncatedError",
     "UnsupportedError",
     "abort",
@@ -116,6 +139,7 @@ __all__ = [
     "init",
     "is_finalized",
     "is_initialized",
+    "unregister",
     "waitall",
     "waitany",
     "waitsome",

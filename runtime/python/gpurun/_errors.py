@@ -34,6 +34,14 @@ class PeerLostError(Error, ConnectionError):
     """A rank that the operation needs has died; the text names it."""
 
 
+class LoanError(Error):
+    """What was borrowed, or should be, is no loan; or memory is lent, which the call cannot use then."""
+
+
+class TimedOutError(Error, TimeoutError):
+    """The time is over, and what was waited for has not happened; the text names who is missing."""
+
+
 class CollectiveError(Error):
     """Ranks have called a collective differently; the text says which and how."""
 
@@ -61,6 +69,8 @@ _KINDS: dict[str, type[Error]] = {
     "REQUEST": StateError,
     "TRUNCATED": TruncatedError,
     "PEER_LOST": PeerLostError,
+    "LOAN": LoanError,
+    "TIMEOUT": TimedOutError,
     "COLLECTIVE": CollectiveError,
     "DEVICE": DeviceError,
     "MEMORY": OutOfMemoryError,

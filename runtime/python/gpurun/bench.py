@@ -1,7 +1,9 @@
 """How fast messages are from Python: gpurun -n 2 python -m gpurun.bench
 
 With --mpi4py, and started by mpiexec, it measures the same of mpi4py. Where PyTorch is installed, it measures
-torch.distributed over gpurun and over Gloo as well. Times are medians of 5 series, in microseconds; of messages, one way.
+torch.distributed over gpurun and over Gloo as well, and on GPUs with CUDA tensors over NCCL, which needs a GPU for each
+rank. With --queues, and started without gpurun, it measures gpurun.multiprocessing beside torch.multiprocessing. Times are
+medians of 5 series, in microseconds; of messages, one way.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import argparse
 import statistics
 import sys
 import time
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Callable, List, Optional, Tuple
 
@@ -39,9 +42,8 @@ class Mpi4py:
     """The same by mpi4py; objects by its pkl5, which sends buffers out of band."""
 
     def __init__(self) -> None:
-        from mpi4py import MPI
-        from mpi4py.util import pkl5
-
+        MPI: Any = import_module("mpi4py.MPI")
+        pkl5: Any = import_module("mpi4py.util.pkl5")
         comm, objects = MPI.COMM_WORLD, pkl5.Intracomm(MPI.COMM_WORLD)
         self.name, self.rank, self.size = "mpi4py, " + MPI.Get_library_version().split("\n")[0][:40], comm.rank, comm.size
         self.barrier = comm.Barrier
@@ -73,8 +75,10 @@ def ping_pong(library: Any, send: Callable[[int], Any], recv: Callable[[int], An
         recv(0)
         send(0)
 
-    nothing = library.barrier if library.rank > 1 else None
-    once = nothing or (first if library.rank == 0 else second)
+    def nothing() -> None:
+        pass
+
+    once = {0: first, 1: second}.get(library.rank, nothing)
     return timed(once, library.barrier, calls) / 2
 
 
@@ -97,40 +101,71 @@ def messages(library: Any) -> List[Row]:
     return rows
 
 
-def torch_rows(group: Any) -> List[Row]:
+def torch_rows(group: Any, device: str) -> List[Row]:
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
+    def per_call(once: Callable[[], Any], calls: int) -> float:
+        """Of CUDA tensors, the time in which the device has done them, too."""
+        def series() -> None:
+            for _ in range(max(1, calls // shortened)):
+                once()
+            if device == "cuda":
+                torch.cuda.synchronize()
+
+        return timed(series, dist.barrier, 1) / max(1, calls // shortened)
+
     rows: List[Row] = []
     for name, count, calls in (("8 B", 2, 2000), ("64 KiB", 1 << 14, 500), ("1 MiB", 1 << 18, 100)):
-        tensor = torch.zeros(count)
-        rows.append((f"torch all_reduce of {name}",
-                     timed(lambda: dist.all_reduce(tensor, group=group), dist.barrier, calls)))
+        tensor = torch.zeros(count, device=device)
+        rows.append((f"torch all_reduce of {name}", per_call(lambda: dist.all_reduce(tensor, group=group), calls)))
     torch.manual_seed(0)
     layers = [torch.nn.Linear(1024, 1024) for _ in range(6)]  # 25 MB of gradients
-    model = DistributedDataParallel(torch.nn.Sequential(*layers), process_group=group)
-    inputs = torch.randn(4, 1024)
+    model = DistributedDataParallel(torch.nn.Sequential(*layers).to(device), process_group=group)
+    inputs = torch.randn(4, 1024, device=device)
 
     def step() -> None:
         model(inputs).sum().backward()
 
-    rows.append(("DDP step, 25 MB of gradients", timed(step, dist.barrier, 5)))
+    rows.append(("DDP step, 25 MB of gradients", per_call(step, 5)))
     return rows
 
 
-def of_torch() -> Tuple[List[Row], List[Row]]:
+def of_torch() -> None:
     import torch
     import torch.distributed as dist
+
+    import gpurun
 
     from . import torch_backend
 
     torch_backend.register()
     torch.set_num_threads(1)
     dist.init_process_group("gpurun")
-    ours, theirs = torch_rows(None), torch_rows(dist.new_group(backend="gloo"))
+    ranks = dist.get_world_size()
+    ours, theirs = torch_rows(None, "cpu"), torch_rows(dist.new_group(backend="gloo"), "cpu")
+    if dist.get_rank() == 0:
+        show(f"torch.distributed, CPU tensors, {ranks} ranks", ours, ("Gloo", theirs))
+    if not gpurun.device().emulated and torch.cuda.is_available():
+        torch.cuda.set_device(gpurun.device().ordinal)
+        each_has_one = len(set(gpurun.COMM_WORLD.allgather_object(gpurun.device().uuid))) == ranks
+        ours = torch_rows(None, "cuda")
+        nccl = ("NCCL", torch_rows(dist.new_group(backend="nccl"), "cuda")) if each_has_one else None
+        if dist.get_rank() == 0:
+            show(f"torch.distributed, CUDA tensors, {ranks} ranks", ours, nccl)
     dist.destroy_process_group()
-    return ours, theirs
+
+
+def of_queues() -> int:
+    if find_spec("torch") is None:
+        print("gpurun.bench --queues compares with PyTorch, which is not installed: pip install torch", file=sys.stderr)
+        return 2
+    from . import _queue_bench
+
+    rows = _queue_bench.measure(shortened)
+    show("CPU tensors through a SimpleQueue", [row[:2] for row in rows], ("torch", [(row[0], row[2]) for row in rows]))
+    return 0
 
 
 def show(title: str, rows: List[Row], beside: Optional[Tuple[str, List[Row]]] = None) -> None:
@@ -146,10 +181,13 @@ def show(title: str, rows: List[Row], beside: Optional[Tuple[str, List[Row]]] = 
 def main(arguments: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m gpurun.bench", description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--mpi4py", action="store_true", help="measure mpi4py; start it by mpiexec")
+    parser.add_argument("--queues", action="store_true", help="measure queues beside PyTorch's; start it without gpurun")
     parser.add_argument("--quick", action="store_true", help="a hundredth of the calls, to see that it works")
     chosen = parser.parse_args(arguments)
     global shortened
     shortened = 100 if chosen.quick else 1
+    if chosen.queues:
+        return of_queues()
     library: Any = Mpi4py() if chosen.mpi4py else Gpurun()
     if library.size < 2:
         print("gpurun.bench needs two ranks: gpurun -n 2 python -m gpurun.bench", file=sys.stderr)
@@ -158,9 +196,7 @@ def main(arguments: List[str]) -> int:
     if library.rank == 0:
         show(f"{library.name}, {library.size} ranks", rows)
     if not chosen.mpi4py and find_spec("torch") is not None:
-        ours, theirs = of_torch()
-        if library.rank == 0:
-            show(f"torch.distributed, {library.size} ranks", ours, ("Gloo", theirs))
+        of_torch()
     return 0
 
 

@@ -1,6 +1,7 @@
 #include "transfer/channel/open.hpp"
 
 #include "base/log.hpp"
+#include "transfer/channel/fabric_channel.hpp"
 #include "transfer/channel/shm_channel.hpp"
 
 #include <algorithm>
@@ -15,31 +16,55 @@ namespace {
 
 struct ChannelInfo {
     const char* name;
-    Result<void> (*publish)(const ChannelSite& here); // null: nothing to do
+    Result<void> (*publish)(ChannelSite& here); // null: nothing to do
     bool (*reaches)(const ChannelSite& here, WorldRank peer);
     Result<std::unique_ptr<PeerChannel>> (*open)(const ChannelSite& here, WorldRank peer);
 };
 
-Result<void> publish_by_shm(const ChannelSite& here) {
+Result<void> publish_by_shm(ChannelSite& here) {
     ShmChannel::publish(here.job.rank(here.self.value), here.facts);
     return {};
 }
 
 Result<std::unique_ptr<PeerChannel>> open_shm(const ChannelSite& here, WorldRank peer) {
     const bool events = ordering_counters(here.device, here.settings) == nullptr;
-    return ShmChannel::open(here.device, here.job, here.self, peer, {.events = events, .mps = here.settings.mps});
+    return ShmChannel::open(here.device, here.job, here.self, peer,
+                            {.events = events, .mps = here.settings.mps, .first_device_peer = here.first_device_peer});
 }
 
-bool on_this_machine(const ChannelSite&, WorldRank) { return true; } // as all ranks of a job segment are
+bool on_this_node(const ChannelSite& here, WorldRank peer) {
+    return here.job.rank(peer.value).node == here.job.rank(here.self.value).node;
+}
+
+Result<void> publish_by_fabric(ChannelSite& here) {
+    bool any_far = false;
+    for (uint32_t rank = 0; rank < here.job.size(); ++rank)
+        any_far = any_far || !on_this_node(here, WorldRank{rank});
+    if (!any_far)
+        return {};
+    GPURUN_ASSIGN(here.fabric,
+                  FabricPort::open(here.job, here.self, here.settings.fabric, here.settings.emulated_nodes > 1));
+    here.fabric->publish(here.job.rank(here.self.value));
+    return {};
+}
+
+Result<std::unique_ptr<PeerChannel>> open_fabric(const ChannelSite& here, WorldRank peer) {
+    GPURUN_ASSIGN(auto channel,
+                  FabricChannel::open(here.fabric, here.device, here.job, here.self, peer, here.first_device_peer));
+    return std::unique_ptr<PeerChannel>(std::move(channel));
+}
+
+bool by_fabric(const ChannelSite& here, WorldRank) { return here.fabric != nullptr; }
 
 // The first that reaches a peer is taken.
-constexpr std::array<ChannelInfo, 1> kTable = {{
-    {"shm", publish_by_shm, on_this_machine, open_shm},
+constexpr std::array<ChannelInfo, 2> kTable = {{
+    {"shm", publish_by_shm, on_this_node, open_shm},
+    {"fabric", publish_by_fabric, by_fabric, open_fabric},
 }};
 
 } // namespace
 
-Result<void> publish_rank(const ChannelSite& here) {
+Result<void> publish_rank(ChannelSite& here) {
     for (const ChannelInfo& each : kTable)
         if (each.publish != nullptr)
             GPURUN_TRY(each.publish(here));
@@ -59,6 +84,8 @@ Result<std::vector<std::unique_ptr<PeerChannel>>> open_channels(const ChannelSit
         channels.push_back(std::move(channel));
         base::log(base::LogLevel::kDebug, "rank {} is reached by {}", rank, found->name);
     }
+    if (here.fabric)
+        GPURUN_TRY(here.fabric->start());
     return channels;
 }
 

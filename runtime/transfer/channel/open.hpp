@@ -12,17 +12,21 @@
 
 namespace gpurun::transfer {
 
+class FabricPort;
+
 // What a channel is made of. All of it but the facts outlives the channel.
 struct ChannelSite {
     device::Device& device;
     const platform::JobSegment& job;
     const base::Settings& settings;
     base::WorldRank self;
-    const RankFacts& facts; // of this rank, for its peers
+    const RankFacts& facts;                       // of this rank, for its peers
+    int first_device_peer = 0;                    // what the device calls rank 0 of the job; the others follow
+    std::shared_ptr<FabricPort> fabric = nullptr; // from publish_rank() on, if some rank is on another node
 };
 
 // What each channel does before this rank is ready, so that the others can reach it.
-base::Result<void> publish_rank(const ChannelSite& here);
+base::Result<void> publish_rank(ChannelSite& here);
 
 // To each rank of the job, this one included, by the first channel of the table that reaches it; by rank. REQUIRES: all
 // ranks are ready.

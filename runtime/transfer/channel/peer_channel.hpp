@@ -40,6 +40,9 @@ constexpr Total relay_drained(uint32_t window) {
 constexpr size_t kTotals = 1 + 2 * kRelayWindows;
 static_assert(kTotals == platform::kPairTotals && kRelayWindows == platform::kRelayWindows);
 
+// What an eager buffer takes where memory is not shared.
+constexpr size_t kEagerPiece = size_t{64} << 10;
+
 // What a rank tells the others before any of them sends to it. Each channel brings it to its peers in its own way
 // (publish() in its row of the table), and gives what it has got from a peer as facts().
 struct RankFacts {
@@ -67,13 +70,16 @@ class PeerMemory {
 
 class PeerChannel {
   public:
-    PeerChannel(base::WorldRank peer, bool to_self) : peer_(peer), to_self_(to_self) {}
+    // The device knows ranks of this job from the number `first_device_peer` on.
+    PeerChannel(base::WorldRank peer, bool to_self, int first_device_peer = 0)
+        : peer_(peer), to_self_(to_self), device_peer_(first_device_peer + static_cast<int>(peer.value)) {}
     virtual ~PeerChannel() = default;
     PeerChannel(const PeerChannel&) = delete;
     PeerChannel& operator=(const PeerChannel&) = delete;
 
     base::WorldRank peer() const { return peer_; }
     bool to_self() const { return to_self_; }
+    int device_peer() const { return device_peer_; } // what the device calls the peer (device::Device::add_peer)
 
     // ---- who is there
     virtual Liveness liveness() const = 0;
@@ -115,7 +121,7 @@ class PeerChannel {
 
     // ---- order
     // Whether both ranks use the same counters and buffers. If not, the channel itself carries signals, and the
-    // contents of relay buffers, from one side to the other; then messages go inline or by relay only.
+    // contents of buffers, from one side to the other; then messages go inline, eager or by relay only.
     virtual bool shares_memory() const = 0;
     virtual base::Result<Fence*> fence(Direction direction) = 0; // made when it is first asked for
     virtual Fence* open_fence(Direction direction) const = 0;    // null if fence() was never called
@@ -123,12 +129,15 @@ class PeerChannel {
     virtual base::Result<std::byte*> eager_buffer(Direction direction, uint32_t index, bool for_streams) = 0;
     virtual base::Result<std::byte*> relay_buffer(Direction direction, uint32_t window, uint32_t index,
                                                   bool for_streams) = 0;
-    // This rank, as source, has filled `bytes` of the relay buffer and signalled `slot`'s forward edge, or has enqueued
-    // both. Nothing to do where memory is shared. In a stream that is held, the buffer's next
-    // uses may be enqueued before the edge of the first is signalled.
+    // This rank, as source, has filled `bytes` of the relay buffer (of kEagerWindow: the eager buffer) and signalled
+    // `slot`'s forward edge, or has enqueued both. Nothing to do where memory is shared. In a stream that is held, the
+    // buffer's next uses may be enqueued before the edge of the first is signalled.
+    static constexpr uint32_t kEagerWindow = kRelayWindows;
+    // Where memory is not shared, it crosses with what is posted next, or by push().
     virtual void relay_buffer_filled(uint32_t window, uint32_t index, size_t bytes, const Slot& slot) {
         (void)window, (void)index, (void)bytes, (void)slot;
     }
+    virtual void push() {}
 
     // ---- capabilities
     virtual PeerMemory* memory() { return nullptr; } // null: there are no single copies
@@ -136,6 +145,7 @@ class PeerChannel {
   private:
     const base::WorldRank peer_;
     const bool to_self_;
+    const int device_peer_;
 };
 
 } // namespace gpurun::transfer

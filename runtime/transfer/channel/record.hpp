@@ -5,6 +5,7 @@
 //   kToSend     for the send that `serial` names in its process
 //   kToReceive  for the receive that `serial` names in its process
 //   kNotice     for the protocol itself: its part of the peer (ProtocolPart)
+//   kUnwanted   for the send that `serial` names: no receive can take its message any more
 #pragma once
 
 #include "base/check.hpp"
@@ -23,6 +24,7 @@ enum class RecordKind : uint8_t {
     kToSend,
     kToReceive,
     kNotice,
+    kUnwanted,
 };
 
 using ProtocolId = uint8_t; // its place in the table of protocols (protocols.hpp)
@@ -67,7 +69,8 @@ struct Record {
     template <typename Body>
     Body as() const {
         static_assert(std::is_trivially_copyable_v<Body>);
-        CHECK(head_bytes == kBareBytes + sizeof(Body) || head_bytes == kBareBytes + sizeof(Body) + sizeof(uint64_t));
+        GPURUN_ASSERT(head_bytes == kBareBytes + sizeof(Body) ||
+                      head_bytes == kBareBytes + sizeof(Body) + sizeof(uint64_t));
         Body content;
         std::memcpy(&content, body, sizeof content);
         return content;
@@ -76,7 +79,7 @@ struct Record {
     // Of a message of a collective: what its sender has called (comm/signature.hpp). Behind the body, so that other
     // records are no longer for it.
     Record& sign(uint64_t signature) {
-        CHECK(head_bytes + sizeof signature <= sizeof(Record));
+        GPURUN_ASSERT(head_bytes + sizeof signature <= sizeof(Record));
         std::memcpy(body + head_bytes - kBareBytes, &signature, sizeof signature);
         head_bytes = static_cast<uint16_t>(head_bytes + sizeof signature);
         return *this;

@@ -43,7 +43,7 @@ uint64_t unused_word(uint64_t position, RecordKind kind = RecordKind::kNone) {
 } // namespace
 
 bool RingProducer::push(const Record& record, std::span<const std::byte> payload) {
-    CHECK(payload.size() <= kLargestInline);
+    GPURUN_ASSERT(payload.size() <= kLargestInline);
     const size_t bytes = entry_bytes(record.head_bytes, payload.size());
     const size_t apart = payload_bytes(payload.size());
     RingPosition entry = entries_;
@@ -54,10 +54,11 @@ bool RingProducer::push(const Record& record, std::span<const std::byte> payload
     const auto full = [&] {
         return entry.value + bytes - entries_free_ > kEntries || body.value + apart - payloads_free_ > kPayloads;
     };
+    if (full())
+        look_for_room();
     if (full()) {
-        // Acquire: the consumer has finished with what lies before its positions.
-        payloads_free_ = control_.ring_payloads.load(std::memory_order_acquire);
-        entries_free_ = control_.ring_entries.load(std::memory_order_acquire);
+        want_room();
+        look_for_room();
         if (full())
             return false;
     }
@@ -70,6 +71,19 @@ bool RingProducer::push(const Record& record, std::span<const std::byte> payload
     entries_.value = entry.value + bytes;
     payloads_.value = body.value + apart;
     return true;
+}
+
+// Acquire: the consumer has finished with what lies before its positions.
+void RingProducer::look_for_room() {
+    payloads_free_ = control_.ring_payloads.load(std::memory_order_acquire);
+    entries_free_ = control_.ring_entries.load(std::memory_order_acquire);
+}
+
+// Either the producer sees the room when it looks once more, or the consumer sees that it is wanted. For that each
+// side's store has to come before its load: the fence pairs with that of give_back().
+void RingProducer::want_room() {
+    control_.ring_room_wanted.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 // Every line has its lap, so that none is taken for one of a later lap.
@@ -141,16 +155,19 @@ void RingConsumer::pop_long() {
 }
 
 void RingConsumer::give_back() {
-    // Release: the producer may overwrite what was read; pairs with its acquire in push().
+    // Release: the producer may overwrite what was read; pairs with its acquire in look_for_room().
     if (payloads_.value - payloads_given_ >= kPayloadsGiven) {
         payloads_given_ = payloads_.value;
         control_.ring_payloads.store(payloads_given_, std::memory_order_release);
-        gave_back_ = true;
     }
     if (entries_.value - entries_given_ >= kEntriesGiven) {
         entries_given_ = entries_.value;
         control_.ring_entries.store(entries_given_, std::memory_order_release);
-        gave_back_ = true;
+    }
+    std::atomic_thread_fence(std::memory_order_seq_cst); // pairs with that of want_room()
+    if (control_.ring_room_wanted.load(std::memory_order_relaxed) != 0) {
+        control_.ring_room_wanted.store(0, std::memory_order_relaxed);
+        gave_wanted_room_ = true;
     }
 }
 

@@ -6,8 +6,8 @@
 // entry's first word, which is the first 8 bytes of the record, is stored last. The consumer looks at that word alone:
 // if it holds the lap that the consumer is in, the entry is there. So a small message crosses in one cache line, which
 // only the producer ever writes. Longer payloads are in the second part, in the order of their entries, and do not wrap
-// either; both sides compute where. The consumer gives room back in large pieces. Each side is used under the engine
-// lock of its process.
+// either; both sides compute where. The consumer gives room back in large pieces. A producer that finds no room says
+// so, and only then it is to be notified of some. Each side is used under the engine lock of its process.
 #pragma once
 
 #include "base/limits.hpp"
@@ -49,7 +49,7 @@ class RingProducer {
   public:
     RingProducer(platform::PairControl& control, std::byte* ring) : control_(control), ring_(ring) {}
 
-    // False if there is no room now: nothing was published.
+    // False if there is no room now: nothing was published. The consumer will see that room is wanted.
     bool push(const Record& record, std::span<const std::byte> payload = {});
 
     // The same for a message of a few bytes without a body, but perhaps with a signature, that takes one line. Also
@@ -92,6 +92,8 @@ class RingProducer {
     }
     static constexpr uint64_t kAhead = 32 * kRingLine; // small messages of a burst take some 10 ns each
 
+    void look_for_room();
+    void want_room();
     void skip(uint64_t end);
     void write(uint64_t position, const Record& record, std::span<const std::byte> payload) const;
 
@@ -136,8 +138,8 @@ class RingConsumer {
             [[unlikely]]
             give_back();
     }
-    // Whether room was given back since the last call: a producer may wait for it.
-    bool gave_back() { return std::exchange(gave_back_, false); }
+    // Whether the producer had asked for the room that was given back since the last call: it has to be notified.
+    bool gave_wanted_room() { return std::exchange(gave_wanted_room_, false); }
 
   private:
     // A message of one line, as push_short() makes them.
@@ -166,7 +168,7 @@ class RingConsumer {
     RingPosition payloads_;
     uint64_t entries_given_ = 0; // what the producer knows of
     uint64_t payloads_given_ = 0;
-    bool gave_back_ = false;
+    bool gave_wanted_room_ = false;
     const std::byte* front_ = nullptr; // the record, and what payload lies with it: in its line, or gathered
     alignas(Record) std::byte gathered_[sizeof(Record) + 2 * kRingLine];
 };

@@ -60,7 +60,7 @@ Result<std::unique_ptr<PeerChannel>> ShmChannel::open(device::Device& device, co
 ShmChannel::ShmChannel(device::Device& device, const platform::JobSegment& job, base::WorldRank self,
                        base::WorldRank peer, const Options& options, platform::Mapping out_ring,
                        platform::Mapping in_ring)
-    : PeerChannel(peer, self == peer), device_(device), job_(job), self_(self),
+    : PeerChannel(peer, self == peer, options.first_device_peer), device_(device), job_(job), self_(self),
       counters_(options.events ? nullptr : device.counters()), record_(job.rank(peer.value)),
       facts_(read_facts(record_)), out_ring_(std::move(out_ring)), in_ring_(std::move(in_ring)),
       producer_(job.control(self.value, peer.value), out_ring_.data()),
@@ -139,7 +139,7 @@ Result<Fence*> ShmChannel::fence(Direction direction) {
             GPURUN_ASSIGN(of.events, job_.map_events(source(direction), target(direction)));
             const Side side = to_self() ? Side::kBoth : direction == Direction::kOut ? Side::kSource : Side::kTarget;
             of.fence = make_event_fence(device_, slots, reinterpret_cast<platform::EventHandles*>(of.events.data()),
-                                        side, static_cast<int>(peer().value));
+                                        side, device_peer());
         } else {
             of.fence = make_counter_fence(*counters_, slots);
         }

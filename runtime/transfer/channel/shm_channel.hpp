@@ -18,6 +18,7 @@ class ShmChannel final : public PeerChannel {
     struct Options {
         bool events = false; // order streams by IPC events, also where the device has counters
         bool mps = false;    // ranks that share a device run on it at the same time
+        int first_device_peer = 0;
     };
     // Before the rank is ready: what its peers will read.
     static void publish(platform::RankRecord& own, const RankFacts& facts);
@@ -101,9 +102,9 @@ class ShmChannel final : public PeerChannel {
     uint32_t source(Direction direction) const { return direction == Direction::kOut ? self_.value : peer().value; }
     uint32_t target(Direction direction) const { return direction == Direction::kOut ? peer().value : self_.value; }
     base::Result<void> pin(Part& part);
-    // Who waits for room has filled more than is given back at once.
+    // Its background thread too: nobody else may be there to post what waits for room.
     void tell_of_room() {
-        if (consumer_.gave_back()) [[unlikely]]
+        if (consumer_.gave_wanted_room()) [[unlikely]]
             notify(Notify::kAlways);
     }
 

@@ -33,7 +33,7 @@ class EventFence final : public Fence {
     }
 
     Result<void> signal(Edge edge, const Slot& slot, device::Stream stream) override {
-        CHECK(mine(edge));
+        GPURUN_ASSERT(mine(edge));
         GPURUN_ASSIGN(const device::Event event, own_event(edge, slot.number()));
         GPURUN_TRY(device_.record(event, stream));
         // Publishes the record (and, the first time, the handle); pairs with await() and reached().
@@ -43,7 +43,7 @@ class EventFence final : public Fence {
 
     Result<void> await(Edge edge, const Slot& slot, device::Stream stream) override {
         const uint64_t now = platform::load_published(counter(edge, slot));
-        CHECK(now >= slot.value);
+        GPURUN_ASSERT(now >= slot.value);
         if (platform::is_poisoned(now))
             return {};
         GPURUN_ASSIGN(const std::optional<device::Event> event, event_of(edge, slot.number()));

@@ -7,7 +7,7 @@
 // Two kinds, interchangeable, under the same tests:
 //   counter_fence.cpp  the edge is a number in pinned shared memory, written and awaited by streams
 //   event_fence.cpp    the edge is an IPC event; the number says which record is known to have been made
-// A channel without memory in common has its own, which carries numbers (tests/support/socket_channel.cpp).
+// A channel without memory in common has its own, which carries numbers (channel/carried_channel.cpp).
 //
 // When the rank that signals dies, the launcher poisons the number: await() and reached() then behave as if the value
 // had come, and cut_short() says that it had not.

@@ -18,6 +18,22 @@ base::Result<std::optional<Slot>> SlotRing::take(Fence& fence) {
     return std::optional<Slot>();
 }
 
+base::Result<bool> SlotRing::take_all(Fence& fence, std::span<Slot> slots, size_t among) {
+    size_t found = 0;
+    for (size_t index = 0; index < among && found < slots.size(); ++index) {
+        GPURUN_ASSIGN(const bool free, fence.reached(uses_[index].last, slot_at(index)));
+        if (free)
+            slots[found++] = slot_at(index);
+    }
+    if (found < slots.size())
+        return false;
+    for (Slot& each : slots) {
+        uses_[each.index] = Use{each.value + kSlotStep, Edge::kBackward, false};
+        each = slot_at(each.index);
+    }
+    return true;
+}
+
 void SlotRing::settle(const Slot& used, Edge last) {
     Use& use = uses_[used.index];
     if (use.value != used.value)

@@ -7,6 +7,7 @@
 #include "transfer/fence/completion_point.hpp"
 
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace gpurun::transfer {
@@ -17,6 +18,9 @@ class SlotRing {
 
     // None if all are in use.
     base::Result<std::optional<Slot>> take(Fence& fence);
+    // As many as `slots` has, of the first `among`: those that are free first, since their memory stays in a cache.
+    // False, and none is taken: there are fewer.
+    base::Result<bool> take_all(Fence& fence, std::span<Slot> slots, size_t among);
     // The signal of the edge that ends this use is known to be enqueued: the backward edge, or, if the target does not
     // signal, the forward one. Does nothing if the slot is in use for a later message already.
     void settle(const Slot& used, Edge last);

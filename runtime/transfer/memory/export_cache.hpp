@@ -2,12 +2,15 @@
 // that looks exportable and that the device refuses (imported memory, for example) goes without a handle.
 //
 // At most kLimit; beyond that the cache is emptied. An allocation that it has forgotten is exported again; peers that
-// have it mapped learn that it was freed when another allocation overlaps it. Used under the engine lock.
+// have it mapped learn that it was freed when another allocation overlaps it. A peer that is asked to unmap one has it
+// until it answers, unless it has been given the handle again since. Used under the engine lock.
 #pragma once
 
 #include "base/log.hpp"
 #include "device/device.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -28,14 +31,16 @@ class ExportCache {
             if (!exported)
                 base::log(base::LogLevel::kWarn, "memory cannot be exported ({}): its messages bounce",
                           exported.error().detail);
-            if (exports_.size() == kLimit)
+            if (exports_.size() == kLimit) {
                 exports_.clear();
+                has_forgotten_ = true;
+            }
             found = exports_.emplace(buffer.id, Export{}).first;
             if (exported)
-                found->second = Export{*exported, std::vector<bool>(peers_)};
+                found->second = Export{*exported, std::vector<uint64_t>(peers_, has_forgotten_ ? kGiven : kNone)};
         }
         if (found->second.handle)
-            found->second.given[peer] = true;
+            found->second.holders[peer] = kGiven;
         return found->second.handle;
     }
 
@@ -45,20 +50,51 @@ class ExportCache {
         const auto found = exports_.find(id);
         if (found == exports_.end())
             return {};
-        std::vector<bool> given = std::move(found->second.given);
+        std::vector<bool> given;
+        for (const uint64_t each : found->second.holders)
+            given.push_back(each != kNone);
         exports_.erase(found);
         return given;
     }
 
+    // ---- for an allocation that peers are asked to unmap
+    // Whether the peer may have it mapped, as far as it has told.
+    bool may_have(uint64_t id, size_t peer) const { return holder(id, peer) != kNone; }
+    bool must_be_asked(uint64_t id, size_t peer) const { return holder(id, peer) == kGiven; }
+    // REQUIRES that it must be asked. Returns the number of the question.
+    uint64_t ask(uint64_t id, size_t peer) { return exports_.find(id)->second.holders[peer] = ++last_question_; }
+    // The peer had unmapped it when it read this question.
+    void answered(uint64_t id, size_t peer, uint64_t question) {
+        if (holder(id, peer) == question)
+            exports_.find(id)->second.holders[peer] = kNone;
+    }
+    // Somebody to whom it is lent lends it on: any peer may have it from now on.
+    void note_lent_on(uint64_t id) {
+        if (const auto found = exports_.find(id); found != exports_.end())
+            std::fill(found->second.holders.begin(), found->second.holders.end(), kGiven);
+    }
+    // Whether it may be an allocation that the cache has forgotten. Then handle() knows it again, and takes it that all
+    // peers have it.
+    bool may_have_forgotten(uint64_t id) const { return has_forgotten_ && exports_.count(id) == 0; }
+
   private:
+    static constexpr uint64_t kNone = 0;  // the peer does not have it
+    static constexpr uint64_t kGiven = 1; // it has been given the handle; above: and then asked this question
+
     struct Export {
         std::optional<device::MemoryHandle> handle;
-        std::vector<bool> given;
+        std::vector<uint64_t> holders; // by peer; empty without a handle
     };
+    uint64_t holder(uint64_t id, size_t peer) const {
+        const auto found = exports_.find(id);
+        return found == exports_.end() || found->second.holders.empty() ? kNone : found->second.holders[peer];
+    }
 
     device::Device& device_;
     size_t peers_;
     std::unordered_map<uint64_t, Export> exports_;
+    uint64_t last_question_ = kGiven;
+    bool has_forgotten_ = false;
 };
 
 } // namespace gpurun::transfer

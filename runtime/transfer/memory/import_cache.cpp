@@ -52,7 +52,7 @@ void ImportCache::release(uint64_t allocation_id) {
     const auto found = by_id_.find(allocation_id);
     if (found == by_id_.end())
         return; // it was freed before, and its address used again
-    CHECK(found->second->holders != 0);
+    GPURUN_ASSERT(found->second->holders != 0);
     --found->second->holders;
 }
 
@@ -64,7 +64,7 @@ Result<const std::byte*> ImportCache::borrow(const RemoteBuffer& source) {
 
 void ImportCache::give_back(uint64_t allocation_id, const std::optional<CompletionPoint>& end) {
     const auto found = by_id_.find(allocation_id);
-    CHECK(found != by_id_.end() && found->second->borrowers != 0);
+    GPURUN_ASSERT(found != by_id_.end() && found->second->borrowers != 0);
     --found->second->borrowers;
     if (end)
         add_use(*found->second, *end);
@@ -144,9 +144,8 @@ Result<void> ImportCache::close_overlapping(const RemoteBuffer& source) {
                 quiet = quiescence_();
             if (!quiet || is_used(*mapping))
                 return base::error(base::Status::kDevice,
-                                   "memory of rank {} is at the address of memory that it has freed and that streams "
-                                   "of this rank may still read: wait for them first",
-                                   peer_);
+                                   "memory of another rank is at the address of memory that it has freed and that "
+                                   "streams of this rank may still read: wait for them first");
             GPURUN_TRY(close(mapping));
         }
         mapping = next;
@@ -159,9 +158,14 @@ bool ImportCache::is_over(const CompletionPoint& use) const {
     return !done || *done; // what fails never comes
 }
 
-bool ImportCache::is_used(const Mapping& mapping) const {
-    return mapping.borrowers != 0 || !std::all_of(mapping.uses.begin(), mapping.uses.end(),
-                                                  [&](const CompletionPoint& each) { return is_over(each); });
+bool ImportCache::are_uses_over(const Mapping& mapping) const {
+    return std::all_of(mapping.uses.begin(), mapping.uses.end(),
+                       [&](const CompletionPoint& each) { return is_over(each); });
+}
+
+bool ImportCache::in_use_by_streams(uint64_t allocation_id) const {
+    const auto found = by_id_.find(allocation_id);
+    return found != by_id_.end() && !are_uses_over(*found->second);
 }
 
 void ImportCache::add_use(Mapping& mapping, const CompletionPoint& use) {

@@ -33,10 +33,10 @@ class ImportCache {
     bool can_open(const RemoteBuffer& source);
     // What is in the way goes by itself: it is no open loan.
     bool can_open_later(const RemoteBuffer& source) const;
-    // Maps the allocation of `source`'s message, unless it is mapped. REQUIRES source.exportable.
+    // Maps the allocation of `source`'s message, unless it is mapped. REQUIRES source.exportable().
     base::Result<void> open(const RemoteBuffer& source);
     // Where `source`'s message lies here; the copy from it will signal the slot's backward edge.
-    // REQUIRES source.exportable.
+    // REQUIRES source.exportable().
     base::Result<const std::byte*> address(const RemoteBuffer& source, const Slot& slot);
     // The same for a graph, which may read it at any time until release().
     base::Result<const std::byte*> hold(const RemoteBuffer& source);
@@ -51,6 +51,8 @@ class ImportCache {
     base::Result<void> sweep();
     base::Result<void> close_all();
     bool has(uint64_t allocation_id) const { return by_id_.count(allocation_id) != 0; }
+    // Whether streams may still use it, loans that are open aside.
+    bool in_use_by_streams(uint64_t allocation_id) const;
     size_t size() const { return mappings_.size(); }
     uint64_t bytes() const;
     bool has_revoked() const { return revoked_ != 0; }
@@ -70,7 +72,8 @@ class ImportCache {
 
     bool overlaps(const Mapping& mapping, const RemoteBuffer& source) const;
     bool is_over(const CompletionPoint& use) const;
-    bool is_used(const Mapping& mapping) const;
+    bool is_used(const Mapping& mapping) const { return mapping.borrowers != 0 || !are_uses_over(mapping); }
+    bool are_uses_over(const Mapping& mapping) const;
     void add_use(Mapping& mapping, const CompletionPoint& use);
     base::Result<void> close(Iterator mapping);
     base::Result<void> close_oldest();

@@ -59,7 +59,7 @@ Result<bool> trial_copy(device::Device& device, InternalStreams& streams, const 
         return false;
     Trial trial{device, &streams};
     GPURUN_TRY(trial.take());
-    GPURUN_ASSIGN(imported, device.import_memory(static_cast<int>(channel.peer().value), *channel.facts().probe));
+    GPURUN_ASSIGN(imported, device.import_memory(channel.device_peer(), *channel.facts().probe));
     GPURUN_TRY(device.copy(trial.local, imported, kProbeBytes, trial.stream));
     GPURUN_TRY(device.copy(trial.pinned, trial.local, kProbeBytes, trial.stream));
     GPURUN_TRY(device.synchronize(trial.stream));

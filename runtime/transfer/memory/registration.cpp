@@ -20,7 +20,7 @@ RemoteBuffer Registration::describe(const Operand& operand) {
     if (!handle)
         return described;
     described.handle = *handle;
-    described.exportable = 1;
+    described.exporter = Exporter::kSender;
     described.allocation_id = operand.where.id;
     described.allocation_base = reinterpret_cast<uint64_t>(operand.where.base);
     described.allocation_bytes = operand.where.size;
@@ -73,7 +73,7 @@ bool Registration::maps(const RemoteBuffer& source) {
 Result<ImportCache*> Registration::imports() {
     if (!imports_) {
         GPURUN_ASSIGN(Fence * fence, channel_.fence(Direction::kIn));
-        imports_.emplace(resources_.device, *fence, static_cast<int>(channel_.peer().value), resources_.try_quiescence);
+        imports_.emplace(resources_.device, *fence, channel_.device_peer(), resources_.try_quiescence);
     }
     return &*imports_;
 }

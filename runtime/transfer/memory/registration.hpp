@@ -35,6 +35,7 @@ class Registration {
     ImportCache* open_imports() { return imports_ ? &*imports_ : nullptr; }
     void revoke(uint64_t allocation_id);                                     // the peer frees it
     bool has_revoked() const { return imports_ && imports_->has_revoked(); } // and not unmapped yet
+    bool has_mapped(uint64_t allocation_id) const { return imports_ && imports_->has(allocation_id); }
     base::Result<void> sweep() { return imports_ ? imports_->sweep() : base::Result<void>(); }
     base::Result<void> close();
 

@@ -6,18 +6,26 @@
 
 namespace gpurun::transfer {
 
+// Whose process the allocation's handle is of.
+enum class Exporter : uint8_t {
+    kNone,   // there is no handle
+    kSender, // who tells of the buffer
+    kOwner,  // of a loan that is lent on: the rank whose memory it is (LoanOrigin)
+};
+
 struct RemoteBuffer {
     device::Placement placement{};
-    uint8_t exportable = 0;
+    Exporter exporter = Exporter::kNone;
     uint8_t ready = 0;             // a CPU may read it at once: host memory in the host's order
     Loan loan{};                   // if it is lent
-    device::MemoryHandle handle{}; // with exportable, as the next four
+    device::MemoryHandle handle{}; // if there is one, as the next four
     uint64_t allocation_id = 0;
-    uint64_t allocation_base = 0; // address in the sender's process
+    uint64_t allocation_base = 0; // address in the exporter's process
     uint64_t allocation_bytes = 0;
     uint64_t offset = 0;  // of the message in the allocation
     uint64_t address = 0; // of the message: used when a rank sends to itself, or a CPU reads the sender's memory
 
+    bool exportable() const { return exporter != Exporter::kNone; }
     bool in_host_memory() const {
         return placement == device::Placement::kPageable || placement == device::Placement::kPinned;
     }

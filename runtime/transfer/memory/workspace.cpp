@@ -13,21 +13,23 @@ namespace {
 constexpr size_t kPage = 4096;
 // Where mails of one class are in a mailbox: those of the next begin behind them.
 constexpr SlotClass kMailClasses[] = {SlotClass::kLargeMail, SlotClass::kMail, SlotClass::kSmallMail};
-constexpr size_t words_of(SlotClass mails) {
-    const size_t large = mails == SlotClass::kLargeMail ? base::kMostMailBytes : kMailBytes;
+constexpr size_t words_of(SlotClass mails, uint32_t ranks) {
+    const size_t large = mails == SlotClass::kLargeMail ? large_mail_bytes(ranks) : kMailBytes;
     return device::mail_words_bytes(mails == SlotClass::kSmallMail ? device::kSmallMailBytes : large);
 }
-constexpr size_t first_words_of(SlotClass mails) {
+constexpr size_t first_words_of(SlotClass mails, uint32_t ranks) {
     size_t bytes = 0;
     for (const SlotClass each : kMailClasses) {
         if (each == mails)
             break;
-        bytes += info_of(each).count * words_of(each);
+        bytes += info_of(each).count * words_of(each, ranks);
     }
     return bytes;
 }
-constexpr size_t kMailboxBytes =
-    first_words_of(SlotClass::kSmallMail) + info_of(SlotClass::kSmallMail).count * words_of(SlotClass::kSmallMail);
+constexpr size_t mailbox_bytes(uint32_t ranks) {
+    constexpr SlotClass kLast = SlotClass::kSmallMail;
+    return first_words_of(kLast, ranks) + info_of(kLast).count * words_of(kLast, ranks);
+}
 
 // The words by which the blocks of a rank's kernels for one peer agree.
 struct KernelWords {
@@ -37,16 +39,16 @@ struct KernelWords {
 
 // KernelWords for each rank, then a mailbox, channels and channel counts for each.
 constexpr size_t words_bytes(uint32_t ranks) { return (ranks * sizeof(KernelWords) + kPage - 1) / kPage * kPage; }
-constexpr size_t kBytesOfPeer = kMailboxBytes + kChannelsBytes + kChannelCountsBytes;
+constexpr size_t bytes_of_peer(uint32_t ranks) { return mailbox_bytes(ranks) + kChannelsBytes + kChannelCountsBytes; }
 
-constexpr size_t offset_in_mailbox(const Slot& slot) {
-    return first_words_of(slot.slots) + slot.index * words_of(slot.slots);
+constexpr size_t offset_in_mailbox(const Slot& slot, uint32_t ranks) {
+    return first_words_of(slot.slots, ranks) + slot.index * words_of(slot.slots, ranks);
 }
 
 // Whether mailboxes for all take no more than a small part of the device, even if all ranks are on it.
 bool affordable(const device::Device& device, uint32_t ranks) {
     constexpr size_t kShares = 32;
-    return size_t{ranks} * ranks * kBytesOfPeer <= device.info().memory_bytes / kShares;
+    return size_t{ranks} * ranks * bytes_of_peer(ranks) <= device.info().memory_bytes / kShares;
 }
 
 Result<void> clear(device::Device& device, std::byte* memory, size_t bytes) {
@@ -61,24 +63,25 @@ Result<void> clear(device::Device& device, std::byte* memory, size_t bytes) {
 } // namespace
 
 size_t WorkspaceView::bytes(uint32_t ranks, bool mailboxes) {
-    return words_bytes(ranks) + (mailboxes ? ranks * kBytesOfPeer : 0);
+    return words_bytes(ranks) + (mailboxes ? ranks * bytes_of_peer(ranks) : 0);
 }
 
 std::byte* WorkspaceView::mailbox(uint32_t source) const {
-    return memory_ + words_bytes(ranks_) + source * kMailboxBytes;
+    return memory_ + words_bytes(ranks_) + source * mailbox_bytes(ranks_);
 }
 
 std::byte* WorkspaceView::channels(uint32_t source) const {
-    return memory_ + words_bytes(ranks_) + ranks_ * kMailboxBytes + source * kChannelsBytes;
+    return memory_ + words_bytes(ranks_) + ranks_ * mailbox_bytes(ranks_) + source * kChannelsBytes;
 }
 
 std::byte* WorkspaceView::channel_counts(uint32_t target) const {
-    return memory_ + words_bytes(ranks_) + ranks_ * (kMailboxBytes + kChannelsBytes) + target * kChannelCountsBytes;
+    return memory_ + words_bytes(ranks_) + ranks_ * (mailbox_bytes(ranks_) + kChannelsBytes) +
+           target * kChannelCountsBytes;
 }
 
 device::Mail WorkspaceView::mail(uint32_t source, Fence& fence, const Slot& slot, size_t bytes) const {
     device::Mail mail;
-    mail.words = mailbox(source) + offset_in_mailbox(slot);
+    mail.words = mailbox(source) + offset_in_mailbox(slot, ranks_);
     mail.bytes = bytes;
     mail.mark = static_cast<uint32_t>(slot.value / kSlotStep % UINT32_MAX) + 1;
     mail.sent = &fence.counter(Edge::kForward, slot);
@@ -98,7 +101,7 @@ uint64_t* WorkspaceView::gate(uint32_t peer, const Slot& slot) const {
 
 Result<Workspace> Workspace::publish(device::Device& device, const base::Settings& settings, uint32_t ranks,
                                      RankFacts& facts) {
-    bool mailboxes = ranks > 1 && settings.mail_bytes != 0 && device.mails() != nullptr &&
+    bool mailboxes = settings.mail_bytes != 0 && device.mails() != nullptr &&
                      settings.fence != base::FenceKind::kEvent && affordable(device, ranks);
     size_t bytes = WorkspaceView::bytes(ranks, mailboxes);
     auto allocated = device.allocate(bytes);

@@ -16,6 +16,11 @@
 namespace gpurun::transfer {
 
 constexpr size_t kMailBytes = 64 << 10; // up to which a mail is no large one
+// The largest, which takes most of a mailbox: jobs of many ranks have room for shorter ones only.
+constexpr size_t large_mail_bytes(uint32_t ranks) {
+    constexpr uint32_t kFewRanks = 4;
+    return ranks <= kFewRanks ? base::kMostMailBytes : base::kMostMailBytes / 4;
+}
 // For messages of graphs, for each peer: memory that the peer allots, for messages to this rank; and memory that this
 // rank allots, for messages to the peer.
 constexpr size_t kChannelsBytes = 1 << 20;

@@ -19,6 +19,14 @@ StreamLimits stream_limits(uint32_t hardware_queues) {
                         .alarms = eighth};
 }
 
+// Takers and alarms of engines that were there before keep theirs, so those that come take less than an equal part.
+StreamLimits stream_limits(uint32_t hardware_queues, uint32_t engines) {
+    StreamLimits limits = stream_limits(hardware_queues / engines);
+    if (engines > 1)
+        limits.messages = std::max<size_t>(limits.messages * 3 / 4, 1);
+    return limits;
+}
+
 InternalStreams::~InternalStreams() {
     for (const Entry& entry : all_)
         (void)device_.destroy_stream(entry.stream); // a failed device keeps them; nothing to do
@@ -35,19 +43,28 @@ InternalStreams::Entry* InternalStreams::find(device::Stream stream) {
     return found == all_.end() ? nullptr : &*found;
 }
 
+size_t InternalStreams::most_for_messages() const {
+    const uint32_t engines = engines_.load(std::memory_order_relaxed);
+    return engines == 1 ? limits_.messages
+                        : std::min(limits_.messages, stream_limits(hardware_queues_, engines).messages);
+}
+
+size_t InternalStreams::usable() const { return std::min(all_.size(), most_for_messages()); }
+
 // Whether half of the streams are taken, or have work that waits.
 Result<bool> InternalStreams::are_scarce() {
     const auto taken = [&] {
         return static_cast<size_t>(
             std::count_if(all_.begin(), all_.end(), [](const Entry& each) { return each.users != 0 || each.waits; }));
     };
-    if (taken() < limits_.messages / 2)
+    const size_t half = most_for_messages() / 2;
+    if (taken() < half)
         return false;
     for (Entry& each : all_)
         if (each.users == 0 && each.waits) {
             GPURUN_ASSIGN(each.waits, still_waits(each));
         }
-    return taken() >= limits_.messages / 2;
+    return taken() >= half;
 }
 
 Result<bool> InternalStreams::still_waits(const Entry& entry) {
@@ -65,8 +82,9 @@ Result<InternalStreams::Entry*> InternalStreams::find_free() {
         if (entry != nullptr && entry->users == 0)
             return entry;
     }
-    for (size_t i = 0; i < all_.size(); ++i) {
-        Entry& entry = all_[(next_ + i) % all_.size()];
+    const size_t usable_now = usable();
+    for (size_t i = 0; i < usable_now; ++i) {
+        Entry& entry = all_[(next_ + i) % usable_now];
         if (entry.users != 0)
             continue;
         GPURUN_ASSIGN(const bool waits, still_waits(entry));
@@ -80,7 +98,7 @@ Result<InternalStreams::Entry*> InternalStreams::find_free() {
 
 Result<InternalStreams::Entry*> InternalStreams::find_or_make() {
     GPURUN_ASSIGN(Entry * entry, find_free());
-    if (entry == nullptr && all_.size() < limits_.messages) {
+    if (entry == nullptr && all_.size() < most_for_messages()) {
         GPURUN_ASSIGN(const device::Stream stream, device_.take_reserved_stream());
         entry = &all_.emplace_back(Entry{stream});
     }
@@ -104,9 +122,10 @@ Result<std::optional<device::Stream>> InternalStreams::take_spare() {
 
 Result<device::Stream> InternalStreams::take() {
     GPURUN_ASSIGN(Entry * best, find_or_make());
+    const size_t usable_now = usable();
     if (best == nullptr) // in turn
-        for (size_t i = 0; i < all_.size(); ++i) {
-            Entry& entry = all_[(next_ + i) % all_.size()];
+        for (size_t i = 0; i < usable_now; ++i) {
+            Entry& entry = all_[(next_ + i) % usable_now];
             if (best == nullptr || entry.users < best->users)
                 best = &entry;
         }

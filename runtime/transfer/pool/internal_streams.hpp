@@ -8,6 +8,7 @@
 #pragma once
 
 #include "device/device.hpp"
+#include "transfer/pool/process_share.hpp"
 
 #include <optional>
 #include <vector>
@@ -26,6 +27,8 @@ struct StreamLimits {
     size_t all() const { return messages + takers + captured + alarms + kBrief + 2 * kBulk; }
 };
 StreamLimits stream_limits(uint32_t hardware_queues);
+// The same for each of several engines of a rank, which are fewer than its queues.
+StreamLimits stream_limits(uint32_t hardware_queues, uint32_t engines);
 
 // The counter that reads `value` once nothing in a stream waits for a peer any more; null if none tells.
 struct StreamEnd {
@@ -37,7 +40,10 @@ class InternalStreams {
   public:
     static constexpr size_t kMostShared = 128; // messages in a stream that was taken for one: some 1000 operations
 
-    InternalStreams(device::Device& device, const StreamLimits& limits) : device_(device), limits_(limits) {}
+    // `engines` that come later take their part of the streams for messages.
+    InternalStreams(device::Device& device, const StreamLimits& limits, uint32_t hardware_queues = 0,
+                    const EngineCount& engines = kOneEngine)
+        : device_(device), limits_(limits), hardware_queues_(hardware_queues), engines_(engines) {}
     ~InternalStreams();
 
     const StreamLimits& limits() const { return limits_; }
@@ -86,6 +92,8 @@ class InternalStreams {
         StreamEnd end;
     };
     Entry* find(device::Stream stream);
+    size_t most_for_messages() const; // now
+    size_t usable() const;            // of all_, from the first on
     base::Result<bool> are_scarce();
     Entry* find_behind(uint64_t name, uint64_t number);
     base::Result<Entry*> find_free(); // null if there is none
@@ -95,6 +103,8 @@ class InternalStreams {
 
     device::Device& device_;
     const StreamLimits limits_;
+    const uint32_t hardware_queues_; // of all engines of this rank
+    const EngineCount& engines_;
     std::vector<Entry> all_;
     std::optional<device::Stream> idle_;
     size_t next_ = 0; // in turn: the one given back longest ago has the least left to do

@@ -27,7 +27,7 @@ bool KernelBudget::admits(device::Stream stream, uint32_t blocks, const Ends& en
         ++i;
     }
     const uint32_t in_stream = std::max(blocks, same == nullptr ? 0 : same->blocks);
-    if (taken + in_stream > blocks_)
+    if (taken + in_stream > this->blocks())
         return false;
     if (same == nullptr)
         spinning_.push_back(SpinningKernel{stream, blocks, ends});

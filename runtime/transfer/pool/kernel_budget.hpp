@@ -4,6 +4,7 @@
 
 #include "device/capability/mails.hpp"
 #include "device/device.hpp"
+#include "transfer/pool/process_share.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,14 +14,18 @@ namespace gpurun::transfer {
 
 class KernelBudget {
   public:
-    // `device_blocks` may spin on the device (Info::spinning_blocks), which so many ranks share.
-    KernelBudget(uint32_t device_blocks, uint32_t ranks_on_device)
-        : blocks_(std::max(device_blocks / ranks_on_device, 1U)) {}
+    // `device_blocks` may spin on the device (Info::spinning_blocks), which so many ranks share, and so many engines of
+    // each.
+    KernelBudget(uint32_t device_blocks, uint32_t ranks_on_device, const EngineCount& engines = kOneEngine)
+        : blocks_(std::max(device_blocks / ranks_on_device, 1U)), engines_(engines) {}
 
-    uint32_t blocks() const { return blocks_; }
+    uint32_t blocks() const {
+        const uint32_t engines = engines_.load(std::memory_order_relaxed);
+        return engines == 1 ? blocks_ : std::max(blocks_ / engines, 1U);
+    }
     // How many blocks a message of a graph may wait with. Nobody knows how many graphs run side by side; so that the
     // first few fill no more than the budget, and more of them as little as possible.
-    uint32_t blocks_in_graph() const { return std::max(blocks_ / kGraphsAtOnce, 1U); }
+    uint32_t blocks_in_graph() const { return std::max(blocks() / kGraphsAtOnce, 1U); }
     // What a kernel spins for: it has ended once each of these counters reads its value.
     class Ends {
       public:
@@ -52,7 +57,8 @@ class KernelBudget {
     };
     static constexpr uint32_t kGraphsAtOnce = 4;
 
-    const uint32_t blocks_;
+    const uint32_t blocks_; // of all engines of this rank
+    const EngineCount& engines_;
     std::vector<SpinningKernel> spinning_;
 };
 

@@ -15,14 +15,17 @@ namespace gpurun::transfer {
 
 struct Pools {
     // `hardware_queues` of the device are this rank's; `ranks_on_device` share it; `ranks` are in the job.
-    Pools(device::Device& device, uint32_t hardware_queues, uint32_t ranks_on_device, size_t ranks)
-        : streams(device, stream_limits(hardware_queues)), events(device), staging(device), host_copies(device),
-          host_reductions(device), scratch(device, events), kernels(device.info().spinning_blocks, ranks_on_device),
-          captures(device, streams.limits().captured), graph_notes(device, ranks),
-          markers({[this](device::Stream stream) { return events.record(stream); },
-                   [this](device::Event event) { events.give_back(event); },
-                   [&device](device::Stream stream) { return device.name(stream); },
-                   [&device](device::Event event) { return device.query(event); }}) {}
+    // `engines` of this rank have a part of them.
+    Pools(device::Device& device, uint32_t hardware_queues, uint32_t ranks_on_device, size_t ranks,
+          const EngineCount& engines = kOneEngine)
+        : streams(device, stream_limits(hardware_queues, engines.load(std::memory_order_relaxed)), hardware_queues,
+                  engines),
+          events(device), staging(device), host_copies(device), host_reductions(device), scratch(device, events),
+          kernels(device.info().spinning_blocks, ranks_on_device, engines), captures(device, streams.limits().captured),
+          graph_notes(device, ranks), markers({[this](device::Stream stream) { return events.record(stream); },
+                                               [this](device::Event event) { events.give_back(event); },
+                                               [&device](device::Stream stream) { return device.name(stream); },
+                                               [&device](device::Event event) { return device.query(event); }}) {}
 
     InternalStreams streams;
     EventPool events;

@@ -47,20 +47,28 @@ Result<bool> ScratchPool::is_over(Block& block) {
     return over;
 }
 
-// One that nothing uses any more; else, in a stream, one that the stream has used, or, if there are many, another.
+// One that the stream has used last, which needs nothing; else one that nothing uses any more; else, if there are many,
+// one that another stream uses, for which this one waits.
 Result<ScratchPool::Block*> ScratchPool::find(Kind kind, size_t bytes, const Operand& order) {
+    const bool may_wait = order.on_stream() && !order.captured();
+    const auto fits = [&](const Block& each) { return !each.lent && each.kind == kind && each.bytes == bytes; };
+    if (may_wait) {
+        GPURUN_ASSIGN(const uint64_t stream, device_.name(order.stream));
+        for (Block& each : blocks_)
+            if (fits(each) && each.over && each.stream == stream)
+                return &each;
+    }
     Block* busy = nullptr;
     for (Block& each : blocks_) {
-        if (each.lent || each.kind != kind || each.bytes != bytes)
+        if (!fits(each))
             continue;
         GPURUN_ASSIGN(const bool over, is_over(each));
         if (over)
             return &each;
-        const bool may_wait = order.on_stream() && !order.captured() && each.over;
-        if (may_wait && (busy == nullptr || each.last == order.stream))
+        if (may_wait && each.over)
             busy = &each;
     }
-    if (busy == nullptr || (busy->last != order.stream && made_ + bytes <= kMostKept))
+    if (busy == nullptr || made_ + bytes <= kMostKept)
         return nullptr;
     GPURUN_TRY(device_.await_event(order.stream, busy->over.get()));
     return busy;
@@ -93,8 +101,8 @@ void ScratchPool::give_back(Block& block, const Operand& order) {
 }
 
 Result<void> ScratchPool::mark_end(Block& block, const Operand& order) {
-    block.last = order.stream;
     if (!order.captured()) {
+        GPURUN_ASSIGN(block.stream, device_.name(order.stream));
         GPURUN_ASSIGN(const device::Event event, events_.record(order.stream));
         block.over = EventLease(events_, event);
         return {};

@@ -1,9 +1,9 @@
 // Scratch memory of collectives: what other ranks' contributions are received into, and copies that the CPU reduces.
 //
 // A block is lent to one run at a time. What a run has enqueued may go on using it when it is given back, so an event
-// says when that is over, and a later run in a stream waits for it there. A block of a captured run is the graph's
-// until that is gone. Blocks are kept: once as many as needed have been made, taking one allocates nothing, and its
-// mappings in other ranks stay. One pool a rank; used under the engine lock.
+// says when that is over. A later run in the same stream need not ask; in another it waits for the event there. A block
+// of a captured run is the graph's until that is gone. Blocks are kept: once as many as needed have been made, taking
+// one allocates nothing, and its mappings in other ranks stay. One pool a rank; used under the engine lock.
 #pragma once
 
 #include "transfer/operand.hpp"
@@ -29,8 +29,8 @@ class ScratchPool {
         Kind kind = Kind::kHost;
         size_t bytes = 0;
         bool lent = false;
-        device::Stream last;                           // of the run before
-        EventLease over;                               // behind what that has enqueued; none: it is over
+        EventLease over;                               // behind what the run before has enqueued; none: it is over
+        uint64_t stream = 0;                           // in which that was (Device::name())
         std::shared_ptr<std::atomic<bool>> graph_gone; // set (release) when its graph is; null: it is no graph's
     };
 

@@ -54,7 +54,7 @@ class StagingPool {
 
     device::Device& device_;
     std::vector<void*> blocks_;
-    std::array<SizeClass, 3> classes_{{{1024, 64}, {8 * 1024, 64}, {kBytes, 8}}};
+    std::array<SizeClass, 4> classes_{{{1024, 64}, {8 * 1024, 64}, {256 * 1024, 8}, {kBytes, 2}}};
 };
 
 } // namespace gpurun::transfer

@@ -16,6 +16,8 @@ StreamMarkers::Stream* StreamMarkers::find(uint64_t name) {
 }
 
 Result<Marker> StreamMarkers::set(device::Stream stream) {
+    if (const auto of_call = share(stream))
+        return *of_call;
     GPURUN_ASSIGN(const uint64_t name, source_.name(stream));
     GPURUN_ASSIGN(const device::Event event, source_.record(stream));
     Stream* known = find(name);
@@ -26,12 +28,40 @@ Result<Marker> StreamMarkers::set(device::Stream stream) {
     }
     known->newest = event;
     known->newest_number = ++numbers_;
-    return Marker{event, name, numbers_};
+    const Marker marker{event, name, numbers_, shares_since_.has_value()};
+    if (marker.shared)
+        shared_.push_back({marker, stream});
+    return marker;
+}
+
+std::optional<Marker> StreamMarkers::share(device::Stream stream) {
+    for (auto each = shared_.rbegin(); shares_since_ && each != shared_.rend(); ++each) {
+        if (each->marker.number < *shares_since_)
+            break;
+        if (each->stream == stream) {
+            ++each->users;
+            return each->marker;
+        }
+    }
+    return std::nullopt;
+}
+
+bool StreamMarkers::others_have(const Marker& marker) {
+    const auto found = std::find_if(shared_.begin(), shared_.end(),
+                                    [&](const Shared& each) { return each.marker.number == marker.number; });
+    if (--found->users != 0)
+        return true;
+    shared_.erase(found);
+    return false;
 }
 
 void StreamMarkers::give_back(std::optional<Marker>& marker) {
     if (!marker)
         return;
+    if (marker->shared && others_have(*marker)) {
+        marker.reset();
+        return;
+    }
     Stream* const known = find(marker->stream);
     if (known != nullptr && known->newest_number == marker->number)
         known->newest.reset(); // it will be recorded elsewhere

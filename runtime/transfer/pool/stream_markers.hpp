@@ -8,6 +8,8 @@
 // A small send is deferred behind its marker only if that promises a gain (defers_send()). The first few sends of a
 // batch go into their stream at once, and, after a stream was found busy, so do all sends of the next batches.
 //
+// Requests that one call starts share a marker of their stream, since nothing of the program's is between them.
+//
 // One a rank; used under the engine lock.
 #pragma once
 
@@ -17,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <vector>
 
 namespace gpurun::transfer {
 
@@ -24,6 +27,7 @@ struct Marker {
     device::Event event;
     uint64_t stream = 0; // its name (Device::name)
     uint64_t number = 0; // later markers have greater ones
+    bool shared = false; // with other requests of the call
 };
 
 class StreamMarkers {
@@ -39,6 +43,9 @@ class StreamMarkers {
 
     // A marker of where `stream` is now.
     base::Result<Marker> set(device::Stream stream);
+    // While one call starts several requests: what it sets in a stream is one marker.
+    void begin_sharing() { shares_since_ = numbers_ + 1; }
+    void end_sharing() { shares_since_.reset(); }
     // Only the number of such a marker.
     uint64_t take_number() { return ++numbers_; }
     // Nobody needs it any more.
@@ -67,13 +74,23 @@ class StreamMarkers {
         uint64_t passed = 0; // all markers up to this number
         uint64_t busy = 0;   // when it was asked last and was not idle (looks_)
     };
+    // A marker, and how many requests have it.
+    struct Shared {
+        Marker marker;
+        device::Stream stream;
+        uint32_t users = 1;
+    };
     Stream* find(uint64_t name);
+    std::optional<Marker> share(device::Stream stream);
+    bool others_have(const Marker& marker);
     base::Result<bool> ask(const Marker& marker, int64_t longest_ns);
 
     const Source source_;
     std::array<Stream, 8> streams_; // the last few; of others nothing is known
     size_t next_stream_ = 0;
     uint64_t numbers_ = 0;
+    std::optional<uint64_t> shares_since_; // the number of the first marker that the call may have set
+    std::vector<Shared> shared_;           // in the order of their numbers
     uint64_t looks_ = 1;
     uint64_t waited_ = 0; // for a stream that was not idle at once (looks_): only for one at a time
     uint32_t sends_in_batch_ = 0;

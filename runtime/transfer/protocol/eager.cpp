@@ -15,7 +15,7 @@ Route route_to(const Peer& peer) { return {EagerPart::kProtocol, static_cast<uin
 bool fits(const Send& send) {
     const base::Settings& settings = send.resources().settings;
     const Operand& from = send.operand();
-    if (send.synchronous() || from.by_cpu() || !send.target().channel().shares_memory())
+    if (send.synchronous() || from.by_cpu())
         return false;
     const bool forced = settings.path == base::PathChoice::kDirect || settings.path == base::PathChoice::kBounce;
     if (forced && !from.in_host_memory() && !send.target().to_self())
@@ -58,6 +58,7 @@ Result<void> EagerSend::fill(Send& send, Fence& fence) {
         GPURUN_TRY(copy_in_stream(send.resources(), from, buffer, from.address, from.bytes, stream));
     }
     GPURUN_TRY(fence.signal(Edge::kForward, slot_, stream));
+    send.target().channel().relay_buffer_filled(PeerChannel::kEagerWindow, slot_.index, from.bytes, slot_);
     GPURUN_TRY(write_time(send.device(), stream, times, &device::Times::done));
     send.note_own_stream();
     filled_ = true;

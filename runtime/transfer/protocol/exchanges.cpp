@@ -215,7 +215,7 @@ uint32_t Exchanges::blocks_of(const Exchange& exchange) const {
     size_t largest = bytes;
     for (const OutgoingMail& each : exchange.puts)
         largest = std::max(largest, each.mail.bytes);
-    return std::min(most, device::mail_blocks(largest));
+    return std::min(most, device::shared_mail_blocks(largest));
 }
 
 Result<void> Exchanges::enqueue_reduction(Exchange& exchange) {
@@ -258,7 +258,7 @@ bool Exchanges::may_spin(Exchange& exchange) {
     uint32_t blocks = 0;
     KernelBudget::Ends ends;
     for (IncomingMail& each : exchange.takes) {
-        each.blocks = std::min(most, device::mail_blocks(each.bytes));
+        each.blocks = std::min(most, device::shared_mail_blocks(each.bytes));
         blocks += each.blocks;
         ends.add(*each.mail.taken, each.mail.value);
     }

@@ -68,6 +68,9 @@ Result<void> GraphPart::check(const Operand& operand) {
     if (!resources_.kernels_spin)
         return not_in_graphs("messages of graphs wait in kernels, which would keep the ranks that share this GPU from "
                              "running: there is no MPS (start with gpurun --mps=on)");
+    if (!peer_.channel().shares_memory())
+        return not_in_graphs(
+            base::format("messages of graphs stay on a node, and rank {} is on another", peer_.rank().value));
     if (!is_open() && peer_.to_self())
         return not_in_graphs("there is too little device memory for messages of graphs, or GPURUN_MAIL_BYTES=0");
     if (!is_open())
@@ -124,7 +127,8 @@ Result<std::optional<GraphPart::Source>> GraphPart::allot_for(const Operand& ope
 
 // Whether room will come by itself: some graph is gone, or is being destroyed, and its channel is not free yet.
 bool GraphPart::some_end() const {
-    return !clearing_.empty() || platform::now_ns() < resources_.graphs_end_by_ns.load(std::memory_order_relaxed) ||
+    return !clearing_.empty() ||
+           platform::now_ns() < resources_.place.process->graphs_end_by_ns.load(std::memory_order_relaxed) ||
            std::any_of(sources_.begin(), sources_.end(),
                        [](const auto& each) { return each.second.graph->come.load(std::memory_order_acquire); });
 }
@@ -203,7 +207,7 @@ Result<RemoteBuffer> GraphPart::describe(const Operand& operand, Way way, const 
         where.address = source.slab->memory;
     }
     const RemoteBuffer described = peer_.memory().describe(where);
-    if (way == Way::kInPlace && !peer_.to_self() && described.exportable == 0)
+    if (way == Way::kInPlace && !peer_.to_self() && !described.exportable())
         return not_in_graphs("the device refuses to export the message's memory, which a graph's peer has to map: "
                              "use memory of cudaMalloc() or gpurun_malloc() that is this process's own");
     return described;

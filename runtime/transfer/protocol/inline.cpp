@@ -61,8 +61,6 @@ Result<Posted> InlineSend::post(Send& send) {
     send.trace().posting_small();
     if (!post_inline(target, send.operand().address, send.envelope(), send.signature()))
         return Posted::kNoRoom;
-    if (send.notify() == Notify::kAlways)
-        target.channel().notify(Notify::kAlways);
     send.trace().posted(target.count_out.messages);
     send.trace().chosen(InlinePart::route(target));
     send.finish();

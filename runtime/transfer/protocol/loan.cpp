@@ -12,7 +12,11 @@ namespace wait_report = platform::wait_report;
 
 // ------------------------------------------------------------------------------------------------------- lender
 
-base::Error cannot_be_lent(base::WorldRank target) {
+base::Error cannot_be_lent(const Peer& to) {
+    const base::WorldRank target = to.rank();
+    if (!to.channel().shares_memory())
+        return base::error(Status::kUnsupported, "memory cannot be lent to rank {}, which is on another node: send it",
+                           target.value);
     return base::error(Status::kUnsupported,
                        "this memory cannot be lent, since the device does not export it to rank {}: lend memory of "
                        "gpurun_malloc() or cudaMalloc(), or send it",
@@ -22,18 +26,36 @@ base::Error cannot_be_lent(base::WorldRank target) {
 Result<Posted> LoanSend::post(Send& send) {
     if (!prepared_)
         GPURUN_TRY(prepare(send));
+    if (send.lends_on() != nullptr && !tell_lender(*send.lends_on()))
+        return Posted::kNoRoom;
     Record record(RecordKind::kMessage, kProtocol, send.serial());
     record.envelope = send.envelope();
     ready_.edge = send.edge();
     return send.publish(record.with(ready_)) ? Posted::kYes : Posted::kNoRoom;
 }
 
+// False if there is no room: all of it has to be posted before the loan is.
+bool LoanSend::tell_lender(const Borrowing& borrowed) {
+    for (; told_ < borrowed.parts.size() && !borrowed.lender->lost(); ++told_) {
+        Record record(RecordKind::kToSend, kProtocol, borrowed.serial);
+        const LoanAnswer answer{LoanAnswer::What::kLentOn, {}, borrowed.parts[told_].lent.allocation_id};
+        if (!borrowed.lender->channel().post(record.with(answer), {}, Notify::kIfSleeping))
+            return false;
+    }
+    return true;
+}
+
 Result<void> LoanSend::prepare(Send& send) {
     Peer& target = send.target();
-    ready_.source = target.memory().describe(send.operand());
+    const Operand& lent = send.operand();
+    const Borrowing* const borrowed = send.lends_on();
+    const Borrowing::Part* const part = borrowed != nullptr ? borrowed->find(lent.address, lent.bytes) : nullptr;
+    ready_.source = part != nullptr ? Borrowing::describe(*part, lent.address) : target.memory().describe(lent);
     ready_.source.loan = send.loan();
-    if (ready_.source.exportable == 0 && !target.to_self() && send.operand().bytes != 0)
-        return cannot_be_lent(target.rank());
+    ready_.origin = send.origin();
+    const bool may_copy = send.loan().kind == LoanKind::kReadOrCopy && target.channel().shares_memory();
+    if (!ready_.source.exportable() && !target.to_self() && send.operand().bytes != 0 && !may_copy)
+        return cannot_be_lent(target);
     GPURUN_ASSIGN(ready_.stream, send.work().stream_name());
     prepared_ = true;
     GPURUN_ASSIGN(Fence * fence, target.fence_out());
@@ -58,6 +80,10 @@ Result<void> LoanSend::on_record(Send& send, const Record& record) {
         send.count(kBorrowed);
         return {};
     case LoanAnswer::What::kWithdrawn: send.withdraw(); return {};
+    case LoanAnswer::What::kLentOn:
+        send.note_lent_on();
+        send.resources().exports.note_lent_on(answer.allocation_id);
+        return {};
     case LoanAnswer::What::kGivenBack: break;
     }
     if (!answer.edge.valid) {

@@ -5,6 +5,9 @@
 //
 // Neither side holds a slot of the fence while the loan is open. A lend without a slot is published without an edge,
 // which is asked for when it is matched, as that of a rendezvous.
+//
+// A borrower that lends on has told its own lender so before anybody can have the memory from it. So if it dies, its
+// lender knows that others may have it (comm/orphaned_loans.hpp).
 #pragma once
 
 #include "transfer/protocol/loan_part.hpp"
@@ -22,8 +25,10 @@ class LoanSend final : public SendState {
 
   private:
     base::Result<void> prepare(Send& send);
+    bool tell_lender(const Borrowing& borrowed);
 
     bool prepared_ = false;
+    size_t told_ = 0; // of the parts of what it lends on
     ReadyToSend ready_;
     Slot back_{}; // whose forward edge the borrower signals
 };
@@ -48,7 +53,7 @@ class LoanReceive final : public ReceiveState {
 };
 
 // The error of memory that the device does not export.
-base::Error cannot_be_lent(base::WorldRank target);
+base::Error cannot_be_lent(const Peer& to);
 
 constexpr Route kBorrowed{kLoanProtocol, 0};
 constexpr std::array<RouteText, 1> kLoanRoutes = {{{"loan", "borrowed"}}};

@@ -4,8 +4,6 @@
 #include "base/log.hpp"
 #include "transfer/protocol/pull.hpp"
 
-#include <algorithm>
-
 namespace gpurun::transfer {
 
 using base::Result;
@@ -13,35 +11,44 @@ using base::Status;
 
 bool LoanPart::waits_to_map(const RemoteBuffer& lent) {
     ImportCache* const imports = peer_.memory().open_imports();
-    return lent.exportable != 0 && imports != nullptr && !imports->can_open(lent) && imports->can_open_later(lent);
+    return lent.exportable() && imports != nullptr && !imports->can_open(lent) && imports->can_open_later(lent);
 }
 
 Result<const std::byte*> LoanPart::map(const RemoteBuffer& lent) {
-    if (peer_.to_self())
-        return reinterpret_cast<const std::byte*>(lent.address);
+    if (peer_.to_self()) // if it comes back as a loan, its address is that at the rank that has lent it on
+        return reinterpret_cast<const std::byte*>(lent.exporter == Exporter::kOwner ? lent.allocation_base + lent.offset
+                                                                                    : lent.address);
     Registration& memory = peer_.memory();
+    if (!lent.exportable())
+        return base::error(Status::kUnsupported, "the lent memory of rank {} cannot be mapped by other processes",
+                           peer_.rank().value);
     if (const Reach reach = memory.reach(); !is_direct(reach))
         return base::error(Status::kUnsupported,
-                           "the memory that rank {} lends cannot be borrowed here, since {}: receive it with "
+                           "the lent memory of rank {} cannot be borrowed here, since {}: receive it with "
                            "gpurun_recv(), which copies it and gives the loan back",
                            peer_.rank().value,
                            reach == Reach::kNoPeerAccess ? "this rank's device has no access to the other's"
                                                          : "a test of direct copies between the devices has failed");
     if (!memory.maps(lent))
         return base::error(Status::kDevice,
-                           "the memory that rank {} lends could not be mapped (GPURUN_LOG=warn tells why): receive it "
+                           "the lent memory of rank {} could not be mapped (GPURUN_LOG=warn tells why): receive it "
                            "with gpurun_recv(), which copies it and gives the loan back",
                            peer_.rank().value);
     GPURUN_ASSIGN(ImportCache * imports, memory.imports());
     return imports->borrow(lent);
 }
 
-void LoanPart::unmap(const Taken& loan, const std::optional<CompletionPoint>& end) {
-    if (!loan.mapped)
+void LoanPart::unmap(uint64_t allocation_id, const std::optional<CompletionPoint>& end) {
+    if (peer_.to_self())
         return;
-    peer_.memory().open_imports()->give_back(loan.allocation_id, end);
+    peer_.memory().open_imports()->give_back(allocation_id, end);
     if (peer_.memory().has_revoked())
         peer_.attend(PullPart::kProtocol);
+}
+
+bool LoanPart::in_use_by_streams(uint64_t allocation_id) {
+    const ImportCache* const imports = peer_.memory().open_imports();
+    return imports != nullptr && imports->in_use_by_streams(allocation_id);
 }
 
 void LoanPart::tell(uint64_t serial, const LoanAnswer& answer) {
@@ -51,10 +58,9 @@ void LoanPart::tell(uint64_t serial, const LoanAnswer& answer) {
                answer.what == LoanAnswer::What::kBorrowed ? Notify::kIfSleeping : Notify::kAlways);
 }
 
-Result<void> LoanPart::give_back(const Taken& loan, std::span<const Taken> others,
-                                 std::optional<device::Stream> stream) {
+Result<void> LoanPart::give_back(const Borrowing& loan, std::optional<device::Stream> stream) {
     if (!stream) {
-        end(loan, others, {}, std::nullopt);
+        end(loan, {}, std::nullopt);
         return {};
     }
     resources_.exchanges.launch(); // before what this may let the lender's stream wait for
@@ -63,21 +69,19 @@ Result<void> LoanPart::give_back(const Taken& loan, std::span<const Taken> other
     GPURUN_ASSIGN(const std::optional<Slot> slot, slots_.take(*fence, name));
     if (!slot) {
         GPURUN_ASSIGN(const Marker marker, resources_.pools.markers.set(*stream));
-        returning_.push_back({loan, {others.begin(), others.end()}, marker});
+        returning_.push_back({loan, marker});
         ++resources_.returning;
         peer_.attend(kProtocol);
         return {};
     }
     GPURUN_TRY(fence->signal(Edge::kForward, *slot, *stream));
-    end(loan, others, *slot, CompletionPoint::at(*fence, Edge::kForward, *slot));
+    end(loan, *slot, CompletionPoint::at(*fence, Edge::kForward, *slot));
     return {};
 }
 
-void LoanPart::end(const Taken& loan, std::span<const Taken> others, const Slot& edge,
-                   const std::optional<CompletionPoint>& end) {
-    unmap(loan, end);
-    for (const Taken& each : others)
-        unmap(each, end);
+void LoanPart::end(const Borrowing& loan, const Slot& edge, const std::optional<CompletionPoint>& end) {
+    for (const Borrowing::Part& each : loan.parts)
+        each.owner->part<LoanPart>().unmap(each.lent.allocation_id, end);
     tell(loan.serial, {LoanAnswer::What::kGivenBack, edge});
 }
 
@@ -91,7 +95,7 @@ bool LoanPart::progress() {
             base::log(base::LogLevel::kWarn, "giving back to rank {}: {}", peer_.rank().value, passed.error().detail);
         resources_.pools.markers.give_back(each.marker);
         --resources_.returning;
-        end(each.loan, each.others, {}, std::nullopt);
+        end(each.loan, {}, std::nullopt);
         return true;
     });
     return returning_.size() != before;

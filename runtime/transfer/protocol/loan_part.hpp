@@ -5,9 +5,11 @@
 // are behind have all slots, the loan waits for its marker instead, and comes back without an edge.
 #pragma once
 
+#include "transfer/borrowing.hpp"
 #include "transfer/protocol/loan_slots.hpp"
 #include "transfer/protocol_table.hpp"
 
+#include <algorithm>
 #include <vector>
 
 namespace gpurun::transfer {
@@ -18,9 +20,11 @@ struct LoanAnswer {
         kBorrowed,  // a rank has it mapped
         kGivenBack, // once `edge`, the forward edge of a message the other way, has come; without one, now
         kWithdrawn, // it was cancelled before anybody had received it
+        kLentOn,    // it lends some of `allocation_id` on, to a rank that maps it from its owner
     };
     What what{};
     Slot edge{};
+    uint64_t allocation_id = 0;
 };
 
 // A notice of this protocol.
@@ -29,16 +33,13 @@ struct LoanNotice {
         kWithdraw, // the lender wants the loan back, if nobody has received it. The answer is kWithdrawn, or the
                    // receiver's
         kForget,   // it has come back and was not borrowed: nobody will want its description
+        kWhoHas,   // a borrower has died: does the peer have anything of what that rank has lent on? `serial` is the
+                   // number of the question; `origin` is of the loan to the dead
+        kHasNone,  // the answer, once that is so
     };
     What what;
-    uint64_t serial; // of the lender's send
-};
-
-// What this rank has borrowed of the peer.
-struct Taken {
-    uint64_t serial = 0; // of the lender's send
-    uint64_t allocation_id = 0;
-    bool mapped = false; // else it is this process's own memory
+    uint64_t serial; // of the lender's send, or a question
+    LoanOrigin origin{};
 };
 
 class LoanPart final : public ProtocolPart {
@@ -50,18 +51,25 @@ class LoanPart final : public ProtocolPart {
     // For the forward edge of a signal to the peer, in the stream with this name; 0: of the CPU.
     base::Result<std::optional<Slot>> take_slot(Fence& fence, uint64_t stream) { return slots_.take(fence, stream); }
 
-    // ---- of the borrower
-    // Whether map() has to be called later: the memory is at the address of other memory, which the lender has freed,
+    // ---- of a borrower, at the owner's part
+    // Whether map() has to be called later: the memory is at the address of other memory, which the owner has freed,
     // and which streams of this rank still use.
     bool waits_to_map(const RemoteBuffer& lent);
     // Where the lent memory lies here, until unmap() or give_back(). An error says why this rank cannot reach it.
     base::Result<const std::byte*> map(const RemoteBuffer& lent);
-    void unmap(const Taken& loan, const std::optional<CompletionPoint>& end);
+    void unmap(uint64_t allocation_id, const std::optional<CompletionPoint>& end);
+    bool in_use_by_streams(uint64_t allocation_id);
+
+    // ---- of a borrower, at the lender's part
     void tell(uint64_t serial, const LoanAnswer& answer);
-    // In the order of a stream, or, without one, now.
-    // `others`: what else of the lender's the loan has mapped.
-    base::Result<void> give_back(const Taken& loan, std::span<const Taken> others,
-                                 std::optional<device::Stream> stream);
+    // In the order of a stream, or, without one, now. Unmaps what it has mapped.
+    base::Result<void> give_back(const Borrowing& loan, std::optional<device::Stream> stream);
+    // Whether a stream has yet to come to where it gives such a loan back.
+    template <typename Condition>
+    bool any_returning(const Condition& condition) const {
+        return std::any_of(returning_.begin(), returning_.end(),
+                           [&](const Returning& each) { return condition(each.loan); });
+    }
 
     bool quiet() const override { return returning_.empty(); }
     bool needs_hand() const override { return !returning_.empty(); }
@@ -69,12 +77,10 @@ class LoanPart final : public ProtocolPart {
 
   private:
     struct Returning {
-        Taken loan;
-        std::vector<Taken> others;
+        Borrowing loan;
         std::optional<Marker> marker;
     };
-    void end(const Taken& loan, std::span<const Taken> others, const Slot& edge,
-             const std::optional<CompletionPoint>& end);
+    void end(const Borrowing& loan, const Slot& edge, const std::optional<CompletionPoint>& end);
 
     Resources& resources_;
     Peer& peer_;

@@ -38,7 +38,7 @@ bool MailboxPart::open() {
 Result<void> MailboxPart::map(const device::MemoryHandle& handle) {
     device::Device& device = resources_.device;
     const uint32_t self = resources_.place.self.value;
-    GPURUN_ASSIGN(void* const imported, device.import_memory(static_cast<int>(peer_.rank().value), handle));
+    GPURUN_ASSIGN(void* const imported, device.import_memory(peer_.channel().device_peer(), handle));
     const WorkspaceView view(static_cast<std::byte*>(imported), resources_.place.ranks);
     auto works = can_write(device, resources_.pools.streams, self, view.mailbox(self));
     if (works && *works) {
@@ -75,18 +75,22 @@ Result<void> MailboxPart::let_go() {
 // ------------------------------------------------------------------------------------------------------- source
 
 // What is reduced in one kernel where it is, with its answer, would take two kernels by mail. (Not shorter: a kernel
-// knows a mail by its words, and all else by counters in host memory.)
+// knows a mail by its words, and all else by counters in host memory.) And where each of two ranks reduces what the
+// other sends, long mails hold each other up.
 bool is_better_read(const Send& send) {
-    constexpr size_t kLongestMail = size_t{32} << 10;
-    return send.operand().bytes > kLongestMail && send.place_of_answer() && may_be_reduced(send);
+    constexpr size_t kLongestAnswered = size_t{32} << 10;
+    constexpr size_t kLongestTraded = size_t{256} << 10;
+    const size_t longest = send.place_of_answer() ? kLongestAnswered : send.trades() ? kLongestTraded : SIZE_MAX;
+    return send.operand().bytes > longest && may_be_reduced(send);
 }
 
 // In the host's order, from some size on, a copy engine is faster than two kernels.
 bool goes_by_mailbox(const Send& send) {
     const base::Settings& settings = send.resources().settings;
     const Operand& from = send.operand();
-    const size_t largest =
-        from.on_stream() ? settings.mail_bytes : std::min(settings.mail_bytes, settings.device_eager_bytes);
+    const size_t largest = from.on_stream()
+                               ? std::min(settings.mail_bytes, large_mail_bytes(send.resources().place.ranks))
+                               : std::min(settings.mail_bytes, settings.device_eager_bytes);
     return from.bytes != 0 && from.bytes <= largest && !from.by_cpu() && from.by_device() && !send.synchronous() &&
            !from.captured() && !is_better_read(send) && settings.path == base::PathChoice::kAuto &&
            send.target().part<MailboxPart>().open();

@@ -4,6 +4,8 @@
 #include "transfer/receive.hpp"
 #include "transfer/send.hpp"
 
+#include <algorithm>
+
 namespace gpurun::transfer {
 
 using base::Result;
@@ -51,7 +53,7 @@ std::optional<Route> find_direct(Receive& receive, const RemoteBuffer& source, u
     if (forced == base::PathChoice::kBounce)
         return not_pulled(NotPulled::kBounceForced);
     const bool is_forced = forced == base::PathChoice::kDirect;
-    if (source.exportable == 0)
+    if (source.exporter != Exporter::kSender)
         return not_pulled(is_forced ? NotPulled::kForcedButNotExportable : NotPulled::kNotExportable);
     if (!is_forced && reach == Reach::kPeerAccess && !memory.worth_mapping(source, bytes))
         return not_pulled(NotPulled::kNotYetMapped);
@@ -63,22 +65,55 @@ std::optional<Route> find_direct(Receive& receive, const RemoteBuffer& source, u
 } // namespace
 
 void PullPart::on_notice(const Record& notice) {
-    peer_.memory().revoke(notice.as<RevokedAllocation>().id);
+    const auto told = notice.as<AllocationNotice>();
+    if (told.what == AllocationNotice::What::kUnmapped) {
+        resources_.exports.answered(told.id, peer_.rank().value, told.question);
+        return;
+    }
+    peer_.memory().revoke(told.id);
+    if (told.what == AllocationNotice::What::kUnmap) {
+        asked_.push_back({told.id, told.question});
+        ++resources_.unmapping;
+    }
     peer_.attend(kProtocol);
+}
+
+void PullPart::ask_to_unmap(uint64_t id) {
+    const uint64_t question = resources_.exports.ask(id, peer_.rank().value);
+    peer_.tell(
+        Record(RecordKind::kNotice, kProtocol).with(AllocationNotice{AllocationNotice::What::kUnmap, id, question}));
+}
+
+bool PullPart::answer() {
+    const size_t answered = std::erase_if(asked_, [&](const Asked& each) {
+        if (peer_.memory().has_mapped(each.id))
+            return false;
+        peer_.tell(Record(RecordKind::kNotice, kProtocol)
+                       .with(AllocationNotice{AllocationNotice::What::kUnmapped, each.id, each.question}));
+        return true;
+    });
+    resources_.unmapping -= answered;
+    return answered != 0;
+}
+
+void PullPart::lose(const base::Error&) {
+    resources_.unmapping -= asked_.size();
+    asked_.clear();
 }
 
 bool PullPart::progress() {
     if (auto swept = peer_.memory().sweep(); !swept)
         base::log(base::LogLevel::kWarn, "unmapping memory of rank {}: {}", peer_.rank().value, swept.error().detail);
-    return false;
+    return answer();
 }
 
 std::optional<Route> find_pull(Receive& receive, const ReadyToSend& ready, uint64_t message_bytes, NotPulled& why_not) {
     const Operand& into = receive.operand();
     const RemoteBuffer& source = ready.source;
+    const bool moves_nothing = std::min<uint64_t>(message_bytes, into.bytes) == 0; // but the order
     if (receive.source().to_self())
-        return message_bytes == 0 || one_engine_reaches(source, into) ? std::optional(kToSelf) : std::nullopt;
-    if (message_bytes == 0)
+        return moves_nothing || one_engine_reaches(source, into) ? std::optional(kToSelf) : std::nullopt;
+    if (moves_nothing)
         return kOfNoBytes;
     if (source.in_host_memory() || into.in_host_memory() || source.placement == Placement::kElsewhere ||
         into.on_other_device())
@@ -140,14 +175,18 @@ Result<void> PullReceive::leave_or_pull(Receive& receive) {
     if (!may_be_left(receive))
         return pull(receive);
     set_slot(ready_.edge);
+    if (receive.ends_by_completion())
+        GPURUN_TRY(receive.work().set_marker());
     receive.leave_to_completion();
     return {};
 }
 
-// For a kernel that reads the source's buffer as it reduces.
+// For a kernel that reads the source's buffer as it reduces, or, of a request, for the kernel of what is completed
+// together.
 bool PullReceive::may_be_left(const Receive& receive) const {
     const Resources& resources = receive.resources();
-    return receive.is_kept() && receive.bytes() != 0 && !receive.source().to_self() &&
+    const bool for_completion = resources.leaves_pulls && receive.ends_by_completion();
+    return (receive.is_kept() || for_completion) && receive.bytes() != 0 && !receive.source().to_self() &&
            resources.fenced_copies != nullptr && resources.left.size() < device::kMostExchanged;
 }
 

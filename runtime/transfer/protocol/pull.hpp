@@ -29,19 +29,39 @@ enum class NotPulled : uint8_t {
 
 class PullPart final : public ProtocolPart {
   public:
-    static constexpr ProtocolId kProtocol = 6;
+    static constexpr ProtocolId kProtocol = 7;
 
-    explicit PullPart(Peer& peer) : peer_(peer) {}
-    void on_notice(const Record& notice) override; // the peer frees an allocation: RevokedAllocation
-    bool quiet() const override { return !peer_.memory().has_revoked(); }
+    PullPart(Resources& resources, Peer& peer) : resources_(resources), peer_(peer) {}
+    // Asks the peer to unmap an allocation of this rank. ExportCache knows who has answered.
+    void ask_to_unmap(uint64_t id);
+    void on_notice(const Record& notice) override; // AllocationNotice
+    bool quiet() const override { return !peer_.memory().has_revoked() && asked_.empty(); }
+    bool needs_hand() const override { return !asked_.empty(); }
     bool progress() override; // unmaps what was revoked
+    void lose(const base::Error& error) override;
 
   private:
+    struct Asked {
+        uint64_t id;
+        uint64_t question;
+    };
+    bool answer();
+
+    Resources& resources_;
     Peer& peer_;
+    std::vector<Asked> asked_; // what the peer has asked this rank to unmap, and it has not answered yet
 };
 
-struct RevokedAllocation {
+// A notice of this protocol.
+struct AllocationNotice {
+    enum class What : uint64_t {
+        kFreed,    // the exporter frees the allocation
+        kUnmap,    // the importer is asked to unmap it as soon as it may, and to answer
+        kUnmapped, // the answer, with the number of the question
+    };
+    What what;
     uint64_t id;
+    uint64_t question = 0;
 };
 
 // Whether a message is pulled, and by which route; else `why_not` is written where both buffers are device memory.
@@ -64,6 +84,7 @@ class PullReceive final : public EdgeCopy {
     std::optional<CompletionPoint> blocked_on(const Receive& receive) const override;
     base::Result<void> enqueue_left(Receive& receive, std::optional<device::Stream> stream) override;
     base::Result<device::FusedReduction::Operand> hand_over(Receive& receive, device::Stream stream) override;
+    bool holds_up_source(const Receive& receive) const override { return !receive.is_kept(); }
     bool answer_written() const override { return answered_; }
     void describe(const Receive& receive, platform::wait_report::Entry& entry) const override;
 

@@ -14,7 +14,6 @@ namespace {
 // In the order of kRelayRoutes.
 enum RouteIndex : uint8_t {
     kSelf,
-    kNoBytes,
     kOtherDevice,
     kHosts,
     kHostsRefused,
@@ -74,8 +73,6 @@ Result<void> RelaySend::on_record(Send& send, const Record& record) {
     if (send.edge().valid)
         target.part<RendezvousPart>().settle(send.edge(), Edge::kForward);
     send.count(granted.route);
-    if (granted.plan.bytes == 0)
-        return end_without_bytes(send);
     if (send.ends_by_completion() && send.edge().valid) {
         GPURUN_ASSIGN(Fence * fence, target.fence_out());
         GPURUN_TRY(send.work().take_behind(*fence, Edge::kForward, send.edge()));
@@ -128,10 +125,6 @@ Result<void> RelayReceive::start(Receive& receive, const Arrival& arrival) {
     receive.count(arrival.route, arrival.record.envelope.bytes);
     ClearToSend granted{plan_for(receive, arrival.route), arrival.route};
     Record record(RecordKind::kToSend, kProtocol, receive.serial_of_send());
-    if (receive.bytes() == 0) {
-        source.tell(record.with(granted));
-        return receive.end_in_place();
-    }
     if (source.lost())
         return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
     GPURUN_ASSIGN(const uint64_t stream, receive.stream_name());

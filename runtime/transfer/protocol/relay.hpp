@@ -43,9 +43,8 @@ class RelayReceive final : public ReceiveState {
     std::optional<RelayPipeline> pipeline_;
 };
 
-constexpr std::array<RouteText, 15> kRelayRoutes = {{
+constexpr std::array<RouteText, 14> kRelayRoutes = {{
     {"self", "same process"},
-    {"staged", "small: does not wait for its match"},
     {"staged", "memory of another device than the rank's"},
     {"host", "host memory"},
     {"host", "host memory; the system refuses to read the sender's"},

@@ -67,8 +67,7 @@ Result<std::byte*> RelayPart::slab(uint32_t window) {
 Result<std::byte*> RelayPart::peer_slab(uint32_t window) {
     Window& of = windows_[window];
     if (of.peer_slab == nullptr && of.peer_handle) {
-        GPURUN_ASSIGN(of.peer_slab,
-                      resources_.device.import_memory(static_cast<int>(peer_.rank().value), *of.peer_handle));
+        GPURUN_ASSIGN(of.peer_slab, resources_.device.import_memory(peer_.channel().device_peer(), *of.peer_handle));
     }
     return static_cast<std::byte*>(of.peer_slab);
 }

@@ -13,7 +13,7 @@ namespace gpurun::transfer {
 
 class RelayPart final : public ProtocolPart {
   public:
-    static constexpr ProtocolId kProtocol = 7;
+    static constexpr ProtocolId kProtocol = 8;
 
     RelayPart(Resources& resources, Peer& peer) : resources_(resources), peer_(peer) {}
 

@@ -196,9 +196,21 @@ Result<void> RelayPipeline::enter(const Operand& operand, Fence& fence, const Ch
         return {};
     GPURUN_TRY(write_time(resources_.device, stream, chunk.is_first ? times_ : nullptr, &device::Times::began));
     GPURUN_TRY(fence.await(needed->edge, needed->slot, stream));
+    GPURUN_TRY(follow_last_use(fence, chunk, stream));
     DependentStreams& dependents = role_ == Role::kFill ? peer_.awaiting_backward : peer_.awaiting_forward;
     dependents.note(needed->slot, operand.stream); // which joins the others
     return {};
+}
+
+// As long as the peer lives, its edge says that this rank's last use of the buffer is over. When it has died, its
+// poison lets all streams go at once, and the edge of the last use must not be signalled behind that of this one:
+// whoever waits for this one would miss it.
+Result<void> RelayPipeline::follow_last_use(Fence& fence, const Chunk& chunk, device::Stream stream) {
+    if (chunk.number < kRelayBuffers)
+        return {};
+    Slot last = chunk.slot;
+    last.value -= kSlotStep;
+    return fence.await(own_edge(), last, stream);
 }
 
 Result<void> RelayPipeline::copy(const Operand& operand, const Chunk& chunk, device::Stream stream) {

@@ -99,6 +99,7 @@ class RelayPipeline {
     // Whether this side's copy of the chunk can be ordered behind that now.
     base::Result<bool> may_enter(const Operand& operand, Fence& fence, const Chunk& chunk);
     base::Result<void> enter(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream);
+    base::Result<void> follow_last_use(Fence& fence, const Chunk& chunk, device::Stream stream);
     base::Result<void> move(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream);
     base::Result<void> copy(const Operand& operand, const Chunk& chunk, device::Stream stream);
     base::Result<void> signal(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream);

@@ -108,13 +108,13 @@ Result<void> RendezvousSend::prepare(Send& send) {
     ready_.source = target.memory().describe(send.operand());
     GPURUN_ASSIGN(ready_.stream, send.work().stream_name());
     if (send.place_of_answer() && may_be_reduced(send))
-        if (const RemoteBuffer answer = target.memory().describe(*send.place_of_answer()); answer.exportable != 0)
+        if (const RemoteBuffer answer = target.memory().describe(*send.place_of_answer()); answer.exportable())
             answer_ = answer;
     prepared_ = true;
     // A message that the target might pull needs an edge that says when its bytes are ready.
     // So do a message without bytes, which is only order, and a request on a stream, which goes on.
     const bool needs_edge =
-        ready_.source.exportable != 0 || target.to_self() || send.operand().bytes == 0 || send.ends_by_completion();
+        ready_.source.exportable() || target.to_self() || send.operand().bytes == 0 || send.ends_by_completion();
     if (!needs_edge)
         return {};
     GPURUN_ASSIGN(Fence * fence, target.fence_out());

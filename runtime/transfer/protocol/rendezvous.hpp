@@ -19,6 +19,7 @@ struct ReadyToSend {
     RemoteBuffer source;
     Slot edge;           // whose forward edge is signalled when the buffer is ready
     uint64_t stream = 0; // the name of the source's stream in whose order the buffer is read; 0: the host's order
+    LoanOrigin origin{}; // of a loan
 };
 
 // Want-edge: the target would pull, and the message came without an edge. The answer is a kToReceive of `protocol`,
@@ -30,7 +31,7 @@ struct WantEdge {
 
 class RendezvousPart final : public ProtocolPart {
   public:
-    static constexpr ProtocolId kProtocol = 4;
+    static constexpr ProtocolId kProtocol = 5;
 
     explicit RendezvousPart(Peer& peer) : peer_(peer) {}
 

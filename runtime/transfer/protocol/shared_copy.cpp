@@ -33,7 +33,7 @@ constexpr uint64_t kFailed = uint64_t{1} << 63;
 SharedCopy SharedCopy::begin(platform::CopyClaims& claims, uint64_t bytes) {
     const uint32_t last = unpack(claims.taken.load(std::memory_order_relaxed)).number;
     SharedCopy copy(claims, bytes, (last + 1) % kNumbers);
-    CHECK(bytes <= kMostSharedBytes);
+    GPURUN_ASSERT(bytes <= kMostSharedBytes);
     claims.written.store(0, std::memory_order_relaxed);
     // Release: a source that takes a piece of this message adds to the 0 above.
     claims.taken.store(pack({0, units(bytes), copy.number_}), std::memory_order_release);

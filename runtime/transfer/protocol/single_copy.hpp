@@ -14,7 +14,7 @@ namespace gpurun::transfer {
 
 class SingleCopyPart final : public ProtocolPart {
   public:
-    static constexpr ProtocolId kProtocol = 5;
+    static constexpr ProtocolId kProtocol = 6;
 
     explicit SingleCopyPart(Peer& peer) : peer_(peer) {}
 

@@ -50,11 +50,11 @@ class Installed(Staged):
         version = re.search(r'GPURUN_VERSION "(.*)"', self.the_file("version.h").read_text())[1]
         self.assertEqual(self.pkg_config("--modversion"), [version])
 
-    def test_every_function_and_the_seven_other_pages_are_in_the_manual(self):
+    def test_every_function_and_the_nine_other_pages_are_in_the_manual(self):
         pages = {path.name for path in self.files if "man" in path.parts}
         wanted = {f"{name}.3" for name in self.functions()} | {
             "gpurun.1", "gpurun-perf.1", "gpurun.7", "gpurun_debugging.7",
-            "gpurun_environment.7", "gpurun_loans.7", "gpurun_python.7"}
+            "gpurun_environment.7", "gpurun_fabric.7", "gpurun_loans.7", "gpurun_multiprocessing.7", "gpurun_python.7"}
         self.assertEqual(pages, wanted)
 
     def test_completion_is_where_each_shell_looks_for_it(self):

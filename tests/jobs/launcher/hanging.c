@@ -129,12 +129,6 @@ static void comm_split(void) {
     check(gpurun_comm_split(GPURUN_COMM_WORLD, 0, 0, &rows));
 }
 
-static void finalize_early(void) {
-    if (rank == 0)
-        return;
-    recv_from(0, 5);
-}
-
 static void large_send(void) {
     if (rank == 1)
         sleep_for_ever();
@@ -327,7 +321,6 @@ static const struct {
     {"comm-barrier", comm_barrier, 0},
     {"wrong-comm", wrong_comm, 0},
     {"comm-split", comm_split, 0},
-    {"finalize-early", finalize_early, 0},
     {"large-send", large_send, 0},
     {"held-stream", held_stream, 1},
     {"relay", relay, 1},

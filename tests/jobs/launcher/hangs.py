@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 
-from launched import EMULATED, GPURUN, WIRE_RANK, LaunchedTest, children_of, cpu_seconds, main, marked, on_terminal, wait_until
+from launched import (EMULATED, GPURUN, WIRE_RANK, LaunchedTest, children_of, command_of, cpu_seconds, main, marked,
+                      on_terminal, wait_until)
 
 HANGING, JOB_TESTS = [os.path.abspath(path) for path in sys.argv[3:5]]
 TWO_DEVICES = ("--device=emulated:2", "--oversubscribe")
@@ -103,11 +104,6 @@ class Hangs(LaunchedTest):
 
     def test_a_rank_that_is_missing_where_communicators_are_made_is_named(self):
         self.check_hang("comm-split", r"gpurun_comm_split: ranks 0-1,3 wait in it; rank 2 is not in a gpurun call\n", ranks=4)
-
-    def test_a_peer_that_is_in_finalize_will_never_send(self):
-        self.check_hang("finalize-early", r"rank 1 waits for rank 0 \(gpurun_recv, tag 5\), which has called "
-                                          r"gpurun_finalize\(\) and will not send", r"0  gpurun_finalize \(all of 2\)",
-                        r"deadlock: rank 0 waits for 1 \(gpurun_finalize\)")
 
     def test_a_large_send_that_nobody_receives(self):
         self.check_hang("large-send", r"0  gpurun_send .* send +1 +3 +1048576 +rank 1 to receive this\n",
@@ -212,6 +208,20 @@ class Hangs(LaunchedTest):
         time.sleep(1)
         self.assertEqual((tables(1), tables(2)), (1, 1), self.said)
         self.assertIsNone(process.poll())
+
+    def test_a_job_whose_time_is_over_says_first_what_its_ranks_wait_for(self):
+        process = self.start_hanging("cycle", options=["--timeout=2"])
+        self.assertEqual(process.wait(LATE_S), 124)
+        wait_until(lambda: self.said.endswith('ended\n'), LATE_S)
+        self.assertIn("what each rank waits for (--timeout=2):\n", self.said)
+        self.assertIn("deadlock: ", self.said)
+        self.assertTrue(self.said.endswith("\nthe time of --timeout=2 is over; the job was ended\n"), self.said)
+
+    def test_a_rank_that_does_not_answer_does_not_keep_a_job_whose_time_is_over(self):
+        process = self.start_hanging("busy", ranks=2, options=["--timeout=3", "--grace=0.2"])
+        os.kill(next(pid for pid in marked(self.mark) if command_of(pid) == "hanging"), signal.SIGSTOP)
+        self.assertEqual(process.wait(LATE_S), 124)
+        self.assertIn("the time of --timeout=3 is over", self.said)
 
     def test_without_a_hang_nothing_is_said(self):
         process = self.start_hanging("busy", ranks=2, options=["--hang-timeout=8"])  # of a machine that stands still, too

@@ -24,6 +24,22 @@ class Programs(LaunchedTest):
         self.assertEqual((status, out), (127, b""))
         self.check_own_line(error, "/no/such/program")
 
+    def test_a_program_of_this_folder_is_named_with_its_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "own-program")
+            with open(script, "w", encoding="ascii") as file:
+                file.write("#!/bin/sh\n")
+            status, _, error = self.run_gpurun(EMULATED, "own-program", cwd=folder)
+            self.assertEqual(status, 127)
+            self.check_own_line(error, "own-program: not found in PATH\n")
+            status, _, error = self.run_gpurun(EMULATED, "./own-program", cwd=folder)
+            self.assertEqual(status, 126)
+            self.check_own_line(error, "./own-program: Permission denied (if it is a program, chmod +x")
+            os.chmod(script, 0o700)
+            status, _, error = self.run_gpurun(EMULATED, "own-program", cwd=folder)
+            self.assertEqual(status, 127)
+            self.check_own_line(error, "own-program: not found in PATH; write ./own-program for the one in this folder\n")
+
     def test_one_of_several_programs_that_exec_refuses_ends_all(self):
         with tempfile.TemporaryDirectory() as folder:
             script = os.path.join(folder, "script")

@@ -46,7 +46,7 @@ void set_state(const JobSession& session, RankState state) {
 JobSession join() {
     JobSession session = say_hello();
     set_state(session, RankState::kAlive);
-    if (auto peers = session.ready(-1, true); !peers) {
+    if (auto peers = session.ready(-1, true, ""); !peers) {
         std::printf("not started, status %d\n", static_cast<int>(peers.error().status));
         std::fflush(stdout);
         std::exit(8);

@@ -96,9 +96,10 @@ def test_what_is_no_buffer_is_refused(comm, bad):
 
 def test_memory_of_the_device(comm):
     memory, got = gpurun.Memory(1000), gpurun.Memory(1000)
-    np.from_dlpack(memory)[:] = comm.rank
+    gpurun.copy(memory, np.full(1000, comm.rank, "u1"))
     pass_on(comm, memory, got)
-    assert (np.from_dlpack(got) == (comm.rank - 1) % comm.size).all()
+    if gpurun.device().emulated:  # NumPy cannot read the memory of a GPU
+        assert (np.from_dlpack(got) == (comm.rank - 1) % comm.size).all()
     host = np.zeros(1000, "u1")
     gpurun.copy(host, got)
     assert (host == (comm.rank - 1) % comm.size).all()
@@ -116,7 +117,8 @@ def test_messages_in_the_order_of_a_stream(comm):
     request.wait()
     stream.synchronize()
     assert (host == left).all()
-    assert (np.from_dlpack(one) == (comm.rank - 2) % comm.size).all()
+    gpurun.copy(host, one)
+    assert (host == (comm.rank - 2) % comm.size).all()
 
 
 def test_what_is_no_stream_is_refused(comm):

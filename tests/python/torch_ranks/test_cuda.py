@@ -85,6 +85,33 @@ def test_captured_messages():
     del graph
 
 
+def test_loans_are_ordered_there_and_back():
+    weights = {"w": torch.zeros(1 << 20, device="cuda"), "b": torch.zeros(3, 5, dtype=torch.bfloat16, device="cuda")}
+    for turn in range(5):
+        torch.cuda._sleep(SLOW)
+        for weight in weights.values():
+            weight.fill_(COMM.rank + turn)
+        lent = COMM.lend(weights, RIGHT, kind=gpurun.EXCLUSIVE)
+        with COMM.borrow(LEFT, library=torch) as tensors:
+            assert tensors["b"].dtype == torch.bfloat16 and tensors["b"].shape == (3, 5)
+            torch.cuda._sleep(SLOW)
+            total = tensors["w"] + 1
+            for tensor in tensors.values():
+                tensor += 100
+        lent.wait()  # the current stream waits, not the host
+        results = [weight.clone() for weight in weights.values()]
+        assert (total == LEFT + turn + 1).all().item()
+        assert all((result == COMM.rank + turn + 100).all().item() for result in results)
+
+
+def test_a_receive_gets_a_copy_of_a_lent_tensor():
+    lent = COMM.lend(torch.full((1000,), float(COMM.rank), device="cuda"), RIGHT)
+    got = torch.zeros(1000, device="cuda")
+    COMM.recv(got, LEFT)
+    lent.wait()
+    assert (got == LEFT).all().item()
+
+
 def test_tensors_of_a_gpu_in_objects():
     request = COMM.isend_object({"w": torch.full((10,), float(COMM.rank), device="cuda")}, RIGHT)
     got = COMM.recv_object(LEFT)["w"]

@@ -43,6 +43,19 @@ def test_tensors_can_be_awaited():
     assert (asyncio.run(exchange()) == LEFT).all()
 
 
+@pytest.mark.skipif(not gpurun.device().emulated, reason="test_cuda.py has that of a GPU")
+@pytest.mark.parametrize("kind", [gpurun.EXCLUSIVE, gpurun.SHARED])
+def test_borrowed_tensors_are_those_of_torch(kind):
+    weight = torch.from_dlpack(gpurun.Memory(24)).view(torch.float32).reshape(2, 3)
+    weight.fill_(COMM.rank)
+    lent = COMM.lend({"w": weight}, RIGHT, kind=kind)
+    with COMM.borrow(LEFT, library=torch) as tensors:
+        assert isinstance(tensors["w"], torch.Tensor) and (tensors["w"] == LEFT).all() and tensors["w"].shape == (2, 3)
+        tensors["w"] += 1
+    lent.wait()
+    assert (weight == COMM.rank + 1).all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool])
 def test_tensors_in_objects_are_not_pickled(dtype):
     weight = torch.ones(100, 3).to(dtype)

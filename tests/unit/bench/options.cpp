@@ -83,7 +83,8 @@ TEST_CASE("memory is one kind, or one for each side") {
 TEST_CASE("references are a list") {
     CHECK(options({"--against=nccl,copy"}).against == std::vector{Reference::kNccl, Reference::kCopy});
     CHECK(options({"--against=nccl-window"}).against == std::vector{Reference::kNcclWindow});
-    CHECK(says(refused({"--against=mpi"}), "there are copy, nccl, nccl-window"));
+    CHECK(options({"--against=tcp,fabric"}).against == std::vector{Reference::kTcp, Reference::kFabric});
+    CHECK(says(refused({"--against=mpi"}), "there are copy, nccl, nccl-window, tcp, fabric"));
 }
 
 TEST_CASE("what cannot be measured is refused with what can") {

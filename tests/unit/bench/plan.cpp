@@ -151,6 +151,13 @@ TEST_CASE("references are held against what they can do") {
     CHECK_FALSE(measures(Reference::kNcclWindow, Task{.test = Test::kLatency}));
     CHECK(measures(Reference::kCopy, Task{.test = Test::kLatency}));
     CHECK_FALSE(measures(Reference::kNccl, Task{.test = Test::kFirst}));
+    for (const Reference network : {Reference::kTcp, Reference::kFabric}) {
+        CHECK(measures(network, Task{.test = Test::kLatency, .order = Order::kHost}));
+        CHECK(measures(network, Task{.test = Test::kRate, .order = Order::kHost}));
+        CHECK_FALSE(measures(network, Task{.test = Test::kLatency, .order = Order::kStream}));
+        CHECK_FALSE(measures(network, Task{.test = Test::kBidirectional, .order = Order::kHost}));
+        CHECK_FALSE(measures(network, Task{.test = Test::kCollective, .order = Order::kHost}));
+    }
 }
 
 TEST_CASE("a captured batch runs several times a sample, unless each run is checked") {

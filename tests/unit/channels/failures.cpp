@@ -1,5 +1,5 @@
-// A socket that ends is a peer that has died: what needs it fails, sleepers wake, blocked streams are released. (Deaths
-// of ranks over shared memory need processes: tests/faults.)
+// A socket that ends, or what the job segment says to a fabric, is a peer that has died: what needs it fails, sleepers
+// wake, blocked streams are released. (Deaths of ranks over shared memory need processes: tests/faults.)
 #include "support/gate.hpp"
 #include "support/two_ranks.hpp"
 
@@ -7,6 +7,7 @@
 
 using namespace gpurun;
 using namespace gpurun::test;
+
 using base::Status;
 using comm::kAnySource;
 using comm::kAnyTag;
@@ -16,8 +17,9 @@ namespace {
 constexpr size_t kLarge = 700'000;
 
 // One side makes a call that cannot end; the other cuts the connection once it does.
+template <typename T>
 void check_ends(const std::function<base::Result<void>(Rank&)>& call) {
-    TwoRanks ranks(Over::kSocket);
+    TwoRanks ranks(T::kOver);
     std::latch begun(1);
     ranks.run(
         [&](Rank& survivor) {
@@ -37,29 +39,29 @@ base::Result<void> without_value(base::Result<T> result) {
 
 } // namespace
 
-TEST_SUITE_BEGIN("failures over a socket");
+TEST_SUITE_BEGIN("failures over channels without memory in common");
 
-TEST_CASE("a receive that waits ends") {
+TEST_CASE_TEMPLATE("a receive that waits ends", T, OverSocket, OverFabric) {
     Bytes got(kLarge);
     for (const size_t bytes : {size_t{8}, kLarge})
         for (const int source : {1, kAnySource})
-            check_ends(
+            check_ends<T>(
                 [&](Rank& rank) { return without_value(rank.recv(rank.operand(got.data(), bytes), source, 1)); });
 }
 
-TEST_CASE("a send that waits for its match ends") {
+TEST_CASE_TEMPLATE("a send that waits for its match ends", T, OverSocket, OverFabric) {
     const Bytes content(kLarge);
-    check_ends([&](Rank& rank) { return rank.send(rank.operand(content.data(), 8), 1, true); });
-    check_ends([&](Rank& rank) { return rank.send(rank.operand(content.data(), kLarge), 1); });
+    check_ends<T>([&](Rank& rank) { return rank.send(rank.operand(content.data(), 8), 1, true); });
+    check_ends<T>([&](Rank& rank) { return rank.send(rank.operand(content.data(), kLarge), 1); });
 }
 
-TEST_CASE("a probe and a barrier that wait end") {
-    check_ends([](Rank& rank) { return without_value(rank.probe(1, kAnyTag, true)); });
-    check_ends([](Rank& rank) { return rank.barrier(); });
+TEST_CASE_TEMPLATE("a probe and a barrier that wait end", T, OverSocket, OverFabric) {
+    check_ends<T>([](Rank& rank) { return without_value(rank.probe(1, kAnyTag, true)); });
+    check_ends<T>([](Rank& rank) { return rank.barrier(); });
 }
 
-TEST_CASE("requests with the dead end in errors, and nothing new starts") {
-    TwoRanks ranks(Over::kSocket);
+TEST_CASE_TEMPLATE("requests with the dead end in errors, and nothing new starts", T, OverSocket, OverFabric) {
+    TwoRanks ranks(T::kOver);
     Rank& survivor = ranks.rank(0);
     uint8_t* const memory = survivor.memory(Kind::kDevice, kLarge);
     const device::Stream stream = survivor.stream();
@@ -82,8 +84,8 @@ TEST_CASE("requests with the dead end in errors, and nothing new starts") {
     CHECK(first_difference(memory, content) == -1);
 }
 
-TEST_CASE("what had crossed before is received") {
-    TwoRanks ranks(Over::kSocket);
+TEST_CASE_TEMPLATE("what had crossed before is received", T, OverSocket, OverFabric) {
+    TwoRanks ranks(T::kOver);
     ranks.run(
         [](Rank& sender) {
             const uint32_t number = 12;
@@ -98,10 +100,11 @@ TEST_CASE("what had crossed before is received") {
     CHECK_STATUS(survivor.recv(survivor.operand(&number, sizeof number), kAnySource, kAnyTag), Status::kPeerLost);
 }
 
-TEST_CASE("a stream that waits for the dead rank's is released, and says once that its message was cut short") {
+TEST_CASE_TEMPLATE("a stream that waits for the dead rank's is released, and says once that its message was cut short",
+                   T, OverSocket, OverFabric) {
     for (const size_t bytes : {size_t{8}, kLarge, size_t{3'000'000}}) {
         CAPTURE(bytes);
-        TwoRanks ranks(Over::kSocket);
+        TwoRanks ranks(T::kOver);
         Gate gate(ranks.rank(0).device());
         std::latch enqueued(1);
         ranks.run(
@@ -127,8 +130,8 @@ TEST_CASE("a stream that waits for the dead rank's is released, and says once th
     }
 }
 
-TEST_CASE("requests of a rank that is in no call fail by themselves") {
-    TwoRanks ranks(Over::kSocket);
+TEST_CASE_TEMPLATE("requests of a rank that is in no call fail by themselves", T, OverSocket, OverFabric) {
+    TwoRanks ranks(T::kOver);
     Rank& survivor = ranks.rank(0);
     uint32_t number = 0;
     uint64_t name = survivor.irecv(survivor.operand(&number, sizeof number), 1, 1);

@@ -7,9 +7,6 @@ using comm::Arrived;
 using comm::kAnySource;
 using comm::kAnyTag;
 
-TYPE_TO_STRING(OverSocket);
-TYPE_TO_STRING(OverShm);
-
 namespace {
 
 // Inline at most; one chunk of a relay, or a single copy; several chunks.
@@ -19,7 +16,7 @@ constexpr size_t kSizes[] = {8, 8192, 8193, 100'000, 1'000'000};
 
 TEST_SUITE_BEGIN("matching over channels");
 
-TEST_CASE_TEMPLATE("a receive takes the message with its tag, not the first one", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("a receive takes the message with its tag, not the first one", T, OverSocket, OverShm, OverFabric) {
     constexpr int kTags[] = {0, 1, 7, 4096, INT32_MAX};
     TwoRanks ranks(T::kOver);
     for (const size_t bytes : {size_t{8}, size_t{5000}}) // both are on their way before the first receive
@@ -43,7 +40,8 @@ TEST_CASE_TEMPLATE("a receive takes the message with its tag, not the first one"
             });
 }
 
-TEST_CASE_TEMPLATE("wildcards take the messages in the order in which they were sent", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("wildcards take the messages in the order in which they were sent", T, OverSocket, OverShm,
+                   OverFabric) {
     constexpr uint32_t kMessages = 300;
     TwoRanks ranks(T::kOver);
     ranks.run(
@@ -64,7 +62,7 @@ TEST_CASE_TEMPLATE("wildcards take the messages in the order in which they were 
 }
 
 TEST_CASE_TEMPLATE("messages of one tag do not overtake each other, whatever their sizes, memory and order domains", T,
-                   OverSocket, OverShm) {
+                   OverSocket, OverShm, OverFabric) {
     constexpr size_t kLargest = 300'000;
     constexpr size_t kLengths[] = {8, 4000, 5000, 40'000, 0, 16, 300'000, 4097, 32'768, 12, 70'000};
     constexpr uint64_t kMessages = 160;
@@ -105,7 +103,7 @@ TEST_CASE_TEMPLATE("messages of one tag do not overtake each other, whatever the
 }
 
 TEST_CASE_TEMPLATE("messages that nobody has asked for are kept, found, and received last to first", T, OverSocket,
-                   OverShm) {
+                   OverShm, OverFabric) {
     constexpr size_t kLengths[] = {0, 1, 100, 4095, 4096, 4097, 8192, 8193, 16'385, 32'769, 200'000};
     constexpr int kMessages = 220; // more than any part of a channel has room for
     const auto bytes_of = [&](int tag) { return kLengths[static_cast<size_t>(tag) % std::size(kLengths)]; };
@@ -142,7 +140,7 @@ TEST_CASE_TEMPLATE("messages that nobody has asked for are kept, found, and rece
 }
 
 TEST_CASE_TEMPLATE("a message that is longer than its buffer fills it and no more, and tells its true length", T,
-                   OverSocket, OverShm) {
+                   OverSocket, OverShm, OverFabric) {
     constexpr uint8_t kUntouched = 0x21;
     TwoRanks ranks(T::kOver);
     for (const size_t bytes : kSizes)
@@ -166,7 +164,8 @@ TEST_CASE_TEMPLATE("a message that is longer than its buffer fills it and no mor
             }
 }
 
-TEST_CASE_TEMPLATE("a message of no bytes matches like any other, in every order domain", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("a message of no bytes matches like any other, in every order domain", T, OverSocket, OverShm,
+                   OverFabric) {
     TwoRanks ranks(T::kOver);
     for (const bool sent_on_stream : {false, true})
         for (const bool received_on_stream : {false, true}) {
@@ -192,7 +191,8 @@ TEST_CASE_TEMPLATE("a message of no bytes matches like any other, in every order
         }
 }
 
-TEST_CASE_TEMPLATE("a probed message is that which is received, whatever comes behind it", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("a probed message is that which is received, whatever comes behind it", T, OverSocket, OverShm,
+                   OverFabric) {
     TwoRanks ranks(T::kOver);
     for (const size_t bytes : kSizes) {
         CAPTURE(bytes);
@@ -224,7 +224,8 @@ TEST_CASE_TEMPLATE("a probed message is that which is received, whatever comes b
     }
 }
 
-TEST_CASE_TEMPLATE("blocking sends that fill a receiver wait for it, and lose nothing", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("blocking sends that fill a receiver wait for it, and lose nothing", T, OverSocket, OverShm,
+                   OverFabric) {
     constexpr uint32_t kMessages = 1500; // of up to 4096 bytes: more than a channel has room for
     TwoRanks ranks(T::kOver);
     ranks.run(

@@ -9,13 +9,10 @@
 using namespace gpurun;
 using namespace gpurun::test;
 
-TYPE_TO_STRING(OverSocket);
-TYPE_TO_STRING(OverShm);
-
 namespace {
 
 // Inline, or the smallest of a stream; a chunk; more chunks than a relay has buffers; too long for a kernel.
-constexpr size_t kSizes[] = {8, 5000, 100'000, 1'000'000, 3'000'000};
+constexpr size_t kOrderedSizes[] = {8, 5000, 100'000, 1'000'000, 3'000'000};
 
 bool is_idle(Rank& rank, device::Stream stream) { return must(rank.device().query(stream)); }
 
@@ -23,10 +20,10 @@ bool is_idle(Rank& rank, device::Stream stream) { return must(rank.device().quer
 
 TEST_SUITE_BEGIN("order over channels");
 
-TEST_CASE_TEMPLATE("a receive returns while its sender's stream is held, and its stream waits", T, OverSocket,
-                   OverShm) {
+TEST_CASE_TEMPLATE("a receive returns while its sender's stream is held, and its stream waits", T, OverSocket, OverShm,
+                   OverFabric) {
     for (const Kind kind : {Kind::kPinned, Kind::kDevice, Kind::kOrdered})
-        for (const size_t bytes : kSizes) {
+        for (const size_t bytes : kOrderedSizes) {
             CAPTURE(static_cast<int>(kind));
             CAPTURE(bytes);
             TwoRanks ranks(T::kOver);
@@ -73,9 +70,9 @@ TEST_CASE("over a channel without memory in common device memory is staged, and 
         });
 }
 
-TEST_CASE_TEMPLATE("a buffer is not written before the receiver's stream comes to the receive", T, OverSocket,
-                   OverShm) {
-    for (const size_t bytes : kSizes) {
+TEST_CASE_TEMPLATE("a buffer is not written before the receiver's stream comes to the receive", T, OverSocket, OverShm,
+                   OverFabric) {
+    for (const size_t bytes : kOrderedSizes) {
         CAPTURE(bytes);
         TwoRanks ranks(T::kOver);
         std::latch sent(1);
@@ -107,7 +104,7 @@ TEST_CASE_TEMPLATE("a buffer is not written before the receiver's stream comes t
 }
 
 TEST_CASE_TEMPLATE("one buffer is filled, sent and overwritten, round by round, from every order domain to every other",
-                   T, OverSocket, OverShm) {
+                   T, OverSocket, OverShm, OverFabric) {
     constexpr size_t kLengths[] = {8, 5000, 40'000, 1'000'000, 32'768, 4'000'064};
     constexpr size_t kRounds = 2 * std::size(kLengths);
     const auto bytes_of = [&](size_t round) { return kLengths[round % std::size(kLengths)]; };
@@ -159,7 +156,7 @@ TEST_CASE_TEMPLATE("one buffer is filled, sent and overwritten, round by round, 
         }
 }
 
-TEST_CASE_TEMPLATE("a message of a held stream does not hold up those of others", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("a message of a held stream does not hold up those of others", T, OverSocket, OverShm, OverFabric) {
     for (const size_t bytes : {size_t{8}, size_t{100'000}, size_t{3'000'000}}) {
         CAPTURE(bytes);
         TwoRanks ranks(T::kOver);
@@ -195,7 +192,8 @@ TEST_CASE_TEMPLATE("a message of a held stream does not hold up those of others"
     }
 }
 
-TEST_CASE_TEMPLATE("both ways at once, and on from what was received, in one stream", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("both ways at once, and on from what was received, in one stream", T, OverSocket, OverShm,
+                   OverFabric) {
     constexpr int kRounds = 10;
     TwoRanks ranks(T::kOver);
     for (const size_t bytes : {size_t{8}, size_t{100'000}, size_t{1'000'000}}) {
@@ -219,7 +217,7 @@ TEST_CASE_TEMPLATE("both ways at once, and on from what was received, in one str
 }
 
 TEST_CASE_TEMPLATE("a barrier in a stream holds back what follows until the other's stream is there", T, OverSocket,
-                   OverShm) {
+                   OverShm, OverFabric) {
     TwoRanks ranks(T::kOver);
     std::latch enqueued(1);
     ranks.run(
@@ -243,7 +241,8 @@ TEST_CASE_TEMPLATE("a barrier in a stream holds back what follows until the othe
         });
 }
 
-TEST_CASE_TEMPLATE("a broadcast brings every length from either root, in either order domain", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("a broadcast brings every length from either root, in either order domain", T, OverSocket, OverShm,
+                   OverFabric) {
     TwoRanks ranks(T::kOver);
     for (const size_t bytes : {size_t{0}, size_t{8}, size_t{100'000}, size_t{1'000'000}})
         for (const int root : {0, 1})

@@ -14,13 +14,10 @@ using comm::kAnySource;
 using comm::kAnyTag;
 using Outcome = Rank::Outcome;
 
-TYPE_TO_STRING(OverSocket);
-TYPE_TO_STRING(OverShm);
-
 namespace {
 
 constexpr size_t kSmall = 16;
-constexpr size_t kLarge = 700'000;
+constexpr size_t kLargeRequest = 700'000;
 
 // Half of the messages in the host's order, half in a stream's.
 Rank::Stream every_other(device::Stream stream, size_t i) { return i % 2 == 0 ? Rank::Stream() : Rank::Stream(stream); }
@@ -37,11 +34,11 @@ struct Plan {
     std::vector<size_t> order; // in which they are received
 
     Plan(uint32_t seed, size_t count) {
-        constexpr size_t kSizes[] = {0, 8, 100, 4096, 8192, 8193, 20'000, 65'536, 300'000, 1'500'000};
+        constexpr size_t kRequestSizes[] = {0, 8, 100, 4096, 8192, 8193, 20'000, 65'536, 300'000, 1'500'000};
         std::mt19937 random(seed);
         const auto one_of = [&](const auto& values) { return values[random() % std::size(values)]; };
         for (size_t i = 0; i < count; ++i)
-            messages.push_back({one_of(kSizes), one_of(kKinds), one_of(kKinds), random() % 5 == 0});
+            messages.push_back({one_of(kRequestSizes), one_of(kKinds), one_of(kKinds), random() % 5 == 0});
         order.resize(count);
         std::iota(order.begin(), order.end(), size_t{0});
         std::shuffle(order.begin(), order.end(), random);
@@ -53,7 +50,7 @@ struct Plan {
 TEST_SUITE_BEGIN("requests over channels");
 
 TEST_CASE_TEMPLATE("random messages both ways, started and completed in random orders, all arrive whole", T, OverSocket,
-                   OverShm) {
+                   OverShm, OverFabric) {
     constexpr size_t kMessages = 40;
     for (uint32_t seed = 1; seed <= 4; ++seed) {
         CAPTURE(seed);
@@ -97,9 +94,9 @@ TEST_CASE_TEMPLATE("random messages both ways, started and completed in random o
 }
 
 TEST_CASE_TEMPLATE("requests are completed into a stream, and what follows there comes after them", T, OverSocket,
-                   OverShm) {
+                   OverShm, OverFabric) {
     TwoRanks ranks(T::kOver);
-    for (const size_t bytes : {kSmall, kLarge, size_t{3'000'000}}) {
+    for (const size_t bytes : {kSmall, kLargeRequest, size_t{3'000'000}}) {
         CAPTURE(bytes);
         ranks.run(
             [&](Rank& sender) {
@@ -124,9 +121,10 @@ TEST_CASE_TEMPLATE("requests are completed into a stream, and what follows there
     }
 }
 
-TEST_CASE_TEMPLATE("a synchronous send is not complete before its message is matched", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("a synchronous send is not complete before its message is matched", T, OverSocket, OverShm,
+                   OverFabric) {
     TwoRanks ranks(T::kOver);
-    for (const size_t bytes : {size_t{0}, kSmall, kLarge}) {
+    for (const size_t bytes : {size_t{0}, kSmall, kLargeRequest}) {
         CAPTURE(bytes);
         std::latch looked(1);
         ranks.run(
@@ -146,10 +144,11 @@ TEST_CASE_TEMPLATE("a synchronous send is not complete before its message is mat
     }
 }
 
-TEST_CASE_TEMPLATE("persistent requests are started again and again, and keep their order", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("persistent requests are started again and again, and keep their order", T, OverSocket, OverShm,
+                   OverFabric) {
     constexpr uint64_t kRounds = 25;
     TwoRanks ranks(T::kOver);
-    for (const size_t bytes : {kSmall, kLarge}) {
+    for (const size_t bytes : {kSmall, kLargeRequest}) {
         CAPTURE(bytes);
         ranks.run_both([&](Rank& each) {
             uint8_t* const from = each.memory(Kind::kDevice, bytes);
@@ -172,7 +171,7 @@ TEST_CASE_TEMPLATE("persistent requests are started again and again, and keep th
 }
 
 TEST_CASE_TEMPLATE("a receive is taken back or matched, never both and never neither, while messages come", T,
-                   OverSocket, OverShm) {
+                   OverSocket, OverShm, OverFabric) {
     constexpr uint32_t kMessages = 300;
     TwoRanks ranks(T::kOver);
     ranks.run(
@@ -194,9 +193,9 @@ TEST_CASE_TEMPLATE("a receive is taken back or matched, never both and never nei
         });
 }
 
-TEST_CASE_TEMPLATE("requests that are given up move their messages all the same", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("requests that are given up move their messages all the same", T, OverSocket, OverShm, OverFabric) {
     TwoRanks ranks(T::kOver);
-    for (const size_t bytes : {kSmall, kLarge}) {
+    for (const size_t bytes : {kSmall, kLargeRequest}) {
         CAPTURE(bytes);
         ranks.run_both([&](Rank& each) {
             const uint8_t* const from = each.memory(Kind::kDevice, pattern(bytes, 8));
@@ -211,10 +210,10 @@ TEST_CASE_TEMPLATE("requests that are given up move their messages all the same"
     }
 }
 
-TEST_CASE_TEMPLATE("large messages move while the receiver computes", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("large messages move while the receiver computes", T, OverSocket, OverShm, OverFabric) {
     TwoRanks ranks(T::kOver);
     for (const Kind kind : {Kind::kPageable, Kind::kDevice})
-        for (const size_t bytes : {kLarge, size_t{3'000'000}}) {
+        for (const size_t bytes : {kLargeRequest, size_t{3'000'000}}) {
             CAPTURE(static_cast<int>(kind));
             CAPTURE(bytes);
             std::latch sent(1);
@@ -233,7 +232,7 @@ TEST_CASE_TEMPLATE("large messages move while the receiver computes", T, OverSoc
         }
 }
 
-TEST_CASE_TEMPLATE("thousands of small requests find room one after the other", T, OverSocket, OverShm) {
+TEST_CASE_TEMPLATE("thousands of small requests find room one after the other", T, OverSocket, OverShm, OverFabric) {
     constexpr uint32_t kMessages = 3000;
     TwoRanks ranks(T::kOver);
     ranks.run_both([&](Rank& each) {

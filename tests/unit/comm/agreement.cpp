@@ -21,9 +21,9 @@ using Kind = Schedule::Step::Kind;
 namespace {
 
 // All of `ranks`, which are a part of a larger communicator, in another order.
-class Model {
+class AgreementModel {
   public:
-    explicit Model(size_t size) {
+    explicit AgreementModel(size_t size) {
         std::vector<WorldRank> all;
         for (uint32_t each = 0; each < 2 * size; ++each)
             all.push_back(WorldRank{each});
@@ -97,7 +97,7 @@ TEST_SUITE_BEGIN("agreement");
 TEST_CASE("every rank learns what all others want, from its own place on and around, in as few rounds as can be") {
     for (size_t size = 1; size <= 33; ++size) {
         CAPTURE(size);
-        Model model(size);
+        AgreementModel model(size);
         model.run();
         for (size_t i = 0; i < size; ++i)
             for (size_t k = 0; k < size; ++k)

@@ -69,7 +69,7 @@ TEST_CASE("a thread that waits for no device sleeps until it is notified") {
 TEST_CASE("an alarm notifies the rank when its point has come") {
     Waiting waiting;
     auto& doorbell = waiting.rank.core.own_record().doorbell;
-    waiting.rank.job().announce_sleeper(0);
+    waiting.rank.job().announce(0, platform::presence::kSleeper);
     const uint32_t before = doorbell.load();
     waiting.rank.alarms.begin();
     must(waiting.rank.alarms.set(waiting.event()));

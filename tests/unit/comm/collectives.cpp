@@ -119,6 +119,17 @@ TEST_CASE("a large all-reduce sends each rank's bytes about twice, and a small o
         }
 }
 
+TEST_CASE("an algorithm that was asked for is taken where it can be") {
+    const auto chosen = [](Collective collective, bool half, comm::Algorithm asked_for) {
+        return comm::choose_algorithm({collective, 8, 1 << 20, half, false, asked_for});
+    };
+    for (const comm::Algorithm each : {comm::Algorithm::kDirect, comm::Algorithm::kDoubling, comm::Algorithm::kPieces})
+        CHECK(chosen(Collective::kAllreduce, false, each) == each);
+    CHECK(chosen(Collective::kAllreduce, true, comm::Algorithm::kDirect) == comm::Algorithm::kDirect);
+    CHECK(chosen(Collective::kAllreduce, true, comm::Algorithm::kDoubling) == comm::Algorithm::kPieces);
+    CHECK(chosen(Collective::kReduce, false, comm::Algorithm::kDoubling) == comm::Algorithm::kPieces);
+}
+
 TEST_CASE("a reduce gives the root the reduction, and touches no other rank's memory") {
     for_each_case([](int size, const Case& of, uint64_t seed) {
         for (const int root : {0, size - 1}) {

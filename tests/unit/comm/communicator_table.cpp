@@ -17,7 +17,7 @@ constexpr WorldRank kSelf{1};
 
 class Table : public CommunicatorTable {
   public:
-    Table() : CommunicatorTable(kSelf, 3) {}
+    explicit Table(const comm::Names& names = {}) : CommunicatorTable(kSelf, 3, names) {}
     uint64_t make(uint32_t id) {
         return add(*reserve(), id, std::make_shared<const Group>(std::vector{kSelf, WorldRank{0}}));
     }
@@ -32,6 +32,26 @@ using Ids = std::vector<uint32_t>;
 } // namespace
 
 TEST_SUITE_BEGIN("communicator table");
+
+TEST_CASE("a handle says which engine gave it, and the next one with its number gives it to nothing else") {
+    Table first({.engine = 3, .first_use = 7});
+    const uint64_t world = first.world_handle();
+    const uint64_t handle = first.make(5);
+    CHECK(comm::Names::engine_of(handle) == 3);
+    CHECK(first.find(handle)->id() == 5);
+    CHECK(first.open() == 1);
+    CHECK(CommunicatorTable::is_lasting(world));
+    first.close(handle);
+    CHECK(first.open() == 0);
+    CHECK(first.make(6) != handle);
+    Table next({.engine = 3, .first_use = first.most_uses() + 1});
+    CHECK(next.world_handle() != world);
+    CHECK(next.find(world) == nullptr);
+    CHECK(next.find(handle) == nullptr);
+    CHECK(next.had(handle));
+    CHECK(next.make(5) != handle);
+    CHECK(Table().find(handle) == nullptr);
+}
 
 TEST_CASE("the communicator of all ranks is there from the start") {
     Table table;

@@ -14,7 +14,7 @@ using comm::kNoId;
 
 namespace {
 
-constexpr WorldRank kSelf{3};
+constexpr WorldRank kThisRank{3};
 constexpr WorldRank kMembers[] = {{1}, {3}, {5}};
 
 void let_all_go(ContextIds& ids, uint32_t id) {
@@ -40,7 +40,7 @@ TEST_CASE("ids of different processes differ, and say who gave them") {
 }
 
 TEST_CASE("an id that was proposed in vain is the next one") {
-    ContextIds ids(kSelf);
+    ContextIds ids(kThisRank);
     const uint32_t id = ids.propose();
     ids.take_back(id);
     CHECK(ids.in_use() == 0);
@@ -48,7 +48,7 @@ TEST_CASE("an id that was proposed in vain is the next one") {
 }
 
 TEST_CASE("an index is given again once all members have let go of it, with another generation") {
-    ContextIds ids(kSelf);
+    ContextIds ids(kThisRank);
     const uint32_t id = ids.propose();
     ids.give(id, kMembers);
     ids.let_go(id, kMembers[0]);
@@ -68,7 +68,7 @@ TEST_CASE("an index is given again once all members have let go of it, with anot
 }
 
 TEST_CASE("members may let go before the giver knows that they are members") {
-    ContextIds ids(kSelf);
+    ContextIds ids(kThisRank);
     const uint32_t id = ids.propose();
     ids.let_go(id, kMembers[0]);
     ids.let_go(id, kMembers[2]);
@@ -79,7 +79,7 @@ TEST_CASE("members may let go before the giver knows that they are members") {
 }
 
 TEST_CASE("a member that dies has let go of everything") {
-    ContextIds ids(kSelf);
+    ContextIds ids(kThisRank);
     const uint32_t id = ids.propose();
     const uint32_t other = ids.propose();
     ids.give(id, kMembers);
@@ -94,7 +94,7 @@ TEST_CASE("a member that dies has let go of everything") {
 }
 
 TEST_CASE("ids are exhausted, and there are more once one is free") {
-    ContextIds ids(kSelf);
+    ContextIds ids(kThisRank);
     std::vector<uint32_t> given;
     for (uint32_t id = ids.propose(); id != kNoId; id = ids.propose()) {
         ids.give(id, kMembers);
@@ -109,7 +109,7 @@ TEST_CASE("ids are exhausted, and there are more once one is free") {
 }
 
 TEST_CASE("two communicators never have the same id at the same time, a million of them one after another") {
-    ContextIds ids(kSelf);
+    ContextIds ids(kThisRank);
     std::mt19937 random(1);
     std::vector<uint32_t> there;
     std::set<uint32_t> unique;
@@ -130,7 +130,9 @@ TEST_CASE("two communicators never have the same id at the same time, a million 
 
 TEST_CASE("of an index the generation that ended last is known, and those before it, and not the next") {
     EndedIds ended;
-    const auto id = [](uint32_t generation) { return ContextId::make(kSelf, generation % ContextId::kGenerations, 9); };
+    const auto id = [](uint32_t generation) {
+        return ContextId::make(kThisRank, generation % ContextId::kGenerations, 9);
+    };
     CHECK_FALSE(ended.has(id(0)));
     for (uint32_t generation = 0; generation < 3 * ContextId::kGenerations; ++generation) {
         ended.add(id(generation));
@@ -139,7 +141,7 @@ TEST_CASE("of an index the generation that ended last is known, and those before
         if (generation > 0)
             REQUIRE(ended.has(id(generation - 1)));
     }
-    CHECK_FALSE(ended.has(ContextId::make(kSelf, 0, 10)));
+    CHECK_FALSE(ended.has(ContextId::make(kThisRank, 0, 10)));
     CHECK_FALSE(ended.has(ContextId::make(WorldRank{4}, 0, 9)));
 }
 

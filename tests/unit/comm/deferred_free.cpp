@@ -62,7 +62,7 @@ TEST_CASE("peers that have the handle of freed memory are told, others are not")
     const transfer::Record& told = owner.rank.channel(2).posted.front().record;
     CHECK(told.kind == RecordKind::kNotice);
     CHECK(told.protocol == transfer::PullPart::kProtocol);
-    CHECK(told.as<transfer::RevokedAllocation>().id == owner.buffer.id);
+    CHECK(told.as<transfer::AllocationNotice>().id == owner.buffer.id);
 }
 
 TEST_CASE("a dead peer is told nothing") {
@@ -128,13 +128,13 @@ TEST_CASE("while a graph runs, memory and graphs are left for later") {
         owner.free();
         must(owner.rank.deferred.destroy(graph));
         CHECK_FALSE(owner.is_freed());
-        CHECK(owner.rank.core.resources().graphs_end_by_ns == transfer::Resources::kGraphsLeft);
+        CHECK(owner.rank.core.process().share().graphs_end_by_ns == transfer::ProcessShare::kGraphsLeft);
         owner.give_back();
         CHECK_FALSE(owner.is_freed());
     }
     owner.give_back();
     CHECK(owner.is_freed());
-    CHECK(owner.rank.core.resources().graphs_end_by_ns > platform::now_ns());
+    CHECK(owner.rank.core.process().share().graphs_end_by_ns > platform::now_ns());
     CHECK_STATUS(device.graphs()->destroy_graph(graph), base::Status::kArgument); // it is gone
 }
 

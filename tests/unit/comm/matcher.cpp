@@ -34,7 +34,7 @@ bool fit(const Pattern& pattern, const Message& message) {
 }
 
 // Receives and messages by their numbers.
-class Model {
+class MatcherModel {
   public:
     // The message that the receive takes: the oldest that fits. Else it is posted.
     int post(int receive, const Pattern& pattern) {
@@ -195,7 +195,7 @@ class Both {
     }
 
     Matcher matcher_;
-    Model model_;
+    MatcherModel model_;
     std::vector<std::unique_ptr<Receive>> receives_;
     std::vector<Message> messages_;
     std::vector<std::pair<uint64_t, int>> taken_;

@@ -11,8 +11,9 @@ class OneRank {
     explicit OneRank(uint32_t ranks = 3, const base::Settings& settings = rank_settings(), bool has_thread = false,
                      Wrap wrap = nullptr)
         : rank_(must(platform::JobSegment::create(ranks, 2)), 0, settings, wrap), core(rank_.parts()), alarms(core),
-          deferred(core, alarms), failure(core), batch(core), progress(core, batch, failure, deferred),
-          waiter(core, progress, alarms), background(core, progress, batch, alarms, has_thread),
+          deferred(core, alarms), orphaned(core), failure(core, orphaned), batch(core),
+          progress(core, batch, failure, deferred, orphaned), waiter(core, progress, alarms),
+          background(core, progress, batch, alarms, has_thread),
           messages(core, progress, batch, waiter, alarms, failure, background),
           requests(core, progress, batch, waiter, alarms, messages, background),
           schedules(core, progress, batch, waiter, alarms, messages, failure, background), report(core, waiter),
@@ -56,6 +57,17 @@ class OneRank {
         const comm::EngineLock lock(core.mutex());
         return progress.run();
     }
+    // How the request has ended; none while it is open.
+    std::optional<base::Status> end_of(uint64_t name) {
+        base::Status status = base::Status::kOk;
+        const auto settle = [&](size_t, const comm::Request& done) {
+            if (done.error() != nullptr)
+                status = done.error()->status;
+        };
+        const bool done =
+            must(requests.complete({{&name, 1}, comm::Order{}, comm::Requests::Need::kAll, false, true}, settle));
+        return done ? std::optional(status) : std::nullopt;
+    }
     // Host memory in the host's order, or in a stream's.
     transfer::Operand operand(void* address, size_t bytes, std::optional<device::Stream> stream = std::nullopt) {
         transfer::Operand made;
@@ -75,6 +87,7 @@ class OneRank {
     comm::Core core;
     comm::Alarms alarms;
     comm::DeferredFree deferred;
+    comm::OrphanedLoans orphaned;
     comm::PeerFailure failure;
     comm::Batch batch;
     comm::Progress progress;

@@ -32,17 +32,7 @@ struct Survivor {
                                     .comm = &rank.world,
                                     .operand = rank.operand(&number, sizeof number)});
     }
-    // How the request has ended; none while it is open.
-    std::optional<Status> end_of(uint64_t name) {
-        Status status = Status::kOk;
-        const auto settle = [&](size_t, const comm::Request& done) {
-            if (done.error() != nullptr)
-                status = done.error()->status;
-        };
-        const bool done =
-            must(rank.requests.complete({{&name, 1}, comm::Order{}, comm::Requests::Need::kAll, false, true}, settle));
-        return done ? std::optional(status) : std::nullopt;
-    }
+    std::optional<Status> end_of(uint64_t name) { return rank.end_of(name); }
     Pattern pattern(int source) { return Pattern::of(rank.world.group(), rank.world.user_context(), source, kTag); }
     comm::PeerFailure& failure() { return rank.failure; }
 };
@@ -153,6 +143,71 @@ TEST_CASE("a pattern is hopeless once nobody of its group is left to send") {
     CHECK(survivor.failure().any_lost(pair));
     CHECK_FALSE(survivor.failure().any_lost(Group({WorldRank{0}, WorldRank{2}})));
     CHECK(survivor.failure().member_died(pair).detail.find("rank 1") != std::string::npos);
+}
+
+TEST_CASE("a rank that has called gpurun_finalize() sends nothing new, and what it has sent is received") {
+    Survivor survivor;
+    const uint64_t posted = survivor.start(Task::Kind::kReceive, 1);
+    const uint64_t from_other = survivor.start(Task::Kind::kReceive, 2);
+    const uint64_t from_any = survivor.start(Task::Kind::kReceive, kAnySource);
+    const uint32_t content = 12;
+    const auto bytes = std::as_bytes(std::span(&content, 1));
+    survivor.rank.channel(1).send_inline(survivor.rank.world.user_context(), kTag, bytes);
+    survivor.rank.channel(1).send_inline(survivor.rank.world.user_context(), kTag + 1, bytes);
+    survivor.rank.channel(1).steps = 1;
+    REQUIRE(survivor.rank.look());
+    CHECK(survivor.end_of(posted) == Status::kOk); // it was sent before
+    CHECK(survivor.end_of(survivor.start(Task::Kind::kReceive, 1)) == Status::kFinalized);
+    CHECK_FALSE(survivor.end_of(from_other).has_value());
+    CHECK_FALSE(survivor.end_of(from_any).has_value()); // rank 2 may send
+    const Pattern next = Pattern::of(survivor.rank.world.group(), survivor.rank.world.user_context(), 1, kTag + 1);
+    CHECK(must(survivor.rank.messages.probe(next, false, nullptr)).has_value());
+    CHECK_STATUS(survivor.rank.messages.probe(survivor.pattern(1), false, nullptr), Status::kFinalized);
+    survivor.rank.channel(2).steps = 1;
+    CHECK(survivor.end_of(from_other) == Status::kFinalized);
+    CHECK(survivor.end_of(from_any) == Status::kFinalized);
+    survivor.rank.channel(1).die(); // while it waits for the others
+    REQUIRE(survivor.rank.look());
+    CHECK(survivor.end_of(survivor.start(Task::Kind::kReceive, 1)) == Status::kPeerLost);
+}
+
+TEST_CASE("a send that waits for a receive ends when its target will post none") {
+    Survivor survivor;
+    const uint64_t waiting = survivor.start(Task::Kind::kSend, 1, true);
+    REQUIRE(survivor.rank.channel(1).posted.size() == 1);
+    const transfer::Record& message = survivor.rank.channel(1).posted[0].record;
+    REQUIRE(message.serial != 0);
+    survivor.rank.channel(1).arrive({transfer::RecordKind::kUnwanted, message.protocol, message.serial});
+    CHECK(survivor.end_of(waiting) == Status::kFinalized);
+    survivor.rank.channel(1).arrive({transfer::RecordKind::kUnwanted, message.protocol, message.serial}); // too late
+    REQUIRE(survivor.rank.look());
+}
+
+TEST_CASE("once no more calls are made, the sources of what nobody receives are told") {
+    Survivor survivor;
+    const auto arrive = [&](uint64_t serial) {
+        transfer::Record record(transfer::RecordKind::kMessage, transfer::EagerPart::kProtocol, serial);
+        record.envelope = {survivor.rank.world.user_context(), kTag, 64};
+        survivor.rank.channel(1).arrive(record.with(Slot{SlotClass::kEager, true, 0, 0, transfer::kSlotStep}));
+        (void)survivor.rank.look();
+    };
+    const auto told = [&] {
+        std::vector<uint64_t> serials;
+        for (const auto& each : survivor.rank.channel(1).posted)
+            if (each.record.kind == transfer::RecordKind::kUnwanted)
+                serials.push_back(each.record.serial);
+        return serials;
+    };
+    arrive(7); // the matcher keeps it
+    CHECK(told().empty());
+    {
+        const comm::EngineLock lock(survivor.rank.core.mutex());
+        survivor.rank.progress.note_calls_are_over();
+    }
+    CHECK(told() == std::vector<uint64_t>{7});
+    arrive(8);
+    arrive(0); // whose source waits for nothing
+    CHECK(told() == std::vector<uint64_t>{7, 8});
 }
 
 TEST_CASE("a stream that a death has cut short says so once") {

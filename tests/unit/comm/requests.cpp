@@ -22,7 +22,7 @@ using gpurun::test::OneRank;
 
 namespace {
 
-constexpr int kTag = 7;
+constexpr int kRequestTag = 7;
 
 // What a call was told of a request that it completed.
 struct Told {
@@ -36,14 +36,14 @@ struct Told {
 struct Caller {
     OneRank rank;
 
-    Task receive_task(void* into, size_t bytes, int source, int tag = kTag) {
+    Task receive_task(void* into, size_t bytes, int source, int tag = kRequestTag) {
         return {.kind = Task::Kind::kReceive,
                 .peer = source,
                 .tag = tag,
                 .comm = &rank.world,
                 .operand = rank.operand(into, bytes)};
     }
-    Task send_task(const void* from, size_t bytes, int dest, int tag = kTag) {
+    Task send_task(const void* from, size_t bytes, int dest, int tag = kRequestTag) {
         return {.kind = Task::Kind::kSend,
                 .peer = dest,
                 .tag = tag,
@@ -64,7 +64,7 @@ struct Caller {
         return told && !told->empty() ? std::optional(told->front()) : std::nullopt;
     }
     // A message of `peer`'s with the number in it.
-    void arrive(uint32_t peer, uint32_t number, int tag = kTag) {
+    void arrive(uint32_t peer, uint32_t number, int tag = kRequestTag) {
         rank.channel(peer).send_inline(rank.world.user_context(), tag, std::as_bytes(std::span(&number, 1)));
     }
 };
@@ -118,7 +118,7 @@ TEST_CASE("a receive is complete when its message has come, and its name is none
     const auto told = caller.test_one(name);
     REQUIRE(told);
     CHECK(told->arrived.source == 2);
-    CHECK(told->arrived.tag == kTag);
+    CHECK(told->arrived.tag == kRequestTag);
     CHECK(told->arrived.bytes == sizeof number);
     CHECK(number == 22);
     CHECK(name == 0);
@@ -135,7 +135,7 @@ TEST_CASE("a message that came first is taken by the start of the receive") {
     const auto told = caller.test_one(name);
     REQUIRE(told);
     CHECK(told->arrived.source == 1);
-    CHECK(told->arrived.tag == kTag);
+    CHECK(told->arrived.tag == kRequestTag);
 }
 
 TEST_CASE("a small send is over when it is published, and a synchronous one is not") {
@@ -144,7 +144,7 @@ TEST_CASE("a small send is over when it is published, and a synchronous one is n
     uint64_t name = caller.rank.requests.start(caller.send_task(&number, sizeof number, 1));
     REQUIRE(caller.rank.channel(1).posted.size() == 1);
     const auto& posted = caller.rank.channel(1).posted.front();
-    CHECK(posted.record.envelope.tag == kTag);
+    CHECK(posted.record.envelope.tag == kRequestTag);
     CHECK(posted.record.envelope.context == caller.rank.world.user_context());
     REQUIRE(posted.payload.size() == sizeof number);
     CHECK(std::memcmp(posted.payload.data(), &number, sizeof number) == 0);
@@ -271,7 +271,7 @@ TEST_CASE("a message that is longer than the buffer fills it, and its true lengt
     std::array<uint32_t, 4> sent{1, 2, 3, 4};
     std::array<uint32_t, 3> got{0, 0, 9};
     uint64_t name = caller.rank.requests.start(caller.receive_task(got.data(), 2 * sizeof(uint32_t), 1));
-    caller.rank.channel(1).send_inline(caller.rank.world.user_context(), kTag, std::as_bytes(std::span(sent)));
+    caller.rank.channel(1).send_inline(caller.rank.world.user_context(), kRequestTag, std::as_bytes(std::span(sent)));
     const auto told = caller.test_one(name);
     REQUIRE(told);
     CHECK(told->truncated);
@@ -350,7 +350,7 @@ TEST_CASE("a probed message is received by its number, whatever comes behind it"
     caller.arrive(1, 12);
     uint64_t number_of_message = 0;
     const auto pattern =
-        comm::Pattern::of(caller.rank.world.group(), caller.rank.world.user_context(), kAnySource, kTag);
+        comm::Pattern::of(caller.rank.world.group(), caller.rank.world.user_context(), kAnySource, kRequestTag);
     const auto found = must(caller.rank.messages.probe(pattern, false, &number_of_message));
     REQUIRE(found);
     CHECK(found->source == base::WorldRank{1});

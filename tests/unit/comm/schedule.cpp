@@ -27,10 +27,10 @@ namespace {
 using Knowledge = std::set<int>;
 
 // All ranks' schedules, stepped in rounds in which everybody does what it can. A message takes a round.
-class Model {
+class ScheduleModel {
   public:
     // The processes are not in the order of the ranks.
-    explicit Model(int size) : size_(size) {
+    explicit ScheduleModel(int size) : size_(size) {
         std::vector<WorldRank> members;
         for (int rank = 0; rank < size; ++rank)
             members.push_back(WorldRank{static_cast<uint32_t>((rank * 7 + 3) % 64)});
@@ -112,7 +112,7 @@ TEST_SUITE_BEGIN("schedule");
 TEST_CASE("after a barrier every rank knows of all others, in as few rounds as can be") {
     for (int size = 1; size <= 40; ++size) {
         CAPTURE(size);
-        Model model(size);
+        ScheduleModel model(size);
         for (int rank = 0; rank < size; ++rank)
             comm::build_barrier(model.schedule(rank), size % 2 == 0);
         const int rounds = model.run();
@@ -129,7 +129,7 @@ TEST_CASE("a broadcast reaches every rank from any root, once, and passes on wha
         for (int root = 0; root < size; ++root) {
             CAPTURE(size);
             CAPTURE(root);
-            Model model(size);
+            ScheduleModel model(size);
             for (int rank = 0; rank < size; ++rank) {
                 comm::build_bcast(model.schedule(rank), buffer, Rank{root});
                 const auto received = model.schedule(rank).received();

@@ -301,6 +301,56 @@ TEST_CASE("ranks that do not read do not stop the launcher") {
     }
 }
 
+TEST_CASE("the ranks of a node have their numbers in the job, and go when they are released") {
+    struct Held : Noted {
+        bool all_ready() override {
+            said += "ready";
+            return false;
+        }
+    } held;
+    const std::unique_ptr<EventLoop> loop = must(EventLoop::create());
+    const JobSegment segment = must(JobSegment::create(5, 2));
+    Assembly assembly(*loop, segment, held, 3, 2);
+    std::vector<MessageSocket> ranks;
+    const auto say = [&](uint32_t index, const auto& message, int descriptor = -1) {
+        REQUIRE_OK(ranks[index].send(bytes_of(message), descriptor));
+        assembly.hear(index);
+    };
+    alignas(8) std::array<std::byte, MessageSocket::kLargestMessage> bytes{};
+    const auto heard = [&](uint32_t index) {
+        const auto received = must(ranks[index].try_receive(bytes));
+        return received ? wire::header_of(bytes).kind : wire::Kind{};
+    };
+    const Pipe device = must(create_pipe());
+    for (uint32_t index = 0; index < 2; ++index) {
+        auto [ours, theirs] = must(MessageSocket::pair());
+        assembly.connect(index, std::move(ours));
+        ranks.push_back(std::move(theirs));
+        wire::Hello hello;
+        hello.version = kVersion;
+        hello.layout = kLayout;
+        hello.rank = static_cast<int32_t>(3 + index);
+        say(index, hello);
+        CHECK(heard(index) == wire::Kind::kWelcome);
+        wire::Welcome welcome;
+        std::memcpy(&welcome, bytes.data(), sizeof welcome);
+        CHECK(welcome.size == 5);
+        say(index, wire::Ready{}, device.read_end.get());
+    }
+    CHECK(held.said == "hello0hello1ready");
+    CHECK(heard(0) == wire::Kind{});
+    CHECK(assembly.anyone_waits());
+    assembly.release();
+    CHECK_FALSE(assembly.anyone_waits());
+    for (uint32_t index = 0; index < 2; ++index) {
+        CHECK(heard(index) == wire::Kind::kPeerDevice);
+        wire::PeerDevice introduction;
+        std::memcpy(&introduction, bytes.data(), sizeof introduction);
+        CHECK(introduction.rank == static_cast<int32_t>(4 - index));
+        CHECK(heard(index) == wire::Kind::kGo);
+    }
+}
+
 TEST_SUITE_END();
 
 } // namespace gpurun::test::assembly

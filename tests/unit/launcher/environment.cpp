@@ -154,6 +154,40 @@ TEST_CASE("what is set later replaces what was set before, in its place") {
     CHECK(variables[2].name == "C");
 }
 
+TEST_CASE("the provider of --fabric goes before the one that is inherited, and after that of --env") {
+    const char* const inherited[] = {"GPURUN_FABRIC=net", nullptr};
+    RankFacts facts = kFacts;
+    const auto provider = [&](std::vector<Setting> settings) {
+        return value_for_rank(inherited, must(rank_variables(inherited, facts, settings)), "GPURUN_FABRIC");
+    };
+    CHECK(provider({}) == "net");
+    facts.fabric = "tcp";
+    CHECK(provider({}) == "tcp");
+    CHECK(provider({{"GPURUN_FABRIC", "efa"}}) == "efa");
+}
+
+TEST_CASE("a rank of several nodes knows its number in the job and on its node, and where rank 0 is") {
+    RankFacts far = kFacts;
+    far.rank = 5;
+    far.size = 8;
+    far.share = NodeShare{4, 3, 8, "10.0.0.1"};
+    const std::vector<Variable> set = must(rank_variables(std::vector<const char*>{nullptr}.data(), far, {}));
+    const auto value = [&](const char* name) {
+        return value_for_rank(std::vector<const char*>{nullptr}.data(), set, name).value_or("");
+    };
+    for (const char* name : {"GPURUN_RANK", "RANK", "OMPI_COMM_WORLD_RANK"})
+        CHECK(value(name) == "5");
+    for (const char* name : {"GPURUN_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"})
+        CHECK(value(name) == "8");
+    for (const char* name : {"GPURUN_LOCAL_RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                             "MV2_COMM_WORLD_LOCAL_RANK"})
+        CHECK(value(name) == "1");
+    for (const char* name : {"GPURUN_LOCAL_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
+        CHECK(value(name) == "3");
+    CHECK(value("MASTER_ADDR") == "10.0.0.1");
+    CHECK(value("GPURUN_FABRIC").empty());
+}
+
 TEST_SUITE_END();
 
 } // namespace gpurun::test::environment

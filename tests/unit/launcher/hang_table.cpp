@@ -69,6 +69,14 @@ TEST_CASE("messages of graphs that wait for each other, in two looks") {
     CHECK(text.find("deadlock") == std::string::npos);
 }
 
+TEST_CASE("a rank answers from any call that it is to unmap memory: who waits for that is in no circle") {
+    Entry unmaps = in_state(wants(wait_report::What::kRank, 1), wait_report::State::kUnknown);
+    unmaps.flags = wait_report::kLoan;
+    const std::string text = format_hangs({in_call("gpurun_unregister", {unmaps}), receiving(0)}, kNowNs, "SIGQUIT");
+    CHECK(text.find("rank 1 to unmap memory of this rank") != std::string::npos);
+    CHECK(text.find("deadlock") == std::string::npos);
+}
+
 TEST_CASE("all kinds of waits") {
     Entry relay = in_state(sends(1, 3), wait_report::State::kRelay);
     relay.call_it("staged");

@@ -31,7 +31,7 @@ struct Asked : Assembly::Observer {
                                             seen = reports;
                                             ++times;
                                         }},
-                                       2));
+                                       2, 2));
         for (uint32_t rank = 0; rank < 2; ++rank) {
             auto [ours, theirs] = must(MessageSocket::pair());
             assembly.connect(rank, std::move(ours));

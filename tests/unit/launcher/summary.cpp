@@ -24,6 +24,18 @@ TEST_CASE("a summary says who, where, what, what became of the others, and what 
           "its stderr: assertion failed");
 }
 
+TEST_CASE("a line of libgpurun's own is said again only where it was not shown") {
+    const std::string line = "gpurun: rank 1: error: gpurun_send: GPURUN_ERR_RANK: ...";
+    OutputOptions output;
+    CHECK(worth_repeating(1, line, output) == "");
+    CHECK(worth_repeating(1, "no memory left", output) == "no memory left");
+    output.shown = RankSet::one(0);
+    CHECK(worth_repeating(1, line, output) == line);
+    output.shown = RankSet::all();
+    output.folder = "logs";
+    CHECK(worth_repeating(1, line, output) == line);
+}
+
 TEST_SUITE_END();
 
 } // namespace gpurun::test::summary

@@ -82,7 +82,9 @@ struct Recorded {
         times.name = buffer.name_of_runs(event);
     }
     size_t runs = 0;
-    TracedRank traced(int pid) const { return {&buffer, pid, "emulated device 0", kOrigin + 1'000'000}; }
+    TracedRank traced(int pid) const {
+        return {&buffer, pid, "emulated device 0", kOrigin + 1'000'000, static_cast<uint32_t>(pid)};
+    }
 };
 
 std::string text_of(const std::vector<TracedRank>& ranks) {

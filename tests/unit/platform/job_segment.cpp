@@ -137,7 +137,7 @@ TEST_CASE("a sleeper alone is looked for where every rank has agreed to heavy fe
     segment.ring_doorbell(1, Notify::kIfSleeping);
     CHECK(segment.rank(1).doorbell.load() == 0);
     CHECK(segment.is_awake(segment.rank(1)));
-    segment.announce_sleeper(1);
+    segment.announce(1, presence::kSleeper);
     CHECK_FALSE(segment.is_awake(segment.rank(1)));
     segment.ring_doorbell(1, Notify::kIfSleeping);
     CHECK(segment.rank(1).doorbell.load() == 1);
@@ -168,7 +168,7 @@ TEST_CASE("two threads that sleep until the other has published something never 
                 published[self].store(round, std::memory_order_release);
                 segment.ring_doorbell(1 - self, Notify::kIfSleeping);
                 while (published[1 - self].load(std::memory_order_acquire) < round) {
-                    segment.announce_sleeper(self);
+                    segment.announce(self, presence::kSleeper);
                     const uint32_t seen = segment.rank(self).doorbell.load(std::memory_order_acquire);
                     if (published[1 - self].load(std::memory_order_acquire) < round)
                         sleep_while(segment.rank(self).doorbell, seen, kForever);
@@ -197,6 +197,15 @@ TEST_CASE("the background thread is woken only by what concerns a rank that comp
     segment.ring_doorbell(1, Notify::kAlways);
     CHECK(record.background_bell.load() == 1);
     CHECK(record.doorbell.load() == 0);
+    record.presence.store(presence::kBackground + presence::kUrgent);
+    segment.ring_doorbell(1, Notify::kIfSleeping);
+    CHECK(record.background_bell.load() == 2);
+    record.presence.store(presence::kUrgent);
+    segment.ring_doorbell(1, Notify::kIfSleeping);
+    CHECK(record.background_bell.load() == 2);
+    record.presence.store(presence::kBackground + presence::kUrgent + presence::kAttendant);
+    segment.ring_doorbell(1, Notify::kIfSleeping);
+    CHECK(record.background_bell.load() == 2);
 }
 
 TEST_SUITE_END();

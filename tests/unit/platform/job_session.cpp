@@ -44,7 +44,7 @@ void say(const MessageSocket& end, const Message& message, int fd = -1) {
 bool joins(Launcher& launcher) {
     REQUIRE(::shutdown(launcher.end.fd(), SHUT_WR) == 0);
     auto session = JobSession::connect(launcher.settings, kVersion);
-    return session && session->ready(-1, false);
+    return session && session->ready(-1, false, "");
 }
 
 } // namespace

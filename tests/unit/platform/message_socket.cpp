@@ -94,4 +94,16 @@ TEST_CASE("a second descriptor in a message is an error, and does not stay open"
     CHECK(open_descriptors() == before);
 }
 
+TEST_CASE("what was sent before the other end closed is received, also if that has not read all") {
+    auto [one, other] = must(MessageSocket::pair());
+    const std::array<std::byte, 4> unread{};
+    const std::array<std::byte, 8> answer{};
+    REQUIRE_OK(one.send(unread));
+    REQUIRE_OK(other.send(answer));
+    other = MessageSocket();
+    std::array<std::byte, 16> bytes{};
+    CHECK(must(one.receive(bytes)).bytes == answer.size());
+    CHECK(must(one.receive(bytes)).bytes == 0);
+}
+
 TEST_SUITE_END();

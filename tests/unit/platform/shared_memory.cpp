@@ -5,7 +5,9 @@
 #include <cstring>
 #include <string>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 using namespace gpurun::platform;
 using gpurun::test::must;
@@ -47,6 +49,29 @@ TEST_CASE("a hole reads as zeros") {
     REQUIRE_OK(punch_hole(segment.get(), page_size(), page_size()));
     CHECK(all.data()[0] == std::byte{1});
     CHECK(all.data()[page_size()] == std::byte{0});
+}
+
+TEST_CASE("zeros are written to exactly the bytes that are named, and whole pages of many go back to the system") {
+    constexpr size_t kAll = size_t{4} << 20;
+    const UniqueFd segment = must(create_segment("test", kAll));
+    const Mapping all = must(Mapping::map(segment.get(), 0, kAll));
+    const Mapping other = must(Mapping::map(segment.get(), 0, kAll)); // as a peer has it
+    const auto pages = [&] {
+        struct stat status {};
+        REQUIRE(::fstat(segment.get(), &status) == 0);
+        return static_cast<size_t>(status.st_blocks) * 512 / page_size();
+    };
+    constexpr std::pair<size_t, size_t> kRanges[] = {
+        {5, 100}, {3, size_t{2} << 20}, {4096, size_t{3} << 20}, {4095, (size_t{3} << 20) + 2}, {0, kAll}};
+    for (const auto& [first, bytes] : kRanges) {
+        std::memset(all.data(), 1, kAll);
+        write_zeros(all.data() + first, bytes);
+        CHECK((pages() < kAll / page_size() / 2 + 2) == (bytes > size_t{1} << 20)); // and reading makes none
+        size_t wrong = 0;
+        for (size_t i = 0; i < kAll; ++i)
+            wrong += (other.data()[i] == std::byte{0}) != (i >= first && i < first + bytes) ? 1 : 0;
+        CHECK(wrong == 0);
+    }
 }
 
 TEST_CASE("a mapping that is moved from no longer has the memory") {

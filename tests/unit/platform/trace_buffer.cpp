@@ -193,3 +193,50 @@ TEST_CASE("segments that are no buffer of this version are refused") {
     lies.header().runs_capacity = 1'000'000;
     CHECK(!TraceBuffer::attach(UniqueFd(::dup(lies.fd()))));
 }
+
+TEST_CASE("what was recorded reaches another buffer of its room in parts, and no others do") {
+    const TraceBuffer launchers = must(TraceBuffer::create(100'000, 2));
+    TraceBuffer& ranks = attached(launchers);
+    for (int i = 0; i < 50'000; ++i) {
+        TraceEvent& event = *ranks.begin();
+        event.tag = i;
+        TraceBuffer::publish(event, TraceKind::kSend);
+    }
+    ranks.time_messages();
+    ranks.take_times(*ranks.begin())->done = 77;
+    TraceBuffer copy = must(TraceBuffer::create(100'000, 2));
+    constexpr size_t kMost = 100'000;
+    size_t parts = 0;
+    for (auto part = launchers.part_from(0, kMost); !part.bytes.empty();
+         part = launchers.part_from(part.offset + part.bytes.size(), kMost), ++parts) {
+        CHECK(part.bytes.size() <= kMost);
+        REQUIRE(copy.put(part));
+    }
+    CHECK(parts > 30);  // of 3.2 MB
+    CHECK(parts < 100); // and not of the room for as much again
+    REQUIRE(copy.recorded() == 50'002);
+    CHECK(copy.event(1)->tag == 0);
+    CHECK(copy.event(50'000)->tag == 49'999);
+    CHECK(copy.event(50'000)->begin_ns == launchers.event(50'000)->begin_ns);
+    REQUIRE(copy.times().size() == 1);
+    CHECK(copy.times()[0].times.done == 77);
+    CHECK_FALSE(copy.put({size_t{1} << 40, "x"}));
+    CHECK_FALSE(copy.put({SIZE_MAX, "x"}));
+    CHECK(launchers.part_from(size_t{1} << 40, kMost).bytes.empty());
+}
+
+TEST_CASE("times of another clock are converted, but for those that there are not") {
+    TraceBuffer buffer = must(TraceBuffer::create(16));
+    TraceEvent& event = *buffer.begin();
+    event.begin_ns = 10;
+    event.matched_ns = 0;
+    event.end_ns = 30;
+    buffer.header().clocks[0] = {500, 40, 1};
+    buffer.convert_times([](int64_t time_ns) { return time_ns + 1000; });
+    CHECK(event.begin_ns == 1010);
+    CHECK(event.matched_ns == 0);
+    CHECK(event.end_ns == 1030);
+    CHECK(buffer.header().clocks[0].host_ns == 1040);
+    CHECK(buffer.header().clocks[0].device_ns == 500);
+    CHECK(buffer.header().clocks[1].host_ns == 0);
+}

@@ -3,6 +3,7 @@
 // and totals, is the job segment's.
 #pragma once
 
+#include "base/check.hpp"
 #include "transfer/channel/peer_channel.hpp"
 
 #include <deque>
@@ -35,7 +36,7 @@ class InterceptedChannel final : public transfer::PeerChannel {
 
     // The oldest record that this rank has posted. REQUIRES that there is one.
     Posted take() {
-        CHECK(!posted.empty());
+        GPURUN_ASSERT(!posted.empty());
         Posted first = std::move(posted.front());
         posted.pop_front();
         return first;

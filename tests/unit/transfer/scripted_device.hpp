@@ -15,7 +15,9 @@
 #include "device/capability/other_devices.hpp"
 #include "device/capability/reduce.hpp"
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace gpurun::test {
@@ -41,12 +43,32 @@ class ScriptedDevice final : public device::Device,
     explicit ScriptedDevice(std::unique_ptr<Device> real) : real_(std::move(real)), info_(real_->info()) {}
     // As CUDA: what waits for an event of a dead rank stays blocked.
     void keep_events() { info_.releases_events = false; }
+    // However long a call takes, nothing else is enqueued meanwhile (Info::shortest_enqueue_ns).
+    void enqueue_slowly() { info_.shortest_enqueue_ns = INT64_MAX; }
     void lack_reduce() { lacks_reduce_ = true; }
 
-    size_t made = 0;             // streams, events and pieces of memory
-    size_t calls = 0;            // that can fail
-    size_t works_for = SIZE_MAX; // so many calls, and for none after them
-    size_t awaited = 0;          // counters, in exchanges and fused reductions
+    size_t made = 0;               // streams, events and pieces of memory
+    std::atomic<size_t> calls = 0; // that can fail
+    size_t works_for = SIZE_MAX;   // so many calls, and for none after them
+    size_t awaited = 0;            // counters, in exchanges and fused reductions
+
+    // What was enqueued, and asked, from a time on.
+    struct Enqueued {
+        size_t kernels = 0;
+        size_t events = 0;        // recorded
+        size_t event_waits = 0;   // of streams
+        size_t counter_waits = 0; // the same, and writes, by memory operations
+        size_t counter_writes = 0;
+        size_t copies = 0;    // by a copy engine
+        size_t queries = 0;   // of events and streams
+        size_t elsewhere = 0; // of all these but queries, what is in another stream than the one that is watched
+    };
+    // Since the last time. Any thread.
+    Enqueued take_enqueued() {
+        const std::lock_guard lock(counting_);
+        return std::exchange(enqueued_, Enqueued());
+    }
+    Stream watched; // a stream of the program's
 
     Device& real() { return *real_; } // for what the test itself does: that is not counted, and never fails
 
@@ -70,11 +92,13 @@ class ScriptedDevice final : public device::Device,
     Result<void> put_and_reduce(std::span<const device::OutgoingMail> puts, const device::FusedReduction& reduction,
                                 Stream stream) override {
         awaited += reduction.awaits.size();
+        count(&Enqueued::kernels, stream);
         return tried([&] { return real_->fused_reduce()->put_and_reduce(puts, reduction, stream); });
     }
-    Result<void> reduce_elements(const base::Reduction& reduction, size_t count, void* result,
+    Result<void> reduce_elements(const base::Reduction& reduction, size_t elements, void* result,
                                  std::span<const void* const> operands, Stream stream) override {
-        return tried([&] { return real_->reduce()->reduce_elements(reduction, count, result, operands, stream); });
+        count(&Enqueued::kernels, stream);
+        return tried([&] { return real_->reduce()->reduce_elements(reduction, elements, result, operands, stream); });
     }
     Result<void> make_current() override { return real_->make_current(); }
     Result<platform::ClockReading> read_clock() override {
@@ -87,6 +111,7 @@ class ScriptedDevice final : public device::Device,
         return real_->add_peer(peer, identity, fd);
     }
     void release_peer(int peer) override { real_->release_peer(peer); }
+    void forget_peer(int peer) override { real_->forget_peer(peer); }
     Result<void> can_reach(const device::Identity& identity) override { return real_->can_reach(identity); }
 
     // ---- memory
@@ -143,6 +168,7 @@ class ScriptedDevice final : public device::Device,
         return tried([&] { return real_->synchronize(stream); });
     }
     Result<bool> query(Stream stream) override {
+        count(&Enqueued::queries, watched);
         return tried([&] { return real_->query(stream); });
     }
     Result<uint64_t> name(Stream stream) override {
@@ -154,6 +180,7 @@ class ScriptedDevice final : public device::Device,
 
     // ---- enqueue
     Result<void> copy(void* destination, const void* source, size_t bytes, Stream stream) override {
+        count(&Enqueued::copies, stream);
         return tried([&] { return real_->copy(destination, source, bytes, stream); });
     }
     Result<void> fill(void* destination, int value, size_t bytes, Stream stream) override {
@@ -169,35 +196,44 @@ class ScriptedDevice final : public device::Device,
         return tried([&] { return real_->call_host(stream, function, argument); });
     }
     Result<void> write_counter(Stream stream, device::Counter* counter, uint64_t value) override {
+        count(&Enqueued::counter_writes, stream);
         return tried([&] { return real_->counters()->write_counter(stream, counter, value); });
     }
     Result<void> await_counter(Stream stream, device::Counter* counter, uint64_t value) override {
+        count(&Enqueued::counter_waits, stream);
         return tried([&] { return real_->counters()->await_counter(stream, counter, value); });
     }
     Result<void> write_time(Stream stream, std::atomic<int64_t>* where) override {
         return tried([&] { return real_->clock()->write_time(stream, where); });
     }
     Result<void> put_mail(const device::Mail& mail, const void* source, Stream stream) override {
+        count(&Enqueued::kernels, stream);
         return tried([&] { return real_->mails()->put_mail(mail, source, stream); });
     }
     Result<void> take_mail(const device::Mail& mail, void* destination, size_t bytes, bool seen,
                            Stream stream) override {
+        count(&Enqueued::kernels, stream);
         return tried([&] { return real_->mails()->take_mail(mail, destination, bytes, seen, stream); });
     }
     Result<void> exchange(const device::Exchange& all, Stream stream) override {
         awaited += all.awaits.size();
+        count(&Enqueued::kernels, stream);
         return tried([&] { return real_->mails()->exchange(all, stream); });
     }
     Result<void> put_mails(std::span<const device::OutgoingMail> mails, Stream stream) override {
+        count(&Enqueued::kernels, stream);
         return tried([&] { return real_->mails()->put_mails(mails, stream); });
     }
     Result<void> take_mails(std::span<const device::IncomingMail> mails, Stream stream) override {
+        count(&Enqueued::kernels, stream);
         return tried([&] { return real_->mails()->take_mails(mails, stream); });
     }
     Result<void> watch_counter(Stream stream, device::Counter* counter, uint64_t value) override {
+        count(&Enqueued::kernels, stream);
         return tried([&] { return real_->counters()->watch_counter(stream, counter, value); });
     }
     Result<void> copy_fenced(const device::FencedCopy& copy, Stream stream) override {
+        count(&Enqueued::kernels, stream);
         return tried([&] { return real_->fenced_copies()->copy_fenced(copy, stream); });
     }
 
@@ -246,12 +282,15 @@ class ScriptedDevice final : public device::Device,
     }
     Result<void> destroy_event(Event event) override { return real_->destroy_event(event); }
     Result<void> record(Event event, Stream stream) override {
+        count(&Enqueued::events, stream);
         return tried([&] { return real_->record(event, stream); });
     }
     Result<void> await_event(Stream stream, Event event) override {
+        count(&Enqueued::event_waits, stream);
         return tried([&] { return real_->await_event(stream, event); });
     }
     Result<bool> query(Event event) override {
+        count(&Enqueued::queries, watched);
         return tried([&] { return real_->query(event); });
     }
     Result<bool> truly_complete(Event event) override {
@@ -273,6 +312,11 @@ class ScriptedDevice final : public device::Device,
   private:
     static base::Error failed() { return {base::Status::kDevice, "the device has failed, as the test said"}; }
     bool works() { return calls++ < works_for; }
+    void count(size_t Enqueued::*what, Stream stream) {
+        const std::lock_guard lock(counting_);
+        ++(enqueued_.*what);
+        enqueued_.elsewhere += stream == watched ? 0 : 1;
+    }
     template <typename Call>
     auto tried(const Call& call) -> decltype(call()) {
         if (!works())
@@ -287,6 +331,8 @@ class ScriptedDevice final : public device::Device,
 
     std::unique_ptr<Device> real_;
     bool lacks_reduce_ = false;
+    std::mutex counting_;
+    Enqueued enqueued_;
     device::Info info_;
 };
 

@@ -56,7 +56,9 @@ void TestRank::connect(const std::vector<TestRank*>& all) {
                                            .ranks_on_device = transfer::ranks_on_device(job, self),
                                            .takes_turns = transfer::takes_turns(job, setting.mps, self),
                                            .core_for_each_rank = setting.core_for_each_rank,
-                                           .captures = &job.rank(self).captures};
+                                           .captures = &job.rank(self).captures,
+                                           .process = &process_};
+    process_.engines = 1;
     resources_ = std::make_unique<transfer::Resources>(*device, setting.settings, place, *workspace_,
                                                        transfer::protocols(), setting.trace, runs_);
     for (const TestRank* each : all) {

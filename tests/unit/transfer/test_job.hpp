@@ -112,6 +112,7 @@ class TestRank {
     device::RunLog runs_;
     std::optional<transfer::Probe> probe_;
     std::optional<transfer::Workspace> workspace_;
+    transfer::ProcessShare process_;
     std::unique_ptr<transfer::Resources> resources_;
     std::vector<std::unique_ptr<transfer::Peer>> peers_;
 };

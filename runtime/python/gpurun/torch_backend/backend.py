@@ -6,10 +6,11 @@ from datetime import timedelta
 from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
-from torch._C._distributed_c10d import Backend, ReduceOp
+from torch._C._distributed_c10d import ReduceOp
 
 import gpurun
 
+from .group import Group
 from .work import GpurunWork
 
 Tensor = torch.Tensor
@@ -17,6 +18,7 @@ Tensors = List[torch.Tensor]
 
 _OPS = {
     "SUM": gpurun.SUM,
+    "PREMUL_SUM": gpurun.SUM,  # of what _scaled() gives
     "AVG": gpurun.AVG,
     "PRODUCT": gpurun.PROD,
     "MIN": gpurun.MIN,
@@ -44,6 +46,14 @@ def _dense(tensor: Tensor) -> Tensor:
     if tensor.layout != torch.strided:
         raise ValueError("the backend gpurun moves dense tensors only: use tensor.to_dense()")
     return tensor.detach().contiguous()
+
+
+def _scaled(tensor: Tensor, op: Any, in_place: bool = False) -> Tensor:
+    """What a reduction takes of this rank's tensor: in a premultiplied sum, the tensor times the factor."""
+    if op != ReduceOp.PREMUL_SUM:
+        return tensor
+    factor = op.__getstate__()[1]  # PyTorch has no other name for it
+    return tensor.mul_(factor) if in_place else tensor * factor
 
 
 class _Outputs:
@@ -88,7 +98,7 @@ def _counts(tensor: Tensor, splits: Sequence[int], size: int) -> List[int]:
     return [split * (tensor.numel() // rows if rows else 0) for split in splits]
 
 
-class GpurunBackend(Backend):
+class GpurunBackend(Group):
     """A group of torch.distributed, over a communicator of its ranks.
 
     Starts return at once. CUDA tensors are ordered with their current stream; CPU tensors with the calling thread.
@@ -172,21 +182,26 @@ class GpurunBackend(Backend):
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> GpurunWork:
         outputs, op = _Outputs(), _op(opts.reduceOp)
-        requests = [self._comm.iallreduce(gpurun.IN_PLACE, outputs.of(tensor), op) for tensor in tensors]
+        requests = [
+            self._comm.iallreduce(gpurun.IN_PLACE, _scaled(outputs.of(tensor), opts.reduceOp, in_place=True), op)
+            for tensor in tensors
+        ]
         return self._started(requests, tensors, outputs)
 
     def reduce(self, tensors: Tensors, opts: Any) -> GpurunWork:
         outputs, root, op = _Outputs(), opts.rootRank, _op(opts.reduceOp)
         if self._comm.rank == root:
-            request = self._comm.ireduce(gpurun.IN_PLACE, outputs.of(_one(tensors)), op, root)
+            result = _scaled(outputs.of(_one(tensors)), opts.reduceOp, in_place=True)
+            request = self._comm.ireduce(gpurun.IN_PLACE, result, op, root)
         else:
-            request = self._comm.ireduce(_dense(_one(tensors)), None, op, root)
+            request = self._comm.ireduce(_scaled(_dense(_one(tensors)), opts.reduceOp), None, op, root)
         return self._started([request], tensors, outputs)
 
     def reduce_scatter(self, outputs: Tensors, inputs: List[Tensors], opts: Any) -> GpurunWork:
         here, output = _Outputs(), _one(outputs)
         counts = [tensor.numel() for tensor in inputs[0]]
-        request = self._comm.ireduce_scatter(_joined(inputs[0]), here.of(output), counts, _op(opts.reduceOp))
+        source = _scaled(_joined(inputs[0]), opts.reduceOp)
+        request = self._comm.ireduce_scatter(source, here.of(output), counts, _op(opts.reduceOp))
         return self._started([request], outputs, here)
 
     def reduce_scatter_single(self, output: Tensor, source: Tensor, opts: Any) -> GpurunWork:
@@ -195,7 +210,7 @@ class GpurunBackend(Backend):
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> GpurunWork:
         here, op = _Outputs(), _op(opts.reduceOp)
         requests = [
-            self._comm.ireduce_scatter_block(_dense(source), here.of(output), op)
+            self._comm.ireduce_scatter_block(_scaled(_dense(source), opts.reduceOp), here.of(output), op)
             for output, source in zip(outputs, inputs)
         ]
         return self._started(requests, outputs, here)

@@ -20,7 +20,7 @@ struct Told {
     }
     const std::unique_ptr<device::Device> device;
     transfer::RankFacts facts;
-    const transfer::ChannelSite here;
+    transfer::ChannelSite here;
 };
 
 device::MemoryHandle handle_of(int number) {
@@ -58,6 +58,14 @@ TEST_CASE("a rank reaches every rank, itself included, and knows what each has t
         CHECK(channels[0]->facts().probe->bytes == handle_of(1).bytes);
         CHECK(channels[1]->facts().workspace->bytes == handle_of(2).bytes);
     }
+}
+
+TEST_CASE("a rank of another node cannot be reached by shared memory") {
+    const platform::JobSegment job = must(platform::JobSegment::create(2, 2));
+    job.rank(1).node = 1;
+    const base::Settings settings;
+    const Told self(job, 0, settings);
+    CHECK_STATUS(transfer::open_channels(self.here), base::Status::kSystem);
 }
 
 TEST_SUITE_END();

@@ -13,7 +13,7 @@ using gpurun::test::must;
 
 namespace {
 
-struct Ends {
+struct RingEnds {
     platform::JobSegment job = must(platform::JobSegment::create(2, 1));
     platform::Mapping source = must(job.map_ring(0, 1));
     platform::Mapping target = must(job.map_ring(0, 1)); // its own mapping, as in another process
@@ -44,12 +44,12 @@ std::vector<std::byte> filled(size_t bytes, uint64_t number) {
 TEST_SUITE_BEGIN("record ring");
 
 TEST_CASE("an empty ring has no front") {
-    Ends ends;
+    RingEnds ends;
     CHECK(ends.consumer.front() == nullptr);
 }
 
 TEST_CASE("records of every length come out whole and in order, round and round") {
-    Ends ends;
+    RingEnds ends;
     uint64_t pushed = 0;
     uint64_t popped = 0;
     while (popped < 2000) {
@@ -74,7 +74,7 @@ TEST_CASE("records of every length come out whole and in order, round and round"
 }
 
 TEST_CASE("every kind of record crosses with its whole head and body, and a payload of any length") {
-    Ends ends;
+    RingEnds ends;
     const auto cross = [&]<size_t kBytes>(std::integral_constant<size_t, kBytes>, RecordKind kind, size_t length) {
         Record sent(kind, kProtocol, 0x0102030405060708);
         sent.envelope = Envelope{11, -12, uint64_t{13} << 40};
@@ -96,8 +96,8 @@ TEST_CASE("every kind of record crosses with its whole head and body, and a payl
         CHECK(std::equal(payload.begin(), payload.end(), filled(length, kBytes).begin()));
         ends.consumer.pop();
     };
-    for (const RecordKind kind :
-         {RecordKind::kMessage, RecordKind::kToSend, RecordKind::kToReceive, RecordKind::kNotice})
+    for (const RecordKind kind : {RecordKind::kMessage, RecordKind::kToSend, RecordKind::kToReceive,
+                                  RecordKind::kNotice, RecordKind::kUnwanted})
         for (const size_t length : {0, 1, 31, 32, 33, 88, 89, 1000}) {
             cross(std::integral_constant<size_t, 1>(), kind, length);
             cross(std::integral_constant<size_t, 16>(), kind, length);
@@ -108,7 +108,7 @@ TEST_CASE("every kind of record crosses with its whole head and body, and a payl
 }
 
 TEST_CASE("a full ring takes nothing, and loses nothing") {
-    Ends ends;
+    RingEnds ends;
     uint64_t pushed = 0;
     while (ends.producer.push(numbered(pushed)))
         ++pushed;
@@ -124,7 +124,7 @@ TEST_CASE("a full ring takes nothing, and loses nothing") {
 }
 
 TEST_CASE("what earlier laps have left in the ring is never taken for a record") {
-    Ends ends;
+    RingEnds ends;
     const std::vector<std::byte> content(80, std::byte{2});
     Record record = numbered(0).with(body<kMostBody>(3));
     constexpr int kAtOnce = 30; // of 5 lines each: the end of the ring is skipped, in every lap another part of it
@@ -146,7 +146,7 @@ TEST_CASE("what earlier laps have left in the ring is never taken for a record")
 }
 
 TEST_CASE("short messages cross as others do, among them") {
-    Ends ends;
+    RingEnds ends;
     uint64_t pushed = 0;
     uint64_t popped = 0;
     bool was_full = false;
@@ -180,14 +180,70 @@ TEST_CASE("short messages cross as others do, among them") {
             ends.consumer.pop();
             ++popped;
         }
-        CHECK(ends.consumer.gave_back());
-        CHECK_FALSE(ends.consumer.gave_back());
+        CHECK(ends.consumer.gave_wanted_room());
+        CHECK_FALSE(ends.consumer.gave_wanted_room());
     }
     CHECK(was_full);
 }
 
+TEST_CASE("room is told of only to a producer that has found none") {
+    RingEnds ends;
+    constexpr uint64_t kRecords = 10 * platform::kRingEntryBytes / kRingLine;
+    for (uint64_t number = 0; number < kRecords; ++number) {
+        REQUIRE(ends.producer.push(numbered(number)));
+        REQUIRE(ends.consumer.front() != nullptr);
+        ends.consumer.pop();
+        CHECK_FALSE(ends.consumer.gave_wanted_room());
+    }
+    const auto take_all = [&] {
+        while (ends.consumer.front() != nullptr)
+            ends.consumer.pop();
+    };
+    while (ends.producer.push(numbered(0))) {
+    }
+    take_all();
+    CHECK(ends.consumer.gave_wanted_room());
+    // It was told once. If it finds none again, it is told again.
+    for (uint64_t number = 0; number < platform::kRingEntryBytes / kRingLine; ++number)
+        REQUIRE(ends.producer.push(numbered(number)));
+    take_all();
+    CHECK_FALSE(ends.consumer.gave_wanted_room());
+    while (ends.producer.push(numbered(0))) {
+    }
+    take_all();
+    CHECK(ends.consumer.gave_wanted_room());
+}
+
+TEST_CASE("a producer that sleeps for room is told of it each time") {
+    RingEnds ends;
+    constexpr uint64_t kRecords = 200'000;
+    std::atomic<uint32_t> bell = 0;
+    std::thread producer([&] {
+        for (uint64_t number = 0; number < kRecords;) {
+            const uint32_t seen = bell.load();
+            if (ends.producer.push(numbered(number)))
+                ++number;
+            else
+                bell.wait(seen); // for ever, if the consumer tells nobody
+        }
+    });
+    for (uint64_t number = 0; number < kRecords;) {
+        if (ends.consumer.front() == nullptr) {
+            std::this_thread::yield();
+            continue;
+        }
+        ends.consumer.pop();
+        ++number;
+        if (ends.consumer.gave_wanted_room()) {
+            bell.fetch_add(1);
+            bell.notify_one();
+        }
+    }
+    producer.join();
+}
+
 TEST_CASE("producer and consumer run at the same time") {
-    Ends ends;
+    RingEnds ends;
     constexpr uint64_t kRecords = 20'000;
     std::thread producer([&] {
         for (uint64_t number = 0; number < kRecords;) {

@@ -53,6 +53,28 @@ TEST_CASE("each slot is taken once, and again when its backward edge has come, w
     CHECK(again[0].value == first[2].value + kSlotStep);
 }
 
+TEST_CASE("several slots are taken together or not at all, the first ones that are free") {
+    CpuFence fence;
+    SlotRing slots(SlotClass::kEager);
+    const auto indices = [](const std::vector<Slot>& taken) {
+        std::vector<uint16_t> all;
+        for (const Slot& each : taken)
+            all.push_back(each.index);
+        return all;
+    };
+    std::vector<Slot> first(3), second(12);
+    REQUIRE(must(slots.take_all(fence, first, 16)));
+    REQUIRE(must(slots.take_all(fence, second, 16)));
+    CHECK(indices(first) == std::vector<uint16_t>{0, 1, 2});
+    fence.signal_now(Edge::kBackward, first[1]);
+    std::vector<Slot> more(3), two(2);
+    CHECK_FALSE(must(slots.take_all(fence, more, 16)));
+    REQUIRE(must(slots.take_all(fence, two, 16)));
+    CHECK(indices(two) == std::vector<uint16_t>{1, 15});
+    CHECK(two[0].value == first[1].value + kSlotStep);
+    CHECK_FALSE(must(slots.take_all(fence, std::span(two).first(1), 16)));
+}
+
 TEST_CASE("a message that nobody answers ends its slot's use by the forward edge") {
     CpuFence fence;
     SlotRing slots(SlotClass::kRendezvous);

@@ -34,6 +34,44 @@ TEST_CASE("an allocation has one handle, and whoever was given it is told when i
     CHECK(cache.forget(buffer.id).empty());
 }
 
+TEST_CASE("a peer that is asked to unmap has an allocation until it answers, and again once it is given its handle") {
+    const auto device = open_emulated();
+    transfer::ExportCache cache(*device, 3);
+    const device::Buffer buffer = must(device->describe(must(device->allocate(100)), 100));
+    CHECK_FALSE(cache.may_have(buffer.id, 1));
+    REQUIRE(cache.handle(buffer, 1));
+    CHECK(cache.must_be_asked(buffer.id, 1));
+    CHECK_FALSE(cache.may_have(buffer.id, 2));
+    const uint64_t first = cache.ask(buffer.id, 1);
+    CHECK(cache.may_have(buffer.id, 1));
+    CHECK_FALSE(cache.must_be_asked(buffer.id, 1));
+    REQUIRE(cache.handle(buffer, 1));
+    cache.answered(buffer.id, 1, first); // which the peer wrote before it got the handle
+    CHECK(cache.must_be_asked(buffer.id, 1));
+    const uint64_t second = cache.ask(buffer.id, 1);
+    cache.answered(buffer.id, 1, first);
+    CHECK(cache.may_have(buffer.id, 1));
+    cache.answered(buffer.id, 1, second);
+    CHECK_FALSE(cache.may_have(buffer.id, 1));
+    CHECK(cache.forget(buffer.id) == std::vector<bool>{false, false, false});
+}
+
+TEST_CASE("of an allocation that the full cache has forgotten, all may have it mapped") {
+    const auto device = open_emulated();
+    transfer::ExportCache cache(*device, 2);
+    const device::Buffer buffer = must(device->describe(must(device->allocate(100)), 100));
+    REQUIRE(cache.handle(buffer, 1));
+    for (uint64_t other = 1; other <= transfer::ExportCache::kLimit; ++other) {
+        device::Buffer refused = buffer;
+        refused.id += other;
+        CHECK_FALSE(cache.handle(refused, 1));
+    }
+    CHECK(cache.may_have_forgotten(buffer.id));
+    REQUIRE(cache.handle(buffer, 0));
+    CHECK_FALSE(cache.may_have_forgotten(buffer.id));
+    CHECK(cache.must_be_asked(buffer.id, 1));
+}
+
 TEST_CASE("what the device refuses to export has no handle, and nobody has been given it") {
     const auto device = open_emulated();
     transfer::ExportCache cache(*device, 2);

@@ -24,8 +24,8 @@ std::unique_ptr<device::Device> open_emulated(const char* selector) {
     return must(device::open_device(options));
 }
 
-struct Bench {
-    Bench() {
+struct CacheBench {
+    CacheBench() {
         const int fd = ::dup(exporter->shareable_fd());
         REQUIRE(fd >= 0);
         REQUIRE_OK(importer->add_peer(kPeer, exporter->info().identity, fd));
@@ -35,7 +35,7 @@ struct Bench {
         void* const memory = must(exporter->allocate(kBytes));
         const device::Buffer buffer = must(exporter->describe(memory, kBytes));
         RemoteBuffer source{};
-        source.exportable = 1;
+        source.exporter = transfer::Exporter::kSender;
         source.handle = must(exporter->export_memory(buffer));
         source.allocation_id = buffer.id;
         source.allocation_base = reinterpret_cast<uint64_t>(buffer.base);
@@ -65,7 +65,7 @@ struct Bench {
 TEST_SUITE_BEGIN("import cache");
 
 TEST_CASE("an allocation is mapped once, whoever asks for it") {
-    Bench bench;
+    CacheBench bench;
     RemoteBuffer source = bench.allocate(100);
     REQUIRE_OK(bench.cache.open(source));
     CHECK(bench.cache.has(source.allocation_id));
@@ -82,7 +82,7 @@ TEST_CASE("an allocation is mapped once, whoever asks for it") {
 }
 
 TEST_CASE("what cannot be mapped leaves no mapping behind, and harms none") {
-    Bench bench;
+    CacheBench bench;
     const RemoteBuffer good = bench.allocate();
     RemoteBuffer bad = bench.allocate();
     bad.handle = {};
@@ -95,7 +95,7 @@ TEST_CASE("what cannot be mapped leaves no mapping behind, and harms none") {
 }
 
 TEST_CASE("a revoked mapping is closed when the copies from it are done") {
-    Bench bench;
+    CacheBench bench;
     const RemoteBuffer source = bench.allocate();
     const std::byte* const address = must(bench.cache.address(source, kCopy));
     bench.cache.revoke(source.allocation_id);
@@ -108,7 +108,7 @@ TEST_CASE("a revoked mapping is closed when the copies from it are done") {
 }
 
 TEST_CASE("a borrowed mapping stays until it is given back and its last use is over") {
-    Bench bench;
+    CacheBench bench;
     const RemoteBuffer source = bench.allocate(8);
     const std::byte* const address = must(bench.cache.borrow(source));
     CHECK(must(bench.cache.borrow(source)) == address);
@@ -130,7 +130,7 @@ TEST_CASE("a borrowed mapping stays until it is given back and its last use is o
 }
 
 TEST_CASE("a mapping stays as long as any copy from it is to be made, whatever later ones have come to") {
-    Bench bench;
+    CacheBench bench;
     const Slot later{SlotClass::kRendezvous, true, 4, 0, kSlotStep};
     const RemoteBuffer source = bench.allocate();
     const std::byte* const address = must(bench.cache.address(source, kCopy)); // of a stream that is held
@@ -151,7 +151,7 @@ TEST_CASE("a mapping stays as long as any copy from it is to be made, whatever l
 }
 
 TEST_CASE("a revoked mapping stays while a graph holds it, or two") {
-    Bench bench;
+    CacheBench bench;
     const RemoteBuffer source = bench.allocate();
     const std::byte* const address = must(bench.cache.hold(source));
     (void)must(bench.cache.hold(source));
@@ -168,7 +168,7 @@ TEST_CASE("a revoked mapping stays while a graph holds it, or two") {
 }
 
 TEST_CASE("the least recently used mapping makes room, but none that a graph holds") {
-    Bench bench;
+    CacheBench bench;
     const RemoteBuffer held = bench.allocate();
     const RemoteBuffer oldest = bench.allocate();
     const std::byte* const address = must(bench.cache.hold(held));
@@ -184,7 +184,7 @@ TEST_CASE("the least recently used mapping makes room, but none that a graph hol
 }
 
 TEST_CASE("graphs hold more mappings than are kept otherwise, which go when they can") {
-    Bench bench;
+    CacheBench bench;
     std::vector<RemoteBuffer> sources;
     for (size_t i = 0; i < ImportCache::kLimit + 5; ++i) {
         sources.push_back(bench.allocate());
@@ -200,7 +200,7 @@ TEST_CASE("graphs hold more mappings than are kept otherwise, which go when they
 }
 
 TEST_CASE("nothing is closed while that might wait for a graph, and what lies in its place is not opened meanwhile") {
-    Bench bench;
+    CacheBench bench;
     const RemoteBuffer source = bench.allocate();
     const std::byte* const address = must(bench.cache.address(source, Slot{}));
     RemoteBuffer next = bench.allocate();
@@ -223,7 +223,7 @@ TEST_CASE("nothing is closed while that might wait for a graph, and what lies in
 }
 
 TEST_CASE("a mapping that copies still read is not closed for another in its place") {
-    Bench bench;
+    CacheBench bench;
     const RemoteBuffer source = bench.allocate();
     (void)must(bench.cache.address(source, kCopy));
     RemoteBuffer next = bench.allocate();
@@ -235,7 +235,7 @@ TEST_CASE("a mapping that copies still read is not closed for another in its pla
 }
 
 TEST_CASE("an allocation where another was ends that one's mapping, held or not, and its release means nothing") {
-    Bench bench;
+    CacheBench bench;
     const RemoteBuffer source = bench.allocate();
     (void)must(bench.cache.hold(source));
     REQUIRE_OK(bench.exporter->free(reinterpret_cast<void*>(source.allocation_base)));

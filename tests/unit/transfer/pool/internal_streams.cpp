@@ -18,7 +18,7 @@ namespace {
 const StreamLimits kLimits = transfer::stream_limits(32);
 const size_t kHalf = kLimits.messages / 2; // of which there are some to spare
 
-struct Bench {
+struct StreamsBench {
     std::unique_ptr<device::Device> device = gpurun::test::open_one_device();
     InternalStreams streams{*device, kLimits};
     uint64_t markers = 0;
@@ -50,8 +50,40 @@ TEST_CASE("the internal streams that may wait are fewer than the rank's hardware
     }
 }
 
+// Each engine has the limits of the time when it came, but for its messages.
+TEST_CASE("the internal streams of all engines of a rank that may wait are fewer than its hardware queues") {
+    for (uint32_t queues = 8; queues <= 1024; ++queues)
+        for (uint32_t engines = 2; engines <= 16 && queues >= (engines == 2 ? 8 : 5 * engines); ++engines) {
+            const size_t messages = transfer::stream_limits(queues, engines).messages;
+            size_t all = 0;
+            for (uint32_t before = 1; before <= engines; ++before) {
+                const StreamLimits limits = transfer::stream_limits(queues, before);
+                all += std::min(limits.messages, messages) + limits.takers + limits.alarms;
+            }
+            CAPTURE(queues);
+            CAPTURE(engines);
+            CHECK(all < queues);
+            CHECK(messages >= 1);
+        }
+}
+
+TEST_CASE("an engine that comes later takes its part of the streams for messages") {
+    const std::unique_ptr<device::Device> device = gpurun::test::open_one_device();
+    transfer::EngineCount engines{1};
+    InternalStreams streams(*device, kLimits, 32, engines);
+    std::set<void*> taken;
+    for (size_t i = 0; i < kLimits.messages; ++i)
+        taken.insert(must(streams.take()).native);
+    CHECK(taken.size() == kLimits.messages);
+    engines = 2;
+    taken.clear();
+    for (size_t i = 0; i < kLimits.messages; ++i)
+        taken.insert(must(streams.take()).native);
+    CHECK(taken.size() == transfer::stream_limits(32, 2).messages);
+}
+
 TEST_CASE("what is behind markers of one stream leaves half of the internal streams to others, however much it is") {
-    Bench bench;
+    StreamsBench bench;
     const std::vector<void*> behind = bench.take_behind(1, 100);
     CHECK(distinct(behind) == kHalf);
     for (size_t i = 0; i < kHalf; ++i)
@@ -59,7 +91,7 @@ TEST_CASE("what is behind markers of one stream leaves half of the internal stre
 }
 
 TEST_CASE("what is behind markers of several streams shares only with its own kind, and spreads") {
-    Bench bench;
+    StreamsBench bench;
     std::vector<void*> first = bench.take_behind(1, kHalf / 2), second = bench.take_behind(2, kHalf / 2);
     CHECK(distinct(first) + distinct(second) == kHalf);
     const std::vector<void*> more = bench.take_behind(1, kHalf / 2);
@@ -72,7 +104,7 @@ TEST_CASE("what is behind markers of several streams shares only with its own ki
 }
 
 TEST_CASE("what is behind an earlier place goes behind nothing that waits for a later one") {
-    Bench bench;
+    StreamsBench bench;
     const std::vector<void*> later = bench.take_behind(1, kHalf);
     const void* const earlier = must(bench.streams.take_behind(1, 3)).native;
     CHECK(std::count(later.begin() + 3, later.end(), earlier) == 0);
@@ -82,7 +114,7 @@ TEST_CASE("what is behind an earlier place goes behind nothing that waits for a 
 }
 
 TEST_CASE("a stream that was given back has nobody's markers before it") {
-    Bench bench;
+    StreamsBench bench;
     const std::vector<void*> behind = bench.take_behind(1, 1);
     bench.take_back(behind);
     std::vector<void*> others;
@@ -93,7 +125,7 @@ TEST_CASE("a stream that was given back has nobody's markers before it") {
 }
 
 TEST_CASE("a stream of one's own is given to nobody else") {
-    Bench bench;
+    StreamsBench bench;
     std::set<void*> own;
     for (int i = 0; i < 4; ++i)
         own.insert(must(bench.streams.own()).native);
@@ -103,7 +135,7 @@ TEST_CASE("a stream of one's own is given to nobody else") {
 }
 
 TEST_CASE("what was given back and waits still shares its stream with what is behind later markers") {
-    Bench bench;
+    StreamsBench bench;
     device::Counter over{0};
     const std::vector<void*> behind = bench.take_behind(1, kHalf);
     for (void* const native : behind)
@@ -119,7 +151,7 @@ TEST_CASE("what was given back and waits still shares its stream with what is be
 }
 
 TEST_CASE("no more share a stream than CUDA lets wait there") {
-    Bench bench;
+    StreamsBench bench;
     const std::vector<void*> full = bench.take_behind(1, kHalf * InternalStreams::kMostShared);
     CHECK(distinct(full) == kHalf);
     void* const next = bench.take_behind(1, 1)[0];
@@ -127,7 +159,7 @@ TEST_CASE("no more share a stream than CUDA lets wait there") {
 }
 
 TEST_CASE("a message that waits for nobody goes into a stream in which nobody waits") {
-    Bench bench;
+    StreamsBench bench;
     std::set<void*> waiting;
     for (size_t i = 0; i < kLimits.messages; ++i) {
         waiting.insert(must(bench.streams.take_ready()).native);
@@ -141,7 +173,7 @@ TEST_CASE("a message that waits for nobody goes into a stream in which nobody wa
 }
 
 TEST_CASE("brief work has few streams, which are given to nobody else") {
-    Bench bench;
+    StreamsBench bench;
     std::set<void*> brief;
     for (size_t i = 0; i < 3 * StreamLimits::kBrief; ++i)
         brief.insert(must(bench.streams.brief()).native);

@@ -21,6 +21,18 @@ TEST_CASE("ranks that share a device share its blocks, and each has one") {
     CHECK(KernelBudget(30, 48).blocks() == 1);
 }
 
+TEST_CASE("the engines of a rank share its blocks, also with one that comes later") {
+    transfer::EngineCount engines{1};
+    KernelBudget budget(100, 1, engines);
+    CHECK(budget.blocks() == 100);
+    engines = 2;
+    CHECK(budget.blocks() == 50);
+    CHECK_FALSE(budget.admits(stream(1), 51, {}));
+    CHECK(budget.admits(stream(1), 50, {}));
+    engines = 200;
+    CHECK(budget.blocks() == 1);
+}
+
 TEST_CASE("messages of four graphs that run side by side fit into the budget, and each may wait with one block") {
     CHECK(4 * KernelBudget(99, 1).blocks_in_graph() <= 99);
     CHECK(KernelBudget(99, 1).blocks_in_graph() >= 16); // a message of 64 KiB waits by itself

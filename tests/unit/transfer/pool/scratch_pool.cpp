@@ -1,6 +1,7 @@
 // Which scratch memory is lent, and when it is lent again.
 #include "transfer/pool/scratch_pool.hpp"
 #include "one_device.hpp"
+#include "scripted_device.hpp"
 #include "support/gate.hpp"
 
 #include "device/capability/graphs.hpp"
@@ -12,7 +13,7 @@ using Kind = ScratchPool::Kind;
 
 namespace {
 
-struct Bench {
+struct ScratchBench {
     std::unique_ptr<device::Device> device = gpurun::test::open_one_device();
     device::Stream one = must(device->create_stream()), other = must(device->create_stream());
     transfer::EventPool events{*device};
@@ -35,70 +36,85 @@ struct Bench {
 TEST_SUITE_BEGIN("scratch pool");
 
 TEST_CASE("a block is of its kind, large enough, and nobody else's as long as it is lent") {
-    Bench bench;
+    ScratchBench bench;
     for (const Kind kind : {Kind::kHost, Kind::kPinned, Kind::kDevice}) {
-        ScratchPool::Block& block = bench.take(kind, 5000, Bench::host());
+        ScratchPool::Block& block = bench.take(kind, 5000, ScratchBench::host());
         const auto placement = must(bench.device->describe(block.data, 5000)).placement;
         CHECK(placement == (kind == Kind::kHost     ? device::Placement::kPageable
                             : kind == Kind::kPinned ? device::Placement::kPinned
                                                     : device::Placement::kDevice));
         CHECK(block.where.placement == placement);
-        CHECK(bench.take(kind, 5000, Bench::host()).data != block.data);
+        CHECK(bench.take(kind, 5000, ScratchBench::host()).data != block.data);
     }
     CHECK(bench.scratch.lent() == 6);
 }
 
 TEST_CASE("what is given back in the host's order is lent again at once") {
-    Bench bench;
+    ScratchBench bench;
     for (const Kind kind : {Kind::kHost, Kind::kPinned, Kind::kDevice}) {
-        ScratchPool::Block& block = bench.take(kind, 5000, Bench::host());
-        bench.scratch.give_back(block, Bench::host());
-        CHECK(&bench.take(kind, 6000, Bench::host()) == &block);
-        CHECK(&bench.take(kind, 60'000, Bench::host()) != &block);
+        ScratchPool::Block& block = bench.take(kind, 5000, ScratchBench::host());
+        bench.scratch.give_back(block, ScratchBench::host());
+        CHECK(&bench.take(kind, 6000, ScratchBench::host()) == &block);
+        CHECK(&bench.take(kind, 60'000, ScratchBench::host()) != &block);
     }
 }
 
 TEST_CASE("what a stream may still use is lent to that stream, and to nobody else before the stream is over") {
-    Bench bench;
-    ScratchPool::Block& block = bench.take(Kind::kDevice, 5000, Bench::in(bench.one));
+    ScratchBench bench;
+    ScratchPool::Block& block = bench.take(Kind::kDevice, 5000, ScratchBench::in(bench.one));
     {
         gpurun::test::Gate gate(*bench.device);
         gate.hold(bench.one);
-        bench.scratch.give_back(block, Bench::in(bench.one));
-        ScratchPool::Block& of_other = bench.take(Kind::kDevice, 5000, Bench::in(bench.other));
+        bench.scratch.give_back(block, ScratchBench::in(bench.one));
+        ScratchPool::Block& of_other = bench.take(Kind::kDevice, 5000, ScratchBench::in(bench.other));
         CHECK(&of_other != &block);
-        ScratchPool::Block& of_host = bench.take(Kind::kDevice, 5000, Bench::host());
+        ScratchPool::Block& of_host = bench.take(Kind::kDevice, 5000, ScratchBench::host());
         CHECK(&of_host != &block);
-        CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.one)) == &block);
-        bench.scratch.give_back(block, Bench::in(bench.one));
+        CHECK(&bench.take(Kind::kDevice, 5000, ScratchBench::in(bench.one)) == &block);
+        bench.scratch.give_back(block, ScratchBench::in(bench.one));
     }
     must(bench.device->synchronize(bench.one));
-    CHECK(&bench.take(Kind::kDevice, 5000, Bench::host()) == &block);
+    CHECK(&bench.take(Kind::kDevice, 5000, ScratchBench::host()) == &block);
+}
+
+TEST_CASE("runs in one stream, one after the other, do not ask whether the one before is over") {
+    gpurun::test::ScriptedDevice device(gpurun::test::open_one_device());
+    const device::Stream stream = must(device.create_stream());
+    transfer::EventPool events(device);
+    ScratchPool scratch(device, events);
+    const transfer::Operand order = ScratchBench::in(stream);
+    const auto run = [&] { scratch.give_back(*must(scratch.take(Kind::kDevice, 5000, order)), order); };
+    run();
+    run(); // has the events that it needs
+    const size_t before = device.calls;
+    run();
+    CHECK(device.calls - before == 3); // the stream's name, twice, and the record
+    CHECK(scratch.lent() == 0);
 }
 
 TEST_CASE("what was not used is lent again at once, but not before those that used it earlier are over") {
-    Bench bench;
-    ScratchPool::Block& block = bench.take(Kind::kDevice, 5000, Bench::in(bench.one));
+    ScratchBench bench;
+    ScratchPool::Block& block = bench.take(Kind::kDevice, 5000, ScratchBench::in(bench.one));
     bench.scratch.give_back_unused(block);
-    CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.other)) == &block);
+    CHECK(&bench.take(Kind::kDevice, 5000, ScratchBench::in(bench.other)) == &block);
     bench.scratch.give_back_unused(block);
     {
         gpurun::test::Gate gate(*bench.device);
         gate.hold(bench.one);
-        CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.one)) == &block);
-        bench.scratch.give_back(block, Bench::in(bench.one));
-        CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.one)) == &block);
+        CHECK(&bench.take(Kind::kDevice, 5000, ScratchBench::in(bench.one)) == &block);
+        bench.scratch.give_back(block, ScratchBench::in(bench.one));
+        CHECK(&bench.take(Kind::kDevice, 5000, ScratchBench::in(bench.one)) == &block);
         bench.scratch.give_back_unused(block);
-        CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.other)) != &block);
+        CHECK(&bench.take(Kind::kDevice, 5000, ScratchBench::in(bench.other)) != &block);
     }
     must(bench.device->synchronize(bench.one));
-    CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.other)) == &block);
+    CHECK(&bench.take(Kind::kDevice, 5000, ScratchBench::in(bench.other)) == &block);
 }
 
 TEST_CASE("what a graph has is lent again when the graph is gone") {
-    Bench bench;
+    ScratchBench bench;
     device::Graphs& graphs = *bench.device->graphs();
-    const transfer::Operand captured = Bench::in(bench.one, transfer::Domain::kGraph);
+    const transfer::Operand captured = ScratchBench::in(bench.one, transfer::Domain::kGraph);
     must(graphs.begin_capture(bench.one));
     ScratchPool::Block& block = bench.take(Kind::kDevice, 5000, captured);
     bench.scratch.give_back(block, captured);
@@ -106,15 +122,15 @@ TEST_CASE("what a graph has is lent again when the graph is gone") {
     CHECK(&second != &block);
     bench.scratch.give_back(second, captured);
     const device::Graph graph = must(graphs.end_capture(bench.one));
-    CHECK(&bench.take(Kind::kDevice, 5000, Bench::host()) != &block);
+    CHECK(&bench.take(Kind::kDevice, 5000, ScratchBench::host()) != &block);
     must(graphs.destroy_graph(graph));
-    CHECK(&bench.take(Kind::kDevice, 5000, Bench::host()) == &block);
-    CHECK(&bench.take(Kind::kDevice, 5000, Bench::in(bench.other)) == &second);
+    CHECK(&bench.take(Kind::kDevice, 5000, ScratchBench::host()) == &block);
+    CHECK(&bench.take(Kind::kDevice, 5000, ScratchBench::in(bench.other)) == &second);
 }
 
 TEST_CASE("more than a device has is an error, and takes nothing") {
-    Bench bench;
-    CHECK_STATUS(bench.scratch.take(Kind::kDevice, size_t{1} << 40, Bench::host()), base::Status::kMemory);
+    ScratchBench bench;
+    CHECK_STATUS(bench.scratch.take(Kind::kDevice, size_t{1} << 40, ScratchBench::host()), base::Status::kMemory);
     CHECK(bench.scratch.lent() == 0);
 }
 

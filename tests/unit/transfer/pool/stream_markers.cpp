@@ -185,3 +185,30 @@ TEST_CASE("after a send that was deferred in a busy stream, those of some long b
     CHECK(must(subject.markers.is_passed_for_send(marker)));
     CHECK(subject.batch(64) > 0);
 }
+
+TEST_CASE("requests that one call starts share a marker of each stream, and nobody else does") {
+    Subject subject;
+    const Marker before = subject.set(1);
+    subject.markers.begin_sharing();
+    const Marker first = subject.set(1), other = subject.set(2), second = subject.set(1);
+    subject.markers.end_sharing();
+    const Marker after = subject.set(1);
+    CHECK(first.event == second.event);
+    CHECK(first.event != before.event);
+    CHECK(first.event != other.event);
+    CHECK(after.event != first.event);
+    CHECK(subject.made == 4);
+    subject.markers.begin_sharing();
+    const Marker of_next = subject.set(1);
+    subject.markers.end_sharing();
+    CHECK(of_next.event != first.event);
+
+    subject.give_back(first);
+    CHECK(subject.idle.empty()); // the second has it
+    CHECK_FALSE(must(subject.markers.is_passed(second)));
+    subject.pass(of_next); // and so all before it
+    subject.markers.look_again();
+    CHECK(must(subject.markers.is_passed(second)));
+    subject.give_back(second);
+    CHECK(subject.idle == std::vector<void*>{first.event.native});
+}

@@ -120,6 +120,7 @@ TEST_CASE("what is sent waits for what comes, and both cross at once") {
 TEST_CASE("mails are launched before anything else in their stream waits for a peer") {
     Setting by_engine;
     by_engine.settings.kernel_copy_bytes = 1024;
+    by_engine.settings.mail_bytes = 256 << 10;
     for (const size_t bytes : {size_t{0}, size_t{300'000}}) { // eager; pulled by a copy engine
         CAPTURE(bytes);
         TestJob job(2, by_engine);
@@ -136,7 +137,9 @@ TEST_CASE("mails are launched before anything else in their stream waits for a p
 }
 
 TEST_CASE("long messages both ways are signalled, pulled and awaited in one kernel on each side") {
-    TestJob job(2, Setting{});
+    Setting pulled;
+    pulled.settings.mail_bytes = kLong / 2;
+    TestJob job(2, pulled);
     Crossing crossing(job);
     for (const uint32_t from : {0, 1})
         crossing.send(from, kLong, static_cast<int>(from));

@@ -21,8 +21,8 @@ constexpr int64_t kLongNs = 100'000'000; // for what must not happen, and otherw
 constexpr int kPattern = 5;
 
 // Chunks pass through memory on the source's device unless a test says otherwise: those take several streams.
-struct Bench {
-    explicit Bench(base::FenceKind fence, RelayPool pool_ = RelayPool::kDevice)
+struct PipelineBench {
+    explicit PipelineBench(base::FenceKind fence, RelayPool pool_ = RelayPool::kDevice)
         : job(2, test::with_fence(fence)), pool(pool_) {}
 
     RelayPlan plan(uint64_t bytes) const { return RelayPlan{pool, 0, bytes, kChunkBytes}; }
@@ -65,7 +65,7 @@ struct Bench {
 
 constexpr base::FenceKind kFences[] = {base::FenceKind::kCounter, base::FenceKind::kEvent};
 constexpr uint64_t kAsManyAsBuffers = platform::kRelayBuffers; // a source fills them, whatever its target does
-constexpr uint64_t kBytes = kAsManyAsBuffers * kChunkBytes;
+constexpr uint64_t kMessageBytes = kAsManyAsBuffers * kChunkBytes;
 static_assert(kAsManyAsBuffers >= kLeastChunksInStreams);
 
 // What a stream may be writing, when nothing has told that it is done.
@@ -80,7 +80,7 @@ TEST_SUITE_BEGIN("relay pipeline");
 TEST_CASE("a message in several streams brings every byte, and many after each other do") {
     for (const base::FenceKind fence : kFences)
         for (const RelayPool pool : {RelayPool::kHost, RelayPool::kDevice}) {
-            Bench bench(fence, pool);
+            PipelineBench bench(fence, pool);
             for (const uint64_t chunks : {1u, 3u, 4u, 5u, 8u, 13u}) {
                 CAPTURE(chunks);
                 const Operand from = bench.filled(chunks * kChunkBytes - 7);
@@ -100,10 +100,10 @@ TEST_CASE("a message in several streams brings every byte, and many after each o
 
 TEST_CASE("chunks go on in one stream while another is held") {
     for (const base::FenceKind fence : kFences) {
-        Bench bench(fence);
-        const Operand from = bench.filled(kBytes);
+        PipelineBench bench(fence);
+        const Operand from = bench.filled(kMessageBytes);
         HeldStream gate(*bench.source.device, bench.source.next_internal());
-        RelayPipeline fill = bench.fill(kBytes);
+        RelayPipeline fill = bench.fill(kMessageBytes);
         REQUIRE(must(fill.step(from)));
         CHECK(comes_true([&] { return bench.reached(1); }));
         CHECK_FALSE(bench.reached(0));
@@ -115,14 +115,14 @@ TEST_CASE("chunks go on in one stream while another is held") {
 
 TEST_CASE("copies to host memory go on while what tells of them is held") {
     for (const base::FenceKind fence : kFences) {
-        Bench bench(fence, RelayPool::kHost);
-        const Operand from = bench.filled(kBytes);
+        PipelineBench bench(fence, RelayPool::kHost);
+        const Operand from = bench.filled(kMessageBytes);
         HeldStream gate(*bench.source.device, bench.source.next_internal());
-        RelayPipeline fill = bench.fill(kBytes);
+        RelayPipeline fill = bench.fill(kMessageBytes);
         REQUIRE(must(fill.step(from)));
         const std::byte* const last =
             must(bench.source.channel(1).relay_buffer(Direction::kOut, 0, kAsManyAsBuffers - 1, false));
-        const std::byte expected = TestRank::pattern(kBytes, kPattern).back();
+        const std::byte expected = TestRank::pattern(kMessageBytes, kPattern).back();
         CHECK(comes_true([&] { return read_unordered(last + kChunkBytes - 1) == expected; }));
         for (uint16_t chunk = 0; chunk < kAsManyAsBuffers; ++chunk)
             CHECK_FALSE(bench.reached(chunk));
@@ -135,46 +135,46 @@ TEST_CASE("copies to host memory go on while what tells of them is held") {
 
 TEST_CASE("a source's message ends, for its peer and in its stream, behind a chunk that is held in another") {
     for (const base::FenceKind fence : kFences) {
-        Bench bench(fence);
-        const Operand from = bench.filled(kBytes);
+        PipelineBench bench(fence);
+        const Operand from = bench.filled(kMessageBytes);
         HeldStream gate(*bench.source.device, bench.source.next_internal());
-        RelayPipeline fill = bench.fill(kBytes);
+        RelayPipeline fill = bench.fill(kMessageBytes);
         REQUIRE(must(fill.step(from)));
-        CHECK_FALSE(comes_true([&] { return bench.source.idle(from.stream) || Bench::has_ended(bench.source, fill); },
-                               kLongNs));
+        CHECK_FALSE(comes_true(
+            [&] { return bench.source.idle(from.stream) || PipelineBench::has_ended(bench.source, fill); }, kLongNs));
         gate.open();
         REQUIRE_OK(bench.source.device->synchronize(from.stream));
-        CHECK(Bench::has_ended(bench.source, fill));
+        CHECK(PipelineBench::has_ended(bench.source, fill));
     }
 }
 
 TEST_CASE("a target's message ends, for its peer and in its stream, behind a chunk that is held in another") {
     for (const base::FenceKind fence : kFences) {
-        Bench bench(fence);
-        const Operand from = bench.filled(kBytes);
-        const Operand to = bench.target.on_stream(bench.target.on_device(kBytes));
-        RelayPipeline fill = bench.fill(kBytes);
+        PipelineBench bench(fence);
+        const Operand from = bench.filled(kMessageBytes);
+        const Operand to = bench.target.on_stream(bench.target.on_device(kMessageBytes));
+        RelayPipeline fill = bench.fill(kMessageBytes);
         REQUIRE(must(fill.step(from)));
         bench.deliver();
         REQUIRE_OK(bench.source.device->synchronize(from.stream));
         HeldStream gate(*bench.target.device, bench.target.next_internal());
-        RelayPipeline drain = bench.drain(kBytes);
+        RelayPipeline drain = bench.drain(kMessageBytes);
         REQUIRE(must(drain.step(to)));
-        CHECK_FALSE(
-            comes_true([&] { return bench.target.idle(to.stream) || Bench::has_ended(bench.target, drain); }, kLongNs));
+        CHECK_FALSE(comes_true(
+            [&] { return bench.target.idle(to.stream) || PipelineBench::has_ended(bench.target, drain); }, kLongNs));
         gate.open();
         CHECK(bench.holds_message(to));
-        CHECK(Bench::has_ended(bench.target, drain));
+        CHECK(PipelineBench::has_ended(bench.target, drain));
     }
 }
 
 TEST_CASE("a target starts no chunk of its peer's memory before it knows where that is") {
-    Bench bench(base::FenceKind::kCounter);
-    const Operand from = bench.filled(kBytes);
-    const Operand to = bench.target.on_stream(bench.target.on_device(kBytes));
-    RelayPipeline fill = bench.fill(kBytes);
+    PipelineBench bench(base::FenceKind::kCounter);
+    const Operand from = bench.filled(kMessageBytes);
+    const Operand to = bench.target.on_stream(bench.target.on_device(kMessageBytes));
+    RelayPipeline fill = bench.fill(kMessageBytes);
     REQUIRE(must(fill.step(from)));
-    RelayPipeline drain = bench.drain(kBytes);
+    RelayPipeline drain = bench.drain(kMessageBytes);
     CHECK_FALSE(must(drain.step(to)));
     CHECK(drain.moved() == 0);
     bench.deliver();
@@ -184,10 +184,10 @@ TEST_CASE("a target starts no chunk of its peer's memory before it knows where t
 
 TEST_CASE("what a message has enqueued when it is given up ends in its stream, too") {
     for (const base::FenceKind fence : kFences) {
-        Bench bench(fence);
-        const Operand from = bench.filled(2 * kBytes);
+        PipelineBench bench(fence);
+        const Operand from = bench.filled(2 * kMessageBytes);
         HeldStream gate(*bench.source.device, bench.source.next_internal());
-        RelayPipeline fill = bench.fill(2 * kBytes);
+        RelayPipeline fill = bench.fill(2 * kMessageBytes);
         REQUIRE_FALSE(must(fill.step(from))); // nobody drains
         REQUIRE(fill.moved() == kAsManyAsBuffers);
         fill.give_up(from);
@@ -199,11 +199,11 @@ TEST_CASE("what a message has enqueued when it is given up ends in its stream, t
 
 TEST_CASE("a borrowed stream is not given again before its message has ended there") {
     for (const base::FenceKind fence : kFences) {
-        Bench bench(fence);
-        const Operand from = bench.filled(kBytes);
+        PipelineBench bench(fence);
+        const Operand from = bench.filled(kMessageBytes);
         const device::Stream held = bench.source.next_internal();
         HeldStream gate(*bench.source.device, held);
-        RelayPipeline fill = bench.fill(kBytes);
+        RelayPipeline fill = bench.fill(kMessageBytes);
         REQUIRE(must(fill.step(from)));
         CHECK_FALSE(bench.source.next_internal() == held);
         gate.open();
@@ -215,7 +215,7 @@ TEST_CASE("a borrowed stream is not given again before its message has ended the
 }
 
 TEST_CASE("a message of few chunks, and one of host memory, is moved in its own stream") {
-    const auto moves_alone = [](Bench& bench, const Operand& from) {
+    const auto moves_alone = [](PipelineBench& bench, const Operand& from) {
         const device::Stream held = bench.source.next_internal();
         HeldStream gate(*bench.source.device, held);
         RelayPipeline fill = bench.fill(from.bytes);
@@ -224,14 +224,14 @@ TEST_CASE("a message of few chunks, and one of host memory, is moved in its own 
         gate.open();
         REQUIRE_OK(bench.source.device->synchronize(held));
     };
-    Bench first(base::FenceKind::kCounter);
+    PipelineBench first(base::FenceKind::kCounter);
     moves_alone(first, first.filled((kLeastChunksInStreams - 1) * kChunkBytes));
-    Bench second(base::FenceKind::kCounter, RelayPool::kHost);
-    moves_alone(second, second.source.on_stream(second.source.pinned(kBytes)));
+    PipelineBench second(base::FenceKind::kCounter, RelayPool::kHost);
+    moves_alone(second, second.source.on_stream(second.source.pinned(kMessageBytes)));
 }
 
 TEST_CASE("where many internal streams are taken, there are none to spare, but others get theirs") {
-    Bench bench(base::FenceKind::kCounter);
+    PipelineBench bench(base::FenceKind::kCounter);
     InternalStreams& streams = bench.source.pools().streams;
     std::vector<device::Stream> taken;
     while (const auto spare = must(streams.take_spare()))

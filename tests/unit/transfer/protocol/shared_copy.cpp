@@ -16,8 +16,8 @@ namespace {
 constexpr uint64_t kOdd = 777;
 
 // Both ends of one message.
-struct Ends {
-    explicit Ends(uint64_t bytes)
+struct CopyEnds {
+    explicit CopyEnds(uint64_t bytes)
         : target(SharedCopy::begin(*claims, bytes)), source(*claims, bytes, target.number()) {}
 
     std::unique_ptr<platform::CopyClaims> claims = std::make_unique<platform::CopyClaims>();
@@ -30,7 +30,7 @@ struct Ends {
 TEST_SUITE_BEGIN("shared copy");
 
 TEST_CASE("each takes half of what is left, the target from the front, the source from the back, until they meet") {
-    Ends ends(11 * kSharedUnitBytes + kOdd);
+    CopyEnds ends(11 * kSharedUnitBytes + kOdd);
     const auto expect = [](const auto& piece, uint64_t first_unit, uint64_t bytes) {
         REQUIRE(piece);
         CHECK(piece->offset == first_unit * kSharedUnitBytes);
@@ -47,14 +47,14 @@ TEST_CASE("each takes half of what is left, the target from the front, the sourc
 }
 
 TEST_CASE("no piece is so long that others wait long for the engine") {
-    Ends ends(1000 * kSharedUnitBytes);
+    CopyEnds ends(1000 * kSharedUnitBytes);
     CHECK(ends.target.take_front()->bytes == transfer::kMostPieceUnits * kSharedUnitBytes);
     CHECK(ends.source.take_back()->bytes == transfer::kMostPieceUnits * kSharedUnitBytes);
 }
 
 TEST_CASE("a message that the source does not help with is the target's, and complete when it has taken all") {
     constexpr uint64_t kBytes = 4 * kSharedUnitBytes + 1;
-    Ends ends(kBytes);
+    CopyEnds ends(kBytes);
     uint64_t bytes = 0;
     while (const auto piece = ends.target.take_front()) {
         CHECK(piece->offset == bytes);
@@ -67,7 +67,7 @@ TEST_CASE("a message that the source does not help with is the target's, and com
 }
 
 TEST_CASE("a message is complete once the source has written all that it took") {
-    Ends ends(3 * kSharedUnitBytes + kOdd);
+    CopyEnds ends(3 * kSharedUnitBytes + kOdd);
     const auto first = ends.source.take_back(); // two units
     const auto second = ends.source.take_back();
     REQUIRE(second);
@@ -81,7 +81,7 @@ TEST_CASE("a message is complete once the source has written all that it took") 
 }
 
 TEST_CASE("what the source cannot write is left to the target") {
-    Ends ends(4 * kSharedUnitBytes);
+    CopyEnds ends(4 * kSharedUnitBytes);
     const auto piece = ends.source.take_back();
     REQUIRE(piece);
     ends.source.written(*piece, false);
@@ -92,7 +92,7 @@ TEST_CASE("what the source cannot write is left to the target") {
 }
 
 TEST_CASE("a source that looks late takes nothing of the next message") {
-    Ends ends(4 * kSharedUnitBytes);
+    CopyEnds ends(4 * kSharedUnitBytes);
     ends.target.close();
     SharedCopy next = SharedCopy::begin(*ends.claims, 6 * kSharedUnitBytes);
     CHECK(next.number() != ends.target.number());
@@ -108,7 +108,7 @@ TEST_CASE("each byte is taken once, however they race") {
             ++taken[at / kSharedUnitBytes];
     };
     for (int round = 0; round < 100; round++) {
-        Ends ends(kUnits * kSharedUnitBytes);
+        CopyEnds ends(kUnits * kSharedUnitBytes);
         std::vector<int> ours(kUnits);
         std::vector<int> theirs(kUnits);
         std::thread source([&] {

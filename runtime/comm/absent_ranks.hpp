@@ -1,0 +1,21 @@
+// The errors of operations that need a rank which is not there any more.
+#pragma once
+
+#include "base/format.hpp"
+#include "base/status.hpp"
+#include "base/world_rank.hpp"
+
+namespace gpurun::comm {
+
+inline base::Error died(base::WorldRank rank) {
+    return base::error(base::Status::kPeerLost, "rank {} has died; gpurun's own message says how", rank.value);
+}
+
+// It lives, but has called gpurun_finalize().
+inline base::Error left_off(base::WorldRank rank) {
+    return base::error(base::Status::kFinalized,
+                       "rank {} has called gpurun_finalize(): it sends, receives and takes part in nothing any more",
+                       rank.value);
+}
+
+} // namespace gpurun::comm

@@ -1,0 +1,82 @@
+#include "comm/series.hpp"
+
+#include "platform/clock.hpp"
+
+#include <algorithm>
+
+namespace gpurun::comm {
+
+bool Series::follows(int64_t entered_ns) const {
+    const base::CurrentCall& here = base::this_call();
+    const uint64_t call = here.number.load(std::memory_order_relaxed);
+    if (&here != thread_)
+        return false;
+    if (left_ns_ == 0) // of the same call
+        return call == call_;
+    return call - call_ <= 1 && entered_ns != 0 && entered_ns - left_ns_ < shortest_enqueue_ns_;
+}
+
+bool Series::add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold) {
+    if (operand.captured()) {
+        break_off();
+        return false;
+    }
+    if (!is_begun()) {
+        state_ = State::kOpen;
+        held_ = may_hold && in_a_row_ >= needed_;
+        stream_ = operand.stream;
+        count_ = 0;
+        ++number_;
+    } else if (!is_open() || operand.stream != stream_ || count_ == kMost || !follows(entered_ns)) {
+        break_off();
+        return false;
+    }
+    ++count_;
+    note_call();
+    return true;
+}
+
+void Series::note_call() {
+    thread_ = &base::this_call();
+    call_ = thread_->number.load(std::memory_order_relaxed);
+    left_ns_ = 0;
+}
+
+void Series::pass(int64_t entered_ns) {
+    if (is_open() && follows(entered_ns))
+        note_call();
+}
+
+void Series::leave() {
+    if (is_open())
+        left_ns_ = platform::now_ns();
+}
+
+bool Series::is_completed(device::Stream stream, int64_t entered_ns, size_t members) const {
+    return is_open() && stream == stream_ && members == count_ && left_ns_ != 0 && follows(entered_ns);
+}
+
+// After a mistake it takes longer until one is held again.
+void Series::end(bool directly) {
+    if (state_ == State::kNone)
+        return;
+    constexpr uint32_t kForgotten = 16; // in a row, and earlier mistakes do not count any more
+    if (held_)
+        ++(directly ? ended_.together : ended_.mistakes);
+    if (!directly) {
+        if (held_)
+            needed_ = std::min(needed_ * 2, kMostNeeded);
+        in_a_row_ = 0;
+    } else if (++in_a_row_ >= needed_ + kForgotten) {
+        needed_ = first_needed_;
+    }
+    held_ = false;
+    state_ = State::kNone;
+}
+
+void Series::break_off() {
+    if (is_begun())
+        state_ = State::kBroken;
+}
+
+} // namespace gpurun::comm

@@ -1,0 +1,76 @@
+// A series: requests that one thread starts in one stream, each directly after the one before, and may complete there
+// directly after the last.
+//
+// Directly means that the program can have put nothing into the stream in between: the thread has made no other call of
+// gpurun, and less time has passed than the shortest call takes that enqueues something (Info::shortest_enqueue_ns). So
+// what is started there is in its place in the stream, too, if it is enqueued when it is completed. (A thread that uses
+// the same stream at the same moment has no order with these calls.)
+//
+// Programs do the same again and again. So a series is *held* if those before it were completed directly: nothing of it
+// is enqueued before that. Used under the engine lock.
+#pragma once
+
+#include "base/current_call.hpp"
+#include "device/capability/mails.hpp"
+#include "transfer/operand.hpp"
+
+namespace gpurun::comm {
+
+class Series {
+  public:
+    // So many that are completed directly are needed before one is held; 0: each one is.
+    explicit Series(int64_t shortest_enqueue_ns, uint32_t needed = kFirstNeeded)
+        : shortest_enqueue_ns_(shortest_enqueue_ns), first_needed_(needed), needed_(needed) {}
+
+    // A request in the order of a stream is started, in a call that was entered then (0: that is not known). False: it
+    // does not belong to the series, which is broken by that. `may_hold`: a series that begins now.
+    bool add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold);
+    // A request of nobody is started: as if the thread had made no call.
+    void pass(int64_t entered_ns);
+    // The call that has started it ends.
+    void leave();
+    // Whether a call that completes so many of its requests into `stream` does so directly.
+    bool is_completed(device::Stream stream, int64_t entered_ns, size_t members) const;
+    // It is over, completed directly or not.
+    void end(bool directly);
+    // It will not be completed directly, nor what is started before its end.
+    void break_off();
+
+    bool is_begun() const { return state_ != State::kNone; }
+    bool is_open() const { return state_ == State::kOpen; }
+    bool is_held() const { return is_open() && held_; }
+    uint64_t number() const { return number_; } // of the newest one
+
+    // Of those that were held.
+    struct Count {
+        uint64_t together = 0; // completed directly
+        uint64_t mistakes = 0; // not
+    };
+    const Count& count() const { return ended_; }
+
+    static constexpr uint32_t kFirstNeeded = 2; // completed directly in a row before the next is held
+    static constexpr uint32_t kMostNeeded = 64; // after several mistakes
+    static constexpr size_t kMost = 2 * device::kMostExchanged;
+
+  private:
+    enum class State : uint8_t { kNone, kOpen, kBroken };
+
+    bool follows(int64_t entered_ns) const;
+    void note_call();
+
+    const int64_t shortest_enqueue_ns_;
+    const uint32_t first_needed_;
+    State state_ = State::kNone;
+    bool held_ = false;
+    device::Stream stream_;
+    size_t count_ = 0;
+    uint64_t number_ = 0;
+    const base::CurrentCall* thread_ = nullptr; // and its call that started the last one
+    uint64_t call_ = 0;
+    int64_t left_ns_ = 0; // when that ended; 0: it has not
+    Count ended_;
+    uint32_t in_a_row_ = 0;
+    uint32_t needed_;
+};
+
+} // namespace gpurun::comm

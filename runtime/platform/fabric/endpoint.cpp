@@ -1,0 +1,369 @@
+#include "platform/fabric/endpoint.hpp"
+
+#include "base/format.hpp"
+#include "base/log.hpp"
+#include "platform/fabric/library.hpp"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <netinet/in.h>
+#include <random>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_rma.h>
+#include <vector>
+
+namespace gpurun::platform {
+
+using base::Result;
+using base::Status;
+
+namespace {
+
+constexpr size_t kReceives = 64; // frames that may arrive before anybody looks; beyond, the provider holds senders back
+constexpr size_t kSends = 64;    // frames on their way
+constexpr size_t kWrites = 64;   // the same of writes
+
+// By preference. From 1.18 on tcp has reliable datagrams of its own; before, `net` has them.
+constexpr std::array kProviders = {"efa", "verbs;ofi_rxm", "tcp", "tcp;ofi_rxm", "net"};
+
+struct CloseFid {
+    template <typename Object>
+    void operator()(Object* object) const {
+        fi_close(&object->fid);
+    }
+};
+template <typename Object>
+using Owned = std::unique_ptr<Object, CloseFid>;
+
+struct FreeInfo {
+    const FabricLibrary* library;
+    void operator()(fi_info* info) const { library->free_info(info); }
+};
+using Info = std::unique_ptr<fi_info, FreeInfo>;
+
+// Whether other machines reach it.
+bool is_reachable(const fi_info& info) {
+    if (info.addr_format == FI_SOCKADDR_IN && info.src_addr != nullptr)
+        return (ntohl(static_cast<const sockaddr_in*>(info.src_addr)->sin_addr.s_addr) >> 24) != 127;
+    if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addr != nullptr) {
+        const in6_addr& address = static_cast<const sockaddr_in6*>(info.src_addr)->sin6_addr;
+        return !IN6_IS_ADDR_LOOPBACK(&address) && !IN6_IS_ADDR_LINKLOCAL(&address);
+    }
+    return true;
+}
+
+Info find_info(const FabricLibrary& library, const char* provider, bool writes) {
+    Info hints(library.copy_info(nullptr), {&library});
+    hints->caps = FI_MSG | FI_SEND | FI_RECV;
+    if (writes)
+        hints->caps |= FI_RMA | FI_WRITE | FI_REMOTE_WRITE;
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->tx_attr->msg_order = hints->rx_attr->msg_order =
+        FI_ORDER_SAS | (writes ? FI_ORDER_SAW | FI_ORDER_WAS | FI_ORDER_WAW : 0);
+    hints->tx_attr->size = kSends + (writes ? kWrites : 0); // rxm takes some 100 MiB else
+    hints->rx_attr->size = kReceives;
+    hints->domain_attr->threading = FI_THREAD_SAFE;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    hints->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_VIRT_ADDR;
+    if (writes)
+        hints->domain_attr->cq_data_size = sizeof(uint64_t); // a note
+    else
+        hints->domain_attr->mr_mode |= FI_MR_ENDPOINT;
+    hints->fabric_attr->prov_name = ::strdup(provider);
+    fi_info* found = nullptr;
+    if (library.get_info(FI_VERSION(1, 9), nullptr, nullptr, 0, hints.get(), &found) != 0)
+        found = nullptr;
+    return {found, {&library}};
+}
+
+// A provider of libfabric (psm) sets handlers of signals as it is loaded: the program's are put back.
+class KeptHandlers {
+  public:
+    KeptHandlers() {
+        for (size_t i = 0; i < kSignals.size(); ++i)
+            ::sigaction(kSignals[i], nullptr, &before_[i]);
+    }
+    ~KeptHandlers() {
+        for (size_t i = 0; i < kSignals.size(); ++i)
+            ::sigaction(kSignals[i], &before_[i], nullptr);
+    }
+    KeptHandlers(const KeptHandlers&) = delete;
+    KeptHandlers& operator=(const KeptHandlers&) = delete;
+
+  private:
+    static constexpr std::array kSignals = {SIGHUP, SIGINT,  SIGQUIT, SIGILL,  SIGTRAP, SIGABRT, SIGBUS,
+                                            SIGFPE, SIGSEGV, SIGPIPE, SIGTERM, SIGCHLD, SIGUSR1, SIGUSR2};
+
+    std::array<struct sigaction, kSignals.size()> before_{};
+};
+
+class Endpoint final : public FabricEndpoint {
+  public:
+    explicit Endpoint(const FabricLibrary& library) : library_(library), info_(nullptr, {&library}) {}
+
+    ~Endpoint() override {
+        endpoint_.reset(); // before the memory that it uses
+        entered_.clear();
+        registered_.reset();
+    }
+
+    Result<void> open(Info info, bool writes) {
+        info_ = std::move(info);
+        can_write_ = writes;
+        provider_ = info_->fabric_attr->prov_name;
+        fid_fabric* fabric = nullptr;
+        GPURUN_TRY(done(library_.open_fabric(info_->fabric_attr, &fabric, nullptr), "opening the fabric"));
+        fabric_.reset(fabric);
+        fid_domain* domain = nullptr;
+        GPURUN_TRY(done(fi_domain(fabric, info_.get(), &domain, nullptr), "opening the domain"));
+        domain_.reset(domain);
+        fi_av_attr addresses{};
+        addresses.type = FI_AV_TABLE;
+        fid_av* av = nullptr;
+        GPURUN_TRY(done(fi_av_open(domain, &addresses, &av, nullptr), "opening the table of addresses"));
+        addresses_.reset(av);
+        GPURUN_TRY(open_queue());
+        fid_ep* endpoint = nullptr;
+        GPURUN_TRY(done(fi_endpoint(domain, info_.get(), &endpoint, nullptr), "opening the endpoint"));
+        endpoint_.reset(endpoint);
+        GPURUN_TRY(done(fi_ep_bind(endpoint, &av->fid, 0), "binding the table of addresses"));
+        GPURUN_TRY(done(fi_ep_bind(endpoint, &queue_->fid, FI_TRANSMIT | FI_RECV), "binding the queue"));
+        GPURUN_TRY(done(fi_enable(endpoint), "enabling the endpoint"));
+        GPURUN_TRY(make_frames());
+        size_t bytes = address_.size();
+        GPURUN_TRY(done(fi_getname(&endpoint->fid, address_.data(), &bytes), "asking for the endpoint's address"));
+        address_bytes_ = bytes;
+        return {};
+    }
+
+    const std::string& provider() const override { return provider_; }
+    std::span<const std::byte> address() const override { return std::span(address_).first(address_bytes_); }
+
+    Result<uint64_t> add_peer(std::span<const std::byte> address) override {
+        fi_addr_t number = FI_ADDR_UNSPEC;
+        const int added = fi_av_insert(addresses_.get(), address.data(), 1, &number, 0, nullptr);
+        if (added != 1)
+            return failure(added < 0 ? added : -FI_EADDRNOTAVAIL, "entering a peer's address");
+        return uint64_t{number};
+    }
+
+    std::byte* free_frame() override { return free_.empty() ? nullptr : free_.back()->bytes; }
+
+    Result<bool> send(uint64_t peer, size_t bytes) override {
+        Frame& frame = *free_.back();
+        frame.peer = peer;
+        const ssize_t sent =
+            fi_send(endpoint_.get(), frame.bytes, bytes, descriptor(), static_cast<fi_addr_t>(peer), &frame);
+        if (sent == -FI_EAGAIN)
+            return false;
+        if (sent != 0)
+            return failure(static_cast<int>(sent), "sending");
+        free_.pop_back();
+        return true;
+    }
+
+    bool can_write() const override { return can_write_; }
+
+    Result<Entered> enter(std::span<std::byte> memory) override {
+        constexpr uint64_t kAccess = FI_WRITE | FI_REMOTE_WRITE;
+        const uint64_t mode = info_->domain_attr->mr_mode;
+        std::random_device random;
+        const uint64_t wanted_key = (mode & FI_MR_PROV_KEY) != 0 ? 0 : uint64_t{random()} << 32 | random();
+        fid_mr* made = nullptr;
+        GPURUN_TRY(
+            done(fi_mr_reg(domain_.get(), memory.data(), memory.size(), kAccess, 0, wanted_key, 0, &made, nullptr),
+                 "registering memory that peers write"));
+        entered_.emplace_back(made);
+        const uint64_t base = (mode & FI_MR_VIRT_ADDR) != 0 ? reinterpret_cast<uint64_t>(memory.data()) : 0;
+        return Entered{{base, fi_mr_key(made)}, fi_mr_desc(made)};
+    }
+
+    Result<bool> write(uint64_t peer, std::span<const std::byte> bytes, const Entered& from, const Landing& landing,
+                       size_t offset, uint64_t note) override {
+        if (free_writes_.empty())
+            return false;
+        Frame& context = *free_writes_.back();
+        context.peer = peer;
+        const ssize_t written =
+            fi_writedata(endpoint_.get(), bytes.data(), bytes.size(), from.descriptor, note,
+                         static_cast<fi_addr_t>(peer), landing.base + offset, landing.key, &context);
+        if (written == -FI_EAGAIN)
+            return false;
+        if (written != 0)
+            return failure(static_cast<int>(written), "writing");
+        free_writes_.pop_back();
+        return true;
+    }
+
+    Result<bool> poll(Events& events) override {
+        std::array<fi_cq_data_entry, 16> entries{};
+        const ssize_t got = fi_cq_read(queue_.get(), entries.data(), entries.size());
+        if (got == -FI_EAGAIN)
+            return false;
+        if (got == -FI_EAVAIL)
+            return take_failure(events);
+        if (got < 0)
+            return failure(static_cast<int>(got), "reading the queue");
+        for (size_t i = 0; i < static_cast<size_t>(got); ++i) {
+            if ((entries[i].flags & FI_REMOTE_WRITE) != 0) {
+                events.on_written(entries[i].data);
+                continue;
+            }
+            Frame& frame = *static_cast<Frame*>(entries[i].op_context);
+            if (frame.kind == Kind::kReceive) {
+                events.on_frame({frame.bytes, entries[i].len});
+                GPURUN_TRY(post(frame));
+            } else {
+                free_again(frame);
+                if (frame.kind == Kind::kSend)
+                    events.on_sent(frame.peer);
+            }
+        }
+        return got > 0;
+    }
+
+    int wait_fd() const override { return wait_fd_; }
+    bool may_sleep() override {
+        fid* queues[] = {&queue_->fid};
+        return fi_trywait(fabric_.get(), queues, 1) == 0;
+    }
+
+  private:
+    enum class Kind { kSend, kReceive, kWrite };
+    struct Frame {
+        fi_context2 context; // the provider's, while it has the frame
+        std::byte* bytes;    // none of a write
+        uint64_t peer;
+        Kind kind;
+    };
+    void free_again(Frame& frame) { (frame.kind == Kind::kWrite ? free_writes_ : free_).push_back(&frame); }
+
+    base::Error failure(int code, const char* what) const {
+        return base::error(Status::kSystem, "libfabric ({}): {} failed: {}", provider_, what, library_.describe(-code));
+    }
+    Result<void> done(int code, const char* what) const {
+        return code == 0 ? Result<void>() : Result<void>(failure(code, what));
+    }
+    void* descriptor() const { return registered_ ? fi_mr_desc(registered_.get()) : nullptr; }
+
+    Result<void> open_queue() {
+        fi_cq_attr attributes{};
+        attributes.size = 2 * (kSends + kReceives + kWrites);
+        attributes.format = FI_CQ_FORMAT_DATA;
+        attributes.wait_obj = FI_WAIT_FD;
+        fid_cq* queue = nullptr;
+        if (fi_cq_open(domain_.get(), &attributes, &queue, nullptr) != 0) {
+            attributes.wait_obj = FI_WAIT_NONE;
+            GPURUN_TRY(done(fi_cq_open(domain_.get(), &attributes, &queue, nullptr), "opening the queue"));
+        }
+        queue_.reset(queue);
+        // The descriptor of `net` is readable all the time.
+        if (attributes.wait_obj == FI_WAIT_FD && provider_ != "net")
+            GPURUN_TRY(done(fi_control(&queue->fid, FI_GETWAIT, &wait_fd_), "asking for the queue's descriptor"));
+        return {};
+    }
+
+    Result<void> make_frames() {
+        memory_.resize((kSends + kReceives) * kFrameBytes);
+        if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0) {
+            fid_mr* registered = nullptr;
+            GPURUN_TRY(done(fi_mr_reg(domain_.get(), memory_.data(), memory_.size(), FI_SEND | FI_RECV, 0, 0, 0,
+                                      &registered, nullptr),
+                            "registering memory"));
+            registered_.reset(registered);
+        }
+        frames_.resize(kSends + kReceives + kWrites);
+        for (size_t i = 0; i < frames_.size(); ++i) {
+            Frame& frame = frames_[i];
+            frame.kind = i < kSends ? Kind::kSend : i < kSends + kReceives ? Kind::kReceive : Kind::kWrite;
+            if (frame.kind != Kind::kWrite)
+                frame.bytes = memory_.data() + i * kFrameBytes;
+            if (frame.kind == Kind::kReceive)
+                GPURUN_TRY(post(frame));
+            else
+                free_again(frame);
+        }
+        return {};
+    }
+
+    Result<void> post(Frame& frame) {
+        return done(
+            static_cast<int>(fi_recv(endpoint_.get(), frame.bytes, kFrameBytes, descriptor(), FI_ADDR_UNSPEC, &frame)),
+            "posting a receive");
+    }
+
+    Result<bool> take_failure(Events& events) {
+        fi_cq_err_entry entry{};
+        if (fi_cq_readerr(queue_.get(), &entry, 0) < 0)
+            return false;
+        Frame* const frame = static_cast<Frame*>(entry.op_context);
+        if (frame == nullptr)
+            return true;
+        if (frame->kind == Kind::kReceive) {
+            GPURUN_TRY(post(*frame));
+            return true;
+        }
+        free_again(*frame);
+        events.on_failed(frame->peer, library_.describe(entry.err));
+        return true;
+    }
+
+    const FabricLibrary& library_;
+    Info info_;
+    std::string provider_;
+    std::vector<std::byte> memory_;
+    std::vector<Frame> frames_;
+    std::vector<Frame*> free_;
+    std::vector<Frame*> free_writes_;
+    bool can_write_ = false;
+    std::array<std::byte, 256> address_{};
+    size_t address_bytes_ = 0;
+    int wait_fd_ = -1;
+    // In the order in which they are made: closed from the last to the first.
+    Owned<fid_fabric> fabric_;
+    Owned<fid_domain> domain_;
+    Owned<fid_av> addresses_;
+    Owned<fid_cq> queue_;
+    Owned<fid_mr> registered_;
+    std::vector<Owned<fid_mr>> entered_;
+    Owned<fid_ep> endpoint_;
+};
+
+} // namespace
+
+Result<std::unique_ptr<FabricEndpoint>> FabricEndpoint::open(const Options& options) {
+    const KeptHandlers handlers;
+    GPURUN_ASSIGN(const FabricLibrary* const library, FabricLibrary::get());
+    std::vector<const char*> names(kProviders.begin(), kProviders.end());
+    if (options.provider != "auto")
+        names = {options.provider.c_str()};
+    for (const char* name : names) {
+        Info all = find_info(*library, name, true);
+        const bool writes = all != nullptr;
+        if (!writes)
+            all = find_info(*library, name, false);
+        for (const fi_info* each = all.get(); each != nullptr; each = each->next) {
+            if (!options.may_be_loopback && !is_reachable(*each))
+                continue;
+            auto endpoint = std::make_unique<Endpoint>(*library);
+            auto opened = endpoint->open({library->copy_info(each), {library}}, writes);
+            if (opened && endpoint->address().size() <= kMostAddressBytes)
+                return std::unique_ptr<FabricEndpoint>(std::move(endpoint));
+            if (options.provider != "auto" && !opened)
+                return std::move(opened).error();
+            base::log(base::LogLevel::kInfo, "libfabric's provider {} cannot be used here", name);
+        }
+    }
+    return base::error(Status::kUnsupported,
+                       "libfabric has no provider '{}' that can be used here: `fi_info -t FI_EP_RDM` says which it "
+                       "has, and GPURUN_FABRIC names one",
+                       options.provider);
+}
+
+} // namespace gpurun::platform

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""collective_report_test.py GPURUN REPORT_COLLECTIVES: GPURUN_REPORT=collectives says which collectives a rank has made.
+
+And by which algorithm, which GPURUN_ALLREDUCE and GPURUN_REDUCE choose.
+"""
+import os
+import subprocess
+import sys
+
+RANKS = 4
+SMALL, LARGE = 4, 1 << 20
+# What report_collectives.c makes, with the algorithm that the settings lead to.
+JOBS = [
+    ({}, [("direct", 3, SMALL), ("pieces", 4, LARGE)], "pieces"),
+    ({"GPURUN_ALLREDUCE": "direct", "GPURUN_REDUCE": "direct"}, [("direct", 3, SMALL, 4, LARGE)], "direct"),
+    ({"GPURUN_ALLREDUCE": "pieces"}, [("pieces", 3, SMALL, 4, LARGE)], "pieces"),
+    # Not of half precision, which every round would round.
+    ({"GPURUN_ALLREDUCE": "doubling", "GPURUN_REDUCE": "pieces"},
+     [("doubling", 3, SMALL, 3, LARGE), ("pieces", 1, LARGE)], "pieces"),
+]
+
+
+def lines_of(rank, allreduces, reduce):
+    def line(name, ranks, calls, size, algorithm=None):
+        by = f" ({algorithm})" if algorithm else ""
+        return f"gpurun: rank {rank}: {name} among {ranks} ranks{by}: {calls} calls, {size} bytes"
+
+    made = [(algorithm, sum(parts[::2]), sum(calls * size for calls, size in zip(parts[::2], parts[1::2])))
+            for algorithm, *parts in allreduces]
+    return [*(line("allreduce", RANKS, calls, size, algorithm) for algorithm, calls, size in made),
+            line("reduce", RANKS, 1, LARGE, reduce), line("bcast", RANKS, 1, SMALL),
+            line("barrier", RANKS, 1, 0), line("barrier", 1, 1, 0)]
+
+
+def run(gpurun, program, settings):
+    job = subprocess.run([gpurun, "-n", str(RANKS), "--device=emulated:2", "--oversubscribe", program],
+                         env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                         timeout=60, check=False)
+    return job.returncode, sorted(job.stdout.splitlines())
+
+
+def main():
+    gpurun, program = sys.argv[1:]
+    wrong = 0
+    for settings, allreduces, reduce in JOBS:
+        expected = sorted(line for rank in range(RANKS) for line in lines_of(rank, allreduces, reduce))
+        status, got = run(gpurun, program, {**settings, "GPURUN_REPORT": "collectives"})
+        if status != 0 or got != expected:
+            wrong += 1
+            print(f"{settings}: exit status {status}", "expected:", *expected, "got:", *got, sep="\n  ")
+    for settings, words in (({}, []), ({"GPURUN_REDUCE": "doubling"}, ["GPURUN_REDUCE", "auto, direct, pieces"])):
+        status, got = run(gpurun, program, settings)
+        if (status == 0) != (not words) or not all(word in "\n".join(got) for word in words) or (not words and got):
+            wrong += 1
+            print(f"{settings}: exit status {status}, not as it should be:", *got, sep="\n  ")
+    return 1 if wrong else 0
+
+
+sys.exit(main())

@@ -1,0 +1,68 @@
+"""Network namespaces as hosts: the test that imports this runs itself once more in namespaces of its own."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+INSIDE = "GPURUN_TEST_NAMESPACES"
+HOSTS = ("h1", "h2")
+
+
+def reenter():
+    """Runs this script once more in namespaces of its own, or says why that cannot be."""
+    missing = [tool for tool in ("ip", "unshare", "nsenter") if shutil.which(tool) is None]
+    words = ["unshare", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"]), "--net", "--uts", "--mount"]
+    if missing or subprocess.run([*words, "true"], capture_output=True, check=False).returncode != 0:
+        print(f"skipped: no network namespaces here ({', '.join(missing) or 'no rights'})")
+        sys.exit(77)
+    os.environ[INSIDE] = "1"
+    os.execvp("unshare", [*words, sys.executable, *sys.argv])
+
+
+def run(*words):
+    subprocess.run(words, check=True, capture_output=True)
+
+
+class Hosts:
+    """Two hosts on a bridge; the folder has the agent, and for each host the process whose namespaces it is."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="gpurun-hosts-")
+        self.holders = []
+        run("ip", "link", "set", "lo", "up")
+        run("ip", "link", "add", "br0", "type", "bridge")
+        run("ip", "link", "set", "br0", "up")
+        for number, name in enumerate(HOSTS, 1):
+            holder = subprocess.Popen(["unshare", "--net", "--uts", "sh", "-c", f"hostname {name}; echo; exec sleep 1000"],
+                                      stdout=subprocess.PIPE)
+            holder.stdout.readline()
+            self.holders.append(holder)
+            pid = str(holder.pid)
+            run("ip", "link", "add", f"v{number}", "type", "veth", "peer", "name", "eth0", "netns", pid)
+            run("ip", "link", "set", f"v{number}", "master", "br0", "up")
+            enter = ("nsenter", "-t", pid, "--net", "ip")
+            run(*enter, "link", "set", "lo", "up")
+            run(*enter, "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
+            run(*enter, "link", "set", "eth0", "up")
+            with open(f"{self.folder}/{name}", "w", encoding="ascii") as file:
+                file.write(pid)
+        self.agent = self.script("agent", 'exec nsenter -t "$(cat $here/$1)" --net --uts sh -c "$2"')
+
+    def script(self, name, text):
+        path = f"{self.folder}/{name}"
+        with open(path, "w", encoding="ascii") as file:
+            file.write(f'#!/bin/sh\nhere={self.folder}\n[ -e "$here/$1" ] || {{ echo "no host $1" >&2; exit 255; }}\n'
+                       f"{text}\n")
+        os.chmod(path, 0o755)
+        return path
+
+    def on(self, host):
+        return ("nsenter", "-t", str(self.holders[HOSTS.index(host)].pid), "--net", "--uts")
+
+    def close(self):
+        for holder in self.holders:
+            holder.kill()
+            holder.communicate()
+        run("ip", "link", "del", "br0")
+        shutil.rmtree(self.folder)

@@ -1,0 +1,154 @@
+// Which requests make a series, when it is completed directly, and when the next one is held.
+#include "comm/series.hpp"
+#include "platform/clock.hpp"
+#include "support/made_up.hpp"
+#include "support/unit.hpp"
+
+#include <thread>
+
+using namespace gpurun;
+using comm::Series;
+
+namespace {
+
+constexpr int64_t kLong = 1'000'000'000; // no enqueue is as fast as a test is slow
+
+device::Stream stream(uintptr_t number) { return gpurun::test::made_up<device::Stream>(number); }
+
+transfer::Operand operand(uintptr_t number) {
+    transfer::Operand made;
+    made.domain = transfer::Domain::kStream;
+    made.stream = stream(number);
+    return made;
+}
+
+// A call that starts one request. Whether that belongs to the series.
+bool start(Series& series, uintptr_t in = 1) {
+    const base::CallScope call("gpurun_isend");
+    const bool belongs = series.add(operand(in), platform::now_ns(), true);
+    series.leave();
+    return belongs;
+}
+
+// A call that completes so many. Whether it does so directly; ends the series.
+bool complete(Series& series, size_t members, uintptr_t in = 1) {
+    const base::CallScope call("gpurun_waitall");
+    const bool directly = series.is_completed(stream(in), platform::now_ns(), members);
+    series.end(directly);
+    return directly;
+}
+
+bool is_held_next(Series& series) {
+    start(series);
+    const bool held = series.is_held();
+    CHECK(complete(series, 1));
+    return held;
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("series of requests");
+
+TEST_CASE("calls in a row make a series, and a call that completes all of it there does so directly") {
+    Series series(kLong);
+    CHECK(start(series));
+    CHECK(start(series));
+    CHECK(complete(series, 2));
+    CHECK(start(series));
+    CHECK(start(series));
+    CHECK_FALSE(complete(series, 1)); // one is left
+    CHECK(start(series));
+    CHECK_FALSE(complete(series, 1, 2)); // in another stream
+}
+
+TEST_CASE("a series is broken by time, by another call, stream or thread, and begins anew behind its end") {
+    SUBCASE("time in which something may have been enqueued") {
+        Series series(1);
+        CHECK(start(series));
+        CHECK_FALSE(start(series));
+        CHECK_FALSE(complete(series, 1));
+    }
+    Series series(kLong);
+    SUBCASE("a call of another kind") {
+        CHECK(start(series));
+        { const base::CallScope call("gpurun_memcpy"); }
+        CHECK_FALSE(start(series));
+    }
+    SUBCASE("the same, before the completion") {
+        CHECK(start(series));
+        { const base::CallScope call("gpurun_memcpy"); }
+        CHECK_FALSE(complete(series, 1));
+    }
+    SUBCASE("another stream") {
+        CHECK(start(series));
+        CHECK_FALSE(start(series, 2));
+    }
+    SUBCASE("another thread") {
+        CHECK(start(series));
+        std::thread([&] { CHECK_FALSE(start(series)); }).join();
+    }
+    SUBCASE("more than one kernel takes") {
+        for (size_t i = 0; i < Series::kMost; ++i)
+            CHECK(start(series));
+        CHECK_FALSE(start(series));
+    }
+    SUBCASE("a captured message") {
+        CHECK(start(series));
+        transfer::Operand captured = operand(1);
+        captured.domain = transfer::Domain::kGraph;
+        CHECK_FALSE(series.add(captured, platform::now_ns(), true));
+    }
+    series.end(false);
+    CHECK(start(series));
+    CHECK(complete(series, 1));
+}
+
+TEST_CASE("a request of nobody breaks no series") {
+    Series series(kLong);
+    CHECK(start(series));
+    {
+        const base::CallScope call("gpurun_isend");
+        series.pass(platform::now_ns());
+        series.leave();
+    }
+    CHECK(start(series));
+    CHECK(complete(series, 2));
+}
+
+TEST_CASE("a series is held once those before were completed directly, and after a mistake only after more of them") {
+    Series series(kLong);
+    for (uint32_t i = 0; i < Series::kFirstNeeded; ++i)
+        CHECK_FALSE(is_held_next(series));
+    CHECK(is_held_next(series));
+    uint32_t needed = Series::kFirstNeeded;
+    for (int mistake = 0; mistake < 8; ++mistake) {
+        start(series);
+        CHECK(series.is_held());
+        CHECK_FALSE(complete(series, 0));
+        needed = std::min(2 * needed, Series::kMostNeeded);
+        for (uint32_t i = 0; i < needed; ++i)
+            CHECK_FALSE(is_held_next(series));
+        CHECK(is_held_next(series));
+    }
+    CHECK(needed == Series::kMostNeeded);
+    for (int i = 0; i < 100; ++i)
+        CHECK(is_held_next(series));
+    start(series);
+    CHECK_FALSE(complete(series, 0));
+    for (uint32_t i = 0; i < Series::kFirstNeeded; ++i) // they are forgotten
+        CHECK_FALSE(is_held_next(series));
+    CHECK_FALSE(is_held_next(series)); // but for the last one
+}
+
+TEST_CASE("none is held where nobody would end it in time") {
+    Series series(kLong);
+    for (int i = 0; i < 10; ++i) {
+        const base::CallScope call("gpurun_isend");
+        CHECK(series.add(operand(1), platform::now_ns(), false));
+        CHECK_FALSE(series.is_held());
+        series.leave();
+        series.end(true);
+    }
+}
+
+TEST_SUITE_END();
