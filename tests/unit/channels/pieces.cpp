@@ -10,15 +10,12 @@ using namespace gpurun::test;
 using transfer::kEagerPiece;
 using transfer::kMostInPieces;
 
-TYPE_TO_STRING(OverSocket);
-TYPE_TO_STRING(OverFabric);
-
 namespace {
 
-constexpr size_t kInline = 8192; // GPURUN_EAGER_BYTES
-constexpr size_t kSizes[] = {kInline + 1,  16'000,          2 * kInline - 8, 2 * kInline, kEagerPiece - 8,
-                             kEagerPiece,  kEagerPiece + 8, 2 * kEagerPiece, 100'000,     kMostInPieces - 1,
-                             kMostInPieces};
+constexpr size_t kInlineBytes = 8192; // GPURUN_EAGER_BYTES
+constexpr size_t kPieceSizes[] = {
+    kInlineBytes + 1, 16'000,  2 * kInlineBytes - 8, 2 * kInlineBytes, kEagerPiece - 8, kEagerPiece, kEagerPiece + 8,
+    2 * kEagerPiece,  100'000, kMostInPieces - 1,    kMostInPieces};
 constexpr const char* kRoute = "host (host memory: does not wait for its match): ";
 
 } // namespace
@@ -29,7 +26,7 @@ TEST_CASE_TEMPLATE("it is sent before it is matched, and arrives whole in every 
                    OverFabric) {
     for (const Kind kind : kKinds)
         for (const bool on_stream : {false, true})
-            for (const size_t bytes : kSizes) {
+            for (const size_t bytes : kPieceSizes) {
                 CAPTURE(static_cast<int>(kind));
                 CAPTURE(on_stream);
                 CAPTURE(bytes);
