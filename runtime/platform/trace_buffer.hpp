@@ -34,7 +34,7 @@
 namespace gpurun::platform {
 
 constexpr uint32_t kTraceMagic = 0x63727467; // "gtrc"
-constexpr uint32_t kTraceLayout = 7;
+constexpr uint32_t kTraceLayout = 8;
 
 enum class TraceKind : uint8_t {
     kNone = 0, // not published: its rank died while it wrote it, or has not got there
@@ -100,6 +100,8 @@ struct TraceCommunicator {
 };
 constexpr size_t kTracedCommunicators = 32;
 
+constexpr size_t kTracedRoutes = 256;
+
 // Texts are written by the rank when it joins, so that the launcher need not know what paths and calls there are.
 struct TraceHeader {
     uint32_t magic;
@@ -108,8 +110,8 @@ struct TraceHeader {
     uint64_t timed_capacity;
     uint64_t runs_capacity; // 0: there are no TraceRuns either
     // By the number of a route: its path, and why it was chosen.
-    std::array<std::array<char, 16>, 144> paths;
-    std::array<std::array<char, 64>, 144> reasons;
+    std::array<std::array<char, 16>, kTracedRoutes> paths;
+    std::array<std::array<char, 64>, kTracedRoutes> reasons;
     std::array<std::array<char, 32>, 128> calls;
     uint32_t copy_context;        // of copies inside a rank, which go the way of a message to itself
     uint32_t collective_contexts; // a bit that the contexts of collectives have
@@ -120,7 +122,7 @@ struct TraceHeader {
     std::atomic<uint64_t> timed;        // messages that asked for times
     std::array<ClockReading, 2> clocks; // of the rank's device: when it joined, when it left
 };
-constexpr size_t kTraceHeaderBytes = 20480;
+constexpr size_t kTraceHeaderBytes = 28672;
 static_assert(sizeof(TraceHeader) <= kTraceHeaderBytes);
 
 class TraceBuffer {

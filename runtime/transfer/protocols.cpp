@@ -1,5 +1,6 @@
 #include "transfer/protocols.hpp"
 
+#include "platform/trace_buffer.hpp"
 #include "transfer/protocol/eager.hpp"
 #include "transfer/protocol/graph.hpp"
 #include "transfer/protocol/inline.hpp"
@@ -90,6 +91,7 @@ static_assert(GraphPart::kProtocol == 0 && InlinePart::kProtocol == 1 && Mailbox
               EagerPart::kProtocol == 3 && PiecesSend::kProtocol == 4 && RendezvousPart::kProtocol == 5 &&
               SingleCopyPart::kProtocol == 6 && PullPart::kProtocol == 7 && RelayPart::kProtocol == 8 &&
               LoanPart::kProtocol == 9);
+static_assert(kTable.size() * Route::kMostOfProtocol <= platform::kTracedRoutes);
 
 constexpr auto kPartMakers = [] {
     std::array<Peer::PartMaker, kTable.size()> makers{};
