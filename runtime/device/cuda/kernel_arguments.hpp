@@ -121,7 +121,8 @@ struct FusedReduceArguments {
     CounterArguments awaits[kExchangedOfLaunch];
     void* result;
     uint64_t bytes;
-    uint32_t* ticket;
+    uint32_t* put_ticket; // of what is put
+    uint32_t* ticket;     // of the reduction
     uint64_t* gate; // device memory: reads `gate_value` once the first block has seen all buffers ready; null: they are
     uint64_t gate_value;
     const uint64_t* timed; // any of all their times; null: nobody wants to know
@@ -129,9 +130,10 @@ struct FusedReduceArguments {
     uint32_t number_of_signals;
     uint32_t number_of_awaits;
     uint32_t operands_given;
-    uint32_t has_mails; // among the operands
-    uint32_t is_seen;   // 1: whoever sees that it is done sees what it has written, in peers' memory too
-    uint32_t op;        // base::Op
+    uint32_t has_mails;   // among the operands
+    uint32_t own_operand; // one that is no mail; where all are mails, more than there are
+    uint32_t is_seen;     // 1: whoever sees that it is done sees what it has written, in peers' memory too
+    uint32_t op;          // base::Op
     uint32_t divisor;
     uint32_t aligned; // 1: the result, answers and all buffers, to 16 bytes
 };

@@ -107,10 +107,10 @@ __device__ void let_next_start() {
 #endif
 }
 
-// What the device's clock reads, where somebody wants to know, and this is the thread that may have to say it.
+// What the device's clock reads, where somebody wants to know, and this is a thread that may have to say it.
 __device__ uint64_t clock_for(const uint64_t* times) {
     uint64_t now = 0;
-    if (times != nullptr && threadIdx.x == 0)
+    if (times != nullptr && (threadIdx.x == 0 || threadIdx.x == blockDim.x - 1))
         asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
     return now;
 }
@@ -137,10 +137,11 @@ struct Blocks {
 __device__ Blocks whole_grid() { return {blockIdx.x, gridDim.x}; }
 
 // Whether this thread is to say that all of the blocks are done. The ticket counts them, and wraps to 0 by itself.
-// `fence`: what they have written is seen before whatever that thread writes.
-__device__ bool is_last(Blocks blocks, uint32_t* ticket, bool fence) {
+// `fence`: what they have written is seen before whatever that thread writes. `teller`: which thread of a block it is,
+// the first or the last.
+__device__ bool is_last(Blocks blocks, uint32_t* ticket, bool fence, unsigned teller = 0) {
     __syncthreads();
-    if (threadIdx.x != 0)
+    if (threadIdx.x != teller)
         return false;
     if (blocks.number > 1) {
         __threadfence();

@@ -141,11 +141,29 @@ __device__ void reduce(const ReduceArguments& arguments) {
     }
 }
 
-// A thread puts the words of a mail that it may replace by the result, in place.
+// A warp puts the words of a mail that it may replace by the result, in place: two for each 16 bytes of the result. Its
+// threads put words that follow each other, of which a store to a peer takes several at once.
 __device__ void put_words(const PutMailArguments& mail, Blocks blocks) {
-    for (uint64_t at = blocks.first_index(); kWordBytes * at < mail.bytes; at += blocks.all_threads())
-        for (uint64_t i = 2 * at; i < 2 * at + 2 && 8 * i < mail.bytes; ++i)
+    const unsigned lane = threadIdx.x % warpSize;
+    for (uint64_t first = blocks.first_index() - lane; kWordBytes * first < mail.bytes; first += blocks.all_threads())
+        for (uint64_t i = 2 * first + lane; i < 2 * (first + warpSize) && 8 * i < mail.bytes; i += warpSize)
             store_word(mail.words, i, word_of(load_bytes(mail.source + 8 * i, mail.bytes - 8 * i), mail.mark));
+    __syncwarp();
+}
+
+// That all have been put is told by the last thread of a block, as long as the words are on their way: the others go
+// on.
+__device__ void put_all(const FusedReduceArguments& all, Blocks blocks, uint64_t began) {
+    if (all.number_of_puts == 0)
+        return;
+    for (unsigned i = 0; i < all.number_of_puts; ++i)
+        put_words(all.puts[i], blocks);
+    if (!is_last(blocks, all.put_ticket, true, blockDim.x - 1))
+        return;
+    for (unsigned i = 0; i < all.number_of_puts; ++i) {
+        store_counter(all.puts[i].sent, all.puts[i].value);
+        store_times(all.puts[i].times, began, began);
+    }
 }
 
 template <Type kType>
@@ -157,21 +175,33 @@ __device__ void store_result(const FusedReduceArguments& all, const Word16<kType
             result.store(all.operands[operand].answer, at, bytes, all.aligned != 0);
 }
 
-// `moving`: when the first words had come.
+// `moving`: when the first words had come. This rank's own operand is loaded before the mails are awaited.
 template <Type kType>
 __device__ void reduce_as_it_comes(const FusedReduceArguments& all, Blocks blocks, uint64_t& moving) {
+    using Element = typename TypeOf<kType>::Element;
     const bool aligned = all.aligned != 0;
     for (uint64_t at = blocks.first_index(); kWordBytes * at < all.bytes; at += blocks.all_threads()) {
         const unsigned bytes = bytes_at(at, all.bytes);
+        Elements<Element> own;
+        if (all.own_operand < all.operands_given)
+            own = load_elements<Element>(all.operands[all.own_operand].words, at, bytes, aligned);
         Word16<kType> result;
-        bool come = result.load(all.operands[0], at, bytes, aligned);
-        for (unsigned operand = 1; come && operand < all.operands_given; ++operand) {
+        bool come = true;
+        for (unsigned operand = 0; come && operand < all.operands_given; ++operand) {
             Word16<kType> next;
-            come = next.load(all.operands[operand], at, bytes, aligned);
-            result.combine(all.op, next, std::make_index_sequence<kOps>());
+            if (operand == all.own_operand)
+                next.set(own);
+            else
+                come = next.load(all.operands[operand], at, bytes, aligned);
+            if (operand == 0)
+                result = next;
+            else
+                result.combine(all.op, next, std::make_index_sequence<kOps>());
         }
         if (!come)
             return;
+        if (all.number_of_awaits == 0)
+            let_next_start();
         if (at == blocks.first_index())
             moving = clock_for(all.timed);
         result.divide(all.divisor);
@@ -231,22 +261,37 @@ __device__ void reduce_buffers(const FusedReduceArguments& all, Blocks blocks) {
     }
 }
 
-// One thread looks at the counters, as in gpurun_copy_fenced.
+// One block looks at the counters, as in gpurun_copy_fenced: a thread at each, since a look at host memory takes long.
 __device__ void await_buffers(const FusedReduceArguments& all, Blocks blocks) {
     if (all.gate == nullptr)
         return;
-    if (threadIdx.x == 0 && blocks.index == 0) {
-        for (unsigned i = 0; i < all.operands_given; ++i) {
-            const FusedOperand& operand = all.operands[i];
+    if (blocks.index == 0) {
+        if (threadIdx.x < all.operands_given) {
+            const FusedOperand& operand = all.operands[threadIdx.x];
             while (operand.mark == 0 && operand.sent != nullptr && load_counter(operand.sent) < operand.value) {
             }
         }
-        store_gate(all.gate, all.gate_value);
-    } else if (threadIdx.x == 0) {
+        __syncthreads();
+        if (threadIdx.x == 0)
+            store_gate(all.gate, all.gate_value);
+        return;
+    }
+    if (threadIdx.x == 0) {
         while (load_gate(all.gate) < all.gate_value) {
         }
     }
     __syncthreads();
+}
+
+// The last thread of all tells that the operands have been read.
+__device__ void tell_of_reduction(const FusedReduceArguments& all, Blocks blocks, uint64_t began, uint64_t moving) {
+    if (!is_last(blocks, all.ticket, all.is_seen != 0))
+        return;
+    for (unsigned i = 0; i < all.operands_given; ++i)
+        if (all.operands[i].taken != nullptr) {
+            store_counter(all.operands[i].taken, all.operands[i].value);
+            store_times(all.operands[i].times, began, moving);
+        }
 }
 
 template <Type kType>
@@ -257,8 +302,7 @@ __device__ void fused_reduce(const FusedReduceArguments& all) {
     uint64_t moving = began;
     if (blocks.index == 0 && threadIdx.x < all.number_of_signals)
         signal(all.signals[threadIdx.x]);
-    for (unsigned i = 0; i < all.number_of_puts; ++i)
-        put_words(all.puts[i], blocks);
+    put_all(all, blocks, began);
     await_buffers(all, blocks);
     if (all.has_mails != 0) {
         reduce_as_it_comes<kType>(all, blocks, moving);
@@ -268,19 +312,9 @@ __device__ void fused_reduce(const FusedReduceArguments& all) {
     }
     if (all.number_of_awaits == 0)
         let_next_start();
-    if (!is_last(blocks, all.ticket, all.is_seen != 0))
-        return;
-    for (unsigned i = 0; i < all.number_of_puts; ++i) {
-        store_counter(all.puts[i].sent, all.puts[i].value);
-        store_times(all.puts[i].times, began, began);
-    }
-    for (unsigned i = 0; i < all.operands_given; ++i)
-        if (all.operands[i].taken != nullptr) {
-            store_counter(all.operands[i].taken, all.operands[i].value);
-            store_times(all.operands[i].times, began, moving);
-        }
-    for (unsigned i = 0; i < all.number_of_awaits; ++i)
-        await(all.awaits[i]);
+    tell_of_reduction(all, blocks, began, moving);
+    if (blocks.index == 0 && threadIdx.x < all.number_of_awaits)
+        await(all.awaits[threadIdx.x]);
 }
 
 } // namespace

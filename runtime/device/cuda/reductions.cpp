@@ -71,7 +71,7 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
     FusedReduceArguments all; // what is not used is not read
     all.result = reduction.result;
     all.bytes = reduction.bytes();
-    all.ticket = nullptr;
+    all.ticket = all.put_ticket = nullptr;
     all.gate = nullptr;
     all.timed = nullptr;
     all.has_mails = all.is_seen = 0;
@@ -79,12 +79,13 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
     all.operands_given = static_cast<uint32_t>(reduction.operands.size());
     all.op = static_cast<uint32_t>(reduction.reduction.op);
     all.divisor = reduction.reduction.divisor;
+    all.own_operand = kReducedOfLaunch;
     size_t largest = all.bytes;
     for (size_t i = 0; i < puts.size(); ++i) {
         GPURUN_ASSIGN(all.puts[i], arguments_of(puts[i]));
         largest = std::max(largest, puts[i].mail.bytes);
         all.timed = all.puts[i].times != nullptr ? all.puts[i].times : all.timed;
-        all.is_seen = 1;
+        all.put_ticket = all.put_ticket == nullptr ? all.puts[i].ticket : all.put_ticket;
     }
     uintptr_t addresses = reinterpret_cast<uintptr_t>(reduction.result);
     for (size_t i = 0; i < reduction.operands.size(); ++i) {
@@ -97,8 +98,10 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
             continue;
         }
         addresses |= reinterpret_cast<uintptr_t>(operand.buffer) | reinterpret_cast<uintptr_t>(operand.answer);
-        if (!operand.is_peers())
+        if (!operand.is_peers()) {
+            all.own_operand = static_cast<uint32_t>(i);
             continue;
+        }
         all.is_seen = 1;
         all.ticket = all.ticket == nullptr ? operand.ticket : all.ticket;
         if (operand.ready != nullptr) {
