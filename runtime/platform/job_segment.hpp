@@ -39,7 +39,7 @@ constexpr uint64_t kPoison = (uint64_t{1} << 62) | 1;
 constexpr bool is_poisoned(uint64_t value) { return (value & kPoison) != 0; }
 constexpr uint64_t reached_value(uint64_t value) { return value & ~kPoison; }
 
-constexpr size_t kFenceSlots = 256;
+constexpr size_t kFenceSlots = 320;
 constexpr size_t kRingBytes = 144 * 1024;
 constexpr size_t kRingEntryBytes = 16 * 1024; // its first part
 constexpr size_t kEagerBuffers = 32;

@@ -309,7 +309,7 @@ std::optional<FilledBytes> CarriedChannel::next_bytes() const {
 
 // Each use of a slot of a buffer is signalled, and comes before the next one.
 bool CarriedChannel::arrive_bytes(uint8_t slot, uint8_t use) {
-    static_assert(platform::kFenceSlots == 256);
+    static_assert(platform::kFenceSlots >= 256); // any `slot` is one
     std::atomic<uint64_t>& edge = in_.slots->as<FenceSlot>()[slot].forward;
     const uint64_t value = edge.load(std::memory_order_relaxed) + kSlotStep;
     if (static_cast<uint8_t>(value / kSlotStep) != use)
@@ -320,7 +320,7 @@ bool CarriedChannel::arrive_bytes(uint8_t slot, uint8_t use) {
 
 std::span<const std::byte> CarriedChannel::room_before(uint8_t slot, size_t bytes) {
     constexpr uint32_t kEager = first_slot(SlotClass::kEager), kRelay = first_slot(SlotClass::kRelay);
-    static_assert(kRelay == kEager + platform::kEagerBuffers);
+    static_assert(kRelay == kEager + platform::kEagerBuffers && first_slot(SlotClass::kLargeMail) <= 256);
     if (slot < kEager || slot >= first_slot(SlotClass::kLargeMail) || bytes > kFrameRoom)
         return {};
     const uint32_t number = slot - (slot < kRelay ? kEager : kRelay);

@@ -30,7 +30,7 @@ constexpr uint32_t kRelayWindows = 8; // of a pair, in each direction
 
 // In the order of SlotClass. A class's slots follow those of the class before it.
 constexpr std::array<SlotClassInfo, 8> kSlotClasses = {{
-    {"rendezvous", 32, FreedBy::kLastEdge, false},
+    {"rendezvous", 96, FreedBy::kLastEdge, false},
     // For messages that were posted without a slot, once they are matched: unexpected messages cannot use these up.
     {"late edge", 24, FreedBy::kLastEdge, true},
     {"eager", platform::kEagerBuffers, FreedBy::kLastEdge, false},
