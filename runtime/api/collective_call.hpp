@@ -5,6 +5,7 @@
 #include "api/call.hpp"
 #include "base/collectives.hpp"
 #include "base/format.hpp"
+#include "comm/collective/algorithms.hpp"
 
 namespace gpurun::api {
 
@@ -75,6 +76,12 @@ base::Result<void> perform(const Call& call, const comm::Signature& what, const 
 // A persistent request for what `call` does.
 inline base::Result<void> prepare(const PersistentCall& call, gpurun_request* ret_request) {
     return call(Way::prepared(ret_request, call));
+}
+
+// By which algorithm a collective is to be made.
+inline comm::AlgorithmWish wish_of(const Call& call, std::optional<base::Algorithm> base::AlgorithmsAskedFor::*which) {
+    const transfer::Resources& resources = call.engine->resources();
+    return {resources.settings.algorithms.*which, resources.device.info().identity.kind == device::Kind::kCuda};
 }
 
 inline comm::Schedule::Buffer buffer_of(const transfer::Operand& operand) {

@@ -30,8 +30,9 @@ Result<void> prepare_bcast(Operand& both, const Call& call, const Message& messa
 comm::Signature signature_of(const Operand& both, int root) {
     return comm::Signature(Collective::kBcast).with_root(root).with_bytes(both.bytes);
 }
-auto bcast_of(const Operand& both, int root) {
-    return [buffer = buffer_of(both), root](Schedule& schedule) { build_bcast(schedule, buffer, Rank{root}); };
+auto bcast_of(const Call& call, const Operand& both, int root) {
+    const comm::Broadcast work{buffer_of(both), Rank{root}, wish_of(call, &base::AlgorithmsAskedFor::bcast)};
+    return [work](Schedule& schedule) { build_bcast(schedule, work); };
 }
 
 Result<void> bcast(const Message& message, int root, gpurun_comm comm, gpurun_stream stream, const Way& way) {
@@ -39,7 +40,7 @@ Result<void> bcast(const Message& message, int root, gpurun_comm comm, gpurun_st
     GPURUN_TRY(enter(call, comm, way));
     Operand both;
     GPURUN_TRY(prepare_bcast(both, call, message, root, stream));
-    return perform(call, signature_of(both, root), both, bcast_of(both, root), way);
+    return perform(call, signature_of(both, root), both, bcast_of(call, both, root), way);
 }
 
 // ---- barrier

@@ -129,7 +129,7 @@ Result<void> tell_all(const Call& call, Found& found) {
     operand.address = reinterpret_cast<std::byte*>(&found);
     operand.bytes = sizeof found;
     const auto build = [&](comm::Schedule& schedule) {
-        comm::build_bcast(schedule, {operand.address, operand.bytes, operand.where}, comm::Rank{0});
+        comm::build_bcast(schedule, {{operand.address, operand.bytes, operand.where}, comm::Rank{0}});
     };
     GPURUN_TRY(call.engine->schedules().run(
         comm::Signature(base::Collective::kBcast).with_root(0).with_bytes(sizeof found), *call.comm, operand, build));

@@ -92,9 +92,8 @@ comm::Signature signature_of(Collective kind, const Arguments& given, size_t cou
     return comm::Signature(kind).with_elements(count, static_cast<int>(given.type), static_cast<uint32_t>(op));
 }
 
-comm::WholeReduction whole_of(const Operands& both, const Reduction& reduction,
-                              std::optional<base::Algorithm> asked_for = std::nullopt) {
-    return {reduction, buffer_of(both.input), buffer_of(both.result), both.input.captured(), asked_for};
+comm::WholeReduction whole_of(const Operands& both, const Reduction& reduction, const comm::AlgorithmWish& wish = {}) {
+    return {reduction, buffer_of(both.input), buffer_of(both.result), both.input.captured(), wish};
 }
 
 Result<void> allreduce(const Arguments& given, const Way& way) {
@@ -103,8 +102,8 @@ Result<void> allreduce(const Arguments& given, const Way& way) {
     GPURUN_ASSIGN(const Reduction reduction, reduction_of(call, given.type, given.op));
     Operands both;
     GPURUN_TRY(fill(both, call, given, given.count, given.count));
-    const auto& asked_for = call.engine->resources().settings.algorithms.allreduce;
-    const auto build = [work = whole_of(both, reduction, asked_for)](Schedule& schedule) {
+    const comm::AlgorithmWish wish = wish_of(call, &base::AlgorithmsAskedFor::allreduce);
+    const auto build = [work = whole_of(both, reduction, wish)](Schedule& schedule) {
         build_allreduce(schedule, work);
     };
     return perform(call, signature_of(Collective::kAllreduce, given, given.count), both.result, build, way);
@@ -128,8 +127,8 @@ Result<void> reduce(const Arguments& given, int root, const Way& way) {
             fill_operand(both.input, *call.runtime, Access::kRead, given.send, given.count, given.type, given.stream));
         GPURUN_TRY(check_reach(given.op, both.input));
     }
-    const auto& asked_for = call.engine->resources().settings.algorithms.reduce;
-    const auto build = [work = whole_of(both, reduction, asked_for), root](Schedule& schedule) {
+    const comm::AlgorithmWish wish = wish_of(call, &base::AlgorithmsAskedFor::reduce);
+    const auto build = [work = whole_of(both, reduction, wish), root](Schedule& schedule) {
         build_reduce(schedule, work, Rank{root});
     };
     return perform(call, signature_of(Collective::kReduce, given, given.count).with_root(root), both.input, build, way);

@@ -79,6 +79,8 @@ constexpr Choice<std::optional<Algorithm>> kAlgorithmsOfAllreduce[] = {{"auto", 
                                                                        {"pieces", Algorithm::kPieces}};
 constexpr Choice<std::optional<Algorithm>> kAlgorithmsOfReduce[] = {
     {"auto", std::nullopt}, {"direct", Algorithm::kDirect}, {"pieces", Algorithm::kPieces}};
+constexpr Choice<std::optional<Algorithm>> kAlgorithmsOfBcast[] = {
+    {"auto", std::nullopt}, {"direct", Algorithm::kDirect}, {"tree", Algorithm::kTree}, {"pieces", Algorithm::kPieces}};
 constexpr Choice<bool> kSwitch[] = {{"on", true}, {"off", false}};
 constexpr Choice<bool> kProgress[] = {{"thread", true}, {"calls", false}};
 constexpr Choice<FenceKind> kFences[] = {
@@ -145,6 +147,8 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_choice(t, kAlgorithmsOfAllreduce, s.algorithms.allreduce); }},
     {"GPURUN_REDUCE", "auto", "how reduces are made: auto, direct, pieces", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kAlgorithmsOfReduce, s.algorithms.reduce); }},
+    {"GPURUN_BCAST", "auto", "how broadcasts are made: auto, direct, tree, pieces", false,
+     [](Settings& s, const std::string& t) { return read_choice(t, kAlgorithmsOfBcast, s.algorithms.bcast); }},
     {"GPURUN_FENCE", "auto", "how streams of two ranks are ordered: auto, counter, event", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kFences, s.fence); }},
     {"GPURUN_PATH", "auto", "forces the path of device messages: auto, direct, bounce, staged", false,

@@ -17,8 +17,8 @@ using StepId = Schedule::StepId;
 
 namespace {
 
-// Of a copy that shares a kernel with mails; larger ones go by a copy engine.
-constexpr size_t kMostBytesBeside = size_t{256} << 10;
+// A copy up to this length shares a kernel with mails, whatever the user has said of copies by kernels.
+constexpr size_t kLeastBytesBeside = size_t{256} << 10;
 
 } // namespace
 
@@ -91,7 +91,7 @@ Ending ScheduleRun::ending_of_receive(StepId receive) const {
     // Ranks that read what others send before they let these go on would wait for each other.
     if (schedule_.is_operand(step) && !order_.captured() && core_.resources().exchanges.can_reduce())
         return schedule_.is_read_after_sends(step) ? Ending::kKeptMail : Ending::kKept;
-    return Ending::kTogether;
+    return Ending::kOfCollective;
 }
 
 // Where whoever reduces reaches the program's buffers, too: the device, or the CPU.
@@ -172,7 +172,8 @@ void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
     transfer::Send::Mode mode{.ending = ending,
                               .signature = schedule_.signature().bits(),
                               .contributes = step.contributes,
-                              .trades = step.trades};
+                              .trades = step.trades,
+                              .beside = std::max(static_cast<uint32_t>(comm.size()), 2U) - 1};
     if (step.answered_by)
         mode.answer = operand_of(schedule_.steps()[*step.answered_by].buffer);
     state.send.emplace(core_.resources(), core_.peer(comm.group().world(to)), state.from,
@@ -204,7 +205,8 @@ Result<void> ScheduleRun::start_copy(StepId id) {
     const bool both_on_host = into.in_host_memory() && from.in_host_memory();
     const bool by_stream = order_.on_stream() && into.by_device() && from.by_device();
     transfer::Exchanges& exchanges = core_.resources().exchanges;
-    if (by_stream && into.bytes <= kMostBytesBeside && exchanges.has_mails() && !order_.captured()) {
+    const bool is_beside = by_stream && exchanges.has_mails() && !order_.captured();
+    if (is_beside && into.bytes <= std::max(kLeastBytesBeside, core_.resources().collective_copy_bytes())) {
         exchanges.copy({into.address, from.address, into.bytes}, order_.stream);
         return {};
     }

@@ -36,6 +36,7 @@ struct Operand {
 enum class Ending : uint8_t {
     kInStream,     // what follows in the stream comes after the message: blocking calls
     kTogether,     // the same, of a call that is made together with others: none of them waits for another
+    kOfCollective, // the same, from several ranks at a time
     kKept,         // the same, of a receive: the message may stay with its source, too, until it is reduced
     kKeptMail,     // the same, but only a mail may stay where it is
     kByCompletion, // the stream goes on; whatever the message is completed into comes after it: requests

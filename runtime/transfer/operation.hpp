@@ -88,6 +88,7 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     bool ends_in_stream() const { return operand_.on_stream() && !is_request(); }
     // So does one that is made together with others, in the same stream perhaps.
     bool ends_together() const { return operand_.on_stream() && ending_ >= Ending::kTogether && !is_request(); }
+    bool is_of_collective() const { return ending_ >= Ending::kOfCollective && !is_request(); }
     bool is_kept() const { return operand_.on_stream() && ending_ == Ending::kKept; }
     bool is_kept_mail() const { return is_kept() || (operand_.on_stream() && ending_ == Ending::kKeptMail); }
     bool ends_by_completion() const { return operand_.on_stream() && is_request(); }

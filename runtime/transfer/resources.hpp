@@ -37,6 +37,8 @@ struct Resources {
           pools(device_, settings_.hardware_queues, place_.ranks_on_device, place_.ranks, place_.process->engines),
           exports(device_, place_.ranks), mails(device_, pools), exchanges(device_, pools) {}
 
+    // Up to which length kernels copy messages of collectives: where all ranks copy from all, copy engines are slower.
+    size_t collective_copy_bytes() const { return 16 * settings.kernel_copy_bytes; }
     // Whether a stream that waits for a rank is released when that rank dies.
     bool releases_streams() const { return counters != nullptr || device.info().releases_events; }
 

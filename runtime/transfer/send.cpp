@@ -9,7 +9,7 @@ namespace flags = platform::trace_flags;
 Send::Send(Resources& resources, Peer& target, const Operand& operand, const Envelope& envelope, const Mode& mode)
     : OperationBy(resources, operand, mode.ending), envelope_(envelope), signature_(mode.signature),
       answer_(mode.answer), synchronous_(mode.synchronous), contributes_(mode.contributes), trades_(mode.trades),
-      loan_(mode.loan), origin_(mode.origin), lends_on_(mode.lent_on) {
+      beside_(mode.beside), loan_(mode.loan), origin_(mode.origin), lends_on_(mode.lent_on) {
     set_peer(target);
     if (operand.captured())
         envelope_.context |= kCapturedContexts;

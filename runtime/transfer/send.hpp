@@ -14,6 +14,7 @@ struct SendMode {
     uint64_t signature = 0;               // of its record; 0: none
     bool contributes = false;             // the target reduces it
     bool trades = false;                  // and this rank what others send meanwhile
+    uint32_t beside = 1;                  // so many ranks send to its target at the same time, this one included
     // What the target reduces of it belongs here: it may write that at once, beside telling it.
     std::optional<Operand> answer;
     Loan loan{}; // its bytes stay where they are (protocol/loan.hpp)
@@ -75,6 +76,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     uint64_t signature() const { return signature_; }
     bool contributes() const { return contributes_; }
     bool trades() const { return trades_; }
+    uint32_t beside() const { return beside_; }
     const std::optional<Operand>& place_of_answer() const { return answer_; }
     void note_answer_written() { answer_written_ = true; }
     // Signs and posts the message's record. False if there is no room now.
@@ -121,6 +123,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     bool synchronous_;
     bool contributes_;
     bool trades_;
+    uint32_t beside_;
     bool matched_ = false;
     bool answer_written_ = false;
     bool withdrawn_ = false;

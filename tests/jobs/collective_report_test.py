@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """collective_report_test.py GPURUN REPORT_COLLECTIVES: GPURUN_REPORT=collectives says which collectives a rank has made.
 
-And by which algorithm, which GPURUN_ALLREDUCE and GPURUN_REDUCE choose.
+And by which algorithm, which GPURUN_ALLREDUCE, GPURUN_REDUCE and GPURUN_BCAST choose.
 """
 import os
 import subprocess
@@ -11,16 +11,17 @@ RANKS = 4
 SMALL, LARGE = 4, 1 << 20
 # What report_collectives.c makes, with the algorithm that the settings lead to.
 JOBS = [
-    ({}, [("direct", 3, SMALL), ("pieces", 4, LARGE)], "pieces"),
-    ({"GPURUN_ALLREDUCE": "direct", "GPURUN_REDUCE": "direct"}, [("direct", 3, SMALL, 4, LARGE)], "direct"),
-    ({"GPURUN_ALLREDUCE": "pieces"}, [("pieces", 3, SMALL, 4, LARGE)], "pieces"),
+    ({}, [("direct", 3, SMALL), ("pieces", 4, LARGE)], "pieces", "tree"),
+    ({"GPURUN_ALLREDUCE": "direct", "GPURUN_REDUCE": "direct", "GPURUN_BCAST": "direct"},
+     [("direct", 3, SMALL, 4, LARGE)], "direct", "direct"),
+    ({"GPURUN_ALLREDUCE": "pieces", "GPURUN_BCAST": "pieces"}, [("pieces", 3, SMALL, 4, LARGE)], "pieces", "pieces"),
     # Not of half precision, which every round would round.
     ({"GPURUN_ALLREDUCE": "doubling", "GPURUN_REDUCE": "pieces"},
-     [("doubling", 3, SMALL, 3, LARGE), ("pieces", 1, LARGE)], "pieces"),
+     [("doubling", 3, SMALL, 3, LARGE), ("pieces", 1, LARGE)], "pieces", "tree"),
 ]
 
 
-def lines_of(rank, allreduces, reduce):
+def lines_of(rank, allreduces, reduce, bcast):
     def line(name, ranks, calls, size, algorithm=None):
         by = f" ({algorithm})" if algorithm else ""
         return f"gpurun: rank {rank}: {name} among {ranks} ranks{by}: {calls} calls, {size} bytes"
@@ -28,7 +29,7 @@ def lines_of(rank, allreduces, reduce):
     made = [(algorithm, sum(parts[::2]), sum(calls * size for calls, size in zip(parts[::2], parts[1::2])))
             for algorithm, *parts in allreduces]
     return [*(line("allreduce", RANKS, calls, size, algorithm) for algorithm, calls, size in made),
-            line("reduce", RANKS, 1, LARGE, reduce), line("bcast", RANKS, 1, SMALL),
+            line("reduce", RANKS, 1, LARGE, reduce), line("bcast", RANKS, 1, SMALL, bcast),
             line("barrier", RANKS, 1, 0), line("barrier", 1, 1, 0)]
 
 
@@ -42,8 +43,8 @@ def run(gpurun, program, settings):
 def main():
     gpurun, program = sys.argv[1:]
     wrong = 0
-    for settings, allreduces, reduce in JOBS:
-        expected = sorted(line for rank in range(RANKS) for line in lines_of(rank, allreduces, reduce))
+    for settings, *algorithms in JOBS:
+        expected = sorted(line for rank in range(RANKS) for line in lines_of(rank, *algorithms))
         status, got = run(gpurun, program, {**settings, "GPURUN_REPORT": "collectives"})
         if status != 0 or got != expected:
             wrong += 1

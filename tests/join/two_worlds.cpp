@@ -109,7 +109,7 @@ class Rank {
     static void broadcast(api::World& world, void* memory, size_t bytes) {
         const transfer::Operand buffer = host_operand(memory, bytes);
         const auto build = [&](comm::Schedule& schedule) {
-            comm::build_bcast(schedule, {buffer.address, buffer.bytes, buffer.where}, comm::Rank{0});
+            comm::build_bcast(schedule, {{buffer.address, buffer.bytes, buffer.where}, comm::Rank{0}});
         };
         must(world.engine().schedules().run(comm::Signature(base::Collective::kBcast).with_root(0).with_bytes(bytes),
                                             world.all(), buffer, build),

@@ -1,5 +1,5 @@
-// By which algorithm a reduction is made: the one that the user asks for, if it can, else by the first line of the
-// table that fits. All ranks choose the same, since they look at nothing in which they differ.
+// By which algorithm a reduction or a broadcast is made: the one that the user asks for, if it can, else by the first
+// line of the table that fits. All ranks choose the same, since they look at nothing in which they differ.
 #pragma once
 
 #include "base/algorithms.hpp"
@@ -12,13 +12,19 @@ namespace gpurun::comm {
 
 using base::Algorithm;
 
+// The same on all ranks.
+struct AlgorithmWish {
+    std::optional<Algorithm> asked_for;
+    bool on_gpus = false; // the job's devices: what few ranks put into each other's mailboxes there takes one launch
+};
+
 struct CollectiveShape {
     base::Collective collective;
     int ranks = 1;
     size_t bytes = 0;
     bool rounds_once = false; // values of half precision: what is reduced in steps would be rounded in each
     bool captured = false;
-    std::optional<Algorithm> asked_for;
+    AlgorithmWish wish;
 };
 
 struct AlgorithmChoice {
@@ -28,33 +34,49 @@ struct AlgorithmChoice {
     size_t most_bytes = SIZE_MAX;
     bool rounds_once = true; // whether it combines all operands in one step
     bool only_captured = false;
+    bool only_on_gpus = false;
 };
 
-// Not measured yet: from the number of rounds, and of bytes that each rank sends.
+// Measured with 2 and 4 ranks (tests/bench/RESULTS.md, 2026-11-26); for more, from the number of rounds, and of bytes
+// that each rank sends.
 constexpr AlgorithmChoice kAlgorithms[] = {
     {base::Collective::kAllreduce, Algorithm::kDirect, 2, 256 << 10}, // a mail each way
     // The same bytes as in pieces, which only outside of graphs need no messages of their own for their answers.
     {base::Collective::kAllreduce, Algorithm::kDirect, 2, SIZE_MAX, true, true},
-    {base::Collective::kAllreduce, Algorithm::kDirect, 4, 32 << 10},
+    {base::Collective::kAllreduce, Algorithm::kDirect, 4, 256 << 10, true, false, true},
+    {base::Collective::kAllreduce, Algorithm::kDirect, 4, 8 << 10},
+    {base::Collective::kAllreduce, Algorithm::kPieces, 4},
     {base::Collective::kAllreduce, Algorithm::kDoubling, INT_MAX, 32 << 10, false},
     {base::Collective::kAllreduce, Algorithm::kDirect, INT_MAX, 4 << 10},
     {base::Collective::kAllreduce, Algorithm::kPieces},
     {base::Collective::kReduce, Algorithm::kDirect, 2},
     {base::Collective::kReduce, Algorithm::kDirect, INT_MAX, 256 << 10},
     {base::Collective::kReduce, Algorithm::kPieces},
+    {base::Collective::kBcast, Algorithm::kDirect, 2},
+    {base::Collective::kBcast, Algorithm::kDirect, 8, 256 << 10, true, false, true},
+    {base::Collective::kBcast, Algorithm::kPieces, 8, SIZE_MAX, true, false, true},
+    {base::Collective::kBcast, Algorithm::kTree, INT_MAX, 1 << 20},
+    {base::Collective::kBcast, Algorithm::kPieces, 16},
+    {base::Collective::kBcast, Algorithm::kTree},
 };
 
 constexpr bool can(Algorithm algorithm, const CollectiveShape& shape) {
-    return algorithm != Algorithm::kDoubling ||
-           (shape.collective == base::Collective::kAllreduce && !shape.rounds_once);
+    switch (algorithm) {
+    case Algorithm::kDoubling: return shape.collective == base::Collective::kAllreduce && !shape.rounds_once;
+    case Algorithm::kTree: return shape.collective == base::Collective::kBcast;
+    case Algorithm::kDirect:
+    case Algorithm::kPieces: return true;
+    }
+    return false;
 }
 
 constexpr Algorithm choose_algorithm(const CollectiveShape& shape) {
-    if (shape.asked_for && can(*shape.asked_for, shape))
-        return *shape.asked_for;
+    if (shape.wish.asked_for && can(*shape.wish.asked_for, shape))
+        return *shape.wish.asked_for;
     for (const AlgorithmChoice& each : kAlgorithms)
         if (each.collective == shape.collective && shape.ranks <= each.most_ranks && shape.bytes <= each.most_bytes &&
-            (each.rounds_once || !shape.rounds_once) && (shape.captured || !each.only_captured))
+            (each.rounds_once || !shape.rounds_once) && (shape.captured || !each.only_captured) &&
+            (shape.wish.on_gpus || !each.only_on_gpus))
             return each.algorithm;
     return Algorithm::kDirect;
 }

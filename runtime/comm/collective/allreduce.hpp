@@ -12,7 +12,7 @@ struct WholeReduction {
     Schedule::Buffer input;
     Schedule::Buffer result;
     bool captured = false;
-    std::optional<Algorithm> asked_for = std::nullopt;
+    AlgorithmWish wish = {};
 
     bool in_place() const { return input.address == result.address; }
     size_t element() const { return base::size_of_type(static_cast<int>(reduction.type)); }
@@ -20,30 +20,34 @@ struct WholeReduction {
 
 // ---- in pieces
 
-// Of whole elements, at boundaries of 16 bytes where there are enough of them; the last ones may be empty.
-inline std::vector<Parts::Part> pieces_of(size_t bytes, size_t element, int ranks) {
+// Of whole elements, at boundaries of 16 bytes where there are enough of them; the last ones may be empty, and the one
+// of the rank that has none is.
+inline std::vector<Parts::Part> pieces_of(size_t bytes, size_t element, int ranks, std::optional<Rank> has_none) {
     const size_t unit = std::lcm(size_t{16}, element);
-    const auto number = static_cast<size_t>(ranks);
+    const auto number = static_cast<size_t>(ranks - (has_none ? 1 : 0));
     const size_t length = ((bytes + number - 1) / number + unit - 1) / unit * unit;
     std::vector<Parts::Part> pieces;
-    for (size_t i = 0; i < number; ++i) {
-        const size_t begin = std::min(i * length, bytes);
-        pieces.push_back({begin, std::min(length, bytes - begin)});
+    size_t begin = 0;
+    for (int i = 0; i < ranks; ++i) {
+        const size_t own = has_none == Rank{i} ? 0 : std::min(length, bytes - begin);
+        pieces.push_back({begin, own});
+        begin += own;
     }
     return pieces;
 }
 
-// Each rank reduces its piece, and sends that to the root, or to all: the answer to what they have contributed. A long
-// buffer goes in chunks, one after another.
+// Each rank reduces its piece, and sends that to the root, or to all: the answer to what they have contributed. A root
+// reduces none, since it gets all the others' besides: so no rank sends or receives more than the buffer. A long buffer
+// goes in chunks, one after another.
 class ByPieces {
   public:
     ByPieces(Schedule& schedule, const WholeReduction& work, std::optional<Rank> root)
         : schedule_(schedule), work_(work), root_(root), self_(schedule.comm().rank()), size_(schedule.comm().size()),
-          segment_(segment_bytes(schedule.comm(), work.reduction.type, work.input.bytes / static_cast<size_t>(size_))),
+          segment_(segment_bytes(schedule.comm(), work.reduction.type, work.input.bytes / reducers())),
           contributions_(schedule, work_.reduction, size_, segment_) {}
 
     void build() {
-        const size_t chunk = segment_ * static_cast<size_t>(size_);
+        const size_t chunk = segment_ * reducers();
         int round = 0;
         for (size_t begin = 0; begin < work_.input.bytes; begin += chunk, round += 2)
             add_chunk(begin, std::min(chunk, work_.input.bytes - begin), round);
@@ -53,9 +57,10 @@ class ByPieces {
     using Segment = ContributionSteps::Segment;
 
     bool has_result(Rank rank) const { return !root_ || *root_ == rank; }
+    size_t reducers() const { return static_cast<size_t>(size_) - (root_ ? 1 : 0); }
 
     void add_chunk(size_t begin, size_t bytes, int round) {
-        const auto pieces = pieces_of(bytes, work_.element(), size_);
+        const auto pieces = pieces_of(bytes, work_.element(), size_, root_);
         const Parts input = Parts::listed(work_.input.part(begin, bytes), pieces);
         if (!has_result(self_)) {
             const Schedule::Buffer own = schedule_.scratch(input[self_.value].bytes);
@@ -157,7 +162,7 @@ inline void build_allreduce(Schedule& schedule, const WholeReduction& work) {
     if (bytes == 0 || (size == 1 && work.in_place()))
         return;
     const Algorithm algorithm = choose_algorithm(
-        {base::Collective::kAllreduce, size, bytes, rounds_once(work.reduction), work.captured, work.asked_for});
+        {base::Collective::kAllreduce, size, bytes, rounds_once(work.reduction), work.captured, work.wish});
     schedule.set_algorithm(algorithm);
     if (algorithm == Algorithm::kDoubling)
         Doubling(schedule, work).build();
@@ -174,9 +179,9 @@ inline void build_reduce(Schedule& schedule, const WholeReduction& work, Rank ro
     if (bytes == 0)
         return;
     const Algorithm algorithm = choose_algorithm(
-        {base::Collective::kReduce, comm.size(), bytes, rounds_once(work.reduction), work.captured, work.asked_for});
+        {base::Collective::kReduce, comm.size(), bytes, rounds_once(work.reduction), work.captured, work.wish});
     schedule.set_algorithm(algorithm);
-    if (algorithm == Algorithm::kPieces) {
+    if (algorithm == Algorithm::kPieces && comm.size() > 1) {
         ByPieces(schedule, work, root).build();
         return;
     }

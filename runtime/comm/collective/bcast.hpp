@@ -1,30 +1,123 @@
-// Broadcast along a binomial tree: a rank receives from its parent, then serves all its children at once (where the
-// target pulls, they do so from its buffer side by side).
+// Broadcast: directly, along a binomial tree, or in pieces (algorithms.hpp).
 #pragma once
 
-#include "comm/schedule.hpp"
+#include "comm/collective/algorithms.hpp"
+#include "comm/collective/parts.hpp"
 
 namespace gpurun::comm {
 
-// Gives the message's true length; at the root nothing, since it receives none.
-inline void build_bcast(Schedule& schedule, const Schedule::Buffer& buffer, Rank root) {
+struct Broadcast {
+    Schedule::Buffer buffer;
+    Rank root;
+    AlgorithmWish wish = {};
+};
+
+namespace bcast {
+
+inline void build_direct(Schedule& schedule, const Broadcast& work) {
+    const Others others(schedule.comm());
+    if (schedule.comm().rank() != work.root) {
+        schedule.set_received(schedule.receive(work.root, 0, work.buffer));
+        return;
+    }
+    for (int i = 0; i < others.count(); ++i)
+        schedule.send(others.after(i), 0, work.buffer);
+}
+
+// A rank receives from its parent, then serves all its children at once (where the target pulls, they do so from its
+// buffer side by side).
+inline void build_tree(Schedule& schedule, const Broadcast& work) {
     const Communicator& comm = schedule.comm();
     const int size = comm.size();
-    const int position = (comm.rank().value - root.value + size) % size; // in the tree, whose root is 0
-    const auto rank_at = [&](int at) { return Rank{(at + root.value) % size}; };
+    const int position = (comm.rank().value - work.root.value + size) % size; // in the tree, whose root is 0
+    const auto rank_at = [&](int at) { return Rank{(at + work.root.value) % size}; };
     int reach = 1; // the lowest bit of the position: our children are position + 1, 2, 4 ... below it
     while (reach < size && (position & reach) == 0)
         reach <<= 1;
     if (position != 0)
-        schedule.set_received(schedule.receive(rank_at(position - reach), 0, buffer));
+        schedule.set_received(schedule.receive(rank_at(position - reach), 0, work.buffer));
     for (int step = reach >> 1; step > 0; step >>= 1) { // the child with the largest subtree first
         if (position + step >= size)
             continue;
         if (const auto received = schedule.received())
-            schedule.pass_on(rank_at(position + step), 0, buffer, *received);
+            schedule.pass_on(rank_at(position + step), 0, work.buffer, *received);
         else
-            schedule.send(rank_at(position + step), 0, buffer);
+            schedule.send(rank_at(position + step), 0, work.buffer);
     }
+}
+
+// The root sends every other rank a piece of its own, and these send theirs to each other. So no rank sends or receives
+// more than the buffer.
+class Pieces {
+  public:
+    Pieces(Schedule& schedule, const Broadcast& work)
+        : schedule_(schedule), work_(work), size_(schedule.comm().size()), self_(schedule.comm().rank()) {
+        const size_t pieces = receivers();
+        length_ = ((work.buffer.bytes + pieces - 1) / pieces + kAlignment - 1) / kAlignment * kAlignment;
+    }
+    void build() {
+        if (self_ == work_.root)
+            send_all();
+        else
+            receive_all();
+    }
+
+  private:
+    static constexpr size_t kAlignment = 256;
+
+    size_t receivers() const { return static_cast<size_t>(size_) - 1; }
+    // By their distance from the root, beginning behind it.
+    Rank receiver(size_t index) const {
+        return Rank{static_cast<int>((static_cast<size_t>(work_.root.value) + 1 + index) % static_cast<size_t>(size_))};
+    }
+    // Of a receiver; empty behind the buffer's end.
+    Schedule::Buffer piece(size_t receiver) const {
+        const size_t begin = std::min(receiver * length_, work_.buffer.bytes);
+        return work_.buffer.part(begin, std::min(length_, work_.buffer.bytes - begin));
+    }
+    void send_all() {
+        for (size_t i = 0; i < receivers(); ++i)
+            if (const Schedule::Buffer part = piece(i); part.bytes != 0)
+                schedule_.send(receiver(i), 0, part);
+    }
+    void receive_all() {
+        const auto index = static_cast<size_t>((self_.value - work_.root.value - 1 + size_) % size_);
+        std::vector<Schedule::StepId> received; // the own piece
+        if (const Schedule::Buffer own = piece(index); own.bytes != 0) {
+            Schedule::note(received, schedule_.receive_all(work_.root, 0, own));
+            for (size_t i = 1; i < receivers(); ++i)
+                schedule_.send(receiver((index + i) % receivers()), 1, own, received);
+        }
+        // Not before the own piece: nobody has sent these before.
+        for (size_t i = 1; i < receivers(); ++i) {
+            const size_t from = (index + receivers() - i) % receivers();
+            if (const Schedule::Buffer part = piece(from); part.bytes != 0)
+                schedule_.receive_all(receiver(from), 1, part, received);
+        }
+    }
+
+    Schedule& schedule_;
+    const Broadcast& work_;
+    const int size_;
+    const Rank self_;
+    size_t length_; // of a piece
+};
+
+} // namespace bcast
+
+// Directly or by a tree it gives the message's true length; at the root nothing, since it receives none.
+inline void build_bcast(Schedule& schedule, const Broadcast& work) {
+    const Algorithm algorithm = choose_algorithm({.collective = base::Collective::kBcast,
+                                                  .ranks = schedule.comm().size(),
+                                                  .bytes = work.buffer.bytes,
+                                                  .wish = work.wish});
+    schedule.set_algorithm(algorithm);
+    if (algorithm == Algorithm::kDirect || schedule.comm().size() == 1)
+        bcast::build_direct(schedule, work);
+    else if (algorithm == Algorithm::kPieces)
+        bcast::Pieces(schedule, work).build();
+    else
+        bcast::build_tree(schedule, work);
 }
 
 } // namespace gpurun::comm

@@ -74,13 +74,21 @@ Result<void> MailboxPart::let_go() {
 
 // ------------------------------------------------------------------------------------------------------- source
 
+// A mail saves a crossing, and takes twice its bytes of the target's links, which all share that send to it meanwhile.
+size_t share_of(const Send& send, size_t largest) {
+    constexpr size_t kLeast = size_t{32} << 10;
+    return std::min(largest, std::max(largest / send.beside(), kLeast));
+}
+
 // What is reduced in one kernel where it is, with its answer, would take two kernels by mail. (Not shorter: a kernel
 // knows a mail by its words, and all else by counters in host memory.) And where each of two ranks reduces what the
 // other sends, long mails hold each other up.
 bool is_better_read(const Send& send) {
     constexpr size_t kLongestAnswered = size_t{32} << 10;
     constexpr size_t kLongestTraded = size_t{256} << 10;
-    const size_t longest = send.place_of_answer() ? kLongestAnswered : send.trades() ? kLongestTraded : SIZE_MAX;
+    const size_t longest = send.place_of_answer() ? kLongestAnswered
+                           : send.trades()        ? share_of(send, kLongestTraded)
+                                                  : SIZE_MAX;
     return send.operand().bytes > longest && may_be_reduced(send);
 }
 
@@ -91,9 +99,9 @@ bool goes_by_mailbox(const Send& send) {
     const size_t largest = from.on_stream()
                                ? std::min(settings.mail_bytes, large_mail_bytes(send.resources().place.ranks))
                                : std::min(settings.mail_bytes, settings.device_eager_bytes);
-    return from.bytes != 0 && from.bytes <= largest && !from.by_cpu() && from.by_device() && !send.synchronous() &&
-           !from.captured() && !is_better_read(send) && settings.path == base::PathChoice::kAuto &&
-           send.target().part<MailboxPart>().open();
+    return from.bytes != 0 && from.bytes <= share_of(send, largest) && !from.by_cpu() && from.by_device() &&
+           !send.synchronous() && !from.captured() && !is_better_read(send) &&
+           settings.path == base::PathChoice::kAuto && send.target().part<MailboxPart>().open();
 }
 
 bool may_be_fused(const Send& send) {

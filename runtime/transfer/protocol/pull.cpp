@@ -190,6 +190,8 @@ bool PullReceive::may_be_left(const Receive& receive) const {
            resources.fenced_copies != nullptr && resources.left.size() < device::kMostExchanged;
 }
 
+bool PullReceive::holds_up_source(const Receive& receive) const { return !receive.is_kept(); }
+
 Result<void> PullReceive::enqueue_left(Receive& receive, std::optional<device::Stream>) { return pull(receive); }
 
 Result<device::FusedReduction::Operand> PullReceive::hand_over(Receive& receive, device::Stream stream) {

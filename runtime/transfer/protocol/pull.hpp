@@ -84,7 +84,7 @@ class PullReceive final : public EdgeCopy {
     std::optional<CompletionPoint> blocked_on(const Receive& receive) const override;
     base::Result<void> enqueue_left(Receive& receive, std::optional<device::Stream> stream) override;
     base::Result<device::FusedReduction::Operand> hand_over(Receive& receive, device::Stream stream) override;
-    bool holds_up_source(const Receive& receive) const override { return !receive.is_kept(); }
+    bool holds_up_source(const Receive& receive) const override;
     bool answer_written() const override { return answered_; }
     void describe(const Receive& receive, platform::wait_report::Entry& entry) const override;
 

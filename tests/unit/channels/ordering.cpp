@@ -257,7 +257,7 @@ TEST_CASE_TEMPLATE("a broadcast brings every length from either root, in either 
                         each.memory(Kind::kDevice, sends ? pattern(bytes, bytes + 1) : Bytes(bytes, 0));
                     const auto operand = each.operand(buffer, bytes, on_stream ? Rank::Stream(stream) : Rank::Stream());
                     const auto build = [&](comm::Schedule& schedule) {
-                        comm::build_bcast(schedule, {operand.address, bytes, operand.where}, comm::Rank{root});
+                        comm::build_bcast(schedule, {{operand.address, bytes, operand.where}, comm::Rank{root}});
                     };
                     REQUIRE_OK(each.engine().schedules().run(base::Collective::kBcast, each.world(), operand, build));
                     REQUIRE_OK(each.synchronize(stream));

@@ -1,6 +1,7 @@
 // The schedules of collectives with their data, carried out by a model.
 #include "collective_model.hpp"
 #include "comm/collective/allreduce.hpp"
+#include "comm/collective/bcast.hpp"
 #include "comm/collective/gather.hpp"
 #include "comm/collective/reduce_scatter.hpp"
 #include "comm/collective/scan.hpp"
@@ -119,15 +120,40 @@ TEST_CASE("a large all-reduce sends each rank's bytes about twice, and a small o
         }
 }
 
+TEST_CASE("a broadcast in pieces gives every rank the buffer, and no rank sends or receives more than that") {
+    for (const size_t bytes : {size_t{0}, size_t{1}, size_t{255}, size_t{256}, size_t{1000}, size_t{20} << 20})
+        for (int size = 1; size <= 6; ++size)
+            for (const int root : {0, size - 1}) {
+                if (bytes > 1000 && size != 4)
+                    continue;
+                CAPTURE(bytes);
+                CAPTURE(size);
+                CAPTURE(root);
+                Model model(Collective::kBcast, size, 1);
+                const Content content = Content(bytes, 0x5a);
+                std::vector<Schedule::Buffer> buffers;
+                for (int rank = 0; rank < size; ++rank) {
+                    buffers.push_back(model.buffer(rank, rank == root ? content : Content(bytes, kUntouched)));
+                    comm::build_bcast(model.schedule(rank), {buffers.back(), Rank{root}, {comm::Algorithm::kPieces}});
+                }
+                model.run();
+                for (const Schedule::Buffer& each : buffers)
+                    CHECK(content_of(each) == content);
+                CHECK(model.most_sent().second <= bytes + 256 * static_cast<size_t>(size)); // pieces are aligned
+            }
+}
+
 TEST_CASE("an algorithm that was asked for is taken where it can be") {
     const auto chosen = [](Collective collective, bool half, comm::Algorithm asked_for) {
-        return comm::choose_algorithm({collective, 8, 1 << 20, half, false, asked_for});
+        return comm::choose_algorithm({collective, 8, 1 << 20, half, false, {asked_for}});
     };
     for (const comm::Algorithm each : {comm::Algorithm::kDirect, comm::Algorithm::kDoubling, comm::Algorithm::kPieces})
         CHECK(chosen(Collective::kAllreduce, false, each) == each);
     CHECK(chosen(Collective::kAllreduce, true, comm::Algorithm::kDirect) == comm::Algorithm::kDirect);
     CHECK(chosen(Collective::kAllreduce, true, comm::Algorithm::kDoubling) == comm::Algorithm::kPieces);
     CHECK(chosen(Collective::kReduce, false, comm::Algorithm::kDoubling) == comm::Algorithm::kPieces);
+    CHECK(chosen(Collective::kReduce, false, comm::Algorithm::kTree) == comm::Algorithm::kPieces);
+    CHECK(chosen(Collective::kBcast, false, comm::Algorithm::kTree) == comm::Algorithm::kTree);
 }
 
 TEST_CASE("a reduce gives the root the reduction, and touches no other rank's memory") {
