@@ -151,8 +151,7 @@ __device__ void put_words(const PutMailArguments& mail, Blocks blocks) {
     __syncwarp();
 }
 
-// That all have been put is told by the last thread of a block, as long as the words are on their way: the others go
-// on.
+// That all have been put is told by the last thread of a block, while the words are on their way: the others go on.
 __device__ void put_all(const FusedReduceArguments& all, Blocks blocks, uint64_t began) {
     if (all.number_of_puts == 0)
         return;
