@@ -38,12 +38,13 @@ class Crossing {
         for (uint32_t self : {0, 1})
             job_.rank(self).match = nullptr;
     }
-    void send(uint32_t from, size_t bytes, int pattern) {
+    // `beside`: so many ranks send to its target at the same time.
+    void send(uint32_t from, size_t bytes, int pattern, uint32_t beside = 1) {
         TestRank& rank = job_.rank(from);
         Operand operand = TestRank::on_stream(rank.on_device(bytes), streams_[from]);
         rank.fill_in_order(operand, pattern);
         sends_.emplace_back(rank.resources(), rank.peer(1 - from), operand, transfer::Envelope{3, 7, bytes},
-                            transfer::Send::Mode{.ending = Ending::kTogether});
+                            transfer::Send::Mode{.ending = Ending::kTogether, .beside = beside});
         sends_.back().start();
     }
     // Until all messages are over.
@@ -61,6 +62,7 @@ class Crossing {
     }
     Ending receive_ending = Ending::kTogether;
     transfer::Receive& received(size_t number) { return receives_[number]; }
+    const transfer::Send& last_sent() const { return sends_.back(); }
     device::Stream stream(uint32_t rank) const { return streams_[rank]; }
     // Sends so many from rank 0, which rank 1 gets.
     void send_and_deliver(int count) {
@@ -158,6 +160,45 @@ TEST_CASE("long messages both ways are signalled, pulled and awaited in one kern
     REQUIRE(crossing.finish());
     for (const uint32_t to : {0, 1})
         CHECK(crossing.contents(to, 0) == TestRank::pattern(kLong, static_cast<int>(1 - to)));
+}
+
+TEST_CASE("a mail is shorter the more ranks send to its target, and short ones always go") {
+    TestJob job(2, Setting{});
+    Crossing crossing(job);
+    const auto is_mail = [&](size_t bytes, uint32_t beside) {
+        crossing.send(0, bytes, 1, beside);
+        const bool has_slot = crossing.last_sent().edge().valid; // a rendezvous has one
+        REQUIRE(crossing.finish());
+        return !has_slot;
+    };
+    CHECK(is_mail(kLong, 1));
+    CHECK_FALSE(is_mail(kLong, 2));
+    CHECK(is_mail(kLong / 2, 2));
+    CHECK_FALSE(is_mail(kLong / 2, 3));
+    CHECK(is_mail(32 << 10, 100));
+    CHECK_FALSE(is_mail(33 << 10, 100));
+}
+
+TEST_CASE("long messages of collectives are copied by kernels, where others of their length are not") {
+    Setting by_engine;
+    by_engine.settings.kernel_copy_bytes = 64 << 10;
+    by_engine.settings.mail_bytes = 4096;
+    for (const auto& [ending, bytes, by_kernel] :
+         {std::tuple(Ending::kTogether, size_t{64} << 10, true), std::tuple(Ending::kTogether, size_t{65} << 10, false),
+          std::tuple(Ending::kOfCollective, size_t{1} << 20, true),
+          std::tuple(Ending::kOfCollective, (size_t{1} << 20) + 16, false)}) {
+        CAPTURE(bytes);
+        TestJob job(2, by_engine);
+        Crossing crossing(job);
+        crossing.receive_ending = ending;
+        crossing.send(0, bytes, 1);
+        crossing.exchanges(0).launch();
+        crossing.deliver(0);
+        job.rank(1).poll_all();
+        CHECK(crossing.last_is_collected == by_kernel);
+        REQUIRE(crossing.finish());
+        CHECK(crossing.contents(1, 0) == TestRank::pattern(bytes, 1));
+    }
 }
 
 TEST_CASE("what requests have got is taken where they are completed, by one kernel for all") {
