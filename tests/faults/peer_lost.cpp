@@ -21,10 +21,10 @@ using namespace faults;
 
 namespace {
 
-constexpr double kBoundMs = 10000;        // of the test; the runtime is much faster
-constexpr int kRunsAhead = 5;             // more than a source can be ahead
-constexpr size_t kMedium = 512u << 10;    // pulled by one kernel, where larger ones are by the copy engine
-constexpr int kMany = 80, kManyTag = 100; // messages, more than a pair has fence slots for; their tags from there on
+constexpr double kBoundMs = 10000;         // of the test; the runtime is much faster
+constexpr int kRunsAhead = 5;              // more than a source can be ahead
+constexpr size_t kMedium = 512u << 10;     // pulled by one kernel, where larger ones are by the copy engine
+constexpr int kMany = 160, kManyTag = 100; // messages, more than a pair has fence slots for; their tags from there on
 
 // ---- what survivors wait in, each until the victim dies
 

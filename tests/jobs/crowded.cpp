@@ -8,7 +8,7 @@ namespace gpurun::test::crowded {
 
 namespace {
 
-constexpr int kMessages = 100; // a pair has 32 slots for messages that are not received, and 24 for others
+constexpr int kMessages = 150; // a pair has 96 slots for messages that are not received, and 24 for others
 constexpr size_t kBytes = 300000;
 constexpr int kGoTag = 1000;
 

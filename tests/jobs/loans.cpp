@@ -213,6 +213,7 @@ TEST_CASE("many loans are open at once, and hold up neither messages nor each ot
         return;
     const Stream stream;
     constexpr size_t kMany = 300, kPart = 1024;
+    constexpr int kSlots = 120; // more than a pair has
     Memory memory(Kind::kDevice, kMany * kPart), large(Kind::kDevice, kBytes);
     if (lends()) {
         std::vector<gpurun_request> requests(kMany);
@@ -220,7 +221,7 @@ TEST_CASE("many loans are open at once, and hold up neither messages nor each ot
             REQUIRE_OK(gpurun_memset(memory.at(i * kPart), static_cast<int>(i % 251), kPart, stream));
             requests[i] = lend(memory.at(i * kPart), kPart, stream, static_cast<int>(100 + i));
         }
-        for (int i = 0; i < 50; ++i) // each of these needs a slot of the fence
+        for (int i = 0; i < kSlots; ++i) // each of these needs a slot of the fence
             REQUIRE_OK(gpurun_send(large.get(), kBytes, GPURUN_BYTE, partner(), kOther, kWorld, stream));
         REQUIRE_OK(gpurun_waitall(kMany, requests.data(), stream, nullptr));
         Bytes expected(kMany * kPart);
@@ -231,7 +232,7 @@ TEST_CASE("many loans are open at once, and hold up neither messages nor each ot
         std::vector<Borrowed> got(kMany);
         for (size_t i = kMany; i-- > 0;)
             got[i] = borrow(stream, static_cast<int>(100 + i));
-        for (int i = 0; i < 50; ++i)
+        for (int i = 0; i < kSlots; ++i)
             REQUIRE_OK(gpurun_recv(large.get(), kBytes, GPURUN_BYTE, partner(), kOther, kWorld, stream, nullptr));
         for (size_t i = 0; i < kMany; ++i) {
             REQUIRE_OK(gpurun_memset(got[i].at, static_cast<int>(i % 251 + 1), kPart, stream));

@@ -1,4 +1,5 @@
 """gpurun.multiprocessing: the memory of messages is used again, and never while anyone has it."""
+import gc
 import os
 import random
 import signal
@@ -122,7 +123,8 @@ def test_what_was_received_twice_is_passed_on_without_a_copy(echoing):
 
 
 def shared_memory():
-    """How many descriptors of it this process has."""
+    """How many descriptors of it this process has, and is not about to let go of."""
+    gc.collect()
     settle()
     links = [os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{fd}")]
     return sum("memfd:gpurun " in link for link in links)
