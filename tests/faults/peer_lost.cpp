@@ -21,18 +21,11 @@ using namespace faults;
 
 namespace {
 
-constexpr double kBoundMs = 10000;         // of the test; the runtime is much faster
-constexpr int kRunsAhead = 5;              // more than a source can be ahead
-constexpr size_t kMedium = 512u << 10;     // pulled by one kernel, where larger ones are by the copy engine
-constexpr int kMany = 160, kManyTag = 100; // messages, more than a pair has fence slots for; their tags from there on
+constexpr double kBoundMs = 10000;     // of the test; the runtime is much faster
+constexpr int kRunsAhead = 5;          // more than a source can be ahead
+constexpr size_t kMedium = 512u << 10; // pulled by one kernel, where larger ones are by the copy engine
 
 // ---- what survivors wait in, each until the victim dies
-
-// The call may end because the peer died, or the stream, or only the stream if the call was done before.
-gpurun_status in_stream(const Job& job, gpurun_status called) {
-    const gpurun_status synchronized = gpurun_stream_synchronize(job.stream);
-    return called != GPURUN_OK ? called : synchronized;
-}
 
 // A wildcard receive goes on waiting while anybody lives who could send.
 gpurun_status receive_from_survivor(const Job& job) {
@@ -133,7 +126,7 @@ gpurun_status receive_taken(const Job& job) {
 }
 // So much that the death comes while it is copied out of the victim's memory.
 constexpr size_t kHuge = 64u << 20;
-constexpr int kHugeMessages = 100;
+constexpr int kHugeMessages = 100, kHugeTag = 100;
 std::byte huge_buffer[kHuge]; // touched by messages alone: on a busy machine that may take longer than the victim has
 void start_for_each_survivor(const Job& job, size_t bytes, int tag) {
     for (int rank = 0; rank < job.victim(); rank++) {
@@ -143,14 +136,14 @@ void start_for_each_survivor(const Job& job, size_t bytes, int tag) {
 }
 void victim_starts_huge(const Job& job) {
     for (int message = 0; message < kHugeMessages; message++)
-        start_for_each_survivor(job, kHuge, kManyTag);
+        start_for_each_survivor(job, kHuge, kHugeTag);
 }
 gpurun_status receive_huge(const Job& job) {
-    MUST(gpurun_probe(job.victim(), kManyTag, GPURUN_COMM_WORLD, nullptr));
+    MUST(gpurun_probe(job.victim(), kHugeTag, GPURUN_COMM_WORLD, nullptr));
     sleep_seconds(kDiesAfter / 2);
     gpurun_status result = GPURUN_OK;
     for (int message = 0; message < kHugeMessages && result == GPURUN_OK; message++)
-        result = gpurun_recv(huge_buffer, kHuge, GPURUN_BYTE, job.victim(), kManyTag, GPURUN_COMM_WORLD, GPURUN_HOST,
+        result = gpurun_recv(huge_buffer, kHuge, GPURUN_BYTE, job.victim(), kHugeTag, GPURUN_COMM_WORLD, GPURUN_HOST,
                              nullptr);
     return result;
 }
@@ -163,7 +156,7 @@ void victim_starts_one_and_huge(const Job& job) {
 }
 gpurun_status receive_late(const Job& job) {
     const auto receive_one = [&] {
-        return gpurun_recv(huge_buffer, kHuge, GPURUN_BYTE, job.victim(), kManyTag, GPURUN_COMM_WORLD, GPURUN_HOST,
+        return gpurun_recv(huge_buffer, kHuge, GPURUN_BYTE, job.victim(), kHugeTag, GPURUN_COMM_WORLD, GPURUN_HOST,
                            nullptr);
     };
     MUST(gpurun_recv(huge_buffer, kCopied, GPURUN_BYTE, job.victim(), kTag, GPURUN_COMM_WORLD, GPURUN_HOST, nullptr));
@@ -216,39 +209,7 @@ void victim_receives_for_ever(const Job& job) {
     for (int rank = 0;; rank = (rank + 1) % job.victim())
         MUST(receive(job, job.stream, rank, kLarge));
 }
-// Many messages that nobody has received: each is lost. Synchronous, so that none is complete before.
-std::vector<gpurun_request> start_many(const Job& job, int dest, size_t bytes, gpurun_stream domain) {
-    std::vector<gpurun_request> requests(kMany);
-    for (int i = 0; i < kMany; i++)
-        MUST(gpurun_issend(job.other, bytes, GPURUN_BYTE, dest, kManyTag + i, GPURUN_COMM_WORLD, domain,
-                           &requests[static_cast<size_t>(i)]));
-    return requests;
-}
-gpurun_status wait_for_many(const Job& job, size_t bytes, gpurun_stream started, gpurun_stream completed) {
-    std::vector<gpurun_request> requests = start_many(job, job.victim(), bytes, started);
-    std::vector<gpurun_message_status> statuses(kMany);
-    const gpurun_status result = gpurun_waitall(kMany, requests.data(), completed, statuses.data());
-    for (const gpurun_message_status& status : statuses)
-        if (status.error != result)
-            give_up("a message that nobody has received is complete");
-    return result;
-}
-// The last of them, when they are there.
-gpurun_status receive_last_of_many(const Job& job, gpurun_stream domain) {
-    constexpr int kLast = kManyTag + kMany - 1;
-    MUST(gpurun_probe(job.victim(), kLast, GPURUN_COMM_WORLD, nullptr));
-    return gpurun_recv(job.device, kLarge, GPURUN_BYTE, job.victim(), kLast, GPURUN_COMM_WORLD, domain, nullptr);
-}
-gpurun_status receive_last_of_many_late(const Job& job, gpurun_stream domain) {
-    MUST(gpurun_probe(job.victim(), kManyTag + kMany - 1, GPURUN_COMM_WORLD, nullptr));
-    sleep_seconds(kDiesAfter + 0.3);
-    return receive_last_of_many(job, domain);
-}
 // The victim takes part in the message with a stream that never gets there: survivors' streams wait for its fence.
-void hold_stream(const Job& job) {
-    MUST(gpurun_launch_host(
-        job.stream, [](void*) { sleep_seconds(1000); }, nullptr));
-}
 void victim_sends_held(const Job& job, size_t bytes) {
     hold_stream(job);
     for (int rank = 0; rank < job.victim(); rank++)
@@ -288,24 +249,6 @@ void victim_starts_held(const Job& job) {
         gpurun_request request = GPURUN_REQUEST_NULL;
         MUST(gpurun_isend(job.device, kLarge, GPURUN_BYTE, rank, kTag, GPURUN_COMM_WORLD, job.stream, &request));
     }
-}
-// It dies in a call: their records do not all fit into a ring, and it may be that only calls send the rest.
-void victim_starts_many(const Job& job, size_t bytes, gpurun_stream domain) {
-    if (domain != GPURUN_HOST)
-        hold_stream(job);
-    std::vector<gpurun_request> requests;
-    for (int rank = 0; rank < job.victim(); rank++) {
-        const std::vector<gpurun_request> started = start_many(job, rank, bytes, domain);
-        requests.insert(requests.end(), started.begin(), started.end());
-    }
-    MUST(gpurun_waitall(requests.size(), requests.data(), GPURUN_HOST, nullptr));
-}
-// It asks for the last of the survivors' messages with a stream that never gets there.
-void victim_receives_last_of_many_held(const Job& job) {
-    hold_stream(job);
-    for (int rank = 0; rank < job.victim(); rank++)
-        MUST(gpurun_recv(job.device, kLarge, GPURUN_BYTE, rank, kManyTag + kMany - 1, GPURUN_COMM_WORLD, job.stream,
-                         nullptr));
 }
 void victim_receives_held(const Job& job, size_t bytes) {
     hold_stream(job);
@@ -388,24 +331,6 @@ constexpr Scenario kScenarios[] = {
     {"fence-of-started-receive-for-host",
      [](const Job& job) { return wait(start_receive(job, job.stream, job.victim(), kLarge), GPURUN_HOST); },
      [](const Job& job) { victim_sends_held(job, kLarge); }},
-    {"waitall-of-many", [](const Job& job) { return wait_for_many(job, kLarge, GPURUN_HOST, GPURUN_HOST); }, nullptr},
-    {"waitall-of-many-in-stream",
-     [](const Job& job) { return in_stream(job, wait_for_many(job, kLarge, job.stream, job.stream)); }, nullptr},
-    {"waitall-of-many-and-empty", [](const Job& job) { return wait_for_many(job, 0, job.stream, GPURUN_HOST); },
-     nullptr},
-    {"receive-behind-many", [](const Job& job) { return receive_last_of_many_late(job, GPURUN_HOST); },
-     [](const Job& job) { victim_starts_many(job, kLarge, GPURUN_HOST); }},
-    {"fence-of-receive-behind-many",
-     [](const Job& job) { return in_stream(job, receive_last_of_many(job, job.stream)); },
-     [](const Job& job) { victim_starts_many(job, kLarge, job.stream); }},
-    {"fence-of-host-receive-behind-many", [](const Job& job) { return receive_last_of_many(job, GPURUN_HOST); },
-     [](const Job& job) { victim_starts_many(job, kLarge, job.stream); }},
-    {"fence-of-empty-receive-behind-many",
-     [](const Job& job) { return in_stream(job, receive_last_of_many(job, job.stream)); },
-     [](const Job& job) { victim_starts_many(job, 0, job.stream); }},
-    {"fence-of-send-behind-many",
-     [](const Job& job) { return in_stream(job, wait_for_many(job, kLarge, job.stream, job.stream)); },
-     victim_receives_last_of_many_held},
     {"barrier", [](const Job&) { return gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST); }, nullptr},
     {"barrier-in-stream", [](const Job& job) { return in_stream(job, gpurun_barrier(GPURUN_COMM_WORLD, job.stream)); },
      nullptr},
@@ -451,9 +376,10 @@ const Scenario& find_scenario(const char* name) {
     for (const Scenario& scenario : kScenarios)
         if (std::strcmp(scenario.name, name) == 0)
             return scenario;
-    for (const Scenario& scenario : loan_scenarios())
-        if (std::strcmp(scenario.name, name) == 0)
-            return scenario;
+    for (const auto others : {loan_scenarios(), many_scenarios()})
+        for (const Scenario& scenario : others)
+            if (std::strcmp(scenario.name, name) == 0)
+                return scenario;
     give_up("no such scenario");
 }
 

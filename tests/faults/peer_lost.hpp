@@ -61,6 +61,18 @@ inline gpurun_request start_receive(const Job& job, gpurun_stream domain, int so
     return request;
 }
 
+// The call may end because the peer died, or the stream, or only the stream if the call was done before.
+inline gpurun_status in_stream(const Job& job, gpurun_status called) {
+    const gpurun_status synchronized = gpurun_stream_synchronize(job.stream);
+    return called != GPURUN_OK ? called : synchronized;
+}
+
+// A stream that never gets further.
+inline void hold_stream(const Job& job) {
+    MUST(gpurun_launch_host(
+        job.stream, [](void*) { sleep_seconds(1000); }, nullptr));
+}
+
 // collective_deaths.cpp: collectives that reduce and gather.
 gpurun_status reduce(const Job& job, gpurun_stream domain, size_t bytes);
 gpurun_status gather_to_survivor(const Job& job);
@@ -96,6 +108,9 @@ void victim_sends_in_graph(const Job& job, size_t bytes, int runs);
 void victim_receives_in_graph(const Job& job, size_t bytes);
 void victim_captures_barrier(const Job& job);
 void victim_captures_broadcast(const Job& job);
+
+// many_deaths.cpp: many messages that are not received.
+std::span<const Scenario> many_scenarios();
 
 // loan_deaths.cpp: what survivors lend to the victim, or borrow of it.
 std::span<const Scenario> loan_scenarios();
