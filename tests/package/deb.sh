@@ -21,6 +21,7 @@ mount -t tmpfs tmpfs "$room" || exit 77
 mkdir "$room"/{changes,work,system}
 mount -t overlay overlay -o "lowerdir=/,upperdir=$room/changes,workdir=$room/work" "$room/system" || exit 77
 mkdir -p "$room/system/mnt"
+mount -t tmpfs tmpfs "$room/system/tmp" # jobs leave their user's runtime folder there
 for folder in /dev /proc /sys; do mount --rbind "$folder" "$room/system$folder"; done
 mkdir "$room/system/mnt/source" "$room/system/mnt/packages"
 mount --bind "$source" "$room/system/mnt/source"
