@@ -76,7 +76,8 @@ constexpr AlgorithmChoice kAlgorithms[] = {
 
 constexpr bool can(Algorithm algorithm, const CollectiveShape& shape) {
     switch (algorithm) {
-    case Algorithm::kDoubling: return shape.collective == base::Collective::kAllreduce && !shape.rounds_once;
+    case Algorithm::kDoubling: // needs somebody to exchange with
+        return shape.collective == base::Collective::kAllreduce && !shape.rounds_once && shape.ranks > 1;
     case Algorithm::kTree: return shape.collective == base::Collective::kBcast;
     case Algorithm::kDirect:
     case Algorithm::kPieces: return true;

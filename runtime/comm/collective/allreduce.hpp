@@ -43,7 +43,7 @@ class ByPieces {
   public:
     ByPieces(Schedule& schedule, const WholeReduction& work, std::optional<Rank> root)
         : schedule_(schedule), work_(work), root_(root), self_(schedule.comm().rank()), size_(schedule.comm().size()),
-          segment_(segment_bytes(schedule.comm(), work.reduction.type, work.input.bytes / reducers())),
+          segment_(segment_bytes(size_ - (root ? 0 : 1), work.reduction.type, work.input.bytes / reducers())),
           contributions_(schedule, work_.reduction, size_, segment_) {}
 
     void build() {
@@ -63,8 +63,12 @@ class ByPieces {
         const auto pieces = pieces_of(bytes, work_.element(), size_, root_);
         const Parts input = Parts::listed(work_.input.part(begin, bytes), pieces);
         if (!has_result(self_)) {
-            const Schedule::Buffer own = schedule_.scratch(input[self_.value].bytes);
-            send_answers(contributions_.add(input, own, round, false), own, round + 1);
+            if (own_.bytes == 0) // the first piece is as long as any
+                own_ = schedule_.scratch(input[self_.value].bytes);
+            const Schedule::Buffer own = own_.part(0, input[self_.value].bytes);
+            for (const Schedule::StepId each :
+                 send_answers(contributions_.add(input, own, round, false), own, round + 1))
+                contributions_.wait_for(each);
             return;
         }
         const Parts result = Parts::listed(work_.result.part(begin, bytes), pieces);
@@ -78,10 +82,12 @@ class ByPieces {
             schedule_.receive_answer(from, round + 1, result[from.value], contributed, after);
         }
     }
-    void send_answers(const Segment& made, const Schedule::Buffer& own, int round) {
+    std::vector<Schedule::StepId> send_answers(const Segment& made, const Schedule::Buffer& own, int round) {
+        std::vector<Schedule::StepId> sent;
         for (const auto& [to, received] : made.received)
             if (has_result(to))
-                schedule_.send_answer(to, round, own, received, {*made.reduced});
+                sent.push_back(schedule_.send_answer(to, round, own, received, {*made.reduced}));
+        return sent;
     }
 
     Schedule& schedule_;
@@ -91,6 +97,7 @@ class ByPieces {
     const int size_;
     const size_t segment_;
     ContributionSteps contributions_;
+    Schedule::Buffer own_; // what this rank reduces for the root, of one chunk after another
 };
 
 // ---- by recursive doubling

@@ -41,10 +41,10 @@ struct Contributed {
     std::vector<Schedule::StepId> sent;
 };
 
-// How long a segment of each part may be.
-inline size_t segment_bytes(const Communicator& comm, base::Type type, size_t longest) {
+// How long a segment of each part may be, if scratch memory has so many of them.
+inline size_t segment_bytes(int at_once, base::Type type, size_t longest) {
     const size_t unit = std::lcm(size_t{256}, base::size_of_type(static_cast<int>(type)));
-    const size_t room = kMostScratchBytes / static_cast<size_t>(std::max(comm.size() - 1, 1));
+    const size_t room = kMostScratchBytes / static_cast<size_t>(std::max(at_once, 1));
     const size_t least = longest / kMostSegments + 1;
     return (std::max(room, least) + unit - 1) / unit * unit;
 }
@@ -64,6 +64,9 @@ class ContributionSteps {
     ContributionSteps(Schedule& schedule, const base::Reduction& reduction, int contributors, size_t segment)
         : schedule_(schedule), reduction_(reduction), others_(schedule.comm()), self_(schedule.comm().rank().value),
           contributors_(contributors), segment_(segment) {}
+
+    // The next segments begin after the step.
+    void wait_for(Schedule::StepId step) { Schedule::note(before_, step); }
 
     // What is sent and received in the round, and combined into the result. `result_is_sent`: see above.
     Segment add(const Parts& input, const Schedule::Buffer& result, int round, bool result_is_sent) {
@@ -115,7 +118,7 @@ class ContributionSteps {
 };
 
 inline Contributed add_contributions(Schedule& schedule, const Contributions& what) {
-    const size_t segment = segment_bytes(schedule.comm(), what.reduction.type, what.longest);
+    const size_t segment = segment_bytes(schedule.comm().size() - 1, what.reduction.type, what.longest);
     ContributionSteps steps(schedule, what.reduction, what.contributors, segment);
     Contributed done;
     int round = 0;

@@ -103,6 +103,21 @@ TEST_CASE("an all-reduce gives every rank the same, combined in the order of the
     });
 }
 
+TEST_CASE("an all-reduce of one rank gives it its own values, by whatever algorithm is asked for") {
+    for (const comm::Algorithm each : {comm::Algorithm::kDirect, comm::Algorithm::kDoubling, comm::Algorithm::kPieces})
+        for (const bool in_place : {false, true}) {
+            Model model(Collective::kAllreduce, 1, 1);
+            const Case of{reference::kInt32, reference::kSum, 100, in_place};
+            const Whole whole(model, 1, of);
+            comm::build_allreduce(model.schedule(0), {.reduction = reduction_of(of, 1),
+                                                      .input = whole.inputs[0],
+                                                      .result = whole.results[0],
+                                                      .wish = {each}});
+            model.run();
+            CHECK(content_of(whole.results[0]) == whole.contents[0]);
+        }
+}
+
 TEST_CASE("a large all-reduce sends each rank's bytes about twice, and a small one takes few messages") {
     for (const size_t count : {size_t{1}, size_t{100'000}})
         for (int size = 3; size <= 16; ++size) {
@@ -391,6 +406,39 @@ TEST_CASE("more than the scratch memory holds goes in segments") {
     for (const Schedule::Step& each : last.steps())
         reductions += each.kind == Kind::kReduce ? 1 : 0;
     CHECK(reductions == 3);
+}
+
+TEST_CASE("a long reduce takes no more scratch memory than there is for it") {
+    constexpr int kSize = 3;
+    const size_t bytes = 5 * comm::kMostScratchBytes;
+    Model model(Collective::kReduce, kSize, 1);
+    for (int rank = 0; rank < kSize; ++rank) {
+        Schedule& schedule = model.schedule(rank);
+        comm::build_reduce(schedule,
+                           {.reduction = {base::Type::kInt32, base::Op::kSum, 0},
+                            .input = {nullptr, bytes, {}, {}},
+                            .result = {nullptr, bytes, {}, {}},
+                            .wish = {comm::Algorithm::kPieces}},
+                           Rank{0});
+        CHECK(schedule.scratch_bytes() <= comm::kMostScratchBytes + 1024);
+    }
+}
+
+TEST_CASE("a long reduce in pieces gives the root all of them") {
+    constexpr int kSize = 3;
+    Model model(Collective::kReduce, kSize, 7);
+    const Case of{reference::kUint8, reference::kSum, comm::kMostScratchBytes * 7 / 10 + 1001, false}; // two chunks
+    const Whole whole(model, kSize, of);
+    for (int rank = 0; rank < kSize; ++rank)
+        comm::build_reduce(model.schedule(rank),
+                           {.reduction = reduction_of(of, kSize),
+                            .input = whole.inputs[rank],
+                            .result = whole.results[rank],
+                            .wish = {comm::Algorithm::kPieces}},
+                           Rank{0});
+    model.run();
+    CHECK(reference::same(of.type, content_of(whole.results[0]),
+                          reference::reduced(of.type, of.op, whole.contents, kSize)));
 }
 
 TEST_SUITE_END();
