@@ -153,22 +153,27 @@ Result<Arrived> Loans::take_message(EngineLock& lock, const Wanted& wanted, cons
     return receive.arrived();
 }
 
-// As a receive does, so that the loan has come back then.
+// As a receive does, so that the loan has come back then. Without memory for it the message stays.
 Result<Arrived> Loans::take_copy(EngineLock& lock, Entry& entry, const Wanted& wanted) {
-    transfer::ScratchPool& pool = core_.resources().pools.scratch;
-    GPURUN_ASSIGN(transfer::ScratchPool::Block * block,
-                  pool.take(transfer::ScratchPool::Kind::kDevice, entry.borrowed.bytes, wanted.order));
+    GPURUN_ASSIGN(
+        transfer::ScratchPool::Block * block,
+        core_.resources().pools.scratch.take(transfer::ScratchPool::Kind::kDevice, entry.borrowed.bytes, wanted.order));
+    return take_copy_into(lock, *block, entry, wanted);
+}
+
+Result<Arrived> Loans::take_copy_into(EngineLock& lock, transfer::ScratchPool::Block& block, Entry& entry,
+                                      const Wanted& wanted) {
     Operand into = wanted.order;
-    into.address = block->data;
+    into.address = block.data;
     into.bytes = entry.borrowed.bytes;
-    into.where = block->where;
+    into.where = block.where;
     auto arrived = take_message(lock, wanted, into, false);
     if (!arrived) {
-        pool.give_back(*block, wanted.order);
+        core_.resources().pools.scratch.give_back(block, wanted.order);
         return arrived;
     }
-    entry.copy = block;
-    entry.borrowed.address = block->data;
+    entry.copy = &block;
+    entry.borrowed.address = block.data;
     entry.borrowed.kind = transfer::LoanKind::kCopy;
     ++copies_;
     copied_bytes_ += entry.borrowed.bytes;
@@ -225,6 +230,9 @@ Result<uint64_t> Loans::borrow(const Pattern& pattern, const Operand& order, pla
 // meanwhile.
 Result<Arrived> Loans::take_copied_tensor(EngineLock& lock, Entry& entry, const Wanted& wanted) {
     const Communicator* const comm = core_.communicators().of_context(wanted.pattern.context);
+    transfer::ScratchPool& pool = core_.resources().pools.scratch;
+    GPURUN_ASSIGN(transfer::ScratchPool::Block * block,
+                  pool.take(transfer::ScratchPool::Kind::kDevice, entry.borrowed.bytes, wanted.order));
     const uint64_t reserved = core_.matcher().take(wanted.pattern);
     if (comm != nullptr)
         comm->hold();
@@ -232,9 +240,11 @@ Result<Arrived> Loans::take_copied_tensor(EngineLock& lock, Entry& entry, const 
         core_.matcher().give_back(core_.matcher().release_taken(reserved));
         if (comm != nullptr)
             comm->let_go();
+        pool.give_back(*block, wanted.order);
         return std::move(received).error();
     }
-    GPURUN_ASSIGN(const Arrived arrived, take_copy(lock, entry, {wanted.pattern, wanted.order, wanted.call, reserved}));
+    GPURUN_ASSIGN(const Arrived arrived,
+                  take_copy_into(lock, *block, entry, {wanted.pattern, wanted.order, wanted.call, reserved}));
     unpack_tensors(entry, {entry.tensors->base_of_copy(entry.borrowed.address)});
     return arrived;
 }
@@ -420,31 +430,19 @@ Result<void> Loans::end(Entry& entry, const Order& order) {
     return {};
 }
 
-// What nobody has received is taken back. Their borrowers are leaving, too, and give the others back.
-void Loans::wait_for_lent_on(EngineLock& lock) {
-    const auto lent_on = [&](const auto& call) {
-        assume_engine_lock();
-        core_.requests().for_each(SIZE_MAX, [&](const Request& each) {
-            if (each.active && each.task.loan_of != 0 && each.send != nullptr)
-                call(each);
+void Loans::end_those_not_lent_on() {
+    for (Entry& each : entries_) {
+        bool is_lent_on = false;
+        core_.requests().lent().for_each([&](const Request& request) {
+            is_lent_on = is_lent_on || (request.task.loan_of == each.name && !request.done());
         });
-    };
-    lent_on([&](const Request& each) {
-        assume_engine_lock();
-        requests_.withdraw(*each.send);
-    });
-    const auto done = [&] {
-        assume_engine_lock();
-        bool all = true;
-        lent_on([&](const Request& each) { all = all && each.done(); });
-        return all || failure_.stuck();
-    };
-    (void)waiter_.wait(lock, WaitReason{.kind = WaitReason::Kind::kOwnMessages}, done, [&] {
-        assume_engine_lock();
-        return alarms_.set_for_moving(true);
-    });
+        if (each.open && !is_lent_on)
+            (void)end(each, Order{}); // in the host's order nothing fails
+    }
 }
 
+// What was lent on and nobody has received is taken back. The other borrowers are leaving, too, and give theirs back.
+// Each loan goes as soon as it can: the rank that it goes to may need it to give back another one.
 void Loans::give_back_all(EngineLock& lock) {
     if (unused_.size() == entries_.size())
         return;
@@ -453,15 +451,20 @@ void Loans::give_back_all(EngineLock& lock) {
     lock.lock();
     if (!idle)
         base::log(base::LogLevel::kWarn, "before borrowed memory is given back: {}", idle.error().detail);
-    const auto end_all = [&](bool lent_on) {
+    core_.requests().for_each(SIZE_MAX, [&](const Request& each) {
         assume_engine_lock();
-        for (Entry& each : entries_)
-            if (each.open && core_.requests().lent().lends_on(each.name) == lent_on)
-                (void)end(each, Order{}); // in the host's order nothing fails
+        if (each.active && each.task.loan_of != 0 && each.send != nullptr)
+            requests_.withdraw(*each.send);
+    });
+    const auto all_given_back = [&] {
+        assume_engine_lock();
+        end_those_not_lent_on();
+        return unused_.size() == entries_.size() || failure_.stuck();
     };
-    end_all(false);
-    wait_for_lent_on(lock);
-    end_all(true);
+    (void)waiter_.wait(lock, WaitReason{.kind = WaitReason::Kind::kOwnMessages}, all_given_back, [&] {
+        assume_engine_lock();
+        return alarms_.set_for_moving(true);
+    });
 }
 
 } // namespace gpurun::comm

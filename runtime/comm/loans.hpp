@@ -109,6 +109,8 @@ class Loans {
     base::Result<Arrived> take_copied_tensor(EngineLock& lock, Entry& entry, const Wanted& wanted)
         GPURUN_REQUIRES(engine_lock);
     base::Result<Arrived> take_copy(EngineLock& lock, Entry& entry, const Wanted& wanted) GPURUN_REQUIRES(engine_lock);
+    base::Result<Arrived> take_copy_into(EngineLock& lock, transfer::ScratchPool::Block& block, Entry& entry,
+                                         const Wanted& wanted) GPURUN_REQUIRES(engine_lock);
     base::Result<Arrived> take_mapped(EngineLock& lock, Entry& entry, const Wanted& wanted)
         GPURUN_REQUIRES(engine_lock);
     base::Result<const Unexpected*> wait_for_loan(EngineLock& lock, const Pattern& pattern)
@@ -131,7 +133,7 @@ class Loans {
     base::Result<void> check_not_lent_on(const Entry& entry) GPURUN_REQUIRES(engine_lock);
     bool has_of(const transfer::LoanOrigin& loan) GPURUN_REQUIRES(engine_lock);
     void forget_unused() GPURUN_REQUIRES(engine_lock); // of recent_
-    void wait_for_lent_on(EngineLock& lock) GPURUN_REQUIRES(engine_lock);
+    void end_those_not_lent_on() GPURUN_REQUIRES(engine_lock);
 
     // `call`: what the borrower has asked for.
     base::Result<void> receive_description(EngineLock& lock, Entry& entry, const Pattern& call)
