@@ -2,6 +2,7 @@
 
 #include "api/new_communicator.hpp"
 #include "base/format.hpp"
+#include "comm/collective/allreduce.hpp"
 #include "comm/collective/barrier.hpp"
 #include "comm/collective/bcast.hpp"
 #include "platform/job_meeting.hpp"
@@ -100,6 +101,33 @@ Result<void> check(const Call& call, const char* name) {
     return {};
 }
 
+// A rank that has no seat says so before rank 0 looks for another job: else the others would wait for it.
+Result<void> have_seats(const Call& call, const Result<Seat>& seat) {
+    constexpr int64_t kAll = INT64_MAX;
+    constexpr int kStatusBits = 16;
+    int64_t first_without = kAll; // its rank, and its base::Status
+    if (!seat)
+        first_without = (int64_t{call.comm->rank().value} << kStatusBits) | static_cast<int>(seat.error().status);
+    transfer::Operand operand;
+    operand.address = reinterpret_cast<std::byte*>(&first_without);
+    operand.bytes = sizeof first_without;
+    const comm::Schedule::Buffer word{operand.address, operand.bytes, operand.where};
+    const auto build = [&](comm::Schedule& schedule) {
+        comm::build_allreduce(schedule, {{base::Type::kInt64, base::Op::kMin}, word, word});
+    };
+    GPURUN_TRY(call.engine->schedules().run(
+        comm::Signature(base::Collective::kAllreduce)
+            .with_elements(1, static_cast<int>(base::Type::kInt64), static_cast<uint32_t>(base::Op::kMin)),
+        *call.comm, operand, build));
+    if (!seat)
+        return seat.error();
+    if (first_without != kAll)
+        return base::error(static_cast<Status>(first_without & ((1 << kStatusBits) - 1)),
+                           "rank {} of the communicator cannot meet another job, and is told why",
+                           first_without >> kStatusBits);
+    return {};
+}
+
 // Of rank 0 of the communicator.
 Result<platform::JointJob> find_other(Side side, const Call& call, const char* name, int timeout_ms) {
     const auto ranks = static_cast<uint32_t>(call.comm->size());
@@ -151,8 +179,9 @@ Result<void> meet(Side side, const char* name, int timeout_ms, gpurun_comm comm,
     GPURUN_TRY(enter_new(call, comm, ret_comm));
     GPURUN_TRY(check(call, name));
     Runtime& runtime = *call.runtime;
-    GPURUN_ASSIGN(Seat seat, Seat::take(runtime));
     const comm::CommunicatorUse use(*call.comm);
+    Result<Seat> seat = Seat::take(runtime);
+    GPURUN_TRY(have_seats(call, seat));
     const auto rank = static_cast<uint32_t>(call.comm->rank().value);
     Found found;
     if (rank == 0)
@@ -166,8 +195,8 @@ Result<void> meet(Side side, const char* name, int timeout_ms, gpurun_comm comm,
     base::Settings settings =
         platform::settings_in({found.name, found.first, found.size, found.mps != 0}, rank, runtime.settings());
     settings.join_timeout_s = std::min(settings.join_timeout_s, kLongestJoinS);
-    GPURUN_ASSIGN(std::unique_ptr<World> world, runtime.open_joint(settings, seat.names()));
-    seat.use();
+    GPURUN_ASSIGN(std::unique_ptr<World> world, runtime.open_joint(settings, seat->names()));
+    seat->use();
     if (auto met = meet_all(*world); !met) {
         static_cast<void>(runtime.leave_joint(std::move(world)));
         return met;

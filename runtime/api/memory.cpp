@@ -120,12 +120,26 @@ Result<void> unregister(const void* pointer, int timeout_ms) {
     GPURUN_ASSIGN(const device::Buffer buffer, describe_own(*found, pointer));
     if (!buffer.exportable) // nobody else can have it mapped
         return {};
+    if (found->joint_worlds().empty())
+        return found->engine().unregistration().run(buffer, timeout_ms);
+    // The jobs in turn, for a moment each: so all are asked, and none of them is kept from being left.
+    constexpr int64_t kTurnMs = 10;
     const int64_t end_ns = platform::now_ns() + int64_t{timeout_ms} * 1'000'000;
-    return found->for_each_engine([&](comm::Engine& each) {
+    while (true) {
+        Result<void> result;
         const int64_t left_ms = (end_ns - platform::now_ns() + 999'999) / 1'000'000;
-        return each.unregistration().run(
-            buffer, timeout_ms < 0 ? timeout_ms : static_cast<int>(std::clamp<int64_t>(left_ms, 0, timeout_ms)));
-    });
+        const int64_t turn_ms = timeout_ms < 0 ? kTurnMs : std::clamp<int64_t>(left_ms, 0, kTurnMs);
+        GPURUN_TRY(found->for_each_engine([&](comm::Engine& each) -> Result<void> {
+            auto done = each.unregistration().run(buffer, static_cast<int>(turn_ms));
+            if (!done && done.error().status != Status::kTimeout)
+                return done;
+            if (!done)
+                result = std::move(done);
+            return {};
+        }));
+        if (result || turn_ms == 0)
+            return result;
+    }
 }
 
 // Memory whose freeing was deferred. False if there was none.

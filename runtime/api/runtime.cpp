@@ -95,11 +95,12 @@ Result<std::unique_ptr<World>> Runtime::open_joint(const base::Settings& setting
 }
 
 Result<void> Runtime::leave_joint(std::unique_ptr<World> world) {
-    const std::string report = world->report();
+    std::string report = world->report();
+    Result<void> result = world->leave();
+    report += world->engine().leftovers();
     if (!report.empty())
         std::fprintf(stderr, "gpurun: rank %u leaves the joint job %s as its rank %u:\n%s", session().rank(),
                      world->job().c_str(), world->session().rank(), report.c_str());
-    Result<void> result = world->leave();
     comm::Names next = world->names();
     next.first_use = world->engine().next_use();
     world->stop_engine();

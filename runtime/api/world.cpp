@@ -30,13 +30,13 @@ Result<void> check_order(const Channels& channels, bool by_events) {
     return {};
 }
 
-// Ranks of two jobs that meet may not have the same kind.
+// Of jobs that gpurun did not start, and of two that meet, each rank chooses its own.
 Result<void> check_devices(const Channels& channels, device::Kind kind) {
     for (const auto& each : channels)
         if (each->facts().device.kind != kind)
             return base::error(Status::kDevice,
-                               "this rank has {}, and rank {} of the joint job {}: run both jobs with the same "
-                               "GPURUN_DEVICE",
+                               "this rank has {}, and rank {} has {}: give all ranks the same GPURUN_DEVICE (those of "
+                               "both jobs, where two meet)",
                                kind == device::Kind::kEmulated ? "an emulated device" : "a GPU", each->peer().value,
                                kind == device::Kind::kEmulated ? "a GPU" : "an emulated device");
     return {};
@@ -66,7 +66,10 @@ World::~World() = default;
 Result<std::unique_ptr<World>> World::open(const Site& site, const base::Settings& settings,
                                            platform::JobSession session) {
     std::unique_ptr<World> world(new World(site, settings, std::move(session)));
-    GPURUN_TRY(world->start());
+    if (auto started = world->start(); !started) {
+        world->forget_peers(); // those that it has met so far
+        return std::move(started).error();
+    }
     return world;
 }
 
@@ -76,6 +79,8 @@ Result<void> World::start() {
     device::Device& device = site_.device;
     transfer::RankFacts facts;
     facts.orders_by_events = transfer::ordering_counters(device, settings_) == nullptr;
+    facts.checks = settings_.check;
+    facts.algorithms = settings_.algorithms;
     GPURUN_ASSIGN(transfer::Probe probe, transfer::Probe::publish(device, self.value, facts));
     GPURUN_ASSIGN(transfer::Workspace workspace, transfer::Workspace::publish(device, settings_, job.size(), facts));
     transfer::ChannelSite here{device, job, settings_, self, facts, first_peer()};
@@ -88,6 +93,9 @@ Result<void> World::start() {
     here.fabric.reset(); // its channels have it
     GPURUN_TRY(check_devices(channels, device.info().identity.kind));
     GPURUN_TRY(check_order(channels, facts.orders_by_events));
+    // What all ranks need alike. Those of jobs that meet may differ.
+    settings_.check = channels[0]->facts().checks;
+    settings_.algorithms = channels[0]->facts().algorithms;
     GPURUN_TRY(start_reporter());
     GPURUN_TRY(add_peers(device, channels, std::move(peers)));
     GPURUN_TRY(start_death_watch());

@@ -63,7 +63,7 @@ class World {
     std::string fabric_report() const;
 
     const Site site_;
-    const base::Settings settings_;
+    base::Settings settings_; // what all ranks need alike, as rank 0 has it, once they are ready
     std::unique_ptr<platform::JobSession> session_;
     std::string fabric_;                            // by which ranks of other nodes are reached; empty: there are none
     std::unique_ptr<comm::Engine> engine_;          // before its session in destruction

@@ -22,6 +22,8 @@ constexpr const char* name_of(Algorithm algorithm) { return kAlgorithmNames[stat
 // What the user asks for; else the table chooses.
 struct AlgorithmsAskedFor {
     std::optional<Algorithm> allreduce, reduce, bcast;
+
+    bool operator==(const AlgorithmsAskedFor&) const = default;
 };
 
 } // namespace gpurun::base

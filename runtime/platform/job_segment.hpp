@@ -29,7 +29,7 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 11;
+constexpr uint32_t kLayout = 12;
 constexpr uint32_t kMaxRanks = 256;
 
 // Poison: set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
@@ -93,9 +93,11 @@ struct alignas(64) RankRecord {
     // allocation with a known pattern (a device::MemoryHandle), by which a peer tries whether direct copies work.
     alignas(64) std::array<std::byte, 40> device;
     std::array<std::byte, 64> probe;
-    uint32_t orders_by_events; // by the rank, before Ready, as are the next two; else its streams do it by counters
+    uint32_t orders_by_events; // by the rank, before Ready, as are the next four; else its streams do it by counters
     uint32_t has_mailboxes;
     std::array<std::byte, 64> workspace; // with has_mailboxes: the handle of the memory that they are in
+    uint8_t checks;                      // its GPURUN_CHECK
+    std::array<uint8_t, 3> algorithms;   // 1 + a base::Algorithm of each of base::AlgorithmsAskedFor; 0: none
     uint32_t node; // that the rank runs on; by whoever makes the segment, before Welcome. 0: of a job of one node
     // Where ranks of other nodes reach it, by the rank, before Ready; 0 bytes: nowhere.
     uint32_t fabric_address_bytes;

@@ -138,6 +138,17 @@ class Connect(OwnFolderTest):
         self.assertIn("GPURUN_ERR_ARGUMENT: rank 0 of the communicator has called gpurun_comm_accept()", said)
         self.assertIn("GPURUN_ERR_LAUNCHER", self.end(other))
 
+    def test_a_rank_that_cannot_meet(self):
+        for said in self.meet((2, 2), 15, "uneven"):
+            self.assertIn("rank 1 of the communicator cannot meet another job, and is told why", said)
+            self.assertIn("this rank is in 15 joint jobs", said)
+
+    def test_settings_of_the_first_rank_count_for_both_jobs(self):
+        one = self.job("one", "accept", 2, 2, GPURUN_CHECK="1", GPURUN_ALLREDUCE="pieces")
+        other = self.job("two", "connect", 2, 2, GPURUN_ALLREDUCE="doubling", GPURUN_BCAST="tree")
+        for ranks in (one, other):
+            self.assertEqual(self.end(ranks).count("met 2 times"), 2)
+
     def test_settings_that_do_not_go_together(self):
         one = self.job("one", "accept", 2, 60_000, "try", GPURUN_FENCE="event")
         other = self.job("two", "connect", 2, 60_000, "try")

@@ -381,6 +381,18 @@ void hold(const Ring& home, const char* name, int most, decltype(&gpurun_comm_ac
     home.pass_number(1);
 }
 
+// Rank 1 is in as many joint jobs as it may be, and then the whole job is to meet another one.
+void meet_where_one_cannot(const Ring& home, const std::string& name, int most, decltype(&gpurun_comm_accept) meet) {
+    gpurun_comm alone = GPURUN_COMM_NULL, both = GPURUN_COMM_NULL;
+    MUST(gpurun_comm_split(GPURUN_COMM_WORLD, home.rank, 0, &alone));
+    for (int i = 0; i < most && home.rank == 1; ++i)
+        MUST(meet((name + "-1").c_str(), kLongMs, alone, &both));
+    EXPECT(meet(name.c_str(), kLongMs, GPURUN_COMM_WORLD, &both) == GPURUN_ERR_MEMORY);
+    std::printf("%s\n", gpurun_error_detail());
+    std::fflush(stdout);
+    home.pass_number(1);
+}
+
 void check_growth(int rounds, const Counts& early) {
     const Counts late = counts();
     std::printf("met %d times; descriptors %ld and %ld, mappings %ld and %ld, threads %ld and %ld, KiB %ld and %ld\n",
@@ -413,7 +425,9 @@ int main(int argc, char** argv) {
         meet_itself(argv[2], home);
     else if (mode == "hold")
         hold(home, argv[2], rounds, meet);
-    if (mode == "try" || mode == "itself" || mode == "hold") {
+    else if (mode == "uneven")
+        meet_where_one_cannot(home, argv[2], rounds, meet);
+    if (mode == "try" || mode == "itself" || mode == "hold" || mode == "uneven") {
         MUST(gpurun_finalize());
         return 0;
     }

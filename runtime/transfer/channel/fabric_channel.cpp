@@ -1,7 +1,7 @@
 #include "transfer/channel/fabric_channel.hpp"
 
 #include "base/format.hpp"
-#include "transfer/channel/gpu_sharing.hpp"
+#include "transfer/channel/rank_facts.hpp"
 
 namespace gpurun::transfer {
 
@@ -17,9 +17,7 @@ Result<std::unique_ptr<FabricChannel>> FabricChannel::open(std::shared_ptr<Fabri
                            "lacks",
                            peer.value, device.info().name);
     GPURUN_ASSIGN(Pages pages, Pages::create(device));
-    RankFacts facts;
-    facts.device = device_of(job.rank(peer.value));
-    facts.orders_by_events = job.rank(peer.value).orders_by_events != 0;
+    RankFacts facts = common_facts(job.rank(peer.value));
     const Site site{device, job, self, peer, port->mutex(), first_device_peer};
     FabricPort& through = *port;
     std::unique_ptr<FabricChannel> channel(new FabricChannel(std::move(port), site, std::move(pages), facts));

@@ -50,8 +50,10 @@ struct RankFacts {
     std::optional<device::MemoryHandle> probe;     // of a small allocation with a known pattern
     std::optional<device::MemoryHandle> workspace; // of the memory that its mailboxes are in
     bool orders_by_events = false;                 // its streams; else counters do
-    bool takes_turns = false;                      // shares its device without MPS: no kernel may spin there. Not told,
-                                                   // but found when all ranks are ready
+    bool checks = false;                           // its settings; rank 0's count for all
+    base::AlgorithmsAskedFor algorithms{};
+    bool takes_turns = false; // shares its device without MPS: no kernel may spin there. Not told,
+                              // but found when all ranks are ready
 };
 
 // Single copies between the ordinary memory of the two processes.

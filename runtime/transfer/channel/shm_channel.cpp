@@ -30,22 +30,18 @@ std::optional<device::MemoryHandle> read_handle(const HandleBytes& bytes, bool i
 }
 
 RankFacts read_facts(const platform::RankRecord& record) {
-    RankFacts facts;
-    facts.device = device_of(record);
+    RankFacts facts = common_facts(record);
     facts.probe = read_handle(record.probe, record.has_probe != 0);
     facts.workspace = read_handle(record.workspace, record.has_mailboxes != 0);
-    facts.orders_by_events = record.orders_by_events != 0;
     return facts;
 }
 
 } // namespace
 
 void ShmChannel::publish(platform::RankRecord& own, const RankFacts& facts) {
-    static_assert(sizeof facts.device <= sizeof own.device);
-    std::memcpy(own.device.data(), &facts.device, sizeof facts.device);
+    publish_common_facts(own, facts);
     write_handle(facts.probe, own.probe, own.has_probe);
     write_handle(facts.workspace, own.workspace, own.has_mailboxes);
-    own.orders_by_events = facts.orders_by_events ? 1 : 0;
 }
 
 Result<std::unique_ptr<PeerChannel>> ShmChannel::open(device::Device& device, const platform::JobSegment& job,

@@ -41,6 +41,8 @@ TEST_CASE("a rank reaches every rank, itself included, and knows what each has t
     first.facts.probe = handle_of(1);
     second.facts.workspace = handle_of(2);
     second.facts.orders_by_events = true;
+    second.facts.checks = true;
+    second.facts.algorithms.bcast = base::Algorithm::kTree;
     REQUIRE_OK(transfer::publish_rank(first.here));
     REQUIRE_OK(transfer::publish_rank(second.here));
     for (const Told* each : {&first, &second}) {
@@ -52,6 +54,8 @@ TEST_CASE("a rank reaches every rank, itself included, and knows what each has t
             CHECK(channel.to_self() == (other == each));
             CHECK((channel.facts().device == other->facts.device));
             CHECK(channel.facts().orders_by_events == other->facts.orders_by_events);
+            CHECK(channel.facts().checks == other->facts.checks);
+            CHECK(channel.facts().algorithms == other->facts.algorithms);
             CHECK(channel.facts().probe.has_value() == (other == &first));
             CHECK(channel.facts().workspace.has_value() == (other == &second));
         }
