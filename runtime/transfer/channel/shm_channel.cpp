@@ -1,6 +1,7 @@
 #include "transfer/channel/shm_channel.hpp"
 
 #include "transfer/channel/gpu_sharing.hpp"
+#include "transfer/channel/rank_facts.hpp"
 
 #include <cstring>
 #include <utility>
