@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kPieceBytes = 4096; // of values
 constexpr size_t kUnrolled = 16;
+constexpr size_t kFew = 4; // values that are reduced sooner than copied
 
 using Run = void (*)(size_t count, std::byte* result, std::span<const void* const> operands, uint32_t divisor);
 
@@ -43,10 +44,36 @@ void store(std::byte* result, const Value* values, size_t first, size_t count) {
     }
 }
 
+template <typename Element, typename Value>
+Value load_one(const void* operand, size_t index) {
+    Value value[1];
+    load<Element>(value, operand, index, 1);
+    return value[0];
+}
+
+template <Op kOp, Type kType>
+void run_few(size_t count, std::byte* result, std::span<const void* const> operands, uint32_t divisor) {
+    using Element = typename TypeOf<kType>::Element;
+    using Value = typename TypeOf<kType>::Value;
+    for (size_t i = 0; i < count; ++i) {
+        Value sum[1] = {load_one<Element, Value>(operands.front(), i)};
+        for (const void* const each : operands.subspan(1))
+            sum[0] = combined<kOp>(sum[0], load_one<Element, Value>(each, i));
+        if constexpr (kOp == Op::kSum)
+            if (divisor != 0)
+                sum[0] = divided(sum[0], divisor);
+        store<Element>(result, sum, i, 1);
+    }
+}
+
 template <Op kOp, Type kType>
 void run(size_t count, std::byte* result, std::span<const void* const> operands, uint32_t divisor) {
     using Element = typename TypeOf<kType>::Element;
     using Value = typename TypeOf<kType>::Value;
+    if (count <= kFew) {
+        run_few<kOp, kType>(count, result, operands, divisor);
+        return;
+    }
     constexpr size_t kPiece = kPieceBytes / sizeof(Value);
     static_assert(kPiece % kUnrolled == 0);
     alignas(64) Value sums[kPiece];

@@ -3,6 +3,7 @@
 // with every step in the same order, a result has the same bits wherever and however often it is computed.
 #pragma once
 
+#include "base/few.hpp"
 #include "comm/collective/parts.hpp"
 
 #include <numeric>
@@ -12,17 +13,18 @@ namespace gpurun::comm {
 
 constexpr size_t kMostScratchBytes = size_t{64} << 20; // for what others contribute; more goes in segments
 constexpr int kMostSegments = 1 << (base::kRoundBits - 1);
+constexpr size_t kFewRanks = 8; // whose contributions are noted without memory of the heap
 
-// The steps that combine the operands in order. Only the last of them writes the result, which may be an operand.
+// The steps that combine the operands, whose list is used for what is combined, in order. Only the last of them writes
+// the result, which may be an operand.
 inline Schedule::StepId combine(Schedule& schedule, const base::Reduction& reduction, const Schedule::Buffer& result,
-                                std::vector<Schedule::Buffer> operands, std::vector<Schedule::StepId> after) {
+                                std::span<Schedule::Buffer> operands, std::vector<Schedule::StepId> after) {
     base::Reduction partial = reduction;
     partial.divisor = 0;
     while (operands.size() > base::kMostOperands) {
-        const auto first = std::span(operands).first(base::kMostOperands);
         const Schedule::Buffer sum = schedule.scratch(result.bytes);
-        after.push_back(schedule.reduce(partial, sum, first, after));
-        operands.erase(operands.begin() + 1, operands.begin() + base::kMostOperands);
+        after.push_back(schedule.reduce(partial, sum, operands.first(base::kMostOperands), after));
+        operands = operands.subspan(base::kMostOperands - 1);
         operands.front() = sum;
     }
     return schedule.reduce(reduction, result, operands, after);
@@ -57,7 +59,7 @@ class ContributionSteps {
         Schedule::StepId id;
     };
     struct Segment {
-        std::vector<Step> sent, received;
+        base::Few<Step, kFewRanks> sent, received;
         std::optional<Schedule::StepId> reduced; // if this rank has a result
     };
 
@@ -83,7 +85,7 @@ class ContributionSteps {
             return made;
         if (slots_.empty())
             take_slots(result.bytes);
-        std::vector<Schedule::Buffer> operands(static_cast<size_t>(contributors_));
+        base::Few<Schedule::Buffer, kFewRanks> operands(static_cast<size_t>(contributors_));
         for (int i = 0; i < others_.count(); ++i)
             if (const Rank from = others_.before(i); from.value < contributors_) {
                 const auto index = static_cast<size_t>(from.value);
@@ -93,7 +95,7 @@ class ContributionSteps {
             }
         if (self_ < contributors_)
             operands[static_cast<size_t>(self_)] = input[self_];
-        made.reduced = combine(schedule_, reduction_, result, std::move(operands), std::move(after));
+        made.reduced = combine(schedule_, reduction_, result, {operands.begin(), operands.size()}, std::move(after));
         before_.clear();
         Schedule::note(before_, *made.reduced);
         return made;
@@ -102,7 +104,6 @@ class ContributionSteps {
   private:
     // The first segment is as long as any.
     void take_slots(size_t bytes) {
-        slots_.reserve(static_cast<size_t>(contributors_));
         for (int i = 0; i < contributors_; ++i)
             slots_.push_back(i == self_ ? Schedule::Buffer() : schedule_.scratch(std::min(segment_, bytes)));
     }
@@ -113,7 +114,7 @@ class ContributionSteps {
     const int self_;
     const int contributors_;
     const size_t segment_;
-    std::vector<Schedule::Buffer> slots_; // by rank
+    base::Few<Schedule::Buffer, kFewRanks> slots_; // by rank
     std::vector<Schedule::StepId> before_;
 };
 

@@ -47,7 +47,7 @@ TEST_CASE("every operation of every type gives what the reference gives") {
             CAPTURE(base::kOpNames[static_cast<size_t>(op)]);
             const bool meant = reference::has_meaning(op, type);
             CHECK(base::has_meaning(static_cast<base::Op>(op), static_cast<base::Type>(type)) == meant);
-            for (const size_t count : {0u, 1u, 15u, 17u, 513u, 5000u})
+            for (const size_t count : {0u, 1u, 4u, 5u, 15u, 17u, 513u, 5000u})
                 for (const size_t number : {1u, 2u, 3u, 16u}) {
                     if (!meant)
                         continue;
