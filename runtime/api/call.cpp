@@ -100,7 +100,7 @@ Result<void> look_up_operand(transfer::Operand& operand, Runtime& runtime, Acces
     if (!where)
         return where.error();
     if (where.value().placement == device::Placement::kPageable) { // of which nothing else is known
-        GPURUN_TRY(check_host_memory(buffer, bytes, access, seen));
+        GPURUN_TRY(check_host_memory(runtime.host_pages(), buffer, bytes, access, seen));
         runtime.host_pages().keep(buffer, bytes, access, seen);
         return {};
     }
@@ -108,7 +108,7 @@ Result<void> look_up_operand(transfer::Operand& operand, Runtime& runtime, Acces
         if (where.value().read_only)
             return read_only(buffer, bytes);
         if (where.value().placement == device::Placement::kPinned)
-            GPURUN_TRY(check_host_memory(buffer, bytes, access, seen));
+            GPURUN_TRY(check_host_memory(runtime.host_pages(), buffer, bytes, access, seen));
     }
     operand.where = where.value();
     return {};
