@@ -5,14 +5,16 @@
 #include "head.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace gpurun::launcher {
 
 using node_wire::Kind;
 
 base::Result<void> Head::connect_outputs() {
-    has_.early_outputs = std::move(has_.outputs);
-    GPURUN_ASSIGN(has_.outputs, Outputs::create(*has_.loop, options_.output, static_cast<uint32_t>(ranks_.size())));
+    // The early ones stay until these are there: they say why these cannot be made.
+    GPURUN_ASSIGN(auto outputs, Outputs::create(*has_.loop, options_.output, static_cast<uint32_t>(ranks_.size())));
+    has_.early_outputs = std::exchange(has_.outputs, std::move(outputs));
     for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
         GPURUN_ASSIGN(platform::Pipe out, platform::create_pipe());
         GPURUN_ASSIGN(platform::Pipe error, platform::create_pipe());
