@@ -151,8 +151,8 @@ base::Result<int> Job::run() {
     if (plan_.ending.hang_timeout_ms)
         on_hang_time();
     GPURUN_TRY(start_mps());
-    if (exit_status_) // by a signal or the timeout, meanwhile
-        return *exit_status_;
+    if (hurried_) // by a signal, the timeout or the head, meanwhile
+        return exit_status_.value_or(kOwnFailure);
     GPURUN_TRY(start_ranks());
     if (const std::optional<int> exit_status = failed_program())
         return *exit_status;
@@ -188,7 +188,7 @@ base::Result<void> Job::start_mps() {
                                           [this](const std::string& line) { say(line); }});
     if (started)
         mps_ = std::move(*started);
-    else if (exit_status_) // asked to end, so nobody waits for it any more
+    else if (hurried_) // so nobody waits for it any more
         return {};
     else if (plan_.mps.required)
         return base::error(started.error().status, "--mps=on: {}", started.error().detail);

@@ -182,6 +182,8 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
         }
         if (started_)
             return take_order(static_cast<Kind>(kind), message);
+        if (static_cast<Kind>(kind) == Kind::kEnd && job_ != nullptr) // it has no rank yet that could tidy up
+            return kill();
         // Of ranks that do not run yet.
         early_.emplace_back(static_cast<Kind>(kind), message);
         return placed_ && early_.size() <= kMostEarly;

@@ -1,9 +1,16 @@
-"""Jobs on several nodes whose start fails, or takes its time. Arguments: gpurun, wire_rank."""
+"""Jobs on several nodes whose start fails, or takes its time. Arguments: gpurun, wire_rank, fake_nvml."""
 import os
+import shutil
+import signal
+import sys
+import tempfile
 
-from launched import main
+from launched import SOON_S, main, wait_until
 from namespaces import INSIDE, reenter
 from nodes import NodesTest, setUpModule, tearDownModule  # noqa: F401  unittest calls the last two
+
+FAKE_NVML = os.path.abspath(sys.argv[3])
+FAKE_CONTROL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_mps_control.py")
 
 
 class Starts(NodesTest):
@@ -12,6 +19,46 @@ class Starts(NodesTest):
         self.assertGreater(status, 0)
         self.assertEqual(out, b"")
         self.check_own_line(error, "--output-dir=/proc/none: No such file or directory")
+
+
+class SlowStarts(NodesTest):
+    """The GPUs are those of fake_nvml, and no MPS daemon answers, which takes 10 s."""
+
+    def setUp(self):
+        super().setUp()
+        self.folder = tempfile.mkdtemp(prefix="gpurun-test-", dir="/tmp")  # sockets need short paths
+        self.addCleanup(shutil.rmtree, self.folder)
+        os.symlink(FAKE_NVML, f"{self.folder}/libnvidia-ml.so.1")
+        with open(f"{self.folder}/control", "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\nexec "{sys.executable}" "{FAKE_CONTROL}" "$@"\n')
+        os.chmod(file.name, 0o700)
+
+    def start_slowly(self, *arguments, **options):
+        """Once each host's MPS daemon has been asked whether it is there."""
+        record = f"{self.folder}/record"
+        mps = {"LD_LIBRARY_PATH": self.folder, "FAKE_GPUS": "1", "CUDA_VISIBLE_DEVICES": "0", "TMPDIR": self.folder,
+               "CUDA_MPS_PIPE_DIRECTORY": f"{self.folder}/nothing", "GPURUN_MPS_CONTROL": f"{self.folder}/control",
+               "FAKE_MPS": "mute", "FAKE_MPS_RECORD": record}
+        process = self.start("--oversubscribe", *arguments, device="--device=cuda", extra_env=mps, **options)
+
+        def asked():
+            if not os.path.exists(record):
+                return False
+            with open(record, encoding="utf-8") as file:
+                return file.read().count("get_server_list") == 2
+
+        self.assertTrue(wait_until(asked), process.poll())
+        return process
+
+    def test_a_job_that_is_ended_before_its_ranks_start_starts_none(self):
+        for signals in (1, 2):
+            process = self.start_slowly("sh", "-c", "echo started; sleep 100")
+            for _ in range(signals):
+                process.send_signal(signal.SIGINT)
+            out, error = process.communicate(timeout=SOON_S)
+            self.assertEqual((process.returncode, out), (130, b""))
+            self.check_own_line(error.decode(), "got signal 2")
+            os.remove(f"{self.folder}/record")
 
 
 if __name__ == "__main__":

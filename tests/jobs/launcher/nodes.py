@@ -28,13 +28,13 @@ def tearDownModule():
 
 
 class NodesTest(LaunchedTest):
-    def start(self, *arguments, agent=None, hosts="h1:2,h2:2", **options):
+    def start(self, *arguments, agent=None, hosts="h1:2,h2:2", device=EMULATED, **options):
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
         environment = {**self.environment(), **options.pop("extra_env", {})}
         process = subprocess.Popen([*HOSTS_HERE.on("h1"), GPURUN, "--hosts", hosts, "--agent",
-                                    agent or HOSTS_HERE.agent, EMULATED, *arguments], env=environment, **options)
+                                    agent or HOSTS_HERE.agent, device, *arguments], env=environment, **options)
         self.addCleanup(self.end, process)
         return process
 
