@@ -98,7 +98,7 @@ void Head::lose(Node& node, const std::string& why) {
         send_all(Kind::kDead, node_wire::text_of(node_wire::OfRank{rank}));
     if (!exit_status_)
         exit_status_ = kLostNode;
-    const bool ends_job = !options_.ending.keep_going || lost.empty();
+    const bool ends_job = !options_.ending.keep_going || ranks_.empty(); // without it they cannot be counted
     say(base::format("lost {}{}{}: its gpurun was killed, or the host or the network is down{}", node.host.name,
                      why.empty() ? "" : " (", why.empty() ? "" : why + ")",
                      live() == 0 ? ""
@@ -106,7 +106,7 @@ void Head::lose(Node& node, const std::string& why) {
                                  : "; the other ranks go on"));
     if (ends_job)
         end_ranks(SIGTERM);
-    else
+    else if (!lost.empty())
         send_all(Kind::kRefuse,
                  node_wire::text_of(node_wire::Number{static_cast<int32_t>(base::Status::kPeerLost)},
                                     base::format("{} was lost before every rank had joined", node.host.name)));

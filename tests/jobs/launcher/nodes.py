@@ -9,7 +9,7 @@ import sys
 import time
 import unittest
 
-from launched import EMULATED, GPURUN, SOON_S, WIRE_RANK, LaunchedTest, main, marked, state_of, wait_until
+from launched import EMULATED, GPURUN, SOON_S, WIRE_RANK, LaunchedTest, main, marked, on_rank, state_of, wait_until
 from namespaces import HOSTS, INSIDE, Hosts, reenter, run
 
 # None without libfabric, and under sanitizers.
@@ -57,6 +57,10 @@ class NodesTest(LaunchedTest):
     @staticmethod
     def network_of(pid):
         return os.readlink(f"/proc/{pid}/ns/net")
+
+    def far_daemon(self):
+        """The one on h2, and not its guard."""
+        return min(pid for pid in self.daemons() if self.network_of(pid) == self.network_of(HOSTS_HERE.holders[1].pid))
 
     def check_gone_soon(self, since):
         self.assertTrue(wait_until(lambda: not marked(self.mark), 5 - (time.monotonic() - since)), marked(self.mark))
@@ -231,6 +235,19 @@ class Ends(NodesTest):
             self.check_own_line(error.decode(), "lost h", "the other ranks were ended")
             self.check_gone_soon(before)
 
+    def test_a_host_that_is_lost_when_its_ranks_have_ended_does_not_end_those_that_keep_going(self):
+        # More than fits between its daemon and who reads; its own pipe takes all of it.
+        prints = "import fcntl, os; fcntl.fcntl(1, fcntl.F_SETPIPE_SZ, 1 << 20); os.write(1, b'y\\n' * 400000)"
+        process = self.start("--keep-going", "--pty=off",
+                             *on_rank(1, f'{sys.executable} -c "{prints}"; echo up >&2', "read line; echo on >&2"),
+                             hosts="h1:1,h2:1", stdin=subprocess.PIPE)
+        self.assertEqual(process.stderr.readline(), b"up\n")
+        time.sleep(0.5)  # until the head knows that it has ended
+        os.kill(self.far_daemon(), signal.SIGKILL)
+        self.check_own_line(process.stderr.readline().decode(), "lost h2", "the other ranks go on")
+        _, error = process.communicate(b"go\n", timeout=20)
+        self.assertEqual((process.returncode, error), (1, b"on\n"))
+
     def test_nothing_outlives_a_head_that_is_killed(self):
         process, _ = self.start_sleepers(script="trap '' TERM; echo $$; while :; do sleep 1; done")
         process.kill()
@@ -284,8 +301,7 @@ class Joining(NodesTest):
     def test_a_node_that_is_lost_is_told_to_the_other_one(self):
         process = self.start("--keep-going", WIRE_RANK, "await-rank-1", "1=up-and-stay", hosts="h1:1,h2:1")
         self.assertEqual(process.stdout.readline(), b"up\n")
-        far = [pid for pid in self.daemons() if self.network_of(pid) == self.network_of(HOSTS_HERE.holders[1].pid)]
-        os.kill(far[0], signal.SIGKILL)
+        os.kill(self.far_daemon(), signal.SIGKILL)
         before = time.monotonic()
         out, error = process.communicate(timeout=20)
         self.assertEqual((process.returncode, out), (1, b"released by poison\n"))
@@ -396,11 +412,11 @@ class Hangs(NodesTest):
 
     def test_a_node_that_does_not_answer_is_said_to_be_silent(self):
         process = self.start_hanging("cycle")
-        far = [pid for pid in self.daemons() if self.network_of(pid) == self.network_of(HOSTS_HERE.holders[1].pid)]
-        os.kill(far[0], signal.SIGSTOP)
+        far = self.far_daemon()
+        os.kill(far, signal.SIGSTOP)
         process.send_signal(signal.SIGQUIT)
         table = self.read_until(process, "  2  ")
-        os.kill(far[0], signal.SIGCONT)
+        os.kill(far, signal.SIGCONT)
         for rank in (1, 2):
             self.assertRegex(table, rf"\ngpurun: +{rank}  .* does not answer; neither does gpurun on h2\n")
         process.terminate()
