@@ -63,9 +63,9 @@ struct JobPlan {
 
 // What a Job on a node has in place of its own. It decides nothing that concerns other nodes: it tells the uplink.
 struct NodeSide {
-    std::unique_ptr<platform::EventLoop> loop;
+    platform::EventLoop* loop = nullptr; // outlives the job, as the uplink does
     std::unique_ptr<RankOutputs> outputs;
-    Uplink* uplink = nullptr; // outlives the job
+    Uplink* uplink = nullptr;
 };
 
 class Job : private Assembly::Observer {
@@ -109,7 +109,8 @@ class Job : private Assembly::Observer {
 
     // What has to be got from the system before there can be a job.
     struct Resources {
-        std::unique_ptr<platform::EventLoop> loop;
+        std::unique_ptr<platform::EventLoop> own_loop; // null: on a node, the loop is its daemon's
+        platform::EventLoop* loop = nullptr;
         platform::SignalSource signals;
         platform::JobSegment segment;
         std::vector<int> older_children; // of whoever has become gpurun by exec, such as a shell: none of its business

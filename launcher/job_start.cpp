@@ -87,8 +87,10 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan, NodeSide side) {
     std::string name = platform::nested_job_name(std::getenv("GPURUN_JOB"), own_name);
     std::optional<platform::Cgroup> cgroup = make_cgroup(guard, name);
     GPURUN_ASSIGN(platform::SignalSource signals, platform::SignalSource::create(kListened, kQuestions));
+    std::unique_ptr<platform::EventLoop> own_loop;
     if (side.loop == nullptr) {
-        GPURUN_ASSIGN(side.loop, platform::EventLoop::create());
+        GPURUN_ASSIGN(own_loop, platform::EventLoop::create());
+        side.loop = own_loop.get();
     }
     const auto size = static_cast<uint32_t>(plan.nodes.empty() ? plan.ranks.size() : plan.nodes.size());
     GPURUN_ASSIGN(platform::JobSegment segment, platform::JobSegment::create(size, plan.cores));
@@ -108,7 +110,7 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan, NodeSide side) {
                                                       : Tracing::record(ranks, size, plan.trace_limits));
     }
     std::unique_ptr<Job> job(new Job(
-        std::move(plan), Resources{std::move(side.loop), std::move(signals), std::move(segment),
+        std::move(plan), Resources{std::move(own_loop), side.loop, std::move(signals), std::move(segment),
                                    std::move(older_children), std::move(name), std::move(guard), std::move(socket),
                                    std::move(cgroup), std::move(grace), std::move(departure), std::move(timeout),
                                    std::move(hang), std::move(side.outputs), std::move(tracing), side.uplink}));

@@ -1,5 +1,5 @@
-// One thread, one event loop, which the Job gets once there is one. First the head's address is read, and called; then
-// it says what is to be run; then the Job runs, and the handlers of the link tell it what the head says.
+// One thread, one event loop, which is the Job's, too, once there is one. First the head's address is read, and called;
+// then it says what is to be run; then the Job runs, and the handlers of the link tell it what the head says.
 #include "node_daemon.hpp"
 
 #include "base/format.hpp"
@@ -386,7 +386,7 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
             loop_, [this](Kind kind, std::string_view message) { send(kind, message); }, first_, plan.output,
             terminal_);
         outputs_ = outputs.get();
-        GPURUN_ASSIGN(job_, Job::create(std::move(plan), {std::move(own_loop_), std::move(outputs), this}));
+        GPURUN_ASSIGN(job_, Job::create(std::move(plan), {&loop_, std::move(outputs), this}));
         return {};
     }
 
@@ -515,7 +515,7 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
     }
 
     const char* const* inherited_;
-    std::unique_ptr<platform::EventLoop> own_loop_; // until the Job has it
+    std::unique_ptr<platform::EventLoop> own_loop_;
     platform::EventLoop& loop_;
     platform::Timer timer_;
     bool late_ = false;
@@ -541,7 +541,7 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
     uint32_t count_ = 0;
     std::vector<std::string> devices_;
 
-    std::unique_ptr<Job> job_;         // owns the loop once it is there, so the watches below go first
+    std::unique_ptr<Job> job_;
     std::optional<NodeTraces> traces_; // once its ranks have ended
     NodeOutputs* outputs_ = nullptr;
     platform::UniqueFd input_; // the pipe that is the standard input of ranks

@@ -7,6 +7,7 @@ import tempfile
 
 from launched import SOON_S, main, wait_until
 from namespaces import INSIDE, reenter
+import nodes
 from nodes import NodesTest, setUpModule, tearDownModule  # noqa: F401  unittest calls the last two
 
 FAKE_NVML = os.path.abspath(sys.argv[3])
@@ -19,6 +20,16 @@ class Starts(NodesTest):
         self.assertGreater(status, 0)
         self.assertEqual(out, b"")
         self.check_own_line(error, "--output-dir=/proc/none: No such file or directory")
+
+    def test_a_host_that_runs_out_of_descriptors_says_so(self):
+        said = 0
+        for limit in range(10, 40, 2):
+            script = f'ulimit -n {limit}; exec nsenter -t "$(cat $here/$1)" --net --uts sh -c "$2"'
+            status, _, error = self.run_gpurun("true", hosts="h1:1,h2:1", agent=nodes.HOSTS_HERE.script("poor", script))
+            if status != 0:
+                self.check_own_line(error, "on h2: ")
+                said += 1
+        self.assertGreater(said, 3)
 
 
 class SlowStarts(NodesTest):
