@@ -19,6 +19,7 @@
 #include "platform/process.hpp"
 #include "report_json.hpp"
 #include "supervisor.hpp"
+#include "verdict.hpp"
 
 #include <cstdlib>
 #include <filesystem>
@@ -107,7 +108,7 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
     if (options.report.dry_run)
         return 0;
     auto exit_status = run_job(options, std::move(*placement), std::move(*mps), std::move(programs), *there);
-    return exit_status ? *exit_status : complain(1, exit_status.error().detail);
+    return exit_status ? *exit_status : complain(exit_status_of(exit_status.error()), exit_status.error().detail);
 }
 
 const char* own_variable(const char* name) { return std::getenv(name); }
@@ -152,7 +153,7 @@ int run_on_nodes(Options options, std::vector<Host> hosts, const std::vector<std
     AgentCommand agent = choose_agent(options.nodes, own_variable);
     auto head = Head::create(std::move(options), {std::move(hosts), std::move(agent)}, words, environment);
     if (!head)
-        return complain(kUsage, head.error().detail);
+        return complain(exit_status_of(head.error()), head.error().detail);
     auto exit_status = (*head)->run();
     return exit_status ? *exit_status : complain(1, exit_status.error().detail);
 }

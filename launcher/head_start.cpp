@@ -25,7 +25,6 @@ constexpr int64_t kLongestStartMs = 30'000;
 constexpr size_t kMostStrangers = 64; // that have called and not shown the key
 constexpr size_t kStrangersMessage = 256;
 constexpr int kHeadFailed = 1;
-constexpr int kHeadUsage = 2;
 constexpr uint32_t kOwnVersion = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
 
 std::string quoted(const std::string& word) {
@@ -300,7 +299,7 @@ bool Head::take_capacity(Node& node, std::string_view message) {
     if (!std::all_of(nodes_.begin(), nodes_.end(), [](const auto& each) { return each->stage == Stage::kCounted; }))
         return true;
     if (auto placed = place(); !placed)
-        cannot_start(kHeadUsage, placed.error().detail);
+        cannot_start(exit_status_of(placed.error()), placed.error().detail);
     return true;
 }
 

@@ -18,4 +18,6 @@ std::optional<Failure> judge(const RankEnd& end) {
     return std::nullopt;
 }
 
+int exit_status_of(const base::Error& error) { return error.status == base::Status::kArgument ? 2 : 1; }
+
 } // namespace gpurun::launcher

@@ -1,6 +1,7 @@
-// What the end of a rank means for its job. A pure function.
+// What the end of a rank, or an error, means for its job. Pure functions.
 #pragma once
 
+#include "base/status.hpp"
 #include "platform/job_segment.hpp"
 #include "platform/process.hpp"
 
@@ -23,5 +24,8 @@ struct Failure {
 
 // Nothing: it ended well.
 std::optional<Failure> judge(const RankEnd& end);
+
+// Of gpurun, if there is no job because of this: 2 only where another command line would help.
+int exit_status_of(const base::Error& error);
 
 } // namespace gpurun::launcher

@@ -399,8 +399,7 @@ class TraceTest(LaunchedTest):
         for path, part in (("/nowhere/a.json", "No such file"), (self.temporary_files, "is a folder"),
                            ("/dev/null", "no ordinary file"), ("", "needs the name")):
             status, out, error = self.run_gpurun("-n", "2", EMULATED, "--trace", path, "echo", "started")
-            self.assertNotEqual(status, 0)
-            self.assertEqual(out, b"")
+            self.assertEqual((status, out), (2, b""))
             self.check_own_line(error, "--trace", part)
 
 

@@ -1,5 +1,6 @@
 """Jobs on several nodes whose start fails, or takes its time. Arguments: gpurun, wire_rank, fake_nvml."""
 import os
+import resource
 import shutil
 import signal
 import sys
@@ -17,9 +18,14 @@ FAKE_CONTROL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_mp
 class Starts(NodesTest):
     def test_files_for_output_that_cannot_be_made_are_said(self):
         status, out, error = self.run_gpurun("--output-dir", "/proc/none", "echo", "ran")
-        self.assertGreater(status, 0)
-        self.assertEqual(out, b"")
+        self.assertEqual((status, out), (1, b""))
         self.check_own_line(error, "--output-dir=/proc/none: No such file or directory")
+
+    def test_a_gpurun_that_runs_out_of_descriptors_is_no_wrong_command_line(self):
+        status, out, error = self.run_gpurun("echo", "ran", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE,
+                                                                                                  (8, 8)))
+        self.assertEqual((status, out), (1, b""))
+        self.check_own_line(error, "Too many open files")
 
     def test_a_host_that_runs_out_of_descriptors_says_so(self):
         said = 0

@@ -37,6 +37,11 @@ TEST_CASE("a rank that joined and did not finalize failed, whatever its status")
     CHECK(failure->what == "exited without gpurun_finalize()");
 }
 
+TEST_CASE("only an error of the command line gives its status") {
+    CHECK(exit_status_of({base::Status::kArgument, "--hosts"}) == 2);
+    CHECK(exit_status_of({base::Status::kSystem, "creating a pipe"}) == 1);
+}
+
 TEST_CASE("a rank that ends well while others wait for it to join failed") {
     const auto failure = judge({kWell, false, false, true});
     REQUIRE(failure.has_value());
