@@ -3,10 +3,19 @@
 #include "base/format.hpp"
 #include "environment.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <utility>
 
 namespace gpurun::launcher {
+
+namespace {
+constexpr size_t kReadBytes = 4096;
+constexpr size_t kLongestLine = size_t{1} << 16; // then it is cut
+constexpr int kMostReads =
+    (1 << 20) / kReadBytes; // the most that a pipe can hold, unless the administrator allows more
+} // namespace
 
 base::Result<std::unique_ptr<Agent>> Agent::start(const std::vector<std::string>& words, const std::string& told,
                                                   Surroundings there) {
@@ -39,15 +48,34 @@ Agent::Agent(platform::ChildProcess process, platform::UniqueFd output, Surround
     ended_.wait_for(platform::Ready::kReadable);
 }
 
-void Agent::read() {
-    std::array<char, 4096> chunk;
+// False: nothing more is there now.
+bool Agent::read() {
+    std::array<char, kReadBytes> chunk;
     const platform::Transfer got = platform::read_now(output_.get(), chunk);
-    if (got.state == platform::StreamState::kOpen)
-        lines_.feed({chunk.data(), got.bytes}, there_.on_line);
-    else if (got.state == platform::StreamState::kClosed) {
-        readable_.stop();
-        lines_.finish(there_.on_line);
+    if (got.state == platform::StreamState::kOpen) {
+        take({chunk.data(), got.bytes});
+        return true;
     }
+    if (got.state == platform::StreamState::kClosed) {
+        readable_.stop();
+        end_line();
+    }
+    return false;
+}
+
+void Agent::take(std::string_view text) {
+    while (!text.empty()) {
+        const size_t end = std::min(text.find('\n'), text.size());
+        line_ += text.substr(0, end);
+        if (end < text.size() || line_.size() >= kLongestLine)
+            end_line();
+        text.remove_prefix(std::min(end + 1, text.size()));
+    }
+}
+
+void Agent::end_line() {
+    if (const std::string line = std::exchange(line_, {}); !line.empty())
+        there_.on_line(line);
 }
 
 void Agent::on_process_end() {
@@ -55,8 +83,10 @@ void Agent::on_process_end() {
         return;
     live_ = false;
     ended_.stop();
-    read(); // what it printed last says why
-    lines_.finish(there_.on_line);
+    // What it printed last says why. The pipe may stay open: what it has started has it, too.
+    for (int i = 0; i < kMostReads && read(); ++i) {
+    }
+    end_line();
     there_.on_end();
 }
 

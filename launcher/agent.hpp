@@ -3,7 +3,6 @@
 // that it has started notices that by itself. Runs on the event loop's thread.
 #pragma once
 
-#include "line_buffer.hpp"
 #include "platform/byte_stream.hpp"
 #include "platform/event_loop.hpp"
 #include "platform/process.hpp"
@@ -22,8 +21,8 @@ class Agent {
         const char* const* environment;
         const sigset_t& signal_mask;
         size_t descriptor_limit;
-        std::function<void(std::string_view line)> on_line;
-        std::function<void()> on_end; // once; may not destroy the agent
+        std::function<void(std::string_view line)> on_line; // one, without its end
+        std::function<void()> on_end;                       // once; may not destroy the agent
     };
     // `words`: the program and its arguments. `told`: what its standard input has.
     static base::Result<std::unique_ptr<Agent>> start(const std::vector<std::string>& words, const std::string& told,
@@ -36,13 +35,15 @@ class Agent {
 
   private:
     Agent(platform::ChildProcess process, platform::UniqueFd output, Surroundings there);
-    void read();
+    bool read();
+    void take(std::string_view text);
+    void end_line();
     void on_process_end();
 
     Surroundings there_;
     platform::ChildProcess process_;
     platform::UniqueFd output_;
-    LineBuffer lines_;
+    std::string line_; // that has not ended
     bool live_ = true;
     platform::Watch readable_;
     platform::Watch ended_;

@@ -27,6 +27,14 @@ class Starts(NodesTest):
         self.assertEqual((status, out), (1, b""))
         self.check_own_line(error, "Too many open files")
 
+    def test_each_line_of_an_agent_has_its_host_also_the_last_ones_before_it_ends(self):
+        wordy = nodes.HOSTS_HERE.script("wordy", "seq 20000; printf 'no end'; exit 3")
+        status, _, error = self.run_gpurun("true", agent=wordy)
+        self.assertEqual(status, 1)
+        *lines, last = error.splitlines()
+        self.assertEqual(lines, [f"gpurun: h2: {each}" for each in [*range(1, 20001), "no end"]])
+        self.assertIn("h2 ended with status 3 before gpurun had called from there", last)
+
     def test_a_host_that_runs_out_of_descriptors_says_so(self):
         said = 0
         for limit in range(10, 40, 2):
