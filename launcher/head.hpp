@@ -68,7 +68,7 @@ class Head {
         Stage stage = Stage::kAwaited;
         NodeLink* link = nullptr; // of its caller
         std::unique_ptr<Agent> agent;
-        std::unique_ptr<platform::Timer> late;
+        std::unique_ptr<platform::Timer> late; // runs while it is awaited, set up or placed
         platform::Watch late_watch;
         uint32_t slots = 0;
         uint16_t port = 0;
@@ -126,6 +126,7 @@ class Head {
     base::Result<void> add_nodes(std::vector<Host> hosts);
     void start_agents();
     void start_agent(Node& node);
+    void on_late(const Node& node);
     std::string call_for(uint32_t node) const;
     std::string agent_words(const Node& node) const;
     void on_call();

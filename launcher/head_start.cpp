@@ -22,6 +22,8 @@ namespace {
 
 constexpr size_t kMostAgents = 32; // at once
 constexpr int64_t kLongestStartMs = 30'000;
+// For a node to look for its GPUs, and then for it to start MPS and its ranks: drivers that load may take half of that.
+constexpr int64_t kLongestStepMs = 60'000;
 constexpr size_t kMostStrangers = 64; // that have called and not shown the key
 constexpr size_t kStrangersMessage = 256;
 constexpr int kHeadFailed = 1;
@@ -180,15 +182,26 @@ void Head::start_agent(Node& node) {
     node.agent = std::move(*agent);
     node.late = std::make_unique<platform::Timer>(std::move(*timer));
     node.late_watch = platform::Watch(*has_.loop, node.late->fd(), [this, &node] {
-        node.late->acknowledge();
-        if (node.stage == Stage::kAwaited)
-            cannot_start(kHeadFailed,
-                         base::format("{}: gpurun has not called from there within {} s of {}: check that nothing asks "
-                                      "for a password, and that no firewall keeps it from port {} here",
-                                      node.host.name, kLongestStartMs / 1000, agent_words(node), has_.listener.port));
+        if (node.late->acknowledge())
+            on_late(node);
     });
     node.late_watch.wait_for(platform::Ready::kReadable);
     node.late->start(kLongestStartMs);
+}
+
+void Head::on_late(const Node& node) {
+    if (node.stage == Stage::kAwaited)
+        cannot_start(kHeadFailed,
+                     base::format("{}: gpurun has not called from there within {} s of {}: check that nothing asks "
+                                  "for a password, and that no firewall keeps it from port {} here",
+                                  node.host.name, kLongestStartMs / 1000, agent_words(node), has_.listener.port));
+    else if (node.stage == Stage::kSetUp || node.stage == Stage::kPlaced)
+        cannot_start(kHeadFailed,
+                     base::format("{}: gpurun there has not {} within {} s: check that nvidia-smi and the file systems "
+                                  "of the job answer there",
+                                  node.host.name,
+                                  node.stage == Stage::kSetUp ? "counted its GPUs" : "started its ranks",
+                                  kLongestStepMs / 1000));
 }
 
 void Head::on_call() {
@@ -231,7 +244,7 @@ bool Head::hear_stranger(Caller& caller, uint32_t kind, std::string_view message
     caller.link->take_up_to(NodeLink::kLargest);
     node.link = caller.link.get();
     node.stage = Stage::kSetUp;
-    node.late->stop();
+    node.late->start(kLongestStepMs);
     send(node, Kind::kSetup, setup());
     start_agents();
     return true;
@@ -338,6 +351,7 @@ base::Result<void> Head::place() {
         place["first"] = node->first;
         place["count"] = node->count;
         node->stage = Stage::kPlaced;
+        node->late->start(kLongestStepMs);
         send(*node, Kind::kPlace, as_bytes(place));
     }
     GPURUN_TRY(prepare_to_ask());

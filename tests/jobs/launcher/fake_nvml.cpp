@@ -3,7 +3,8 @@
 //
 // FAKE_MIG=GPU:COUNT puts a GPU into MIG mode, with so many instances. FAKE_LINKS=switch:N gives each GPU N links to a
 // switch, FAKE_LINKS=pairs:N the GPUs 0 and 1, 2 and 3, ... N links to each other. FAKE_NO_PEERS=GPU takes peer access
-// from one. FAKE_COMPUTE_MAJOR is the generation of all, 9 unless it is set.
+// from one. FAKE_COMPUTE_MAJOR is the generation of all, 9 unless it is set. With FAKE_NVML_HANGS no call comes to an
+// end.
 #include "platform/nvml.hpp"
 
 #include <cstdio>
@@ -61,6 +62,8 @@ void put_bus_id(NvmlPciInfo* info, unsigned gpu) {
 extern "C" {
 
 int nvmlInit_v2() {
+    while (std::getenv("FAKE_NVML_HANGS") != nullptr)
+        ::pause();
     if (std::getenv("FAKE_NVML_THREAD") != nullptr) {
         ::dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_NODELETE); // it stays
         std::thread([] { ::pause(); }).detach();

@@ -47,7 +47,7 @@ class Starts(NodesTest):
 
 
 class SlowStarts(NodesTest):
-    """The GPUs are those of fake_nvml, and no MPS daemon answers, which takes 10 s."""
+    """The GPUs are those of fake_nvml."""
 
     def setUp(self):
         super().setUp()
@@ -59,7 +59,7 @@ class SlowStarts(NodesTest):
         os.chmod(file.name, 0o700)
 
     def start_slowly(self, *arguments, **options):
-        """Once each host's MPS daemon has been asked whether it is there."""
+        """Once each host's MPS daemon has been asked whether it is there, which it will not have answered in 10 s."""
         record = f"{self.folder}/record"
         mps = {"LD_LIBRARY_PATH": self.folder, "FAKE_GPUS": "1", "CUDA_VISIBLE_DEVICES": "0", "TMPDIR": self.folder,
                "CUDA_MPS_PIPE_DIRECTORY": f"{self.folder}/nothing", "GPURUN_MPS_CONTROL": f"{self.folder}/control",
@@ -74,6 +74,15 @@ class SlowStarts(NodesTest):
 
         self.assertTrue(wait_until(asked), process.poll())
         return process
+
+    def test_a_host_whose_driver_hangs_is_named(self):
+        hangs = {"LD_LIBRARY_PATH": self.folder, "FAKE_NVML_HANGS": "1"}
+        process = self.start("true", hosts="h2:1", device="--device=cuda", extra_env=hangs)
+        _, error = process.communicate(timeout=60 + SOON_S)
+        self.assertEqual(process.returncode, 1)
+        first, *_ = error.decode().splitlines()
+        self.assertEqual(first, "gpurun: h2: gpurun there has not counted its GPUs within 60 s: check that nvidia-smi and "
+                                "the file systems of the job answer there")
 
     def test_a_job_that_is_ended_before_its_ranks_start_starts_none(self):
         for signals in (1, 2):
