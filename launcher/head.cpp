@@ -84,6 +84,7 @@ void Head::lose(Node& node, const std::string& why) {
         return;
     const bool expected = ending_ == Ending::kKilled;
     node.stage = Stage::kLost;
+    drop_input(node);
     std::vector<uint32_t> lost;
     for (uint32_t rank = node.first; rank < node.first + node.count; ++rank)
         if (ranks_[rank]->live) {

@@ -148,6 +148,7 @@ class Head {
     void end_streams(uint32_t rank);
     base::Result<void> connect_input();
     void read_input(Node& node);
+    void drop_input(Node& node);
     bool take_input_answer(Node& node, node_wire::Kind kind, std::string_view message);
 
     // ---- head_reports.cpp

@@ -281,6 +281,7 @@ bool Head::hear_node(uint32_t index, Kind kind, std::string_view message) {
     case Kind::kDone:
         if (node.stage != Stage::kLost)
             node.stage = Stage::kDone;
+        drop_input(node);
         return true;
     default: return false;
     }

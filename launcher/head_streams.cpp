@@ -121,12 +121,17 @@ void Head::read_input(Node& node) {
     }
 }
 
+// Nobody there reads any more, so the others do not wait for it.
+void Head::drop_input(Node& node) {
+    node.input_watch.stop();
+    node.input.reset();
+}
+
 bool Head::take_input_answer(Node& node, Kind kind, std::string_view message) {
     if (!node.input)
         return kind == Kind::kInputTaken;
     if (kind == Kind::kInputClosed) {
-        node.input_watch.stop();
-        node.input.reset();
+        drop_input(node);
         return true;
     }
     const auto taken = node_wire::message_of<node_wire::Number>(message);

@@ -17,6 +17,13 @@ base::Result<std::unique_ptr<InputForwarder>> InputForwarder::create(platform::E
     return std::unique_ptr<InputForwarder>(new InputForwarder(loop, source, std::move(timer)));
 }
 
+base::Result<std::unique_ptr<InputForwarder>> InputForwarder::create(platform::EventLoop& loop,
+                                                                     platform::UniqueFd source) {
+    GPURUN_ASSIGN(auto forwarder, create(loop, source.get()));
+    forwarder->own_source_ = std::move(source);
+    return forwarder;
+}
+
 InputForwarder::InputForwarder(platform::EventLoop& loop, int source, platform::Timer timer)
     : loop_(loop), source_(source), terminal_(platform::is_terminal(source)), timer_(std::move(timer)),
       readable_(loop, source, [this] { read_source(); }), later_(loop, timer_.fd(), [this] {
@@ -102,6 +109,7 @@ void InputForwarder::advance() {
 
 void InputForwarder::stop() {
     readable_.stop();
+    own_source_.reset();
     readers_.clear();
 }
 

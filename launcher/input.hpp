@@ -7,6 +7,7 @@
 
 #include "platform/byte_stream.hpp"
 #include "platform/event_loop.hpp"
+#include "platform/unique_fd.hpp"
 
 #include <list>
 #include <memory>
@@ -16,7 +17,9 @@ namespace gpurun::launcher {
 
 class InputForwarder {
   public:
+    // Of `source`, which stays the caller's, or which is closed once nobody reads any more.
     static base::Result<std::unique_ptr<InputForwarder>> create(platform::EventLoop& loop, int source);
+    static base::Result<std::unique_ptr<InputForwarder>> create(platform::EventLoop& loop, platform::UniqueFd source);
     InputForwarder(const InputForwarder&) = delete;
 
     // From now on `rank` is brought everything that has not been read yet.
@@ -44,6 +47,7 @@ class InputForwarder {
 
     platform::EventLoop& loop_;
     int source_;
+    platform::UniqueFd own_source_; // if it is
     bool terminal_;
     platform::Timer timer_;
     std::string pending_;

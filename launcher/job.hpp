@@ -65,6 +65,7 @@ struct JobPlan {
 struct NodeSide {
     platform::EventLoop* loop = nullptr; // outlives the job, as the uplink does
     std::unique_ptr<RankOutputs> outputs;
+    platform::UniqueFd input; // what brings gpurun's input; none where no rank here reads it
     Uplink* uplink = nullptr;
 };
 
@@ -123,6 +124,7 @@ class Job : private Assembly::Observer {
         platform::Timer timeout;
         platform::Timer hang;
         std::unique_ptr<RankOutputs> outputs;
+        platform::UniqueFd input;         // on a node, until ranks have it: who writes to it learns of their ends
         std::unique_ptr<Tracing> tracing; // null: nobody has asked for it
         Uplink* uplink = nullptr;         // null: this is the only node
     };

@@ -109,11 +109,12 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan, NodeSide side) {
         GPURUN_ASSIGN(tracing, side.uplink == nullptr ? Tracing::create(plan.trace, ranks, plan.trace_limits)
                                                       : Tracing::record(ranks, size, plan.trace_limits));
     }
-    std::unique_ptr<Job> job(new Job(
-        std::move(plan), Resources{std::move(own_loop), side.loop, std::move(signals), std::move(segment),
-                                   std::move(older_children), std::move(name), std::move(guard), std::move(socket),
-                                   std::move(cgroup), std::move(grace), std::move(departure), std::move(timeout),
-                                   std::move(hang), std::move(side.outputs), std::move(tracing), side.uplink}));
+    std::unique_ptr<Job> job(
+        new Job(std::move(plan), Resources{std::move(own_loop), side.loop, std::move(signals), std::move(segment),
+                                           std::move(older_children), std::move(name), std::move(guard),
+                                           std::move(socket), std::move(cgroup), std::move(grace), std::move(departure),
+                                           std::move(timeout), std::move(hang), std::move(side.outputs),
+                                           std::move(side.input), std::move(tracing), side.uplink}));
     Job& self = *job;
     GPURUN_ASSIGN(self.inquiry_, Inquiry::create({*self.has_.loop, self.assembly_,
                                                   [&self](uint32_t rank) { return self.look_at(rank); },
@@ -288,11 +289,15 @@ base::Result<platform::UniqueFd> Job::input_for(uint32_t rank) {
     if (has_terminal(rank))
         return platform::UniqueFd();
     const bool for_all = size() > 1 && readers.has(number(0)) && readers.has(number(1));
+    const bool on_node = has_.uplink != nullptr;
+    if (!for_all && on_node)
+        return std::move(has_.input);
     if (!for_all && !platform::is_terminal(platform::kStandardInput))
         return platform::UniqueFd();
     GPURUN_ASSIGN(platform::Pipe pipe, platform::create_pipe());
     if (input_ == nullptr) {
-        GPURUN_ASSIGN(input_, InputForwarder::create(*has_.loop, platform::kStandardInput));
+        GPURUN_ASSIGN(input_, on_node ? InputForwarder::create(*has_.loop, std::move(has_.input))
+                                      : InputForwarder::create(*has_.loop, platform::kStandardInput));
     }
     input_->connect(rank, std::move(pipe.write_end));
     return std::move(pipe.read_end);

@@ -381,12 +381,12 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
         plan.nodes = nodes_;
         plan.ending.timeout_ms.reset(); // the head's
         plan.ending.hang_timeout_ms.reset();
-        GPURUN_TRY(prepare_input());
+        GPURUN_ASSIGN(platform::UniqueFd input, prepare_input());
         auto outputs = std::make_unique<NodeOutputs>(
             loop_, [this](Kind kind, std::string_view message) { send(kind, message); }, first_, plan.output,
             terminal_);
         outputs_ = outputs.get();
-        GPURUN_ASSIGN(job_, Job::create(std::move(plan), {&loop_, std::move(outputs), this}));
+        GPURUN_ASSIGN(job_, Job::create(std::move(plan), {&loop_, std::move(outputs), std::move(input), this}));
         return {};
     }
 
@@ -402,16 +402,17 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
             cannot(kNodeFailed, ran.error().detail);
     }
 
-    base::Result<void> prepare_input() {
-        GPURUN_ASSIGN(platform::Pipe pipe, platform::create_pipe());
-        GPURUN_TRY(platform::replace_standard_input(pipe.read_end));
+    // What ranks read from; none if none of them does.
+    base::Result<platform::UniqueFd> prepare_input() {
         bool any = false;
         for (uint32_t rank = first_; rank < first_ + count_; ++rank)
             any = any || options_.output.readers.has(rank);
-        if (any)
-            input_ = std::move(pipe.write_end);
+        if (!any)
+            return platform::UniqueFd();
+        GPURUN_ASSIGN(platform::Pipe pipe, platform::create_pipe());
+        input_ = std::move(pipe.write_end);
         input_room_ = platform::Watch(loop_, input_.get(), [this] { pass_input(); });
-        return {};
+        return std::move(pipe.read_end);
     }
 
     bool take_input(std::string_view bytes) {

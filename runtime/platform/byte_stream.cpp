@@ -110,12 +110,6 @@ base::Result<UniqueFd> open_null() {
     return fd;
 }
 
-base::Result<void> replace_standard_input(const UniqueFd& source) {
-    if (::dup2(source.get(), kStandardInput) < 0)
-        return system_error("replacing the standard input");
-    return {};
-}
-
 base::Result<UniqueFd> create_file(const std::string& path) {
     UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
     if (!fd)

@@ -47,8 +47,6 @@ void write_all(int fd, std::string_view data);
 // Opens /dev/null on each of the descriptors 0 to 2 that is closed, so that no pipe of ours gets their numbers.
 base::Result<void> open_standard_streams();
 base::Result<UniqueFd> open_null();
-// From now on this process, and what it starts, reads from `source` in place of the standard input that it had.
-base::Result<void> replace_standard_input(const UniqueFd& source);
 // A file to be written, empty even if it was there before.
 base::Result<UniqueFd> create_file(const std::string& path);
 
