@@ -175,6 +175,11 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
             case Kind::kPlace: return take_place(json::from_cbor(message));
             case Kind::kKill: return kill();
             case Kind::kPing: return answer_ping(message);
+            case Kind::kInput: return placed_ && take_input(message);
+            case Kind::kInputEnd:
+                input_ends_ = true;
+                pass_input();
+                return placed_;
             default: break;
             }
         } catch (const json::exception&) {
@@ -229,11 +234,6 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
         case Kind::kContinue: job_->go_on(); return true;
         case Kind::kOutputTaken: return outputs_->taken(message);
         case Kind::kOutputClosed: return outputs_->closed(message);
-        case Kind::kInput: return take_input(message);
-        case Kind::kInputEnd:
-            input_ends_ = true;
-            pass_input();
-            return true;
         default: return false;
         }
     }
@@ -412,9 +412,11 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
         GPURUN_ASSIGN(platform::Pipe pipe, platform::create_pipe());
         input_ = std::move(pipe.write_end);
         input_room_ = platform::Watch(loop_, input_.get(), [this] { pass_input(); });
+        pass_input();
         return std::move(pipe.read_end);
     }
 
+    // However many pieces it comes in, also before there is somebody to pass it to.
     bool take_input(std::string_view bytes) {
         if (unread_input_.size() + bytes.size() > node_wire::kInputWindow)
             return false;

@@ -3,8 +3,10 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
+import time
 
 from launched import SOON_S, main, wait_until
 from namespaces import INSIDE, reenter
@@ -83,6 +85,14 @@ class SlowStarts(NodesTest):
         first, *_ = error.decode().splitlines()
         self.assertEqual(first, "gpurun: h2: gpurun there has not counted its GPUs within 60 s: check that nvidia-smi and "
                                 "the file systems of the job answer there")
+
+    def test_input_that_comes_in_small_pieces_before_ranks_start_is_kept(self):
+        process = self.start_slowly("wc", "-c", stdin=subprocess.PIPE)
+        for _ in range(3000):
+            os.write(process.stdin.fileno(), b"x")
+            time.sleep(0.0005)
+        out, error = process.communicate(timeout=10 + SOON_S)
+        self.assertEqual((process.returncode, sorted(out.split())), (0, [b"0"] * 3 + [b"3000"]), error)
 
     def test_a_job_that_is_ended_before_its_ranks_start_starts_none(self):
         for signals in (1, 2):
