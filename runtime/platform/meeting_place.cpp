@@ -106,6 +106,12 @@ Result<UniqueFd> new_socket(const std::string& path) {
     return fd;
 }
 
+// Where a socket is until it listens. Nobody looks for it there.
+std::string unfinished_of(const std::string& path) {
+    const size_t name = path.rfind('/') + 1;
+    return path.substr(0, name) + "." + path.substr(name);
+}
+
 int bind_to(int fd, const std::string& path) {
     const sockaddr_un address = address_of(path);
     return ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);
@@ -172,7 +178,8 @@ Result<UniqueFd> MeetingPlace::listen(const std::string& path) const {
 
 void MeetingPlace::remove(const std::string& path) const {
     ::unlink(path.c_str());
-    ::rmdir(folder_.c_str()); // if it is empty
+    ::unlink(unfinished_of(path).c_str()); // of who was killed before it listened
+    ::rmdir(folder_.c_str());              // if it is empty
 }
 
 namespace {
@@ -209,17 +216,20 @@ void sweep_after_death(const std::string& socket) {
 
 Result<OwnSocket> OwnSocket::listen(const std::string& name) {
     std::string path = path_in_meeting_place(name);
+    const std::string unfinished = unfinished_of(path);
     for (int i = 0; i < kMostFolderTries; ++i) {
         GPURUN_TRY(open_meeting_place());
-        GPURUN_ASSIGN(UniqueFd fd, new_socket(path));
-        if (bind_to(fd.get(), path) != 0) {
+        GPURUN_ASSIGN(UniqueFd fd, new_socket(unfinished));
+        if (bind_to(fd.get(), unfinished) != 0) {
             if (errno == ENOENT)
                 continue;
-            return system_error("making " + path);
+            return system_error("making " + unfinished);
         }
-        OwnSocket socket(std::move(fd), std::move(path));
-        if (::fcntl(socket.fd(), F_SETFL, O_NONBLOCK) != 0 || listen_again(socket.fd()) != 0)
-            return system_error("listening at " + socket.path());
+        OwnSocket socket(std::move(fd), unfinished);
+        if (::fcntl(socket.fd(), F_SETFL, O_NONBLOCK) != 0 || listen_again(socket.fd()) != 0 ||
+            ::rename(unfinished.c_str(), path.c_str()) != 0)
+            return system_error("listening at " + path);
+        socket.path_ = std::move(path);
         return socket;
     }
     return base::error(Status::kSystem, "{} was removed again and again", runtime_folder());
@@ -233,7 +243,7 @@ Result<OwnSocket> OwnSocket::claim(const std::string& name) {
         return base::error(Status::kLauncher, "another process listens at {}", path);
     if (!other)
         return std::move(other).failure();
-    const std::string unfinished = place.path_of("." + name);
+    const std::string unfinished = unfinished_of(path);
     GPURUN_ASSIGN(UniqueFd fd, place.listen(unfinished));
     if (::fcntl(fd.get(), F_SETFL, O_NONBLOCK) != 0 || ::rename(unfinished.c_str(), path.c_str()) != 0)
         return system_error("making " + path);

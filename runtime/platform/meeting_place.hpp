@@ -2,8 +2,9 @@
 // ($XDG_RUNTIME_DIR/gpurun, else gpurun-UID in /tmp). Jobs that gpurun did not start have the name that their ranks
 // give; those that gpurun started, one that no other job has.
 //
-// Whoever makes or removes a socket there holds the folder's lock. A socket that nobody listens on any more is what a
-// killed supervisor has left: the next one to come removes it. The folder goes with its last socket.
+// Whoever removes a socket there, or makes one under a name that others may take, holds the folder's lock. A socket
+// appears under its name once it listens. One that nobody listens on any more is what a killed process has left: the
+// next one to come removes it. The folder goes with its last socket.
 #pragma once
 
 #include "base/status.hpp"
@@ -55,8 +56,8 @@ void sweep_after_death(const std::string& socket);
 // A socket that listens under a name of its own, until this object goes. Its accepts do not wait.
 class OwnSocket {
   public:
-    // Under a name that no other process takes. Never waits: it needs no lock. kSetting if others could write to the
-    // folder.
+    // Under a name that no other process takes. Never waits: it needs no lock, and appears once it listens. kSetting if
+    // others could write to the folder.
     static base::Result<OwnSocket> listen(const std::string& name);
     // Under one that others may take, too: kLauncher if somebody listens there. Appears once it listens (MOVED_TO).
     static base::Result<OwnSocket> claim(const std::string& name);

@@ -5,6 +5,7 @@
 #include "platform/private_folder.hpp"
 #include "support/unit.hpp"
 
+#include <atomic>
 #include <cstdlib>
 #include <poll.h>
 #include <thread>
@@ -91,6 +92,25 @@ TEST_CASE("the folder goes with the last who waits there") {
     CHECK_STATUS(accept_job("nobody", must(Party::of(job, 1, 50))), Status::kTimeout);
     CHECK(must(jobs_that_meet()).empty());
     CHECK(::access((place.folder.path() + "/gpurun").c_str(), F_OK) != 0);
+}
+
+TEST_CASE("a socket that is just being made is not taken for one that was left") {
+    const Place place;
+    const OwnSocket other = must(OwnSocket::listen("other")); // so that the folder stays
+    std::atomic<bool> over = false;                           // tells the thread to end
+    std::thread sweeping([&] {
+        while (!over)
+            for (const std::string& path : must(jobs_that_meet()))
+                sweep_now(path);
+    });
+    int missing = 0;
+    for (int i = 0; i < 3000; ++i) {
+        const OwnSocket own = must(OwnSocket::listen("own-" + std::to_string(i)));
+        missing += ::access(own.path().c_str(), F_OK) == 0 ? 0 : 1;
+    }
+    over = true;
+    sweeping.join();
+    CHECK(missing == 0);
 }
 
 TEST_CASE("the socket of who was killed goes, also while the kernel still closes its descriptors") {
