@@ -98,10 +98,7 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
          {placement->device_notice, mps->notice, notice_of_mpi(programs, placement->ranks.size())})
         if (!notice.empty())
             say(notice);
-    // No notice for emulated devices, whose speed does not matter, or with --oversubscribe, by which the user accepts
-    // it.
-    const bool table_says_it = options.report.bindings && !options.report.json;
-    if (placement->on_gpus && !options.placement.oversubscribe && !placement->core_notice.empty() && !table_says_it)
+    if (says_core_notice(options, *placement))
         say(placement->core_notice);
     if (options.report.bindings)
         report(options, *placement, there->machine);

@@ -191,10 +191,13 @@ void Head::start_agent(Node& node) {
 
 void Head::on_late(const Node& node) {
     if (node.stage == Stage::kAwaited)
-        cannot_start(kHeadFailed,
-                     base::format("{}: gpurun has not called from there within {} s of {}: check that nothing asks "
-                                  "for a password, and that no firewall keeps it from port {} here",
-                                  node.host.name, kLongestStartMs / 1000, agent_words(node), has_.listener.port));
+        cannot_start(
+            kHeadFailed,
+            base::format("{}: gpurun there has not called within {} s: check that {}no firewall keeps that host "
+                         "from port {} here",
+                         node.host.name, kLongestStartMs / 1000,
+                         node.here ? "" : "'" + agent_words(node) + "' asks for no password, and that ",
+                         has_.listener.port));
     else if (node.stage == Stage::kSetUp || node.stage == Stage::kPlaced)
         cannot_start(kHeadFailed,
                      base::format("{}: gpurun there has not {} within {} s: check that nvidia-smi and the file systems "

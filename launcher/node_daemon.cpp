@@ -364,6 +364,8 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
         for (const std::string& notice : {placement.device_notice, mps.notice})
             if (!notice.empty())
                 send(Kind::kSay, notice);
+        if (says_core_notice(options_, placement))
+            send(Kind::kSay, placement.core_notice);
         if (options_.report.bindings)
             send(Kind::kReport, options_.report.json ? bindings_as_json(placement, there_.machine, first_)
                                                      : bindings_as_table(options_, placement, there_.machine, first_));

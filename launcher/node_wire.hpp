@@ -3,7 +3,7 @@
 //   node -> head   kHello             who I am, with the job's key; nothing is said to who does not have it
 //   head -> node   kSetup, CBOR       words of the command line, environment, folder, its terminal
 //   node -> head   kCapacity          how many ranks I would take, and a port that is free here. Or kCannot, at any
-//                                     time until kStarted: the status that gpurun is to end with, and why
+//                                     time: the status that gpurun is to end with, and why
 //   head -> node   kPlace, CBOR       which ranks are mine, and where all the others are
 //   node -> head   kStarted           a Started for each rank
 //   node -> head   kJoined            the rank is in gpurun_init()

@@ -64,4 +64,9 @@ std::string bindings_as_table(const Options& options, const Placement& placement
     return text + notice_of_places(placement, machine);
 }
 
+bool says_core_notice(const Options& options, const Placement& placement) {
+    const bool table_says_it = options.report.bindings && !options.report.json;
+    return placement.on_gpus && !options.placement.oversubscribe && !placement.core_notice.empty() && !table_says_it;
+}
+
 } // namespace gpurun::launcher

@@ -11,4 +11,8 @@ namespace gpurun::launcher {
 std::string bindings_as_table(const Options& options, const Placement& placement, const platform::Machine& machine,
                               uint32_t first_rank = 0);
 
+// Whether it is to be said when the job starts that there are too few cores. Not of emulated devices, whose speed does
+// not matter; with --oversubscribe the user accepts it.
+bool says_core_notice(const Options& options, const Placement& placement);
+
 } // namespace gpurun::launcher

@@ -86,6 +86,16 @@ class SlowStarts(NodesTest):
         self.assertEqual(first, "gpurun: h2: gpurun there has not counted its GPUs within 60 s: check that nvidia-smi and "
                                 "the file systems of the job answer there")
 
+    def test_a_host_with_too_few_cores_says_so(self):
+        gpu = {"LD_LIBRARY_PATH": self.folder, "FAKE_GPUS": "1", "CUDA_VISIBLE_DEVICES": "0"}
+        narrow = nodes.HOSTS_HERE.script("narrow", "core=$(taskset -cp $$ | sed 's/.*: \\([0-9]*\\).*/\\1/')\n"
+                                         'exec taskset -c $core nsenter -t "$(cat $here/$1)" --net --uts sh -c "$2"')
+        for accepts, lines in ((), 1), (("--oversubscribe",), 0):
+            status, _, error = self.run_gpurun("--mps=off", "--ranks-per-gpu=2", *accepts, "true", hosts="h2:2",
+                                               device="--device=cuda", agent=narrow, extra_env=gpu)
+            self.assertEqual((status, error.count("\n")), (0, lines), error)
+            self.assertEqual(error.count("gpurun: on h2: 2 ranks, but gpurun may use 1 core only"), lines)
+
     def test_input_that_comes_in_small_pieces_before_ranks_start_is_kept(self):
         process = self.start_slowly("wc", "-c", stdin=subprocess.PIPE)
         for _ in range(3000):
