@@ -39,7 +39,8 @@ std::string text_of(const sockaddr_storage& address) {
 
 void set_option(int fd, int level, int option, int value) { ::setsockopt(fd, level, option, &value, sizeof value); }
 
-// What is sent is short and awaited, and silence is not mistaken for a peer that lives.
+// What is sent is short and awaited, and silence is not mistaken for a peer that lives. The user timeout ends also a
+// connection whose other end answers but has no room: a peer must not let what it is sent lie for kDeadLinkMs.
 void prepare(int fd) {
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);

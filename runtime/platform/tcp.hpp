@@ -1,7 +1,7 @@
 // TCP between the parts of a job on several nodes: one listens, the others call. Every descriptor here is non-blocking.
 //
-// A peer that stops answering (its host is down, a cable is out) is noticed by the kernel in kDeadLinkMs: the
-// descriptor becomes readable then, and reading it fails.
+// A peer that stops answering (its host is down, a cable is out), or that leaves unread more than the connection holds,
+// is noticed by the kernel in kDeadLinkMs: the descriptor becomes readable then, and reading it fails.
 #pragma once
 
 #include "base/status.hpp"
