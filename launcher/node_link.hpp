@@ -44,8 +44,6 @@ class NodeLink {
 
     void send(uint32_t kind, std::string_view message);
     void take_up_to(size_t most) { most_ = most; }
-    // Everything has been given to the connection.
-    bool sent() const { return unsent_.empty(); }
     bool open() const { return static_cast<bool>(fd_); }
     int fd() const { return fd_.get(); }
 

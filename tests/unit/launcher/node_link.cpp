@@ -92,10 +92,8 @@ TEST_CASE("much that both send at once arrives") {
         connection.link->send(7, message);
         back.send(8, message);
     }
-    CHECK_FALSE(connection.link->sent());
     connection.run_until(
         [&] { return there.messages.size() == kNumber && connection.here.messages.size() == kNumber; });
-    CHECK(connection.link->sent());
     CHECK(there.messages.back().first == 7);
 }
 
