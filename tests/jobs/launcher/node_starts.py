@@ -1,4 +1,5 @@
-"""Jobs on several nodes whose start fails, or takes its time. Arguments: gpurun, wire_rank, fake_nvml."""
+"""Jobs on several nodes whose start fails, or takes its time. Arguments: gpurun, wire_rank, fake_nvml, the
+sanitizers that they are built with."""
 import os
 import resource
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 from launched import SOON_S, main, wait_until
 from namespaces import INSIDE, reenter
@@ -14,6 +16,7 @@ import nodes
 from nodes import NodesTest, setUpModule, tearDownModule  # noqa: F401  unittest calls the last two
 
 FAKE_NVML = os.path.abspath(sys.argv[3])
+SANITIZERS = sys.argv[4]
 FAKE_CONTROL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fake_mps_control.py")
 
 
@@ -37,6 +40,7 @@ class Starts(NodesTest):
         self.assertEqual(lines, [f"gpurun: h2: {each}" for each in [*range(1, 20001), "no end"]])
         self.assertIn("h2 ended with status 3 before gpurun had called from there", last)
 
+    @unittest.skipUnless(SANITIZERS == "none", "the sanitizers need descriptors of their own")
     def test_a_host_that_runs_out_of_descriptors_says_so(self):
         said = 0
         for limit in range(10, 40, 2):
