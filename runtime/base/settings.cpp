@@ -153,7 +153,7 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_choice(t, kFences, s.fence); }},
     {"GPURUN_PATH", "auto", "forces the path of device messages: auto, direct, bounce, staged", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kPaths, s.path); }},
-    {"GPURUN_EAGER_BYTES", "8192", "largest eager message from host memory with GPURUN_HOST", false,
+    {"GPURUN_EAGER_BYTES", "32768", "largest eager message from host memory with GPURUN_HOST", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostEagerBytes, s.eager_bytes); }},
     {"GPURUN_DEVICE_EAGER_BYTES", "4096", "largest eager message from device memory, or on a stream", false,
      [](Settings& s, const std::string& t) { return read_bytes(t, 0, kMostDeviceEagerBytes, s.device_eager_bytes); }},

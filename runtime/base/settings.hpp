@@ -50,7 +50,7 @@ struct Settings {
     AlgorithmsAskedFor algorithms;
     FenceKind fence = FenceKind::kAuto;
     PathChoice path = PathChoice::kAuto;
-    size_t eager_bytes = 8192;          // host messages up to this size travel inside the record ring
+    size_t eager_bytes = 32 * 1024;     // host messages up to this size travel inside the record ring
     size_t device_eager_bytes = 4096;   // device messages up to this size never wait for their match
     size_t mail_bytes = kMostMailBytes; // device messages up to this size go by mailbox, where there is one
     size_t kernel_copy_bytes =

@@ -78,7 +78,7 @@ void exchange_all(std::initializer_list<size_t> sizes) {
 TEST_SUITE_BEGIN("memory kinds");
 
 TEST_CASE("small messages arrive whole between every two kinds of memory and order domains") {
-    exchange_all({0, 1, 8, 4095, 4096, 4097, 8191, 8192, 8193});
+    exchange_all({0, 1, 8, 4095, 4096, 4097, 8191, 8192, 8193, 32767, 32768, 32769});
 }
 
 TEST_CASE("middle-sized messages arrive whole between every two kinds of memory and order domains") {

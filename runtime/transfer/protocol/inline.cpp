@@ -18,6 +18,10 @@ void note_matched(Peer& source, uint64_t bytes) {
 
 } // namespace
 
+InlinePart::InlinePart(const Resources& resources, const Peer& peer)
+    : most_(peer.channel().shares_memory() ? resources.settings.eager_bytes
+                                           : std::min(resources.settings.eager_bytes, kMostInlineCarried)) {}
+
 bool InlinePart::see_matched(const Peer& peer, uint64_t after) {
     matched_seen_ = peer.channel().total(Direction::kOut, kEagerMatched);
     return after - matched_seen_ <= kEagerCreditBytes;

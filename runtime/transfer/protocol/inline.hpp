@@ -12,14 +12,21 @@ namespace gpurun::transfer {
 
 // Bytes sent inline that the peer has not matched yet. Beyond this, messages go by rendezvous.
 constexpr uint64_t kEagerCreditBytes = 1 << 20;
+// The most in a message between ranks without memory in common: `pieces` are faster from there on.
+constexpr size_t kMostInlineCarried = 8192;
 
 class InlinePart final : public ProtocolPart {
   public:
     static constexpr ProtocolId kProtocol = 1;
 
     static Route route(const Peer& peer) { return {kProtocol, static_cast<uint8_t>(peer.to_self() ? 1 : 0)}; }
-    // Whether so many bytes may be sent before the peer has matched more.
+    InlinePart(const Resources& resources, const Peer& peer);
+
+    size_t most() const { return most_; } // bytes of a message
+    // Whether a message of so many bytes may be sent before the peer has matched more.
     bool has_credit(const Peer& peer, uint64_t bytes) {
+        if (bytes > most_) [[unlikely]]
+            return false;
         const uint64_t after = sent_ + bytes + Record::kBareBytes;
         return after - matched_seen_ <= kEagerCreditBytes || see_matched(peer, after);
     }
@@ -35,6 +42,7 @@ class InlinePart final : public ProtocolPart {
     bool see_matched(const Peer& peer, uint64_t after);
     void give_credit_back(const Peer& peer);
 
+    const size_t most_;
     uint64_t sent_ = 0;         // as source: bytes, with their records
     uint64_t matched_seen_ = 0; // of them by the target, as last read
     uint64_t matched_ = 0;      // as target

@@ -1,5 +1,6 @@
 #include "transfer/protocol/pieces.hpp"
 
+#include "transfer/protocol/inline.hpp"
 #include "transfer/receive.hpp"
 #include "transfer/send.hpp"
 
@@ -20,7 +21,7 @@ size_t pieces_of(uint64_t bytes) { return (bytes + kEagerPiece - 1) / kEagerPiec
 bool fits(const Send& send) {
     const Operand& from = send.operand();
     return !send.synchronous() && from.by_cpu() && !send.target().channel().shares_memory() &&
-           from.bytes > send.resources().settings.eager_bytes && from.bytes <= kMostInPieces;
+           from.bytes > send.target().part<InlinePart>().most() && from.bytes <= kMostInPieces;
 }
 
 } // namespace

@@ -12,7 +12,7 @@ using transfer::kMostInPieces;
 
 namespace {
 
-constexpr size_t kInlineBytes = 8192; // GPURUN_EAGER_BYTES
+constexpr size_t kInlineBytes = transfer::kMostInlineCarried;
 constexpr size_t kPieceSizes[] = {
     kInlineBytes + 1, 16'000,  2 * kInlineBytes - 8, 2 * kInlineBytes, kEagerPiece - 8, kEagerPiece, kEagerPiece + 8,
     2 * kEagerPiece,  100'000, kMostInPieces - 1,    kMostInPieces};

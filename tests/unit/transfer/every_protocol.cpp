@@ -58,7 +58,8 @@ Setting by_engine() { // large copies go by a copy engine
 }
 
 constexpr size_t kSmall = 100;
-constexpr size_t kMail = 20'000; // larger than a small mail
+constexpr size_t kMail = 20'000;   // larger than a small mail
+constexpr size_t kMiddle = 60'000; // larger than what goes inline, smaller than a shared copy
 constexpr size_t kLargeMail = 200'000;
 constexpr size_t kLarge = 300'000; // larger than what goes inline, eager, or by mailbox; several units of a shared copy
 constexpr size_t kRelayed = 9 * 64 * 1024 + 5; // ten chunks, more than there are buffers
@@ -105,7 +106,7 @@ std::vector<Case> cases() {
         {"eager, to itself", in_stream(device), request(device), kSmall, "eager", "self", {}, false, true},
 
         {"single copy, shared", kHost, kHost, kLarge, "single copy", "host"},
-        {"single copy, alone", kHost, kHost, 20'000, "single copy", "host"},
+        {"single copy, alone", kHost, kHost, kMiddle, "single copy", "host"},
         {"single copy, synchronous", kHost, kHost, kSmall, "single copy", "host", {}, true},
 
         {"pull in streams", in_stream(device), in_stream(device), kLarge, "pull", "direct"},
