@@ -100,8 +100,9 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan, NodeSide side) {
     GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer timeout, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer hang, platform::Timer::create());
-    if (side.outputs == nullptr) {
-        GPURUN_ASSIGN(side.outputs, Outputs::create(*side.loop, plan.output, static_cast<uint32_t>(plan.ranks.size())));
+    std::unique_ptr<RankOutputs> outputs = std::move(side.outputs); // goes before the loop, also if the rest fails
+    if (outputs == nullptr) {
+        GPURUN_ASSIGN(outputs, Outputs::create(*side.loop, plan.output, static_cast<uint32_t>(plan.ranks.size())));
     }
     std::unique_ptr<Tracing> tracing;
     if (!plan.trace.empty()) {
@@ -113,7 +114,7 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan, NodeSide side) {
         new Job(std::move(plan), Resources{std::move(own_loop), side.loop, std::move(signals), std::move(segment),
                                            std::move(older_children), std::move(name), std::move(guard),
                                            std::move(socket), std::move(cgroup), std::move(grace), std::move(departure),
-                                           std::move(timeout), std::move(hang), std::move(side.outputs),
+                                           std::move(timeout), std::move(hang), std::move(outputs),
                                            std::move(side.input), std::move(tracing), side.uplink}));
     Job& self = *job;
     GPURUN_ASSIGN(self.inquiry_, Inquiry::create({*self.has_.loop, self.assembly_,
