@@ -1,5 +1,6 @@
 #include "api/connecting.hpp"
 
+#include "api/collective_call.hpp"
 #include "api/new_communicator.hpp"
 #include "base/format.hpp"
 #include "comm/collective/allreduce.hpp"
@@ -111,7 +112,7 @@ Result<void> have_seats(const Call& call, const Result<Seat>& seat) {
     transfer::Operand operand;
     operand.address = reinterpret_cast<std::byte*>(&first_without);
     operand.bytes = sizeof first_without;
-    const comm::Schedule::Buffer word{operand.address, operand.bytes, operand.where};
+    const comm::Schedule::Buffer word = buffer_of(operand);
     const auto build = [&](comm::Schedule& schedule) {
         comm::build_allreduce(schedule, {{base::Type::kInt64, base::Op::kMin}, word, word});
     };
@@ -157,7 +158,7 @@ Result<void> tell_all(const Call& call, Found& found) {
     operand.address = reinterpret_cast<std::byte*>(&found);
     operand.bytes = sizeof found;
     const auto build = [&](comm::Schedule& schedule) {
-        comm::build_bcast(schedule, {{operand.address, operand.bytes, operand.where}, comm::Rank{0}});
+        comm::build_bcast(schedule, {buffer_of(operand), comm::Rank{0}});
     };
     GPURUN_TRY(call.engine->schedules().run(
         comm::Signature(base::Collective::kBcast).with_root(0).with_bytes(sizeof found), *call.comm, operand, build));
