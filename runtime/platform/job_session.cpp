@@ -159,12 +159,13 @@ Result<std::unique_ptr<Reporter>> JobSession::listen(Reporter::Describe describe
     return Reporter::start(socket_, std::move(describe), [this] { lose_all_peers(); });
 }
 
-// Nobody would notice the death of a rank any more, nor remove the job's socket.
+// Nobody would notice the death of a rank any more, nor remove the job's socket. The socket goes first: a program that
+// learns of lost peers may end, and this thread with it.
 void JobSession::lose_all_peers() const {
+    sweep_after_death(path_in_meeting_place(joined_));
     for (uint32_t peer = 0; peer < segment_.size(); ++peer)
         if (peer != rank_)
             static_cast<void>(segment_.mark_dead(peer));
-    sweep_after_death(path_in_meeting_place(joined_));
 }
 
 bool JobSession::abort_job(int code) {
