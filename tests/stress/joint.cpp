@@ -1,5 +1,7 @@
 #include "stress/joint.hpp"
 
+#include "stress/arena.hpp"
+
 #include <algorithm>
 #include <string>
 

@@ -122,7 +122,7 @@ class Side {
 };
 
 // Of rank 0, the cheapest of many: what the other rank sends is there when it begins.
-Enqueued cheapest(Form form, size_t bytes) {
+Enqueued cheapest_of_job(Form form, size_t bytes) {
     TwoRanks ranks(Over::kShm, settings(), counting);
     Enqueued best;
     best.kernels = 1000;
@@ -139,8 +139,19 @@ Enqueued cheapest(Form form, size_t bytes) {
     return best;
 }
 
+// On a busy machine the background thread may often come between the calls of one exchange, and enqueue what they have
+// started. Then the job's later rounds are not held back either: so another job is tried.
+Enqueued cheapest(Form form, size_t bytes, size_t most_kernels) {
+    constexpr int kMostJobs = 10;
+    Enqueued best = cheapest_of_job(form, bytes);
+    for (int job = 1; best.kernels > most_kernels && job < kMostJobs; ++job)
+        best = cheapest_of_job(form, bytes);
+    return best;
+}
+
 // Kernels and events in the program's stream, and nothing else anywhere.
-void check_only(const Enqueued& made, size_t most_kernels, size_t events) {
+void check_only(Form form, size_t bytes, size_t most_kernels, size_t events) {
+    const Enqueued made = cheapest(form, bytes, most_kernels);
     CHECK(made.kernels >= 1);
     CHECK(made.kernels <= most_kernels);
     CHECK(made.events == events);
@@ -160,19 +171,19 @@ TEST_SUITE_BEGIN("calls of the device");
 TEST_CASE("two messages each way are one kernel in their stream, as a group, by startall, and by requests") {
     for (const size_t bytes : {size_t{64}, size_t{64} << 10, size_t{256} << 10}) {
         CAPTURE(bytes);
-        check_only(cheapest(Form::kGroup, bytes), 1, 0);
-        check_only(cheapest(Form::kStartall, bytes), 1, 1);
-        check_only(cheapest(Form::kRequests, bytes), 1, 2 * kEachWay);
-        check_only(cheapest(Form::kSendrecv, bytes), 2 * kEachWay, 0); // the other rank may be late for the second
+        check_only(Form::kGroup, bytes, 1, 0);
+        check_only(Form::kStartall, bytes, 1, 1);
+        check_only(Form::kRequests, bytes, 1, 2 * kEachWay);
+        check_only(Form::kSendrecv, bytes, 2 * kEachWay, 0); // the other rank may be late for the second
     }
 }
 
 // And perhaps a kernel for each that waits for the other rank's answer.
 TEST_CASE("two longer messages each way are pulled by one kernel in their stream, in all forms") {
     constexpr size_t kBytes = size_t{1} << 20;
-    check_only(cheapest(Form::kGroup, kBytes), 1 + kEachWay, 0);
-    check_only(cheapest(Form::kStartall, kBytes), 1 + kEachWay, 1);
-    check_only(cheapest(Form::kRequests, kBytes), 1 + kEachWay, 2 * kEachWay);
+    check_only(Form::kGroup, kBytes, 1 + kEachWay, 0);
+    check_only(Form::kStartall, kBytes, 1 + kEachWay, 1);
+    check_only(Form::kRequests, kBytes, 1 + kEachWay, 2 * kEachWay);
 }
 
 TEST_SUITE_END();
