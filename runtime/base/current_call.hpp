@@ -25,6 +25,8 @@ struct CurrentCall {
     // Null outside of calls. Relaxed: another thread may read it at any time, and publishes nothing by it.
     std::atomic<const char*> name{nullptr};
     std::atomic<uint64_t> number{0}; // of calls so far, for who looks twice: relaxed, too
+    // When the last one that started a request of a series was about to end. For the thread itself.
+    int64_t left_ns = 0;
 
     constexpr CurrentCall() = default;
 };

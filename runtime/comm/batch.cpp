@@ -12,24 +12,31 @@ Batch::Batch(Core& core)
                            core.resources().settings.emulated_seed != 0 ? 0 : Series::kFirstNeeded) {}
 
 void Batch::defer() {
-    if (is_deferring())
+    if (is_deferring() && !series_.is_held())
         return;
+    const bool begins = !is_deferring();
     const int64_t now_ns = platform::now_ns();
     deferred_until_ns_.store(now_ns + kLongestDelayNs, std::memory_order_relaxed);
     last_deferred_ns_.store(now_ns, std::memory_order_relaxed);
-    begin_();
+    if (begins)
+        begin_();
 }
 
 // ------------------------------------------------------------------------------------------------------- series
 
 void Batch::note_series() {
-    core_.resources().leaves_pulls = series_.is_held();
+    core_.resources().leaves_series = series_.is_held();
     series_open_.store(series_.is_open(), std::memory_order_relaxed);
 }
 
 uint64_t Batch::add_to_series(const transfer::Operand& operand, int64_t entered_ns) {
     const transfer::Resources& resources = core_.resources();
     const bool may_hold = allowed_ && resources.kernels_spin && resources.exchanges.has_mails();
+    if (series_.is_interrupted(operand, entered_ns)) {
+        if (series_.is_held())
+            flush();
+        series_.end_part();
+    }
     const bool was_held = series_.is_held();
     const bool belongs = series_.add(operand, entered_ns, may_hold);
     note_series();
@@ -38,7 +45,10 @@ uint64_t Batch::add_to_series(const transfer::Operand& operand, int64_t entered_
     return belongs ? series_.number() : 0;
 }
 
-void Batch::leave_series() { series_.leave(); }
+void Batch::leave_series() const {
+    if (series_open_.load(std::memory_order_relaxed))
+        Series::leave();
+}
 
 void Batch::end_series(bool directly) {
     series_.end(directly);
@@ -73,7 +83,9 @@ bool Batch::shares_kernel(const transfer::Send& send) {
 void Batch::start_send(transfer::Send& send) {
     transfer::Peer& target = send.target();
     if (series_.is_held()) {
-        send.defer();
+        send.defer(series_.number());
+        if (++held_sends_ == device::kMostExchanged)
+            post_held();
         defer();
         return;
     }
@@ -104,7 +116,21 @@ void Batch::end() {
     flush();
 }
 
+// Of a series that goes on. What is put goes into its stream by one kernel, and waits for nobody there.
+void Batch::post_held() {
+    transfer::Exchanges& exchanges = core_.resources().exchanges;
+    const bool collects = exchanges.collects();
+    held_sends_ = 0;
+    exchanges.collect(true);
+    for (const auto& each : core_.peers())
+        transfer::post_in_stream(*each, series_.number());
+    exchanges.collect(collects);
+    if (!collects)
+        exchanges.launch();
+}
+
 void Batch::post() {
+    held_sends_ = 0;
     for (const auto& each : core_.peers())
         (void)transfer::post_waiting(*each);
 }

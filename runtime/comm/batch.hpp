@@ -2,7 +2,8 @@
 //
 // From the second start on, a small message is not enqueued at once. The batch is flushed by the next call of another
 // kind, or by the background thread after kLongestDelayNs. Of a series that is held, nothing is enqueued at once, and
-// if it is completed directly, all of it moves in one kernel in the program's stream, as calls that are made together.
+// if it is completed directly, all of it moves by few kernels in the program's stream, as calls that are made together:
+// sends that fill a kernel, and the rest behind the last start. It is flushed kLongestDelayNs after that.
 // Used under the engine lock.
 #pragma once
 
@@ -26,8 +27,8 @@ class Batch {
     uint64_t add_to_series(const transfer::Operand& operand, int64_t entered_ns) GPURUN_REQUIRES(engine_lock);
     // The same of a request of nobody, which belongs to none, and breaks none.
     void pass_in_series(int64_t entered_ns) GPURUN_REQUIRES(engine_lock) { series_.pass(entered_ns); }
-    // At the end of the call.
-    void leave_series() GPURUN_REQUIRES(engine_lock);
+    // At the end of the call. Without the lock, giving up which may take a while.
+    void leave_series() const;
     const Series& series() const GPURUN_REQUIRES(engine_lock) { return series_; }
     // The time, if a series is open, so that a call that begins may belong to it; else 0. Without the lock.
     int64_t entry_time() const;
@@ -68,6 +69,7 @@ class Batch {
     bool shares_kernel(const transfer::Send& send) GPURUN_REQUIRES(engine_lock);
     void defer() GPURUN_REQUIRES(engine_lock);
     void post() GPURUN_REQUIRES(engine_lock);
+    void post_held() GPURUN_REQUIRES(engine_lock);
     void note_series() GPURUN_REQUIRES(engine_lock);
     void end_series(bool directly) GPURUN_REQUIRES(engine_lock);
 
@@ -76,6 +78,7 @@ class Batch {
     std::atomic<bool> series_open_{false}; // relaxed: a hint
     bool allowed_ = false;
     uint32_t starts_ = 0;
+    uint32_t held_sends_ = 0; // that are not posted
     // Relaxed, as the next: whoever looks without the lock only decides when it takes it.
     std::atomic<int64_t> deferred_until_ns_{0}; // 0: nothing is deferred
     std::atomic<int64_t> last_deferred_ns_{-kOftenNs};

@@ -91,12 +91,16 @@ uint64_t Requests::make(const Task& task) {
 }
 
 GPURUN_FLATTEN uint64_t Requests::start(const Task& task, int64_t entered_ns) {
-    EngineLock lock(core_.mutex());
-    Request& request = core_.requests().take(task);
-    begin(request, entered_ns);
-    enqueue_captured(lock, request);
+    uint64_t name = 0;
+    {
+        EngineLock lock(core_.mutex());
+        Request& request = core_.requests().take(task);
+        begin(request, entered_ns);
+        enqueue_captured(lock, request);
+        name = request.name;
+    }
     batch_.leave_series();
-    return request.name;
+    return name;
 }
 
 Request* Requests::find(uint64_t name) {
@@ -106,6 +110,11 @@ Request* Requests::find(uint64_t name) {
 
 // The mails that they put into a stream go by one kernel. Captured messages are no mails, and may have to wait.
 void Requests::start_again(std::span<Request* const> requests, int64_t entered_ns) {
+    start_all(requests, entered_ns);
+    batch_.leave_series();
+}
+
+void Requests::start_all(std::span<Request* const> requests, int64_t entered_ns) {
     EngineLock lock(core_.mutex());
     transfer::Exchanges& exchanges = core_.resources().exchanges;
     core_.resources().pools.markers.begin_sharing();
@@ -119,7 +128,6 @@ void Requests::start_again(std::span<Request* const> requests, int64_t entered_n
     core_.resources().pools.markers.end_sharing();
     exchanges.collect(false);
     exchanges.launch();
-    batch_.leave_series();
 }
 
 void Requests::hold(Request& request) {
@@ -426,12 +434,11 @@ bool Requests::completes_series(const Ask& ask) {
 
 // What the call completes directly behind its start, and nothing of which is enqueued: as the calls of a group.
 void Requests::move_together(const Ask& ask) {
-    std::array<Request*, Series::kMost> found;
-    size_t count = 0;
+    std::vector<Request*>& all = together_;
+    all.clear();
     for (const uint64_t name : ask.names)
         if (Request* const each = find_in_series(name))
-            found[count++] = each;
-    const std::span<Request* const> all(found.data(), count);
+            all.push_back(each);
     for (Request* const each : all)
         each->end_together();
     batch_.end_directly();

@@ -3,6 +3,8 @@
 
 #include "comm/messages.hpp"
 
+#include <vector>
+
 namespace gpurun::comm {
 
 // The order domain that a request is completed into, and its stream, unless that is the host.
@@ -64,6 +66,7 @@ class Requests {
   private:
     class Goal;
 
+    void start_all(std::span<Request* const> requests, int64_t entered_ns);
     bool begin_send(Request& request) GPURUN_REQUIRES(engine_lock);
     void begin_receive(Request& request) GPURUN_REQUIRES(engine_lock);
     void begin_lend(Request& request) GPURUN_REQUIRES(engine_lock);
@@ -90,6 +93,7 @@ class Requests {
     Alarms& alarms_;
     Messages& messages_;
     Background& background_;
+    std::vector<Request*> together_; // of move_together(): memory for the next call
 };
 
 } // namespace gpurun::comm

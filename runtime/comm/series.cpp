@@ -11,9 +11,23 @@ bool Series::follows(int64_t entered_ns) const {
     const uint64_t call = here.number.load(std::memory_order_relaxed);
     if (&here != thread_)
         return false;
-    if (left_ns_ == 0) // of the same call
-        return call == call_;
-    return call - call_ <= 1 && entered_ns != 0 && entered_ns - left_ns_ < shortest_enqueue_ns_;
+    const bool directly = entered_ns != 0 && entered_ns - here.left_ns < shortest_enqueue_ns_;
+    return call == call_ || (call - call_ == 1 && directly);
+}
+
+bool Series::is_interrupted(const transfer::Operand& operand, int64_t entered_ns) const {
+    const base::CurrentCall& here = base::this_call();
+    const bool goes_on = is_begun() && &here == thread_ && operand.stream == stream_ && !operand.captured() &&
+                         here.number.load(std::memory_order_relaxed) - call_ == 1;
+    return goes_on && !(is_open() && count_ < kMost && follows(entered_ns));
+}
+
+// A long one says nothing about the next.
+void Series::end_part() {
+    if (count_ < kLong)
+        end(false);
+    held_ = false;
+    state_ = State::kNone;
 }
 
 bool Series::add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold) {
@@ -39,7 +53,6 @@ bool Series::add(const transfer::Operand& operand, int64_t entered_ns, bool may_
 void Series::note_call() {
     thread_ = &base::this_call();
     call_ = thread_->number.load(std::memory_order_relaxed);
-    left_ns_ = 0;
 }
 
 void Series::pass(int64_t entered_ns) {
@@ -47,28 +60,27 @@ void Series::pass(int64_t entered_ns) {
         note_call();
 }
 
-void Series::leave() {
-    if (is_open())
-        left_ns_ = platform::now_ns();
-}
+void Series::leave() { base::this_call().left_ns = platform::now_ns(); }
 
 bool Series::is_completed(device::Stream stream, int64_t entered_ns, size_t members) const {
-    return is_open() && stream == stream_ && members == count_ && left_ns_ != 0 && follows(entered_ns);
+    return is_open() && stream == stream_ && members == count_ && follows(entered_ns);
 }
 
-// After a mistake it takes longer until one is held again.
+// After a mistake it takes longer until one is held again, unless mistakes are rare.
 void Series::end(bool directly) {
     if (state_ == State::kNone)
         return;
-    constexpr uint32_t kForgotten = 16; // in a row, and earlier mistakes do not count any more
     if (held_)
         ++(directly ? ended_.together : ended_.mistakes);
-    if (!directly) {
+    if (directly) {
+        if (++in_a_row_ >= needed_ + kForgotten)
+            needed_ = first_needed_;
+    } else if (in_a_row_ >= needed_ + kForgiven) {
+        in_a_row_ = needed_;
+    } else {
         if (held_)
             needed_ = std::min(needed_ * 2, kMostNeeded);
         in_a_row_ = 0;
-    } else if (++in_a_row_ >= needed_ + kForgotten) {
-        needed_ = first_needed_;
     }
     held_ = false;
     state_ = State::kNone;

@@ -7,7 +7,10 @@
 // the same stream at the same moment has no order with these calls.)
 //
 // Programs do the same again and again. So a series is *held* if those before it were completed directly: nothing of it
-// is enqueued before that. Used under the engine lock.
+// is enqueued before that, but for sends that fill a kernel. If the thread pauses in the middle of a long one, what
+// follows is a series of its own: it may be held, and completed directly, whatever became of the first part.
+//
+// Used under the engine lock, but for leave().
 #pragma once
 
 #include "base/current_call.hpp"
@@ -25,10 +28,14 @@ class Series {
     // A request in the order of a stream is started, in a call that was entered then (0: that is not known). False: it
     // does not belong to the series, which is broken by that. `may_hold`: a series that begins now.
     bool add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold);
+    // Whether a request that is started now goes on with it, but not directly, or after it was broken off or is full.
+    // It then begins a series of its own: end_part().
+    bool is_interrupted(const transfer::Operand& operand, int64_t entered_ns) const;
+    void end_part();
     // A request of nobody is started: as if the thread had made no call.
     void pass(int64_t entered_ns);
-    // The call that has started it ends.
-    void leave();
+    // The call that has started one of its requests ends. In that call's thread.
+    static void leave();
     // Whether a call that completes so many of its requests into `stream` does so directly.
     bool is_completed(device::Stream stream, int64_t entered_ns, size_t members) const;
     // It is over, completed directly or not.
@@ -39,6 +46,7 @@ class Series {
     bool is_begun() const { return state_ != State::kNone; }
     bool is_open() const { return state_ == State::kOpen; }
     bool is_held() const { return is_open() && held_; }
+
     uint64_t number() const { return number_; } // of the newest one
 
     // Of those that were held.
@@ -50,7 +58,10 @@ class Series {
 
     static constexpr uint32_t kFirstNeeded = 2; // completed directly in a row before the next is held
     static constexpr uint32_t kMostNeeded = 64; // after several mistakes
-    static constexpr size_t kMost = 2 * device::kMostExchanged;
+    static constexpr uint32_t kForgiven = 4;    // so many more in a row, and a mistake does not count
+    static constexpr uint32_t kForgotten = 16;  // so many more, and earlier ones do not count any more
+    static constexpr size_t kMost = 512;
+    static constexpr size_t kLong = 8; // so many tell that a program does not pause after each
 
   private:
     enum class State : uint8_t { kNone, kOpen, kBroken };
@@ -67,7 +78,6 @@ class Series {
     uint64_t number_ = 0;
     const base::CurrentCall* thread_ = nullptr; // and its call that started the last one
     uint64_t call_ = 0;
-    int64_t left_ns_ = 0; // when that ended; 0: it has not
     Count ended_;
     uint32_t in_a_row_ = 0;
     uint32_t needed_;

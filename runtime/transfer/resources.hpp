@@ -57,12 +57,15 @@ struct Resources {
     ExportCache exports;
     FusedMails mails;
     Exchanges exchanges;
-    MovingList moving;         // operations that advance() moves
-    LeftList left;             // operations whose last work is enqueued by whoever completes them
-    bool leaves_pulls = false; // what a request on a stream pulls may be left for a moment (comm/batch.hpp)
-    size_t unmapping = 0;      // allocations that peers have asked this rank to unmap, and are still mapped (PullPart)
-    size_t returning = 0;      // loans that are given back once their stream has come to that (LoanPart)
-    uint64_t changes = 0;      // how often a message was enqueued or done: who has seen as many need not look again
+    MovingList moving; // operations that advance() moves
+    LeftList left;     // operations whose last work is enqueued by whoever completes them
+    // What requests on a stream take and pull may be left for a moment (comm/batch.hpp): a series of them is held.
+    bool leaves_series = false;
+    static constexpr size_t kMostLeftOfSeries = 256;
+    size_t most_left() const { return leaves_series ? kMostLeftOfSeries : device::kMostExchanged; }
+    size_t unmapping = 0; // allocations that peers have asked this rank to unmap, and are still mapped (PullPart)
+    size_t returning = 0; // loans that are given back once their stream has come to that (LoanPart)
+    uint64_t changes = 0; // how often a message was enqueued or done: who has seen as many need not look again
     TryQuiescence try_quiescence = [] { return Quiescence(std::in_place); }; // the engine's
 };
 

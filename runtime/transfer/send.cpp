@@ -34,8 +34,9 @@ void Send::start() {
         fail(std::move(marked).error());
 }
 
-void Send::defer() {
+void Send::defer(uint64_t series) {
     set_active();
+    series_ = series;
     if (auto marked = set_marker(); !marked)
         fail(std::move(marked).error());
     else
@@ -50,6 +51,21 @@ bool post_waiting(Peer& peer) {
         any = true;
     }
     return any;
+}
+
+void post_in_stream(Peer& peer, uint64_t series) {
+    const auto each_held = [&](auto&& act) {
+        peer.unposted.for_each([&](Send& each) {
+            if (each.series_ == series)
+                act(each);
+        });
+    };
+    each_held([](Send& each) { each.work().give_marker_back(); });
+    (void)post_waiting(peer);
+    each_held([](Send& each) {
+        if (auto marked = each.set_marker(); !marked)
+            each.fail(std::move(marked).error());
+    });
 }
 
 void Send::enter(ProtocolId protocol) {

@@ -33,8 +33,9 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     // it.
     void start();
     base::Result<void> on_record(const Record& answer);
-    // In place of start(): sets its marker, and queues it for the next post_waiting().
-    void defer();
+    // In place of start(): sets its marker, and queues it for the next post_waiting(), or, if it is held with a series
+    // of requests, for post_in_stream().
+    void defer(uint64_t series = 0);
     // Of a request that is completed directly behind its start, in its stream: see Operation::join_stream(). Nothing if
     // it was posted.
     void end_together() {
@@ -96,6 +97,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
 
   private:
     friend bool post_waiting(Peer& peer);
+    friend void post_in_stream(Peer& peer, uint64_t series);
     void enter(ProtocolId protocol);
     void sign(Record& record) const {
         if (signature_ != 0)
@@ -124,6 +126,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     bool contributes_;
     bool trades_;
     uint32_t beside_;
+    uint64_t series_ = 0; // with which it is held (comm/series.hpp); 0: with none
     bool matched_ = false;
     bool answer_written_ = false;
     bool withdrawn_ = false;
@@ -139,5 +142,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
 
 // Posts the messages to the peer that wait for room, as long as there is some. True if any was posted.
 bool post_waiting(Peer& peer);
+// The same. Nothing has come into the stream of the series since its sends were deferred: these need no markers.
+void post_in_stream(Peer& peer, uint64_t series);
 
 } // namespace gpurun::transfer

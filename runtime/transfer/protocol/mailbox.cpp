@@ -187,10 +187,10 @@ namespace {
 
 // A mail that a request on a stream has got need not be taken before the request is completed: into that stream most
 // often, and all that one call completes there is taken by one kernel. One that a collective reduces need not be taken
-// at all. Until then it stays in its slot, so a few are.
+// at all. Until then it stays in its slot, so a few are, and more if they soon will be completed.
 bool may_be_left(const Receive& receive) {
     return (receive.ends_by_completion() || receive.is_kept_mail()) && receive.bytes() != 0 &&
-           receive.operand().by_device() && receive.resources().left.size() < device::kMostExchanged;
+           receive.operand().by_device() && receive.resources().left.size() < receive.resources().most_left();
 }
 
 } // namespace

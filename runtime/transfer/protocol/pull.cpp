@@ -184,10 +184,12 @@ Result<void> PullReceive::leave_or_pull(Receive& receive) {
 // For a kernel that reads the source's buffer as it reduces, or, of a request, for the kernel of what is completed
 // together.
 bool PullReceive::may_be_left(const Receive& receive) const {
+    constexpr uint64_t kLongestLeft = 256 << 10; // of many: longer ones should rather begin
     const Resources& resources = receive.resources();
-    const bool for_completion = resources.leaves_pulls && receive.ends_by_completion();
+    const bool for_completion = resources.leaves_series && receive.ends_by_completion();
+    const size_t most_left = receive.bytes() <= kLongestLeft ? resources.most_left() : device::kMostExchanged;
     return (receive.is_kept() || for_completion) && receive.bytes() != 0 && !receive.source().to_self() &&
-           resources.fenced_copies != nullptr && resources.left.size() < device::kMostExchanged;
+           resources.fenced_copies != nullptr && resources.left.size() < most_left;
 }
 
 bool PullReceive::holds_up_source(const Receive& receive) const { return !receive.is_kept(); }

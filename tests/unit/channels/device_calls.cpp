@@ -2,8 +2,6 @@
 #include "support/two_ranks.hpp"
 #include "unit/transfer/scripted_device.hpp"
 
-#include <array>
-
 using namespace gpurun;
 using namespace gpurun::test;
 using comm::Task;
@@ -13,6 +11,7 @@ namespace {
 
 enum class Form { kGroup, kStartall, kRequests, kSendrecv };
 constexpr size_t kEachWay = 2;
+constexpr size_t kWindow = 40; // more than two kernels take
 constexpr int kRounds = 60;
 
 std::unique_ptr<device::Device> counting(std::unique_ptr<device::Device> real) {
@@ -37,8 +36,9 @@ size_t cost(const Enqueued& of) {
 // One side of exchanges of one form and size.
 class Side {
   public:
-    Side(Rank& rank, Form form, size_t bytes) : rank_(rank), form_(form), stream_(rank.stream()) {
-        for (size_t i = 0; i < kEachWay; ++i) {
+    Side(Rank& rank, Form form, size_t bytes, size_t each_way)
+        : rank_(rank), form_(form), stream_(rank.stream()), sent_(each_way), received_(each_way) {
+        for (size_t i = 0; i < each_way; ++i) {
             sent_[i] = rank.operand(rank.memory(Kind::kDevice, bytes), bytes, stream_);
             received_[i] = rank.operand(rank.memory(Kind::kDevice, bytes), bytes, stream_);
             if (form == Form::kStartall) {
@@ -55,7 +55,7 @@ class Side {
     }
     // Until its messages are there, or the first one, if it sends the second one only after that.
     void await_other() {
-        for (size_t i = 0; i < (form_ == Form::kSendrecv ? 1 : kEachWay); ++i)
+        for (size_t i = 0; i < (form_ == Form::kSendrecv ? 1 : sent_.size()); ++i)
             REQUIRE(must(rank_.probe(rank_.other(), tag(i), true)).has_value());
     }
     Enqueued exchange() {
@@ -73,7 +73,7 @@ class Side {
     ScriptedDevice& device() { return static_cast<ScriptedDevice&>(rank_.device()); }
     void group() {
         std::vector<comm::GroupedCall> calls;
-        for (size_t i = 0; i < kEachWay; ++i) {
+        for (size_t i = 0; i < sent_.size(); ++i) {
             calls.push_back({"gpurun_send", task(Task::Kind::kSend, i, sent_[i])});
             calls.push_back({"gpurun_recv", task(Task::Kind::kReceive, i, received_[i])});
         }
@@ -93,12 +93,12 @@ class Side {
         wait_all(names_);
     }
     void requests() {
-        std::array<uint64_t, 2 * kEachWay> names{};
+        std::vector<uint64_t> names;
         comm::Requests& requests = rank_.engine().requests();
-        for (size_t i = 0; i < kEachWay; ++i)
-            names[i] = requests.start(task(Task::Kind::kReceive, i, received_[i]), requests.entry_time());
-        for (size_t i = 0; i < kEachWay; ++i)
-            names[kEachWay + i] = requests.start(task(Task::Kind::kSend, i, sent_[i]), requests.entry_time());
+        for (size_t i = 0; i < received_.size(); ++i)
+            names.push_back(requests.start(task(Task::Kind::kReceive, i, received_[i]), requests.entry_time()));
+        for (size_t i = 0; i < sent_.size(); ++i)
+            names.push_back(requests.start(task(Task::Kind::kSend, i, sent_[i]), requests.entry_time()));
         wait_all(names);
     }
     void wait_all(std::span<uint64_t> names) {
@@ -109,7 +109,7 @@ class Side {
             ask, [](size_t, const comm::Request& done) { REQUIRE(done.ended_well()); })));
     }
     void sendrecv() {
-        for (size_t i = 0; i < kEachWay; ++i)
+        for (size_t i = 0; i < sent_.size(); ++i)
             must(comm::sendrecv(rank_.engine(), rank_.world(), {sent_[i], rank_.other(), tag(i)},
                                 {received_[i], rank_.other(), tag(i)}));
     }
@@ -117,17 +117,17 @@ class Side {
     Rank& rank_;
     const Form form_;
     const device::Stream stream_;
-    std::array<transfer::Operand, kEachWay> sent_, received_;
+    std::vector<transfer::Operand> sent_, received_;
     std::vector<uint64_t> names_;
 };
 
 // Of rank 0, the cheapest of many: what the other rank sends is there when it begins.
-Enqueued cheapest_of_job(Form form, size_t bytes) {
+Enqueued cheapest_of_job(Form form, size_t bytes, size_t each_way) {
     TwoRanks ranks(Over::kShm, settings(), counting);
     Enqueued best;
     best.kernels = 1000;
     ranks.run_both([&](Rank& each) {
-        Side side(each, form, bytes);
+        Side side(each, form, bytes, each_way);
         for (int round = 0; round < kRounds; ++round) {
             if (each.number() == 0)
                 side.await_other();
@@ -141,17 +141,17 @@ Enqueued cheapest_of_job(Form form, size_t bytes) {
 
 // On a busy machine the background thread may often come between the calls of one exchange, and enqueue what they have
 // started. Then the job's later rounds are not held back either: so another job is tried.
-Enqueued cheapest(Form form, size_t bytes, size_t most_kernels) {
+Enqueued cheapest(Form form, size_t bytes, size_t each_way, size_t most_kernels) {
     constexpr int kMostJobs = 10;
-    Enqueued best = cheapest_of_job(form, bytes);
+    Enqueued best = cheapest_of_job(form, bytes, each_way);
     for (int job = 1; best.kernels > most_kernels && job < kMostJobs; ++job)
-        best = cheapest_of_job(form, bytes);
+        best = cheapest_of_job(form, bytes, each_way);
     return best;
 }
 
 // Kernels and events in the program's stream, and nothing else anywhere.
-void check_only(Form form, size_t bytes, size_t most_kernels, size_t events) {
-    const Enqueued made = cheapest(form, bytes, most_kernels);
+void check_only(Form form, size_t bytes, size_t most_kernels, size_t events, size_t each_way = kEachWay) {
+    const Enqueued made = cheapest(form, bytes, each_way, most_kernels);
     CHECK(made.kernels >= 1);
     CHECK(made.kernels <= most_kernels);
     CHECK(made.events == events);
@@ -184,6 +184,12 @@ TEST_CASE("two longer messages each way are pulled by one kernel in their stream
     check_only(Form::kGroup, kBytes, 1 + kEachWay, 0);
     check_only(Form::kStartall, kBytes, 1 + kEachWay, 1);
     check_only(Form::kRequests, kBytes, 1 + kEachWay, 2 * kEachWay);
+}
+
+// Sixteen are put by a kernel, and as many are taken by one. The last kernel of what is put takes, too.
+TEST_CASE("a window of messages each way goes by few kernels in its stream") {
+    constexpr size_t kKernels = 2 * ((kWindow + device::kMostExchanged - 1) / device::kMostExchanged) - 1;
+    check_only(Form::kRequests, 64, kKernels, 2 * kWindow, kWindow);
 }
 
 TEST_SUITE_END();

@@ -26,7 +26,7 @@ transfer::Operand operand(uintptr_t number) {
 bool start(Series& series, uintptr_t in = 1) {
     const base::CallScope call("gpurun_isend");
     const bool belongs = series.add(operand(in), platform::now_ns(), true);
-    series.leave();
+    Series::leave();
     return belongs;
 }
 
@@ -36,6 +36,12 @@ bool complete(Series& series, size_t members, uintptr_t in = 1) {
     const bool directly = series.is_completed(stream(in), platform::now_ns(), members);
     series.end(directly);
     return directly;
+}
+
+void mistake(Series& series) {
+    start(series);
+    CHECK(series.is_held());
+    CHECK_FALSE(complete(series, 0));
 }
 
 bool is_held_next(Series& series) {
@@ -87,7 +93,7 @@ TEST_CASE("a series is broken by time, by another call, stream or thread, and be
         CHECK(start(series));
         std::thread([&] { CHECK_FALSE(start(series)); }).join();
     }
-    SUBCASE("more than one kernel takes") {
+    SUBCASE("more than a series has") {
         for (size_t i = 0; i < Series::kMost; ++i)
             CHECK(start(series));
         CHECK_FALSE(start(series));
@@ -109,7 +115,7 @@ TEST_CASE("a request of nobody breaks no series") {
     {
         const base::CallScope call("gpurun_isend");
         series.pass(platform::now_ns());
-        series.leave();
+        Series::leave();
     }
     CHECK(start(series));
     CHECK(complete(series, 2));
@@ -121,10 +127,8 @@ TEST_CASE("a series is held once those before were completed directly, and after
         CHECK_FALSE(is_held_next(series));
     CHECK(is_held_next(series));
     uint32_t needed = Series::kFirstNeeded;
-    for (int mistake = 0; mistake < 8; ++mistake) {
-        start(series);
-        CHECK(series.is_held());
-        CHECK_FALSE(complete(series, 0));
+    for (int mistakes = 0; mistakes < 8; ++mistakes) {
+        mistake(series);
         needed = std::min(2 * needed, Series::kMostNeeded);
         for (uint32_t i = 0; i < needed; ++i)
             CHECK_FALSE(is_held_next(series));
@@ -133,11 +137,69 @@ TEST_CASE("a series is held once those before were completed directly, and after
     CHECK(needed == Series::kMostNeeded);
     for (int i = 0; i < 100; ++i)
         CHECK(is_held_next(series));
-    start(series);
-    CHECK_FALSE(complete(series, 0));
-    for (uint32_t i = 0; i < Series::kFirstNeeded; ++i) // they are forgotten
+    mistake(series);                                        // is forgiven
+    mistake(series);                                        // counts
+    for (uint32_t i = 0; i < 2 * Series::kFirstNeeded; ++i) // those before are forgotten
         CHECK_FALSE(is_held_next(series));
-    CHECK_FALSE(is_held_next(series)); // but for the last one
+    CHECK(is_held_next(series));
+}
+
+TEST_CASE("one mistake in several is forgiven") {
+    Series series(kLong);
+    for (uint32_t i = 0; i < Series::kFirstNeeded; ++i)
+        CHECK_FALSE(is_held_next(series));
+    for (int mistakes = 0; mistakes < 10; ++mistakes) {
+        for (uint32_t i = 0; i < Series::kForgiven; ++i)
+            CHECK(is_held_next(series));
+        mistake(series);
+    }
+    for (uint32_t i = 0; i + 1 < Series::kForgiven; ++i)
+        CHECK(is_held_next(series));
+    mistake(series);
+    CHECK_FALSE(is_held_next(series));
+}
+
+// The one after the pause is completed directly.
+TEST_CASE("a series that is interrupted goes on as another one, whose first part counts if it was short") {
+    Series series(kLong);
+    for (uint32_t i = 0; i < Series::kFirstNeeded; ++i)
+        CHECK_FALSE(is_held_next(series));
+    const auto interrupted_after = [&](size_t members) {
+        for (size_t i = 0; i < members; ++i)
+            CHECK(start(series));
+        CHECK(series.is_held());
+        const uint64_t first = series.number();
+        {
+            const base::CallScope call("gpurun_isend");
+            CHECK_FALSE(series.is_interrupted(operand(1), platform::now_ns()));
+            CHECK_FALSE(series.is_interrupted(operand(2), platform::now_ns() + kLong)); // is another stream's
+            CHECK(series.is_interrupted(operand(1), platform::now_ns() + kLong));
+            series.end_part();
+            CHECK(series.add(operand(1), platform::now_ns(), true));
+            Series::leave();
+        }
+        CHECK(series.number() == first + 1);
+        const bool held = series.is_held();
+        CHECK(complete(series, 1));
+        return held;
+    };
+    CHECK(interrupted_after(Series::kLong));
+    CHECK_FALSE(interrupted_after(Series::kLong - 1));
+}
+
+TEST_CASE("what is broken off, and what is full, goes on as another series") {
+    Series series(kLong);
+    CHECK(start(series));
+    series.break_off();
+    {
+        const base::CallScope call("gpurun_isend");
+        CHECK(series.is_interrupted(operand(1), platform::now_ns()));
+    }
+    series.end(false);
+    for (size_t i = 0; i < Series::kMost; ++i)
+        CHECK(start(series));
+    const base::CallScope call("gpurun_isend");
+    CHECK(series.is_interrupted(operand(1), platform::now_ns()));
 }
 
 TEST_CASE("none is held where nobody would end it in time") {
@@ -146,7 +208,7 @@ TEST_CASE("none is held where nobody would end it in time") {
         const base::CallScope call("gpurun_isend");
         CHECK(series.add(operand(1), platform::now_ns(), false));
         CHECK_FALSE(series.is_held());
-        series.leave();
+        Series::leave();
         series.end(true);
     }
 }
