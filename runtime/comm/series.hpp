@@ -47,7 +47,6 @@ class Series {
     bool is_begun() const { return state_ != State::kNone; }
     bool is_open() const { return state_ == State::kOpen; }
     bool is_held() const { return is_open() && held_; }
-
     uint64_t number() const { return number_; } // of the newest one
 
     // Of those that were held.
