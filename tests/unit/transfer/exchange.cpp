@@ -249,12 +249,20 @@ void Exchange::end_dead(uint32_t victim) {
     dead.release(); // also of what sleeps on what the survivor has just poisoned
     dead.lose(1 - victim);
     REQUIRE(end_alone(victim));
+    release();
+    REQUIRE(streams_end(victim));
 }
 
+// All edges of a dead rank are released, also those that it signals itself, as those of no other are. So its streams
+// may overtake each other, and a late signal take the poison away from a stream that waits: it is put there again.
 bool Exchange::streams_end(uint32_t rank) {
     const Half& as = rank == 0 ? what_.from : what_.to;
     const device::Stream stream = rank == 0 ? source_.stream : target_.stream;
-    return !as.on_stream || comes_true([&] { return job_.rank(rank).idle(stream); });
+    return !as.on_stream || comes_true([&] {
+        if (dead_[rank])
+            job_.rank(rank).release();
+        return job_.rank(rank).idle(stream);
+    });
 }
 
 bool Exchange::is_lost_in_stream(uint32_t rank) {
