@@ -292,6 +292,7 @@ def test_the_death_of_the_other_end_of_a_pipe_is_told(end):
 
 
 def wait_for(event, seen):
+    event.wait(0)  # the death of a process that has not used the event yet would be told to those who wait
     seen.put("waits")
     seen.put(event.wait())
 
