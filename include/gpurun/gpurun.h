@@ -387,6 +387,25 @@ GPURUN_API gpurun_status gpurun_comm_set_name(gpurun_comm comm, const char *name
  */
 GPURUN_API gpurun_status gpurun_comm_get_name(gpurun_comm comm, char *ret_name, int *ret_length);
 
+/**
+ * Choose how a collective is made in a communicator, by the size of its buffer. All ranks of @p comm make this call,
+ * with the same arguments. It counts for what they start from then on, and for communicators that are made of @p comm.
+ *
+ * @param collective  "allreduce", "reduce" or "bcast"
+ * @param algorithms  as the value of GPURUN_ALLREDUCE, GPURUN_REDUCE and GPURUN_BCAST, such as "direct:64K,pieces" or
+ *                    "auto", see gpurun_environment(7)
+ * @retval GPURUN_OK            chosen
+ * @retval GPURUN_ERR_ARGUMENT  there is no such collective or algorithm, or a pointer is NULL; ranks gave something
+ *                              else, or called another function
+ * @retval GPURUN_ERR_PEER_LOST  a rank has died
+ * @retval GPURUN_ERR_FINALIZED  also: a rank has called gpurun_finalize()
+ * @retval GPURUN_ERR_UNSUPPORTED  called between gpurun_group_begin() and gpurun_group_end()
+ *
+ * The other errors are those of gpurun_comm_dup(). Threads: any, but one at a time in a collective of a communicator.
+ * Since 0.1. See gpurun_comm_set_algorithm(3).
+ */
+GPURUN_API gpurun_status gpurun_comm_set_algorithm(gpurun_comm comm, const char *collective, const char *algorithms);
+
 /* ---------------------------------------------------------------------------------------------- topologies */
 
 /**

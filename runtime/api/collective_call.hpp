@@ -78,10 +78,11 @@ inline base::Result<void> prepare(const PersistentCall& call, gpurun_request* re
     return call(Way::prepared(ret_request, call));
 }
 
-// By which algorithm a collective is to be made.
-inline comm::AlgorithmWish wish_of(const Call& call, std::optional<base::Algorithm> base::AlgorithmsAskedFor::*which) {
-    const transfer::Resources& resources = call.engine->resources();
-    return {resources.settings.algorithms.*which, resources.device.info().identity.kind == device::Kind::kCuda};
+// By which algorithm a collective of so many bytes is to be made.
+inline comm::AlgorithmWish wish_of(const Call& call, base::AlgorithmRules base::AlgorithmsAskedFor::*which,
+                                   size_t bytes) {
+    return {(call.comm->algorithms().*which).at(bytes),
+            call.engine->resources().device.info().identity.kind == device::Kind::kCuda};
 }
 
 inline comm::Schedule::Buffer buffer_of(const transfer::Operand& operand) {

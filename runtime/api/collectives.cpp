@@ -31,7 +31,8 @@ comm::Signature signature_of(const Operand& both, int root) {
     return comm::Signature(Collective::kBcast).with_root(root).with_bytes(both.bytes);
 }
 auto bcast_of(const Call& call, const Operand& both, int root) {
-    const comm::Broadcast work{buffer_of(both), Rank{root}, wish_of(call, &base::AlgorithmsAskedFor::bcast)};
+    const comm::Broadcast work{buffer_of(both), Rank{root},
+                               wish_of(call, &base::AlgorithmsAskedFor::bcast, both.bytes)};
     return [work](Schedule& schedule) { build_bcast(schedule, work); };
 }
 

@@ -140,6 +140,30 @@ Result<void> set_name(gpurun_comm comm, const char* name) {
     return {};
 }
 
+Result<void> set_algorithm(gpurun_comm comm, const char* collective, const char* algorithms) {
+    GPURUN_TRY(refuse_in_group("gpurun_comm_set_algorithm"));
+    Call call;
+    GPURUN_TRY(enter(call, comm));
+    GPURUN_TRY(check_output(collective, "collective"));
+    GPURUN_TRY(check_output(algorithms, "algorithms"));
+    base::AlgorithmsAskedFor asked_for = call.comm->algorithms();
+    std::string known;
+    for (const base::AlgorithmChoices& each : base::kAlgorithmChoices) {
+        if (std::strcmp(collective, each.collective) != 0) {
+            known += (known.empty() ? "" : ", ") + std::string(each.collective);
+            continue;
+        }
+        auto rules = base::AlgorithmRules::read(algorithms, each.allowed);
+        if (!rules)
+            return base::error(Status::kArgument, "the algorithms \"{}\" of {} {}", algorithms, collective,
+                               rules.error().detail);
+        asked_for.*each.rules = *rules;
+        return call.engine->communicators().set_algorithms(*call.comm, asked_for);
+    }
+    return base::error(Status::kArgument, "there are no algorithms to choose for \"{}\": pass one of {}", collective,
+                       known);
+}
+
 Result<void> get_name(gpurun_comm comm, char* ret_name, int* ret_length) {
     Call call;
     GPURUN_TRY(enter(call, comm));
@@ -203,6 +227,11 @@ gpurun_status gpurun_comm_free(gpurun_comm* comm) {
 
 gpurun_status gpurun_comm_set_name(gpurun_comm comm, const char* name) {
     return api::report(api::set_name(comm, name), __func__);
+}
+
+gpurun_status gpurun_comm_set_algorithm(gpurun_comm comm, const char* collective, const char* algorithms) {
+    const api::CallScope call(__func__);
+    return api::report(api::set_algorithm(comm, collective, algorithms));
 }
 
 gpurun_status gpurun_comm_get_name(gpurun_comm comm, char* ret_name, int* ret_length) {

@@ -102,7 +102,7 @@ Result<void> allreduce(const Arguments& given, const Way& way) {
     GPURUN_ASSIGN(const Reduction reduction, reduction_of(call, given.type, given.op));
     Operands both;
     GPURUN_TRY(fill(both, call, given, given.count, given.count));
-    const comm::AlgorithmWish wish = wish_of(call, &base::AlgorithmsAskedFor::allreduce);
+    const comm::AlgorithmWish wish = wish_of(call, &base::AlgorithmsAskedFor::allreduce, both.input.bytes);
     const auto build = [work = whole_of(both, reduction, wish)](Schedule& schedule) {
         build_allreduce(schedule, work);
     };
@@ -127,7 +127,7 @@ Result<void> reduce(const Arguments& given, int root, const Way& way) {
             fill_operand(both.input, *call.runtime, Access::kRead, given.send, given.count, given.type, given.stream));
         GPURUN_TRY(check_reach(given.op, both.input));
     }
-    const comm::AlgorithmWish wish = wish_of(call, &base::AlgorithmsAskedFor::reduce);
+    const comm::AlgorithmWish wish = wish_of(call, &base::AlgorithmsAskedFor::reduce, both.input.bytes);
     const auto build = [work = whole_of(both, reduction, wish), root](Schedule& schedule) {
         build_reduce(schedule, work, Rank{root});
     };

@@ -37,7 +37,7 @@ enum class Collective : uint8_t {
 };
 
 // In the order of Collective. The calls are gpurun_NAME() and gpurun_iNAME(); of the last two, which make a
-// communicator, kNewCommCalls.
+// communicator or change it, kNewCommCalls.
 constexpr std::array<const char*, 22> kCollectiveNames = {"barrier",
                                                           "bcast",
                                                           "reduce",
@@ -60,9 +60,9 @@ constexpr std::array<const char*, 22> kCollectiveNames = {"barrier",
                                                           "neighbor_alltoallv",
                                                           "new communicator",
                                                           "communicator of a group"};
-constexpr std::array<const char*, 8> kNewCommCalls = {"comm_create", "comm_create_group",         "comm_dup",
-                                                      "comm_split",  "comm_split_type",           "cart_create",
-                                                      "cart_sub",    "dist_graph_create_adjacent"};
+constexpr std::array<const char*, 9> kNewCommCalls = {
+    "comm_create",     "comm_create_group", "comm_dup", "comm_set_algorithm",        "comm_split",
+    "comm_split_type", "cart_create",       "cart_sub", "dist_graph_create_adjacent"};
 constexpr const char* name_of(Collective collective) { return kCollectiveNames[static_cast<size_t>(collective)]; }
 
 // The tag of a collective's message says which collective it is of, which of its rounds, and the how manyth collective

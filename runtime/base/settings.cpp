@@ -2,48 +2,14 @@
 
 #include "base/format.hpp"
 #include "base/limits.hpp"
+#include "base/read_number.hpp"
 
-#include <charconv>
 #include <climits>
-#include <string_view>
 #include <utility>
 
 namespace gpurun::base {
 
 namespace {
-
-template <typename T>
-Result<void> read_number(const std::string& text, T low, T high, T& target) {
-    T parsed{};
-    const char* end = text.data() + text.size();
-    const auto [stop, failed] = std::from_chars(text.data(), end, parsed);
-    if (failed != std::errc{} || stop != end || parsed < low || parsed > high)
-        return error(Status::kSetting, "must be a whole number from {} to {}", low, high);
-    target = parsed;
-    return {};
-}
-
-// "4096", "64K", "4M", "1G": powers of 1024.
-Result<void> read_bytes(const std::string& text, size_t low, size_t high, size_t& target) {
-    std::string_view digits = text;
-    unsigned shift = 0;
-    if (!digits.empty())
-        switch (digits.back()) {
-        case 'K': shift = 10; break;
-        case 'M': shift = 20; break;
-        case 'G': shift = 30; break;
-        default: break;
-        }
-    if (shift != 0)
-        digits.remove_suffix(1);
-    size_t parsed = 0;
-    if (!read_number<size_t>(std::string(digits), 0, SIZE_MAX >> 31, parsed) || (parsed << shift) < low ||
-        (parsed << shift) > high)
-        return error(Status::kSetting, "must be a size from {} to {} bytes; K, M and G may follow the number", low,
-                     high);
-    target = parsed << shift;
-    return {};
-}
 
 template <typename T>
 struct Choice {
@@ -73,14 +39,6 @@ constexpr Choice<Reports> kReports[] = {{"none", {}},
                                         {"loans", {.loans = true}},
                                         {"collectives", {.collectives = true}},
                                         {"all", {.paths = true, .loans = true, .collectives = true}}};
-constexpr Choice<std::optional<Algorithm>> kAlgorithmsOfAllreduce[] = {{"auto", std::nullopt},
-                                                                       {"direct", Algorithm::kDirect},
-                                                                       {"doubling", Algorithm::kDoubling},
-                                                                       {"pieces", Algorithm::kPieces}};
-constexpr Choice<std::optional<Algorithm>> kAlgorithmsOfReduce[] = {
-    {"auto", std::nullopt}, {"direct", Algorithm::kDirect}, {"pieces", Algorithm::kPieces}};
-constexpr Choice<std::optional<Algorithm>> kAlgorithmsOfBcast[] = {
-    {"auto", std::nullopt}, {"direct", Algorithm::kDirect}, {"tree", Algorithm::kTree}, {"pieces", Algorithm::kPieces}};
 constexpr Choice<bool> kSwitch[] = {{"on", true}, {"off", false}};
 constexpr Choice<bool> kProgress[] = {{"thread", true}, {"calls", false}};
 constexpr Choice<FenceKind> kFences[] = {
@@ -97,6 +55,15 @@ Result<void> read_peer_access(Settings& settings, const std::string& text) {
     if (text != "all" && text != "none" && text.find_first_not_of("0123456789-,") != std::string::npos)
         return error(Status::kSetting, "must be all, none, or pairs of device ordinals such as 0-1,2-3");
     settings.emulated_peer_access = text;
+    return {};
+}
+
+template <AlgorithmRules AlgorithmsAskedFor::*kRules>
+Result<void> read_algorithms(Settings& settings, const std::string& text) {
+    for (const AlgorithmChoices& each : kAlgorithmChoices)
+        if (each.rules == kRules) {
+            GPURUN_ASSIGN(settings.algorithms.*kRules, AlgorithmRules::read(text, each.allowed));
+        }
     return {};
 }
 
@@ -143,12 +110,12 @@ constexpr SettingInfo kTable[] = {
      [](Settings& s, const std::string& t) { return read_choice(t, kReports, s.report); }},
     {"GPURUN_CHECK", "0", "1: the ranks of each collective compare their calls before it starts", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kSwitches, s.check); }},
-    {"GPURUN_ALLREDUCE", "auto", "how all-reduces are made: auto, direct, doubling, pieces", false,
-     [](Settings& s, const std::string& t) { return read_choice(t, kAlgorithmsOfAllreduce, s.algorithms.allreduce); }},
-    {"GPURUN_REDUCE", "auto", "how reduces are made: auto, direct, pieces", false,
-     [](Settings& s, const std::string& t) { return read_choice(t, kAlgorithmsOfReduce, s.algorithms.reduce); }},
-    {"GPURUN_BCAST", "auto", "how broadcasts are made: auto, direct, tree, pieces", false,
-     [](Settings& s, const std::string& t) { return read_choice(t, kAlgorithmsOfBcast, s.algorithms.bcast); }},
+    {"GPURUN_ALLREDUCE", "auto", "how all-reduces are made, by size: auto, direct, doubling, pieces", false,
+     read_algorithms<&AlgorithmsAskedFor::allreduce>},
+    {"GPURUN_REDUCE", "auto", "how reduces are made, by size: auto, direct, pieces", false,
+     read_algorithms<&AlgorithmsAskedFor::reduce>},
+    {"GPURUN_BCAST", "auto", "how broadcasts are made, by size: auto, direct, tree, pieces", false,
+     read_algorithms<&AlgorithmsAskedFor::bcast>},
     {"GPURUN_FENCE", "auto", "how streams of two ranks are ordered: auto, counter, event", false,
      [](Settings& s, const std::string& t) { return read_choice(t, kFences, s.fence); }},
     {"GPURUN_PATH", "auto", "forces the path of device messages: auto, direct, bounce, staged", false,

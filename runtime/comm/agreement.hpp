@@ -1,5 +1,5 @@
-// How the ranks of a communicator agree on a new one: each tells all others what it wants, and an id that it would
-// give.
+// How the ranks of a communicator agree on a new one, or on a change of it: each tells all others what it wants, and an
+// id that it would give.
 //
 // One exchange with all the others' answers, by dissemination: in round k a rank has the entries of 2^k ranks, and
 // sends them to the rank 2^k before it, so it takes as many rounds as the ranks have bits. Then every rank knows the
@@ -17,7 +17,17 @@
 
 namespace gpurun::comm {
 
-enum class NewCommCall : uint16_t { kDup = 1, kSplit, kSplitType, kCreate, kCreateGroup, kCart, kCartSub, kGraph };
+enum class NewCommCall : uint16_t {
+    kDup = 1,
+    kSplit,
+    kSplitType,
+    kCreate,
+    kCreateGroup,
+    kCart,
+    kCartSub,
+    kGraph,
+    kSetAlgorithm // makes none: it changes the one that there is
+};
 
 // Of one rank. Travels between processes.
 struct Wish {

@@ -1,10 +1,11 @@
-// A group of ranks, the contexts that keep its messages apart from all others, and who is next to whom, if that is
-// known.
+// A group of ranks, the contexts that keep its messages apart from all others, who is next to whom, if that is known,
+// and how its collectives are to be made.
 //
 // It stays as long as something uses it, also when the program has freed it (communicators.hpp): requests and schedules
 // hold it under the engine lock, and calls that wait, or that stand in an open group, by a CommunicatorUse.
 #pragma once
 
+#include "base/algorithms.hpp"
 #include "comm/context_ids.hpp"
 #include "comm/group.hpp"
 #include "comm/topology.hpp"
@@ -45,14 +46,18 @@ class Communicator {
     Communicator(uint32_t id, Group group, WorldRank self)
         : Communicator(id, std::make_shared<const Group>(std::move(group)), self) {}
     Communicator(uint32_t id, std::shared_ptr<const Group> group, WorldRank self,
-                 std::shared_ptr<const Topology> topology = nullptr)
-        : id_(id), group_(std::move(group)), self_(*group_->rank_of(self)), topology_(std::move(topology)) {}
+                 std::shared_ptr<const Topology> topology = nullptr, const base::AlgorithmsAskedFor& algorithms = {})
+        : id_(id), group_(std::move(group)), self_(*group_->rank_of(self)), topology_(std::move(topology)),
+          algorithms_(algorithms) {}
 
     uint32_t id() const { return id_; }
     const Group& group() const { return *group_; }
     const std::shared_ptr<const Group>& shared_group() const { return group_; }
     // Null: it has none.
     const std::shared_ptr<const Topology>& topology() const { return topology_; }
+    // All members ask for the same. Changes by a collective of the communicator, and only there is read.
+    const base::AlgorithmsAskedFor& algorithms() const { return algorithms_; }
+    void set_algorithms(const base::AlgorithmsAskedFor& algorithms) const { algorithms_ = algorithms; }
     Rank rank() const { return self_; }
     int size() const { return group_->size(); }
 
@@ -101,6 +106,7 @@ class Communicator {
     std::shared_ptr<const Group> group_;
     Rank self_;
     std::shared_ptr<const Topology> topology_;
+    mutable base::AlgorithmsAskedFor algorithms_;
 };
 
 // Of a call that uses a communicator without the engine lock.

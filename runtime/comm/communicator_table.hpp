@@ -19,7 +19,8 @@ namespace gpurun::comm {
 
 class CommunicatorTable {
   public:
-    CommunicatorTable(WorldRank self, uint32_t ranks, const Names& names = {});
+    CommunicatorTable(WorldRank self, uint32_t ranks, const Names& names = {},
+                      const base::AlgorithmsAskedFor& algorithms = {});
     CommunicatorTable(const CommunicatorTable&) = delete;
     CommunicatorTable& operator=(const CommunicatorTable&) = delete;
 
@@ -54,7 +55,7 @@ class CommunicatorTable {
     void give_back(uint64_t reserved) { unused_.push_back(reserved); }
     // In the place that was reserved; `self` is a member. Its handle.
     uint64_t add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group,
-                 std::shared_ptr<const Topology> topology = nullptr);
+                 std::shared_ptr<const Topology> topology = nullptr, const base::AlgorithmsAskedFor& algorithms = {});
     // The program has freed it.
     void close(uint64_t handle);
     bool any_closed() const { return !closed_.empty(); }

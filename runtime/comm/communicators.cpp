@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <numeric>
 
 namespace gpurun::comm {
@@ -16,15 +17,16 @@ using base::Status;
 namespace {
 
 // In the order of NewCommCall, from 1 on.
-constexpr std::array<const char*, 9> kCallNames = {"",
-                                                   "gpurun_comm_dup",
-                                                   "gpurun_comm_split",
-                                                   "gpurun_comm_split_type",
-                                                   "gpurun_comm_create",
-                                                   "gpurun_comm_create_group",
-                                                   "gpurun_cart_create",
-                                                   "gpurun_cart_sub",
-                                                   "gpurun_dist_graph_create_adjacent"};
+constexpr std::array<const char*, 10> kCallNames = {"",
+                                                    "gpurun_comm_dup",
+                                                    "gpurun_comm_split",
+                                                    "gpurun_comm_split_type",
+                                                    "gpurun_comm_create",
+                                                    "gpurun_comm_create_group",
+                                                    "gpurun_cart_create",
+                                                    "gpurun_cart_sub",
+                                                    "gpurun_dist_graph_create_adjacent",
+                                                    "gpurun_comm_set_algorithm"};
 
 // What tells groups, grids and pairs of ranks apart, also in another process.
 class Hash {
@@ -101,6 +103,13 @@ Result<void> Communicators::Agreement::check_calls(const Communicator& comm) con
                                process(comm, i).value, kCallNames[static_cast<size_t>(wishes[i].call)],
                                kCallNames[static_cast<size_t>(own.call)]);
     GPURUN_TRY(check_topology());
+    if (own.call == NewCommCall::kSetAlgorithm)
+        for (size_t i = 0; i < wishes.size(); ++i)
+            if (wishes[i].alike != own.alike)
+                return base::error(Status::kArgument,
+                                   "rank {} of the job gave another collective or other algorithms than this one: all "
+                                   "ranks of the communicator give the same",
+                                   process(comm, i).value);
     if (own.call != NewCommCall::kSplitType)
         return {};
     const Wish* first = nullptr; // that is in a new communicator
@@ -190,6 +199,15 @@ uint32_t hash_of(const Cartesian& grid, std::span<const bool> kept = {}) {
     return hash.value();
 }
 
+uint32_t hash_of(const base::AlgorithmsAskedFor& algorithms) {
+    Hash hash;
+    std::array<uint32_t, sizeof algorithms / sizeof(uint32_t)> words;
+    std::memcpy(words.data(), &algorithms, sizeof algorithms);
+    for (const uint32_t each : words)
+        hash.add(each);
+    return hash.value();
+}
+
 // A sum over the destinations, less one over the sources: 0 over all ranks if every destination has a source.
 uint32_t unmatched(Rank self, std::span<const int> sources, std::span<const int> destinations) {
     const auto pair = [](int from, int to) {
@@ -253,6 +271,12 @@ Result<uint64_t> Communicators::create_graph(const Communicator& comm, std::span
                                              std::span<const int> destinations) {
     return agree(comm, wish_of(NewCommCall::kGraph, 0, 0, unmatched(comm.rank(), sources, destinations)),
                  std::make_shared<const Topology>(sources, destinations));
+}
+
+Result<void> Communicators::set_algorithms(const Communicator& comm, const base::AlgorithmsAskedFor& algorithms) {
+    GPURUN_TRY(agree(comm, wish_of(NewCommCall::kSetAlgorithm, kUndefined, 0, hash_of(algorithms))));
+    comm.set_algorithms(algorithms);
+    return {};
 }
 
 Result<uint64_t> Communicators::create_group(const Communicator& comm, const Group& group, int tag) {
@@ -354,7 +378,7 @@ Result<uint64_t> Communicators::conclude(Agreement& agreement, const Communicato
     else if (own.id != kNoId)
         ids.take_back(own.id);
     auto shared = group == comm.group() ? comm.shared_group() : std::make_shared<const Group>(group);
-    return core_.communicators().add(*agreement.place, id, std::move(shared), agreement.topology);
+    return core_.communicators().add(*agreement.place, id, std::move(shared), agreement.topology, comm.algorithms());
 }
 
 std::vector<WorldRank> Communicators::living(const Group& group) {

@@ -1,4 +1,5 @@
-// Making communicators, as collectives of one that there is, and freeing them. Takes the engine lock.
+// Making communicators, as collectives of one that there is, saying how their collectives are made, and freeing them.
+// Takes the engine lock.
 #pragma once
 
 #include "comm/agreement.hpp"
@@ -41,6 +42,9 @@ class Communicators {
                                         std::span<const int> destinations);
     // Waits for the members of the group only, who call it with the same tag.
     base::Result<uint64_t> create_group(const Communicator& comm, const Group& group, int tag);
+    // Waits for the other ranks, as the above do; from then on its collectives, and those of what is made of it, are
+    // made like that.
+    base::Result<void> set_algorithms(const Communicator& comm, const base::AlgorithmsAskedFor& algorithms);
     static constexpr int kMostGroupTag = UINT16_MAX;
 
     // REQUIRES that it is not one of those that cannot be closed. Waits for nobody. False: it is not there any more.

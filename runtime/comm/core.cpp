@@ -15,8 +15,8 @@ Core::Core(RankParts parts)
                                                   .captures = &parts.job.rank(parts.self.value).captures,
                                                   .process = &parts.process.share()},
                                                  *workspace_, transfer::protocols(), parts.trace, parts.runs),
-      matcher_(parts.job.size(), parts.names), communicators_(parts.self, parts.job.size(), parts.names),
-      requests_(parts.names) {}
+      matcher_(parts.job.size(), parts.names),
+      communicators_(parts.self, parts.job.size(), parts.names, parts.settings.algorithms), requests_(parts.names) {}
 
 void Core::add_peer(std::unique_ptr<transfer::PeerChannel> channel) {
     peers_.push_back(std::make_unique<transfer::Peer>(resources_, std::move(channel), transfer::part_makers()));

@@ -35,7 +35,7 @@ class Signature {
     // "gpurun_reduce() of 8 FLOAT by SUM to root 0".
     std::string text() const {
         const auto name = static_cast<size_t>(kind());
-        std::string text = kind() == base::Collective::kNewComm ? "a function that makes a communicator"
+        std::string text = kind() == base::Collective::kNewComm ? "a function that makes or changes a communicator"
                            : name < base::kCollectiveNames.size()
                                ? base::format("gpurun_{}()", base::kCollectiveNames[name])
                                : "another collective";

@@ -16,6 +16,7 @@
 // Who may write: each field names its writer. When a rank dies, the launcher marks it and poisons (poison_pairs).
 #pragma once
 
+#include "base/algorithms.hpp"
 #include "base/limits.hpp"
 #include "base/status.hpp"
 #include "platform/peer_memory.hpp"
@@ -96,14 +97,14 @@ struct alignas(64) RankRecord {
     uint32_t orders_by_events; // by the rank, before Ready, as are the next four; else its streams do it by counters
     uint32_t has_mailboxes;
     std::array<std::byte, 64> workspace; // with has_mailboxes: the handle of the memory that they are in
-    uint8_t checks;                      // its GPURUN_CHECK
-    std::array<uint8_t, 3> algorithms;   // 1 + a base::Algorithm of each of base::AlgorithmsAskedFor; 0: none
+    uint32_t checks;                     // its GPURUN_CHECK
     uint32_t node; // that the rank runs on; by whoever makes the segment, before Welcome. 0: of a job of one node
     // Where ranks of other nodes reach it, by the rank, before Ready; 0 bytes: nowhere.
     uint32_t fabric_address_bytes;
     std::array<std::byte, 64> fabric_address;
+    base::AlgorithmsAskedFor algorithms; // by the rank, before Ready, as it asks for them
 };
-static_assert(sizeof(RankRecord) == 384);
+static_assert(sizeof(RankRecord) == 768);
 
 // A host message that both ranks copy (transfer/protocol/shared_copy.hpp).
 struct CopyClaims {

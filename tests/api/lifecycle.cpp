@@ -131,6 +131,7 @@ void check_communicators(gpurun_status expected) {
     CHECK(gpurun_comm_create_group(kWorld, GPURUN_GROUP_EMPTY, 0, &comm) == expected);
     CHECK(gpurun_comm_free(&comm) == expected);
     CHECK(gpurun_comm_set_name(kWorld, "all") == expected);
+    CHECK(gpurun_comm_set_algorithm(kWorld, "bcast", "auto") == expected);
     CHECK(gpurun_comm_get_name(kWorld, name, &number) == expected);
 
     const int dims[] = {1};

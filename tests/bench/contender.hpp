@@ -55,7 +55,8 @@ std::unique_ptr<Contender> make_network(const Ground& ground, Reference referenc
 std::unique_ptr<Contender> make_nccl(const Ground& ground);
 
 // Of the whole job. `reference` says which form of NCCL.
-std::unique_ptr<Contender> make_gpurun_collectives(const Ground& ground);
+// By its `algorithm`, as gpurun_comm_set_algorithm() has it; null: as the job's settings say.
+std::unique_ptr<Contender> make_gpurun_collectives(const Ground& ground, const char* algorithm);
 std::unique_ptr<Contender> make_nccl_collectives(const Ground& ground, Reference reference);
 
 // Why NCCL, in this form, cannot be asked in this rank, or "".

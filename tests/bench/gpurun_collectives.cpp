@@ -9,6 +9,10 @@
 #include "captured.hpp"
 #include "collective_contender.hpp"
 #include "collective_contents.hpp"
+#include "tuning.hpp"
+
+#include <algorithm>
+#include <string_view>
 
 namespace gpurun::bench {
 
@@ -16,14 +20,20 @@ namespace {
 
 class GpurunCollectives final : public CollectiveContender {
   public:
-    explicit GpurunCollectives(const Ground& ground)
-        : CollectiveContender(ground.pair), out_(ground.memory(), ground.arena_bytes),
+    GpurunCollectives(const Ground& ground, const char* algorithm)
+        : CollectiveContender(ground.pair), algorithm_(algorithm), out_(ground.memory(), ground.arena_bytes),
           in_(ground.memory(), ground.arena_bytes), contents_(ground.pair.rank(), ground.pair.size()) {
         CALL(gpurun_stream_create(&stream_));
+        CALL(gpurun_comm_dup(GPURUN_COMM_WORLD, &comm_));
+        if (algorithm != nullptr)
+            choose(ground.options.collectives);
     }
-    ~GpurunCollectives() override { CALL(gpurun_stream_destroy(stream_)); }
+    ~GpurunCollectives() override {
+        CALL(gpurun_comm_free(&comm_));
+        CALL(gpurun_stream_destroy(stream_));
+    }
 
-    std::string how() const override { return "collectives"; }
+    std::string how() const override { return "collectives of gpurun by this algorithm, where it can be used"; }
     void prepare(const Task& task) override;
     void finish(const Task& task) override;
 
@@ -33,6 +43,7 @@ class GpurunCollectives final : public CollectiveContender {
     void run(const Task& task) override;
     void wait(const Task& task) override;
 
+    void choose(const std::vector<Collective>& collectives);
     void call(const Task& task);
     void enqueue(const Task& task);
     void capture(const Task& task);
@@ -42,6 +53,8 @@ class GpurunCollectives final : public CollectiveContender {
     CollectiveBuffers buffers(const Task& task) const;
     gpurun_stream domain(const Task& task) const { return task.order == Order::kHost ? GPURUN_HOST : stream_; }
 
+    const char* algorithm_; // null: as the settings say
+    gpurun_comm comm_ = GPURUN_COMM_NULL;
     Buffer out_;
     Buffer in_;
     CollectiveContents contents_;
@@ -49,6 +62,17 @@ class GpurunCollectives final : public CollectiveContender {
     gpurun_stream stream_ = nullptr;
     std::unique_ptr<Captured> captured_; // of the task in graph order
 };
+
+// Those that have it.
+void GpurunCollectives::choose(const std::vector<Collective>& collectives) {
+    for (const Collective each : collectives) {
+        const auto all = algorithms_of(each);
+        const bool is_known = std::any_of(all.begin(), all.end(),
+                                          [&](Reference one) { return name(one) == std::string_view(algorithm_); });
+        if (is_known || (!all.empty() && std::string_view(algorithm_) == "auto"))
+            CALL(gpurun_comm_set_algorithm(comm_, name(each), algorithm_));
+    }
+}
 
 bool GpurunCollectives::in_place_here(const Task& task) const {
     switch (task.collective) {
@@ -74,7 +98,7 @@ CollectiveBuffers GpurunCollectives::buffers(const Task& task) const {
 }
 
 void GpurunCollectives::call(const Task& task) {
-    const gpurun_comm world = GPURUN_COMM_WORLD;
+    const gpurun_comm comm = comm_;
     const gpurun_stream stream = domain(task);
     const gpurun_datatype type = GPURUN_FLOAT;
     const size_t count = task.bytes / kElementBytes;
@@ -83,20 +107,20 @@ void GpurunCollectives::call(const Task& task) {
     void* out = out_.slot(0, 0);
     void* send = in_place_here(task) ? GPURUN_IN_PLACE : out;
     switch (task.collective) {
-    case Collective::kAllreduce: CALL(gpurun_allreduce(send, in, count, type, GPURUN_SUM, world, stream)); break;
-    case Collective::kBcast: CALL(gpurun_bcast(in, count, type, kRoot, world, stream)); break;
-    case Collective::kAllgather: CALL(gpurun_allgather(send, block, type, in, block, type, world, stream)); break;
-    case Collective::kAlltoall: CALL(gpurun_alltoall(send, block, type, in, block, type, world, stream)); break;
+    case Collective::kAllreduce: CALL(gpurun_allreduce(send, in, count, type, GPURUN_SUM, comm, stream)); break;
+    case Collective::kBcast: CALL(gpurun_bcast(in, count, type, kRoot, comm, stream)); break;
+    case Collective::kAllgather: CALL(gpurun_allgather(send, block, type, in, block, type, comm, stream)); break;
+    case Collective::kAlltoall: CALL(gpurun_alltoall(send, block, type, in, block, type, comm, stream)); break;
     case Collective::kReduceScatter:
-        CALL(gpurun_reduce_scatter_block(send, in, block, type, GPURUN_SUM, world, stream));
+        CALL(gpurun_reduce_scatter_block(send, in, block, type, GPURUN_SUM, comm, stream));
         break;
-    case Collective::kReduce: CALL(gpurun_reduce(send, in, count, type, GPURUN_SUM, kRoot, world, stream)); break;
-    case Collective::kGather: CALL(gpurun_gather(send, block, type, in, block, type, kRoot, world, stream)); break;
+    case Collective::kReduce: CALL(gpurun_reduce(send, in, count, type, GPURUN_SUM, kRoot, comm, stream)); break;
+    case Collective::kGather: CALL(gpurun_gather(send, block, type, in, block, type, kRoot, comm, stream)); break;
     case Collective::kScatter:
-        CALL(gpurun_scatter(out, block, type, in_place_here(task) ? GPURUN_IN_PLACE : in, block, type, kRoot, world,
+        CALL(gpurun_scatter(out, block, type, in_place_here(task) ? GPURUN_IN_PLACE : in, block, type, kRoot, comm,
                             stream));
         break;
-    case Collective::kBarrier: CALL(gpurun_barrier(world, stream)); break;
+    case Collective::kBarrier: CALL(gpurun_barrier(comm, stream)); break;
     }
 }
 
@@ -158,8 +182,8 @@ void GpurunCollectives::finish(const Task& task) {
 
 } // namespace
 
-std::unique_ptr<Contender> make_gpurun_collectives(const Ground& ground) {
-    return std::make_unique<GpurunCollectives>(ground);
+std::unique_ptr<Contender> make_gpurun_collectives(const Ground& ground, const char* algorithm) {
+    return std::make_unique<GpurunCollectives>(ground, algorithm);
 }
 
 } // namespace gpurun::bench

@@ -1,6 +1,7 @@
 #include "options.hpp"
 
 #include "sizes.hpp"
+#include "tuning.hpp"
 
 #include <gpurun/version.h>
 
@@ -39,8 +40,9 @@ constexpr Choice<Memory> kMemories[] = {{"device", Memory::kDevice},
                                         {"host", Memory::kHost}};
 constexpr Choice<Order> kOrders[] = {{"stream", Order::kStream}, {"host", Order::kHost}, {"graph", Order::kGraph}};
 constexpr Choice<Reference> kReferences[] = {
-    {"copy", Reference::kCopy}, {"nccl", Reference::kNccl},     {"nccl-window", Reference::kNcclWindow},
-    {"tcp", Reference::kTcp},   {"fabric", Reference::kFabric},
+    {"copy", Reference::kCopy},         {"nccl", Reference::kNccl},     {"nccl-window", Reference::kNcclWindow},
+    {"tcp", Reference::kTcp},           {"fabric", Reference::kFabric}, {"direct", Reference::kDirect},
+    {"doubling", Reference::kDoubling}, {"pieces", Reference::kPieces}, {"tree", Reference::kTree},
 };
 constexpr Choice<Collective> kCollectives[] = {{"allreduce", Collective::kAllreduce},
                                                {"bcast", Collective::kBcast},
@@ -51,6 +53,8 @@ constexpr Choice<Collective> kCollectives[] = {{"allreduce", Collective::kAllred
                                                {"gather", Collective::kGather},
                                                {"scatter", Collective::kScatter},
                                                {"barrier", Collective::kBarrier}};
+
+constexpr const char* kTune = "tune"; // no test: which algorithms are best
 
 template <typename Table, typename T>
 const char* name_in(const Table& table, T value) {
@@ -157,12 +161,32 @@ struct Words {
     std::string memory = "device";
     std::string order = "both";
     std::string form = "group";
-    std::string collective = "allreduce";
+    std::string collective; // empty: the tests' own
     std::string against;
 };
 
+// Says what is measured for that: the collectives for which there are several algorithms, in each of these.
+std::optional<Refusal> understand_tune(const Words& words, Options& options) {
+    if (words.tests.size() != 1)
+        return Refusal{2, "tune measures collectives by each algorithm; leave the other tests out"};
+    options.tune = true;
+    options.tests = {Test::kCollective};
+    if (words.collective.empty())
+        options.collectives = {Collective::kAllreduce, Collective::kReduce, Collective::kBcast};
+    for (const Collective each : options.collectives)
+        if (algorithms_of(each).empty())
+            return Refusal{
+                2, fmt::format("tune: {} has one algorithm; allreduce, reduce and bcast have several", name(each))};
+    for (const Collective each : options.collectives)
+        for (const Reference algorithm : algorithms_of(each))
+            if (std::find(options.against.begin(), options.against.end(), algorithm) == options.against.end())
+                options.against.push_back(algorithm);
+    return std::nullopt;
+}
+
 std::optional<Refusal> understand(const Words& words, Options& options) {
-    if (!words.tests.empty())
+    const bool tune = std::find(words.tests.begin(), words.tests.end(), kTune) != words.tests.end();
+    if (!words.tests.empty() && !tune)
         if (auto refusal = take(values_or_all(kTests, words.tests, "TEST"), options.tests))
             return refusal;
     if (!words.sizes.empty())
@@ -177,11 +201,15 @@ std::optional<Refusal> understand(const Words& words, Options& options) {
     if (auto refusal = take(values(kForms, {words.form}, "--form"), forms))
         return refusal;
     options.form = forms[0];
-    if (auto refusal =
-            take(values_or_all(kCollectives, split(words.collective, ','), "--collective"), options.collectives))
-        return refusal;
+    if (!words.collective.empty())
+        if (auto refusal =
+                take(values_or_all(kCollectives, split(words.collective, ','), "--collective"), options.collectives))
+            return refusal;
     if (!words.against.empty())
         if (auto refusal = take(values(kReferences, split(words.against, ','), "--against"), options.against))
+            return refusal;
+    if (tune)
+        if (auto refusal = understand_tune(words, options))
             return refusal;
 
     const bool all = words.tests == std::vector<std::string>{"all"};
@@ -204,7 +232,8 @@ std::optional<Refusal> understand(const Words& words, Options& options) {
 
 void declare(CLI::App& app, Words& words, Options& options) {
     app.set_version_flag("--version", "gpurun-perf " GPURUN_VERSION);
-    app.add_option("TEST", words.tests, "all, or some of: " + choices(kTests) + " (default: latency bandwidth)");
+    app.add_option("TEST", words.tests,
+                   "all, or some of: " + choices(kTests) + " (default: latency bandwidth); or tune");
     app.add_option("--sizes", words.sizes, "bytes of a message: sizes and ranges with commas, as in 8,64K..4M");
     app.add_option("--memory", words.memory,
                    "one of " + choices(kMemories) + "; or two, of the even and the odd rank: device:host")
@@ -218,8 +247,8 @@ void declare(CLI::App& app, Words& words, Options& options) {
         ->capture_default_str();
     app.add_option("--form", words.form, "of an exchange's calls: " + choices(kForms))->capture_default_str();
     app.add_option("--collective", words.collective,
-                   "what collective measures: all, or some of " + choices(kCollectives) + ", with commas")
-        ->capture_default_str();
+                   "what collective measures: all, or some of " + choices(kCollectives) +
+                       ", with commas (default: allreduce; tune: allreduce,reduce,bcast)");
     app.add_flag("--in-place", options.in_place, "collectives in one buffer, those that can be");
     app.add_option("--iterations", options.iterations, "samples of a small size; large sizes take fewer")
         ->check(CLI::Range(1, 1000000))

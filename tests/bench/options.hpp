@@ -26,7 +26,17 @@ enum class Collective {
 enum class Memory { kDevice, kDeviceAsync, kPinned, kHost };
 constexpr bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kDeviceAsync; }
 enum class Order { kStream, kHost, kGraph }; // kGraph: in stream order, captured once and run again and again
-enum class Reference { kCopy, kNccl, kNcclWindow, kTcp, kFabric }; // what gpurun is held against
+enum class Reference { // what gpurun is held against; the last are algorithms of its own (tuning.hpp)
+    kCopy,
+    kNccl,
+    kNcclWindow,
+    kTcp,
+    kFabric,
+    kDirect,
+    kDoubling,
+    kPieces,
+    kTree
+};
 constexpr bool is_network(Reference reference) {
     return reference == Reference::kTcp || reference == Reference::kFabric;
 }
@@ -40,6 +50,7 @@ struct Options {
     int window = 64;
     Form form = Form::kGroup;
     std::vector<Collective> collectives{Collective::kAllreduce};
+    bool tune = false;         // say which algorithms are best
     bool in_place = false;     // of collectives
     bool window_asked = false; // else the default, which is not every test's
     int iterations = 500;

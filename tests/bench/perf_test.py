@@ -234,6 +234,35 @@ class Collectives(Case):
                      "collective", "--order=graph", ranks=3, environment={"GPURUN_FENCE": "event"})
 
 
+class Tuning(Case):
+    """Which algorithms are best: that all were measured, and that the settings found are ones that jobs take."""
+    ALGORITHMS = {"allreduce": ["direct", "doubling", "pieces"], "reduce": ["direct", "pieces"],
+                  "bcast": ["direct", "tree", "pieces"]}
+
+    def test_every_algorithm_is_measured_and_the_best_values_are_settings(self):
+        quick = ["--sizes=8,64K", "--iterations=10", "--validate"]
+        document = self.document("tune", *quick, ranks=3, devices="emulated:3")
+        found = {(row["collective"], row["order"], row["bytes"]): [each["name"] for each in row["against"]]
+                 for row in document["rows"]}
+        self.assertEqual(found, {(name, order, size): sorted(algorithms, key=["direct", "doubling", "pieces", "tree"].index)
+                                 for name, algorithms in self.ALGORITHMS.items()
+                                 for order in ("stream", "host") for size in (8, 65536)})
+        self.assertEqual(list(document["tuned"]), ["GPURUN_ALLREDUCE", "GPURUN_REDUCE", "GPURUN_BCAST"])
+        self.measured("collective", "--collective=allreduce,reduce,bcast", *quick, ranks=3, devices="emulated:3",
+                      environment=document["tuned"])
+
+    def test_lines_for_a_shell_are_printed_last(self):
+        said = self.measured("tune", "--collective=bcast", "--order=host", "--sizes=8,4K", "--iterations=5",
+                             environment={"GPURUN_BCAST": "tree"}).stdout
+        self.assertRegex(said, r"\nexport GPURUN_BCAST=[a-z0-9:,K]+\n$")
+
+    def test_an_algorithm_is_a_reference_by_itself(self):
+        document = self.document("collective", "--collective=allreduce,gather", "--against=pieces", "--order=host",
+                                 "--sizes=8", "--iterations=5")
+        self.assertEqual([[each["name"] for each in row["against"]] for row in document["rows"]], [["pieces"], []])
+        self.assertEqual(list(document["tuned"]), ["GPURUN_ALLREDUCE"])
+
+
 class Ranks(Case):
     def test_pairs_measure_at_once_and_a_rank_without_partner_waits(self):
         said = self.measured("all", *QUICK, "--against=copy", ranks=5).stdout

@@ -2,6 +2,7 @@
 
 #include "collective.hpp"
 #include "sizes.hpp"
+#include "tuning.hpp"
 
 #include <algorithm>
 
@@ -194,6 +195,11 @@ std::vector<Task> plan(const Options& options, bool on_gpus, int ranks) {
 }
 
 bool measures(Reference reference, const Task& task) {
+    if (is_algorithm(reference)) {
+        const auto algorithms = algorithms_of(task.collective);
+        return task.test == Test::kCollective &&
+               std::find(algorithms.begin(), algorithms.end(), reference) != algorithms.end();
+    }
     if (is_network(reference))
         return task.order == Order::kHost &&
                (task.test == Test::kLatency || task.test == Test::kBandwidth || task.test == Test::kRate);

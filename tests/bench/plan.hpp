@@ -8,8 +8,9 @@
 //   bandwidth, bidirectional, rate a window of messages, and the answer that all have arrived; in graphs, a run of both
 //   exchange                       one in host order, several that are enqueued together in stream order, as of latency
 //   collective                     one in host order, several in stream order, as of exchange, but by all ranks of the
-//   job overlap                        a transfer, a computation, and both together call                           a
-//   window of sends, and one of receives
+//                                  job
+//   overlap                        a transfer, a computation, and both together
+//   call                           a window of sends, and one of receives
 #pragma once
 
 #include "options.hpp"

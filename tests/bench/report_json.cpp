@@ -1,6 +1,7 @@
 // The JSON document. Its keys are promised in gpurun-perf(1): names change only with `format`.
 
 #include "report.hpp"
+#include "tuning.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -95,6 +96,9 @@ std::string json(const Report& report) {
     Json rows = Json::array();
     for (const Row& row : report.rows)
         rows.push_back(row_json(row));
+    Json tuned = Json::object();
+    for (const auto& [setting, value] : tuned_settings(report.rows))
+        tuned[setting] = value;
     const Json document{{"program", "gpurun-perf"},
                         {"format", kFormat},
                         {"version", report.machine.version},
@@ -103,7 +107,8 @@ std::string json(const Report& report) {
                         {"options", options_json(report.options)},
                         {"references", named_json(report.references, "how")},
                         {"left_out", named_json(report.left_out, "reason")},
-                        {"rows", rows}};
+                        {"rows", rows},
+                        {"tuned", tuned}};
     // A setting or a device name need not be UTF-8; the document is.
     return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

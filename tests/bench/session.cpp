@@ -2,6 +2,7 @@
 
 #include "call.hpp"
 #include "collective.hpp"
+#include "tuning.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -69,7 +70,7 @@ void Session::add_entrants(bool whole_job) {
         return;
     const Ground ground{pair_, report_.options, devices_[static_cast<size_t>(pair_.rank())], arena, compute_};
     if (whole_job)
-        entrants_.push_back({nullptr, true, make_gpurun_collectives(ground)});
+        entrants_.push_back({nullptr, true, make_gpurun_collectives(ground, report_.options.tune ? "auto" : nullptr)});
     else
         entrants_.push_back({nullptr, false, pair_.alone() ? nullptr : make_gpurun(ground)});
     for (const Reference& reference : report_.options.against) {
@@ -86,7 +87,7 @@ void Session::add_entrants(bool whole_job) {
 
 // Why the reference cannot be measured here, or ""; all ranks agree.
 std::string Session::why_out(Reference reference, bool whole_job) const {
-    if (reference == Reference::kCopy || is_network(reference))
+    if (reference == Reference::kCopy || is_network(reference) || is_algorithm(reference))
         return "";
     const gpurun_device_info& device = devices_[static_cast<size_t>(pair_.rank())];
     const std::string reason = first_text(pair_, why_not_nccl(reference, report_.options, device));
@@ -114,7 +115,9 @@ void Session::leave_out_idle() {
 
 void Session::admit(const Reference& reference, bool whole_job, const Ground& ground) {
     std::unique_ptr<Contender> contender;
-    if (whole_job)
+    if (is_algorithm(reference))
+        contender = make_gpurun_collectives(ground, name(reference));
+    else if (whole_job)
         contender = make_nccl_collectives(ground, reference);
     else if (reference == Reference::kNccl)
         contender = make_nccl(ground);
@@ -176,6 +179,8 @@ void Session::run() {
         if (prints)
             print(text_row(report_.rows.back(), rows > 1 ? &report_.rows[rows - 2] : nullptr));
     }
+    if (prints && report_.options.tune)
+        print(text_tuned(report_.rows));
     if (pair_.rank() == 0)
         publish();
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """collective_report_test.py GPURUN REPORT_COLLECTIVES: GPURUN_REPORT=collectives says which collectives a rank has made.
 
-And by which algorithm, which GPURUN_ALLREDUCE, GPURUN_REDUCE and GPURUN_BCAST choose.
+And by which algorithm, which GPURUN_ALLREDUCE, GPURUN_REDUCE, GPURUN_BCAST and gpurun_comm_set_algorithm() choose.
 """
 import os
+import re
 import subprocess
 import sys
 
@@ -18,7 +19,15 @@ JOBS = [
     # Not of half precision, which every round would round.
     ({"GPURUN_ALLREDUCE": "doubling", "GPURUN_REDUCE": "pieces"},
      [("doubling", 3, SMALL, 3, LARGE), ("pieces", 1, LARGE)], "pieces", "tree"),
+    ({"GPURUN_ALLREDUCE": "doubling:3,pieces:4K,direct", "GPURUN_REDUCE": "auto:64K,direct",
+      "GPURUN_BCAST": "tree:3,direct:4"}, [("pieces", 3, SMALL), ("direct", 4, LARGE)], "direct", "direct"),
 ]
+# Of 10 sizes from 4 bytes to 1 MiB, each four times the one before; and of 1 MiB by GPURUN_ALLREDUCE=direct.
+CHOSEN = {
+    "doubling:64,direct:256,pieces:4K": {"doubling": 3, "direct": 1 + 1, "pieces": 2 + 4},
+    "auto": {"direct": 6 + 1, "pieces": 4},
+    "pieces": {"pieces": 10, "direct": 1},
+}
 
 
 def lines_of(rank, allreduces, reduce, bcast):
@@ -33,8 +42,8 @@ def lines_of(rank, allreduces, reduce, bcast):
             line("barrier", RANKS, 1, 0), line("barrier", 1, 1, 0)]
 
 
-def run(gpurun, program, settings):
-    job = subprocess.run([gpurun, "-n", str(RANKS), "--device=emulated:2", "--oversubscribe", program],
+def run(gpurun, program, settings, *arguments):
+    job = subprocess.run([gpurun, "-n", str(RANKS), "--device=emulated:2", "--oversubscribe", program, *arguments],
                          env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                          timeout=60, check=False)
     return job.returncode, sorted(job.stdout.splitlines())
@@ -54,6 +63,12 @@ def main():
         if (status == 0) != (not words) or not all(word in "\n".join(got) for word in words) or (not words and got):
             wrong += 1
             print(f"{settings}: exit status {status}, not as it should be:", *got, sep="\n  ")
+    for algorithms, expected in CHOSEN.items():
+        status, got = run(gpurun, program, {"GPURUN_REPORT": "collectives", "GPURUN_ALLREDUCE": "direct"}, algorithms)
+        calls = [re.match(r"gpurun: rank 2: allreduce among 4 ranks \((\w+)\): (\d+) calls", line) for line in got]
+        if status != 0 or {call[1]: int(call[2]) for call in calls if call} != expected:
+            wrong += 1
+            print(f"{algorithms}: exit status {status}", f"expected: {expected}", "got:", *got, sep="\n  ")
     return 1 if wrong else 0
 
 

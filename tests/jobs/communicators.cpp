@@ -248,6 +248,28 @@ TEST_CASE("a name is the rank's own, and is there until the communicator is free
     CHECK(Comm::dup().rank() == rank()); // in its place
 }
 
+TEST_CASE("all ranks give the same algorithms, and each bad argument says what is allowed") {
+    const Comm comm = Comm::dup();
+    CHECK(gpurun_comm_set_algorithm(comm, "gather", "direct") == GPURUN_ERR_ARGUMENT);
+    CHECK(std::strstr(gpurun_error_detail(), "allreduce, reduce, bcast") != nullptr);
+    CHECK(gpurun_comm_set_algorithm(comm, "reduce", "doubling") == GPURUN_ERR_ARGUMENT);
+    CHECK(std::strstr(gpurun_error_detail(), "auto, direct, pieces") != nullptr);
+    CHECK(gpurun_comm_set_algorithm(comm, nullptr, "auto") == GPURUN_ERR_ARGUMENT);
+    CHECK(gpurun_comm_set_algorithm(comm, "reduce", nullptr) == GPURUN_ERR_ARGUMENT);
+    CHECK(gpurun_comm_set_algorithm(GPURUN_COMM_NULL, "reduce", "direct") == GPURUN_ERR_COMM);
+    REQUIRE_OK(gpurun_comm_set_algorithm(comm, "bcast", "direct:1K,tree"));
+    if (size() == 1)
+        return;
+    const gpurun_status differs = gpurun_comm_set_algorithm(comm, "bcast", rank() == 0 ? "tree" : "direct");
+    CHECK(differs == GPURUN_ERR_ARGUMENT);
+    CHECK(std::strstr(gpurun_error_detail(), "all ranks of the communicator give the same") != nullptr);
+    for (const int count : {1, 4096}) { // as before, on all
+        std::vector<int> values(static_cast<size_t>(count), rank() == 0 ? 7 : 0);
+        REQUIRE_OK(gpurun_bcast(values.data(), values.size(), GPURUN_INT32, 0, comm, GPURUN_HOST));
+        CHECK(values == std::vector<int>(values.size(), 7));
+    }
+}
+
 TEST_CASE("a handle that was freed is an error that says so, also when its place is used again") {
     Comm comm = Comm::dup();
     const gpurun_comm old = comm;

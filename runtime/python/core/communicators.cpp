@@ -100,6 +100,20 @@ void bind_making(CommClass& comm) {
                 });
             },
             "group"_a, "tag"_a = 0, "create() that only the ranks of `group` call.")
+        .def(
+            "set_algorithm",
+            [](const Comm& c, const char* collective, const char* algorithms) {
+                gpurun_status status = GPURUN_OK;
+                {
+                    const nb::gil_scoped_release free;
+                    status = gpurun_comm_set_algorithm(c.handle(), collective, algorithms);
+                }
+                check(status, "Comm.set_algorithm");
+            },
+            "collective"_a, "algorithms"_a,
+            "Choose how a collective is made, by the size of its buffer in bytes. All ranks call it alike.\n\n"
+            "collective: 'allreduce', 'reduce' or 'bcast'. algorithms: as GPURUN_ALLREDUCE has them, such as\n"
+            "'direct:64K,pieces' or 'auto'. Raises ValueError for others, and if ranks give different ones.")
         .def("free", &free_comm,
              "Free it. What is under way in it completes. That of a joint job, by accept() or connect(), leaves the "
              "job:\n"

@@ -35,6 +35,19 @@ def test_groups_of_ranks(comm):
         assert comm.create_group(first, 3).size == 1
 
 
+def test_algorithms(comm):
+    copy = comm.dup()
+    copy.set_algorithm("allreduce", "doubling:4K,pieces")
+    for count in (1, 5000):
+        got = np.zeros(count)
+        copy.allreduce(np.full(count, comm.rank + 1.0), got)
+        assert (got == comm.size * (comm.size + 1) / 2).all()
+    with pytest.raises(ValueError, match="allreduce, reduce, bcast"):
+        copy.set_algorithm("gather", "direct")
+    with pytest.raises(ValueError, match="auto, direct, tree, pieces"):
+        copy.set_algorithm("bcast", "doubling")
+
+
 def test_grids(comm):
     grid = comm.cart_create(gpurun.dims_create(comm.size, [0, 0]), [True, True])
     dims, periods, coords = grid.cart_get()

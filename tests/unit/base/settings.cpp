@@ -68,6 +68,35 @@ TEST_CASE("a value that cannot be used is named, with what is allowed") {
     CHECK(wrong.error().detail == "GPURUN_FENCE=mutex: must be one of auto, counter, event");
 }
 
+TEST_CASE("algorithms go by the size of the buffer, and what no rule is for is left to the table") {
+    const auto allreduce = [](const char* text) {
+        return must(read({{"GPURUN_ALLREDUCE", text}})).algorithms.allreduce;
+    };
+    CHECK(allreduce("auto").at(8) == std::nullopt);
+    CHECK(allreduce("pieces").at(0) == Algorithm::kPieces);
+    CHECK(allreduce("pieces").at(SIZE_MAX - 1) == Algorithm::kPieces);
+    const AlgorithmRules rules = allreduce("direct:64K,auto:1M,doubling:2M");
+    CHECK(rules.at(65536) == Algorithm::kDirect);
+    CHECK(rules.at(65537) == std::nullopt);
+    CHECK(rules.at((1 << 20) + 1) == Algorithm::kDoubling);
+    CHECK(rules.at((2 << 20) + 1) == std::nullopt);
+    CHECK(must(read({{"GPURUN_BCAST", "tree:7"}})).algorithms.bcast.at(7) == Algorithm::kTree);
+    CHECK(must(read({})).algorithms == AlgorithmsAskedFor{});
+
+    const char* const eight = "auto:1,direct:2,auto:3,direct:4,auto:5,direct:6,auto:7,direct";
+    CHECK(allreduce(eight).at(8) == Algorithm::kDirect);
+    for (const char* bad :
+         {"", "tree", "direct:", "direct,pieces", "direct:64K,", "direct:64K,pieces:64K", ",direct", "direct:-1",
+          "Direct", "direct:64K:1M", "auto:1,direct:2,auto:3,direct:4,auto:5,direct:6,auto:7,direct:8,auto"})
+        CHECK_MESSAGE((gpurun::test::status_of(read({{"GPURUN_ALLREDUCE", bad}})) ==
+                       static_cast<int>(Status::kSetting)) == (*bad != '\0'),
+                      bad);
+    const auto wrong = read({{"GPURUN_REDUCE", "tree"}});
+    REQUIRE_FALSE(static_cast<bool>(wrong));
+    CHECK(wrong.error().detail.starts_with(
+        "GPURUN_REDUCE=tree: must be one of auto, direct, pieces, or up to 8 of them"));
+}
+
 TEST_CASE("what can be used of an environment is read, whatever else it has") {
     const Settings settings = usable_settings([](const char* name) -> const char* {
         const std::string asked = name;

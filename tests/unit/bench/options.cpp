@@ -72,6 +72,20 @@ TEST_CASE("collectives are a list, or all, and all-reduce if nothing is said") {
     CHECK(options({"collective", "--in-place"}).in_place);
 }
 
+TEST_CASE("tune measures collectives by each algorithm that they have") {
+    const Options found = options({"tune", "--sizes=8,64K"});
+    CHECK(found.tune);
+    CHECK(found.tests == std::vector{Test::kCollective});
+    CHECK(found.collectives == std::vector{Collective::kAllreduce, Collective::kReduce, Collective::kBcast});
+    CHECK(found.against == std::vector{Reference::kDirect, Reference::kDoubling, Reference::kPieces, Reference::kTree});
+    const Options fewer = options({"tune", "--collective=bcast", "--against=nccl"});
+    CHECK(fewer.collectives == std::vector{Collective::kBcast});
+    CHECK(fewer.against == std::vector{Reference::kNccl, Reference::kDirect, Reference::kTree, Reference::kPieces});
+    CHECK_FALSE(options({"collective", "--against=direct"}).tune);
+    CHECK(says(refused({"tune", "latency"}), "leave the other tests out"));
+    CHECK(says(refused({"tune", "--collective=gather"}), "gather has one algorithm"));
+}
+
 TEST_CASE("memory is one kind, or one for each side") {
     CHECK(options({"--memory=host"}).memory == std::array{Memory::kHost, Memory::kHost});
     CHECK(options({"--memory", "device-async:pinned"}).memory == std::array{Memory::kDeviceAsync, Memory::kPinned});

@@ -3,6 +3,7 @@
 #include "device/open.hpp"
 #include "support/unit.hpp"
 
+#include <climits>
 #include <string>
 
 using namespace gpurun;
@@ -42,7 +43,7 @@ TEST_CASE("a rank reaches every rank, itself included, and knows what each has t
     second.facts.workspace = handle_of(2);
     second.facts.orders_by_events = true;
     second.facts.checks = true;
-    second.facts.algorithms.bcast = base::Algorithm::kTree;
+    second.facts.algorithms.bcast = must(base::AlgorithmRules::read("tree:4K,direct", UINT_MAX));
     REQUIRE_OK(transfer::publish_rank(first.here));
     REQUIRE_OK(transfer::publish_rank(second.here));
     for (const Told* each : {&first, &second}) {
