@@ -165,7 +165,7 @@ struct Lending {
 };
 
 // Checks all of it but the stream, which the memory is looked up with.
-static Result<comm::Task> begin_lending(Call& call, const Lending& how, const char* name) {
+static Result<comm::Task> begin_lending(Call& call, LoanKind& kind, const Lending& how, const char* name) {
     GPURUN_TRY(refuse_in_group(name));
     GPURUN_TRY(enter(call, how.comm));
     GPURUN_TRY(check_output(how.ret_request, "ret_request"));
@@ -177,8 +177,8 @@ static Result<comm::Task> begin_lending(Call& call, const Lending& how, const ch
                     .peer = how.dest,
                     .tag = how.tag,
                     .comm = call.comm};
-    GPURUN_ASSIGN(task.loan.kind, check_kind(how.kind));
-    if (how.dest == GPURUN_ALL_RANKS && task.loan.kind == LoanKind::kExclusive)
+    GPURUN_ASSIGN(kind, check_kind(how.kind));
+    if (how.dest == GPURUN_ALL_RANKS && kind == LoanKind::kExclusive)
         return base::error(Status::kArgument,
                            "what is lent exclusively has one borrower: lend it to all ranks read-only "
                            "or shared, or to one rank");
@@ -195,36 +195,38 @@ static bool stays_here(const Call& call, int dest) {
 static Result<void> lend_tensors(const Lending& how, std::span<const DLTensor> tensors, const char* const* names,
                                  std::span<const std::byte> metadata) {
     Call call;
-    GPURUN_ASSIGN(comm::Task task, begin_lending(call, how, "gpurun_lend_tensors"));
+    transfer::Loan loan{.has_tensors = true};
+    GPURUN_ASSIGN(comm::Task task, begin_lending(call, loan.kind, how, "gpurun_lend_tensors"));
     if (tensors.size() > GPURUN_LOAN_TENSORS_MAX || metadata.size() > GPURUN_LOAN_METADATA_MAX)
         return base::error(Status::kCount, "{} tensors and {} bytes of metadata: a loan has up to {} and {}",
                            tensors.size(), metadata.size(), GPURUN_LOAN_TENSORS_MAX, GPURUN_LOAN_METADATA_MAX);
     if ((tensors.data() == nullptr && !tensors.empty()) || (metadata.data() == nullptr && !metadata.empty()))
         return base::error(Status::kArgument, "tensors, or metadata, is NULL, but should have some");
-    task.loan.has_tensors = true;
     GPURUN_TRY(fill_order(task.operand, *call.runtime, how.stream, "lending"));
     auto description = std::make_unique<comm::LoanDescription>();
     GPURUN_TRY(fill_received(task.operand, *call.runtime, tensors, how.stream));
-    const bool is_copied = task.loan.kind == LoanKind::kReadOrCopy && task.operand.bytes != 0;
-    GPURUN_TRY(add_tensors(call, task.loan.kind, description->tensors, tensors, names,
-                           is_copied || stays_here(call, how.dest)));
+    const bool is_copied = loan.kind == LoanKind::kReadOrCopy && task.operand.bytes != 0;
+    GPURUN_TRY(
+        add_tensors(call, loan.kind, description->tensors, tensors, names, is_copied || stays_here(call, how.dest)));
     description->tensors.set_metadata(metadata);
     comm::Loans& loans = call.engine->loans();
-    GPURUN_ASSIGN(how.ret_request->id, how.dest == GPURUN_ALL_RANKS ? loans.lend_to_all(task, description.get())
-                                                                    : loans.lend(task, std::move(description)));
+    GPURUN_ASSIGN(how.ret_request->id, how.dest == GPURUN_ALL_RANKS ? loans.lend_to_all(task, loan, description.get())
+                                                                    : loans.lend(task, loan, std::move(description)));
     return {};
 }
 
 static Result<void> lend(const Lending& how, void* buffer, size_t bytes) {
     Call call;
-    GPURUN_ASSIGN(comm::Task task, begin_lending(call, how, "gpurun_lend"));
+    transfer::Loan loan;
+    GPURUN_ASSIGN(comm::Task task, begin_lending(call, loan.kind, how, "gpurun_lend"));
     GPURUN_TRY(fill_operand(task.operand, *call.runtime, Access::kRead, buffer, bytes, how.stream));
     GPURUN_TRY(refuse_captured(task.operand, "lending"));
-    GPURUN_TRY(check_other_jobs(call, task.loan.kind, buffer, bytes));
-    if (!stays_here(call, how.dest) && task.loan.kind != LoanKind::kReadOrCopy)
+    GPURUN_TRY(check_other_jobs(call, loan.kind, buffer, bytes));
+    if (!stays_here(call, how.dest) && loan.kind != LoanKind::kReadOrCopy)
         GPURUN_TRY(check_lendable(call, task.operand));
     comm::Loans& loans = call.engine->loans();
-    GPURUN_ASSIGN(how.ret_request->id, how.dest == GPURUN_ALL_RANKS ? loans.lend_to_all(task) : loans.lend(task));
+    GPURUN_ASSIGN(how.ret_request->id,
+                  how.dest == GPURUN_ALL_RANKS ? loans.lend_to_all(task, loan) : loans.lend(task, loan));
     return {};
 }
 

@@ -59,7 +59,7 @@ void Leftovers::note_open() {
     core_.requests().for_each(SIZE_MAX, [&](const Request& each) {
         assume_engine_lock();
         const bool is_held = each.active || (each.task.persistent && each.task.comm != nullptr);
-        if (is_held && !RequestTable::is_abandoned(each) && !each.task.together)
+        if (is_held && !RequestTable::is_abandoned(each) && !each.lent.together)
             note_request(each);
     });
     loans_.for_each_borrowed([&](WorldRank lender, int tag, uint32_t context) {

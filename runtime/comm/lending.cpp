@@ -53,11 +53,11 @@ std::string borrowers_of(const LentMemory& lent, const void* address, size_t byt
 const Request* Loans::find_lent(const void* address, size_t bytes, bool any_kind, const Borrowed* since) const {
     const LentMemory& lent = core_.requests().lent();
     const Request* found = any_kind ? lent.find(address, bytes) : lent.find_exclusive(address, bytes);
-    if (found == nullptr || since == nullptr || found->task.since_ns >= since->since_ns)
+    if (found == nullptr || since == nullptr || found->lent.since_ns >= since->since_ns)
         return found;
     found = nullptr;
     const auto visit = [&](const Request& each) {
-        if (each.task.since_ns >= since->since_ns && lends_some_of(each, address, bytes))
+        if (each.lent.since_ns >= since->since_ns && lends_some_of(each, address, bytes))
             found = &each;
     };
     any_kind ? lent.for_each(visit) : lent.for_each_exclusive(visit);
@@ -104,14 +104,14 @@ Result<const Loans::Borrowed*> Loans::check_may_lend(transfer::LoanKind kind, co
 }
 
 // What is lent on has come by one loan.
-Result<void> Loans::find_source(Task& task, const LoanDescription* description) {
+Result<void> Loans::find_source(const Task& task, LoanTask& lent, const LoanDescription* description) {
     const Borrowed* source = nullptr;
     if (description == nullptr) {
-        GPURUN_ASSIGN(source, check_may_lend(task.loan.kind, task.operand.address, task.operand.bytes));
+        GPURUN_ASSIGN(source, check_may_lend(lent.loan.kind, task.operand.address, task.operand.bytes));
     } else {
         for (const TensorList::Allocation& each : description->tensors.allocations()) {
             GPURUN_ASSIGN(const Borrowed* const of,
-                          check_may_lend(task.loan.kind, each.first, static_cast<size_t>(each.end - each.first)));
+                          check_may_lend(lent.loan.kind, each.first, static_cast<size_t>(each.end - each.first)));
             if (of != nullptr && source != nullptr && of->loan != source->loan)
                 return base::error(Status::kLoan,
                                    "the tensors were borrowed by several loans: lend on those of each loan apart");
@@ -119,7 +119,7 @@ Result<void> Loans::find_source(Task& task, const LoanDescription* description) 
         }
     }
     if (source == nullptr) {
-        task.origin = {++last_number_, static_cast<uint16_t>(core_.self().value), 0};
+        lent.origin = {++last_number_, static_cast<uint16_t>(core_.self().value), 0};
         return {};
     }
     GPURUN_ASSIGN(const Entry* entry, find_entry(source->loan));
@@ -134,15 +134,16 @@ Result<void> Loans::find_source(Task& task, const LoanDescription* description) 
     if (const WorldRank owner{entry->taken.origin.owner}; core_.peer(owner).lost())
         return base::error(Status::kPeerLost, "rank {}, whose memory is at {}, has died: give it back", owner.value,
                            static_cast<const void*>(source->address));
-    task.origin = entry->taken.origin;
-    ++task.origin.depth;
-    task.loan_of = source->loan;
-    task.lent_on = task.comm->group().world(Rank{task.peer}) == core_.self() ? nullptr : &entry->taken;
+    lent.origin = entry->taken.origin;
+    ++lent.origin.depth;
+    lent.loan_of = source->loan;
+    lent.lent_on = task.comm->group().world(Rank{task.peer}) == core_.self() ? nullptr : &entry->taken;
     return {};
 }
 
-Request& Loans::start(const Task& task, std::unique_ptr<LoanDescription> description) {
+Request& Loans::start(const Task& task, const LoanTask& lent, std::unique_ptr<LoanDescription> description) {
     Request& request = core_.requests().take(task);
+    request.lent = lent;
     request.description = std::move(description);
     requests_.begin(request);
     return request;
@@ -158,11 +159,12 @@ std::optional<base::Error> Loans::take_refusal(Request& request) {
     return refused;
 }
 
-Result<uint64_t> Loans::lend(Task task, std::unique_ptr<LoanDescription> description) {
+Result<uint64_t> Loans::lend(const Task& task, transfer::Loan what, std::unique_ptr<LoanDescription> description) {
     const EngineLock lock(core_.mutex());
+    LoanTask lent{.loan = what};
     if (task.peer != kProcNull)
-        GPURUN_TRY(find_source(task, description.get()));
-    Request& request = start(task, std::move(description));
+        GPURUN_TRY(find_source(task, lent, description.get()));
+    Request& request = start(task, lent, std::move(description));
     if (auto refused = take_refusal(request))
         return *std::move(refused);
     return request.name;
@@ -184,32 +186,31 @@ LoanToAll& Loans::take_unused() {
 
 // They differ in nothing but their rank, so what refuses the first one refuses all. What fails of a later one is told
 // when the request is completed.
-Result<uint64_t> Loans::lend_to_all(Task task, const LoanDescription* description) {
+Result<uint64_t> Loans::lend_to_all(Task task, transfer::Loan what, const LoanDescription* description) {
     const EngineLock lock(core_.mutex());
     const Group& group = task.comm->group();
     GPURUN_TRY(check_reaches_all(group));
-    std::vector<Task> tasks;
-    task.together = true;
+    std::vector<std::pair<Task, LoanTask>> loans;
     for (task.peer = 0; task.peer < group.size(); ++task.peer) {
         if (group.world(Rank{task.peer}) == core_.self())
             continue;
-        GPURUN_TRY(find_source(tasks.emplace_back(task), description));
+        auto& [of, lent] = loans.emplace_back(task, LoanTask{.loan = what, .together = true});
+        GPURUN_TRY(find_source(of, lent, description));
     }
     LoanToAll& all = take_unused();
-    for (const Task& each : tasks) {
+    for (const auto& [of, lent] : loans) {
         auto copy = description != nullptr ? std::make_unique<LoanDescription>() : nullptr;
         if (copy)
             copy->tensors = description->tensors;
-        Request& request = start(each, std::move(copy));
+        Request& request = start(of, lent, std::move(copy));
         if (!all.in_use())
             if (auto refused = take_refusal(request))
                 return *std::move(refused);
         all.add(request);
     }
     task.peer = kProcNull;
-    task.together = false;
-    task.since_ns = platform::now_ns();
     Request& request = core_.requests().take(task);
+    request.lent = {.loan = what, .since_ns = platform::now_ns()};
     request.active = true;
     if (all.in_use()) { // else this rank is alone
         request.collective = &all;
@@ -233,7 +234,7 @@ Result<void> Loans::check_not_lent_on(const Entry& entry) {
     if (!lent.lends_on(entry.name))
         return {};
     const Request* on = nullptr;
-    lent.for_each([&](const Request& each) { on = each.task.loan_of == entry.name ? &each : on; });
+    lent.for_each([&](const Request& each) { on = each.lent.loan_of == entry.name ? &each : on; });
     GPURUN_ASSERT(on != nullptr); // only memory of some bytes has a loan that it is lent on by
     return is_lent(entry.borrowed.address, *on, kWaitFirst);
 }

@@ -392,7 +392,7 @@ std::string Loans::report() {
     core_.requests().lent().for_each([&](const Request& each) {
         text += base::format("gpurun: rank {} has lent {} bytes to rank {}, tag {}, {:.1f} s ago: {}\n",
                              core_.self().value, each.task.operand.bytes, each.send->target().rank().value,
-                             each.task.tag, seconds_since(each.task.since_ns), state_of(*each.send));
+                             each.task.tag, seconds_since(each.lent.since_ns), state_of(*each.send));
     });
     for (const Entry& each : entries_)
         if (each.open)
@@ -434,7 +434,7 @@ void Loans::end_those_not_lent_on() {
     for (Entry& each : entries_) {
         bool is_lent_on = false;
         core_.requests().lent().for_each([&](const Request& request) {
-            is_lent_on = is_lent_on || (request.task.loan_of == each.name && !request.done());
+            is_lent_on = is_lent_on || (request.lent.loan_of == each.name && !request.done());
         });
         if (each.open && !is_lent_on)
             (void)end(each, Order{}); // in the host's order nothing fails
@@ -453,7 +453,7 @@ void Loans::give_back_all(EngineLock& lock) {
         base::log(base::LogLevel::kWarn, "before borrowed memory is given back: {}", idle.error().detail);
     core_.requests().for_each(SIZE_MAX, [&](const Request& each) {
         assume_engine_lock();
-        if (each.active && each.task.loan_of != 0 && each.send != nullptr)
+        if (each.active && each.lent.loan_of != 0 && each.send != nullptr)
             requests_.withdraw(*each.send);
     });
     const auto all_given_back = [&] {

@@ -36,10 +36,11 @@ class Loans {
     };
     // Starts a loan, and returns the name of its request. kLoan: the memory is lent, and not shared; or it is borrowed,
     // in a way that does not allow this.
-    base::Result<uint64_t> lend(Task task, std::unique_ptr<LoanDescription> description = nullptr);
+    base::Result<uint64_t> lend(const Task& task, transfer::Loan what,
+                                std::unique_ptr<LoanDescription> description = nullptr);
     // The same to every other rank of the communicator, as one request. kUnsupported, too, if one of them is on another
     // node.
-    base::Result<uint64_t> lend_to_all(Task task, const LoanDescription* description = nullptr);
+    base::Result<uint64_t> lend_to_all(Task task, transfer::Loan what, const LoanDescription* description = nullptr);
     // Waits for a message that fits, and borrows what it lends, in the order domain of `order`. Returns the loan's
     // name. kLoan: the message is no loan. That, and memory that cannot be mapped here, leave the message to be
     // received.
@@ -115,7 +116,8 @@ class Loans {
         GPURUN_REQUIRES(engine_lock);
     base::Result<const Unexpected*> wait_for_loan(EngineLock& lock, const Pattern& pattern)
         GPURUN_REQUIRES(engine_lock);
-    Request& start(const Task& task, std::unique_ptr<LoanDescription> description) GPURUN_REQUIRES(engine_lock);
+    Request& start(const Task& task, const LoanTask& lent, std::unique_ptr<LoanDescription> description)
+        GPURUN_REQUIRES(engine_lock);
     // Why it cannot be lent at all: then there is no such request.
     std::optional<base::Error> take_refusal(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check_reaches_all(const Group& group) GPURUN_REQUIRES(engine_lock);
@@ -126,7 +128,8 @@ class Loans {
     // The loan by which this rank has the bytes; null if they are its own memory.
     base::Result<const Borrowed*> check_may_lend(transfer::LoanKind kind, const void* address, size_t bytes)
         GPURUN_REQUIRES(engine_lock);
-    base::Result<void> find_source(Task& task, const LoanDescription* description) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> find_source(const Task& task, LoanTask& lent, const LoanDescription* description)
+        GPURUN_REQUIRES(engine_lock);
     // An exclusive loan of some of the bytes, or with `any_kind` any, since it has been borrowed itself (null: ever).
     const Request* find_lent(const void* address, size_t bytes, bool any_kind, const Borrowed* since) const
         GPURUN_REQUIRES(engine_lock);

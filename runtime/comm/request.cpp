@@ -5,6 +5,8 @@
 
 namespace gpurun::comm {
 
+const Task kNoTask;
+
 base::Error no_request(uint64_t name) {
     return base::error(base::Status::kRequest,
                        "{} is not a request of this process: it was completed or freed before, or never started", name);
@@ -35,7 +37,8 @@ void RequestTable::reap() {
 }
 
 void RequestTable::end_loan(Request& request) {
-    lent_.note_back(request.task.loan_of);
+    lent_.note_back(request.lent.loan_of);
+    request.lent = {};
     if (!request.description) {
         lent_.remove(request.task.operand.address, request);
         return;

@@ -59,7 +59,7 @@ class CollectiveOp {
     ~CollectiveOp() = default;
 };
 
-// What a request is to do: as started, and to be started again if persistent.
+// What a request is to do: as started, and to be started again if persistent. Small messages notice its size.
 struct Task {
     enum class Kind : uint8_t { kSend, kReceive, kCollective, kLend };
 
@@ -70,14 +70,20 @@ struct Task {
     int peer = kProcNull; // a rank of the communicator; of a receive kAnySource, too
     int tag = 0;
     const Communicator* comm = nullptr;
-    transfer::Loan loan{}; // of kLend
-    int64_t since_ns = 0;  // of kLend: when it was lent
-    bool together = false; // of kLend: one of a LoanToAll, by which it is completed
-    transfer::LoanOrigin origin{};
-    uint64_t loan_of = 0;                         // of kLend: the name of the loan that is lent on (Loans), else 0
-    const transfer::Borrowing* lent_on = nullptr; // to another rank: what it has borrowed by that
-    uint64_t taken = 0;                           // the number of the probed message that it receives, else 0
+    uint64_t taken = 0; // the number of the probed message that it receives, else 0
     transfer::Operand operand;
+};
+
+extern const Task kNoTask;
+
+// What a request of kLend has to do besides.
+struct LoanTask {
+    transfer::Loan loan{};
+    bool together = false; // one of a LoanToAll, by which it is completed
+    int64_t since_ns = 0;  // when it was lent
+    transfer::LoanOrigin origin{};
+    uint64_t loan_of = 0;                         // the name of the loan that is lent on (Loans), else 0
+    const transfer::Borrowing* lent_on = nullptr; // to another rank: what it has borrowed by that
 };
 
 // Of a loan of tensors: what is lent, and the message in front of the loan that says it.
@@ -105,6 +111,7 @@ struct Request : base::Linked<Request, Abandoned> {
     CollectiveOp* collective = nullptr;           // comm/schedules.hpp's
     std::unique_ptr<LoanDescription> description; // of a loan of tensors
     Task task;
+    LoanTask lent; // as made, unless it is of a loan
 
     bool under_way() const { return send != nullptr || receive || collective != nullptr; }
     bool done() const {

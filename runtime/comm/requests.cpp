@@ -192,19 +192,20 @@ bool Requests::begin_send(Request& request) {
 }
 
 void Requests::begin_lend(Request& request) {
-    Task& task = request.task;
-    task.since_ns = platform::now_ns();
+    const Task& task = request.task;
+    LoanTask& lent = request.lent;
+    lent.since_ns = platform::now_ns();
     RequestTable& table = core_.requests();
     table.note_started();
     transfer::Peer& target = core_.peer(task.comm->group().world(Rank{task.peer}));
     request.send = table.sends().make(
         core_.resources(), target, task.operand, Envelope{task.comm->user_context(), task.tag, task.operand.bytes},
         transfer::Send::Mode{
-            .ending = Ending::kByCompletion, .loan = task.loan, .origin = task.origin, .lent_on = task.lent_on});
-    if (task.loan_of != 0)
-        table.lent().note_lent_on(task.loan_of);
+            .ending = Ending::kByCompletion, .loan = lent.loan, .origin = lent.origin, .lent_on = lent.lent_on});
+    if (lent.loan_of != 0)
+        table.lent().note_lent_on(lent.loan_of);
     // A rank that lends to itself goes on using it, as the borrower.
-    const bool exclusive = task.loan.kind == transfer::LoanKind::kExclusive && !target.to_self();
+    const bool exclusive = lent.loan.kind == transfer::LoanKind::kExclusive && !target.to_self();
     if (request.description) {
         for (const TensorList::Allocation& each : request.description->tensors.allocations())
             table.lent().add(each.first, static_cast<size_t>(each.end - each.first), exclusive, request);
@@ -225,11 +226,11 @@ Result<void> Requests::describe_loan(Request& request) {
     std::vector<transfer::RemoteBuffer> remote;
     for (const TensorList::Allocation& each : description.tensors.allocations()) {
         const transfer::Operand& lent = each.operand;
-        const transfer::Borrowing* const borrowed = request.task.lent_on;
+        const transfer::Borrowing* const borrowed = request.lent.lent_on;
         const auto* const part = borrowed != nullptr ? borrowed->find(lent.address, lent.bytes) : nullptr;
         remote.push_back(part != nullptr ? transfer::Borrowing::describe(*part, lent.address)
                                          : target.memory().describe(lent));
-        const bool may_copy = request.task.loan.kind == transfer::LoanKind::kReadOrCopy &&
+        const bool may_copy = request.lent.loan.kind == transfer::LoanKind::kReadOrCopy &&
                               request.task.operand.bytes != 0 && target.channel().shares_memory();
         if (!remote.back().exportable() && !may_copy && !target.to_self())
             return transfer::cannot_be_lent(target);

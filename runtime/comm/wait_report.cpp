@@ -97,7 +97,7 @@ void add_messages(Topic topic, const CollectiveOp& collective, const Communicato
 Entry entry_of_loan(Topic topic, const transfer::Send& loan, const Request& request, const CommunicatorTable& comms) {
     Entry entry = entry_of(topic, loan, comms);
     entry.flags |= wait_report::kLoan;
-    entry.since_ns = request.task.since_ns;
+    entry.since_ns = request.lent.since_ns;
     return entry;
 }
 
@@ -152,7 +152,7 @@ void describe_awaited(const WaitReason& reason, Core& core, BoundedList& awaited
     if (reason.kind != WaitReason::Kind::kOwnMessages)
         return;
     core.requests().for_each(kMostLookedAt, [&](const Request& request) {
-        if (request.active && request.under_way() && !request.done() && !request.task.together)
+        if (request.active && request.under_way() && !request.done() && !request.lent.together)
             add_messages(Topic::kAwaited, request, core.communicators(), awaited);
     });
 }
@@ -236,7 +236,7 @@ void WaitReport::describe_requests(std::vector<Entry>& entries, End& end) {
     std::sort(awaited.begin(), awaited.end());
     BoundedList unawaited(entries, wait_report::kMostUnawaited);
     const bool all = core_.requests().for_each(kMostLookedAt, [&](const Request& request) {
-        if (request.active && request.under_way() && !request.done() && !request.task.together &&
+        if (request.active && request.under_way() && !request.done() && !request.lent.together &&
             !std::binary_search(awaited.begin(), awaited.end(), request.name))
             add_messages(Topic::kUnawaited, request, core_.communicators(), unawaited);
     });

@@ -164,9 +164,9 @@ class Rank {
         std::vector<std::pair<api::World*, uint64_t>> lent;
         for (api::World* const world : {&joint, home_.get()}) {
             comm::Task task{.kind = comm::Task::Kind::kLend, .peer = next(*world), .tag = 6, .comm = &world->all()};
-            task.loan.kind = transfer::LoanKind::kReadOnly;
             task.operand = on(stream, memory, kLarge);
-            lent.emplace_back(world, must(world->engine().loans().lend(task), "lend"));
+            lent.emplace_back(
+                world, must(world->engine().loans().lend(task, {.kind = transfer::LoanKind::kReadOnly}), "lend"));
         }
         for (api::World* const world : {home_.get(), &joint})
             borrow(*world, stream);

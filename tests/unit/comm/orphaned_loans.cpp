@@ -3,6 +3,7 @@
 
 using namespace gpurun;
 using base::Status;
+using comm::Request;
 using comm::Task;
 using gpurun::test::must;
 using gpurun::test::OneRank;
@@ -25,10 +26,13 @@ struct Lender {
 
     Lender() {
         Task task{.kind = Task::Kind::kLend, .peer = 1, .comm = &rank.world};
-        task.loan.kind = transfer::LoanKind::kExclusive;
-        task.origin = kOrigin;
         task.operand = rank.operand(memory, kLentBytes);
-        name = rank.requests.start(task);
+        name = rank.requests.make(task);
+        Request& request = *rank.requests.find(name);
+        request.lent.loan.kind = transfer::LoanKind::kExclusive;
+        request.lent.origin = kOrigin;
+        Request* const started[] = {&request};
+        rank.requests.start_again(started);
     }
     void answer(LoanAnswer::What what) {
         const uint64_t serial = rank.channel(1).posted.front().record.serial;
