@@ -101,11 +101,16 @@ std::vector<std::string> rules_of(const Measured& measured, const std::vector<si
 
 std::string rules_of(const Measured& measured) {
     const size_t choices = measured.algorithms.size() + 1;
-    for (double change = std::log(kWorthChange);; change *= 2) {
-        const auto rules = rules_of(measured, cheapest(measured.sizes, choices, change));
-        if (rules.size() <= kMostRules)
-            return fmt::format("{}", fmt::join(rules, ","));
-    }
+    std::vector<std::string> rules;
+    double change = std::log(kWorthChange);
+    do {
+        rules = rules_of(measured, cheapest(measured.sizes, choices, change));
+        change *= 2;
+    } while (rules.size() > kMostRules);
+    std::string text;
+    for (const std::string& each : rules)
+        text += (text.empty() ? "" : ",") + each;
+    return text;
 }
 
 const char* setting_of(Collective collective) {
