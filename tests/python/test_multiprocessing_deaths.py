@@ -83,6 +83,31 @@ def test_put_does_not_wait_for_a_dead_consumer(make):
     process.join()
 
 
+def take_one_and_die(many):
+    def receive(sock, really=mp._queues.try_receive):
+        really(sock)
+        die()
+
+    mp._queues.try_receive = receive
+    many.get()
+
+
+def test_put_goes_on_when_a_consumer_dies_with_what_it_has_taken():
+    many, out = mp.Queue(1), mp.SimpleQueue()
+    other = mp.Process(target=hold, args=(many, out), daemon=True)  # lives, and could take
+    other.start()
+    many.put(b"held")
+    assert out.get() == 4
+    many.put("taken")
+    process = mp.Process(target=take_one_and_die, args=(many,))
+    process.start()
+    many.put("next", timeout=30)  # waits for room before the process has begun
+    assert many.get() == "next"
+    process.join()
+    other.kill()
+    other.join()
+
+
 def start_one():
     """After which there is all that multiprocessing makes once."""
     process = mp.Process(target=nothing)

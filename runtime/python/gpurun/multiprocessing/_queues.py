@@ -204,12 +204,12 @@ class Queue(SimpleQueue):
 
     def _try_get(self) -> Optional[Tuple[bytes, Any]]:
         with self._members:
-            before, _ = self._settle()
+            count, _ = self._settle()
+            if self._maxsize and count >= self._maxsize:  # first: this process may be killed once it has the message
+                os.eventfd_write(self._fds[2], 1)
             received = try_receive(self._out)
             if received is not None:
                 self._settle()
-                if self._maxsize and before >= self._maxsize:
-                    os.eventfd_write(self._fds[2], 1)
             return received
 
     def empty(self) -> bool:
