@@ -21,12 +21,12 @@ namespace {
 class GpurunCollectives final : public CollectiveContender {
   public:
     GpurunCollectives(const Ground& ground, const char* algorithm)
-        : CollectiveContender(ground.pair), algorithm_(algorithm), out_(ground.memory(), ground.arena_bytes),
+        : CollectiveContender(ground.pair), out_(ground.memory(), ground.arena_bytes),
           in_(ground.memory(), ground.arena_bytes), contents_(ground.pair.rank(), ground.pair.size()) {
         CALL(gpurun_stream_create(&stream_));
         CALL(gpurun_comm_dup(GPURUN_COMM_WORLD, &comm_));
         if (algorithm != nullptr)
-            choose(ground.options.collectives);
+            choose(algorithm, ground.options.collectives);
     }
     ~GpurunCollectives() override {
         CALL(gpurun_comm_free(&comm_));
@@ -43,7 +43,7 @@ class GpurunCollectives final : public CollectiveContender {
     void run(const Task& task) override;
     void wait(const Task& task) override;
 
-    void choose(const std::vector<Collective>& collectives);
+    void choose(const char* algorithm, const std::vector<Collective>& collectives);
     void call(const Task& task);
     void enqueue(const Task& task);
     void capture(const Task& task);
@@ -53,7 +53,6 @@ class GpurunCollectives final : public CollectiveContender {
     CollectiveBuffers buffers(const Task& task) const;
     gpurun_stream domain(const Task& task) const { return task.order == Order::kHost ? GPURUN_HOST : stream_; }
 
-    const char* algorithm_; // null: as the settings say
     gpurun_comm comm_ = GPURUN_COMM_NULL;
     Buffer out_;
     Buffer in_;
@@ -63,14 +62,13 @@ class GpurunCollectives final : public CollectiveContender {
     std::unique_ptr<Captured> captured_; // of the task in graph order
 };
 
-// Those that have it.
-void GpurunCollectives::choose(const std::vector<Collective>& collectives) {
+// For those that have it; "auto", for those that have several.
+void GpurunCollectives::choose(const char* algorithm, const std::vector<Collective>& collectives) {
+    const std::string_view asked = algorithm;
     for (const Collective each : collectives) {
         const auto all = algorithms_of(each);
-        const bool is_known = std::any_of(all.begin(), all.end(),
-                                          [&](Reference one) { return name(one) == std::string_view(algorithm_); });
-        if (is_known || (!all.empty() && std::string_view(algorithm_) == "auto"))
-            CALL(gpurun_comm_set_algorithm(comm_, name(each), algorithm_));
+        if (std::any_of(all.begin(), all.end(), [&](Reference one) { return asked == "auto" || asked == name(one); }))
+            CALL(gpurun_comm_set_algorithm(comm_, name(each), algorithm));
     }
 }
 
