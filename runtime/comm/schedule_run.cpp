@@ -1,7 +1,6 @@
 #include "comm/schedule_run.hpp"
 
 #include "base/format.hpp"
-#include "comm/local_reduction.hpp"
 
 #include <algorithm>
 #include <climits>
@@ -88,8 +87,10 @@ Operand ScheduleRun::operand_of(const Schedule::Buffer& buffer) const {
 
 Ending ScheduleRun::ending_of_receive(StepId receive) const {
     const Schedule::Step& step = schedule_.steps()[receive];
+    const transfer::Resources& resources = core_.resources();
+    const bool fuses = order_.captured() ? resources.captured_exchange.can_reduce() : resources.exchanges.can_reduce();
     // Ranks that read what others send before they let these go on would wait for each other.
-    if (schedule_.is_operand(step) && !order_.captured() && core_.resources().exchanges.can_reduce())
+    if (schedule_.is_operand(step) && fuses)
         return schedule_.is_read_after_sends(step) ? Ending::kKeptMail : Ending::kKept;
     return Ending::kOfCollective;
 }
@@ -210,74 +211,13 @@ Result<void> ScheduleRun::start_copy(StepId id) {
         exchanges.copy({into.address, from.address, into.bytes}, order_.stream);
         return {};
     }
+    if (order_.captured())
+        GPURUN_TRY(core_.resources().captured_exchange.launch());
     if (by_stream && !both_on_host)
         return core_.device().copy(into.address, from.address, into.bytes, order_.stream);
     start_send(id, from, schedule_.comm().rank());
     start_receive(id, into, schedule_.comm().rank());
     return {};
-}
-
-Result<void> ScheduleRun::start_reduction(StepId id) {
-    const Schedule::Step& step = schedule_.steps()[id];
-    const auto befores = schedule_.before(step);
-    if (std::any_of(befores.begin(), befores.end(), [&](StepId each) { return is_left(each); })) {
-        GPURUN_ASSIGN(const bool fused, fuse_reduction(step));
-        if (fused)
-            return {};
-    }
-    std::array<Operand, base::kMostOperands> operands;
-    const auto buffers = schedule_.operands(step);
-    std::transform(buffers.begin(), buffers.end(), operands.begin(),
-                   [&](const Schedule::Buffer& each) { return operand_of(each); });
-    const Operand result = operand_of(step.buffer);
-    const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
-    GPURUN_ASSIGN(states_[id].reduced,
-                  reduce_here(core_.resources(), order_,
-                              {step.reduction, count, result, std::span(operands).first(buffers.size())}));
-    return {};
-}
-
-// Of operands that have come in mails, or that lie in the memory of peers, by the kernel that puts what this rank
-// sends. False: these are in their places, and it is to be reduced in memory.
-Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
-    const auto befores = schedule_.before(step);
-    const auto buffers = schedule_.operands(step);
-    const Operand result = operand_of(step.buffer);
-    const bool reaches_all = std::all_of(buffers.begin(), buffers.end(),
-                                         [&](const Schedule::Buffer& each) { return operand_of(each).by_device(); }) &&
-                             result.by_device();
-    std::array<device::FusedReduction::Operand, base::kMostOperands> operands;
-    bool fuses = false;
-    for (const StepId each : befores) {
-        if (!is_left(each))
-            continue;
-        const Schedule::Buffer& into = schedule_.steps()[each].buffer;
-        const auto operand = std::find_if(buffers.begin(), buffers.end(),
-                                          [&](const Schedule::Buffer& of) { return of.scratch == into.scratch; });
-        transfer::Receive& receive = states_[each].receive->op();
-        if (reaches_all && operand != buffers.end() && bytes_of(each) == into.bytes) {
-            auto handed_over = receive.hand_over(order_.stream);
-            if (!handed_over) {
-                core_.resources().exchanges.abandon(operands);
-                return std::move(handed_over).error();
-            }
-            operands[static_cast<size_t>(operand - buffers.begin())] = *handed_over;
-            states_[each].handed_over = fuses = true;
-        } else {
-            GPURUN_TRY(receive.complete_into(order_.stream)); // to its place in memory
-        }
-    }
-    if (!fuses) {
-        messages_.launch(); // before what reads that
-        return false;
-    }
-    for (size_t i = 0; i < buffers.size(); ++i)
-        if (!operands[i].is_mail() && !operands[i].is_peers())
-            operands[i].buffer = operand_of(buffers[i]).address;
-    const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
-    core_.resources().exchanges.reduce(
-        {step.reduction, count, result.address, std::span(operands).first(buffers.size())}, order_.stream);
-    return true;
 }
 
 // A rank that sends less or more than is expected has been called with another count, or another type.
@@ -310,7 +250,7 @@ Result<bool> ScheduleRun::settle_step(State& state, bool receives) {
     }
     // A peer's graph takes this message once it has put its own, for which this one may wait by then.
     if (order_.captured() && state.send && state.send->enqueued() && !state.send->error()) {
-        if (receives)
+        if (receives && state.send->awaits_taken())
             return false;
         GPURUN_TRY(state.send->complete_into(order_.stream));
     }
@@ -402,8 +342,19 @@ void ScheduleRun::start_steps() {
     if (failed)
         await_readers();
     messages_.launch(); // before what depends on these
+    if (order_.captured() && (broken_ || !failed || !reduces_later()))
+        if (auto launched = core_.resources().captured_exchange.launch(); !launched && failed)
+            failed = std::move(launched);
     if (!failed)
         fail(failed.error());
+}
+
+// What is put in a graph may wait for that.
+bool ScheduleRun::reduces_later() const {
+    for (StepId i = 0; i < schedule_.steps().size(); ++i)
+        if (schedule_.steps()[i].kind == StepKind::kReduce && !states_[i].started)
+            return true;
+    return false;
 }
 
 bool ScheduleRun::advance_steps() {
@@ -484,9 +435,9 @@ void ScheduleRun::end_reduction(State& state, bool at_once) {
 }
 
 // It broke off: what is matched, and what was sent, goes on to its end.
-// Its reduction is never started. The mail's slot has to become free all the same.
+// Its reduction is never started. The mail's slot has to become free all the same; what is left in a graph fails.
 void ScheduleRun::take_left(StepId receive) {
-    if (!is_left(receive))
+    if (!is_left(receive) || order_.captured())
         return;
     states_[receive].receive->op().enqueue_left();
     messages_.launch();
@@ -513,6 +464,8 @@ void ScheduleRun::end_receive(State& state) {
 }
 
 void ScheduleRun::end_steps(const base::Error& error, bool at_once) {
+    if (order_.captured()) // what is put there belongs to no later graph
+        (void)core_.resources().captured_exchange.launch();
     for (StepId i = 0; i < schedule_.steps().size(); ++i) {
         State& state = states_[i];
         if (state.complete)

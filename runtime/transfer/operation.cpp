@@ -133,7 +133,7 @@ void Operation::finish() {
 
 Result<void> Operation::complete_into(device::Stream stream) {
     GPURUN_ASSERT(enqueued());
-    if (operand_.captured())
+    if (operand_.captured() && !is_left())
         return complete_captured(stream);
     if (done())
         return {};

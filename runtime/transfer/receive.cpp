@@ -50,6 +50,15 @@ Result<device::FusedReduction::Operand> Receive::hand_over(device::Stream stream
     return operand;
 }
 
+Result<CapturedExchange::Operand> Receive::hand_over_captured(device::Stream stream) {
+    auto operand = state()->hand_over_captured(*this, stream);
+    if (operand)
+        finish();
+    else
+        fail(operand.error());
+    return operand;
+}
+
 Result<void> Receive::take_stream(bool waits_for_peer) {
     return ends_in_stream() ? Result<void>() : work().take(waits_for_peer);
 }

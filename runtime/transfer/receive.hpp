@@ -31,6 +31,8 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     // What was left, for a reduction that is enqueued in the stream before the rank gives up the engine lock. Done
     // afterwards. REQUIRES is_left().
     base::Result<device::FusedReduction::Operand> hand_over(device::Stream stream);
+    // The same in a graph, by the thread that captures.
+    base::Result<CapturedExchange::Operand> hand_over_captured(device::Stream stream);
     // The launch of mails that it is part of (FusedMails); 0: none.
     uint64_t launch() const { return launch_; }
 

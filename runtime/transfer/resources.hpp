@@ -10,6 +10,7 @@
 #include "transfer/memory/quiescence.hpp"
 #include "transfer/memory/workspace.hpp"
 #include "transfer/operation_list.hpp"
+#include "transfer/protocol/captured_exchange.hpp"
 #include "transfer/protocol/exchanges.hpp"
 #include "transfer/protocol/fused_mails.hpp"
 
@@ -35,7 +36,8 @@ struct Resources {
           kernels_spin(counters != nullptr && !place_.takes_turns),
           fenced_copies(kernels_spin ? device_.fenced_copies() : nullptr),
           pools(device_, settings_.hardware_queues, place_.ranks_on_device, place_.ranks, place_.process->engines),
-          exports(device_, place_.ranks), mails(device_, pools), exchanges(device_, pools) {}
+          exports(device_, place_.ranks), mails(device_, pools), exchanges(device_, pools),
+          captured_exchange(device_, pools) {}
 
     // Up to which length kernels copy messages of collectives: where all ranks copy from all, copy engines are slower.
     size_t collective_copy_bytes() const { return 16 * settings.kernel_copy_bytes; }
@@ -57,6 +59,7 @@ struct Resources {
     ExportCache exports;
     FusedMails mails;
     Exchanges exchanges;
+    CapturedExchange captured_exchange;
     MovingList moving; // operations that advance() moves
     LeftList left;     // operations whose last work is enqueued by whoever completes them
     // What requests on a stream take and pull may be left for a moment (comm/batch.hpp): a series of them is held.

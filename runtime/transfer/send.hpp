@@ -44,6 +44,8 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     }
     bool matched() const { return matched_; }     // its target has said so
     bool withdrawn() const { return withdrawn_; } // a loan that was cancelled before it was matched
+    // Of a graph, enqueued: it is complete, in the stream, only once its target has taken it.
+    bool awaits_taken() const { return state() != nullptr && state()->awaits_taken(); }
     // Its answer is written once the send is complete.
     bool answer_written() const { return answer_written_; }
     platform::wait_report::Entry describe() const override;

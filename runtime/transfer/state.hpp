@@ -56,6 +56,8 @@ class SendState : public HalfState<Send> {
         GPURUN_ASSIGN(const bool cut_short, end.fence->cut_short(end.edge, end.slot));
         return !cut_short;
     }
+    // Of a graph: whether it is complete, in the stream, only once its target has taken it.
+    virtual bool awaits_taken() const { return false; }
     // Of a graph: what follows in the stream, which is captured, comes after the message.
     virtual base::Result<void> complete_captured(Send&, device::Stream) { return {}; }
 };
@@ -77,6 +79,10 @@ class ReceiveState : public HalfState<Receive> {
     }
     // What was left, for a reduction in the stream.
     virtual base::Result<device::FusedReduction::Operand> hand_over(Receive&, device::Stream) {
+        return base::Error{base::Status::kInternal, "only what was left is handed over"};
+    }
+    // The same in a graph.
+    virtual base::Result<CapturedExchange::Operand> hand_over_captured(Receive&, device::Stream) {
         return base::Error{base::Status::kInternal, "only what was left is handed over"};
     }
     // Whether it was handed over, and the answer of it written, too (SendMode::answer).

@@ -22,9 +22,10 @@ constexpr int kCalls = 32;
 constexpr int kExchanged = 2; // messages each way, unless asked otherwise: the halos of a field that is cut one way
 constexpr int kMostExchanged = 32; // larger windows are what bidirectional measures
 // Messages of graphs up to that size have room between two ranks for so much, all graphs together, in whole pages
-// (gpurun_capture_begin(3)). Others need none.
-constexpr size_t kLargestInRoom = size_t{64} << 10;
-constexpr size_t kGraphRoom = size_t{192} << 10;
+// (gpurun_capture_begin(3)). Others need none. Jobs of few ranks have more.
+constexpr int kFewRanks = 4;
+constexpr size_t largest_in_room(int ranks) { return size_t{ranks <= kFewRanks ? 512U : 64U} << 10; }
+constexpr size_t graph_room(int ranks) { return size_t{ranks <= kFewRanks ? 3072U : 192U} << 10; }
 constexpr size_t kGraphPage = size_t{4} << 10;
 // What a graph receives is waited for by kernels, all of a window's side by side. They must leave room on a GPU, which
 // may be the sender's too.
@@ -68,26 +69,27 @@ int fitting(size_t total, size_t bytes, int most) {
 }
 
 // How many messages a graph may have.
-int fitting_in_graph(size_t bytes, int most) {
-    if (bytes > kLargestInRoom)
+int fitting_in_graph(size_t bytes, int most, int ranks) {
+    if (bytes > largest_in_room(ranks))
         return most;
     const size_t pages = (bytes + kGraphPage - 1) / kGraphPage;
-    return fitting(kGraphRoom, bytes < kGraphPage ? bytes : pages * kGraphPage, most);
+    return fitting(graph_room(ranks), bytes < kGraphPage ? bytes : pages * kGraphPage, most);
 }
 
 // How many collectives a graph may have. Whatever the algorithm is, two ranks send each other at most two messages each
 // way, of the whole buffer or of a part for each rank; and there is scratch memory for each.
 int collectives_in_graph(const Task& task) {
     const auto ranks = static_cast<size_t>(task.ranks);
-    if (task.bytes / ranks > kLargestInRoom)
+    const size_t largest = largest_in_room(task.ranks);
+    if (task.bytes / ranks > largest)
         return fitting(kTurnBytes, task.bytes * ranks, kGraphRounds);
-    return fitting_in_graph(std::clamp<size_t>(task.bytes, 1, kLargestInRoom), 2 * kGraphRounds) / 2;
+    return fitting_in_graph(std::clamp<size_t>(task.bytes, 1, largest), 2 * kGraphRounds, task.ranks) / 2;
 }
 
 int rounds_in_graph(const Task& task) {
     if (task.test == Test::kCollective)
         return collectives_in_graph(task);
-    return fitting_in_graph(task.bytes, kGraphRounds * task.window) / task.window;
+    return fitting_in_graph(task.bytes, kGraphRounds * task.window, task.ranks) / task.window;
 }
 
 int portions(int total, int portion) { return (total + portion - 1) / portion; }
@@ -110,8 +112,9 @@ int rounds_of(size_t bytes, int most) {
     return std::min(most, std::max(kFewestRounds, fitting(kTurnBytes, std::max<size_t>(bytes, 1), most)));
 }
 
-Task task_of(Test test, Order order, size_t bytes, const Options& options, size_t arena) {
+Task task_of(Test test, Order order, size_t bytes, const Options& options, size_t arena, int ranks) {
     Task task{.test = test, .order = order, .bytes = bytes, .warmup = options.warmup, .validate = options.validate};
+    task.ranks = ranks;
     task.form = options.form;
     task.turns = std::min(kTurns, options.iterations);
     const int most = options.iterations / task.turns;
@@ -122,7 +125,7 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
     int slots = fitting(arena, bytes, most_slots);
     const bool aside = order == Order::kGraph && !maps_all(options); // else what has no room stays in its buffer
     if (aside)
-        slots = fitting_in_graph(bytes, slots);
+        slots = fitting_in_graph(bytes, slots, ranks);
     task.window = has_window(test) ? slots : 1;
     if (order == Order::kGraph)
         task.window = std::min(task.window, std::max(kGraphWindow, fitting(kGraphWindowBytes, bytes, slots)));
@@ -189,7 +192,7 @@ std::vector<Task> plan(const Options& options, bool on_gpus, int ranks) {
         for (Order order : options.orders)
             if (measured_in(order, test))
                 for (size_t bytes : sizes_of(test, options, on_gpus))
-                    tasks.push_back(task_of(test, order, bytes, options, arena));
+                    tasks.push_back(task_of(test, order, bytes, options, arena, ranks));
     }
     return tasks;
 }

@@ -34,7 +34,7 @@ class Line {
     // Another channel, of `bytes`. REQUIRES: nothing of the one before is under way.
     void clear(size_t bytes) {
         bytes_ = bytes;
-        write(memory_.get(), Bytes(kBytes));
+        write(memory_.get(), Bytes(kPlaces + kChannelPlaces * device::channel_place_bytes(bytes)));
     }
     // Where both sides say when their runs are, by these names.
     void log(const device::RunLog* log, uint32_t source, uint32_t target) {
@@ -80,9 +80,10 @@ class Line {
         store(target_cut_, 0);
     }
 
-    // REQUIRES: nothing waits.
-    void check_runs(uint64_t put, uint64_t taken) const {
-        const Bytes all = read(memory_.get(), kBytes);
+    // REQUIRES: nothing waits. `told`: of how many the source has been told that they were taken.
+    void check_runs(uint64_t put, uint64_t taken) const { check_runs(put, taken, taken); }
+    void check_runs(uint64_t put, uint64_t taken, uint64_t told) const {
+        const Bytes all = read(memory_.get(), kPlaces);
         const auto count = [&](size_t offset, size_t lane) {
             uint64_t value = 0;
             std::memcpy(&value, &all[offset + lane * sizeof value], sizeof value);
@@ -94,24 +95,24 @@ class Line {
             CAPTURE(lane);
             CHECK(count(kSourceTurns, lane) == put);
             CHECK(count(kTargetTurns, lane) == taken);
-            CHECK(count(kTaken, lane) == taken);
+            CHECK(count(kTaken, lane) == told);
         }
         CHECK(std::count(all.begin() + kTicket, all.begin() + kLogPlaces, std::byte{0}) == 256);
     }
 
   private:
     static constexpr size_t kCounts = device::kMostLanes * sizeof(uint64_t);
-    static constexpr size_t kSourceTurns = kChannelPlaces * device::channel_place_bytes(kLargestInChannel);
+    static constexpr size_t kSourceTurns = 0;
     static constexpr size_t kTargetTurns = kSourceTurns + kCounts;
     static constexpr size_t kTaken = kTargetTurns + kCounts;
     static constexpr size_t kTicket = kTaken + kCounts;
-
     static constexpr size_t kLogPlaces = kTicket + 256;
-    static constexpr size_t kBytes = kLogPlaces + 2 * sizeof(uint64_t);
+    static constexpr size_t kPlaces = kLogPlaces + 256;
+    static constexpr size_t kBytes = kPlaces + kChannelPlaces * device::channel_place_bytes(kLargestInChannel);
 
     device::Channel side(size_t number, size_t turns, size_t alive, size_t cut) const {
         device::Channel channel;
-        channel.places = memory_.get();
+        channel.places = memory_.get() + kPlaces;
         channel.taken = reinterpret_cast<uint64_t*>(memory_.get() + kTaken);
         channel.turns = reinterpret_cast<uint64_t*>(memory_.get() + turns);
         channel.bytes = bytes_;

@@ -30,6 +30,7 @@ const SuiteOf kSuites[] = {
     {"elsewhere", {kOrderedMemory, kOtherDevices}},
     {"fenced copies", {kFencedCopies}},
     {"fused-reduce", {kFusedReduce}},
+    {"graph-reduce", {kFusedReduce, kChannels}},
     {"graphs", {kGraphs}},
     {"mails", {kMails}},
     {"ordered memory", {kOrderedMemory}},

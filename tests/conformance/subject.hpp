@@ -128,7 +128,7 @@ class Event {
 };
 
 // Counters live in one registered segment that other processes map as well; each test takes fresh ones, which read 0.
-constexpr size_t kCounterBytes = 65536;
+constexpr size_t kCounterBytes = 128 << 10;
 constexpr uint64_t kReleaseAll = uint64_t{1} << 62;
 int counter_segment();
 constexpr uint64_t kStep = 2; // between values: bit 0 belongs to poison

@@ -1,10 +1,10 @@
 // Fused reductions: one operation puts mails and combines what has come in others, without a copy of them; or it
 // combines what lies in the memory of peers, between the edges that say when it may be read, and when it has been.
-// Needs Mails and Reduce.
+// The same for messages of graphs, which come in channels, where the device has those. Needs Mails and Reduce.
 #pragma once
 
 #include "base/reduction.hpp"
-#include "device/capability/mails.hpp"
+#include "device/capability/channels.hpp"
 
 namespace gpurun::device {
 
@@ -39,6 +39,27 @@ struct FusedReduction {
     size_t bytes() const { return count * base::size_of_type(static_cast<int>(reduction.type)); }
 };
 
+// What one run of a graph puts in channels, and combines of what comes in others, and takes with that.
+struct GraphReduction {
+    struct Put {
+        Channel channel; // not a signal
+        const void* source;
+    };
+    struct Operand {
+        const Channel* channel = nullptr; // which brings as many bytes as the result has; null: the own one
+        const void* buffer = nullptr;     // that one
+    };
+
+    base::Reduction reduction;
+    size_t count = 0; // not 0
+    void* result = nullptr;
+    std::span<const Put> puts;         // up to kMostMet
+    std::span<const Operand> operands; // the same; at most one is its own
+    uint32_t blocks = 1;               // at most, of which each may wait
+
+    size_t bytes() const { return count * base::size_of_type(static_cast<int>(reduction.type)); }
+};
+
 class FusedReduce {
   public:
     // Enqueues, as Mails::exchange() and Reduce::reduce_elements() do. What is put, up to kMostExchanged mails,
@@ -47,6 +68,10 @@ class FusedReduce {
     // or a peer's buffer, never comes, the result is undefined.
     virtual base::Result<void> put_and_reduce(std::span<const OutgoingMail> puts, const FusedReduction& reduction,
                                               Stream stream) = 0;
+    // Enqueues, made to be captured: the next run of each channel, as Channels has them. All is put before anything is
+    // awaited. That a run was taken may be told with the next one, so a source may wait for that with one run less
+    // ahead. The result may be the own operand, and what is put, or a part of that from its beginning on.
+    virtual base::Result<void> reduce_in_graph(const GraphReduction& reduction, Stream stream) = 0;
 
   protected:
     ~FusedReduce() = default; // it is a part of a Device

@@ -1,152 +1,17 @@
-// Messages of graphs. A block makes a lane; all that is the same in every run stands in the arguments, the rest in
-// memory, by the number of the run.
+// Messages of graphs, one by one. A block makes a lane.
 #pragma once
 
-#include "device/cuda/kernel_words.cuh"
+#include "device/cuda/channel_words.cuh"
 
 namespace {
 
-using gpurun::device::cuda::ChannelArguments;
-using gpurun::device::cuda::kBytesOfLane;
-using gpurun::device::cuda::kFirstOfRun;
-using gpurun::device::cuda::kLastOfRun;
-using gpurun::device::cuda::kPlacesOfChannel;
-using gpurun::device::cuda::kWordsOfRun;
 using gpurun::device::cuda::Logged;
+using gpurun::device::cuda::LoggedChannel;
+using gpurun::device::cuda::MeetInGraphArguments;
+using gpurun::device::cuda::PartInGraphArguments;
 using gpurun::device::cuda::PullThroughChannelArguments;
 using gpurun::device::cuda::PutInChannelArguments;
-using gpurun::device::cuda::RunLogArguments;
 using gpurun::device::cuda::TakeFromChannelArguments;
-
-constexpr unsigned kLooksPerAlive = 1024; // it is in host memory
-
-__device__ uint64_t load_turn(const uint64_t* turn) {
-    uint64_t value;
-    asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(value) : "l"(turn) : "memory");
-    return value;
-}
-
-// Never the mark of an earlier run in the same place, nor 0.
-__device__ uint32_t mark_of(uint64_t turn) { return static_cast<uint32_t>(turn % 0xffffffff) + 1; }
-
-__device__ void* place_of(const ChannelArguments& channel, uint64_t turn, uint32_t lane) {
-    const uint64_t first = (turn % kPlacesOfChannel * channel.lanes + lane) * channel.lane_words;
-    return static_cast<uint4*>(channel.places) + first;
-}
-
-__device__ uint64_t read_clock() {
-    uint64_t now;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
-    return now;
-}
-
-// By a thread of each block that waits: another block's end is told of again.
-__device__ void tell_wait(const ChannelArguments& channel, uint64_t runs, uint64_t waited_ns) {
-    if (channel.wait == nullptr || threadIdx.x != 0)
-        return;
-    store_counter(channel.wait + 2, waited_ns);
-    store_counter(channel.wait, runs);
-}
-
-// `more` says whether to look again, for so many `runs` of the other side. False, and said so, if that has died first.
-// What takes long is told, too: there is time for it.
-template <typename More>
-__device__ bool wait_while(const ChannelArguments& channel, uint64_t runs, const More& more) {
-    uint64_t told_first = 0;
-    bool came = true;
-    for (unsigned looks = 1; more(); ++looks) {
-        if (looks % kLooksPerAlive != 0)
-            continue;
-        const uint64_t now = read_clock();
-        if (told_first == 0)
-            told_first = now;
-        tell_wait(channel, runs, now - told_first);
-        if ((load_counter(channel.alive) & kPoison) != 0 && more()) {
-            store_counter(channel.cut, 1);
-            came = false;
-            break;
-        }
-    }
-    if (told_first != 0)
-        tell_wait(channel, 0, 0);
-    return came;
-}
-
-__device__ bool is_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turns) {
-    return load_turn(channel.taken + lane) >= turns;
-}
-
-__device__ bool await_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turns) {
-    return wait_while(channel, turns, [&] { return !is_taken(channel, lane, turns); });
-}
-
-__device__ bool await_channel_word(const ChannelArguments& channel, uint64_t turn, uint32_t lane, uint64_t index,
-                                   Word& word) {
-    const void* const place = place_of(channel, turn, lane);
-    const uint32_t mark = mark_of(turn);
-    return wait_while(channel, turn + 1, [&] {
-        word = load_word(place, index);
-        return word.low_mark != mark || word.high_mark != mark;
-    });
-}
-
-// How many runs must have been taken before this one finds room.
-__device__ uint64_t to_be_taken(uint64_t turn) { return turn < kPlacesOfChannel ? 0 : turn + 1 - kPlacesOfChannel; }
-
-// Asked for by one thread, since a line that all threads want at once is given to one after the other. `too`: what else
-// that thread has to do before the others go on.
-template <typename Too>
-__device__ uint64_t turn_of_block(const ChannelArguments& channel, uint32_t lane, const Too& too) {
-    __shared__ uint64_t turn;
-    if (threadIdx.x == 0) {
-        turn = load_turn(channel.turns + lane);
-        too(turn);
-    }
-    __syncthreads();
-    return turn;
-}
-
-__device__ void tell_taken(const ChannelArguments& channel, uint32_t lane, uint64_t turn) {
-    store_counter(channel.taken + lane, turn + 1);
-    channel.turns[lane] = turn + 1;
-}
-
-// Of kernels whose runs nobody records.
-struct NoLog {
-    __device__ uint64_t clock() const { return 0; }
-    __device__ void run(uint64_t, uint64_t, uint64_t) const {}
-    static constexpr bool kRecords = false;
-};
-
-struct Log {
-    const RunLogArguments& log;
-
-    __device__ uint64_t clock() const { return clock_for(log.taken); }
-    // By one thread, at the very end, as store_times() does. `run` is told by the first operation alone.
-    __device__ void run(uint64_t run, uint64_t began, uint64_t moving) const {
-        uint64_t at;
-        if ((log.parts & kFirstOfRun) != 0) {
-            at = atomicAdd(reinterpret_cast<unsigned long long*>(log.taken), 1);
-            *log.place = at;
-            if (at >= log.room)
-                store_counter(log.lost, at + 1 - log.room); // another may pass it on the way: the host asks at the end
-        } else {
-            at = load_turn(log.place);
-        }
-        if (at >= log.room)
-            return;
-        uint64_t* const words = log.places + at * kWordsOfRun;
-        if ((log.parts & kFirstOfRun) != 0) {
-            store_counter(words, began);
-            store_counter(words + 1, moving);
-            store_counter(words + 3, run);
-            store_counter(words + 4, log.name);
-        }
-        if ((log.parts & kLastOfRun) != 0)
-            store_counter(words + 2, clock());
-    }
-    static constexpr bool kRecords = true;
-};
 
 template <typename RunLog>
 __device__ void put_in_channel(const PutInChannelArguments& put, const RunLog& log) {
@@ -257,7 +122,64 @@ __device__ void pull_through_channel(const PullThroughChannelArguments& pull, co
     }
 }
 
+__device__ void log_run(const LoggedChannel& of, uint64_t run, uint64_t began, uint64_t moving) {
+    if (of.log.taken != nullptr)
+        Log{of.log}.run(run, began, moving);
+}
+
+// A thread for each channel. All signals are put before any is awaited.
+__device__ void meet_in_graph(const MeetInGraphArguments& all) {
+    const unsigned i = threadIdx.x;
+    const bool puts = i < all.number_of_puts, awaits = i < all.number_awaited;
+    const uint64_t put = puts ? load_turn(all.puts[i].channel.turns) : 0;
+    const uint64_t awaited = awaits ? load_turn(all.awaited[i].channel.turns) : 0;
+    await_predecessors();
+    const uint64_t began = read_clock();
+    __threadfence_system(); // a signal says that what came before it is there
+    if (puts && await_taken(all.puts[i].channel, 0, to_be_taken(put), true))
+        store_word(place_of(all.puts[i].channel, put, 0), 0, word_of(0, mark_of(put)));
+    if (puts)
+        all.puts[i].channel.turns[0] = put + 1;
+    __syncwarp();
+    Word word;
+    if (awaits)
+        await_channel_word(all.awaited[i].channel, awaited, 0, 0, word, true);
+    __threadfence_system(); // what the sources wrote before their signals is read after them
+    __syncwarp();
+    let_next_start();
+    if (puts)
+        log_run(all.puts[i], put, began, began);
+    if (awaits)
+        log_run(all.awaited[i], awaited, began, read_clock());
+}
+
+// The same: all is told before anything is awaited.
+__device__ void part_in_graph(const PartInGraphArguments& all) {
+    const unsigned i = threadIdx.x;
+    const bool tells = i < all.number_taken, awaits = i < all.number_awaited;
+    await_predecessors();
+    __threadfence_system();
+    if (tells)
+        tell_taken(all.taken[i].channel, 0, load_turn(all.taken[i].channel.turns));
+    __syncwarp();
+    if (awaits)
+        await_taken(all.awaited[i].channel, 0, load_turn(all.awaited[i].channel.turns), true);
+    __syncwarp();
+    let_next_start();
+    if (tells)
+        log_run(all.taken[i], 0, 0, 0);
+    if (awaits)
+        log_run(all.awaited[i], 0, 0, 0);
+}
+
 } // namespace
+
+extern "C" __global__ void gpurun_meet_in_graph(const __grid_constant__ MeetInGraphArguments all) {
+    meet_in_graph(all);
+}
+extern "C" __global__ void gpurun_part_in_graph(const __grid_constant__ PartInGraphArguments all) {
+    part_in_graph(all);
+}
 
 // Each operation twice: of runs that nobody records, and of those that are.
 

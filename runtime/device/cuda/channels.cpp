@@ -9,8 +9,9 @@ static_assert(kPlacesOfChannel == kChannelPlaces && kBytesOfLane == kLaneBytes);
 
 namespace {
 
-constexpr unsigned kWarp = 32; // enough for one thread, or for one of each lane
-static_assert(kMostLanes <= kWarp);
+constexpr unsigned kWarp = 32;
+constexpr unsigned kThreadsOfLanes = kMostLanes; // one for each lane
+static_assert(kThreadsOfLanes % kWarp == 0 && kMetInGraph == kMostMet && kMostMet <= kWarp);
 
 unsigned lane_threads(size_t bytes) { return mail_threads(std::min(bytes, kLaneBytes)); }
 
@@ -38,6 +39,8 @@ base::Result<ChannelArguments> CudaDevice::arguments(const Channel& channel) con
 
 base::Result<RunLogArguments> CudaDevice::log_arguments(const Channel& channel) const {
     static_assert(sizeof(platform::RunTimes) == kWordsOfRun * sizeof(uint64_t));
+    if (channel.log == nullptr)
+        return RunLogArguments{};
     const RunLog& log = *channel.log;
     GPURUN_ASSIGN(const CUdeviceptr places, device_address(reinterpret_cast<const Counter*>(log.places)));
     GPURUN_ASSIGN(const CUdeviceptr lost, device_address(log.lost));
@@ -65,7 +68,7 @@ base::Result<void> CudaDevice::channel_put(const Channel& channel, const void* s
 base::Result<void> CudaDevice::channel_await_taken(const Channel& channel, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
-    return launch(channel, kernels_.await_channel_taken, 1, kWarp, common, stream);
+    return launch(channel, kernels_.await_channel_taken, 1, kThreadsOfLanes, common, stream);
 }
 
 base::Result<void> CudaDevice::channel_take(const Channel& channel, void* destination, size_t bytes, Stream stream) {
@@ -93,6 +96,40 @@ base::Result<void> CudaDevice::channel_pull(const Channel& channel, void* destin
     GPURUN_ASSIGN(const ChannelArguments common, arguments(channel));
     return launch(channel, kernels_.pull_through_channel, copy_blocks(bytes), kCopyThreads,
                   PullThroughChannelArguments{common, destination, source, bytes, ticket}, stream);
+}
+
+base::Result<LoggedChannel> CudaDevice::logged_arguments(const Channel& channel) const {
+    LoggedChannel both;
+    GPURUN_ASSIGN(both.channel, arguments(channel));
+    GPURUN_ASSIGN(both.log, log_arguments(channel));
+    return both;
+}
+
+base::Result<void> CudaDevice::logged_arguments(std::span<const Channel> channels, LoggedChannel* arguments,
+                                                uint32_t& number) const {
+    number = static_cast<uint32_t>(channels.size());
+    for (size_t i = 0; i < channels.size(); ++i) {
+        GPURUN_ASSIGN(arguments[i], logged_arguments(channels[i]));
+    }
+    return {};
+}
+
+base::Result<void> CudaDevice::channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,
+                                            Stream stream) {
+    const auto current = enter();
+    MeetInGraphArguments all; // what is not used is not read
+    GPURUN_TRY(logged_arguments(puts, all.puts, all.number_of_puts));
+    GPURUN_TRY(logged_arguments(awaited, all.awaited, all.number_awaited));
+    return launch(kernels_.meet_in_graph, 1, kWarp, all, stream);
+}
+
+base::Result<void> CudaDevice::channel_part(std::span<const Channel> taken, std::span<const Channel> awaited,
+                                            Stream stream) {
+    const auto current = enter();
+    PartInGraphArguments all; // what is not used is not read
+    GPURUN_TRY(logged_arguments(taken, all.taken, all.number_taken));
+    GPURUN_TRY(logged_arguments(awaited, all.awaited, all.number_awaited));
+    return launch(kernels_.part_in_graph, 1, kWarp, all, stream);
 }
 
 } // namespace gpurun::device::cuda

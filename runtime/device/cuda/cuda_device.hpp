@@ -144,6 +144,7 @@ class CudaDevice final : public Device,
                                        std::span<const void* const> operands, Stream stream) override;
     base::Result<void> put_and_reduce(std::span<const OutgoingMail> puts, const FusedReduction& reduction,
                                       Stream stream) override;
+    base::Result<void> reduce_in_graph(const GraphReduction& reduction, Stream stream) override;
 
     base::Result<void> begin_capture(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;
@@ -159,6 +160,10 @@ class CudaDevice final : public Device,
     base::Result<void> channel_tell_taken(const Channel& channel, Stream stream) override;
     base::Result<void> channel_pull(const Channel& channel, void* destination, const void* source, size_t bytes,
                                     uint32_t* ticket, Stream stream) override;
+    base::Result<void> channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,
+                                    Stream stream) override;
+    base::Result<void> channel_part(std::span<const Channel> taken, std::span<const Channel> awaited,
+                                    Stream stream) override;
 
     base::Result<Event> create_event() override;
     base::Result<void> destroy_event(Event event) override;
@@ -192,7 +197,10 @@ class CudaDevice final : public Device,
                                     uint32_t& number) const;
     base::Result<void> prepare_clock();
     base::Result<ChannelArguments> arguments(const Channel& channel) const;
-    base::Result<RunLogArguments> log_arguments(const Channel& channel) const; // REQUIRES that it has one
+    base::Result<RunLogArguments> log_arguments(const Channel& channel) const; // without `taken` if it has none
+    base::Result<LoggedChannel> logged_arguments(const Channel& channel) const;
+    base::Result<void> logged_arguments(std::span<const Channel> channels, LoggedChannel* arguments,
+                                        uint32_t& number) const;
     template <typename Arguments>
     base::Result<void> launch(const Channel& channel, const ChannelKernel& kernel, unsigned grid, unsigned threads,
                               const Arguments& arguments, Stream stream) const;

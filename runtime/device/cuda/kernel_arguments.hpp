@@ -201,6 +201,51 @@ struct Logged {
     RunLogArguments log;
 };
 
+// What the ranks of a collective put and take at the same time in a graph. `log` has no `taken` where nobody records.
+constexpr unsigned kMetInGraph = 8;
+struct LoggedChannel {
+    ChannelArguments channel;
+    RunLogArguments log;
+};
+struct MeetInGraphArguments {
+    LoggedChannel puts[kMetInGraph]; // signals
+    LoggedChannel awaited[kMetInGraph];
+    uint32_t number_of_puts;
+    uint32_t number_awaited;
+};
+struct PartInGraphArguments {
+    LoggedChannel taken[kMetInGraph];
+    LoggedChannel awaited[kMetInGraph];
+    uint32_t number_taken;
+    uint32_t number_awaited;
+};
+
+constexpr unsigned kGraphReduceThreads = 1024; // at most: four lanes
+struct GraphReduceArguments {
+    struct Put {
+        PutInChannelArguments put;
+        RunLogArguments log;
+    };
+    struct Operand {
+        ChannelArguments channel; // which brings it, if it is not this rank's own
+        const void* buffer;       // of the own one
+        RunLogArguments log;
+    };
+    Put puts[kMetInGraph];
+    Operand operands[kMetInGraph];
+    void* result;
+    uint64_t bytes;
+    uint32_t number_of_puts;
+    uint32_t operands_given;
+    uint32_t own_operand; // more than there are if this rank has none
+    uint32_t lanes;       // of the longest of all
+    uint32_t is_logged;
+    uint32_t op; // base::Op
+    uint32_t divisor;
+    uint32_t aligned; // 1: the result and the own operand, to 16 bytes
+};
+static_assert(sizeof(GraphReduceArguments) <= 4096);
+
 constexpr uint32_t kPlacesOfChannel = 2;
 constexpr uint64_t kBytesOfLane = 8 * kMailThreads; // a word for each thread
 

@@ -3,9 +3,10 @@
 
 #include "base/format.hpp"
 
-// Made from kernels.cu and reduce_kernels.cu.
+// Made from kernels.cu, reduce_kernels.cu and graph_reduce_kernels.cu.
 extern "C" const unsigned long long gpurun_kernel_image[];
 extern "C" const unsigned long long gpurun_reduce_kernel_image[];
+extern "C" const unsigned long long gpurun_graph_reduce_kernel_image[];
 
 namespace gpurun::device::cuda {
 
@@ -35,13 +36,19 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     GPURUN_TRY(find_both(kernels.await_channel_put, "gpurun_await_channel_put"));
     GPURUN_TRY(find_both(kernels.tell_channel_taken, "gpurun_tell_channel_taken"));
     GPURUN_TRY(find_both(kernels.pull_through_channel, "gpurun_pull_through_channel"));
+    GPURUN_TRY(find(kernels.meet_in_graph, "gpurun_meet_in_graph"));
+    GPURUN_TRY(find(kernels.part_in_graph, "gpurun_part_in_graph"));
+    const auto find_of_all_types = [&](auto& functions, const std::string& name) -> base::Result<void> {
+        for (size_t type = 1; type < base::kTypes; ++type)
+            if (base::info_of_type(static_cast<int>(type)).values != base::Values::kText)
+                GPURUN_TRY(find(functions[type], (name + std::to_string(type)).c_str()));
+        return {};
+    };
     GPURUN_TRY(driver.check(driver.cuModuleLoadData(&module, gpurun_reduce_kernel_image), "cuModuleLoadData"));
-    for (size_t type = 1; type < base::kTypes; ++type) {
-        if (base::info_of_type(static_cast<int>(type)).values == base::Values::kText)
-            continue;
-        GPURUN_TRY(find(kernels.reduce[type], ("gpurun_reduce_" + std::to_string(type)).c_str()));
-        GPURUN_TRY(find(kernels.fused_reduce[type], ("gpurun_fused_reduce_" + std::to_string(type)).c_str()));
-    }
+    GPURUN_TRY(find_of_all_types(kernels.reduce, "gpurun_reduce_"));
+    GPURUN_TRY(find_of_all_types(kernels.fused_reduce, "gpurun_fused_reduce_"));
+    GPURUN_TRY(driver.check(driver.cuModuleLoadData(&module, gpurun_graph_reduce_kernel_image), "cuModuleLoadData"));
+    GPURUN_TRY(find_of_all_types(kernels.reduce_in_graph, "gpurun_reduce_in_graph_"));
     return kernels;
 }
 

@@ -1,4 +1,5 @@
-// The kernels of kernels.cu and reduce_kernels.cu, loaded into the primary context, where they stay.
+// The kernels of kernels.cu, reduce_kernels.cu and graph_reduce_kernels.cu, loaded into the primary context, where they
+// stay.
 #pragma once
 
 #include "base/datatype.hpp"
@@ -27,8 +28,11 @@ struct Kernels {
     ChannelKernel await_channel_put;
     ChannelKernel tell_channel_taken;
     ChannelKernel pull_through_channel;
+    CUfunction meet_in_graph = nullptr;
+    CUfunction part_in_graph = nullptr;
     std::array<CUfunction, base::kTypes> reduce{};       // by type; null: it has no operation
     std::array<CUfunction, base::kTypes> fused_reduce{}; // by type, too
+    std::array<CUfunction, base::kTypes> reduce_in_graph{};
 
     // All at once and early: loading one later could wait for kernels that wait for another rank.
     // REQUIRES the primary context to be current. kDevice if the library has none for this GPU.

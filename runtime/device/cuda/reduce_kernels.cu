@@ -1,124 +1,17 @@
 // Reductions on a GPU: two kernels for each type. Compiled to an image of its own (meson.build), which Kernels loads.
-//
-// The buffers are read in words of 16 bytes, by single bytes where one of them is not aligned, and in the last word.
-#include "base/arithmetic.hpp"
-#include "device/cuda/kernel_words.cuh"
+#include "device/cuda/reduced_words.cuh"
 
-#include <utility>
-
-using namespace gpurun::base;
 using namespace gpurun::device::cuda;
 
 namespace {
 
-constexpr unsigned kWordBytes = sizeof(uint4);
-
-template <typename Element>
-union Elements {
-    static constexpr unsigned kNumber = kWordBytes / sizeof(Element);
-
-    __device__ Elements() : word{0, 0, 0, 0} {}
-
-    uint4 word;
-    unsigned char bytes[kWordBytes];
-    Element each[kNumber];
-};
-
-template <typename Element>
-__device__ Elements<Element> load_elements(const void* from, uint64_t at, unsigned bytes, bool aligned) {
-    Elements<Element> loaded;
-    if (aligned && bytes == kWordBytes) {
-        loaded.word = static_cast<const uint4*>(from)[at];
-        return loaded;
-    }
-#pragma unroll 1
-    for (unsigned i = 0; i < bytes; ++i)
-        loaded.bytes[i] = static_cast<const unsigned char*>(from)[kWordBytes * at + i];
-    return loaded;
-}
-
-template <typename Element>
-__device__ void store_elements(void* to, uint64_t at, unsigned bytes, bool aligned, const Elements<Element>& stored) {
-    if (aligned && bytes == kWordBytes) {
-        static_cast<uint4*>(to)[at] = stored.word;
-        return;
-    }
-#pragma unroll 1
-    for (unsigned i = 0; i < bytes; ++i)
-        static_cast<unsigned char*>(to)[kWordBytes * at + i] = stored.bytes[i];
-}
-
-template <Op kOp, Type kType>
-constexpr bool kIsMeant = kOp != Op::kAverage&& has_meaning(kOp, kType);
-
+// False if it will never come.
 template <Type kType>
-struct Word16 {
-    using Element = typename TypeOf<kType>::Element;
-    static constexpr unsigned kNumber = Elements<Element>::kNumber;
-
-    typename TypeOf<kType>::Value values[kNumber];
-
-    __device__ void set(const Elements<Element>& word) {
-#pragma unroll
-        for (unsigned i = 0; i < kNumber; ++i)
-            values[i] = value_of(word.each[i]);
-    }
-    __device__ void load(const void* from, uint64_t at, unsigned bytes, bool aligned) {
-        set(load_elements<Element>(from, at, bytes, aligned));
-    }
-    // False if it will never come.
-    __device__ bool load(const FusedOperand& from, uint64_t at, unsigned bytes, bool aligned) {
-        if (from.mark == 0) {
-            load(from.words, at, bytes, aligned);
-            return true;
-        }
-        Elements<Element> come;
-        if (bytes > 8) {
-            Word words[2];
-            if (!await_words(from, 2 * at, words))
-                return false;
-            come.word = {words[0].low, words[0].high, words[1].low, words[1].high};
-        } else {
-            Word words[1];
-            if (!await_words(from, 2 * at, words))
-                return false;
-            come.word = {words[0].low, words[0].high, 0, 0};
-        }
-        set(come);
-        return true;
-    }
-    __device__ void store(void* to, uint64_t at, unsigned bytes, bool aligned) const {
-        Elements<Element> word;
-#pragma unroll
-        for (unsigned i = 0; i < kNumber; ++i)
-            word.each[i] = element_of<Element>(values[i]);
-        store_elements(to, at, bytes, aligned, word);
-    }
-    template <Op kOp>
-    __device__ void combine_if_asked(uint32_t op, const Word16& with) {
-        if constexpr (kIsMeant<kOp, kType>)
-            if (op == static_cast<uint32_t>(kOp))
-#pragma unroll
-                for (unsigned i = 0; i < kNumber; ++i)
-                    values[i] = combined<kOp>(values[i], with.values[i]);
-    }
-    // All threads take the same branch.
-    template <size_t... kNumbers>
-    __device__ void combine(uint32_t op, const Word16& with, std::index_sequence<kNumbers...>) {
-        (combine_if_asked<static_cast<Op>(kNumbers)>(op, with), ...);
-    }
-    __device__ void divide(uint32_t divisor) {
-        if constexpr (kIsMeant<Op::kSum, kType>)
-            if (divisor != 0)
-                for (unsigned i = 0; i < kNumber; ++i)
-                    values[i] = divided(values[i], divisor);
-    }
-};
-
-// The bytes of one of a thread's words, the last of which may be shorter.
-__device__ unsigned bytes_at(uint64_t at, uint64_t all) {
-    const uint64_t left = all - kWordBytes * at;
-    return left < kWordBytes ? static_cast<unsigned>(left) : kWordBytes;
+__device__ bool load_operand(Word16<kType>& into, const FusedOperand& from, uint64_t at, unsigned bytes, bool aligned) {
+    if (from.mark != 0)
+        return into.load_as_it_comes(bytes, [&](auto& words) { return await_words(from, 2 * at, words); });
+    into.load(from.words, at, bytes, aligned);
+    return true;
 }
 
 template <Type kType>
@@ -191,7 +84,7 @@ __device__ void reduce_as_it_comes(const FusedReduceArguments& all, Blocks block
             if (operand == all.own_operand)
                 next.set(own);
             else
-                come = next.load(all.operands[operand], at, bytes, aligned);
+                come = load_operand(next, all.operands[operand], at, bytes, aligned);
             if (operand == 0)
                 result = next;
             else

@@ -63,6 +63,13 @@ Grid grid_of_mails(size_t largest, uint32_t most_blocks) {
     return {blocks, is_long ? kFusedReduceThreads : kReduceThreads};
 }
 
+// Of what a block reduces of a lane: 16 bytes each.
+unsigned lane_threads(size_t longest) {
+    constexpr size_t kBytes = 16, kWarp = 32;
+    const size_t units = (std::min(longest, kLaneBytes) + kBytes - 1) / kBytes;
+    return static_cast<unsigned>((units + kWarp - 1) / kWarp * kWarp);
+}
+
 } // namespace
 
 base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts, const FusedReduction& reduction,
@@ -116,6 +123,54 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
                           ? grid_of_mails(largest, reduction.blocks)
                           : Grid{blocks_for(largest, kReducedBytesOfBlock, reduction.blocks), kFusedReduceThreads};
     return launch(kernels_.fused_reduce[static_cast<size_t>(reduction.reduction.type)], grid.blocks, grid.threads, all,
+                  stream);
+}
+
+base::Result<void> CudaDevice::reduce_in_graph(const GraphReduction& reduction, Stream stream) {
+    constexpr size_t kThreadsOfLane = kLaneBytes / 16;
+    static_assert(kGraphReduceThreads % kThreadsOfLane == 0);
+    const auto current = enter();
+    GraphReduceArguments all; // what is not used is not read
+    all.result = reduction.result;
+    all.bytes = reduction.bytes();
+    all.number_of_puts = static_cast<uint32_t>(reduction.puts.size());
+    all.operands_given = static_cast<uint32_t>(reduction.operands.size());
+    all.own_operand = kMetInGraph;
+    all.is_logged = 0;
+    all.op = static_cast<uint32_t>(reduction.reduction.op);
+    all.divisor = reduction.reduction.divisor;
+    size_t longest = all.bytes;
+    for (size_t i = 0; i < reduction.puts.size(); ++i) {
+        const auto& [channel, source] = reduction.puts[i];
+        GPURUN_ASSIGN(all.puts[i].put.channel, arguments(channel));
+        GPURUN_ASSIGN(all.puts[i].log, log_arguments(channel));
+        all.puts[i].put.source = static_cast<const unsigned char*>(source);
+        all.is_logged |= channel.log != nullptr ? 1 : 0;
+        longest = std::max(longest, channel.bytes);
+    }
+    uintptr_t addresses = reinterpret_cast<uintptr_t>(reduction.result);
+    for (size_t i = 0; i < reduction.operands.size(); ++i) {
+        const auto& [channel, buffer] = reduction.operands[i];
+        if (channel == nullptr) {
+            all.own_operand = static_cast<uint32_t>(i);
+            all.operands[i].buffer = buffer;
+            addresses |= reinterpret_cast<uintptr_t>(buffer);
+            continue;
+        }
+        GPURUN_ASSIGN(all.operands[i].channel, arguments(*channel));
+        GPURUN_ASSIGN(all.operands[i].log, log_arguments(*channel));
+        all.is_logged |= channel->log != nullptr ? 1 : 0;
+    }
+    all.lanes = static_cast<uint32_t>(channel_lanes(longest));
+    all.aligned = addresses % 16 == 0 ? 1 : 0;
+    // A block for each lane, or for two or four, so that there are enough of them: then none waits before it puts.
+    const uint32_t most = std::max(reduction.blocks, 1U);
+    uint32_t beside = 1;
+    while (beside < kGraphReduceThreads / kThreadsOfLane && all.lanes > beside * most)
+        beside *= 2;
+    const uint32_t blocks = std::min((all.lanes + beside - 1) / beside, most);
+    const unsigned threads = beside * lane_threads(longest);
+    return launch(kernels_.reduce_in_graph[static_cast<size_t>(reduction.reduction.type)], blocks, threads, all,
                   stream);
 }
 

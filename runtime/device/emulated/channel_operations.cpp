@@ -5,6 +5,8 @@
 #include "platform/job_segment.hpp"
 #include "platform/wake.hpp"
 
+#include <array>
+
 namespace gpurun::device::emulated {
 
 namespace {
@@ -87,6 +89,37 @@ bool StreamQueue::take(const ChannelTake& operation) {
     return true;
 }
 
+bool StreamQueue::reduce_channels(const ReduceChannels::Arguments& all) {
+    std::array<const void*, kMostMet> operands;
+    std::array<int64_t, 2> times_ns{}; // when it began, and when it moved
+    bool came = true;
+    size_t given = 0;
+    for (const auto& [channel, own] : all.operands)
+        if (channel)
+            tell(*channel, *channel->turns); // of the run before
+    for (const auto& [channel, own] : all.operands) {
+        operands[given++] = own;
+        if (!channel)
+            continue;
+        times_ns[0] = times_ns[0] == 0 ? clock_for(*channel) : times_ns[0];
+        std::byte* const place = place_of(*channel, *channel->turns);
+        operands[given - 1] = place + sizeof(uint64_t);
+        const Wait put = await_run(*channel, word_at(place), *channel->turns + 1);
+        if (put == Wait::kAbandoned)
+            return false;
+        came = came && put == Wait::kCame;
+        times_ns[1] = clock_for(*channel);
+    }
+    if (came)
+        base::reduce(all.reduction, all.count, all.result, std::span(operands).first(given));
+    for (const auto& [channel, own] : all.operands)
+        if (channel) {
+            const uint64_t turn = (*channel->turns)++;
+            log_run(*channel, turn, times_ns[0], times_ns[1]);
+        }
+    return true;
+}
+
 bool StreamQueue::await_taken(const ChannelAwaitTaken& operation) {
     const Channel& channel = operation.channel;
     const int64_t began_ns = clock_for(channel);
@@ -101,11 +134,11 @@ void StreamQueue::tell(const ChannelTellTaken& operation) {
     log_run(operation.channel, *operation.channel.turns, 0, 0);
 }
 
-void StreamQueue::tell_taken(const Channel& channel) {
-    const uint64_t turns = ++*channel.turns;
-    auto& taken = word_at(channel.taken);
+void StreamQueue::tell_taken(const Channel& channel) { tell(channel, ++*channel.turns); }
+
+void StreamQueue::tell(const Channel& channel, uint64_t taken) {
     if (!platform::is_poisoned(channel.alive->load(std::memory_order_acquire)))
-        platform::store_and_wake(taken, turns);
+        platform::store_and_wake(word_at(channel.taken), taken);
 }
 
 // `run` is told by the first operation alone.

@@ -138,6 +138,11 @@ class EmulatedDevice final : public Device,
     base::Result<void> channel_take(const Channel& channel, void* destination, size_t bytes, Stream stream) override;
     base::Result<void> channel_await_put(const Channel& channel, Stream stream) override;
     base::Result<void> channel_tell_taken(const Channel& channel, Stream stream) override;
+    base::Result<void> channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,
+                                    Stream stream) override;
+    base::Result<void> channel_part(std::span<const Channel> taken, std::span<const Channel> awaited,
+                                    Stream stream) override;
+    base::Result<void> reduce_in_graph(const GraphReduction& reduction, Stream stream) override;
     base::Result<void> channel_pull(const Channel& channel, void* destination, const void* source, size_t bytes,
                                     uint32_t* ticket, Stream stream) override;
 

@@ -175,4 +175,64 @@ base::Result<void> EmulatedDevice::channel_pull(const Channel& channel, void* de
         ChannelTake{channel, static_cast<std::byte*>(destination), bytes, true, static_cast<const std::byte*>(source)});
 }
 
+namespace {
+
+base::Result<void> check_signals(std::initializer_list<std::span<const Channel>> all) {
+    for (const std::span<const Channel> channels : all) {
+        if (channels.size() > kMostMet)
+            return base::error(Status::kArgument, "up to {} channels meet at a time, not {}", kMostMet,
+                               channels.size());
+        for (const Channel& each : channels)
+            if (each.bytes != 0)
+                return base::error(Status::kArgument, "signals meet and part, not messages of {} bytes", each.bytes);
+    }
+    return {};
+}
+
+} // namespace
+
+base::Result<void> EmulatedDevice::channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,
+                                                Stream stream) {
+    GPURUN_TRY(check_signals({puts, awaited}));
+    for (const Channel& each : puts)
+        GPURUN_TRY(channel_put(each, nullptr, stream));
+    for (const Channel& each : awaited)
+        GPURUN_TRY(channel_await_put(each, stream));
+    return {};
+}
+
+base::Result<void> EmulatedDevice::channel_part(std::span<const Channel> taken, std::span<const Channel> awaited,
+                                                Stream stream) {
+    GPURUN_TRY(check_signals({taken, awaited}));
+    for (const Channel& each : taken)
+        GPURUN_TRY(channel_tell_taken(each, stream));
+    for (const Channel& each : awaited)
+        GPURUN_TRY(channel_await_taken(each, stream));
+    return {};
+}
+
+base::Result<void> EmulatedDevice::reduce_in_graph(const GraphReduction& reduction, Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    const size_t bytes = reduction.bytes();
+    if (bytes == 0 || reduction.puts.size() > kMostMet || reduction.operands.size() > kMostMet)
+        return base::error(Status::kArgument, "a graph's reduction has elements, and puts and operands up to {}",
+                           kMostMet);
+    GPURUN_TRY(stream_side(reduction.result, bytes));
+    ReduceChannels::Arguments arguments{reduction.reduction, reduction.count, reduction.result, {}};
+    for (const auto& [channel, own] : reduction.operands) {
+        arguments.operands.push_back({channel != nullptr ? std::optional(*channel) : std::nullopt, own});
+        if (channel == nullptr) {
+            GPURUN_TRY(stream_side(own, bytes));
+            continue;
+        }
+        GPURUN_TRY(check_channel(*channel, ChannelEnd::kTarget));
+        if (channel->bytes != bytes)
+            return base::error(Status::kArgument, "an operand of {} bytes cannot come in a channel of {}", bytes,
+                               channel->bytes);
+    }
+    for (const auto& [channel, source] : reduction.puts)
+        GPURUN_TRY(channel_put(channel, source, stream));
+    return queue->enqueue(ReduceChannels{std::make_shared<const ReduceChannels::Arguments>(std::move(arguments))});
+}
+
 } // namespace gpurun::device::emulated

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -89,6 +90,19 @@ struct ChannelTake {
 struct ChannelTellTaken {
     Channel channel;
 };
+struct ReduceChannels { // takes one run of each
+    struct Arguments {
+        struct Operand {
+            std::optional<Channel> channel; // which brings it
+            const void* own;                // or not
+        };
+        base::Reduction reduction;
+        size_t count;
+        void* result;
+        std::vector<Operand> operands;
+    };
+    std::shared_ptr<const Arguments> arguments;
+};
 class GraphBody;
 struct RunEdge { // between branches of a graph, in which alone it is found
     size_t edge;
@@ -97,7 +111,8 @@ struct RunEdge { // between branches of a graph, in which alone it is found
 struct EndRun { // of a graph, which lives at least as long
     std::shared_ptr<GraphBody> graph;
 };
-using Operation = std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, Stamp, TakeMails, ReduceElements,
-                               Reclaim, ChannelPut, ChannelAwaitTaken, ChannelTake, ChannelTellTaken, RunEdge, EndRun>;
+using Operation =
+    std::variant<Copy, CopyIfCame, Fill, CallHost, WriteWord, AwaitWord, Stamp, TakeMails, ReduceElements, Reclaim,
+                 ChannelPut, ChannelAwaitTaken, ChannelTake, ChannelTellTaken, ReduceChannels, RunEdge, EndRun>;
 
 } // namespace gpurun::device::emulated

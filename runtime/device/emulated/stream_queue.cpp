@@ -173,6 +173,8 @@ bool StreamQueue::execute(Operation& operation) {
         return await_taken(*taken);
     else if (auto* told = std::get_if<ChannelTellTaken>(&operation))
         tell(*told);
+    else if (auto* reduced = std::get_if<ReduceChannels>(&operation))
+        return reduce_channels(*reduced->arguments);
     else if (auto* run = std::get_if<EndRun>(&operation))
         run->graph.reset();
     return true;

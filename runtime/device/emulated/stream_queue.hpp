@@ -86,7 +86,9 @@ class StreamQueue {
     bool take(const ChannelTake& operation);
     bool await_taken(const ChannelAwaitTaken& operation);
     static void tell(const ChannelTellTaken& operation);
+    bool reduce_channels(const ReduceChannels::Arguments& all);
     static void tell_taken(const Channel& channel);
+    static void tell(const Channel& channel, uint64_t taken);
     static void log_run(const Channel& channel, uint64_t run, int64_t began_ns, int64_t moving_ns);
 
     const uint64_t name_;

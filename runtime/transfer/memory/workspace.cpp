@@ -39,7 +39,9 @@ struct KernelWords {
 
 // KernelWords for each rank, then a mailbox, channels and channel counts for each.
 constexpr size_t words_bytes(uint32_t ranks) { return (ranks * sizeof(KernelWords) + kPage - 1) / kPage * kPage; }
-constexpr size_t bytes_of_peer(uint32_t ranks) { return mailbox_bytes(ranks) + kChannelsBytes + kChannelCountsBytes; }
+constexpr size_t bytes_of_peer(uint32_t ranks) {
+    return mailbox_bytes(ranks) + channels_bytes(ranks) + channel_counts_bytes(ranks);
+}
 
 constexpr size_t offset_in_mailbox(const Slot& slot, uint32_t ranks) {
     return first_words_of(slot.slots, ranks) + slot.index * words_of(slot.slots, ranks);
@@ -47,7 +49,7 @@ constexpr size_t offset_in_mailbox(const Slot& slot, uint32_t ranks) {
 
 // Whether mailboxes for all take no more than a small part of the device, even if all ranks are on it.
 bool affordable(const device::Device& device, uint32_t ranks) {
-    constexpr size_t kShares = 32;
+    constexpr size_t kShares = 16;
     return size_t{ranks} * ranks * bytes_of_peer(ranks) <= device.info().memory_bytes / kShares;
 }
 
@@ -71,12 +73,12 @@ std::byte* WorkspaceView::mailbox(uint32_t source) const {
 }
 
 std::byte* WorkspaceView::channels(uint32_t source) const {
-    return memory_ + words_bytes(ranks_) + ranks_ * mailbox_bytes(ranks_) + source * kChannelsBytes;
+    return memory_ + words_bytes(ranks_) + ranks_ * mailbox_bytes(ranks_) + source * channels_bytes(ranks_);
 }
 
 std::byte* WorkspaceView::channel_counts(uint32_t target) const {
-    return memory_ + words_bytes(ranks_) + ranks_ * (mailbox_bytes(ranks_) + kChannelsBytes) +
-           target * kChannelCountsBytes;
+    return memory_ + words_bytes(ranks_) + ranks_ * (mailbox_bytes(ranks_) + channels_bytes(ranks_)) +
+           target * channel_counts_bytes(ranks_);
 }
 
 device::Mail WorkspaceView::mail(uint32_t source, Fence& fence, const Slot& slot, size_t bytes) const {

@@ -8,7 +8,7 @@
 
 #include "base/limits.hpp"
 #include "base/settings.hpp"
-#include "device/capability/mails.hpp"
+#include "device/capability/channels.hpp"
 #include "transfer/channel/peer_channel.hpp"
 
 #include <utility>
@@ -16,15 +16,20 @@
 namespace gpurun::transfer {
 
 constexpr size_t kMailBytes = 64 << 10; // up to which a mail is no large one
-// The largest, which takes most of a mailbox: jobs of many ranks have room for shorter ones only.
+// Jobs of many ranks have less room for each peer.
+constexpr bool has_few_ranks(uint32_t ranks) { return ranks <= 4; }
+// The largest mail, which takes most of a mailbox.
 constexpr size_t large_mail_bytes(uint32_t ranks) {
-    constexpr uint32_t kFewRanks = 4;
-    return ranks <= kFewRanks ? base::kMostMailBytes : base::kMostMailBytes / 4;
+    return has_few_ranks(ranks) ? base::kMostMailBytes : base::kMostMailBytes / 4;
 }
 // For messages of graphs, for each peer: memory that the peer allots, for messages to this rank; and memory that this
 // rank allots, for messages to the peer.
-constexpr size_t kChannelsBytes = 1 << 20;
-constexpr size_t kChannelCountsBytes = 256 << 10;
+constexpr size_t channels_bytes(uint32_t ranks) { return size_t{has_few_ranks(ranks) ? 16U : 1U} << 20; }
+constexpr size_t channel_counts_bytes(uint32_t ranks) { return size_t{has_few_ranks(ranks) ? 1024U : 256U} << 10; }
+// Up to which length a message of a graph crosses in its channel.
+constexpr size_t largest_in_channel(uint32_t ranks) {
+    return has_few_ranks(ranks) ? device::kLargestInChannel : device::kLargestInChannel / 8;
+}
 
 // Where things are in a workspace, mapped by its owner or by a peer.
 class WorkspaceView {

@@ -55,7 +55,7 @@ class KernelBudget {
         uint32_t blocks;
         Ends ends;
     };
-    static constexpr uint32_t kGraphsAtOnce = 4;
+    static constexpr uint32_t kGraphsAtOnce = 3;
 
     const uint32_t blocks_; // of all engines of this rank
     const EngineCount& engines_;

@@ -48,6 +48,9 @@ Result<void> GraphSend::complete_captured(Send& send, device::Stream stream) {
     if (!awaits_taken_)
         return {};
     const device::Channel channel = *std::exchange(awaits_taken_, std::nullopt);
+    if (send.resources().captured_exchange.await_taken(channel))
+        return {};
+    GPURUN_TRY(send.resources().captured_exchange.launch());
     return send.target().part<GraphPart>().device().channel_await_taken(channel, stream);
 }
 
@@ -77,10 +80,37 @@ Result<void> GraphReceive::map_and_enqueue(Receive& receive) {
         receive.leave_to_capture();
         return {};
     }
+    if (may_be_left(receive)) {
+        receive.leave_to_completion();
+        return {};
+    }
     const CapturedMessage message = *std::exchange(message_, std::nullopt);
     GPURUN_TRY(part.receive(receive, message, envelope_, receive.operand().stream));
     receive.finish();
     return {};
+}
+
+// In words: they come as the source puts them. In its place: it is read before anything of this rank's is written over.
+bool GraphReceive::may_be_left(const Receive& receive) const {
+    const bool in_words = message_->way == CapturedMessage::Way::kInChannel;
+    return receive.resources().captured_exchange.can_reduce() && receive.bytes() != 0 &&
+           receive.operand().by_device() && !receive.source().to_self() &&
+           (in_words ? receive.is_kept_mail() : receive.is_kept());
+}
+
+Result<void> GraphReceive::enqueue_left(Receive& receive, std::optional<device::Stream> stream) {
+    const CapturedMessage message = *std::exchange(message_, std::nullopt);
+    GPURUN_TRY(receive.source().part<GraphPart>().receive(receive, message, envelope_,
+                                                          stream.value_or(receive.operand().stream)));
+    receive.finish();
+    return {};
+}
+
+Result<CapturedExchange::Operand> GraphReceive::hand_over_captured(Receive& receive, device::Stream stream) {
+    const CapturedMessage message = *std::exchange(message_, std::nullopt);
+    GPURUN_ASSIGN(const GraphPart::Taken taken,
+                  receive.source().part<GraphPart>().open(receive, message, envelope_, stream));
+    return CapturedExchange::Operand{taken.channel, taken.from, receive.operand().address};
 }
 
 void GraphReceive::enqueue_captured(Receive& receive) {

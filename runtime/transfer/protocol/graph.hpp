@@ -2,7 +2,8 @@
 //
 // Always by the thread that captures, since two threads must not add to one graph. A blocking call waits for its match.
 // A started request is matched by any thread, and enqueued by the thread that completes it, in a branch of the capture
-// that joins where it is completed.
+// that joins where it is completed. What a collective reduces may be left for the operation that reduces it, which
+// moves it, too (captured_exchange.hpp).
 #pragma once
 
 #include "transfer/protocol/graph_part.hpp"
@@ -15,6 +16,7 @@ class GraphSend final : public SendState {
     base::Result<Posted> post(Send& send) override;
     Activity activity(const Send&) const override { return Activity::kQueued; }
     std::optional<CompletionPoint> blocked_on(const Send&) const override { return room_; }
+    bool awaits_taken() const override { return awaits_taken_.has_value(); }
     base::Result<void> complete_captured(Send& send, device::Stream stream) override;
 
   private:
@@ -28,6 +30,8 @@ class GraphReceive final : public ReceiveState {
     base::Result<void> start(Receive& receive, const Arrival& arrival) override;
     Activity activity(const Receive& receive) const override;
     base::Result<void> advance(Receive& receive) override;
+    base::Result<void> enqueue_left(Receive& receive, std::optional<device::Stream> stream) override;
+    base::Result<CapturedExchange::Operand> hand_over_captured(Receive& receive, device::Stream stream) override;
     void enqueue_captured(Receive& receive) override;
     void capture_missed(Receive& receive) override;
     void give_up(Receive& receive) override;
@@ -35,6 +39,7 @@ class GraphReceive final : public ReceiveState {
 
   private:
     base::Result<void> map_and_enqueue(Receive& receive);
+    bool may_be_left(const Receive& receive) const;
 
     std::optional<CapturedMessage> message_; // until it is enqueued
     Envelope envelope_{};

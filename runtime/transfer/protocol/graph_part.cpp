@@ -45,8 +45,8 @@ base::Error not_in_graphs(const std::string& why) {
 Route GraphPart::route_of(Way way) { return {kProtocol, static_cast<uint8_t>(way)}; }
 
 GraphPart::GraphPart(Resources& resources, Peer& peer)
-    : resources_(resources), peer_(peer), channels_(resources.device.channels()), at_target_(kChannelsBytes),
-      at_source_(kChannelCountsBytes) {}
+    : resources_(resources), peer_(peer), channels_(resources.device.channels()),
+      at_target_(channels_bytes(resources.place.ranks)), at_source_(channel_counts_bytes(resources.place.ranks)) {}
 
 GraphPart::~GraphPart() = default;
 
@@ -90,7 +90,7 @@ Result<void> GraphPart::check(const Operand& operand) {
 // ---------------------------------------------------------------------------------------------------- source
 
 GraphPart::Way GraphPart::way_of(const Operand& operand, uint64_t bytes) const {
-    if (bytes <= device::kLargestInChannel)
+    if (bytes <= largest_in_channel(resources_.place.ranks))
         return Way::kInChannel;
     if (peer_.to_self() ? !operand.in_host_memory() : operand.where.exportable)
         return Way::kInPlace;
@@ -186,7 +186,7 @@ Result<std::optional<GraphPart::Sent>> GraphPart::send(Send& send) {
     const bool awaits_taken = way == Way::kInPlace || send.synchronous();
     GPURUN_ASSIGN(kept.wait, resources_.pools.graph_notes.take_wait());
     GPURUN_ASSIGN(device::Channel channel, source_end(kept, send.trace().name_of_runs(resources_.trace)));
-    GPURUN_TRY(enqueue(channel, operand, way, kept, awaits_taken));
+    GPURUN_TRY(enqueue(channel, send, way, kept, awaits_taken));
     channel.first_of_run = false;
     CapturedMessage message{way, 0, kept.at_target, kept.at_source, {}};
     GPURUN_ASSIGN(message.source, describe(operand, way, kept));
@@ -213,8 +213,8 @@ Result<RemoteBuffer> GraphPart::describe(const Operand& operand, Way way, const 
     return described;
 }
 
-Result<void> GraphPart::enqueue(device::Channel channel, const Operand& operand, Way way, Source& source,
-                                bool awaits_taken) {
+Result<void> GraphPart::enqueue(device::Channel channel, Send& send, Way way, Source& source, bool awaits_taken) {
+    const Operand& operand = send.operand();
     channel.last_of_run = false;
     if (way == Way::kSlab) {
         GPURUN_ASSIGN(source.slab, take_slab(operand.bytes));
@@ -223,7 +223,12 @@ Result<void> GraphPart::enqueue(device::Channel channel, const Operand& operand,
         channel.first_of_run = false;
     }
     channel.last_of_run = !awaits_taken;
-    return channels_->channel_put(channel, way == Way::kInChannel ? operand.address : nullptr, operand.stream);
+    const void* const bytes = way == Way::kInChannel ? operand.address : nullptr;
+    CapturedExchange& exchange = resources_.captured_exchange;
+    if (send.contributes() && way != Way::kSlab && exchange.can_reduce())
+        return exchange.put(channel, bytes, operand.stream);
+    GPURUN_TRY(exchange.launch());
+    return channels_->channel_put(channel, bytes, operand.stream);
 }
 
 Result<GraphPart::Slab> GraphPart::take_slab(size_t bytes) {
@@ -268,31 +273,40 @@ Result<bool> GraphPart::map_source(const CapturedMessage& message, uint64_t byte
     return true;
 }
 
-Result<void> GraphPart::receive(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
-                                device::Stream stream) {
+Result<GraphPart::Taken> GraphPart::open(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
+                                         device::Stream stream) {
     const uint64_t id = receive.serial_of_send();
     auto watched = watch(stream);
     if (!watched) {
         tell_ended(id); // it has never begun
         return std::move(watched).error();
     }
-    const uint64_t bytes = receive.bytes();
     const bool pulls = message.way != Way::kInChannel;
     targets_.push_back(Target{std::move(*watched), id, 0});
-    GPURUN_ASSIGN(device::Channel channel,
+    Taken taken;
+    GPURUN_ASSIGN(taken.channel,
                   target_end(message, pulls ? 0 : envelope.bytes, receive.trace().name_of_runs(resources_.trace)));
-    GPURUN_ASSIGN(channel.wait, resources_.pools.graph_notes.take_wait());
-    targets_.back().wait = channel.wait;
-    targets_.back().about = Captured{envelope, route_of(message.way), channel.wait, false};
-    const std::byte* from = nullptr;
-    if (pulls && bytes != 0) {
-        GPURUN_ASSIGN(from, find_source(message, targets_.back()));
+    GPURUN_ASSIGN(taken.channel.wait, resources_.pools.graph_notes.take_wait());
+    targets_.back().wait = taken.channel.wait;
+    targets_.back().about = Captured{envelope, route_of(message.way), taken.channel.wait, false};
+    if (pulls && receive.bytes() != 0) {
+        GPURUN_ASSIGN(taken.from, find_source(message, targets_.back()));
     }
     receive.count(route_of(message.way), envelope.bytes);
+    return taken;
+}
+
+Result<void> GraphPart::receive(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
+                                device::Stream stream) {
+    GPURUN_TRY(resources_.captured_exchange.launch());
+    GPURUN_ASSIGN(const Taken taken, open(receive, message, envelope, stream));
+    device::Channel channel = taken.channel;
+    const uint64_t bytes = receive.bytes();
+    const bool pulls = message.way != Way::kInChannel;
     const size_t blocks = pulls ? device::copy_blocks(bytes) : device::channel_lanes(bytes);
     const bool awaits_first = blocks > resources_.pools.kernels.blocks_in_graph();
     if (pulls)
-        return pull(channel, from, receive.operand(), bytes, stream, awaits_first);
+        return pull(channel, taken.from, receive.operand(), bytes, stream, awaits_first);
     if (awaits_first)
         GPURUN_TRY(await_put(channel, stream));
     return channels_->channel_take(channel, receive.operand().address, bytes, stream);

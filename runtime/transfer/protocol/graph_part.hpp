@@ -67,6 +67,13 @@ class GraphPart final : public ProtocolPart {
     // it with few threads. By the thread that captures.
     base::Result<void> receive(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
                                device::Stream stream);
+    // The same, but for what is enqueued: that is the caller's. `from`: where the bytes lie, if not in the channel.
+    struct Taken {
+        device::Channel channel;
+        const std::byte* from = nullptr;
+    };
+    base::Result<Taken> open(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
+                             device::Stream stream);
     // The message that has this name at its source is received by no graph.
     void tell_ended(uint64_t id);
     static Route route_of(CapturedMessage::Way way);
@@ -146,8 +153,7 @@ class GraphPart final : public ProtocolPart {
         return ends_->count.load(std::memory_order_acquire) == ends_seen_ && clearing_.empty();
     }
     base::Result<std::shared_ptr<GraphEnd>> watch(device::Stream captured);
-    base::Result<void> enqueue(device::Channel channel, const Operand& operand, Way way, Source& source,
-                               bool awaits_taken);
+    base::Result<void> enqueue(device::Channel channel, Send& send, Way way, Source& source, bool awaits_taken);
     base::Result<device::Channel> source_end(const Source& source, uint32_t runs);
     base::Result<device::Channel> target_end(const CapturedMessage& message, size_t bytes, uint32_t runs);
     void log_runs(device::Channel& channel, uint32_t runs, std::byte* place) const;

@@ -69,7 +69,7 @@ TEST_CASE("what is validated has a buffer for each message in flight, within the
 }
 
 TEST_CASE("an exchange has two messages each way unless asked for more, which a graph has room for") {
-    auto options = options_of(Test::kExchange, {8, 64 * 1024}, Order::kStream);
+    auto options = options_of(Test::kExchange, {8, 512 * 1024}, Order::kStream);
     options.form = Form::kStartall;
     for (const Task& task : plan(options, true)) {
         CHECK(task.window == 2);
@@ -82,7 +82,7 @@ TEST_CASE("an exchange has two messages each way unless asked for more, which a 
     options.orders = {Order::kGraph};
     options.window = 2;
     CHECK(plan(options, true)[0].batch == 20);
-    CHECK(plan(options, true)[1].batch == 1); // of 64 KiB, a graph has room for three
+    CHECK(plan(options, true)[1].batch == 3); // of 512 KiB, a graph has room for six
     options.validate = true;
     CHECK(plan(options, true)[0].batch == 1);
 }
@@ -119,11 +119,13 @@ TEST_CASE("a graph has as many collectives as there is room for, of two messages
     auto options = options_of(Test::kCollective, {8}, Order::kGraph);
     CHECK(only(options).batch == 20);
     CHECK(only(options).batch * only(options).runs >= 50);
-    options.sizes = {16 * 1024};
-    CHECK(only(options).batch == 6);
+    options.sizes = {128 * 1024};
+    CHECK(only(options).batch == 12);
+    options.sizes = {512 * 1024};
+    CHECK(only(options).batch == 3);
     options.sizes = {64 * 1024};
-    CHECK(only(options).batch == 1);
-    options.sizes = {4 * kMiB}; // its messages stay in their buffers
+    CHECK(plan(options, false, 8)[0].batch == 1); // more ranks have less room
+    options.sizes = {4 * kMiB};                   // its messages stay in their buffers
     CHECK(only(options).batch == 20);
     options.sizes = {256 * kMiB}; // but not what is reduced
     CHECK(only(options, true).batch == 1);
@@ -172,12 +174,12 @@ TEST_CASE("a captured batch runs several times a sample, unless each run is chec
 }
 
 TEST_CASE("a graph has no more messages than there is room for, where they cannot stay in their buffers") {
-    CHECK(only(options_of(Test::kLatency, {64 * 1024}, Order::kGraph)).batch == 3);
+    CHECK(only(options_of(Test::kLatency, {512 * 1024}, Order::kGraph)).batch == 6);
     CHECK(only(options_of(Test::kLatency, {kMiB}, Order::kGraph)).batch == 20);
     auto window = options_of(Test::kBandwidth, {64 * 1024}, Order::kGraph);
     CHECK(only(window).window == 16);
     window.memory[1] = Memory::kDeviceAsync;
-    CHECK(only(window).window == 3);
+    CHECK(plan(window, false, 8)[0].window == 3);
     window.sizes = {64};
     CHECK(only(window).window == 64);
     auto batch = options_of(Test::kLatency, {64 * kMiB}, Order::kGraph);

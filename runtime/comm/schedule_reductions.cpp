@@ -1,0 +1,131 @@
+// The reductions of a schedule's run: in memory, or of what comes as it comes.
+#include "comm/local_reduction.hpp"
+#include "comm/schedule_run.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace gpurun::comm {
+
+using base::Result;
+using transfer::Operand;
+using StepId = Schedule::StepId;
+
+Result<void> ScheduleRun::start_reduction(StepId id) {
+    const Schedule::Step& step = schedule_.steps()[id];
+    const auto befores = schedule_.before(step);
+    if (std::any_of(befores.begin(), befores.end(), [&](StepId each) { return is_left(each); })) {
+        GPURUN_ASSIGN(const bool fused, order_.captured() ? fuse_in_graph(step) : fuse_reduction(step));
+        if (fused)
+            return {};
+    }
+    if (order_.captured())
+        GPURUN_TRY(core_.resources().captured_exchange.launch());
+    std::array<Operand, base::kMostOperands> operands;
+    const auto buffers = schedule_.operands(step);
+    std::transform(buffers.begin(), buffers.end(), operands.begin(),
+                   [&](const Schedule::Buffer& each) { return operand_of(each); });
+    const Operand result = operand_of(step.buffer);
+    const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
+    GPURUN_ASSIGN(states_[id].reduced,
+                  reduce_here(core_.resources(), order_,
+                              {step.reduction, count, result, std::span(operands).first(buffers.size())}));
+    return {};
+}
+
+// Of operands that have come in mails, or that lie in the memory of peers, by the kernel that puts what this rank
+// sends. False: these are in their places, and it is to be reduced in memory.
+Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
+    const auto befores = schedule_.before(step);
+    const auto buffers = schedule_.operands(step);
+    const Operand result = operand_of(step.buffer);
+    const bool reaches_all = is_reduced_by_device(step);
+    std::array<device::FusedReduction::Operand, base::kMostOperands> operands;
+    bool fuses = false;
+    for (const StepId each : befores) {
+        if (!is_left(each))
+            continue;
+        const auto operand = operand_from(each, step);
+        transfer::Receive& receive = states_[each].receive->op();
+        if (reaches_all && operand) {
+            auto handed_over = receive.hand_over(order_.stream);
+            if (!handed_over) {
+                core_.resources().exchanges.abandon(operands);
+                return std::move(handed_over).error();
+            }
+            operands[*operand] = *handed_over;
+            states_[each].handed_over = fuses = true;
+        } else {
+            GPURUN_TRY(receive.complete_into(order_.stream)); // to its place in memory
+        }
+    }
+    if (!fuses) {
+        messages_.launch(); // before what reads that
+        return false;
+    }
+    for (size_t i = 0; i < buffers.size(); ++i)
+        if (!operands[i].is_mail() && !operands[i].is_peers())
+            operands[i].buffer = operand_of(buffers[i]).address;
+    const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
+    core_.resources().exchanges.reduce(
+        {step.reduction, count, result.address, std::span(operands).first(buffers.size())}, order_.stream);
+    return true;
+}
+
+// Of what has come for a graph, in words or where it lies, with what this rank has put there. False: as above.
+Result<bool> ScheduleRun::fuse_in_graph(const Schedule::Step& step) {
+    using Exchange = transfer::CapturedExchange;
+    Exchange& exchange = core_.resources().captured_exchange;
+    const auto buffers = schedule_.operands(step);
+    const bool fuses = is_reduced_by_device(step) && Exchange::admits(buffers.size());
+    std::array<Exchange::Operand, base::kMostOperands> operands;
+    std::vector<StepId> handed_over;
+    for (const StepId each : schedule_.before(step)) {
+        if (!is_left(each))
+            continue;
+        transfer::Receive& receive = states_[each].receive->op();
+        const auto operand = fuses ? operand_from(each, step) : std::nullopt;
+        if (!operand) {
+            GPURUN_TRY(receive.complete_into(order_.stream)); // to its place in memory
+            continue;
+        }
+        GPURUN_ASSIGN(operands[*operand], receive.hand_over_captured(order_.stream));
+        handed_over.push_back(each);
+    }
+    if (handed_over.empty())
+        return false;
+    for (size_t i = 0; i < buffers.size(); ++i)
+        if (!operands[i].channel)
+            operands[i].buffer = operand_of(buffers[i]).address;
+    const Operand result = operand_of(step.buffer);
+    const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
+    exchange.reduce({step.reduction, count, result.address, std::span(operands).first(buffers.size())});
+    for (const State& each : states_) // whose end is awaited together
+        if (each.started && !each.complete && each.send && each.send->enqueued() && !each.send->error())
+            GPURUN_TRY(const_cast<transfer::Send&>(*each.send).complete_into(order_.stream));
+    for (const StepId each : handed_over)
+        states_[each].handed_over =
+            exchange.combines_as_it_comes() || !operands[*operand_from(each, step)].in_channel();
+    GPURUN_TRY(exchange.launch());
+    return true;
+}
+
+bool ScheduleRun::is_reduced_by_device(const Schedule::Step& step) const {
+    const auto buffers = schedule_.operands(step);
+    return operand_of(step.buffer).by_device() &&
+           std::all_of(buffers.begin(), buffers.end(),
+                       [&](const Schedule::Buffer& each) { return operand_of(each).by_device(); });
+}
+
+// Which operand of the reduction the receive step has brought, if it is as long as that.
+std::optional<size_t> ScheduleRun::operand_from(StepId receive, const Schedule::Step& reduction) const {
+    const auto buffers = schedule_.operands(reduction);
+    const Schedule::Buffer& into = schedule_.steps()[receive].buffer;
+    const auto operand = std::find_if(buffers.begin(), buffers.end(),
+                                      [&](const Schedule::Buffer& of) { return of.scratch == into.scratch; });
+    return operand != buffers.end() && bytes_of(receive) == into.bytes
+               ? std::optional(static_cast<size_t>(operand - buffers.begin()))
+               : std::nullopt;
+}
+
+} // namespace gpurun::comm

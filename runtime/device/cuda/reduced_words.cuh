@@ -1,0 +1,121 @@
+// What kernels of reductions read, combine and write: words of 16 bytes, by single bytes where one of the buffers is
+// not aligned, and in the last word.
+#pragma once
+
+#include "base/arithmetic.hpp"
+#include "device/cuda/kernel_words.cuh"
+
+#include <utility>
+
+namespace {
+
+using namespace gpurun::base;
+
+constexpr unsigned kWordBytes = sizeof(uint4);
+
+template <typename Element>
+union Elements {
+    static constexpr unsigned kNumber = kWordBytes / sizeof(Element);
+
+    __device__ Elements() : word{0, 0, 0, 0} {}
+
+    uint4 word;
+    unsigned char bytes[kWordBytes];
+    Element each[kNumber];
+};
+
+template <typename Element>
+__device__ Elements<Element> load_elements(const void* from, uint64_t at, unsigned bytes, bool aligned) {
+    Elements<Element> loaded;
+    if (aligned && bytes == kWordBytes) {
+        loaded.word = static_cast<const uint4*>(from)[at];
+        return loaded;
+    }
+#pragma unroll 1
+    for (unsigned i = 0; i < bytes; ++i)
+        loaded.bytes[i] = static_cast<const unsigned char*>(from)[kWordBytes * at + i];
+    return loaded;
+}
+
+template <typename Element>
+__device__ void store_elements(void* to, uint64_t at, unsigned bytes, bool aligned, const Elements<Element>& stored) {
+    if (aligned && bytes == kWordBytes) {
+        static_cast<uint4*>(to)[at] = stored.word;
+        return;
+    }
+#pragma unroll 1
+    for (unsigned i = 0; i < bytes; ++i)
+        static_cast<unsigned char*>(to)[kWordBytes * at + i] = stored.bytes[i];
+}
+
+template <Op kOp, Type kType>
+constexpr bool kIsMeant = kOp != Op::kAverage&& has_meaning(kOp, kType);
+
+template <Type kType>
+struct Word16 {
+    using Element = typename TypeOf<kType>::Element;
+    static constexpr unsigned kNumber = Elements<Element>::kNumber;
+
+    typename TypeOf<kType>::Value values[kNumber];
+
+    __device__ void set(const Elements<Element>& word) {
+#pragma unroll
+        for (unsigned i = 0; i < kNumber; ++i)
+            values[i] = value_of(word.each[i]);
+    }
+    __device__ void load(const void* from, uint64_t at, unsigned bytes, bool aligned) {
+        set(load_elements<Element>(from, at, bytes, aligned));
+    }
+    // What comes in words that carry their mark: `await` has a word, or two in a row, or is false if they never come.
+    template <typename Await>
+    __device__ bool load_as_it_comes(unsigned bytes, const Await& await) {
+        Elements<Element> come;
+        if (bytes > 8) {
+            Word words[2];
+            if (!await(words))
+                return false;
+            come.word = {words[0].low, words[0].high, words[1].low, words[1].high};
+        } else {
+            Word words[1];
+            if (!await(words))
+                return false;
+            come.word = {words[0].low, words[0].high, 0, 0};
+        }
+        set(come);
+        return true;
+    }
+    __device__ void store(void* to, uint64_t at, unsigned bytes, bool aligned) const {
+        Elements<Element> word;
+#pragma unroll
+        for (unsigned i = 0; i < kNumber; ++i)
+            word.each[i] = element_of<Element>(values[i]);
+        store_elements(to, at, bytes, aligned, word);
+    }
+    template <Op kOp>
+    __device__ void combine_if_asked(uint32_t op, const Word16& with) {
+        if constexpr (kIsMeant<kOp, kType>)
+            if (op == static_cast<uint32_t>(kOp))
+#pragma unroll
+                for (unsigned i = 0; i < kNumber; ++i)
+                    values[i] = combined<kOp>(values[i], with.values[i]);
+    }
+    // All threads take the same branch.
+    template <size_t... kNumbers>
+    __device__ void combine(uint32_t op, const Word16& with, std::index_sequence<kNumbers...>) {
+        (combine_if_asked<static_cast<Op>(kNumbers)>(op, with), ...);
+    }
+    __device__ void divide(uint32_t divisor) {
+        if constexpr (kIsMeant<Op::kSum, kType>)
+            if (divisor != 0)
+                for (unsigned i = 0; i < kNumber; ++i)
+                    values[i] = divided(values[i], divisor);
+    }
+};
+
+// The bytes of one of a thread's words, the last of which may be shorter.
+__device__ unsigned bytes_at(uint64_t at, uint64_t all) {
+    const uint64_t left = all - kWordBytes * at;
+    return left < kWordBytes ? static_cast<unsigned>(left) : kWordBytes;
+}
+
+} // namespace

@@ -1,0 +1,102 @@
+#include "transfer/protocol/captured_exchange.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace gpurun::transfer {
+
+using base::Result;
+using device::Channel;
+
+Result<void> CapturedExchange::put(const Channel& channel, const void* source, device::Stream stream) {
+    if (stream != stream_ || reduction_ || puts_.size() + signals_.size() == device::kMostMet)
+        GPURUN_TRY(launch());
+    stream_ = stream;
+    if (channel.bytes != 0)
+        puts_.push_back({channel, source});
+    else
+        signals_.push_back(channel);
+    return {};
+}
+
+void CapturedExchange::reduce(const Reduction& reduction) {
+    operands_.assign(reduction.operands.begin(), reduction.operands.end());
+    reduction_ = reduction;
+    reduction_->operands = {};
+}
+
+bool CapturedExchange::await_taken(const Channel& channel) {
+    if (!reduction_ || awaited_.size() == device::kMostMet)
+        return false;
+    awaited_.push_back(channel);
+    return true;
+}
+
+Result<void> CapturedExchange::launch() {
+    Result<void> launched;
+    if (reduction_) {
+        launched = launch_reduction();
+    } else {
+        for (const auto& [channel, source] : puts_)
+            if (launched)
+                launched = channels_->channel_put(channel, source, stream_);
+        for (const Channel& each : signals_)
+            if (launched)
+                launched = channels_->channel_put(each, nullptr, stream_);
+    }
+    puts_.clear();
+    signals_.clear();
+    reduction_.reset();
+    operands_.clear();
+    awaited_.clear();
+    return launched;
+}
+
+bool CapturedExchange::combines_as_it_comes() const {
+    const auto own =
+        std::count_if(operands_.begin(), operands_.end(), [](const Operand& each) { return !each.channel; });
+    return signals_.empty() && awaited_.empty() && own <= 1 &&
+           std::none_of(operands_.begin(), operands_.end(), [](const Operand& each) { return each.is_signalled(); });
+}
+
+Result<void> CapturedExchange::launch_reduction() {
+    return combines_as_it_comes() ? reduce_in_channels() : reduce_in_place();
+}
+
+Result<void> CapturedExchange::reduce_in_channels() {
+    std::array<device::GraphReduction::Operand, device::kMostMet> operands;
+    for (size_t i = 0; i < operands_.size(); ++i)
+        operands[i] = {operands_[i].channel ? &*operands_[i].channel : nullptr, operands_[i].buffer};
+    return fused_reduce_->reduce_in_graph({reduction_->reduction, reduction_->count, reduction_->result, puts_,
+                                           std::span(operands).first(operands_.size()),
+                                           pools_.kernels.blocks_in_graph()},
+                                          stream_);
+}
+
+// A run is told of by its first operation here, and its last, when the ranks part.
+Result<void> CapturedExchange::reduce_in_place() {
+    for (const auto& [channel, source] : puts_)
+        GPURUN_TRY(channels_->channel_put(channel, source, stream_));
+    std::vector<Channel> met, parted;
+    for (const Operand& each : operands_) {
+        if (!each.is_signalled())
+            continue;
+        met.push_back(*each.channel);
+        met.back().last_of_run = false;
+        parted.push_back(*each.channel);
+        parted.back().first_of_run = false;
+    }
+    GPURUN_TRY(channels_->channel_meet(signals_, met, stream_));
+    std::array<const void*, device::kMostMet> operands;
+    for (size_t i = 0; i < operands_.size(); ++i) {
+        const Operand& each = operands_[i];
+        operands[i] = each.in_channel() ? each.place : each.buffer;
+        if (each.in_channel())
+            GPURUN_TRY(channels_->channel_take(*each.channel, each.place, each.channel->bytes, stream_));
+    }
+    GPURUN_TRY(reduce_->reduce_elements(reduction_->reduction, reduction_->count, reduction_->result,
+                                        std::span(operands).first(operands_.size()), stream_));
+    return channels_->channel_part(parted, awaited_, stream_);
+}
+
+} // namespace gpurun::transfer

@@ -1,0 +1,121 @@
+// What is enqueued in a graph for the steps of a collective that move together.
+#include "transfer/protocol/captured_exchange.hpp"
+
+#include "one_device.hpp"
+#include "scripted_device.hpp"
+#include "support/unit.hpp"
+
+using namespace gpurun;
+using namespace gpurun::test;
+using device::Channel;
+using transfer::CapturedExchange;
+using Names = std::vector<std::string>;
+
+namespace {
+
+constexpr size_t kCount = 25, kBytes = 4 * kCount;
+
+Channel channel(size_t bytes) {
+    Channel made;
+    made.bytes = bytes;
+    return made;
+}
+const Channel kWords = channel(kBytes), kSignal = channel(0);
+
+class Bench {
+  public:
+    Bench() : device_(open_one_device()), pools_(device_, 8, 1, 4, engines_), exchange(device_, pools_) {
+        device_.told_of_graphs.emplace();
+    }
+    void put(const Channel& of, device::Stream stream) {
+        must(exchange.put(of, of.bytes != 0 ? buffer_ : nullptr, stream));
+    }
+    // Of its own operand, and what has come.
+    void reduce(const std::vector<Channel>& come) {
+        std::vector<CapturedExchange::Operand> operands = {{std::nullopt, buffer_, nullptr}};
+        for (const Channel& each : come)
+            operands.push_back({each, each.bytes == 0 ? buffer_ : nullptr, buffer_});
+        exchange.reduce({{base::Type::kInt32, base::Op::kSum, 0}, kCount, buffer_, operands});
+    }
+    Names launch() {
+        must(exchange.launch());
+        return std::exchange(*device_.told_of_graphs, {});
+    }
+    const Names& told() const { return *device_.told_of_graphs; }
+
+    const device::Stream one{reinterpret_cast<CUstream_st*>(uintptr_t{16})};
+    const device::Stream other{reinterpret_cast<CUstream_st*>(uintptr_t{32})};
+
+  private:
+    ScriptedDevice device_;
+    transfer::EngineCount engines_{1};
+    transfer::Pools pools_;
+    std::byte buffer_[kBytes];
+
+  public:
+    CapturedExchange exchange;
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("captured exchanges");
+
+TEST_CASE("words are put, awaited and reduced in one operation") {
+    Bench bench;
+    CHECK(bench.exchange.can_reduce());
+    for (int i = 0; i < 2; ++i)
+        bench.put(kWords, bench.one);
+    CHECK(bench.told().empty());
+    bench.reduce({kWords, kWords});
+    CHECK(bench.exchange.combines_as_it_comes());
+    CHECK(bench.launch() == Names{"reduce 2 3"});
+    CHECK(bench.launch().empty());
+}
+
+TEST_CASE("what stays with its source is reduced between the meeting of the ranks and their parting") {
+    Bench bench;
+    for (int i = 0; i < 2; ++i)
+        bench.put(kSignal, bench.one);
+    bench.reduce({kSignal, kSignal});
+    CHECK(bench.exchange.await_taken(kSignal));
+    CHECK(bench.exchange.await_taken(kSignal));
+    CHECK_FALSE(bench.exchange.combines_as_it_comes());
+    CHECK(bench.launch() == Names{"meet 2 2", "reduce buffers 3 25", "part 2 2"});
+}
+
+TEST_CASE("words that come beside signals are taken to their place first") {
+    Bench bench;
+    bench.put(kWords, bench.one);
+    bench.put(kSignal, bench.one);
+    bench.reduce({kSignal, kWords});
+    CHECK(bench.exchange.await_taken(kSignal));
+    CHECK_FALSE(bench.exchange.combines_as_it_comes());
+    CHECK(bench.launch() == Names{"put", "meet 1 1", "take", "reduce buffers 3 25", "part 1 1"});
+}
+
+TEST_CASE("what is not reduced here is put by itself, and its end is not awaited with anything") {
+    Bench bench;
+    bench.put(kWords, bench.one);
+    bench.put(kSignal, bench.one);
+    CHECK_FALSE(bench.exchange.await_taken(kSignal));
+    CHECK(bench.launch() == Names{"put", "signal"});
+}
+
+TEST_CASE("what is put elsewhere, or behind a reduction, or is too much, comes behind the rest") {
+    Bench bench;
+    bench.put(kWords, bench.one);
+    bench.put(kWords, bench.other);
+    CHECK(bench.told() == Names{"put"});
+    bench.reduce({kWords});
+    bench.put(kWords, bench.other);
+    CHECK(bench.told() == Names{"put", "reduce 1 2"});
+    for (size_t i = 1; i < device::kMostMet; ++i)
+        bench.put(kWords, bench.other);
+    CHECK(bench.told().size() == 2);
+    bench.put(kWords, bench.other);
+    CHECK(bench.told().size() == 2 + device::kMostMet);
+    CHECK(CapturedExchange::admits(device::kMostMet));
+    CHECK_FALSE(CapturedExchange::admits(device::kMostMet + 1));
+}
+
+TEST_SUITE_END();
