@@ -5,6 +5,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
+import gpurun
+
 
 def mine(*shape, dtype=torch.float32):
     torch.manual_seed(dist.get_rank())
@@ -205,3 +207,49 @@ def test_a_timeout_is_an_error():
     dist.barrier()
     if dist.get_rank() == 1:
         dist.send(torch.ones(1), 0, tag=99)
+
+
+def test_what_is_waited_for_at_once_is_complete_when_the_call_returns():
+    tensor, total, options = torch.ones(5), float(dist.get_world_size()), dist.AllreduceOptions()
+    options.asyncOp = False  # as PyTorch says that it waits at once
+    work = dist.group.WORLD.allreduce([tensor], options)
+    assert (tensor == total).all()
+    future = work.get_future()
+    assert future.done() and (future.value()[0] == total).all()
+    assert work.wait()
+    strided = torch.ones(4, 2).t()
+    assert dist.group.WORLD.allreduce([strided], options).wait()
+    assert (strided == total).all()
+
+
+def test_collectives_between_those_that_are_started_keep_their_order():
+    tensors = [torch.full((3,), float(turn)) for turn in range(6)]
+    works = [dist.all_reduce(tensor, async_op=turn % 2 == 0) for turn, tensor in enumerate(tensors)]
+    for work in works[::2]:
+        work.wait()
+    assert all((tensor == turn * dist.get_world_size()).all() for turn, tensor in enumerate(tensors))
+
+
+@pytest.mark.parametrize("async_op", [False, True])
+def test_errors_have_their_class(async_op):
+    with pytest.raises(gpurun.ArgumentError):
+        dist.all_reduce(torch.ones(2), dist.ReduceOp.BOR, async_op=async_op)
+
+
+@pytest.mark.parametrize("tensor", [torch.full((4,), 2.0), torch.full((3, 2), 2.0).t()])
+def test_tensors_that_need_gradients(tensor):
+    tensor.requires_grad_()
+    dist.all_reduce(tensor)
+    dist.broadcast(tensor, 0)
+    assert (tensor == 2 * dist.get_world_size()).all() and tensor.is_leaf and tensor.grad_fn is None
+
+
+def test_a_collective_that_is_not_complete_in_time_is_an_error():
+    group = dist.new_group(timeout=timedelta(milliseconds=50))
+    tensor = torch.ones(2)
+    if dist.get_rank() == 0 and dist.get_world_size() > 1:
+        with pytest.raises(TimeoutError):
+            dist.all_reduce(tensor, group=group)
+    dist.barrier()
+    if dist.get_rank() != 0:
+        dist.all_reduce(tensor, group=group)

@@ -58,6 +58,61 @@ def test_collectives_of_torch(count):
     assert all((part == rank).all().item() for rank, part in enumerate(gathered))
 
 
+def slow_ones():
+    """A tensor that is filled late, in the order of the current stream."""
+    tensor = torch.zeros(1000, device="cuda")
+    torch.cuda._sleep(SLOW)
+    return tensor.fill_(1)
+
+
+@pytest.mark.parametrize("side", [False, True], ids=["default stream", "side stream"])
+def test_collectives_that_are_waited_for_at_once_stay_in_the_current_stream(side):
+    with torch.cuda.stream(torch.cuda.Stream() if side else torch.cuda.default_stream()):
+        tensor, strided = slow_ones(), slow_ones().view(40, 25).t()
+        dist.all_reduce(tensor)
+        tensor += 1
+        dist.broadcast(tensor, 0)
+        dist.all_reduce(strided)
+        gathered, parts = torch.zeros(COMM.size * 1000, device="cuda"), [slow_ones() for _ in range(COMM.size)]
+        dist.all_gather_into_tensor(gathered, tensor)
+        dist.all_gather(parts, tensor)
+        assert (gathered == COMM.size + 1).all().item() and (strided == COMM.size).all().item()
+        assert all((part == COMM.size + 1).all().item() for part in parts)
+
+
+@pytest.mark.parametrize("waits_at_once", [False, True])
+@pytest.mark.parametrize("strided", [False, True])
+@pytest.mark.parametrize("side", [False, True], ids=["default stream", "side stream"])
+def test_a_work_that_is_waited_for_in_two_streams_is_before_both(waits_at_once, strided, side):
+    options = dist.AllreduceOptions()
+    options.asyncOp = not waits_at_once
+    first = torch.cuda.Stream() if side else torch.cuda.default_stream()
+    with torch.cuda.stream(first):
+        tensor = slow_ones().view(40, 25).t() if strided else slow_ones()
+        work = dist.group.WORLD.allreduce([tensor], options)
+        work.wait()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        work.wait()
+        assert (tensor == COMM.size).all().item()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        assert (work.get_future().wait()[0] == COMM.size).all().item()
+
+
+def test_captured_collectives_of_torch():
+    tensor, total = torch.ones(1 << 12, device="cuda"), torch.zeros(1 << 12, device="cuda")
+    dist.all_reduce(total)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        total.copy_(tensor)
+        dist.all_reduce(total)
+    for turn in range(1, 6):
+        tensor.fill_(turn)
+        graph.replay()
+        assert (total == turn * COMM.size).all().item()
+    torch.cuda.synchronize()
+    del graph
+
+
 def test_futures_of_cuda_tensors():
     tensor = torch.ones(1 << 20, device="cuda")
     future = dist.all_reduce(tensor, async_op=True).get_future().then(lambda done: done.value()[0] * 2)
