@@ -99,7 +99,8 @@ Result<bool> ScheduleRun::fuse_in_graph(const Schedule::Step& step) {
             operands[i].buffer = operand_of(buffers[i]).address;
     const Operand result = operand_of(step.buffer);
     const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
-    exchange.reduce({step.reduction, count, result.address, std::span(operands).first(buffers.size())});
+    GPURUN_TRY(exchange.reduce({step.reduction, count, result.address, std::span(operands).first(buffers.size())},
+                               order_.stream));
     for (const State& each : states_) // whose end is awaited together
         if (each.started && !each.complete && each.send && each.send->enqueued() && !each.send->error())
             GPURUN_TRY(const_cast<transfer::Send&>(*each.send).complete_into(order_.stream));

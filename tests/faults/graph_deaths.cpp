@@ -77,6 +77,9 @@ gpurun_status send_in_graph(const Job& job, size_t bytes, int runs) {
 gpurun_status barrier_in_graph(const Job& job) {
     return run_graph(job, 1, [&] { return gpurun_barrier(GPURUN_COMM_WORLD, job.stream); });
 }
+gpurun_status reduction_in_graph(const Job& job, size_t bytes) {
+    return run_graph(job, 1, [&] { return reduce(job, job.stream, bytes); });
+}
 gpurun_status broadcast_in_graph(const Job& job) {
     return run_graph(job, 1, [&] { return broadcast(job, job.stream, job.victim()); });
 }
@@ -119,6 +122,9 @@ void victim_receives_in_graph(const Job& job, size_t bytes) {
 }
 void victim_captures_barrier(const Job& job) {
     victim_captures(job, 0, [&] { return gpurun_barrier(GPURUN_COMM_WORLD, job.stream); });
+}
+void victim_captures_reduction(const Job& job, size_t bytes) {
+    victim_captures(job, 0, [&] { return reduce(job, job.stream, bytes); });
 }
 void victim_captures_broadcast(const Job& job) {
     victim_captures(job, 0, [&] { return broadcast(job, job.stream, job.victim()); });

@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kBoundMs = 10000;     // of the test; the runtime is much faster
 constexpr int kRunsAhead = 5;          // more than a source can be ahead
-constexpr size_t kMedium = 512u << 10; // pulled by one kernel, where larger ones are by the copy engine
+constexpr size_t kMedium = 768u << 10; // pulled by one kernel, where larger ones are by the copy engine
 
 // ---- what survivors wait in, each until the victim dies
 
@@ -365,6 +365,10 @@ constexpr Scenario kScenarios[] = {
     {"graph-with-small-sends-ahead", [](const Job& job) { return send_in_graph(job, kSmall, kRunsAhead); },
      [](const Job& job) { victim_receives_in_graph(job, kSmall); }},
     {"graph-with-barrier", barrier_in_graph, victim_captures_barrier},
+    {"graph-with-small-reduction", [](const Job& job) { return reduction_in_graph(job, kSmall); },
+     [](const Job& job) { victim_captures_reduction(job, kSmall); }},
+    {"graph-with-large-reduction", [](const Job& job) { return reduction_in_graph(job, kLarge); },
+     [](const Job& job) { victim_captures_reduction(job, kLarge); }},
     {"graph-with-broadcast-of-victim", broadcast_in_graph, victim_captures_broadcast},
     {"graph-that-the-victim-ran", receive_from_dead_graph,
      [](const Job& job) { victim_sends_in_graph(job, kSmall, 2); }, GPURUN_OK},

@@ -100,6 +100,7 @@ gpurun_status receive_in_graph(const Job& job, size_t bytes);
 gpurun_status started_receive_in_graph(const Job& job, size_t bytes);
 gpurun_status send_in_graph(const Job& job, size_t bytes, int runs);
 gpurun_status barrier_in_graph(const Job& job);
+gpurun_status reduction_in_graph(const Job& job, size_t bytes);
 gpurun_status broadcast_in_graph(const Job& job);
 gpurun_status receive_from_dead_graph(const Job& job);
 gpurun_status unmatched_receive_in_graph(const Job& job);
@@ -107,6 +108,7 @@ gpurun_status unmatched_barrier_in_graph(const Job& job);
 void victim_sends_in_graph(const Job& job, size_t bytes, int runs);
 void victim_receives_in_graph(const Job& job, size_t bytes);
 void victim_captures_barrier(const Job& job);
+void victim_captures_reduction(const Job& job, size_t bytes);
 void victim_captures_broadcast(const Job& job);
 
 // many_deaths.cpp: many messages that are not received.

@@ -12,7 +12,7 @@ TEST_SUITE_BEGIN("graphs");
 TEST_CASE("orders of calls that MPI allows do not deadlock in graphs") {
     if (!can_capture(partner()))
         return;
-    constexpr size_t kBytes = 200'000; // stays with its sender, whose stream waits until it is read
+    constexpr size_t kBytes = 700'000; // stays with its sender, whose stream waits until it is read
     const Stream stream;
     const bool first = rank() < partner();
     Exchange exchange(Kind::kDevice, Kind::kDevice, kBytes);

@@ -63,7 +63,7 @@ TEST_CASE("a captured ping-pong takes turns, run after run, without the hosts") 
         return;
     constexpr int kRounds = 5, kRuns = 20;
     const Stream stream;
-    for (const size_t bytes : {size_t{8}, size_t{20'000}, size_t{200'000}}) {
+    for (const size_t bytes : {size_t{8}, size_t{20'000}, size_t{700'000}}) {
         Exchange exchange(Kind::kDevice, Kind::kDevice, bytes);
         const auto ping = [&] {
             REQUIRE_OK(gpurun_send(exchange.out, bytes, GPURUN_BYTE, partner(), kData, kWorld, stream));

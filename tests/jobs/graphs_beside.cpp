@@ -137,7 +137,7 @@ TEST_CASE("memory in the place of other memory is received into a graph while a 
     const int peer = partner();
     if (!can_capture(peer))
         return;
-    constexpr size_t kBytes = 200'000; // more than words carry
+    constexpr size_t kBytes = 700'000; // more than words carry
     const bool receives = rank() < peer;
     const Stream stream, other;
     const Memory word(Kind::kDevice, 8), in(Kind::kDevice, kBytes);

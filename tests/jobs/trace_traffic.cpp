@@ -160,11 +160,12 @@ void many_runs(Rank& self) { run_message(self, 8, 310, 200); }
 
 // A graph of messages of every kind, run five times.
 constexpr int kGraphRuns = 5;
+constexpr size_t kLong = 600'000; // stays with its source
 void graphs(Rank& self) {
     if (self.rank > 1)
         return;
     void* unexportable = nullptr;
-    ok(gpurun_malloc_async(&unexportable, 200'000, self.stream));
+    ok(gpurun_malloc_async(&unexportable, kLong, self.stream));
     ok(gpurun_stream_synchronize(self.stream));
     const int other = 1 - self.rank;
     const auto exchange = [&](void* memory, size_t bytes, int tag) {
@@ -179,14 +180,14 @@ void graphs(Rank& self) {
                : gpurun_irecv(memory, bytes, GPURUN_BYTE, other, tag, GPURUN_COMM_WORLD, self.stream, &request));
         return request;
     };
-    void* const beside = static_cast<char*>(self.device) + (512 << 10); // two are under way at once
+    void* const beside = static_cast<char*>(self.device) + (640 << 10); // two are under way at once
     gpurun_graph graph;
     ok(gpurun_capture_begin(self.stream));
     exchange(self.device, 64, 300);
     exchange(self.device, 65536, 301);
-    exchange(self.device, 200'000, 302);
-    exchange(unexportable, 200'000, 303);
-    gpurun_request requests[] = {start(beside, 5000, 304), start(self.device, 200'000, 305)};
+    exchange(self.device, kLong, 302);
+    exchange(unexportable, kLong, 303);
+    gpurun_request requests[] = {start(beside, 5000, 304), start(self.device, kLong, 305)};
     ok(gpurun_waitall(2, requests, self.stream, nullptr));
     if (self.rank == 0)
         ok(gpurun_ssend(self.device, 8, GPURUN_BYTE, 1, 306, GPURUN_COMM_WORLD, self.stream));

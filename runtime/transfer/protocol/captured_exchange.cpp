@@ -8,10 +8,18 @@ namespace gpurun::transfer {
 using base::Result;
 using device::Channel;
 
-Result<void> CapturedExchange::put(const Channel& channel, const void* source, device::Stream stream) {
-    if (stream != stream_ || reduction_ || puts_.size() + signals_.size() == device::kMostMet)
+// What is collected in another stream, or behind a reduction, goes first.
+Result<void> CapturedExchange::enter(device::Stream stream) {
+    if (stream != stream_ || reduction_)
         GPURUN_TRY(launch());
     stream_ = stream;
+    return {};
+}
+
+Result<void> CapturedExchange::put(const Channel& channel, const void* source, device::Stream stream) {
+    GPURUN_TRY(enter(stream));
+    if (puts_.size() + signals_.size() == device::kMostMet)
+        GPURUN_TRY(launch());
     if (channel.bytes != 0)
         puts_.push_back({channel, source});
     else
@@ -19,10 +27,12 @@ Result<void> CapturedExchange::put(const Channel& channel, const void* source, d
     return {};
 }
 
-void CapturedExchange::reduce(const Reduction& reduction) {
+Result<void> CapturedExchange::reduce(const Reduction& reduction, device::Stream stream) {
+    GPURUN_TRY(enter(stream));
     operands_.assign(reduction.operands.begin(), reduction.operands.end());
     reduction_ = reduction;
     reduction_->operands = {};
+    return {};
 }
 
 bool CapturedExchange::await_taken(const Channel& channel) {

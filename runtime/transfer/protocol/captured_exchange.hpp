@@ -45,7 +45,7 @@ class CapturedExchange {
     // The next run of the channel; a signal has no source.
     base::Result<void> put(const device::Channel& channel, const void* source, device::Stream stream);
     // Behind what is put. Its end may still be awaited.
-    void reduce(const Reduction& reduction);
+    base::Result<void> reduce(const Reduction& reduction, device::Stream stream);
     // Until the target has taken the run of a signal. False: nothing is reduced.
     bool await_taken(const device::Channel& channel);
     // Whether what is reduced is combined without being taken to its place. REQUIRES that it is not launched yet.
@@ -53,6 +53,7 @@ class CapturedExchange {
     base::Result<void> launch();
 
   private:
+    base::Result<void> enter(device::Stream stream);
     base::Result<void> launch_reduction();
     base::Result<void> reduce_in_channels();
     base::Result<void> reduce_in_place();
@@ -62,7 +63,7 @@ class CapturedExchange {
     device::FusedReduce* const fused_reduce_;
     device::Device& device_;
     Pools& pools_;
-    device::Stream stream_;
+    device::Stream stream_; // of all that follows
     std::vector<device::GraphReduction::Put> puts_;
     std::vector<device::Channel> signals_;
     std::optional<Reduction> reduction_; // of the operands below

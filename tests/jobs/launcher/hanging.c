@@ -216,7 +216,7 @@ static void graph_cycle(void) {
 static void run_ahead(int calls) {
     void* memory = NULL;
     const gpurun_stream stream = make_stream(&memory);
-    const gpurun_graph graph = capture_half(stream, memory, 30, 200000);
+    const gpurun_graph graph = capture_half(stream, memory, 30, 700000);
     say_up();
     if (rank == 1)
         sleep_for_ever();

@@ -120,7 +120,7 @@ class Hangs(LaunchedTest):
                                  r"of \d+\n", ranks=2, extra_env={"GPURUN_PATH": "staged", "GPURUN_RELAY_CHUNK_BYTES": "64K"})
 
     def test_messages_of_graphs_that_wait_are_shown_with_the_run_that_they_wait_for(self):
-        table = self.check_hang("graph-ahead", r"\n +0  a graph +\d+\.\d s +send in graph +1 +30 +200000 +direct +rank 1's "
+        table = self.check_hang("graph-ahead", r"\n +0  a graph +\d+\.\d s +send in graph +1 +30 +700000 +direct +rank 1's "
                                                r"graph to take this in its run 1\n", ranks=2)
         self.assertNotIn("deadlock", table)
 

@@ -101,7 +101,7 @@ class ScriptedDevice final : public device::Device,
     Result<void> reduce_elements(const base::Reduction& reduction, size_t elements, void* result,
                                  std::span<const void* const> operands, Stream stream) override {
         count(&Enqueued::kernels, stream);
-        return in_graph(numbered("reduce buffers", operands.size(), elements), [&] {
+        return in_graph(numbered("reduce buffers", operands.size(), elements), stream, [&] {
             return real_->reduce()->reduce_elements(reduction, elements, result, operands, stream);
         });
     }
@@ -261,43 +261,45 @@ class ScriptedDevice final : public device::Device,
         return real_->graphs()->at_graph_end(captured, function, argument);
     }
     Result<void> channel_put(const device::Channel& channel, const void* source, Stream stream) override {
-        return in_graph(channel.bytes != 0 ? "put" : "signal",
+        return in_graph(channel.bytes != 0 ? "put" : "signal", stream,
                         [&] { return real_->channels()->channel_put(channel, source, stream); });
     }
     Result<void> channel_await_taken(const device::Channel& channel, Stream stream) override {
-        return in_graph("await taken", [&] { return real_->channels()->channel_await_taken(channel, stream); });
+        return in_graph("await taken", stream, [&] { return real_->channels()->channel_await_taken(channel, stream); });
     }
     Result<void> channel_take(const device::Channel& channel, void* destination, size_t bytes, Stream stream) override {
-        return in_graph("take", [&] { return real_->channels()->channel_take(channel, destination, bytes, stream); });
+        return in_graph("take", stream,
+                        [&] { return real_->channels()->channel_take(channel, destination, bytes, stream); });
     }
     Result<void> channel_await_put(const device::Channel& channel, Stream stream) override {
-        return in_graph("await put", [&] { return real_->channels()->channel_await_put(channel, stream); });
+        return in_graph("await put", stream, [&] { return real_->channels()->channel_await_put(channel, stream); });
     }
     Result<void> channel_tell_taken(const device::Channel& channel, Stream stream) override {
-        return in_graph("tell taken", [&] { return real_->channels()->channel_tell_taken(channel, stream); });
+        return in_graph("tell taken", stream, [&] { return real_->channels()->channel_tell_taken(channel, stream); });
     }
     Result<void> channel_pull(const device::Channel& channel, void* destination, const void* source, size_t bytes,
                               uint32_t* ticket, Stream stream) override {
-        return in_graph("pull", [&] {
+        return in_graph("pull", stream, [&] {
             return real_->channels()->channel_pull(channel, destination, source, bytes, ticket, stream);
         });
     }
     Result<void> channel_meet(std::span<const device::Channel> puts, std::span<const device::Channel> awaited_,
                               Stream stream) override {
-        return in_graph(numbered("meet", puts.size(), awaited_.size()),
+        return in_graph(numbered("meet", puts.size(), awaited_.size()), stream,
                         [&] { return real_->channels()->channel_meet(puts, awaited_, stream); });
     }
     Result<void> channel_part(std::span<const device::Channel> taken, std::span<const device::Channel> awaited_,
                               Stream stream) override {
-        return in_graph(numbered("part", taken.size(), awaited_.size()),
+        return in_graph(numbered("part", taken.size(), awaited_.size()), stream,
                         [&] { return real_->channels()->channel_part(taken, awaited_, stream); });
     }
     Result<void> reduce_in_graph(const device::GraphReduction& reduction, Stream stream) override {
-        return in_graph(numbered("reduce", reduction.puts.size(), reduction.operands.size()),
+        return in_graph(numbered("reduce", reduction.puts.size(), reduction.operands.size()), stream,
                         [&] { return real_->fused_reduce()->reduce_in_graph(reduction, stream); });
     }
     // What graphs are made of, by its names; not passed on.
     std::optional<std::vector<std::string>> told_of_graphs;
+    Stream last_in_graph; // where the last of it was enqueued
 
     // ---- events
     Result<Event> create_event() override {
@@ -337,9 +339,10 @@ class ScriptedDevice final : public device::Device,
         return name + " " + std::to_string(first) + " " + std::to_string(second);
     }
     template <typename Call>
-    Result<void> in_graph(const std::string& name, const Call& call) {
+    Result<void> in_graph(const std::string& name, Stream stream, const Call& call) {
         if (!told_of_graphs)
             return tried(call);
+        last_in_graph = stream;
         told_of_graphs->push_back(name);
         return {};
     }

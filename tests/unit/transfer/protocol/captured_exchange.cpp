@@ -31,17 +31,19 @@ class Bench {
         must(exchange.put(of, of.bytes != 0 ? buffer_ : nullptr, stream));
     }
     // Of its own operand, and what has come.
-    void reduce(const std::vector<Channel>& come) {
+    void reduce(const std::vector<Channel>& come, std::optional<device::Stream> stream = std::nullopt) {
         std::vector<CapturedExchange::Operand> operands = {{std::nullopt, buffer_, nullptr}};
         for (const Channel& each : come)
             operands.push_back({each, each.bytes == 0 ? buffer_ : nullptr, buffer_});
-        exchange.reduce({{base::Type::kInt32, base::Op::kSum, 0}, kCount, buffer_, operands});
+        must(exchange.reduce({{base::Type::kInt32, base::Op::kSum, 0}, kCount, buffer_, operands},
+                             stream.value_or(one)));
     }
     Names launch() {
         must(exchange.launch());
         return std::exchange(*device_.told_of_graphs, {});
     }
     const Names& told() const { return *device_.told_of_graphs; }
+    device::Stream last() const { return device_.last_in_graph; }
 
     const device::Stream one{reinterpret_cast<CUstream_st*>(uintptr_t{16})};
     const device::Stream other{reinterpret_cast<CUstream_st*>(uintptr_t{32})};
@@ -106,7 +108,7 @@ TEST_CASE("what is put elsewhere, or behind a reduction, or is too much, comes b
     bench.put(kWords, bench.one);
     bench.put(kWords, bench.other);
     CHECK(bench.told() == Names{"put"});
-    bench.reduce({kWords});
+    bench.reduce({kWords}, bench.other);
     bench.put(kWords, bench.other);
     CHECK(bench.told() == Names{"put", "reduce 1 2"});
     for (size_t i = 1; i < device::kMostMet; ++i)
@@ -116,6 +118,19 @@ TEST_CASE("what is put elsewhere, or behind a reduction, or is too much, comes b
     CHECK(bench.told().size() == 2 + device::kMostMet);
     CHECK(CapturedExchange::admits(device::kMostMet));
     CHECK_FALSE(CapturedExchange::admits(device::kMostMet + 1));
+}
+
+TEST_CASE("a reduction is made in its stream, whether or not anything was put there") {
+    Bench bench;
+    bench.reduce({kWords}, bench.other);
+    CHECK(bench.launch() == Names{"reduce 0 2"});
+    CHECK(bench.last() == bench.other);
+    bench.put(kWords, bench.other);
+    bench.reduce({kWords}, bench.one);
+    CHECK(bench.told() == Names{"put"});
+    CHECK(bench.last() == bench.other);
+    CHECK(bench.launch() == Names{"put", "reduce 0 2"});
+    CHECK(bench.last() == bench.one);
 }
 
 TEST_SUITE_END();
