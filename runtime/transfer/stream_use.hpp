@@ -44,6 +44,7 @@ class StreamUse {
     base::Result<void> take_beside();
     base::Result<void> rejoin();
     bool rejoins() const { return rejoined_.has_value(); }
+    device::Stream rejoined() const { return *rejoined_; } // REQUIRES rejoins()
     // Takes two for a large copy that waits for nobody (InternalStreams::bulk()); the copy's end is signalled in
     // signals().
     base::Result<void> take_bulk();

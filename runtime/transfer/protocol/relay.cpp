@@ -149,8 +149,10 @@ Result<void> RelayReceive::advance(Receive& receive) {
     if (!drained)
         return {};
     draining.remove(receive);
-    if (receive.work().rejoins())
+    if (receive.work().rejoins()) { // what the message still needs of its source, the program's stream needs now
         GPURUN_TRY(receive.work().rejoin());
+        receive.source().awaiting_forward.move(receive.work().internal(), receive.work().rejoined());
+    }
     if (receive.operand().by_cpu()) {
         receive.finish();
         return {};
