@@ -11,6 +11,15 @@ using base::Result;
 using transfer::Operand;
 using StepId = Schedule::StepId;
 
+namespace {
+
+// Of a reduction's result.
+size_t elements_of(const Schedule::Step& step) {
+    return step.buffer.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
+}
+
+} // namespace
+
 Result<void> ScheduleRun::start_reduction(StepId id) {
     const Schedule::Step& step = schedule_.steps()[id];
     const auto befores = schedule_.before(step);
@@ -25,11 +34,9 @@ Result<void> ScheduleRun::start_reduction(StepId id) {
     const auto buffers = schedule_.operands(step);
     std::transform(buffers.begin(), buffers.end(), operands.begin(),
                    [&](const Schedule::Buffer& each) { return operand_of(each); });
-    const Operand result = operand_of(step.buffer);
-    const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
-    GPURUN_ASSIGN(states_[id].reduced,
-                  reduce_here(core_.resources(), order_,
-                              {step.reduction, count, result, std::span(operands).first(buffers.size())}));
+    GPURUN_ASSIGN(states_[id].reduced, reduce_here(core_.resources(), order_,
+                                                   {step.reduction, elements_of(step), operand_of(step.buffer),
+                                                    std::span(operands).first(buffers.size())}));
     return {};
 }
 
@@ -38,7 +45,6 @@ Result<void> ScheduleRun::start_reduction(StepId id) {
 Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
     const auto befores = schedule_.before(step);
     const auto buffers = schedule_.operands(step);
-    const Operand result = operand_of(step.buffer);
     const bool reaches_all = is_reduced_by_device(step);
     std::array<device::FusedReduction::Operand, base::kMostOperands> operands;
     bool fuses = false;
@@ -66,9 +72,9 @@ Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
     for (size_t i = 0; i < buffers.size(); ++i)
         if (!operands[i].is_mail() && !operands[i].is_peers())
             operands[i].buffer = operand_of(buffers[i]).address;
-    const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
     core_.resources().exchanges.reduce(
-        {step.reduction, count, result.address, std::span(operands).first(buffers.size())}, order_.stream);
+        {step.reduction, elements_of(step), operand_of(step.buffer).address, std::span(operands).first(buffers.size())},
+        order_.stream);
     return true;
 }
 
@@ -97,13 +103,12 @@ Result<bool> ScheduleRun::fuse_in_graph(const Schedule::Step& step) {
     for (size_t i = 0; i < buffers.size(); ++i)
         if (!operands[i].channel)
             operands[i].buffer = operand_of(buffers[i]).address;
-    const Operand result = operand_of(step.buffer);
-    const size_t count = result.bytes / base::size_of_type(static_cast<int>(step.reduction.type));
-    GPURUN_TRY(exchange.reduce({step.reduction, count, result.address, std::span(operands).first(buffers.size())},
-                               order_.stream));
-    for (const State& each : states_) // whose end is awaited together
+    GPURUN_TRY(exchange.reduce(
+        {step.reduction, elements_of(step), operand_of(step.buffer).address, std::span(operands).first(buffers.size())},
+        order_.stream));
+    for (State& each : states_) // whose end is awaited together
         if (each.started && !each.complete && each.send && each.send->enqueued() && !each.send->error())
-            GPURUN_TRY(const_cast<transfer::Send&>(*each.send).complete_into(order_.stream));
+            GPURUN_TRY(each.send->complete_into(order_.stream));
     for (const StepId each : handed_over)
         states_[each].handed_over =
             exchange.combines_as_it_comes() || !operands[*operand_from(each, step)].in_channel();

@@ -41,22 +41,21 @@ wait_report::Entry Receive::describe() const {
     return entry;
 }
 
-Result<device::FusedReduction::Operand> Receive::hand_over(device::Stream stream) {
-    auto operand = state()->hand_over(*this, stream);
-    if (operand)
+template <typename Operand>
+Result<Operand> Receive::end_with(Result<Operand> handed_over) {
+    if (handed_over)
         finish();
     else
-        fail(operand.error());
-    return operand;
+        fail(handed_over.error());
+    return handed_over;
+}
+
+Result<device::FusedReduction::Operand> Receive::hand_over(device::Stream stream) {
+    return end_with(state()->hand_over(*this, stream));
 }
 
 Result<CapturedExchange::Operand> Receive::hand_over_captured(device::Stream stream) {
-    auto operand = state()->hand_over_captured(*this, stream);
-    if (operand)
-        finish();
-    else
-        fail(operand.error());
-    return operand;
+    return end_with(state()->hand_over_captured(*this, stream));
 }
 
 Result<void> Receive::take_stream(bool waits_for_peer) {

@@ -75,6 +75,8 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     bool missed_capture() const { return missed_capture_; }
 
   private:
+    template <typename Operand>
+    base::Result<Operand> end_with(base::Result<Operand> handed_over);
     base::Result<void> complete_captured(device::Stream stream) override;
     void capture_missed() override;
     void on_finish() override;

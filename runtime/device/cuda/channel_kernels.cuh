@@ -6,7 +6,6 @@
 namespace {
 
 using gpurun::device::cuda::Logged;
-using gpurun::device::cuda::LoggedChannel;
 using gpurun::device::cuda::MeetInGraphArguments;
 using gpurun::device::cuda::PartInGraphArguments;
 using gpurun::device::cuda::PullThroughChannelArguments;
@@ -122,11 +121,6 @@ __device__ void pull_through_channel(const PullThroughChannelArguments& pull, co
     }
 }
 
-__device__ void log_run(const LoggedChannel& of, uint64_t run, uint64_t began, uint64_t moving) {
-    if (of.log.taken != nullptr)
-        Log{of.log}.run(run, began, moving);
-}
-
 // A thread for each channel. All signals are put before any is awaited.
 __device__ void meet_in_graph(const MeetInGraphArguments& all) {
     const unsigned i = threadIdx.x;
@@ -148,9 +142,9 @@ __device__ void meet_in_graph(const MeetInGraphArguments& all) {
     __syncwarp();
     let_next_start();
     if (puts)
-        log_run(all.puts[i], put, began, began);
+        log_run(all.puts[i].log, put, began, began);
     if (awaits)
-        log_run(all.awaited[i], awaited, began, read_clock());
+        log_run(all.awaited[i].log, awaited, began, read_clock());
 }
 
 // The same: all is told before anything is awaited.
@@ -167,9 +161,9 @@ __device__ void part_in_graph(const PartInGraphArguments& all) {
     __syncwarp();
     let_next_start();
     if (tells)
-        log_run(all.taken[i], 0, 0, 0);
+        log_run(all.taken[i].log, 0, 0, 0);
     if (awaits)
-        log_run(all.awaited[i], 0, 0, 0);
+        log_run(all.awaited[i].log, 0, 0, 0);
 }
 
 } // namespace

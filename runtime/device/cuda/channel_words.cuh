@@ -150,4 +150,10 @@ struct Log {
     static constexpr bool kRecords = true;
 };
 
+// Of kernels for several channels, of each of which the host says whether somebody records its runs.
+__device__ void log_run(const RunLogArguments& log, uint64_t run, uint64_t began, uint64_t moving) {
+    if (log.taken != nullptr)
+        Log{log}.run(run, began, moving);
+}
+
 } // namespace

@@ -10,11 +10,6 @@ namespace {
 constexpr unsigned kThreadsOfLane = kBytesOfLane / kWordBytes;
 constexpr unsigned kLanesAtOnce = kGraphReduceThreads / kThreadsOfLane;
 
-__device__ void log_run(const RunLogArguments& log, uint64_t run, uint64_t began, uint64_t moving) {
-    if (log.taken != nullptr)
-        Log{log}.run(run, began, moving);
-}
-
 __device__ bool is_put(const GraphReduceArguments& all, unsigned put, uint32_t lane) {
     return put < all.number_of_puts && lane < all.puts[put].put.channel.lanes;
 }
@@ -22,7 +17,7 @@ __device__ bool is_taken_here(const GraphReduceArguments& all, unsigned operand,
     return operand < all.operands_given && operand != all.own_operand && lane < all.operands[operand].channel.lanes;
 }
 
-// The lanes of a block: one after another, or two at a time.
+// The lanes of a block: one after another, or several at a time.
 struct Lanes {
     unsigned beside; // each other
     unsigned which;  // this thread's
@@ -180,25 +175,4 @@ __device__ void reduce_as_it_comes(const GraphReduceArguments& all) {
         gpurun_reduce_in_graph_##number(const __grid_constant__ GraphReduceArguments arguments) {                      \
         reduce_as_it_comes<static_cast<Type>(number)>(arguments);                                                      \
     }
-// By the numbers of the types (base/datatype.hpp).
-GPURUN_REDUCE_IN_GRAPH(1)
-GPURUN_REDUCE_IN_GRAPH(3)
-GPURUN_REDUCE_IN_GRAPH(4)
-GPURUN_REDUCE_IN_GRAPH(5)
-GPURUN_REDUCE_IN_GRAPH(6)
-GPURUN_REDUCE_IN_GRAPH(7)
-GPURUN_REDUCE_IN_GRAPH(8)
-GPURUN_REDUCE_IN_GRAPH(9)
-GPURUN_REDUCE_IN_GRAPH(10)
-GPURUN_REDUCE_IN_GRAPH(11)
-GPURUN_REDUCE_IN_GRAPH(12)
-GPURUN_REDUCE_IN_GRAPH(13)
-GPURUN_REDUCE_IN_GRAPH(14)
-GPURUN_REDUCE_IN_GRAPH(15)
-GPURUN_REDUCE_IN_GRAPH(16)
-GPURUN_REDUCE_IN_GRAPH(17)
-GPURUN_REDUCE_IN_GRAPH(18)
-GPURUN_REDUCE_IN_GRAPH(19)
-GPURUN_REDUCE_IN_GRAPH(20)
-GPURUN_REDUCE_IN_GRAPH(21)
-GPURUN_REDUCE_IN_GRAPH(22)
+GPURUN_FOR_EACH_REDUCED_TYPE(GPURUN_REDUCE_IN_GRAPH)

@@ -220,25 +220,4 @@ __device__ void fused_reduce(const FusedReduceArguments& all) {
         gpurun_fused_reduce_##number(const __grid_constant__ FusedReduceArguments arguments) {                         \
         fused_reduce<static_cast<Type>(number)>(arguments);                                                            \
     }
-// By the numbers of the types (base/datatype.hpp).
-GPURUN_REDUCE(1)
-GPURUN_REDUCE(3)
-GPURUN_REDUCE(4)
-GPURUN_REDUCE(5)
-GPURUN_REDUCE(6)
-GPURUN_REDUCE(7)
-GPURUN_REDUCE(8)
-GPURUN_REDUCE(9)
-GPURUN_REDUCE(10)
-GPURUN_REDUCE(11)
-GPURUN_REDUCE(12)
-GPURUN_REDUCE(13)
-GPURUN_REDUCE(14)
-GPURUN_REDUCE(15)
-GPURUN_REDUCE(16)
-GPURUN_REDUCE(17)
-GPURUN_REDUCE(18)
-GPURUN_REDUCE(19)
-GPURUN_REDUCE(20)
-GPURUN_REDUCE(21)
-GPURUN_REDUCE(22)
+GPURUN_FOR_EACH_REDUCED_TYPE(GPURUN_REDUCE)

@@ -119,3 +119,11 @@ __device__ unsigned bytes_at(uint64_t at, uint64_t all) {
 }
 
 } // namespace
+
+// The kernels of every type that is reduced, by its number (base/datatype.hpp).
+// clang-format off
+#define GPURUN_FOR_EACH_REDUCED_TYPE(KERNELS) \
+    KERNELS(1) KERNELS(3) KERNELS(4) KERNELS(5) KERNELS(6) KERNELS(7) KERNELS(8) KERNELS(9) KERNELS(10) \
+    KERNELS(11) KERNELS(12) KERNELS(13) KERNELS(14) KERNELS(15) KERNELS(16) KERNELS(17) KERNELS(18) \
+    KERNELS(19) KERNELS(20) KERNELS(21) KERNELS(22)
+// clang-format on

@@ -64,7 +64,7 @@ Grid grid_of_mails(size_t largest, uint32_t most_blocks) {
 }
 
 // Of what a block reduces of a lane: 16 bytes each.
-unsigned lane_threads(size_t longest) {
+unsigned reduced_lane_threads(size_t longest) {
     constexpr size_t kBytes = 16, kWarp = 32;
     const size_t units = (std::min(longest, kLaneBytes) + kBytes - 1) / kBytes;
     return static_cast<unsigned>((units + kWarp - 1) / kWarp * kWarp);
@@ -169,7 +169,7 @@ base::Result<void> CudaDevice::reduce_in_graph(const GraphReduction& reduction, 
     while (beside < kGraphReduceThreads / kThreadsOfLane && all.lanes > beside * most)
         beside *= 2;
     const uint32_t blocks = std::min((all.lanes + beside - 1) / beside, most);
-    const unsigned threads = beside * lane_threads(longest);
+    const unsigned threads = beside * reduced_lane_threads(longest);
     return launch(kernels_.reduce_in_graph[static_cast<size_t>(reduction.reduction.type)], blocks, threads, all,
                   stream);
 }

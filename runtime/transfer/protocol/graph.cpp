@@ -84,10 +84,7 @@ Result<void> GraphReceive::map_and_enqueue(Receive& receive) {
         receive.leave_to_completion();
         return {};
     }
-    const CapturedMessage message = *std::exchange(message_, std::nullopt);
-    GPURUN_TRY(part.receive(receive, message, envelope_, receive.operand().stream));
-    receive.finish();
-    return {};
+    return enqueue_left(receive, std::nullopt);
 }
 
 // In words: they come as the source puts them. In its place: it is read before anything of this rank's is written over.
