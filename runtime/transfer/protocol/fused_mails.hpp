@@ -1,5 +1,6 @@
-// Fused mails: small mails of requests that share a kernel, since launching one costs more than all else in a small
-// message.
+// Fused mails: small mails of requests, and in the host's order, that share a kernel, since launching one costs more
+// than all else in a small message. One in the host's order goes this way also alone: the target's kernel is there
+// before its mail, where a wait by the stream and a kernel behind it would take twice the time.
 //
 // Sends that are posted together, and receives that are matched together, are collected, then launched in an internal
 // stream, where they wait for nothing but their mails. A request whose marker is not passed goes alone, since it would

@@ -128,7 +128,7 @@ Result<Posted> MailSend::post(Send& send) {
 
 // Whether nothing in the program's stream has to come before it any more.
 Result<bool> MailSend::can_be_fused_now(Send& send) const {
-    if (!is_small(send.operand().bytes) || !send.is_request())
+    if (!is_small(send.operand().bytes) || send.ends_in_stream())
         return false;
     if (!send.operand().on_stream())
         return true;
@@ -227,7 +227,7 @@ Result<device::FusedReduction::Operand> MailReceive::hand_over(Receive& receive,
 }
 
 Result<void> MailReceive::take(Receive& receive, Fence& fence) {
-    if (receive.is_request() && receive.bytes() != 0 && is_small(mail_bytes_) && receive.operand().by_device()) {
+    if (!receive.ends_in_stream() && receive.bytes() != 0 && is_small(mail_bytes_) && receive.operand().by_device()) {
         GPURUN_ASSIGN(const bool at_once, receive.is_marker_passed());
         if (at_once)
             return take_fused(receive, fence);
@@ -235,7 +235,7 @@ Result<void> MailReceive::take(Receive& receive, Fence& fence) {
     return take_alone(receive, fence);
 }
 
-// Of a request: in a kernel with others, which whoever makes progress launches soon.
+// In a kernel with others, which whoever makes progress launches soon.
 Result<void> MailReceive::take_fused(Receive& receive, Fence& fence) {
     GPURUN_TRY(receive.depend_on(fence, slot_, std::nullopt));
     receive.work().give_marker_back();

@@ -187,6 +187,21 @@ TEST_CASE("a message comes, whichever call is first, and whatever its streams ar
     }
 }
 
+TEST_CASE(
+    "a small mail shares a kernel in the host's order, of a request or not, and none in a blocking call's stream") {
+    const auto shared = [](const Half& half) {
+        TestJob job(2, {});
+        Exchange exchange(job, {"", half, half, kSmall, "mailbox", "mailbox"});
+        exchange.run();
+        const auto put = exchange.from().resources().mails.sent();
+        const auto taken = exchange.to().resources().mails.received();
+        return std::to_string(put.mails) + " put, " + std::to_string(taken.mails) + " taken";
+    };
+    CHECK(shared(kDevice) == "1 put, 1 taken");
+    CHECK(shared({Memory::kDevice, false, true}) == "1 put, 1 taken");
+    CHECK(shared(in_stream(Memory::kDevice)) == "0 put, 0 taken");
+}
+
 TEST_CASE("a receive that is too short gets what there is room for, and nothing else is touched") {
     for (const Case& what : cases()) {
         CAPTURE(what.name);
