@@ -37,6 +37,7 @@ class Schedule {
         device::Buffer where;
         std::optional<size_t> scratch; // an offset in the run's scratch memory, instead of an address
 
+        bool is_at(const Buffer& other) const { return address == other.address && scratch == other.scratch; }
         Buffer part(size_t offset, size_t length) const {
             Buffer of = *this;
             of.bytes = length;
@@ -87,8 +88,7 @@ class Schedule {
         Buffer buffer;
         std::optional<StepId> bytes_of; // of a send: a receive step; as many bytes are sent as have come there
         bool exact = false;             // of a receive: another length than the buffer's is a mistake
-        bool contributes = false;       // of a send: its target reduces it
-        bool trades = false;            // and this rank what others send meanwhile
+        transfer::Reduced reduced = transfer::Reduced::kNot; // of a send
         // Of a send of what a reduction made of the other's contribution, the step that received that; of a receive,
         // the step that sent this rank's. The answer may be written at once, by the reduction; else it is a message.
         std::optional<StepId> answers;
@@ -135,16 +135,11 @@ class Schedule {
         return add({.kind = Step::Kind::kReceive, .peer = from, .round = round, .buffer = buffer, .exact = true},
                    after);
     }
-    // A send of what the other rank reduces. `trades`: this rank reduces what others send meanwhile, too.
-    StepId contribute(Rank to, int round, const Buffer& buffer, bool trades, After after = {}) {
+    // A send of what the other rank reduces.
+    StepId contribute(Rank to, int round, const Buffer& buffer, transfer::Reduced reduced, After after = {}) {
         if (does_now([&] { return now_->send(to, tag(round), buffer); }))
             return kDone;
-        return add({.kind = Step::Kind::kSend,
-                    .peer = to,
-                    .round = round,
-                    .buffer = buffer,
-                    .contributes = true,
-                    .trades = trades},
+        return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .reduced = reduced},
                    after);
     }
     // A message that need not be sent, or received, if the reduction has written it; one that answers a step that is
@@ -236,10 +231,11 @@ class Schedule {
     std::span<const Buffer> operands(const Step& step) const {
         return std::span(operands_).subspan(step.first_operand, step.operands);
     }
-    // Whether the step receives into scratch memory what nothing but one reduction reads.
+    // Whether the step receives what nothing but one reduction reads: into scratch memory, or where the result will be.
     bool is_operand(const Step& step) const {
-        return step.exact && step.buffer.scratch && step.dependents == 1 &&
-               steps_[step.dependent].kind == Step::Kind::kReduce;
+        if (!step.exact || step.dependents != 1 || steps_[step.dependent].kind != Step::Kind::kReduce)
+            return false;
+        return step.buffer.scratch || step.buffer.bytes == 0 || step.buffer.is_at(steps_[step.dependent].buffer);
     }
     // Whether the reduction that reads it comes after messages to other ranks.
     bool is_read_after_sends(const Step& operand) const {

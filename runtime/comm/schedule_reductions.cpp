@@ -30,6 +30,8 @@ Result<void> ScheduleRun::start_reduction(StepId id) {
     }
     if (order_.captured())
         GPURUN_TRY(core_.resources().captured_exchange.launch());
+    if (is_in_place(step))
+        return {};
     std::array<Operand, base::kMostOperands> operands;
     const auto buffers = schedule_.operands(step);
     std::transform(buffers.begin(), buffers.end(), operands.begin(),
@@ -40,6 +42,12 @@ Result<void> ScheduleRun::start_reduction(StepId id) {
     return {};
 }
 
+// Of one operand, which is where the result is to be: what others pass on.
+bool ScheduleRun::is_in_place(const Schedule::Step& step) const {
+    const auto buffers = schedule_.operands(step);
+    return buffers.size() == 1 && buffers.front().is_at(step.buffer) && step.reduction.divisor == 0;
+}
+
 // Of operands that have come in mails, or that lie in the memory of peers, by the kernel that puts what this rank
 // sends. False: these are in their places, and it is to be reduced in memory.
 Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
@@ -47,11 +55,12 @@ Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
     const auto buffers = schedule_.operands(step);
     const bool reaches_all = is_reduced_by_device(step);
     std::array<device::FusedReduction::Operand, base::kMostOperands> operands;
+    size_t number = buffers.size(); // and behind them, places for the answer
     bool fuses = false;
     for (const StepId each : befores) {
         if (!is_left(each))
             continue;
-        const auto operand = operand_from(each, step);
+        const auto operand = operand_from(each, step, number, operands.size());
         transfer::Receive& receive = states_[each].receive->op();
         if (reaches_all && operand) {
             auto handed_over = receive.hand_over(order_.stream);
@@ -73,7 +82,7 @@ Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
         if (!operands[i].is_mail() && !operands[i].is_peers())
             operands[i].buffer = operand_of(buffers[i]).address;
     core_.resources().exchanges.reduce(
-        {step.reduction, elements_of(step), operand_of(step.buffer).address, std::span(operands).first(buffers.size())},
+        {step.reduction, elements_of(step), operand_of(step.buffer).address, std::span(operands).first(number)},
         order_.stream);
     return true;
 }
@@ -85,18 +94,23 @@ Result<bool> ScheduleRun::fuse_in_graph(const Schedule::Step& step) {
     const auto buffers = schedule_.operands(step);
     const bool fuses = is_reduced_by_device(step) && Exchange::admits(buffers.size());
     std::array<Exchange::Operand, base::kMostOperands> operands;
-    std::vector<StepId> handed_over;
+    size_t number = buffers.size(); // and behind them, places for the answer
+    struct HandedOver {
+        StepId step;
+        size_t operand;
+    };
+    std::vector<HandedOver> handed_over;
     for (const StepId each : schedule_.before(step)) {
         if (!is_left(each))
             continue;
         transfer::Receive& receive = states_[each].receive->op();
-        const auto operand = fuses ? operand_from(each, step) : std::nullopt;
+        const auto operand = fuses ? operand_from(each, step, number, device::kMostMet) : std::nullopt;
         if (!operand) {
             GPURUN_TRY(receive.complete_into(order_.stream)); // to its place in memory
             continue;
         }
         GPURUN_ASSIGN(operands[*operand], receive.hand_over_captured(order_.stream));
-        handed_over.push_back(each);
+        handed_over.push_back({each, *operand});
     }
     if (handed_over.empty())
         return false;
@@ -104,14 +118,13 @@ Result<bool> ScheduleRun::fuse_in_graph(const Schedule::Step& step) {
         if (!operands[i].channel)
             operands[i].buffer = operand_of(buffers[i]).address;
     GPURUN_TRY(exchange.reduce(
-        {step.reduction, elements_of(step), operand_of(step.buffer).address, std::span(operands).first(buffers.size())},
+        {step.reduction, elements_of(step), operand_of(step.buffer).address, std::span(operands).first(number)},
         order_.stream));
     for (State& each : states_) // whose end is awaited together
         if (each.started && !each.complete && each.send && each.send->enqueued() && !each.send->error())
             GPURUN_TRY(each.send->complete_into(order_.stream));
-    for (const StepId each : handed_over)
-        states_[each].handed_over =
-            exchange.combines_as_it_comes() || !operands[*operand_from(each, step)].in_channel();
+    for (const auto& [each, operand] : handed_over)
+        states_[each].handed_over = exchange.combines_as_it_comes() || !operands[operand].in_channel();
     GPURUN_TRY(exchange.launch());
     return true;
 }
@@ -123,12 +136,16 @@ bool ScheduleRun::is_reduced_by_device(const Schedule::Step& step) const {
                        [&](const Schedule::Buffer& each) { return operand_of(each).by_device(); });
 }
 
-// Which operand of the reduction the receive step has brought, if it is as long as that.
-std::optional<size_t> ScheduleRun::operand_from(StepId receive, const Schedule::Step& reduction) const {
+// Which operand of the reduction the receive step has brought, if it is as long as that. One that brings nothing but
+// the place for an answer gets a number behind the others, if there is one.
+std::optional<size_t> ScheduleRun::operand_from(StepId receive, const Schedule::Step& reduction, size_t& number,
+                                                size_t most) const {
     const auto buffers = schedule_.operands(reduction);
     const Schedule::Buffer& into = schedule_.steps()[receive].buffer;
-    const auto operand = std::find_if(buffers.begin(), buffers.end(),
-                                      [&](const Schedule::Buffer& of) { return of.scratch == into.scratch; });
+    if (into.bytes == 0)
+        return bytes_of(receive) == 0 && number < most ? std::optional(number++) : std::nullopt;
+    const auto operand =
+        std::find_if(buffers.begin(), buffers.end(), [&](const Schedule::Buffer& of) { return of.is_at(into); });
     return operand != buffers.end() && bytes_of(receive) == into.bytes
                ? std::optional(static_cast<size_t>(operand - buffers.begin()))
                : std::nullopt;

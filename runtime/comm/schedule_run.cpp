@@ -172,10 +172,10 @@ void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
     const Schedule::Step& step = schedule_.steps()[id];
     transfer::Send::Mode mode{.ending = ending,
                               .signature = schedule_.signature().bits(),
-                              .contributes = step.contributes,
-                              .trades = step.trades,
+                              .reduced = step.reduced,
                               .beside = std::max(static_cast<uint32_t>(comm.size()), 2U) - 1};
-    if (step.answered_by)
+    const auto ranks = static_cast<size_t>(comm.size());
+    if (step.answered_by && (!order_.captured() || transfer::CapturedExchange::admits(ranks)))
         mode.answer = operand_of(schedule_.steps()[*step.answered_by].buffer);
     state.send.emplace(core_.resources(), core_.peer(comm.group().world(to)), state.from,
                        transfer::Envelope{comm.collective_context(), schedule_.tag(step.round), from.bytes}, mode);

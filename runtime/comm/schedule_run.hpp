@@ -133,7 +133,9 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     base::Result<bool> fuse_reduction(const Schedule::Step& step) GPURUN_REQUIRES(engine_lock);
     base::Result<bool> fuse_in_graph(const Schedule::Step& step) GPURUN_REQUIRES(engine_lock);
     bool is_reduced_by_device(const Schedule::Step& step) const;
-    std::optional<size_t> operand_from(Schedule::StepId receive, const Schedule::Step& reduction) const;
+    bool is_in_place(const Schedule::Step& step) const;
+    std::optional<size_t> operand_from(Schedule::StepId receive, const Schedule::Step& reduction, size_t& number,
+                                       size_t most) const;
     bool reduces_later() const;
     base::Result<void> start_ready_steps() GPURUN_REQUIRES(engine_lock);
     // Whether the step has come to its end. `receives`: some step has started to receive, and is not complete.

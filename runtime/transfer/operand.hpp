@@ -42,4 +42,12 @@ enum class Ending : uint8_t {
     kByCompletion, // the stream goes on; whatever the message is completed into comes after it: requests
 };
 
+// What becomes of a message of a collective at its target.
+enum class Reduced : uint8_t {
+    kNot,
+    kThere,    // the target reduces it
+    kInTrade,  // and this rank what others send meanwhile
+    kPassedOn, // and the target sends others what it makes of it
+};
+
 } // namespace gpurun::transfer

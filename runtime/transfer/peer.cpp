@@ -26,13 +26,13 @@ Peer::~Peer() {
                   closed.error().detail);
 }
 
-void Peer::tell(const Record& record, Notify notify) {
-    if (!backlog_.empty() || !channel_->post(record, {}, notify))
-        backlog_.push_back(record);
+void Peer::tell(const Record& record, Notify notify, std::span<const std::byte> payload) {
+    if (!backlog_.empty() || !channel_->post(record, payload, notify))
+        backlog_.push_back({record, {payload.begin(), payload.end()}});
 }
 
 bool Peer::flush() {
-    while (!backlog_.empty() && channel_->post(backlog_.front(), {}, Notify::kAlways))
+    while (!backlog_.empty() && channel_->post(backlog_.front().record, backlog_.front().payload, Notify::kAlways))
         backlog_.pop_front();
     return backlog_.empty();
 }

@@ -78,7 +78,7 @@ class Peer {
 
     // Posts a record, or keeps it until there is room. Not for messages, whose order these would not keep; except those
     // of graphs, which have an order of their own.
-    void tell(const Record& record, Notify notify = Notify::kAlways);
+    void tell(const Record& record, Notify notify = Notify::kAlways, std::span<const std::byte> payload = {});
     // Posts the records that are kept. True if none is left.
     bool flush();
     bool has_told() const { return backlog_.empty(); } // everything that tell() was given is posted
@@ -129,7 +129,11 @@ class Peer {
     bool lost_ = false;
     bool left_off_ = false;
     uint32_t attended_ = 0; // a bit for each protocol
-    std::deque<Record> backlog_;
+    struct Told {
+        Record record;
+        std::vector<std::byte> payload;
+    };
+    std::deque<Told> backlog_;
     std::vector<std::unique_ptr<ProtocolPart>> parts_; // by protocol
 };
 

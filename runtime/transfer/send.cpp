@@ -8,8 +8,8 @@ namespace flags = platform::trace_flags;
 
 Send::Send(Resources& resources, Peer& target, const Operand& operand, const Envelope& envelope, const Mode& mode)
     : OperationBy(resources, operand, mode.ending), envelope_(envelope), signature_(mode.signature),
-      answer_(mode.answer), synchronous_(mode.synchronous), contributes_(mode.contributes), trades_(mode.trades),
-      beside_(mode.beside), loan_(mode.loan), origin_(mode.origin), lends_on_(mode.lent_on) {
+      answer_(mode.answer), synchronous_(mode.synchronous), reduced_(mode.reduced), beside_(mode.beside),
+      loan_(mode.loan), origin_(mode.origin), lends_on_(mode.lent_on) {
     set_peer(target);
     if (operand.captured())
         envelope_.context |= kCapturedContexts;
@@ -146,10 +146,10 @@ bool Send::publish(Record& record, std::span<const std::byte> payload) {
     return true;
 }
 
-void Send::publish_captured(Record& record, Route route) {
+void Send::publish_captured(Record& record, Route route, std::span<const std::byte> payload) {
     sign(record);
     trace().posting();
-    target().tell(record);
+    target().tell(record, Notify::kAlways, payload);
     trace().posted(++target().count_out.captured);
     count(route);
 }

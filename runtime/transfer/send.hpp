@@ -12,9 +12,8 @@ struct SendMode {
     bool synchronous = false;             // not done before it is matched
     platform::TraceEvent* call = nullptr; // of the trace: the call that is this message and nothing else
     uint64_t signature = 0;               // of its record; 0: none
-    bool contributes = false;             // the target reduces it
-    bool trades = false;                  // and this rank what others send meanwhile
-    uint32_t beside = 1;                  // so many ranks send to its target at the same time, this one included
+    Reduced reduced = Reduced::kNot;
+    uint32_t beside = 1; // so many ranks send to its target at the same time, this one included
     // What the target reduces of it belongs here: it may write that at once, beside telling it.
     std::optional<Operand> answer;
     Loan loan{}; // its bytes stay where they are (protocol/loan.hpp)
@@ -77,8 +76,8 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     const Slot& edge() const { return edge_; }
     void set_edge(const Slot& edge) { edge_ = edge; }
     uint64_t signature() const { return signature_; }
-    bool contributes() const { return contributes_; }
-    bool trades() const { return trades_; }
+    bool contributes() const { return reduced_ != Reduced::kNot; }
+    Reduced reduced() const { return reduced_; }
     uint32_t beside() const { return beside_; }
     const std::optional<Operand>& place_of_answer() const { return answer_; }
     void note_answer_written() { answer_written_ = true; }
@@ -87,7 +86,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     // The same for a message whose route the target's answer tells.
     bool publish(Record& record, std::span<const std::byte> payload = {});
     // Posts the record of a message of a graph; these have an order of their own.
-    void publish_captured(Record& record, Route route);
+    void publish_captured(Record& record, Route route, std::span<const std::byte> payload);
     void count(Route route);
     // Everything is enqueued in the operand's own stream. Remembers the stream's name, since the program may destroy
     // it.
@@ -125,8 +124,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     const uint64_t signature_;
     const std::optional<Operand> answer_;
     bool synchronous_;
-    bool contributes_;
-    bool trades_;
+    const Reduced reduced_;
     uint32_t beside_;
     uint64_t series_ = 0; // with which it is held (comm/series.hpp); 0: with none
     bool matched_ = false;

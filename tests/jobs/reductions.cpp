@@ -181,6 +181,11 @@ void check(const Round& round) {
     CHECK(reference::same(round.type, got, of_root));
 }
 
+Bytes bytes_of(const std::vector<int32_t>& numbers) {
+    const auto* const first = reinterpret_cast<const uint8_t*>(numbers.data());
+    return {first, first + numbers.size() * sizeof(int32_t)};
+}
+
 // All ranks come to the same answer.
 bool can_capture_reductions(gpurun_stream stream) {
     if (!has_graphs())
@@ -229,6 +234,46 @@ TEST_CASE("a graph has many long reductions, each right in every run") {
         graph.launch(stream);
         stream.synchronize();
         CHECK(first_difference(got.read(), numbers(size(), offsets + size() * run)) == -1);
+    }
+}
+
+// With three and more ranks each reduces a piece, and writes it where the others want it, or the root.
+TEST_CASE("long reductions of a graph come before what follows in the stream, at every rank") {
+    const Stream stream;
+    if (!can_capture_reductions(stream))
+        return;
+    for (const size_t count : {size_t{70'001}, size_t{300'007}}) {
+        CAPTURE(count);
+        const size_t bytes = count * sizeof(int32_t);
+        Memory input(Kind::kDevice, bytes + 4), sum(Kind::kDevice, bytes + 4), copy(Kind::kDevice, 3 * bytes);
+        const Graph graph(stream, [&] {
+            uint8_t* const from = input.at(sizeof(int32_t)); // at no boundary of 16 bytes
+            uint8_t* const into = sum.get();
+            REQUIRE_OK(gpurun_allreduce(from, into, count, GPURUN_INT32, GPURUN_SUM, kWorld, stream));
+            REQUIRE_OK(gpurun_memcpy(copy.get(), into, bytes, stream));
+            REQUIRE_OK(gpurun_reduce(from, into, count, GPURUN_INT32, GPURUN_MAX, size() - 1, kWorld, stream));
+            REQUIRE_OK(gpurun_memcpy(copy.at(bytes), into, bytes, stream));
+            REQUIRE_OK(gpurun_allreduce(GPURUN_IN_PLACE, from, count, GPURUN_INT32, GPURUN_SUM, kWorld, stream));
+            REQUIRE_OK(gpurun_memcpy(copy.at(2 * bytes), from, bytes, stream));
+            REQUIRE_OK(gpurun_memset(from, 0x5a, bytes, stream));
+            REQUIRE_OK(gpurun_memset(into, 0x5a, bytes, stream));
+        });
+        for (int32_t run = 1; run <= 5; run++) {
+            std::vector<int32_t> own(count + 1), sums(count), largest(count);
+            for (size_t i = 0; i < count; i++) {
+                const auto base = static_cast<int32_t>(i % 997) * run;
+                own[i + 1] = base + rank();
+                sums[i] = base * size() + size() * (size() - 1) / 2;
+                largest[i] = rank() == size() - 1 ? base + size() - 1 : sums[i];
+            }
+            input.write(bytes_of(own));
+            graph.launch(stream);
+            stream.synchronize();
+            const Bytes got = copy.read();
+            CHECK(first_difference(got.data(), bytes_of(sums).data(), bytes) == -1);
+            CHECK(first_difference(got.data() + bytes, bytes_of(largest).data(), bytes) == -1);
+            CHECK(first_difference(got.data() + 2 * bytes, bytes_of(sums).data(), bytes) == -1);
+        }
     }
 }
 
@@ -350,8 +395,7 @@ TEST_CASE("a graph reduces what its buffers have when it runs") {
         });
         for (int32_t run = 1; run <= 4; run++) {
             const std::vector<int32_t> own(count, run * (rank() + 1));
-            send.write(Bytes(reinterpret_cast<const uint8_t*>(own.data()),
-                             reinterpret_cast<const uint8_t*>(own.data()) + bytes));
+            send.write(bytes_of(own));
             graph.launch(stream);
             stream.synchronize();
             const std::vector<int32_t> sums(count, run * size() * (size() + 1) / 2);

@@ -44,7 +44,7 @@ class ByPieces {
     ByPieces(Schedule& schedule, const WholeReduction& work, std::optional<Rank> root)
         : schedule_(schedule), work_(work), root_(root), self_(schedule.comm().rank()), size_(schedule.comm().size()),
           segment_(segment_bytes(size_ - (root ? 0 : 1), work.reduction.type, work.input.bytes / reducers())),
-          contributions_(schedule, work_.reduction, size_, segment_) {}
+          contributions_(schedule, work_.reduction, size_, segment_, true) {}
 
     void build() {
         const size_t chunk = segment_ * reducers();

@@ -47,7 +47,8 @@ inline void build_tree(Schedule& schedule, const Broadcast& work) {
 }
 
 // The root sends every other rank a piece of its own, and these send theirs to each other. So no rank sends or receives
-// more than the buffer.
+// more than the buffer. That is a reduction of each piece, of what the root alone contributes: its result may be
+// written at once where the others want it, since they say where that is.
 class Pieces {
   public:
     Pieces(Schedule& schedule, const Broadcast& work)
@@ -78,22 +79,38 @@ class Pieces {
     void send_all() {
         for (size_t i = 0; i < receivers(); ++i)
             if (const Schedule::Buffer part = piece(i); part.bytes != 0)
-                schedule_.send(receiver(i), 0, part);
+                schedule_.contribute(receiver(i), 0, part, transfer::Reduced::kPassedOn);
     }
     void receive_all() {
         const auto index = static_cast<size_t>((self_.value - work_.root.value - 1 + size_) % size_);
-        std::vector<Schedule::StepId> received; // the own piece
-        if (const Schedule::Buffer own = piece(index); own.bytes != 0) {
-            Schedule::note(received, schedule_.receive_all(work_.root, 0, own));
-            for (size_t i = 1; i < receivers(); ++i)
-                schedule_.send(receiver((index + i) % receivers()), 1, own, received);
-        }
-        // Not before the own piece: nobody has sent these before.
+        const auto other = [&](size_t i) { return (index + i) % receivers(); }; // the own one is number 0
+        std::vector<Schedule::StepId> offered(receivers());                     // to whoever has a piece to pass on
+        for (size_t i = 1; i < receivers(); ++i)
+            if (piece(other(i)).bytes != 0)
+                offered[i] = schedule_.contribute(receiver(other(i)), 0, {}, transfer::Reduced::kPassedOn);
+        std::vector<Schedule::StepId> passed_on;
+        if (const Schedule::Buffer own = piece(index); own.bytes != 0)
+            passed_on.push_back(pass_on(own, other));
+        for (size_t i = 1; i < receivers(); ++i)
+            if (const Schedule::Buffer part = piece(other(i)); part.bytes != 0) {
+                auto after = passed_on; // nobody has sent it before
+                Schedule::note(after, offered[i]);
+                schedule_.receive_answer(receiver(other(i)), 1, part, offered[i], after);
+            }
+    }
+    template <typename Other>
+    Schedule::StepId pass_on(const Schedule::Buffer& own, const Other& other) {
+        constexpr base::Reduction kAsItIs{base::Type::kUint8, base::Op::kMax, 0};
+        std::vector<Schedule::StepId> offers(receivers()), come;
+        Schedule::note(come, schedule_.receive_all(work_.root, 0, own));
         for (size_t i = 1; i < receivers(); ++i) {
-            const size_t from = (index + receivers() - i) % receivers();
-            if (const Schedule::Buffer part = piece(from); part.bytes != 0)
-                schedule_.receive_all(receiver(from), 1, part, received);
+            offers[i] = schedule_.receive_all(receiver(other(i)), 0, {});
+            Schedule::note(come, offers[i]);
         }
+        const Schedule::StepId made = schedule_.reduce(kAsItIs, own, {&own, 1}, come);
+        for (size_t i = 1; i < receivers(); ++i)
+            schedule_.send_answer(receiver(other(i)), 1, own, offers[i], {made});
+        return made;
     }
 
     Schedule& schedule_;

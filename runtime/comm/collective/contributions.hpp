@@ -63,9 +63,11 @@ class ContributionSteps {
         std::optional<Schedule::StepId> reduced; // if this rank has a result
     };
 
-    ContributionSteps(Schedule& schedule, const base::Reduction& reduction, int contributors, size_t segment)
+    // `passes_on`: the ranks send each other what they reduce.
+    ContributionSteps(Schedule& schedule, const base::Reduction& reduction, int contributors, size_t segment,
+                      bool passes_on)
         : schedule_(schedule), reduction_(reduction), others_(schedule.comm()), self_(schedule.comm().rank().value),
-          contributors_(contributors), segment_(segment) {}
+          contributors_(contributors), segment_(segment), passes_on_(passes_on) {}
 
     // The next segments begin after the step.
     void wait_for(Schedule::StepId step) { Schedule::note(before_, step); }
@@ -75,9 +77,12 @@ class ContributionSteps {
         Segment made;
         std::vector<Schedule::StepId> after;
         const bool reduces = result.bytes != 0 && contributors_ != 0;
+        const auto reduced = passes_on_ ? transfer::Reduced::kPassedOn
+                             : reduces  ? transfer::Reduced::kInTrade
+                                        : transfer::Reduced::kThere;
         for (int i = 0; i < others_.count(); ++i)
             if (const Rank to = others_.after(i); input[to.value].bytes != 0) {
-                made.sent.push_back({to, schedule_.contribute(to, round, input[to.value], reduces, before_)});
+                made.sent.push_back({to, schedule_.contribute(to, round, input[to.value], reduced, before_)});
                 if (result_is_sent)
                     Schedule::note(after, made.sent.back().id);
             }
@@ -114,13 +119,14 @@ class ContributionSteps {
     const int self_;
     const int contributors_;
     const size_t segment_;
+    const bool passes_on_;
     base::Few<Schedule::Buffer, kFewRanks> slots_; // by rank
     std::vector<Schedule::StepId> before_;
 };
 
 inline Contributed add_contributions(Schedule& schedule, const Contributions& what) {
     const size_t segment = segment_bytes(schedule.comm().size() - 1, what.reduction.type, what.longest);
-    ContributionSteps steps(schedule, what.reduction, what.contributors, segment);
+    ContributionSteps steps(schedule, what.reduction, what.contributors, segment, false);
     Contributed done;
     int round = 0;
     for (size_t begin = 0; begin < what.longest; begin += segment) {

@@ -1,6 +1,7 @@
 // Fused reductions: one operation puts mails and combines what has come in others, without a copy of them; or it
-// combines what lies in the memory of peers, between the edges that say when it may be read, and when it has been.
-// The same for messages of graphs, which come in channels, where the device has those. Needs Mails and Reduce.
+// combines what lies in the memory of peers, between the edges that say when it may be read, and when it has been. The
+// result may be written into the memory of peers, too. The same for messages of graphs, which come in channels, where
+// the device has those. Needs Mails and Reduce.
 #pragma once
 
 #include "base/reduction.hpp"
@@ -11,27 +12,29 @@ namespace gpurun::device {
 constexpr size_t kReducedBytesOfBlock = 8192; // where no operand is a mail
 
 struct FusedReduction {
-    // A buffer, which may be a peer's; or a mail, of which the first bytes are read.
+    // A buffer, which may be a peer's; or a mail, of which the first bytes are read. Neither: nothing is combined, but
+    // the rest is done. Those are the last.
     struct Operand {
         const void* buffer = nullptr;
-        Mail mail; // if it has words
-        // ---- of a peer's buffer
+        Mail mail;              // if it has words
+        void* answer = nullptr; // where the buffer's owner wants the result, too; null: nowhere
+        // ---- of a peer's buffer, if this operation waits for it, or tells of it
         Counter* ready = nullptr; // it is read once this reads `value`; null: at once
         Counter* read = nullptr;  // reads `value` once the buffer has been read, and the result stands in `answer`
         uint64_t value = 0;
-        void* answer = nullptr;     // where the peer wants the result, too; null: nowhere
         uint32_t* ticket = nullptr; // as in Mail
         uint64_t* gate = nullptr;   // as in FencedCopy
         Times* times = nullptr;     // as in Mail
 
         bool is_mail() const { return mail.words != nullptr; }
+        bool is_combined() const { return buffer != nullptr || is_mail(); }
         bool is_peers() const { return read != nullptr; }
     };
 
     base::Reduction reduction;
     size_t count = 0; // not 0
     void* result = nullptr;
-    std::span<const Operand> operands; // one of them is a mail, or a peer's; of several tickets and gates, one is used
+    std::span<const Operand> operands;       // of several tickets and gates, one is used
     uint32_t blocks = kMostSharedMailBlocks; // at most
     std::span<const CounterValue> signals;   // that it writes as it begins, up to kMostExchanged
     std::span<const CounterValue> awaits;    // that it waits for in the end, up to kMostExchanged

@@ -130,8 +130,9 @@ struct FusedReduceArguments {
     uint32_t number_of_signals;
     uint32_t number_of_awaits;
     uint32_t operands_given;
+    uint32_t combined;    // the first so many of them
     uint32_t has_mails;   // among the operands
-    uint32_t own_operand; // one that is no mail; where all are mails, more than there are
+    uint32_t own_operand; // one that is combined and no mail; where all are mails, more than there are
     uint32_t is_seen;     // 1: whoever sees that it is done sees what it has written, in peers' memory too
     uint32_t op;          // base::Op
     uint32_t divisor;

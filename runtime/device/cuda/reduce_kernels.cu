@@ -75,11 +75,11 @@ __device__ void reduce_as_it_comes(const FusedReduceArguments& all, Blocks block
     for (uint64_t at = blocks.first_index(); kWordBytes * at < all.bytes; at += blocks.all_threads()) {
         const unsigned bytes = bytes_at(at, all.bytes);
         Elements<Element> own;
-        if (all.own_operand < all.operands_given)
+        if (all.own_operand < all.combined)
             own = load_elements<Element>(all.operands[all.own_operand].words, at, bytes, aligned);
         Word16<kType> result;
         bool come = true;
-        for (unsigned operand = 0; come && operand < all.operands_given; ++operand) {
+        for (unsigned operand = 0; come && operand < all.combined; ++operand) {
             Word16<kType> next;
             if (operand == all.own_operand)
                 next.set(own);
@@ -106,7 +106,7 @@ template <Type kType, unsigned kAtOnce>
 __device__ void reduce_words(const FusedReduceArguments& all, uint64_t at, uint64_t threads) {
     using Loaded = Elements<typename TypeOf<kType>::Element>;
     Word16<kType> result[kAtOnce];
-    for (unsigned operand = 0; operand < all.operands_given; ++operand) {
+    for (unsigned operand = 0; operand < all.combined; ++operand) {
         const auto* const from = static_cast<const uint4*>(all.operands[operand].words);
         Loaded loaded[kAtOnce];
 #pragma unroll
@@ -143,7 +143,7 @@ __device__ void reduce_buffers(const FusedReduceArguments& all, Blocks blocks) {
         const unsigned bytes = bytes_at(at, all.bytes);
         Word16<kType> result;
         result.load(all.operands[0].words, at, bytes, all.aligned != 0);
-        for (unsigned operand = 1; operand < all.operands_given; ++operand) {
+        for (unsigned operand = 1; operand < all.combined; ++operand) {
             Word16<kType> next;
             next.load(all.operands[operand].words, at, bytes, all.aligned != 0);
             result.combine(all.op, next, std::make_index_sequence<kOps>());
@@ -177,6 +177,8 @@ __device__ void await_buffers(const FusedReduceArguments& all, Blocks blocks) {
 
 // The last thread of all tells that the operands have been read.
 __device__ void tell_of_reduction(const FusedReduceArguments& all, Blocks blocks, uint64_t began, uint64_t moving) {
+    if (all.has_mails == 0 && all.is_seen == 0)
+        return; // nobody wants to know
     if (!is_last(blocks, all.ticket, all.is_seen != 0))
         return;
     for (unsigned i = 0; i < all.operands_given; ++i)

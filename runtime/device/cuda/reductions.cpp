@@ -84,6 +84,8 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
     all.has_mails = all.is_seen = 0;
     all.number_of_puts = static_cast<uint32_t>(puts.size());
     all.operands_given = static_cast<uint32_t>(reduction.operands.size());
+    all.combined = static_cast<uint32_t>(std::count_if(reduction.operands.begin(), reduction.operands.end(),
+                                                       [](const auto& each) { return each.is_combined(); }));
     all.op = static_cast<uint32_t>(reduction.reduction.op);
     all.divisor = reduction.reduction.divisor;
     all.own_operand = kReducedOfLaunch;
@@ -106,7 +108,7 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
         }
         addresses |= reinterpret_cast<uintptr_t>(operand.buffer) | reinterpret_cast<uintptr_t>(operand.answer);
         if (!operand.is_peers()) {
-            all.own_operand = static_cast<uint32_t>(i);
+            all.own_operand = operand.is_combined() ? static_cast<uint32_t>(i) : all.own_operand;
             continue;
         }
         all.is_seen = 1;

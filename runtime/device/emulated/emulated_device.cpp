@@ -394,12 +394,12 @@ base::Result<void> EmulatedDevice::check_operand(const FusedReduction::Operand& 
         GPURUN_TRY(check_mail(operand.mail, bytes, true));
         return check_counter(operand.mail.taken);
     }
+    if (operand.answer != nullptr)
+        GPURUN_TRY(check_device_memory("answer", operand.answer, bytes, 1, false));
     if (!operand.is_peers())
         return {};
     GPURUN_TRY(check_device_memory("ticket", operand.ticket, sizeof *operand.ticket, alignof(uint32_t), true));
     GPURUN_TRY(check_times(operand.times));
-    if (operand.answer != nullptr)
-        GPURUN_TRY(check_device_memory("answer", operand.answer, bytes, 1, false));
     if (operand.ready != nullptr) {
         GPURUN_TRY(check_device_memory("gate", operand.gate, sizeof *operand.gate, alignof(uint64_t), true));
         GPURUN_TRY(check_counter(operand.ready));
@@ -431,13 +431,13 @@ base::Result<void> EmulatedDevice::put_and_reduce(std::span<const OutgoingMail> 
     std::vector<OperandEdges> edges;
     for (const FusedReduction::Operand& each : reduction.operands) {
         GPURUN_TRY(check_operand(each, reduction.bytes()));
-        operands.push_back(each.is_mail() ? each.mail.words : each.buffer);
+        if (each.is_combined())
+            operands.push_back(each.is_mail() ? each.mail.words : each.buffer);
         if (each.is_mail() || each.is_peers())
             edges.push_back(edges_of(each));
     }
-    if (edges.empty() || reduction.count == 0)
-        return base::error(Status::kArgument, "a fused reduction has elements, and a mail or a peer's buffer among its "
-                                              "operands");
+    if (reduction.count == 0)
+        return base::error(Status::kArgument, "a fused reduction has elements");
     GPURUN_TRY(exchange({.puts = puts, .signals = reduction.signals}, stream));
     for (const OperandEdges& each : edges) {
         GPURUN_TRY(stamp(*queue, &Times::began, each.times));

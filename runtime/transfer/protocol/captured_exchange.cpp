@@ -8,6 +8,12 @@ namespace gpurun::transfer {
 using base::Result;
 using device::Channel;
 
+namespace {
+
+constexpr uint32_t kMostBlocks = 1024; // of what waits for nobody: enough to keep every processor busy
+
+} // namespace
+
 // What is collected in another stream, or behind a reduction, goes first.
 Result<void> CapturedExchange::enter(device::Stream stream) {
     if (stream != stream_ || reduction_)
@@ -35,31 +41,30 @@ Result<void> CapturedExchange::reduce(const Reduction& reduction, device::Stream
     return {};
 }
 
-bool CapturedExchange::await_taken(const Channel& channel) {
-    if (!reduction_ || awaited_.size() == device::kMostMet)
-        return false;
+Result<void> CapturedExchange::await_taken(const Channel& channel, device::Stream stream) {
+    if (stream != stream_ || awaited_.size() == device::kMostMet)
+        GPURUN_TRY(launch());
+    stream_ = stream;
     awaited_.push_back(channel);
-    return true;
+    return {};
 }
 
 Result<void> CapturedExchange::launch() {
-    Result<void> launched;
-    if (reduction_) {
-        launched = launch_reduction();
-    } else {
-        for (const auto& [channel, source] : puts_)
-            if (launched)
-                launched = channels_->channel_put(channel, source, stream_);
-        for (const Channel& each : signals_)
-            if (launched)
-                launched = channels_->channel_put(each, nullptr, stream_);
-    }
+    auto launched = reduction_ ? launch_reduction() : put_all();
     puts_.clear();
     signals_.clear();
     reduction_.reset();
     operands_.clear();
     awaited_.clear();
     return launched;
+}
+
+Result<void> CapturedExchange::put_all() {
+    for (const auto& [channel, source] : puts_)
+        GPURUN_TRY(channels_->channel_put(channel, source, stream_));
+    if (!signals_.empty())
+        GPURUN_TRY(channels_->channel_meet(signals_, {}, stream_));
+    return awaited_.empty() ? Result<void>() : channels_->channel_part({}, awaited_, stream_);
 }
 
 bool CapturedExchange::combines_as_it_comes() const {
@@ -97,15 +102,18 @@ Result<void> CapturedExchange::reduce_in_place() {
         parted.back().first_of_run = false;
     }
     GPURUN_TRY(channels_->channel_meet(signals_, met, stream_));
-    std::array<const void*, device::kMostMet> operands;
+    std::array<device::FusedReduction::Operand, device::kMostMet> operands;
     for (size_t i = 0; i < operands_.size(); ++i) {
         const Operand& each = operands_[i];
-        operands[i] = each.in_channel() ? each.place : each.buffer;
+        operands[i].buffer = each.in_channel() ? each.place : each.buffer;
+        operands[i].answer = each.answer;
         if (each.in_channel())
             GPURUN_TRY(channels_->channel_take(*each.channel, each.place, each.channel->bytes, stream_));
     }
-    GPURUN_TRY(reduce_->reduce_elements(reduction_->reduction, reduction_->count, reduction_->result,
-                                        std::span(operands).first(operands_.size()), stream_));
+    device::FusedReduction reduction{reduction_->reduction, reduction_->count, reduction_->result,
+                                     std::span(operands).first(operands_.size())};
+    reduction.blocks = kMostBlocks;
+    GPURUN_TRY(fused_reduce_->put_and_reduce({}, reduction, stream_));
     return channels_->channel_part(parted, awaited_, stream_);
 }
 

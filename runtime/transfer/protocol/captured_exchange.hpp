@@ -1,6 +1,6 @@
 // What a collective puts into a captured stream at the same time: it moves together in every run of the graph. Small
 // messages are put, taken and combined in one operation. Longer ones stay with their sources: the ranks meet, each
-// combines what the others have where it lies, and they part.
+// combines what the others have where it lies, writes the result where these want it, and they part.
 //
 // Nothing of a graph runs while it is captured, so what is put may be kept until it can be combined with what the
 // others put: launch() comes before anything else that waits for a peer in the stream. By the thread that captures.
@@ -9,7 +9,6 @@
 #pragma once
 
 #include "device/capability/fused_reduce.hpp"
-#include "device/capability/reduce.hpp"
 #include "transfer/pool/pools.hpp"
 
 #include <optional>
@@ -20,14 +19,14 @@ namespace gpurun::transfer {
 class CapturedExchange {
   public:
     CapturedExchange(device::Device& device, Pools& pools)
-        : channels_(device.channels()), reduce_(device.reduce()), fused_reduce_(device.fused_reduce()), device_(device),
-          pools_(pools) {}
+        : channels_(device.channels()), fused_reduce_(device.fused_reduce()), pools_(pools) {}
 
     // What a rank has of another's contribution, which is matched.
     struct Operand {
         std::optional<device::Channel> channel; // of a message; none: this rank's own
         const void* buffer = nullptr;           // of the own one, or where that of a signal lies
         void* place = nullptr;                  // for its bytes, if they cannot be combined as they come
+        void* answer = nullptr;                 // where its source wants the result, too
 
         bool in_channel() const { return channel && channel->bytes != 0; }
         bool is_signalled() const { return channel && channel->bytes == 0; }
@@ -46,22 +45,21 @@ class CapturedExchange {
     base::Result<void> put(const device::Channel& channel, const void* source, device::Stream stream);
     // Behind what is put. Its end may still be awaited.
     base::Result<void> reduce(const Reduction& reduction, device::Stream stream);
-    // Until the target has taken the run of a signal. False: nothing is reduced.
-    bool await_taken(const device::Channel& channel);
+    // Until the target has taken the run of a signal that was put.
+    base::Result<void> await_taken(const device::Channel& channel, device::Stream stream);
     // Whether what is reduced is combined without being taken to its place. REQUIRES that it is not launched yet.
     bool combines_as_it_comes() const;
     base::Result<void> launch();
 
   private:
     base::Result<void> enter(device::Stream stream);
+    base::Result<void> put_all();
     base::Result<void> launch_reduction();
     base::Result<void> reduce_in_channels();
     base::Result<void> reduce_in_place();
 
     device::Channels* const channels_;
-    device::Reduce* const reduce_;
     device::FusedReduce* const fused_reduce_;
-    device::Device& device_;
     Pools& pools_;
     device::Stream stream_; // of all that follows
     std::vector<device::GraphReduction::Put> puts_;

@@ -48,16 +48,18 @@ Result<void> GraphSend::complete_captured(Send& send, device::Stream stream) {
     if (!awaits_taken_)
         return {};
     const device::Channel channel = *std::exchange(awaits_taken_, std::nullopt);
-    if (send.resources().captured_exchange.await_taken(channel))
-        return {};
+    if (send.contributes()) // with what else its collective awaits
+        return send.resources().captured_exchange.await_taken(channel, stream);
     GPURUN_TRY(send.resources().captured_exchange.launch());
     return send.target().part<GraphPart>().device().channel_await_taken(channel, stream);
 }
 
 Result<void> GraphReceive::start(Receive& receive, const Arrival& arrival) {
-    message_ = arrival.record.as<CapturedMessage>();
+    arrived_ = {arrival.record.as<CapturedMessage>(), std::nullopt};
+    if (arrival.payload.size() == sizeof(RemoteBuffer))
+        std::memcpy(&arrived_->answer.emplace(), arrival.payload.data(), sizeof(RemoteBuffer));
     envelope_ = arrival.record.envelope;
-    receive.trace().chosen(GraphPart::route_of(message_->way));
+    receive.trace().chosen(GraphPart::route_of(arrived_->message.way));
     mapped_by_ns_ = platform::now_ns() + kMappedWithinNs;
     if (receive.missed_capture())
         return missed_capture();
@@ -73,7 +75,7 @@ Result<void> GraphReceive::advance(Receive& receive) { return map_and_enqueue(re
 // If an old mapping has to be closed first, which waits for the device, this waits until no graph runs (Quiescence).
 Result<void> GraphReceive::map_and_enqueue(Receive& receive) {
     GraphPart& part = receive.source().part<GraphPart>();
-    GPURUN_ASSIGN(mapped_, part.map_source(*message_, receive.bytes(), platform::now_ns() > mapped_by_ns_));
+    GPURUN_ASSIGN(mapped_, part.map_source(*arrived_, receive.bytes(), platform::now_ns() > mapped_by_ns_));
     if (!mapped_)
         return {};
     if (!receive.ends_in_stream()) {
@@ -89,49 +91,50 @@ Result<void> GraphReceive::map_and_enqueue(Receive& receive) {
 
 // In words: they come as the source puts them. In its place: it is read before anything of this rank's is written over.
 bool GraphReceive::may_be_left(const Receive& receive) const {
-    const bool in_words = message_->way == CapturedMessage::Way::kInChannel;
-    return receive.resources().captured_exchange.can_reduce() && receive.bytes() != 0 &&
-           receive.operand().by_device() && !receive.source().to_self() &&
+    const bool in_words = arrived_->message.way == CapturedMessage::Way::kInChannel && receive.bytes() != 0;
+    const bool fits = receive.bytes() != 0 ? receive.operand().by_device() : arrived_->answer.has_value();
+    return receive.resources().captured_exchange.can_reduce() && fits && !receive.source().to_self() &&
            (in_words ? receive.is_kept_mail() : receive.is_kept());
 }
 
 Result<void> GraphReceive::enqueue_left(Receive& receive, std::optional<device::Stream> stream) {
-    const CapturedMessage message = *std::exchange(message_, std::nullopt);
-    GPURUN_TRY(receive.source().part<GraphPart>().receive(receive, message, envelope_,
+    const GraphPart::Arrived arrived = *std::exchange(arrived_, std::nullopt);
+    GPURUN_TRY(receive.source().part<GraphPart>().receive(receive, arrived, envelope_,
                                                           stream.value_or(receive.operand().stream)));
     receive.finish();
     return {};
 }
 
 Result<CapturedExchange::Operand> GraphReceive::hand_over_captured(Receive& receive, device::Stream stream) {
-    const CapturedMessage message = *std::exchange(message_, std::nullopt);
+    const GraphPart::Arrived arrived = *std::exchange(arrived_, std::nullopt);
     GPURUN_ASSIGN(const GraphPart::Taken taken,
-                  receive.source().part<GraphPart>().open(receive, message, envelope_, stream));
-    return CapturedExchange::Operand{taken.channel, taken.from, receive.operand().address};
+                  receive.source().part<GraphPart>().open(receive, arrived, envelope_, stream));
+    answered_ = taken.answer != nullptr;
+    return CapturedExchange::Operand{taken.channel, taken.from, receive.operand().address, taken.answer};
 }
 
 void GraphReceive::enqueue_captured(Receive& receive) {
-    if (!message_)
+    if (!arrived_)
         return;
-    const CapturedMessage message = *std::exchange(message_, std::nullopt);
+    const GraphPart::Arrived arrived = *std::exchange(arrived_, std::nullopt);
     if (receive.source().lost()) {
         receive.fail({Status::kPeerLost, "the other rank died before the message had become part of a graph"});
         return;
     }
     GraphPart& part = receive.source().part<GraphPart>();
-    if (auto enqueued = part.receive(receive, message, envelope_, *receive.branch()); !enqueued)
+    if (auto enqueued = part.receive(receive, arrived, envelope_, *receive.branch()); !enqueued)
         receive.fail(std::move(enqueued).error());
 }
 
 void GraphReceive::capture_missed(Receive& receive) {
-    if (message_)
+    if (arrived_)
         receive.fail(missed_capture());
 }
 
 void GraphReceive::give_up(Receive& receive) {
-    if (message_)
+    if (arrived_)
         receive.source().part<GraphPart>().tell_ended(receive.serial_of_send());
-    message_.reset();
+    arrived_.reset();
 }
 
 void GraphReceive::describe(const Receive&, wait_report::Entry& entry) const {

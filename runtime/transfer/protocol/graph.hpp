@@ -32,6 +32,7 @@ class GraphReceive final : public ReceiveState {
     base::Result<void> advance(Receive& receive) override;
     base::Result<void> enqueue_left(Receive& receive, std::optional<device::Stream> stream) override;
     base::Result<CapturedExchange::Operand> hand_over_captured(Receive& receive, device::Stream stream) override;
+    bool answer_written() const override { return answered_; }
     void enqueue_captured(Receive& receive) override;
     void capture_missed(Receive& receive) override;
     void give_up(Receive& receive) override;
@@ -41,8 +42,9 @@ class GraphReceive final : public ReceiveState {
     base::Result<void> map_and_enqueue(Receive& receive);
     bool may_be_left(const Receive& receive) const;
 
-    std::optional<CapturedMessage> message_; // until it is enqueued
+    std::optional<GraphPart::Arrived> arrived_; // until it is enqueued
     Envelope envelope_{};
+    bool answered_ = false;
     bool mapped_ = false;      // its source's memory; else other memory was there that cannot be unmapped yet
     int64_t mapped_by_ns_ = 0; // else the runs may wait for what comes after this message
 };

@@ -89,8 +89,26 @@ Result<void> GraphPart::check(const Operand& operand) {
 
 // ---------------------------------------------------------------------------------------------------- source
 
-GraphPart::Way GraphPart::way_of(const Operand& operand, uint64_t bytes) const {
-    if (bytes <= largest_in_channel(resources_.place.ranks))
+// Where this rank wants what the target reduces of its contribution, if the target can write it there, as it then must.
+std::optional<RemoteBuffer> GraphPart::describe_answer(const Send& send) const {
+    const auto& place = send.place_of_answer();
+    if (!place || !place->where.exportable || place->in_host_memory() ||
+        !(send.envelope().bytes == 0 || is_better_read(send)))
+        return std::nullopt;
+    const RemoteBuffer answer = peer_.memory().describe(*place);
+    return answer.exportable() ? std::optional(answer) : std::nullopt;
+}
+
+bool GraphPart::is_better_read(const Send& send) const {
+    const Operand& operand = send.operand();
+    return send.reduced() == Reduced::kPassedOn && send.envelope().bytes > kLongestPassedOn &&
+           operand.where.exportable && !operand.in_host_memory() && !peer_.to_self() &&
+           resources_.captured_exchange.can_reduce();
+}
+
+GraphPart::Way GraphPart::way_of(const Send& send) const {
+    const Operand& operand = send.operand();
+    if (send.envelope().bytes <= largest_in_channel(resources_.place.ranks) && !is_better_read(send))
         return Way::kInChannel;
     if (peer_.to_self() ? !operand.in_host_memory() : operand.where.exportable)
         return Way::kInPlace;
@@ -110,8 +128,10 @@ std::optional<GraphPart::Source> GraphPart::allot(size_t bytes) {
 }
 
 // None if there will be room once graphs that have ended are cleared away.
-Result<std::optional<GraphPart::Source>> GraphPart::allot_for(const Operand& operand, uint64_t bytes, Way& way) {
-    way = way_of(operand, bytes);
+Result<std::optional<GraphPart::Source>> GraphPart::allot_for(const Send& send, Way& way) {
+    const Operand& operand = send.operand();
+    const uint64_t bytes = send.envelope().bytes;
+    way = way_of(send);
     auto source = allot(way == Way::kInChannel ? bytes : 0);
     if (!source && way == Way::kInChannel && clearing_.empty() && operand.where.exportable && !peer_.to_self()) {
         way = Way::kInPlace; // there is less room than for a signal
@@ -170,8 +190,9 @@ Result<std::optional<GraphPart::Sent>> GraphPart::send(Send& send) {
     const Operand& operand = send.operand();
     GPURUN_TRY(check(operand));
     GPURUN_TRY(sweep());
+    const std::optional<RemoteBuffer> answer = describe_answer(send);
     Way way{};
-    GPURUN_ASSIGN(std::optional<Source> source, allot_for(operand, send.envelope().bytes, way));
+    GPURUN_ASSIGN(std::optional<Source> source, allot_for(send, way));
     if (!source)
         return std::optional<Sent>();
     auto watched = watch(operand.stream);
@@ -183,7 +204,7 @@ Result<std::optional<GraphPart::Sent>> GraphPart::send(Send& send) {
     const uint64_t id = next_id_++;
     Source& kept = sources_.emplace(id, std::move(*source)).first->second;
     kept.ended_at_target = true; // until it knows
-    const bool awaits_taken = way == Way::kInPlace || send.synchronous();
+    const bool awaits_taken = way == Way::kInPlace || answer || send.synchronous();
     GPURUN_ASSIGN(kept.wait, resources_.pools.graph_notes.take_wait());
     GPURUN_ASSIGN(device::Channel channel, source_end(kept, send.trace().name_of_runs(resources_.trace)));
     GPURUN_TRY(enqueue(channel, send, way, kept, awaits_taken));
@@ -193,7 +214,10 @@ Result<std::optional<GraphPart::Sent>> GraphPart::send(Send& send) {
     kept.ended_at_target = false;
     Record record(RecordKind::kMessage, kProtocol, id);
     record.envelope = send.envelope();
-    send.publish_captured(record.with(message), route_of(way));
+    if (answer)
+        send.note_answer_written();
+    send.publish_captured(record.with(message), route_of(way),
+                          answer ? std::as_bytes(std::span(&*answer, 1)) : std::span<const std::byte>());
     kept.about = Captured{send.envelope(), route_of(way), kept.wait, true};
     return std::optional(Sent{channel, awaits_taken});
 }
@@ -260,21 +284,29 @@ Result<device::Channel> GraphPart::target_end(const CapturedMessage& message, si
     return channel;
 }
 
-Result<bool> GraphPart::map_source(const CapturedMessage& message, uint64_t bytes, bool must) {
-    if (message.way == Way::kInChannel || bytes == 0 || peer_.to_self())
-        return true;
+Result<bool> GraphPart::map_source(const Arrived& arrived, uint64_t bytes, bool must) {
+    if (arrived.message.way != Way::kInChannel && bytes != 0 && !peer_.to_self()) {
+        GPURUN_ASSIGN(const bool mapped, map(arrived.message.source, must));
+        if (!mapped)
+            return false;
+    }
+    return arrived.answer ? map(*arrived.answer, must) : Result<bool>(true);
+}
+
+Result<bool> GraphPart::map(const RemoteBuffer& buffer, bool must) {
     GPURUN_ASSIGN(ImportCache * imports, peer_.memory().imports());
-    if (!must && !imports->can_open(message.source))
+    if (!must && !imports->can_open(buffer))
         return false;
-    auto opened = imports->open(message.source);
-    if (!opened && !must && !imports->can_open(message.source))
+    auto opened = imports->open(buffer);
+    if (!opened && !must && !imports->can_open(buffer))
         return false; // a graph was launched meanwhile
     GPURUN_TRY(std::move(opened));
     return true;
 }
 
-Result<GraphPart::Taken> GraphPart::open(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
+Result<GraphPart::Taken> GraphPart::open(Receive& receive, const Arrived& arrived, const Envelope& envelope,
                                          device::Stream stream) {
+    const CapturedMessage& message = arrived.message;
     const uint64_t id = receive.serial_of_send();
     auto watched = watch(stream);
     if (!watched) {
@@ -282,27 +314,34 @@ Result<GraphPart::Taken> GraphPart::open(Receive& receive, const CapturedMessage
         return std::move(watched).error();
     }
     const bool pulls = message.way != Way::kInChannel;
-    targets_.push_back(Target{std::move(*watched), id, 0});
+    targets_.push_back(Target{std::move(*watched), id});
     Taken taken;
     GPURUN_ASSIGN(taken.channel,
                   target_end(message, pulls ? 0 : envelope.bytes, receive.trace().name_of_runs(resources_.trace)));
     GPURUN_ASSIGN(taken.channel.wait, resources_.pools.graph_notes.take_wait());
     targets_.back().wait = taken.channel.wait;
     targets_.back().about = Captured{envelope, route_of(message.way), taken.channel.wait, false};
+    auto& [of_message, of_answer] = targets_.back().allocation_ids;
     if (pulls && receive.bytes() != 0) {
-        GPURUN_ASSIGN(taken.from, find_source(message, targets_.back()));
+        GPURUN_ASSIGN(taken.from, hold(message.source, of_message));
+    }
+    if (arrived.answer) {
+        GPURUN_ASSIGN(const std::byte* answer, hold(*arrived.answer, of_answer));
+        taken.answer = const_cast<std::byte*>(answer);
     }
     receive.count(route_of(message.way), envelope.bytes);
     return taken;
 }
 
-Result<void> GraphPart::receive(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
+Result<void> GraphPart::receive(Receive& receive, const Arrived& arrived, const Envelope& envelope,
                                 device::Stream stream) {
+    if (arrived.answer)
+        return base::Error{Status::kInternal, "an answer that its source counts on can only be written by a reduction"};
     GPURUN_TRY(resources_.captured_exchange.launch());
-    GPURUN_ASSIGN(const Taken taken, open(receive, message, envelope, stream));
+    GPURUN_ASSIGN(const Taken taken, open(receive, arrived, envelope, stream));
     device::Channel channel = taken.channel;
     const uint64_t bytes = receive.bytes();
-    const bool pulls = message.way != Way::kInChannel;
+    const bool pulls = arrived.message.way != Way::kInChannel;
     const size_t blocks = pulls ? device::copy_blocks(bytes) : device::channel_lanes(bytes);
     const bool awaits_first = blocks > resources_.pools.kernels.blocks_in_graph();
     if (pulls)
@@ -321,13 +360,13 @@ Result<void> GraphPart::await_put(device::Channel& channel, device::Stream strea
     return {};
 }
 
-Result<const std::byte*> GraphPart::find_source(const CapturedMessage& message, Target& target) {
+Result<const std::byte*> GraphPart::hold(const RemoteBuffer& buffer, uint64_t& allocation_id) {
     if (peer_.to_self())
-        return reinterpret_cast<const std::byte*>(message.source.address);
+        return reinterpret_cast<const std::byte*>(buffer.address);
     GPURUN_ASSIGN(ImportCache * imports, peer_.memory().imports());
-    GPURUN_ASSIGN(const std::byte* from, imports->hold(message.source));
-    target.allocation_id = message.source.allocation_id;
-    return from;
+    GPURUN_ASSIGN(const std::byte* address, imports->hold(buffer));
+    allocation_id = buffer.allocation_id;
+    return address;
 }
 
 Result<void> GraphPart::pull(device::Channel channel, const std::byte* from, const Operand& operand, uint64_t bytes,
@@ -390,8 +429,9 @@ void GraphPart::sweep_targets() {
             ++i;
             continue;
         }
-        if (target.allocation_id != 0)
-            peer_.memory().open_imports()->release(target.allocation_id);
+        for (const uint64_t each : target.allocation_ids)
+            if (each != 0)
+                peer_.memory().open_imports()->release(each);
         tell_ended(target.id);
         if (target.wait != nullptr)
             resources_.pools.graph_notes.give_back(target.wait);

@@ -60,20 +60,25 @@ class GraphPart final : public ProtocolPart {
     }
 
     // ---- target
+    // What a captured message brings beside its envelope.
+    struct Arrived {
+        CapturedMessage message;
+        std::optional<RemoteBuffer> answer; // where its source wants what is reduced of it: of one that is handed over
+    };
     // Whether receive() will find the source's memory mapped, if it needs it. Where that cannot be done yet, as what is
     // mapped in its place cannot be unmapped: false, or an error if it `must` be.
-    base::Result<bool> map_source(const CapturedMessage& message, uint64_t bytes, bool must);
+    base::Result<bool> map_source(const Arrived& arrived, uint64_t bytes, bool must);
     // Enqueues the message in the captured `stream`. REQUIRES check(). Any number may wait side by side, so each does
     // it with few threads. By the thread that captures.
-    base::Result<void> receive(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
+    base::Result<void> receive(Receive& receive, const Arrived& arrived, const Envelope& envelope,
                                device::Stream stream);
     // The same, but for what is enqueued: that is the caller's. `from`: where the bytes lie, if not in the channel.
     struct Taken {
         device::Channel channel;
         const std::byte* from = nullptr;
+        std::byte* answer = nullptr;
     };
-    base::Result<Taken> open(Receive& receive, const CapturedMessage& message, const Envelope& envelope,
-                             device::Stream stream);
+    base::Result<Taken> open(Receive& receive, const Arrived& arrived, const Envelope& envelope, device::Stream stream);
     // The message that has this name at its source is received by no graph.
     void tell_ended(uint64_t id);
     static Route route_of(CapturedMessage::Way way);
@@ -131,7 +136,7 @@ class GraphPart final : public ProtocolPart {
     struct Target {
         std::shared_ptr<GraphEnd> graph;
         uint64_t id;
-        uint64_t allocation_id; // of the source's, held mapped, or 0
+        std::array<uint64_t, 2> allocation_ids{}; // of the source's, held mapped: of the message, of the answer; or 0
         device::ChannelWait* wait = nullptr;
         Captured about{};
     };
@@ -143,9 +148,11 @@ class GraphPart final : public ProtocolPart {
     bool is_open();
     WorkspaceView own_workspace() const { return resources_.workspace.view(); }
     WorkspaceView peers_workspace() const;
-    Way way_of(const Operand& operand, uint64_t bytes) const;
+    std::optional<RemoteBuffer> describe_answer(const Send& send) const;
+    bool is_better_read(const Send& send) const;
+    Way way_of(const Send& send) const;
     std::optional<Source> allot(size_t bytes);
-    base::Result<std::optional<Source>> allot_for(const Operand& operand, uint64_t bytes, Way& way);
+    base::Result<std::optional<Source>> allot_for(const Send& send, Way& way);
     base::Result<RemoteBuffer> describe(const Operand& operand, Way way, const Source& source);
     void free(const Source& source);
     bool some_end() const;
@@ -158,7 +165,8 @@ class GraphPart final : public ProtocolPart {
     base::Result<device::Channel> target_end(const CapturedMessage& message, size_t bytes, uint32_t runs);
     void log_runs(device::Channel& channel, uint32_t runs, std::byte* place) const;
     base::Result<void> await_put(device::Channel& channel, device::Stream stream);
-    base::Result<const std::byte*> find_source(const CapturedMessage& message, Target& target);
+    base::Result<const std::byte*> hold(const RemoteBuffer& buffer, uint64_t& allocation_id);
+    base::Result<bool> map(const RemoteBuffer& buffer, bool must);
     base::Result<void> pull(device::Channel channel, const std::byte* from, const Operand& operand, uint64_t bytes,
                             device::Stream stream, bool awaits_first);
     base::Result<Slab> take_slab(size_t bytes);

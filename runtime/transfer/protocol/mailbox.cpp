@@ -80,15 +80,14 @@ size_t share_of(const Send& send, size_t largest) {
     return std::min(largest, std::max(largest / send.beside(), kLeast));
 }
 
-// What is reduced in one kernel where it is, with its answer, would take two kernels by mail. (Not shorter: a kernel
-// knows a mail by its words, and all else by counters in host memory.) And where each of two ranks reduces what the
-// other sends, long mails hold each other up.
+// What is reduced in one kernel where it is, and passed on by that, would take two kernels by mail. (Not shorter: a
+// kernel knows a mail by its words, and all else by counters in host memory.) And where each of two ranks reduces what
+// the other sends, long mails hold each other up.
 bool is_better_read(const Send& send) {
-    constexpr size_t kLongestAnswered = size_t{32} << 10;
     constexpr size_t kLongestTraded = size_t{256} << 10;
-    const size_t longest = send.place_of_answer() ? kLongestAnswered
-                           : send.trades()        ? share_of(send, kLongestTraded)
-                                                  : SIZE_MAX;
+    const size_t longest = send.reduced() == Reduced::kPassedOn  ? kLongestPassedOn
+                           : send.reduced() == Reduced::kInTrade ? share_of(send, kLongestTraded)
+                                                                 : SIZE_MAX;
     return send.operand().bytes > longest && may_be_reduced(send);
 }
 

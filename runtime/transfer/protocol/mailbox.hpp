@@ -45,6 +45,9 @@ class MailboxPart final : public ProtocolPart {
     SlotRing small_mails_{SlotClass::kSmallMail};
 };
 
+// A longer message that its target reduces, and passes on, is read where it lies.
+constexpr size_t kLongestPassedOn = size_t{32} << 10;
+
 // Whether a send goes by mailbox if there is a slot.
 bool goes_by_mailbox(const Send& send);
 // Whether it does, and may share a kernel with others.

@@ -62,6 +62,13 @@ std::optional<Route> find_direct(Receive& receive, const RemoteBuffer& source, u
     return is_forced ? kForced : reach == Reach::kSameDevice ? kSameDevice : kPeerAccess;
 }
 
+// Of a message that brings no bytes, but the place for an answer.
+bool may_write_there(Receive& receive) {
+    const base::PathChoice path = receive.resources().settings.path;
+    return (path == base::PathChoice::kAuto || path == base::PathChoice::kDirect) &&
+           receive.source().channel().shares_memory() && is_direct(receive.source().memory().reach());
+}
+
 } // namespace
 
 void PullPart::on_notice(const Record& notice) {
@@ -145,7 +152,8 @@ Result<void> PullSend::on_record(Send& send, const Record& record) {
     send.count(finish.route);
     if (finish.has_signalled)
         target.part<RendezvousPart>().settle(send.edge(), Edge::kBackward);
-    if (finish.bytes == 0) // but the slot is in use until the target has signalled the backward edge
+    if (finish.bytes == 0 &&
+        !finish.answered) // but the slot is in use until the target has signalled the backward edge
         return end_without_bytes(send);
     if (finish.answered)
         send.note_answer_written();
@@ -164,7 +172,7 @@ Result<void> PullReceive::start(Receive& receive, const Arrival& arrival) {
     ready_ = arrival.record.as<ReadyToSend>();
     route_ = arrival.route;
     receive.count(route_, arrival.record.envelope.bytes);
-    if (arrival.payload.size() == sizeof(RemoteBuffer))
+    if (arrival.payload.size() == sizeof(RemoteBuffer) && (receive.bytes() != 0 || may_write_there(receive)))
         std::memcpy(&answer_.emplace(), arrival.payload.data(), sizeof(RemoteBuffer));
     // Nobody signals a loan's edge backward.
     const bool has_both_edges = ready_.edge.valid && ready_.edge.slots != SlotClass::kLoan;
@@ -188,7 +196,7 @@ bool PullReceive::may_be_left(const Receive& receive) const {
     const Resources& resources = receive.resources();
     const bool for_completion = resources.leaves_series && receive.ends_by_completion();
     const size_t most_left = receive.bytes() <= kLongestLeft ? resources.most_left() : device::kMostExchanged;
-    return (receive.is_kept() || for_completion) && receive.bytes() != 0 && !receive.source().to_self() &&
+    return (receive.is_kept() || for_completion) && (receive.bytes() != 0 || answer_) && !receive.source().to_self() &&
            resources.fenced_copies != nullptr && resources.left.size() < most_left;
 }
 
@@ -202,7 +210,9 @@ Result<device::FusedReduction::Operand> PullReceive::hand_over(Receive& receive,
     GPURUN_ASSIGN(ImportCache * imports, memory.imports());
     GPURUN_TRY(receive.note_dependence(*fence, slot(), stream));
     device::FusedReduction::Operand operand;
-    GPURUN_ASSIGN(operand.buffer, imports->address(ready_.source, slot()));
+    if (receive.bytes() != 0) {
+        GPURUN_ASSIGN(operand.buffer, imports->address(ready_.source, slot()));
+    }
     if (answer_ && memory.maps(*answer_)) {
         GPURUN_ASSIGN(const std::byte* answer, imports->address(*answer_, slot()));
         operand.answer = const_cast<std::byte*>(answer);

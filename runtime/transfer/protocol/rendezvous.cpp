@@ -46,8 +46,10 @@ bool joins_exchange(const Send& send) {
 }
 
 bool may_be_reduced(const Send& send) {
-    return send.contributes() && joins_exchange(send) && send.operand().by_device() &&
-           send.operand().where.exportable && send.resources().exchanges.can_reduce();
+    const Operand& operand = send.operand();
+    const bool has_bytes = operand.bytes != 0;
+    return send.contributes() && joins_exchange(send) && send.resources().exchanges.can_reduce() &&
+           (has_bytes ? operand.by_device() && operand.where.exportable : send.place_of_answer().has_value());
 }
 
 // ----------------------------------------------------------------------------------------------------- the part

@@ -96,14 +96,16 @@ class ScriptedDevice final : public device::Device,
                                 Stream stream) override {
         awaited += reduction.awaits.size();
         count(&Enqueued::kernels, stream);
-        return tried([&] { return real_->fused_reduce()->put_and_reduce(puts, reduction, stream); });
+        size_t answers = 0;
+        for (const auto& each : reduction.operands)
+            answers += each.answer != nullptr ? 1 : 0;
+        return in_graph(numbered("reduce buffers", reduction.operands.size(), answers), stream,
+                        [&] { return real_->fused_reduce()->put_and_reduce(puts, reduction, stream); });
     }
     Result<void> reduce_elements(const base::Reduction& reduction, size_t elements, void* result,
                                  std::span<const void* const> operands, Stream stream) override {
         count(&Enqueued::kernels, stream);
-        return in_graph(numbered("reduce buffers", operands.size(), elements), stream, [&] {
-            return real_->reduce()->reduce_elements(reduction, elements, result, operands, stream);
-        });
+        return tried([&] { return real_->reduce()->reduce_elements(reduction, elements, result, operands, stream); });
     }
     Result<void> make_current() override { return real_->make_current(); }
     Result<platform::ClockReading> read_clock() override {

@@ -31,12 +31,18 @@ class Bench {
         must(exchange.put(of, of.bytes != 0 ? buffer_ : nullptr, stream));
     }
     // Of its own operand, and what has come.
-    void reduce(const std::vector<Channel>& come, std::optional<device::Stream> stream = std::nullopt) {
-        std::vector<CapturedExchange::Operand> operands = {{std::nullopt, buffer_, nullptr}};
+    void reduce(const std::vector<Channel>& come, std::optional<device::Stream> stream = std::nullopt,
+                size_t answers = 0) {
+        std::vector<CapturedExchange::Operand> operands = {{std::nullopt, buffer_, nullptr, nullptr}};
         for (const Channel& each : come)
-            operands.push_back({each, each.bytes == 0 ? buffer_ : nullptr, buffer_});
+            operands.push_back(
+                {each, each.bytes == 0 ? buffer_ : nullptr, buffer_, operands.size() <= answers ? buffer_ : nullptr});
         must(exchange.reduce({{base::Type::kInt32, base::Op::kSum, 0}, kCount, buffer_, operands},
                              stream.value_or(one)));
+    }
+    void await_taken(size_t times, std::optional<device::Stream> stream = std::nullopt) {
+        for (size_t i = 0; i < times; ++i)
+            must(exchange.await_taken(kSignal, stream.value_or(one)));
     }
     Names launch() {
         must(exchange.launch());
@@ -79,10 +85,9 @@ TEST_CASE("what stays with its source is reduced between the meeting of the rank
     for (int i = 0; i < 2; ++i)
         bench.put(kSignal, bench.one);
     bench.reduce({kSignal, kSignal});
-    CHECK(bench.exchange.await_taken(kSignal));
-    CHECK(bench.exchange.await_taken(kSignal));
+    bench.await_taken(2);
     CHECK_FALSE(bench.exchange.combines_as_it_comes());
-    CHECK(bench.launch() == Names{"meet 2 2", "reduce buffers 3 25", "part 2 2"});
+    CHECK(bench.launch() == Names{"meet 2 2", "reduce buffers 3 0", "part 2 2"});
 }
 
 TEST_CASE("words that come beside signals are taken to their place first") {
@@ -90,17 +95,32 @@ TEST_CASE("words that come beside signals are taken to their place first") {
     bench.put(kWords, bench.one);
     bench.put(kSignal, bench.one);
     bench.reduce({kSignal, kWords});
-    CHECK(bench.exchange.await_taken(kSignal));
+    bench.await_taken(1);
     CHECK_FALSE(bench.exchange.combines_as_it_comes());
-    CHECK(bench.launch() == Names{"put", "meet 1 1", "take", "reduce buffers 3 25", "part 1 1"});
+    CHECK(bench.launch() == Names{"put", "meet 1 1", "take", "reduce buffers 3 0", "part 1 1"});
 }
 
-TEST_CASE("what is not reduced here is put by itself, and its end is not awaited with anything") {
+TEST_CASE("the result is written where the sources of the operands want it") {
+    Bench bench;
+    bench.reduce({kSignal, kSignal, kSignal}, std::nullopt, 2);
+    CHECK_FALSE(bench.exchange.combines_as_it_comes());
+    CHECK(bench.launch() == Names{"meet 0 3", "reduce buffers 4 2", "part 3 0"});
+}
+
+TEST_CASE("what is not reduced here is put by itself, signals together, and their ends are awaited together") {
     Bench bench;
     bench.put(kWords, bench.one);
     bench.put(kSignal, bench.one);
-    CHECK_FALSE(bench.exchange.await_taken(kSignal));
-    CHECK(bench.launch() == Names{"put", "signal"});
+    bench.put(kSignal, bench.one);
+    CHECK(bench.launch() == Names{"put", "meet 2 0"});
+    bench.await_taken(2);
+    CHECK(bench.launch() == Names{"part 0 2"});
+    bench.await_taken(device::kMostMet);
+    CHECK(bench.told().empty());
+    bench.await_taken(1);
+    CHECK(bench.told() == Names{"part 0 8"});
+    bench.await_taken(1, bench.other);
+    CHECK(bench.launch() == Names{"part 0 8", "part 0 1", "part 0 1"});
 }
 
 TEST_CASE("what is put elsewhere, or behind a reduction, or is too much, comes behind the rest") {

@@ -291,7 +291,8 @@ struct Contribution {
           answer(TestRank::on_stream(from.on_device(kLong), crossing.stream(0))) {
         from.fill_in_order(input, 1);
         send.emplace(from.resources(), from.peer(1), input, transfer::Envelope{3, 7, kLong},
-                     transfer::Send::Mode{.ending = Ending::kTogether, .contributes = true, .answer = answer});
+                     transfer::Send::Mode{
+                         .ending = Ending::kTogether, .reduced = transfer::Reduced::kPassedOn, .answer = answer});
         send->start();
     }
     TestRank& from;
