@@ -35,16 +35,17 @@ TEST_CASE("a fenced copy moves the bytes asked for and none beside them, whateve
             const Pinned got(destination.size());
             const Stream stream;
             uint64_t gate = 0;
-            size_t offset = 0;
+            size_t from_offset = 0, to_offset = 0;
             for (const size_t bytes : sizes)
                 for (const bool waits : {false, true}) {
                     CAPTURE(bytes);
                     CAPTURE(waits);
-                    offset = (offset + 16) % kGuard;
+                    from_offset = (from_offset + 7) % kGuard;
+                    to_offset = (to_offset + 19) % kGuard;
                     const size_t room = bytes + 2 * kGuard;
                     REQUIRE_OK(subject().fill(destination.get(), 0xee, room, stream));
                     slot.begin();
-                    slot.copy(destination.get() + kGuard - offset, source.get() + offset, bytes, waits, stream);
+                    slot.copy(destination.get() + to_offset, source.get() + from_offset, bytes, waits, stream);
                     if (waits) {
                         gate = slot.value();
                         slot.release();
@@ -52,11 +53,37 @@ TEST_CASE("a fenced copy moves the bytes asked for and none beside them, whateve
                     REQUIRE_OK(subject().copy(got.get(), destination.get(), room, stream));
                     stream.finish();
                     Bytes expected(room, std::byte{0xee});
-                    std::copy_n(&content[offset], bytes, &expected[kGuard - offset]);
+                    std::copy_n(&content[from_offset], bytes, &expected[to_offset]);
                     REQUIRE(std::memcmp(got.get(), expected.data(), room) == 0);
                     CHECK(slot.is_done());
                 }
             slot.check_words(gate);
+        }
+}
+
+TEST_CASE("fenced copies move bytes between addresses of all alignments") {
+    constexpr size_t kAlignments = 16, kMost = 3001, kRoom = kMost + 2 * kAlignments, kRooms = kAlignments * kRoom;
+    const Bytes content = pattern(kRoom, 47);
+    const Memory source(kRoom), destination(kRooms);
+    const Pinned got(kRooms);
+    write(source.get(), content);
+    Slot slot;
+    const Stream stream;
+    for (const size_t bytes : {size_t{1}, size_t{16}, size_t{33}, size_t{47}, size_t{1000}, kMost})
+        for (size_t from = 0; from < kAlignments; ++from) {
+            REQUIRE_OK(subject().fill(destination.get(), 0xee, kRooms, stream));
+            Bytes expected(kRooms, std::byte{0xee});
+            for (size_t to = 0; to < kAlignments; ++to) { // a room for each
+                const size_t at = (to * kRoom + kAlignments - 1) / kAlignments * kAlignments + to;
+                slot.begin();
+                slot.copy(destination.get() + at, source.get() + from, bytes, false, stream);
+                std::copy_n(&content[from], bytes, &expected[at]);
+            }
+            REQUIRE_OK(subject().copy(got.get(), destination.get(), kRooms, stream));
+            stream.finish();
+            CAPTURE(bytes);
+            CAPTURE(from);
+            CHECK(std::memcmp(got.get(), expected.data(), kRooms) == 0);
         }
 }
 

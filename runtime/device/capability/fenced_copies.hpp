@@ -11,7 +11,7 @@ constexpr uint32_t copy_blocks(size_t bytes) { return blocks_for(bytes, kCopyByt
 
 // A copy between two edges, in one operation of the stream.
 struct FencedCopy {
-    void* destination = nullptr; // both aligned to 16 bytes; the number of bytes may be odd
+    void* destination = nullptr; // both of any alignment, as the number of bytes
     const void* source = nullptr;
     size_t bytes = 0;
     Counter* before = nullptr; // the copy starts once it reads `value`; null: at once

@@ -180,29 +180,92 @@ __device__ void store_bytes(unsigned char* to, uint64_t left, uint64_t value) {
         to[i] = static_cast<unsigned char>(value >> (8 * i));
 }
 
-// `bytes` by the `threads` threads of which this is number `index`.
-__device__ void copy_bytes(void* destination, const void* source, uint64_t bytes, uint64_t index, uint64_t threads) {
-    constexpr unsigned kInFlight = 4; // loads of a thread at a time
-    uint64_t words = 0;
-    if ((reinterpret_cast<uintptr_t>(destination) | reinterpret_cast<uintptr_t>(source)) % sizeof(uint4) == 0) {
-        words = bytes / sizeof(uint4);
-        const auto* from = static_cast<const uint4*>(source);
-        auto* to = static_cast<uint4*>(destination);
-        uint64_t i = index;
-        for (; i + (kInFlight - 1) * threads < words; i += kInFlight * threads) {
-            uint4 loaded[kInFlight];
+constexpr unsigned kCopiesInFlight = 4; // loads of a thread at a time
+
+// Words of 16 bytes, both aligned.
+__device__ void copy_words(uint4* to, const uint4* from, uint64_t words, uint64_t index, uint64_t threads) {
+    uint64_t i = index;
+    for (; i + (kCopiesInFlight - 1) * threads < words; i += kCopiesInFlight * threads) {
+        uint4 loaded[kCopiesInFlight];
 #pragma unroll
-            for (unsigned k = 0; k < kInFlight; ++k)
-                loaded[k] = from[i + k * threads];
+        for (unsigned k = 0; k < kCopiesInFlight; ++k)
+            loaded[k] = from[i + k * threads];
 #pragma unroll
-            for (unsigned k = 0; k < kInFlight; ++k)
-                to[i + k * threads] = loaded[k];
-        }
-        for (; i < words; i += threads)
-            to[i] = from[i];
+        for (unsigned k = 0; k < kCopiesInFlight; ++k)
+            to[i + k * threads] = loaded[k];
     }
-    for (uint64_t i = words * sizeof(uint4) + index; i < bytes; i += threads)
-        static_cast<unsigned char*>(destination)[i] = static_cast<const unsigned char*>(source)[i];
+    for (; i < words; i += threads)
+        to[i] = from[i];
+}
+
+// The 16 bytes that begin `shift` bytes, fewer than 16, behind those of `low`, which `high` follows.
+__device__ uint4 joined(const uint4& low, const uint4& high, unsigned shift) {
+    unsigned a = low.x, b = low.y, c = low.z, d = low.w, e = high.x;
+    if (shift / 4 == 1)
+        a = low.y, b = low.z, c = low.w, d = high.x, e = high.y;
+    else if (shift / 4 == 2)
+        a = low.z, b = low.w, c = high.x, d = high.y, e = high.z;
+    else if (shift / 4 == 3)
+        a = low.w, b = high.x, c = high.y, d = high.z, e = high.w;
+    const unsigned bits = 8 * (shift % 4);
+    return {__funnelshift_r(a, b, bits), __funnelshift_r(b, c, bits), __funnelshift_r(c, d, bits),
+            __funnelshift_r(d, e, bits)};
+}
+
+// Words whose source begins `shift` bytes behind aligned words, `from`, of which there is one more. A warp loads 32 of
+// these, and each thread but the last joins its own and the next one's.
+__device__ void copy_shifted(uint4* to, const uint4* from, uint64_t words, unsigned shift, uint64_t index,
+                             uint64_t threads) {
+    const unsigned lane = index % warpSize;
+    const unsigned joins = warpSize - 1;
+    const uint64_t step = threads / warpSize * joins;
+    for (uint64_t first = index / warpSize * joins; first < words; first += kCopiesInFlight * step) {
+        uint4 low[kCopiesInFlight];
+#pragma unroll
+        for (unsigned k = 0; k < kCopiesInFlight; ++k) {
+            const uint64_t i = first + k * step + lane;
+            low[k] = i <= words ? from[i] : uint4{};
+        }
+#pragma unroll
+        for (unsigned k = 0; k < kCopiesInFlight; ++k) {
+            constexpr unsigned kAll = ~0u;
+            const uint4 high = {__shfl_down_sync(kAll, low[k].x, 1), __shfl_down_sync(kAll, low[k].y, 1),
+                                __shfl_down_sync(kAll, low[k].z, 1), __shfl_down_sync(kAll, low[k].w, 1)};
+            const uint64_t i = first + k * step + lane;
+            if (lane < joins && i < words)
+                to[i] = joined(low[k], high, shift);
+        }
+    }
+}
+
+// `bytes`, of any alignment, by the `threads` threads, whole warps, of which this is number `index`: in words of the
+// destination, but for what is before the first and behind the last.
+__device__ void copy_bytes(void* destination, const void* source, uint64_t bytes, uint64_t index, uint64_t threads) {
+    constexpr uint64_t kWord = sizeof(uint4);
+    auto* const to = static_cast<unsigned char*>(destination);
+    const auto* const from = static_cast<const unsigned char*>(source);
+    uint64_t head = (kWord - reinterpret_cast<uintptr_t>(to) % kWord) % kWord;
+    const unsigned shift = (reinterpret_cast<uintptr_t>(from) + head) % kWord;
+    if (shift > head) // else there would be a word before the source
+        head += kWord;
+    uint64_t words = 0;
+    if (head >= bytes) {
+        head = bytes;
+    } else if (shift == 0) {
+        words = (bytes - head) / kWord;
+        copy_words(reinterpret_cast<uint4*>(to + head), reinterpret_cast<const uint4*>(from + head), words, index,
+                   threads);
+    } else {
+        const uint64_t inside = (bytes - head + shift) / kWord; // words of the source
+        words = inside == 0 ? 0 : inside - 1;
+        copy_shifted(reinterpret_cast<uint4*>(to + head), reinterpret_cast<const uint4*>(from + head - shift), words,
+                     shift, index, threads);
+    }
+    const uint64_t rest = bytes - kWord * words;
+    for (uint64_t i = index; i < rest; i += threads) {
+        const uint64_t at = i < head ? i : i + kWord * words;
+        to[at] = from[at];
+    }
 }
 
 } // namespace

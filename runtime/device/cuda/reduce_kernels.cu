@@ -19,18 +19,26 @@ __device__ void reduce(const ReduceArguments& arguments) {
     let_next_start();
     await_predecessors();
     const Blocks blocks = whole_grid();
-    const bool aligned = arguments.aligned != 0;
+    if (arguments.aligned == 0) {
+        reduce_apart<kType>(
+            arguments.bytes, arguments.operands_given, arguments.op, arguments.divisor, blocks,
+            [&](unsigned operand) { return arguments.operands[operand]; },
+            [&](const Word16<kType>& result, uint64_t first, uint64_t distance, uint64_t count) {
+                result.store_apart(arguments.result, first, distance, count);
+            });
+        return;
+    }
     for (uint64_t at = blocks.first_index(); kWordBytes * at < arguments.bytes; at += blocks.all_threads()) {
         const unsigned bytes = bytes_at(at, arguments.bytes);
         Word16<kType> result;
-        result.load(arguments.operands[0], at, bytes, aligned);
+        result.load(arguments.operands[0], at, bytes, true);
         for (unsigned operand = 1; operand < arguments.operands_given; ++operand) {
             Word16<kType> next;
-            next.load(arguments.operands[operand], at, bytes, aligned);
+            next.load(arguments.operands[operand], at, bytes, true);
             result.combine(arguments.op, next, std::make_index_sequence<kOps>());
         }
         result.divide(arguments.divisor);
-        result.store(arguments.result, at, bytes, aligned);
+        result.store(arguments.result, at, bytes, true);
     }
 }
 
@@ -135,17 +143,28 @@ template <Type kType>
 __device__ void reduce_buffers(const FusedReduceArguments& all, Blocks blocks) {
     constexpr unsigned kAtOnce = 2;
     const uint64_t threads = blocks.all_threads();
+    if (all.aligned == 0) {
+        reduce_apart<kType>(
+            all.bytes, all.combined, all.op, all.divisor, blocks,
+            [&](unsigned operand) { return all.operands[operand].words; },
+            [&](const Word16<kType>& result, uint64_t first, uint64_t distance, uint64_t count) {
+                result.store_apart(all.result, first, distance, count);
+                for (unsigned operand = 0; operand < all.operands_given; ++operand)
+                    if (all.operands[operand].answer != nullptr)
+                        result.store_apart(all.operands[operand].answer, first, distance, count);
+            });
+        return;
+    }
     uint64_t at = blocks.first_index();
-    if (all.aligned != 0)
-        for (; kWordBytes * (at + (kAtOnce - 1) * threads + 1) <= all.bytes; at += kAtOnce * threads)
-            reduce_words<kType, kAtOnce>(all, at, threads);
+    for (; kWordBytes * (at + (kAtOnce - 1) * threads + 1) <= all.bytes; at += kAtOnce * threads)
+        reduce_words<kType, kAtOnce>(all, at, threads);
     for (; kWordBytes * at < all.bytes; at += threads) {
         const unsigned bytes = bytes_at(at, all.bytes);
         Word16<kType> result;
-        result.load(all.operands[0].words, at, bytes, all.aligned != 0);
+        result.load(all.operands[0].words, at, bytes, true);
         for (unsigned operand = 1; operand < all.combined; ++operand) {
             Word16<kType> next;
-            next.load(all.operands[operand].words, at, bytes, all.aligned != 0);
+            next.load(all.operands[operand].words, at, bytes, true);
             result.combine(all.op, next, std::make_index_sequence<kOps>());
         }
         result.divide(all.divisor);

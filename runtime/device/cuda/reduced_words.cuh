@@ -1,5 +1,5 @@
-// What kernels of reductions read, combine and write: words of 16 bytes, by single bytes where one of the buffers is
-// not aligned, and in the last word.
+// What kernels of reductions read, combine and write: words of 16 bytes, by single elements where one of the buffers is
+// not aligned to 16 bytes, and in the last word; or as many elements that lie apart.
 #pragma once
 
 #include "base/arithmetic.hpp"
@@ -24,6 +24,24 @@ union Elements {
     Element each[kNumber];
 };
 
+// Element number `at` of a buffer of any alignment.
+template <typename Element>
+__device__ Element load_element(const void* from, uint64_t at) {
+    if (reinterpret_cast<uintptr_t>(from) % alignof(Element) == 0)
+        return static_cast<const Element*>(from)[at];
+    Element loaded;
+    memcpy(&loaded, static_cast<const unsigned char*>(from) + sizeof(Element) * at, sizeof(Element));
+    return loaded;
+}
+
+template <typename Element>
+__device__ void store_element(void* to, uint64_t at, const Element& stored) {
+    if (reinterpret_cast<uintptr_t>(to) % alignof(Element) == 0)
+        static_cast<Element*>(to)[at] = stored;
+    else
+        memcpy(static_cast<unsigned char*>(to) + sizeof(Element) * at, &stored, sizeof(Element));
+}
+
 template <typename Element>
 __device__ Elements<Element> load_elements(const void* from, uint64_t at, unsigned bytes, bool aligned) {
     Elements<Element> loaded;
@@ -32,8 +50,8 @@ __device__ Elements<Element> load_elements(const void* from, uint64_t at, unsign
         return loaded;
     }
 #pragma unroll 1
-    for (unsigned i = 0; i < bytes; ++i)
-        loaded.bytes[i] = static_cast<const unsigned char*>(from)[kWordBytes * at + i];
+    for (unsigned i = 0; i < bytes / sizeof(Element); ++i)
+        loaded.each[i] = load_element<Element>(from, Elements<Element>::kNumber * at + i);
     return loaded;
 }
 
@@ -44,8 +62,8 @@ __device__ void store_elements(void* to, uint64_t at, unsigned bytes, bool align
         return;
     }
 #pragma unroll 1
-    for (unsigned i = 0; i < bytes; ++i)
-        static_cast<unsigned char*>(to)[kWordBytes * at + i] = stored.bytes[i];
+    for (unsigned i = 0; i < bytes / sizeof(Element); ++i)
+        store_element(to, Elements<Element>::kNumber * at + i, stored.each[i]);
 }
 
 template <Op kOp, Type kType>
@@ -91,6 +109,20 @@ struct Word16 {
             word.each[i] = element_of<Element>(values[i]);
         store_elements(to, at, bytes, aligned, word);
     }
+    // Elements `first`, `first + distance` and so on of `count`: threads whose first ones follow each other read what
+    // lies side by side, whatever the alignment is.
+    __device__ void load_apart(const void* from, uint64_t first, uint64_t distance, uint64_t count) {
+#pragma unroll
+        for (unsigned i = 0; i < kNumber; ++i)
+            if (first + i * distance < count)
+                values[i] = value_of(load_element<Element>(from, first + i * distance));
+    }
+    __device__ void store_apart(void* to, uint64_t first, uint64_t distance, uint64_t count) const {
+#pragma unroll
+        for (unsigned i = 0; i < kNumber; ++i)
+            if (first + i * distance < count)
+                store_element(to, first + i * distance, element_of<Element>(values[i]));
+    }
     template <Op kOp>
     __device__ void combine_if_asked(uint32_t op, const Word16& with) {
         if constexpr (kIsMeant<kOp, kType>)
@@ -111,6 +143,27 @@ struct Word16 {
                     values[i] = divided(values[i], divisor);
     }
 };
+
+// Of buffers that are not all aligned: `buffer` has each of the operands, and `store(result, first, distance, count)`
+// gets what a thread has made of its elements.
+template <Type kType, typename Buffer, typename Store>
+__device__ void reduce_apart(uint64_t bytes, unsigned operands, uint32_t op, uint32_t divisor, Blocks blocks,
+                             const Buffer& buffer, const Store& store) {
+    using Word = Word16<kType>;
+    const uint64_t count = bytes / sizeof(typename Word::Element);
+    const uint64_t threads = blocks.all_threads();
+    for (uint64_t first = blocks.first_index(); first < count; first += Word::kNumber * threads) {
+        Word result;
+        result.load_apart(buffer(0), first, threads, count);
+        for (unsigned operand = 1; operand < operands; ++operand) {
+            Word next;
+            next.load_apart(buffer(operand), first, threads, count);
+            result.combine(op, next, std::make_index_sequence<kOps>());
+        }
+        result.divide(divisor);
+        store(result, first, threads, count);
+    }
+}
 
 // The bytes of one of a thread's words, the last of which may be shorter.
 __device__ unsigned bytes_at(uint64_t at, uint64_t all) {

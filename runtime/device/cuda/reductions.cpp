@@ -63,6 +63,14 @@ Grid grid_of_mails(size_t largest, uint32_t most_blocks) {
     return {blocks, is_long ? kFusedReduceThreads : kReduceThreads};
 }
 
+// Of what is not changed, so that as many bytes as can be move together.
+base::Type widest_type(uintptr_t aligned) {
+    return aligned % 8 == 0   ? base::Type::kUint64
+           : aligned % 4 == 0 ? base::Type::kUint32
+           : aligned % 2 == 0 ? base::Type::kUint16
+                              : base::Type::kUint8;
+}
+
 // Of what a block reduces of a lane: 16 bytes each.
 unsigned reduced_lane_threads(size_t longest) {
     constexpr size_t kBytes = 16, kWarp = 32;
@@ -121,11 +129,12 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
     GPURUN_TRY(arguments_of(reduction.signals, all.signals, all.number_of_signals));
     GPURUN_TRY(arguments_of(reduction.awaits, all.awaits, all.number_of_awaits));
     all.aligned = addresses % 16 == 0 ? 1 : 0;
+    const bool moves_only = all.combined == 1 && all.divisor == 0;
+    const base::Type type = moves_only ? widest_type(addresses | all.bytes) : reduction.reduction.type;
     const Grid grid = all.has_mails != 0
                           ? grid_of_mails(largest, reduction.blocks)
                           : Grid{blocks_for(largest, kReducedBytesOfBlock, reduction.blocks), kFusedReduceThreads};
-    return launch(kernels_.fused_reduce[static_cast<size_t>(reduction.reduction.type)], grid.blocks, grid.threads, all,
-                  stream);
+    return launch(kernels_.fused_reduce[static_cast<size_t>(type)], grid.blocks, grid.threads, all, stream);
 }
 
 base::Result<void> CudaDevice::reduce_in_graph(const GraphReduction& reduction, Stream stream) {

@@ -65,15 +65,12 @@ Result<bool> EdgeCopy::complete_into(Receive& receive, device::Stream stream) {
 
 // With a copy engine, the stream has to wait before the copy and to signal behind it; a kernel does both itself.
 bool EdgeCopy::suits_kernel(Receive& receive) const {
-    constexpr uintptr_t kAligned = 16;
     const Operand& into = receive.operand();
     const Resources& resources = receive.resources();
     const size_t most =
         receive.is_of_collective() ? resources.collective_copy_bytes() : resources.settings.kernel_copy_bytes;
-    const auto both = reinterpret_cast<uintptr_t>(from_.address) | reinterpret_cast<uintptr_t>(into.address);
     return into.where.placement == device::Placement::kDevice && !from_.in_host_memory && receive.bytes() != 0 &&
-           receive.bytes() <= most && both % kAligned == 0 && !receive.source().to_self() &&
-           resources.fenced_copies != nullptr;
+           receive.bytes() <= most && !receive.source().to_self() && resources.fenced_copies != nullptr;
 }
 
 // A large copy that has nothing to wait for goes into the streams for bulk copies.

@@ -371,11 +371,7 @@ Result<const std::byte*> GraphPart::hold(const RemoteBuffer& buffer, uint64_t& a
 
 Result<void> GraphPart::pull(device::Channel channel, const std::byte* from, const Operand& operand, uint64_t bytes,
                              device::Stream stream, bool awaits_first) {
-    constexpr uintptr_t kAligned = 16;
-    const bool aligned =
-        (reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(operand.address)) % kAligned == 0;
-    const bool by_kernel =
-        bytes != 0 && aligned && bytes <= resources_.settings.kernel_copy_bytes && !operand.in_host_memory();
+    const bool by_kernel = bytes != 0 && bytes <= resources_.settings.kernel_copy_bytes && !operand.in_host_memory();
     if (awaits_first || !by_kernel)
         GPURUN_TRY(await_put(channel, stream));
     if (by_kernel) {
