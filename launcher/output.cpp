@@ -15,6 +15,11 @@ constexpr size_t kChunkBytes = 64 * 1024;
 constexpr size_t kRoundBytes = 4 * kChunkBytes;
 // The most that a pipe can hold unless the administrator allows more.
 constexpr size_t kLargestPipeBytes = size_t{1} << 20;
+// Less than a terminal keeps for its reader. So many pieces of that size are a flood of lines, until none comes for
+// the time of a pause.
+constexpr size_t kSmallPieceBytes = 4096;
+constexpr int kManyPieces = 32;
+constexpr std::chrono::milliseconds kPause{5};
 } // namespace
 
 OutputSink::OutputSink(platform::EventLoop& loop, int fd, std::string name, Complain complain)
@@ -122,6 +127,7 @@ void OutputPump::pump() {
         return;
     if (!finishing_)
         left_to_read_ = kRoundBytes;
+    const size_t before = left_to_read_;
     while (left_to_read_ > 0) {
         if (closed()) {
             give_up();
@@ -143,6 +149,29 @@ void OutputPump::pump() {
     }
     if (finishing_)
         end();
+    else if (route_.pace != nullptr && too_many_pieces(before - left_to_read_))
+        rest();
+}
+
+bool OutputPump::too_many_pieces(size_t bytes) {
+    if (bytes >= kSmallPieceBytes)
+        return false;
+    const auto now = std::chrono::steady_clock::now();
+    pieces_ = now - last_piece_ > kPause ? 1 : pieces_ + 1;
+    last_piece_ = now;
+    return pieces_ > kManyPieces;
+}
+
+void OutputPump::rest() {
+    if (resting_)
+        return;
+    resting_ = true;
+    readable_.wait_for(platform::Ready::kNothing);
+    route_.pace->rest([this] {
+        resting_ = false;
+        if (!paused_)
+            readable_.wait_for(platform::Ready::kReadable);
+    });
 }
 
 // Nobody reads any more. Whoever writes to a pipe from now on gets SIGPIPE. To a terminal that has to be sent, and it
@@ -222,7 +251,8 @@ void OutputPump::wait_for(OutputSink& sink) {
     readable_.wait_for(platform::Ready::kNothing);
     sink.call_when_ready(this, [this] {
         paused_ = false;
-        readable_.wait_for(platform::Ready::kReadable);
+        if (!resting_)
+            readable_.wait_for(platform::Ready::kReadable);
         if (finishing_ || closed())
             pump();
     });

@@ -10,9 +10,11 @@
 #include "last_line.hpp"
 #include "line_buffer.hpp"
 #include "line_tag.hpp"
+#include "pace.hpp"
 #include "platform/byte_stream.hpp"
 #include "platform/event_loop.hpp"
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <span>
@@ -80,6 +82,8 @@ struct OutputRoute {
     bool by_lines = true;       // for `shown`
     // Ends who writes on when nobody reads any more. None where the stream is a pipe: its end does that.
     std::function<void()> stop_writer;
+    // For a terminal: lets lines gather while many come, one by one. None: each is read as it comes.
+    Pace* pace = nullptr;
 };
 
 class OutputPump {
@@ -103,11 +107,16 @@ class OutputPump {
     OutputSink* full() const;
     bool closed() const;
     void wait_for(OutputSink& sink);
+    bool too_many_pieces(size_t bytes);
+    void rest();
     void end();
 
     OutputRoute route_;
     platform::UniqueFd source_;
     bool paused_ = false;
+    bool resting_ = false;
+    std::chrono::steady_clock::time_point last_piece_; // that was small
+    int64_t pieces_ = 0;                               // small ones, without a pause between them
     bool unread_ = false; // nobody reads any more, and what was under way then has been dropped
     size_t left_to_read_;
     bool finishing_ = false;

@@ -30,7 +30,8 @@ bool wants_colour(int fd) {
 
 base::Result<std::unique_ptr<Outputs>> Outputs::create(platform::EventLoop& loop, const OutputOptions& options,
                                                        uint32_t ranks) {
-    std::unique_ptr<Outputs> outputs(new Outputs(loop, options, ranks));
+    GPURUN_ASSIGN(platform::Timer end_of_rest, platform::Timer::create());
+    std::unique_ptr<Outputs> outputs(new Outputs(loop, std::move(end_of_rest), options, ranks));
     if (ranks > 1)
         GPURUN_TRY(outputs->share());
     if (!options.folder.empty())
@@ -38,14 +39,15 @@ base::Result<std::unique_ptr<Outputs>> Outputs::create(platform::EventLoop& loop
     return outputs;
 }
 
-Outputs::Outputs(platform::EventLoop& loop, const OutputOptions& options, uint32_t ranks)
+Outputs::Outputs(platform::EventLoop& loop, platform::Timer end_of_rest, const OutputOptions& options, uint32_t ranks)
     : loop_(loop), options_(options), alone_(ranks == 1), own_out_(platform::own_write_end(kStandardOutput)),
       own_error_out_(platform::own_write_end(kStandardError)),
       out_(loop, own_out_ ? own_out_.get() : kStandardOutput, kRanksOutput, [this](const auto& line) { say(line); }),
       error_(platform::same_file(kStandardOutput, kStandardError)
                  ? out_
                  : own_error_.emplace(loop, own_error_out_ ? own_error_out_.get() : kStandardError, kRanksOutput)),
-      colour_out_(wants_colour(kStandardOutput)), colour_error_(wants_colour(kStandardError)) {}
+      colour_out_(wants_colour(kStandardOutput)), colour_error_(wants_colour(kStandardError)),
+      pace_(loop, std::move(end_of_rest)) {}
 
 base::Result<void> Outputs::share() {
     GPURUN_ASSIGN(platform::Timer tick, platform::Timer::create());
@@ -89,6 +91,8 @@ void Outputs::connect(uint32_t rank, platform::UniqueFd out, platform::UniqueFd 
     OutputRoute out_route = route(rank, out_, colour_out_, file);
     out_route.stop_writer = std::move(stop_writer);
     const bool on_terminal = static_cast<bool>(out_route.stop_writer);
+    if (on_terminal)
+        out_route.pace = &pace_;
     streams_.emplace_back(new Streams{on_terminal,
                                       {loop_, std::move(out), std::move(out_route)},
                                       {loop_, std::move(error), route(rank, error_, colour_error_, file + 1)}});

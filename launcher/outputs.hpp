@@ -49,7 +49,7 @@ class Outputs : public RankOutputs {
         OutputPump error;
     };
 
-    Outputs(platform::EventLoop& loop, const OutputOptions& options, uint32_t ranks);
+    Outputs(platform::EventLoop& loop, platform::Timer end_of_rest, const OutputOptions& options, uint32_t ranks);
     base::Result<void> share();
     base::Result<void> make_files(uint32_t ranks);
     OutputRoute route(uint32_t rank, OutputSink& shown, bool colour, size_t file) const;
@@ -64,6 +64,7 @@ class Outputs : public RankOutputs {
     OutputSink& error_;
     bool colour_out_;
     bool colour_error_;
+    Pace pace_;
     std::vector<File> files_; // two for each rank, or none
     std::vector<std::unique_ptr<Streams>> streams_;
 };

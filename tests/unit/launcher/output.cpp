@@ -1,10 +1,12 @@
 // What several ranks print to one place: lines that are too long to be kept.
 #include "output.hpp"
+#include "platform/pseudo_terminal.hpp"
 #include "support/unit.hpp"
 
 #include <chrono>
 #include <csignal>
 #include <memory>
+#include <thread>
 
 namespace gpurun::test::output {
 
@@ -213,6 +215,45 @@ TEST_CASE("a stream that nobody reads is not the end of who writes until it writ
     while (!pump.done())
         turn();
     CHECK(stopped == 1);
+}
+
+TEST_CASE("lines that flood a terminal are read together, and none is lost or late") {
+    auto loop = must(platform::EventLoop::create());
+    Pace pace(*loop, must(platform::Timer::create()));
+    platform::Pipe of_rank = must(platform::create_pseudo_terminal());
+    platform::Pipe shown = must(platform::create_pipe());
+    OutputSink sink(*loop, shown.write_end.get(), "the test's output");
+    OutputRoute route{&sink, nullptr, {}, false};
+    route.pace = &pace;
+    OutputPump pump(*loop, std::move(of_rank.read_end), std::move(route));
+    size_t written = 0, got = 0, alone = 0, together = 0;
+    const auto print = [&] { written += platform::write_now(of_rank.write_end.get(), "line\n").bytes; };
+    const auto read = [&] {
+        char chunk[4096];
+        const size_t bytes = platform::read_now(shown.read_end.get(), chunk).bytes;
+        alone += bytes == 5;
+        together += bytes > 5;
+        got += bytes;
+    };
+
+    for (int i = 0; i < 500; ++i) {
+        print();
+        REQUIRE_OK(loop->run_once());
+        read();
+    }
+    CHECK(alone >= 20); // before it was a flood
+    CHECK(together > 100);
+    while (got < written) {
+        REQUIRE_OK(loop->run_once());
+        read();
+    }
+
+    print();
+    pump.finish(); // also while it rests
+    read();
+    CHECK(got == written);
+    CHECK(pump.done());
+    std::this_thread::sleep_for(std::chrono::milliseconds(2 * Pace::kRestMs));
 }
 
 TEST_SUITE_END();
