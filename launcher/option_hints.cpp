@@ -13,8 +13,11 @@ struct OtherNames {
     const char* hint;
 };
 constexpr OtherNames kOtherNames[] = {
-    {"-np --np --n -c --ntasks --nproc --nproc-per-node --nproc_per_node",
+    {"-np --np --n --ntasks --nproc --nproc-per-node --nproc_per_node",
      "mpirun's, srun's and torchrun's number of ranks is -n here: gpurun -n RANKS PROGRAM"},
+    {"-c --cpus-per-task --cpus-per-rank --cpus-per-proc -cpus-per-proc",
+     "each rank gets its share of the cores near its GPU; write --map GPU:CPUS,... to choose them"},
+    {"--pernode -pernode", "write --ppn 1, with --hosts, for one rank on each node"},
     {"-N --npernode -npernode -ppn --perhost -perhost --ntasks-per-node",
      "on one node write -n RANKS, on each of several (--hosts) --ppn RANKS"},
     {"-x --export -env -genv --genv", "ranks have gpurun's environment; write --env NAME=VALUE to change it"},
@@ -24,6 +27,8 @@ constexpr OtherNames kOtherNames[] = {
     {"--nodes --nnodes --node-rank --node_rank", "name the nodes: --hosts HOST,..."},
     {"-tag-output -l --label -prepend-rank --prepend-rank", "write --tag-output"},
     {"-timestamp-output --timestamp-output", "write --timestamp"},
+    {"--tee --redirects",
+     "write --output-dir FOLDER for a file of each rank; lines are shown as well, or only those of --filter RANKS"},
     {"-output-filename --output-filename -o --output -e --error --log-dir --log_dir -outfile-pattern",
      "write --output-dir FOLDER"},
     {"-t --time", "write --timeout SECONDS"},
@@ -32,9 +37,14 @@ constexpr OtherNames kOtherNames[] = {
     {"--rank-by -rank-by --ranking", "ranks are numbered in the order of their GPUs; see --map-by"},
     {"--gpus-per-task --gpus-per-node --gpus-per-rank --gres -G",
      "each rank has one GPU; write --gpus LIST to choose them"},
+    {"--gpu-bind --gpu_bind", "each rank is bound to the cores near its GPU; write --gpus or --map to choose GPUs"},
     {"--ntasks-per-gpu", "write --ranks-per-gpu RANKS"},
     {"--cpu-bind --cpu_bind --bind -bind-to -bind-to-core", "write --bind-to core, numa or none"},
     {"--mem-bind --mem_bind", "write --membind"},
+    {"--mem --mem-per-cpu --mem-per-gpu", "gpurun does not limit memory: leave it out"},
+    {"-J --job-name -p --partition -A --account --exclusive --qos --constraint -C",
+     "gpurun uses the nodes of an allocation, and makes none: give it to salloc or sbatch"},
+    {"--prefix -prefix", "other hosts run the gpurun at the same path as this one: leave it out"},
     {"--display --display-map -display-map --display-allocation", "write --report-bindings"},
     {"--input -i -stdin", "write --stdin RANK, all or none"},
     {"-u --unbuffered", "lines of ranks appear at once anyway: leave it out"},
@@ -43,11 +53,14 @@ constexpr OtherNames kOtherNames[] = {
     {"--use-hwthread-cpus -use-hwthread-cpus", "a rank gets whole cores with all their hardware threads: leave it out"},
     {"--allow-run-as-root --standalone --kill-on-bad-exit -K", "gpurun does so anyway: leave it out"},
     {"--no-kill -k --enable-recovery", "write --keep-going"},
-    {"-mca --mca -gmca --gmca --prtemca --mpi", "gpurun has no MCA parameters; gpurun_environment(7) has its settings"},
+    {"--max-restarts --max_restarts", "gpurun restarts no rank; with --keep-going the others go on"},
+    {"--mpi", "ranks need no plugin to start: leave it out"},
+    {"-mca --mca -gmca --gmca --prtemca", "gpurun has no MCA parameters; gpurun_environment(7) has its settings"},
     {"--master-addr --master_addr --master-port --master_port --rdzv-endpoint --rdzv_endpoint --rdzv-backend "
      "--rdzv_backend --rdzv-id --rdzv_id",
      "gpurun tells ranks MASTER_ADDR and MASTER_PORT; set these variables to choose others"},
-    {"-m --module --no-python --no_python", "gpurun starts any program: write python3 -m MODULE"},
+    {"-m --module", "gpurun starts any program: write python3 -m MODULE"},
+    {"--no-python --no_python", "gpurun starts any program: leave it out"},
 };
 
 constexpr size_t kShortestBeginning = 3;

@@ -21,6 +21,16 @@ constexpr std::string_view kList = "list:";
 // Ranges of one rank are joined by this, since commas separate ranks; or by commas, where that is clear.
 constexpr char kJoin = '+';
 
+// With or without modifiers behind it: "slot:PE=4".
+bool is_place_of_mpirun(std::string_view text) {
+    const std::string_view place = text.substr(0, text.find(':'));
+    for (const char* const theirs :
+         {"slot", "core", "hwthread", "l1cache", "l2cache", "l3cache", "socket", "package", "node"})
+        if (place == theirs)
+            return true;
+    return false;
+}
+
 base::Result<void> understand_map_by(const std::string& text, PlacementOptions& options) {
     if (text == "gpu")
         options.map_by = MapBy::kGpu;
@@ -32,7 +42,12 @@ base::Result<void> understand_map_by(const std::string& text, PlacementOptions& 
     } else if (text.starts_with("ppr:"))
         return base::error(base::Status::kArgument,
                            "--map-by {}: mpirun's ppr:N:gpu is --ranks-per-gpu N here, and ppr:N:node is -n N", text);
-    else if (text == "slot" || text == "core" || text == "node" || text == "socket" || text == "l3cache")
+    else if (is_place_of_mpirun(text) && text.find(":PE=") != std::string::npos)
+        return base::error(base::Status::kArgument,
+                           "--map-by {} is mpirun's: leave it out (each rank gets its share of the cores near its "
+                           "GPU), or choose them with --map GPU:CPUS,...",
+                           text);
+    else if (is_place_of_mpirun(text))
         return base::error(base::Status::kArgument,
                            "--map-by {} is mpirun's: leave it out (ranks get the GPUs in turn), or write numa to take "
                            "those of one NUMA node after the other",
@@ -129,6 +144,10 @@ base::Result<PlacementOptions> understand(const PlacementWords& words) {
     }
     if (words.bind_to == "socket")
         return base::error(base::Status::kArgument, "--bind-to socket is mpirun's: write --bind-to numa");
+    if (words.bind_to == "hwthread")
+        return base::error(base::Status::kArgument,
+                           "--bind-to hwthread is mpirun's: leave it out (ranks get whole cores, "
+                           "and hardware threads where there are more ranks than cores)");
     if (words.bind_to) {
         GPURUN_ASSIGN(options.bind_to, parse_choice(*words.bind_to, "--bind-to", kBindTo));
     }

@@ -347,6 +347,20 @@ TEST_CASE("options of other launchers are answered with ours") {
                                                           {"-m", "python3 -m"},
                                                           {"--master_port", "MASTER_PORT"},
                                                           {"--cpu-bind", "--bind-to"},
+                                                          {"-c", "share of the cores"},
+                                                          {"--cpus-per-task", "--map GPU:CPUS"},
+                                                          {"--pernode", "--ppn 1"},
+                                                          {"--prefix", "leave it out"},
+                                                          {"--gpu-bind", "--gpus"},
+                                                          {"--mem", "does not limit memory: leave it out"},
+                                                          {"--exclusive", "salloc"},
+                                                          {"-J", "sbatch"},
+                                                          {"-p", "sbatch"},
+                                                          {"--tee", "--output-dir"},
+                                                          {"--redirects", "--output-dir"},
+                                                          {"--max-restarts", "--keep-going"},
+                                                          {"--mpi", "leave it out"},
+                                                          {"--no-python", "leave it out"},
                                                           {"--allow-run-as-root", "leave it out"}};
     for (const auto& [theirs, ours] : others) {
         CAPTURE(theirs);
@@ -359,6 +373,9 @@ TEST_CASE("options of other launchers are answered with ours") {
         }
     }
     CHECK(detail_of(parse({"--map-by", "ppr:2:gpu", "./app"})).find("--ranks-per-gpu N") != std::string::npos);
+    CHECK(detail_of(parse({"--map-by", "slot:PE=4", "./app"})).find("--map GPU:CPUS") != std::string::npos);
+    CHECK(detail_of(parse({"--map-by", "slot:span", "./app"})).find("leave it out") != std::string::npos);
+    CHECK(detail_of(parse({"--bind-to", "hwthread", "./app"})).find("leave it out") != std::string::npos);
     CHECK(must(parse({"./app", "-np", "4"})).options.programs[0].command == Words{"./app", "-np", "4"});
 }
 
