@@ -137,6 +137,15 @@ class Terminal(DebuggerTest):
         self.assertEqual(self.end(), 0)
         self.assertRegex(self.seen, rb"[^-]icanon[^-]*\biexten [^-]*echo")
 
+    def test_an_interactive_program_behind_env_has_the_terminal(self):
+        self.start([GPURUN, "-n", "1", "--debug", "0:env", EMULATED, sys.executable, "-q"])
+        self.read_until(b">>> ")
+        self.type(b"40 + 2\n")
+        self.read_until(b"42")
+        self.read_until(b">>> ")
+        self.type(b"exit()\n")
+        self.assertEqual(self.end(), 0)
+
     @needs("gdb")
     def test_gdb_stops_one_rank_at_a_breakpoint(self):
         self.start([GPURUN, "-n", "2", "--debug=1", EMULATED, RING])
