@@ -16,8 +16,7 @@ int say(const Refusal& refusal) {
     if (refusal.exit_status == 0)
         std::fputs(refusal.text.c_str(), stdout);
     else
-        std::fprintf(stderr, "gpurun-perf: %s\n             gpurun-perf --help lists the options\n",
-                     refusal.text.c_str());
+        std::fprintf(stderr, "gpurun-perf: %s (gpurun-perf --help lists the options)\n", refusal.text.c_str());
     return refusal.exit_status;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 // All in user units; the drawing scales.
 constexpr double kWidth = 860;
-constexpr double kLeft = 76;
+constexpr double kLeft = 92;
 constexpr double kRight = 640; // the legend stands right of it
 constexpr double kPlotHeight = 300;
 constexpr double kAbovePlot = 40; // the panel's title
@@ -94,6 +94,16 @@ bool shown(const Panel& panel, const std::pair<double, double>& point) {
     return point.first > 0 && (panel.y_spacing == Spacing::kLinear ? point.second >= 0 : point.second > 0);
 }
 
+std::string mark_of(const Panel& panel, double value) {
+    if (!panel.y_is_bandwidth || value == 0)
+        return fmt::format("{:.6g}", value);
+    // A mark that rounding put just below a unit is that unit.
+    if (value > 1 - 1e-9)
+        return fmt::format("{:.6g} GB/s", value);
+    return value > 1e-3 * (1 - 1e-9) ? fmt::format("{:.6g} MB/s", value * 1e3)
+                                     : fmt::format("{:.6g} kB/s", value * 1e6);
+}
+
 std::string grid(const Axis& x, const Axis& y, double top, const Panel& panel) {
     const double bottom = top + kPlotHeight;
     std::string made;
@@ -103,7 +113,7 @@ std::string grid(const Axis& x, const Axis& y, double top, const Panel& panel) {
     }
     for (double mark : y.marks()) {
         made += line_between(kLeft, y.place(mark), kRight, y.place(mark), "class=\"grid\"");
-        made += text_at(kLeft - 8, y.place(mark) + 4, "text-anchor=\"end\"", fmt::format("{:.6g}", mark));
+        made += text_at(kLeft - 8, y.place(mark) + 4, "text-anchor=\"end\"", mark_of(panel, mark));
     }
     made += fmt::format("<rect class=\"frame\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>\n", kLeft,
                         top, kRight - kLeft, kPlotHeight);

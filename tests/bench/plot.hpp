@@ -22,6 +22,7 @@ struct Panel {
     std::string y_label;
     Spacing y_spacing = Spacing::kDecades;
     std::vector<Series> series;
+    bool y_is_bandwidth = false; // in GB/s: each mark has the unit that suits it
 };
 
 // The panels stand below each other.

@@ -28,7 +28,7 @@ const char* title_of(Test test) {
     return "?";
 }
 
-// The axis: what, and in which unit.
+// The axis: what, and in which unit. Marks of bandwidth have their own.
 const char* quantity_of(Test test) {
     switch (test) {
     case Test::kLatency:
@@ -37,7 +37,7 @@ const char* quantity_of(Test test) {
     case Test::kExchange: return "time of an exchange (us)";
     case Test::kCollective: return "time of a collective (us)";
     case Test::kBandwidth:
-    case Test::kBidirectional: return "bandwidth (GB/s)";
+    case Test::kBidirectional: return "bandwidth";
     case Test::kRate: return "messages per second";
     case Test::kOverlap: return "hidden part (%)";
     case Test::kCall: return "host time (us)";
@@ -73,7 +73,11 @@ Series& series_of(Panel& panel, Order order, size_t contender, const std::string
 // The rows of `test` that `wanted` is true of.
 Panel panel_of(Test test, const std::vector<Row>& rows, const std::function<bool(const Task&)>& wanted) {
     const Metric& metric = metrics(test)[headline(test)];
-    Panel panel{title_of(test), quantity_of(test), test == Test::kOverlap ? Spacing::kLinear : Spacing::kDecades, {}};
+    Panel panel{title_of(test),
+                quantity_of(test),
+                test == Test::kOverlap ? Spacing::kLinear : Spacing::kDecades,
+                {},
+                test == Test::kBandwidth || test == Test::kBidirectional};
     for (const Row& row : rows) {
         if (row.task.test != test || !wanted(row.task))
             continue;

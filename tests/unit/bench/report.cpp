@@ -140,6 +140,10 @@ TEST_CASE("a drawing without points says so, and one with a single point is draw
     CHECK(has(draw("t", {}, {Panel{"p", "y", Spacing::kDecades, {}}}), "nothing to show"));
     const Panel one{"p", "y", Spacing::kDecades, {{"s", 0, false, {{8, 100}}}}};
     CHECK(count(draw("t", {}, {one}), "<circle") == 1);
+    Panel slow{"p", "bandwidth", Spacing::kDecades, {{"s", 0, false, {{8, 2e-5}, {16, 0.03}, {32, 4}}}}, true};
+    CHECK(has(draw("t", {}, {slow}), ">10 kB/s<"));
+    CHECK(has(draw("t", {}, {slow}), ">1 MB/s<"));
+    CHECK(has(draw("t", {}, {slow}), ">10 GB/s<"));
     const Panel nothing{"p", "y", Spacing::kDecades, {{"s", 0, false, {{8, 0}, {16, 1}}}}};
     CHECK(count(draw("t", {}, {nothing}), "<circle") == 1);
 }
