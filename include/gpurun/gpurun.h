@@ -307,9 +307,10 @@ GPURUN_API gpurun_status gpurun_comm_split_type(gpurun_comm comm, gpurun_split_t
 /**
  * Free a communicator of this rank. Its handle becomes GPURUN_COMM_NULL; a copy of it is an error from now on.
  *
- * Waits for no other rank, but for that of gpurun_comm_accept() or gpurun_comm_connect(), which all its ranks that live
- * free together, see there. What is under way in it completes as if it were there, and persistent requests can still be
- * started: it goes once the last request is complete or freed. Messages that nobody has received by then are dropped.
+ * Does not wait for other ranks. Exception: a communicator of gpurun_comm_accept() or gpurun_comm_connect(), which all
+ * living ranks free together. What is under way in it completes as if it were there, and persistent requests can still
+ * be started: it goes once the last request is complete or freed. Messages that nobody has received by then are
+ * dropped.
  *
  * @retval GPURUN_OK            freed
  * @retval GPURUN_ERR_COMM      not a communicator, freed before, GPURUN_COMM_WORLD or GPURUN_COMM_SELF; that of a joint
