@@ -12,11 +12,14 @@ device::Identity device_of(const platform::RankRecord& record) {
 }
 
 uint32_t ranks_on_device(const platform::JobSegment& job, uint32_t rank) {
-    const device::Identity mine = device_of(job.rank(rank));
+    const platform::RankRecord& own = job.rank(rank);
+    const device::Identity mine = device_of(own);
     uint32_t count = 0;
-    for (uint32_t each = 0; each < job.size(); ++each)
-        if (each == rank || device_of(job.rank(each)) == mine)
+    for (uint32_t each = 0; each < job.size(); ++each) {
+        const platform::RankRecord& record = job.rank(each);
+        if (each == rank || (record.node == own.node && device_of(record) == mine))
             ++count;
+    }
     return count;
 }
 

@@ -65,12 +65,12 @@ Result<void> GraphPart::check(const Operand& operand) {
     if (resources_.counters == nullptr)
         return not_in_graphs("messages of graphs need counters, and this rank's streams wait for events "
                              "(GPURUN_FENCE=event)");
-    if (!resources_.kernels_spin)
-        return not_in_graphs("messages of graphs wait in kernels, which would keep the ranks that share this GPU from "
-                             "running: there is no MPS (start with gpurun --mps=on)");
     if (!peer_.channel().shares_memory())
         return not_in_graphs(
             base::format("messages of graphs stay on a node, and rank {} is on another", peer_.rank().value));
+    if (!resources_.kernels_spin)
+        return not_in_graphs("messages of graphs wait in kernels, which would keep the ranks that share this GPU from "
+                             "running: there is no MPS (start with gpurun --mps=on)");
     if (!is_open() && peer_.to_self())
         return not_in_graphs("there is too little device memory for messages of graphs, or GPURUN_MAIL_BYTES=0");
     if (!is_open())

@@ -37,6 +37,13 @@ TEST_CASE("ranks that have the same device share it") {
     CHECK(transfer::ranks_on_device(job_on({0}), 0) == 1);
 }
 
+TEST_CASE("devices of the same name on different nodes are different ones") {
+    const platform::JobSegment job = job_on({0, 0, 0});
+    job.rank(2).node = 1;
+    CHECK(transfer::ranks_on_device(job, 0) == 2);
+    CHECK(transfer::ranks_on_device(job, 2) == 1);
+}
+
 TEST_CASE("ranks that share a device take turns on it unless MPS serves it") {
     const platform::JobSegment job = job_on({0, 0, 1});
     CHECK(transfer::takes_turns(job, false, 0));
