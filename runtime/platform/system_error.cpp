@@ -1,8 +1,10 @@
 #include "platform/system_error.hpp"
 
 #include "base/format.hpp"
+#include "platform/host_name.hpp"
 
 #include <cerrno>
+#include <sys/resource.h>
 #include <system_error>
 
 namespace gpurun::platform {
@@ -10,6 +12,12 @@ namespace gpurun::platform {
 base::Error system_error(std::string_view what) { return system_error(what, errno); }
 
 base::Error system_error(std::string_view what, int error_number) {
+    if (error_number == EMFILE) {
+        rlimit files{};
+        ::getrlimit(RLIMIT_NOFILE, &files);
+        return base::error(base::Status::kSystem, "{}: {} on {}, where a process may have {}: raise that (ulimit -n)",
+                           what, std::generic_category().message(error_number), host_name(), files.rlim_cur);
+    }
     const auto status = error_number == ENOMEM ? base::Status::kMemory : base::Status::kSystem;
     return base::error(status, "{}: {}", what, std::generic_category().message(error_number));
 }

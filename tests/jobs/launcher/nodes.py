@@ -164,6 +164,13 @@ class Streams(NodesTest):
         process = self.start("echo", "x", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
         self.assertEqual(process.communicate(timeout=60), (b"x\n" * 4, b""))
 
+    def test_too_few_descriptors_are_said_with_the_host_and_the_limit(self):
+        process = self.start("echo", "x", hosts="h1:30,h2:30",
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+        out, error = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out), (1, b""))
+        self.assertRegex(error.decode(), r"Too many open files on h[12], where a process may have 64: raise that \(ulimit -n\)")
+
 
 class Ends(NodesTest):
     def test_the_first_failure_gives_the_status_and_a_line(self):
