@@ -352,6 +352,7 @@ base::Result<void> Head::place() {
     place["master"] = master;
     place["port"] = first.port;
     for (const auto& node : nodes_) {
+        place["host"] = node->host.name;
         place["first"] = node->first;
         place["count"] = node->count;
         node->stage = Stage::kPlaced;

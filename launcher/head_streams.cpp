@@ -14,6 +14,10 @@ using node_wire::Kind;
 base::Result<void> Head::connect_outputs() {
     // The early ones stay until these are there: they say why these cannot be made.
     GPURUN_ASSIGN(auto outputs, Outputs::create(*has_.loop, options_.output, static_cast<uint32_t>(ranks_.size())));
+    std::vector<std::string> hosts;
+    for (const auto& rank : ranks_)
+        hosts.push_back(nodes_[rank->node]->host.name);
+    outputs->name_hosts(std::move(hosts));
     has_.early_outputs = std::exchange(has_.outputs, std::move(outputs));
     for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
         GPURUN_ASSIGN(platform::Pipe out, platform::create_pipe());

@@ -20,10 +20,11 @@ LineTag::LineTag(uint32_t rank, const TagStyle& style) : time_(style.time) {
         columns_ = std::string_view("2026-11-21T10:20:31.123 ").size();
     if (!style.rank)
         return;
-    rank_ = base::format("[{}] ", rank);
+    const std::string text = style.host.empty() ? std::to_string(rank) : base::format("{} {}", rank, style.host);
+    rank_ = base::format("[{}] ", text);
     columns_ += rank_.size();
     if (style.colour)
-        rank_ = base::format("\033[{}m[{}]\033[0m ", kColours[rank % kColours.size()], rank);
+        rank_ = base::format("\033[{}m[{}]\033[0m ", kColours[rank % kColours.size()], text);
 }
 
 void LineTag::mark(std::string_view text, bool begins_line, std::string& target) const {

@@ -1,4 +1,4 @@
-// What stands before each line of a rank if that was asked for: the time, and "[rank] ".
+// What stands before each line of a rank if that was asked for: the time, and "[rank] " or "[rank host] ".
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@ namespace gpurun::launcher {
 struct TagStyle {
     bool rank = false;
     bool time = false;
-    bool colour = false; // of the rank, by escape sequences of terminals
+    bool colour = false;   // of the rank, by escape sequences of terminals
+    std::string host = ""; // that it runs on; "": not printed
 };
 
 class LineTag {

@@ -339,6 +339,7 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
             return false;
         there_.port = place.at("port");
         there_.share = NodeShare{first_, count_, static_cast<uint32_t>(nodes_.size()), place.at("master")};
+        terminal_.host = place.at("host");
         placed_ = true;
         return true;
     }

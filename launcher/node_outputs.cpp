@@ -66,7 +66,8 @@ void NodeOutputs::add(platform::UniqueFd source, uint32_t rank, uint32_t number,
 
 platform::WindowSize NodeOutputs::window_for(uint32_t rank) const {
     platform::WindowSize size = terminal_.size;
-    const size_t tag = LineTag(first_rank_ + rank, {options_.tag, options_.timestamp, false}).columns();
+    const TagStyle style{options_.tag, options_.timestamp, false, options_.tag_host ? terminal_.host : ""};
+    const size_t tag = LineTag(first_rank_ + rank, style).columns();
     if (size.columns > tag)
         size.columns = static_cast<uint16_t>(size.columns - tag);
     return size;

@@ -23,6 +23,7 @@ class NodeOutputs : public RankOutputs {
     struct Terminal {
         platform::WindowSize size; // of the head's; 0: it has none
         bool only = false;         // what ranks print gets nowhere else
+        std::string host = "";     // what the head calls this host
     };
     NodeOutputs(platform::EventLoop& loop, Send send, uint32_t first_rank, OutputOptions options, Terminal terminal);
 

@@ -61,7 +61,7 @@ What is printed:
   --version              print the version
 
 Output and input (RANKS: 0,2-5, all or none):
-  --tag-output           print [rank] before each line
+  --tag-output[=host]    print [rank], or [rank host], before each line
   --timestamp            print the time before each line
   --output-dir DIR       write DIR/rank-N.out and DIR/rank-N.err too, for each rank N
   --filter RANKS         print only what these ranks print (default: all)

@@ -11,6 +11,8 @@ namespace {
 constexpr const char* kFilter = "--filter";
 constexpr const char* kInput = "--stdin";
 constexpr const char* kPty = "--pty";
+constexpr const char* kTag = "--tag-output";
+constexpr Choice<bool> kTags[] = {{"rank", false}, {"host", true}};
 constexpr Choice<PtyChoice> kPtyChoices[] = {
     {"auto", PtyChoice::kAuto}, {"on", PtyChoice::kOn}, {"off", PtyChoice::kOff}};
 
@@ -24,7 +26,7 @@ base::Result<RankSet> parse_readers(const std::string& text) {
 } // namespace
 
 void add_output_options(OptionReader& reader, OutputWords& words) {
-    reader.add_flag("--tag-output", words.tag);
+    reader.add_flag("--tag-output{rank}", words.tag);
     reader.add_flag("--timestamp", words.timestamp);
     reader.add_option("--output-dir", words.folder);
     reader.add_option(kFilter, words.filter);
@@ -34,7 +36,10 @@ void add_output_options(OptionReader& reader, OutputWords& words) {
 
 base::Result<OutputOptions> understand(const OutputWords& words) {
     OutputOptions options;
-    options.tag = words.tag;
+    options.tag = words.tag.has_value();
+    if (words.tag) {
+        GPURUN_ASSIGN(options.tag_host, parse_choice(*words.tag, kTag, kTags));
+    }
     options.timestamp = words.timestamp;
     if (words.folder && words.folder->empty())
         return base::error(base::Status::kArgument, "--output-dir needs the name of a folder");

@@ -17,6 +17,7 @@ enum class PtyChoice { kAuto, kOn, kOff };
 struct OutputOptions {
     PtyChoice pty = PtyChoice::kAuto;
     bool tag = false;       // "[rank] " before each line
+    bool tag_host = false;  // with the host
     bool timestamp = false; // the time before each line
     std::string folder;     // for a file of each rank and stream; "": none
     RankSet shown = RankSet::all();
@@ -26,7 +27,7 @@ struct OutputOptions {
 // The words as written.
 struct OutputWords {
     std::optional<std::string> pty;
-    bool tag = false;
+    std::optional<std::string> tag;
     bool timestamp = false;
     std::optional<std::string> folder;
     std::optional<std::string> filter;

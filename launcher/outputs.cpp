@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "own_lines.hpp"
 #include "platform/byte_stream.hpp"
+#include "platform/host_name.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -74,13 +75,20 @@ base::Result<void> Outputs::make_files(uint32_t ranks) {
     return {};
 }
 
+TagStyle Outputs::tag_style(uint32_t rank, bool colour) const {
+    TagStyle style{options_.tag, options_.timestamp, colour, ""};
+    if (options_.tag_host)
+        style.host = hosts_.empty() ? platform::host_name() : hosts_[rank];
+    return style;
+}
+
 OutputRoute Outputs::route(uint32_t rank, OutputSink& shown, bool colour, size_t file) const {
     OutputRoute route;
     if (options_.shown.has(rank))
         route.shown = &shown;
     if (file < files_.size())
         route.file = files_[file].sink.get();
-    route.tag = LineTag(rank, {options_.tag, options_.timestamp, colour});
+    route.tag = LineTag(rank, tag_style(rank, colour));
     route.by_lines = !alone_;
     return route;
 }
@@ -100,7 +108,7 @@ void Outputs::connect(uint32_t rank, platform::UniqueFd out, platform::UniqueFd 
 
 platform::WindowSize Outputs::window_for(uint32_t rank) const {
     platform::WindowSize size = platform::window_size(kStandardOutput);
-    const size_t tag = LineTag(rank, {options_.tag, options_.timestamp, false}).columns();
+    const size_t tag = LineTag(rank, tag_style(rank, false)).columns();
     if (size.columns > tag)
         size.columns = static_cast<uint16_t>(size.columns - tag);
     return size;

@@ -22,6 +22,8 @@ class Outputs : public RankOutputs {
     static base::Result<std::unique_ptr<Outputs>> create(platform::EventLoop& loop, const OutputOptions& options,
                                                          uint32_t ranks);
     Outputs(const Outputs&) = delete;
+    // Where each rank runs; before connect(). Else all run here.
+    void name_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
     void connect(uint32_t rank, platform::UniqueFd out, platform::UniqueFd error,
                  std::function<void()> stop_writer) override;
@@ -52,11 +54,13 @@ class Outputs : public RankOutputs {
     Outputs(platform::EventLoop& loop, platform::Timer end_of_rest, const OutputOptions& options, uint32_t ranks);
     base::Result<void> share();
     base::Result<void> make_files(uint32_t ranks);
+    TagStyle tag_style(uint32_t rank, bool colour) const;
     OutputRoute route(uint32_t rank, OutputSink& shown, bool colour, size_t file) const;
 
     platform::EventLoop& loop_;
     OutputOptions options_;
-    bool alone_;                 // one rank may show half a line: a prompt, a progress bar
+    std::vector<std::string> hosts_; // of the ranks, if there are several
+    bool alone_;                     // one rank may show half a line: a prompt, a progress bar
     platform::UniqueFd own_out_; // of a pipe or terminal that others may write to as well; none: of what else there is
     platform::UniqueFd own_error_out_;
     OutputSink out_;

@@ -121,6 +121,9 @@ class Streams(NodesTest):
     def test_lines_are_tagged_and_filtered_as_on_one_node(self):
         self.assertEqual(self.lines("--tag-output", "--filter", "1,2", "echo", "x"), ["[1] x", "[2] x"])
 
+    def test_lines_are_tagged_with_the_host_where_asked(self):
+        self.assertEqual(self.lines("--tag-output=host", "echo", "x"), ["[0 h1] x", "[1 h1] x", "[2 h2] x", "[3 h2] x"])
+
     def test_megabytes_arrive_whole(self):
         status, out, error = self.run_gpurun("sh", "-c", "seq 300000")
         self.assertEqual((status, error), (0, ""))

@@ -51,6 +51,12 @@ TEST_CASE("the time stands before the rank") {
     CHECK(std::regex_match(marked(LineTag(3, {false, true, false}), "a\n"), std::regex(time + "a\n")));
 }
 
+TEST_CASE("the host stands behind the rank") {
+    const LineTag tag(3, {true, false, false, "node7"});
+    CHECK(marked(tag, "a\n") == "[3 node7] a\n");
+    CHECK(tag.columns() == 10);
+}
+
 TEST_CASE("without a style there is no tag") { CHECK_FALSE(static_cast<bool>(LineTag(3, {}))); }
 
 TEST_SUITE_END();

@@ -196,6 +196,9 @@ TEST_CASE("options of output and input") {
         must(parse({"--tag-output", "--timestamp", "--output-dir=logs", "--filter=0,2-3", "--stdin=all", "app"}))
             .options.output;
     CHECK(some.tag);
+    CHECK_FALSE(some.tag_host);
+    CHECK(must(parse({"--tag-output=host", "app"})).options.output.tag_host);
+    CHECK_STATUS(parse({"--tag-output=moon", "app"}), base::Status::kArgument);
     CHECK(some.timestamp);
     CHECK(some.folder == "logs");
     CHECK_FALSE(some.shown.has(1));
