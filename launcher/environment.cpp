@@ -44,7 +44,7 @@ struct LocalNumbers {
     std::string size;
 };
 LocalNumbers local_numbers(const RankFacts& facts) {
-    const NodeShare share = facts.share.value_or(NodeShare{0, facts.size, facts.size, ""});
+    const NodeShare share = facts.share.value_or(NodeShare{0, facts.size, facts.size, "", ""});
     return {std::to_string(facts.rank - share.first), std::to_string(share.ranks)};
 }
 
@@ -94,6 +94,8 @@ base::Result<std::vector<Variable>> rank_variables(const char* const* inherited,
     }
     if (!facts.fabric.empty())
         variables.push_back({"GPURUN_FABRIC", facts.fabric});
+    if (facts.share && !facts.share->address.empty())
+        variables.push_back({"GPURUN_NODE_ADDRESS", facts.share->address});
     if (!facts.visible.empty())
         variables.push_back({"CUDA_VISIBLE_DEVICES", facts.visible});
     for (const Setting& setting : settings) {

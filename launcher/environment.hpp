@@ -24,6 +24,7 @@ struct NodeShare {
     uint32_t ranks = 1;
     uint32_t job_size = 1;
     std::string master = "127.0.0.1"; // for MASTER_ADDR: the address of the node of rank 0
+    std::string address = "";         // of this node, for GPURUN_NODE_ADDRESS; "": not known
 };
 
 struct RankFacts {

@@ -343,15 +343,18 @@ base::Result<void> Head::place() {
     }
     Node& first = *nodes_[ranks_[0]->node];
     // Where the others have called is where they reach this machine; another one is where it has called from.
-    std::string master = platform::peer_address_of(first.link->fd());
+    std::string here;
     for (const auto& node : nodes_)
-        if (first.here && !node->here)
-            master = platform::own_address_of(node->link->fd());
+        if (!node->here)
+            here = platform::own_address_of(node->link->fd());
+    const bool is_called = first.here && !here.empty();
+    const std::string master = is_called ? here : platform::peer_address_of(first.link->fd());
     json place;
     place["nodes"] = nodes_of_ranks;
     place["master"] = master;
     place["port"] = first.port;
     for (const auto& node : nodes_) {
+        place["address"] = node->here ? here : ""; // else it knows better
         place["host"] = node->host.name;
         place["first"] = node->first;
         place["count"] = node->count;

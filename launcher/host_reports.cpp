@@ -50,7 +50,7 @@ Result<Reports> report_placements(const Options& options, const std::vector<Host
     for (size_t i = 0; i < hosts.size(); first += filled[i++])
         if (filled[i] > 0) {
             GPURUN_ASSIGN(std::string text,
-                          report_placement(options, there, NodeShare{first, filled[i], all, hosts[0].name}));
+                          report_placement(options, there, NodeShare{first, filled[i], all, hosts[0].name, ""}));
             reports.emplace_back(hosts[i].name, std::move(text));
         }
     return reports;

@@ -338,7 +338,11 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
         if (nodes_.size() > platform::kMaxRanks || first_ > nodes_.size() || count_ > nodes_.size() - first_)
             return false;
         there_.port = place.at("port");
-        there_.share = NodeShare{first_, count_, static_cast<uint32_t>(nodes_.size()), place.at("master")};
+        std::string address = place.at("address");
+        if (address.empty())
+            address = platform::own_address_of(link_->fd());
+        there_.share =
+            NodeShare{first_, count_, static_cast<uint32_t>(nodes_.size()), place.at("master"), std::move(address)};
         terminal_.host = place.at("host");
         placed_ = true;
         return true;

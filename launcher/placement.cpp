@@ -125,7 +125,7 @@ base::Result<Placement> place_job(const Options& options, const Surroundings& th
     const std::vector<size_t> programs = program_of_ranks(options.programs, size);
     for (size_t rank = 0; rank < size; ++rank) {
         RankPlan plan{programs[rank], devices[rank], bindings[rank], own, {}, 0};
-        const NodeShare share = there.share.value_or(NodeShare{0, local_size, local_size, ""});
+        const NodeShare share = there.share.value_or(NodeShare{0, local_size, local_size, "", ""});
         const RankFacts facts{share.first + static_cast<uint32_t>(rank),
                               share.job_size,
                               plan.device.setting,

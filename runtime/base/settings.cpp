@@ -153,6 +153,16 @@ constexpr SettingInfo kTable[] = {
          s.fabric = t;
          return Result<void>{};
      }},
+    {"GPURUN_FABRIC_INTERFACE", "", "where messages between nodes leave: an interface, an address, or a network", false,
+     [](Settings& s, const std::string& t) {
+         s.fabric_interface = t;
+         return Result<void>{};
+     }},
+    {"GPURUN_NODE_ADDRESS", "", "by which other nodes reach this one; set by gpurun", false,
+     [](Settings& s, const std::string& t) {
+         s.node_address = t;
+         return Result<void>{};
+     }},
     {"GPURUN_MPS_CONTROL", "", "the program that gpurun starts for MPS, nvidia-cuda-mps-control", false,
      [](Settings& s, const std::string& t) {
          s.mps_control = t;

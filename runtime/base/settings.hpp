@@ -61,6 +61,8 @@ struct Settings {
     std::string launcher;                 // the gpurun program, for ranks that it did not start; empty: searched for
     int join_timeout_s = 300;             // how long the ranks of such a job wait for the last one
     std::string fabric = "auto";          // libfabric's provider, by which ranks of other nodes are reached
+    std::string fabric_interface;         // where it leaves this node; "": at node_address, if it can
+    std::string node_address;             // by which other nodes reach this one
     std::string mps_control;              // the program that gpurun starts for MPS; empty: it is searched for
     size_t trace_bytes = size_t{1} << 30; // that the file of gpurun's --trace may have, about
     uint64_t trace_events = 1 << 20;      // that fit into a rank's part of gpurun's --trace

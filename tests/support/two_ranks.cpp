@@ -221,7 +221,8 @@ void TwoRanks::connect_by_shm() {
 
 std::shared_ptr<transfer::FabricPort> open_port(const platform::JobSegment& job, WorldRank self) {
     const char* const provider = std::getenv("GPURUN_FABRIC");
-    auto opened = transfer::FabricPort::open(job, self, provider != nullptr ? provider : "auto", true);
+    auto opened = transfer::FabricPort::open(
+        job, self, {.provider = provider != nullptr ? provider : "auto", .may_be_loopback = true});
     if (!opened && opened.error().status == base::Status::kUnsupported) {
         std::printf("skipped: %s\n", opened.error().detail.c_str());
         std::fflush(stdout);

@@ -3,12 +3,13 @@
 #include "base/format.hpp"
 #include "base/log.hpp"
 #include "platform/fabric/library.hpp"
+#include "platform/fabric/network_address.hpp"
 
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
-#include <netinet/in.h>
+#include <optional>
 #include <random>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
@@ -30,6 +31,7 @@ constexpr size_t kWrites = 64;   // the same of writes
 
 // By preference. From 1.18 on tcp has reliable datagrams of its own; before, `net` has them.
 constexpr std::array kProviders = {"efa", "verbs;ofi_rxm", "tcp", "tcp;ofi_rxm", "net"};
+constexpr std::array kOfOneMachine = {"shm", "sm2", "lnx"};
 
 struct CloseFid {
     template <typename Object>
@@ -46,15 +48,41 @@ struct FreeInfo {
 };
 using Info = std::unique_ptr<fi_info, FreeInfo>;
 
+std::optional<NetworkAddress> source_of(const fi_info& info) {
+    if (info.src_addr == nullptr)
+        return std::nullopt;
+    return NetworkAddress::read({static_cast<const std::byte*>(info.src_addr), info.src_addrlen});
+}
+
 // Whether other machines reach it.
 bool is_reachable(const fi_info& info) {
-    if (info.addr_format == FI_SOCKADDR_IN && info.src_addr != nullptr)
-        return (ntohl(static_cast<const sockaddr_in*>(info.src_addr)->sin_addr.s_addr) >> 24) != 127;
-    if (info.addr_format == FI_SOCKADDR_IN6 && info.src_addr != nullptr) {
-        const in6_addr& address = static_cast<const sockaddr_in6*>(info.src_addr)->sin6_addr;
-        return !IN6_IS_ADDR_LOOPBACK(&address) && !IN6_IS_ADDR_LINKLOCAL(&address);
-    }
-    return true;
+    const auto source = source_of(info);
+    return !source || source->is_reachable();
+}
+
+// Through memory that its processes share.
+bool stays_on_machine(const std::string& provider) {
+    return std::any_of(kOfOneMachine.begin(), kOfOneMachine.end(),
+                       [&](const char* each) { return provider.compare(0, provider.find(';'), each) == 0; });
+}
+
+bool is_at(const fi_info& info, const std::string& place) {
+    if (info.domain_attr->name != nullptr && place == info.domain_attr->name)
+        return true;
+    const auto source = source_of(info);
+    return source && source->is_at(place);
+}
+
+// Those that may be taken, the best first.
+std::vector<const fi_info*> sort_out(const fi_info* all, const FabricEndpoint::Options& options) {
+    std::vector<const fi_info*> infos;
+    for (const fi_info* each = all; each != nullptr; each = each->next)
+        if ((options.may_be_loopback || is_reachable(*each)) && (options.place.empty() || is_at(*each, options.place)))
+            infos.push_back(each);
+    if (!options.usual_address.empty())
+        std::stable_partition(infos.begin(), infos.end(),
+                              [&](const fi_info* each) { return is_at(*each, options.usual_address); });
+    return infos;
 }
 
 Info find_info(const FabricLibrary& library, const char* provider, bool writes) {
@@ -343,14 +371,17 @@ Result<std::unique_ptr<FabricEndpoint>> FabricEndpoint::open(const Options& opti
     std::vector<const char*> names(kProviders.begin(), kProviders.end());
     if (options.provider != "auto")
         names = {options.provider.c_str()};
+    if (stays_on_machine(options.provider) && !options.may_be_loopback)
+        return base::error(Status::kUnsupported,
+                           "libfabric's provider '{}' reaches processes of its own machine only: leave GPURUN_FABRIC "
+                           "away, or name a provider of a network, such as 'tcp;ofi_rxm'",
+                           options.provider);
     for (const char* name : names) {
         Info all = find_info(*library, name, true);
         const bool writes = all != nullptr;
         if (!writes)
             all = find_info(*library, name, false);
-        for (const fi_info* each = all.get(); each != nullptr; each = each->next) {
-            if (!options.may_be_loopback && !is_reachable(*each))
-                continue;
+        for (const fi_info* const each : sort_out(all.get(), options)) {
             auto endpoint = std::make_unique<Endpoint>(*library);
             auto opened = endpoint->open({library->copy_info(each), {library}}, writes);
             if (opened && endpoint->address().size() <= kMostAddressBytes)
@@ -360,6 +391,11 @@ Result<std::unique_ptr<FabricEndpoint>> FabricEndpoint::open(const Options& opti
             base::log(base::LogLevel::kInfo, "libfabric's provider {} cannot be used here", name);
         }
     }
+    if (!options.place.empty())
+        return base::error(Status::kUnsupported,
+                           "libfabric's provider '{}' can do nothing at GPURUN_FABRIC_INTERFACE={}: `fi_info -t "
+                           "FI_EP_RDM` says which interfaces it has here",
+                           options.provider, options.place);
     return base::error(Status::kUnsupported,
                        "libfabric has no provider '{}' that can be used here: `fi_info -t FI_EP_RDM` says which it "
                        "has, and GPURUN_FABRIC names one",

@@ -24,8 +24,10 @@ class FabricEndpoint {
     static constexpr size_t kMostAddressBytes = 56;
 
     struct Options {
-        std::string provider = "auto"; // or a name as `fi_info` prints it
-        bool may_be_loopback = false;  // nobody on another machine has to reach it
+        std::string provider = "auto";  // or a name as `fi_info` prints it
+        bool may_be_loopback = false;   // nobody on another machine has to reach it
+        std::string place = "";         // an interface, an address or a network: no other; "": any
+        std::string usual_address = ""; // by which other nodes reach this one: taken if the provider has it
     };
     // What poll() has found. Called by poll().
     class Events {

@@ -48,10 +48,10 @@ struct FabricPort::Address {
 };
 
 Result<std::shared_ptr<FabricPort>> FabricPort::open(const platform::JobSegment& job, base::WorldRank self,
-                                                     const std::string& provider, bool one_machine) {
+                                                     const FabricEndpoint::Options& options) {
     GPURUN_ASSIGN(platform::WaitBell bell, platform::WaitBell::create());
     std::shared_ptr<FabricPort> port(new FabricPort(job, self, std::move(bell)));
-    GPURUN_ASSIGN(port->endpoint_, FabricEndpoint::open({.provider = provider, .may_be_loopback = one_machine}));
+    GPURUN_ASSIGN(port->endpoint_, FabricEndpoint::open(options));
     std::random_device random;
     port->key_ = uint64_t{random()} << 32 | random();
     base::log(base::LogLevel::kInfo, "ranks of other nodes are reached by libfabric's provider {}", port->provider());

@@ -33,9 +33,8 @@ class FabricPeer;
 
 class FabricPort final : private platform::FabricEndpoint::Events {
   public:
-    // `one_machine`: all ranks are on this one.
     static base::Result<std::shared_ptr<FabricPort>> open(const platform::JobSegment& job, base::WorldRank self,
-                                                          const std::string& provider, bool one_machine);
+                                                          const platform::FabricEndpoint::Options& options);
     ~FabricPort() override;
 
     // In this rank's record: where others reach it.

@@ -42,8 +42,11 @@ Result<void> publish_by_fabric(ChannelSite& here) {
         any_far = any_far || !on_this_node(here, WorldRank{rank});
     if (!any_far)
         return {};
-    GPURUN_ASSIGN(here.fabric,
-                  FabricPort::open(here.job, here.self, here.settings.fabric, here.settings.emulated_nodes > 1));
+    GPURUN_ASSIGN(here.fabric, FabricPort::open(here.job, here.self,
+                                                {.provider = here.settings.fabric,
+                                                 .may_be_loopback = here.settings.emulated_nodes > 1,
+                                                 .place = here.settings.fabric_interface,
+                                                 .usual_address = here.settings.node_address}));
     here.fabric->publish(here.job.rank(here.self.value));
     return {};
 }

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 INSIDE = "GPURUN_TEST_NAMESPACES"
 HOSTS = ("h1", "h2")
@@ -25,9 +26,12 @@ def run(*words):
 
 
 class Hosts:
-    """Two hosts on a bridge; the folder has the agent, and for each host the process whose namespaces it is."""
+    """Two hosts on a bridge; the folder has the agent, and for each host the process whose namespaces it is.
 
-    def __init__(self):
+    With `data` they have a second network, 10.78.0.0/24, and before both one that leads nowhere, as containers have.
+    """
+
+    def __init__(self, data=False):
         self.folder = tempfile.mkdtemp(prefix="gpurun-hosts-")
         self.holders = []
         run("ip", "link", "set", "lo", "up")
@@ -39,6 +43,8 @@ class Hosts:
             holder.stdout.readline()
             self.holders.append(holder)
             pid = str(holder.pid)
+            if data:
+                self.add_dead_end(name, number)
             run("ip", "link", "add", f"v{number}", "type", "veth", "peer", "name", "eth0", "netns", pid)
             run("ip", "link", "set", f"v{number}", "master", "br0", "up")
             enter = ("nsenter", "-t", pid, "--net", "ip")
@@ -47,7 +53,41 @@ class Hosts:
             run(*enter, "link", "set", "eth0", "up")
             with open(f"{self.folder}/{name}", "w", encoding="ascii") as file:
                 file.write(pid)
+        if data:
+            self.add_data_network()
         self.agent = self.script("agent", 'exec nsenter -t "$(cat $here/$1)" --net --uts sh -c "$2"')
+
+    def add_dead_end(self, name, number):
+        run(*self.on(name), "ip", "link", "add", "docker0", "type", "bridge")
+        run(*self.on(name), "ip", "addr", "add", f"172.31.{number}.1/24", "dev", "docker0")
+        run(*self.on(name), "ip", "link", "set", "docker0", "up")
+
+    def add_data_network(self):
+        first, second = (str(holder.pid) for holder in self.holders)
+        run("ip", "link", "add", "eth1", "netns", first, "type", "veth", "peer", "name", "eth1", "netns", second)
+        for number, name in enumerate(HOSTS, 1):
+            run(*self.on(name), "ip", "addr", "add", f"10.78.0.{number}/24", "dev", "eth1")
+            run(*self.on(name), "ip", "link", "set", "eth1", "up")
+        for name in HOSTS:  # a moment later
+            for interface in ("eth0", "eth1"):
+                while self.state_of(name, interface) != "UP":
+                    time.sleep(0.01)
+
+    def state_of(self, name, interface):
+        listed = subprocess.run([*self.on(name), "ip", "-br", "link", "show", interface], capture_output=True, text=True,
+                                check=True)
+        return listed.stdout.split()[1]
+
+    def swallow_data(self):
+        """What goes to the other host by the data network gets lost, as behind a firewall that says nothing."""
+        for number, name in enumerate(HOSTS, 1):
+            run(*self.on(name), "ip", "neigh", "replace", f"10.78.0.{3 - number}", "lladdr", "02:00:00:00:00:99",
+                "dev", "eth1", "nud", "permanent")
+
+    def join_data(self):
+        for number, name in enumerate(HOSTS, 1):
+            subprocess.run([*self.on(name), "ip", "neigh", "del", f"10.78.0.{3 - number}", "dev", "eth1"],
+                           capture_output=True, check=False)
 
     def script(self, name, text):
         path = f"{self.folder}/{name}"

@@ -170,7 +170,7 @@ TEST_CASE("a rank of several nodes knows its number in the job and on its node, 
     RankFacts far = kFacts;
     far.rank = 5;
     far.size = 8;
-    far.share = NodeShare{4, 3, 8, "10.0.0.1"};
+    far.share = NodeShare{4, 3, 8, "10.0.0.1", "10.0.0.2"};
     const std::vector<Variable> set = must(rank_variables(std::vector<const char*>{nullptr}.data(), far, {}));
     const auto value = [&](const char* name) {
         return value_for_rank(std::vector<const char*>{nullptr}.data(), set, name).value_or("");
@@ -182,6 +182,7 @@ TEST_CASE("a rank of several nodes knows its number in the job and on its node, 
     for (const char* name : {"GPURUN_LOCAL_RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
                              "MV2_COMM_WORLD_LOCAL_RANK"})
         CHECK(value(name) == "1");
+    CHECK(value("GPURUN_NODE_ADDRESS") == "10.0.0.2");
     for (const char* name : {"GPURUN_LOCAL_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"})
         CHECK(value(name) == "3");
     CHECK(value("MASTER_ADDR") == "10.0.0.1");

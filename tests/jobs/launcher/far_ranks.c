@@ -1,0 +1,43 @@
+// far_ranks BEHAVIOUR: ranks of several nodes; each says what its last call returned. See
+// tests/jobs/launcher/far_ranks.py.
+#include <gpurun/gpurun.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static int rank;
+static int size;
+
+static int say(const char* what, gpurun_status status) {
+    printf("rank %d: %s: %s: %s\n", rank, what, gpurun_status_string(status),
+           status == GPURUN_OK ? "" : gpurun_error_detail());
+    fflush(stdout);
+    return status == GPURUN_OK ? 0 : 3;
+}
+
+static int recv_from(int source) {
+    int word = 0;
+    return say("recv", gpurun_recv(&word, 1, GPURUN_INT32, source, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+}
+
+int main(int argc, char** argv) {
+    const char* behaviour = argc > 1 ? argv[1] : "";
+    gpurun_status status = gpurun_init();
+    if (status != GPURUN_OK)
+        return say("init", status);
+    gpurun_comm_rank(GPURUN_COMM_WORLD, &rank);
+    gpurun_comm_size(GPURUN_COMM_WORLD, &size);
+    gpurun_errors_set(GPURUN_ERRORS_RETURN, NULL);
+    status = gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST);
+    int result = say("barrier", status);
+    if (strcmp(behaviour, "wait") == 0 && status == GPURUN_OK) // for what nobody sends
+        result = recv_from(size - 1 - rank);
+    if (strcmp(behaviour, "stop") == 0 && rank == 0)
+        result = recv_from(size - 1);
+    if (strcmp(behaviour, "stop") == 0 && rank == size - 1) {
+        raise(SIGSTOP);
+        result = say("send", gpurun_send(&size, 1, GPURUN_INT32, 0, 0, GPURUN_COMM_WORLD, GPURUN_HOST));
+    }
+    gpurun_finalize();
+    return result;
+}
