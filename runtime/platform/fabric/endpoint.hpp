@@ -21,7 +21,7 @@ class FabricEndpoint {
   public:
     // From here on ofi_rxm would complete frames out of order.
     static constexpr size_t kFrameBytes = 16 * 1024;
-    static constexpr size_t kMostAddressBytes = 56;
+    static constexpr size_t kMostAddressBytes = 40;
 
     struct Options {
         std::string provider = "auto";  // or a name as `fi_info` prints it

@@ -8,9 +8,11 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <random>
+#include <string_view>
 
 namespace gpurun::transfer {
 
@@ -44,6 +46,7 @@ constexpr size_t kMostBeforeBytes = 1024; // of a frame
 
 struct FabricPort::Address {
     uint64_t key;
+    char provider[kProviderBytes]; // as far as it fits
     std::byte bytes[FabricEndpoint::kMostAddressBytes];
 };
 
@@ -68,11 +71,12 @@ FabricPort::~FabricPort() {
 
 void FabricPort::publish(platform::RankRecord& own) const {
     static_assert(sizeof(Address) == sizeof own.fabric_address);
-    Address address{.key = key_, .bytes = {}};
+    Address address{.key = key_, .provider = {}, .bytes = {}};
+    provider().copy(address.provider, sizeof address.provider);
     const auto bytes = endpoint_->address();
     std::copy(bytes.begin(), bytes.end(), address.bytes);
     std::memcpy(own.fabric_address.data(), &address, sizeof address);
-    own.fabric_address_bytes = static_cast<uint32_t>(sizeof address.key + bytes.size());
+    own.fabric_address_bytes = static_cast<uint32_t>(offsetof(Address, bytes) + bytes.size());
 }
 
 Result<void> FabricPort::start() {
@@ -92,15 +96,23 @@ Result<void> FabricPort::add(FabricPeer& channel) {
     const uint32_t rank = channel.peer().value;
     const platform::RankRecord& record = job_.rank(rank);
     const size_t bytes = record.fabric_address_bytes;
-    if (bytes <= sizeof(uint64_t) || bytes > sizeof(Address))
+    if (bytes <= offsetof(Address, bytes) || bytes > sizeof(Address))
         return base::error(base::Status::kUnsupported,
                            "rank {} is on another node, and has not said where it is reached: its gpurun may be "
                            "another version",
                            rank);
     Address address{};
     std::memcpy(&address, record.fabric_address.data(), bytes);
+    const std::string_view its(address.provider, ::strnlen(address.provider, sizeof address.provider));
+    if (its != provider().substr(0, sizeof address.provider))
+        return base::error(
+            base::Status::kUnsupported,
+            "rank {} takes libfabric's provider '{}' and rank {} takes '{}', and these do not understand "
+            "each other: name one that all hosts have (gpurun --fabric)",
+            self_.value, provider(), rank, its);
     channel.key_ = address.key;
-    GPURUN_ASSIGN(channel.number_, endpoint_->add_peer(std::span(address.bytes).first(bytes - sizeof address.key)));
+    const auto where = std::span(address.bytes).first(bytes - offsetof(Address, bytes));
+    GPURUN_ASSIGN(channel.number_, endpoint_->add_peer(where));
     channel.polls_ = channels_.empty();
     channels_.emplace(rank, &channel);
     return {};

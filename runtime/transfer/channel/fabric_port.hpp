@@ -81,6 +81,7 @@ class FabricPort final : private platform::FabricEndpoint::Events {
     static constexpr size_t kNoteUnit = 8;
     static_assert(platform::kMaxRanks <= 256);
     struct Address; // as it stands in the rank record
+    static constexpr size_t kProviderBytes = 16;
 
     FabricPort(const platform::JobSegment& job, base::WorldRank self, platform::WaitBell bell)
         : job_(job), self_(self), bell_(std::move(bell)) {}

@@ -60,6 +60,12 @@ class Choices(FarRanksTest):
         self.assertNotEqual(status, 0)
         self.assertIn("can do nothing at GPURUN_FABRIC_INTERFACE=moon0", out[0])
 
+    def test_ranks_that_take_different_providers_are_told_so(self):
+        script = "[ $GPURUN_RANK = 0 ] && export GPURUN_FABRIC=net || export 'GPURUN_FABRIC=tcp;ofi_rxm'; exec $0"
+        status, out, _ = self.outcome("--keep-going", "sh", "-c", script, FAR_RANKS, settings=())
+        self.assertNotEqual(status, 0)
+        self.assertIn("rank 0 takes libfabric's provider 'net' and rank 1 takes 'tcp;ofi_rxm'", "".join(out))
+
     def test_a_provider_that_does_not_leave_its_machine_is_refused(self):
         status, out, _ = self.outcome("--fabric=shm", FAR_RANKS, settings=())
         self.assertNotEqual(status, 0)

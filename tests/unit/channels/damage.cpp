@@ -16,6 +16,7 @@ using transfer::Liveness;
 namespace {
 
 constexpr uint64_t kSourcesKey = 77;
+constexpr size_t kProvider = 16, kBefore = sizeof kSourcesKey + kProvider; // the address, in the rank record
 
 // As on the wire (transfer/channel/fabric_port.hpp, carried_channel.hpp).
 struct Head {
@@ -69,12 +70,13 @@ class Target {
         far.device = job.rank(0).device;
         const auto address = source_->address();
         std::memcpy(far.fabric_address.data(), &kSourcesKey, sizeof kSourcesKey);
-        std::memcpy(far.fabric_address.data() + sizeof kSourcesKey, address.data(), address.size());
-        far.fabric_address_bytes = static_cast<uint32_t>(sizeof kSourcesKey + address.size());
+        source_->provider().copy(reinterpret_cast<char*>(far.fabric_address.data()) + sizeof kSourcesKey, kProvider);
+        std::memcpy(far.fabric_address.data() + kBefore, address.data(), address.size());
+        far.fabric_address_bytes = static_cast<uint32_t>(kBefore + address.size());
         const platform::RankRecord& own = job.rank(0);
         std::memcpy(&key, own.fabric_address.data(), sizeof key);
         to_ = must(source_->add_peer(
-            std::as_bytes(std::span(own.fabric_address)).subspan(sizeof key, own.fabric_address_bytes - sizeof key)));
+            std::as_bytes(std::span(own.fabric_address)).subspan(kBefore, own.fabric_address_bytes - kBefore)));
         channel_ = must(transfer::FabricChannel::open(port, *rank_.device, job, WorldRank{0}, WorldRank{1}));
         must(port->start());
     }
