@@ -4,11 +4,20 @@
 #include "base/format.hpp"
 #include "base/status.hpp"
 #include "base/world_rank.hpp"
+#include "transfer/peer.hpp"
 
 namespace gpurun::comm {
 
 inline base::Error died(base::WorldRank rank) {
     return base::error(base::Status::kPeerLost, "rank {} has died; gpurun's own message says how", rank.value);
+}
+
+// Of one that is lost, or about to be.
+inline base::Error died(const transfer::Peer& peer) {
+    if (!peer.channel().is_cut_off())
+        return died(peer.rank());
+    return base::error(base::Status::kPeerLost, "rank {} cannot be reached any more; standard error says why",
+                       peer.rank().value);
 }
 
 // It lives, but has called gpurun_finalize().

@@ -131,7 +131,7 @@ Result<const Unexpected*> Loans::wait_for_loan(EngineLock& lock, const Pattern& 
 Result<std::byte*> Loans::map(Entry& entry, const transfer::RemoteBuffer& lent, size_t bytes) {
     transfer::Peer& owner = owner_of(*entry.taken.lender, lent, entry.taken.origin);
     if (&owner != entry.taken.lender && owner.lost())
-        return died(owner.rank());
+        return died(owner);
     GPURUN_ASSIGN(const std::byte* const mapped, owner.part<LoanPart>().map(lent));
     auto* const address = const_cast<std::byte*>(mapped);
     if (!entry.taken.lender->to_self())
@@ -208,7 +208,7 @@ Result<uint64_t> Loans::borrow(const Pattern& pattern, const Operand& order, pla
                            pattern.rank_of(lender.rank()), envelope.tag);
     const auto ready = message->record.as<transfer::ReadyToSend>();
     if (ready.origin.depth != 0 && lender.channel().is_gone()) // it may have been given up already (OrphanedLoans)
-        return died(lender.rank());
+        return died(lender);
     background_.keep_watch();
     Entry& entry = add();
     entry.taken = {&lender, message->record.serial, ready.origin, {}};
@@ -347,7 +347,7 @@ Result<void> Loans::give_back(uint64_t name, const Order& order) {
     GPURUN_TRY(end(*entry, order));
     for (const WorldRank each : {lender, owner})
         if (!is_copy && core_.peer(each).lost())
-            return died(each);
+            return died(core_.peer(each));
     return {};
 }
 

@@ -44,7 +44,7 @@ void OrphanedLoans::end_settled() {
         if (each.left != 0)
             return false;
         if (transfer::Send* const loan = each.borrower->sends.find(each.serial))
-            loan->fail(died(each.borrower->rank()));
+            loan->fail(died(*each.borrower));
         return true;
     });
 }

@@ -19,9 +19,10 @@ bool PeerFailure::is_hopeless(const Pattern& pattern) const {
 
 base::Error PeerFailure::why_hopeless(const Pattern& pattern) const {
     if (!pattern.any_source)
-        return core_.peer(pattern.source).lost() ? died(pattern.source) : left_off(pattern.source);
+        return core_.peer(pattern.source).lost() ? died(core_.peer(pattern.source)) : left_off(pattern.source);
     if (all_others(*pattern.group, [](const Peer& each) { return each.lost(); }))
-        return base::error(Status::kPeerLost, "every other rank of the communicator has died");
+        return base::error(Status::kPeerLost,
+                           "every other rank of the communicator has died, or cannot be reached any more");
     return base::error(Status::kFinalized, "every other rank of the communicator has called gpurun_finalize() or died: "
                                            "none can send this message any more");
 }
@@ -29,7 +30,7 @@ base::Error PeerFailure::why_hopeless(const Pattern& pattern) const {
 base::Error PeerFailure::member_died(const Group& group) const {
     for (const WorldRank each : group.members())
         if (core_.peer(each).lost())
-            return died(each);
+            return died(core_.peer(each));
     GPURUN_ASSERT(!"some member has died");
     return {};
 }
@@ -81,7 +82,7 @@ void PeerFailure::remember(const transfer::DependentStreams& streams, Edge edge,
 }
 
 void PeerFailure::fail_operations(Peer& peer) {
-    const base::Error error = died(peer.rank());
+    const base::Error error = died(peer);
     peer.unposted.for_each([&](transfer::Send& each) { each.fail(error); });
     peer.sends.for_each([&](transfer::Send& each) {
         assume_engine_lock();

@@ -34,9 +34,12 @@ FabricChannel::~FabricChannel() {
 
 Liveness FabricChannel::liveness() const {
     const Liveness known = CarriedChannel::liveness();
+    return known == Liveness::kAlive && is_said_to_be_dead() ? Liveness::kDying : known;
+}
+
+bool FabricChannel::is_said_to_be_dead() const {
     const auto state = static_cast<RankState>(site().job.rank(peer().value).state.load(std::memory_order_acquire));
-    const bool is_gone = state == RankState::kDying || state == RankState::kDead;
-    return known == Liveness::kAlive && is_gone ? Liveness::kDying : known;
+    return state == RankState::kDying || state == RankState::kDead;
 }
 
 } // namespace gpurun::transfer

@@ -16,6 +16,7 @@ class FabricChannel final : public FabricPeer {
 
     // As the job segment says; dead once its edges here are poisoned.
     Liveness liveness() const override;
+    bool is_cut_off() const override { return CarriedChannel::liveness() == Liveness::kDead && !is_said_to_be_dead(); }
     // The first channel of a port looks at the endpoint for all of them.
     bool has_records() const override {
         if (!CarriedChannel::has_records() && polls())
@@ -42,6 +43,8 @@ class FabricChannel final : public FabricPeer {
   private:
     FabricChannel(std::shared_ptr<FabricPort> port, const Site& site, Pages pages, const RankFacts& facts)
         : FabricPeer(site, std::move(pages), facts), port_(std::move(port)) {}
+
+    bool is_said_to_be_dead() const;
 
     void carry_on() override { port_->flush(*this); }
     void carry_soon() override { port_->list(*this); }
