@@ -121,6 +121,8 @@ void find_followers(const std::vector<std::vector<WaitsFor>>& edges, Set& left, 
 } // namespace
 
 bool needs_call(const Entry& entry) {
+    if (entry.has(wait_report::kHeldBack))
+        return false;
     return (entry.what == What::kRank && !entry.has(wait_report::kLoan)) || entry.state == State::kLent ||
            (entry.state == State::kUnmatched && entry.what != What::kNothing);
 }

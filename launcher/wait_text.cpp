@@ -41,6 +41,8 @@ std::string describe_edge(const Entry& entry) {
 std::string cause(const Entry& entry, int64_t now_ns) {
     const bool sends = entry.what == What::kSend;
     const std::string peer = base::format("rank {}", entry.peer);
+    if (entry.has(wait_report::kHeldBack) && entry.peer != wait_report::kAnySource)
+        return "a connection to " + peer + ", or room in it: what was sent there has not left yet";
     switch (entry.what) {
     case What::kProbe: return "a matching message";
     case What::kStream: return base::format("stream {:#x}", entry.bytes);

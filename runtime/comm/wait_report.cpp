@@ -226,6 +226,18 @@ void WaitReport::describe(const WaitingCall& call, std::vector<Entry>& entries) 
     describe_awaited(call.reason, core_, awaited);
     describe_others(call.reason, core_, awaited);
     entries[index].number = awaited.number();
+    mark_held_back(std::span(entries).subspan(index + 1));
+}
+
+// Such a wait may end without a call of the peer.
+void WaitReport::mark_held_back(std::span<Entry> awaited) const {
+    for (const auto& peer : core_.peers()) {
+        if (!peer->channel().is_held_back())
+            continue;
+        for (Entry& each : awaited)
+            if (each.peer == static_cast<int32_t>(peer->rank().value) || each.peer == kAnySource)
+                each.flags |= wait_report::kHeldBack;
+    }
 }
 
 void WaitReport::describe_requests(std::vector<Entry>& entries, End& end) {

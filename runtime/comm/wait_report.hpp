@@ -9,6 +9,8 @@
 #include "comm/waiter.hpp"
 #include "platform/wait_report.hpp"
 
+#include <span>
+
 namespace gpurun::comm {
 
 class WaitReport {
@@ -28,6 +30,7 @@ class WaitReport {
 
     void describe(const WaitingCall& call, std::vector<Entry>& entries) GPURUN_REQUIRES(engine_lock);
     void describe_requests(std::vector<Entry>& entries, End& end) GPURUN_REQUIRES(engine_lock);
+    void mark_held_back(std::span<Entry> awaited) const GPURUN_REQUIRES(engine_lock);
     void describe_unexpected(std::vector<Entry>& entries, End& end) const GPURUN_REQUIRES(engine_lock);
     void describe_held(std::vector<Entry>& entries, End& end) const GPURUN_REQUIRES(engine_lock);
     void describe_graphs(std::vector<Entry>& entries, End& end) const GPURUN_REQUIRES(engine_lock);

@@ -61,7 +61,8 @@ constexpr Flags kPeerEdge = 64;    // the edge is the peer's to signal
 constexpr Flags kLookedAll = 128;  // End: nothing was left unseen
 constexpr Flags kUnread = 256;     // a thread: there are records that its rank has not taken out of its rings
 constexpr Flags kLoan = 512;       // a send: its bytes are lent. A rank: it has memory mapped that is to be unmapped
-constexpr Flags kAllFlags = 1023;
+constexpr Flags kHeldBack = 1024;  // what was sent to the peer has not left yet: it is not connected, or is slow
+constexpr Flags kAllFlags = 2047;
 
 struct Entry {
     Topic topic{};

@@ -42,4 +42,9 @@ bool FabricChannel::is_said_to_be_dead() const {
     return state == RankState::kDying || state == RankState::kDead;
 }
 
+bool FabricChannel::is_held_back() const {
+    const std::lock_guard lock(mutex());
+    return has_frame_left();
+}
+
 } // namespace gpurun::transfer

@@ -17,6 +17,7 @@ class FabricChannel final : public FabricPeer {
     // As the job segment says; dead once its edges here are poisoned.
     Liveness liveness() const override;
     bool is_cut_off() const override { return CarriedChannel::liveness() == Liveness::kDead && !is_said_to_be_dead(); }
+    bool is_held_back() const override;
     // The first channel of a port looks at the endpoint for all of them.
     bool has_records() const override {
         if (!CarriedChannel::has_records() && polls())

@@ -15,6 +15,8 @@ class FabricPeer : public CarriedChannel {
   protected:
     using CarriedChannel::CarriedChannel;
     bool polls() const { return polls_; }
+    // REQUIRES mutex().
+    bool has_frame_left() const { return !unsent_.empty() || unsent_bytes_ || silent_since_ns_ != 0; }
 
   private:
     friend class FabricPort;

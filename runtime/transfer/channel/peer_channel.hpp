@@ -86,7 +86,8 @@ class PeerChannel {
     // ---- who is there
     virtual Liveness liveness() const = 0;
     bool is_gone() const { return liveness() != Liveness::kAlive; }
-    virtual bool is_cut_off() const { return false; } // it lives, and cannot be reached any more
+    virtual bool is_cut_off() const { return false; }   // it lives, and cannot be reached any more
+    virtual bool is_held_back() const { return false; } // what was sent to it has not left yet
     virtual const RankFacts& facts() const = 0;
     virtual bool has_captured() const = 0;         // messages into graphs, ever
     virtual uint32_t steps_of_leaving() const = 0; // of gpurun_finalize() that it has reached

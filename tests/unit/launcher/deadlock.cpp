@@ -51,6 +51,12 @@ TEST_CASE("one rank that computes can still save all that wait for it") {
     CHECK(find_deadlocks({receiving(1), receiving(0), computing()}).size() == 1);
 }
 
+TEST_CASE("ranks that are not connected yet are not deadlocked") {
+    Entry held_back = receives(1);
+    held_back.flags |= wait_report::kHeldBack;
+    CHECK(find_deadlocks({in_call("gpurun_recv", {held_back}), receiving(0)}).empty());
+}
+
 TEST_CASE("a shortest cycle is told") {
     const auto found = find_deadlocks(
         {in_call("gpurun_waitall", {receives(1), receives(3)}), receiving(2), receiving(0), receiving(0)});
