@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace gpurun::test {
@@ -14,6 +15,18 @@ namespace gpurun::test {
 inline bool goes_on_without_calls() {
     const char* progress = std::getenv("GPURUN_PROGRESS");
     return progress == nullptr || std::strcmp(progress, "calls") != 0;
+}
+
+// Whether the partner's pid means the same here; says so if not. By both.
+inline bool can_signal_partner() {
+    struct stat own {};
+    REQUIRE(stat("/proc/self/ns/pid", &own) == 0);
+    ino_t partners = 0;
+    REQUIRE_OK(gpurun_sendrecv(&own.st_ino, sizeof own.st_ino, GPURUN_BYTE, partner(), 0, &partners, sizeof partners,
+                               GPURUN_BYTE, partner(), 0, kWorld, GPURUN_HOST, nullptr));
+    if (partners != own.st_ino)
+        MESSAGE("skipped: the partner is in another pid namespace, and cannot be signalled");
+    return partners == own.st_ino;
 }
 
 inline int g_pipe[2];
