@@ -379,6 +379,7 @@ bool CarriedChannel::arrive(const Item& item, std::span<const std::byte> bytes) 
         return true;
     case ItemKind::kCaptured: has_captured_.store(true, std::memory_order_relaxed); return true;
     case ItemKind::kGoodbye: heard_goodbye_ = true; return true;
+    case ItemKind::kBeat: return true;
     case ItemKind::kLanding: return item.number <= kEagerWindow && on_landing_told(item.number, bytes);
     }
     return false;

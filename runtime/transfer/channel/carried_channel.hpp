@@ -90,6 +90,7 @@ class CarriedChannel : public PeerChannel {
         kCaptured, // a message, ever
         kGoodbye,  // nothing follows
         kLanding,  // the buffers of the window `number` can be written, as its bytes say
+        kBeat,     // nothing
     };
     // In front of its bytes, on the wire.
     struct Item {
@@ -144,6 +145,7 @@ class CarriedChannel : public PeerChannel {
     // What another process may still write, or a provider read, outlives the channel.
     void give_pages(std::vector<std::unique_ptr<OwnPages>>& to);
     void say_goodbye() { enqueue({.kind = ItemKind::kGoodbye}); }
+    void say_still_here() { enqueue({.kind = ItemKind::kBeat}); }
     bool heard_goodbye() const { return heard_goodbye_; }
     bool is_lost() const { return lost_; }
     // Carries each watched edge that has come by now. Whether there was one.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "platform/fabric/endpoint.hpp"
+#include "platform/fabric/network_address.hpp"
 #include "transfer/channel/carried_channel.hpp"
 
 #include <array>
@@ -21,9 +22,10 @@ class FabricPeer : public CarriedChannel {
   private:
     friend class FabricPort;
     // It has something to carry, or may have soon.
-    bool is_busy() const {
-        return !unsent_.empty() || unsent_bytes_ || has_items() || is_watching() || silent_since_ns_ != 0;
-    }
+    bool is_busy() const { return is_unsent() || is_watching() || silent_since_ns_ != 0; }
+    bool is_unsent() const { return !unsent_.empty() || unsent_bytes_ || has_items(); }
+    // Something was sent there, or is to be, or has come from there.
+    bool has_met() const { return sent_ != 0 || got_ != 0 || is_unsent(); }
     // Of a window in which bytes are written and not sent.
     struct Window {
         std::optional<platform::FabricEndpoint::Landing> landing; // the peer's
@@ -38,8 +40,9 @@ class FabricPeer : public CarriedChannel {
     }
 
     // Under the port's mutex.
-    bool polls_ = false;                      // since the channel is open
-    bool is_listed_ = false;                  // among the busy ones
+    bool polls_ = false;     // since the channel is open
+    bool is_listed_ = false; // among the busy ones
+    std::optional<platform::NetworkAddress> address_;
     uint64_t number_ = 0;                     // of the peer, for the endpoint
     uint64_t key_ = 0;                        // the peer's
     uint64_t sent_ = 0;                       // frames
@@ -47,6 +50,7 @@ class FabricPeer : public CarriedChannel {
     uint64_t got_ = 0;                        // frames
     std::vector<std::byte> unsent_;           // a frame that did not go yet
     std::optional<FilledBytes> unsent_bytes_; // that it goes with
+    int64_t unheard_since_ns_ = 0;            // what was sent then, or is to be, has no answer; 0: nothing
     int64_t silent_since_ns_ = 0;             // a frame failed: 0, none
     std::string silent_why_;
     bool said_goodbye_ = false;

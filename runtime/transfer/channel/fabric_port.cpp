@@ -31,10 +31,7 @@ constexpr int kMostSkips = 16;                // such naps in a row
 constexpr int64_t kNapPart = 8;
 constexpr int64_t kShortestNapNs = 20 * kUs;
 constexpr int64_t kLongestNapNs = 2 * kMs;
-// The launcher says who is dead. If it says nothing for so long, a peer to which nothing goes is lost all the same.
-constexpr int64_t kSilenceNs = 4000 * kMs;
 constexpr int64_t kFarewellNs = 5000 * kMs; // for a peer that ends without a goodbye, and is not marked dead
-constexpr int kMostLooks = 256;             // in a row
 // A frame takes a system call, which is worth many small items. So what comes so soon after a frame waits until
 // somebody looks, and goes together with what has come by then.
 constexpr int64_t kCompanyNs = 10 * kUs;
@@ -112,6 +109,7 @@ Result<void> FabricPort::add(FabricPeer& channel) {
             self_.value, provider(), rank, its);
     channel.key_ = address.key;
     const auto where = std::span(address.bytes).first(bytes - offsetof(Address, bytes));
+    channel.address_ = platform::NetworkAddress::read(where);
     GPURUN_ASSIGN(channel.number_, endpoint_->add_peer(where));
     channel.polls_ = channels_.empty();
     channels_.emplace(rank, &channel);
@@ -210,6 +208,14 @@ bool FabricPort::write(FabricPeer& channel, const FilledBytes& bytes, std::span<
 void FabricPort::note_sent(FabricPeer& channel, bool frame) {
     channel.sent_ += frame ? 1 : 0;
     channel.sent_at_ns_ = platform::now_ns();
+    await_answer(channel, channel.sent_at_ns_);
+}
+
+void FabricPort::await_answer(FabricPeer& channel, int64_t now_ns) {
+    if (channel.unheard_since_ns_ == 0)
+        channel.unheard_since_ns_ = now_ns;
+    if (!beats_.exchange(true))
+        wake_progress(Rest::kSleep); // from now on it never sleeps for ever
 }
 
 // 0: there is no frame.
@@ -259,6 +265,7 @@ void FabricPort::send_frames(FabricPeer& channel) {
             if (channel.unsent_.empty())
                 channel.unsent_.assign(frame, frame + bytes);
             channel.unsent_bytes_ = written;
+            await_answer(channel, platform::now_ns());
             return;
         }
         channel.unsent_.clear();
@@ -336,6 +343,7 @@ void FabricPort::on_frame(std::span<const std::byte> frame) {
     FabricPeer& channel = *found->second;
     if (channel.is_lost())
         return;
+    channel.unheard_since_ns_ = 0;
     bool well = head.number == channel.got_++;
     for (auto rest = frame.subspan(sizeof head); well && rest.size() >= kNoteUnit;) {
         const std::optional<size_t> bytes = channel.read_item(rest);
@@ -364,6 +372,7 @@ void FabricPort::on_written(uint64_t number) {
 
 void FabricPort::arrive_bytes(FabricPeer& channel, const Note& note) {
     const size_t bytes = note.frame * kNoteUnit;
+    channel.unheard_since_ns_ = 0;
     if (!channel.arrive_bytes(note.slot, note.use))
         return lose_damaged(channel);
     if (bytes == 0)
@@ -373,44 +382,6 @@ void FabricPort::arrive_bytes(FabricPeer& channel, const Note& note) {
         lose_damaged(channel);
     else
         on_frame(frame);
-}
-
-void FabricPort::on_failed(uint64_t peer, const std::string& why) {
-    for (const auto& [rank, each] : channels_)
-        if (each->number_ == peer && !each->heard_goodbye() && !each->is_lost() && each->silent_since_ns_ == 0) {
-            each->silent_since_ns_ = platform::now_ns();
-            each->silent_why_ = why;
-            if (!std::exchange(each->is_listed_, true))
-                busy_.push_back(each);
-            wake_progress(Rest::kNap);
-        }
-}
-
-void FabricPort::lose_who_is_silent() {
-    for (const auto& [rank, each] : channels_) {
-        if (each->silent_since_ns_ == 0 || platform::now_ns() - each->silent_since_ns_ < kSilenceNs)
-            continue;
-        each->silent_since_ns_ = 0;
-        if (each->is_lost() || each->heard_goodbye())
-            continue;
-        std::fprintf(stderr, "gpurun: rank %u cannot reach rank %u over %s any more: %s\n", self_.value, rank,
-                     provider().c_str(), each->silent_why_.c_str());
-        each->give_up();
-    }
-}
-
-// What the dead have sent before is taken first.
-void FabricPort::lose_the_dead() {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [rank, each] : channels_) {
-        const auto state = static_cast<RankState>(job_.rank(rank).state.load(std::memory_order_acquire));
-        if (state != RankState::kDead || each->is_lost())
-            continue;
-        for (int i = 0; i < kMostLooks && look(); ++i) {
-        }
-        each->give_up();
-    }
-    changed_.notify_all();
 }
 
 // ------------------------------------------------------------------------------------------------------- threads
@@ -434,6 +405,7 @@ void FabricPort::make_progress() {
                 moved = true;
             moved = flush_busy() || moved;
             lose_who_is_silent();
+            beat();
             if (parting_)
                 changed_.notify_all();
         }
@@ -462,7 +434,7 @@ void FabricPort::rest(bool moved, bool is_left) {
     if (!is_left && !may_sleep(fd))
         return;
     if (fd >= 0) {
-        nap_ns = platform::kForever;
+        nap_ns = beats_ ? kBeatNs : platform::kForever;
     } else {
         const Rest how = nap_ns <= kAttendedNapNs ? Rest::kNap : Rest::kSleep;
         rests_.store(how, std::memory_order_seq_cst);

@@ -11,6 +11,7 @@
 #include "base/world_rank.hpp"
 #include "platform/death_watch.hpp"
 #include "platform/fabric/endpoint.hpp"
+#include "platform/fabric/tcp_connections.hpp"
 #include "platform/fabric/wait_bell.hpp"
 #include "platform/job_segment.hpp"
 #include "platform/quiet_thread.hpp"
@@ -82,6 +83,8 @@ class FabricPort final : private platform::FabricEndpoint::Events {
     static_assert(platform::kMaxRanks <= 256);
     struct Address; // as it stands in the rank record
     static constexpr size_t kProviderBytes = 16;
+    static constexpr int kMostLooks = 256; // in a row
+    static constexpr int64_t kBeatNs = 1'000'000'000;
 
     FabricPort(const platform::JobSegment& job, base::WorldRank self, platform::WaitBell bell)
         : job_(job), self_(self), bell_(std::move(bell)) {}
@@ -98,13 +101,21 @@ class FabricPort final : private platform::FabricEndpoint::Events {
     void wake_progress(Rest least);
     void lose_who_is_silent();
     void lose_the_dead();
+    void await_answer(FabricPeer& channel, int64_t now_ns);
+    void beat();
+    bool waits() const; // whether the rank does, for anything
+    void lose_the_unreachable(const std::vector<FabricPeer*>& doubtful, int64_t now_ns);
+    bool answers(const FabricPeer& channel, const std::vector<platform::TcpConnection>& connections,
+                 int64_t quiet_ms) const;
+    bool is_over_tcp() const;
+    void lose_unreachable(FabricPeer& channel, const std::string& why);
     void on_frame(std::span<const std::byte> frame) override;
     void on_written(uint64_t note) override;
     void on_sent(uint64_t) override {}
     void lose_damaged(FabricPeer& channel);
     void on_failed(uint64_t peer, const std::string& why) override;
     bool send_frame(FabricPeer& channel, size_t bytes);
-    static void note_sent(FabricPeer& channel, bool frame);
+    void note_sent(FabricPeer& channel, bool frame);
     void arrive_bytes(FabricPeer& channel, const Note& note);
 
     void make_progress();
@@ -122,6 +133,8 @@ class FabricPort final : private platform::FabricEndpoint::Events {
     std::map<uint32_t, FabricPeer*> channels_; // by rank
     std::vector<FabricPeer*> busy_;            // those of them that are
     bool parting_ = false;
+    std::atomic<bool> beats_{false}; // since some peer was met; set under the mutex
+    int64_t beat_at_ns_ = 0;
     // The progress thread's. It says how it is going to rest, and then looks whether it was rung; who rings does so in
     // the opposite order.
     std::atomic<Rest> rests_{Rest::kNone};

@@ -2,15 +2,18 @@
 gpurun reaches them, and one for data, which does what a test wants.
 """
 import os
+import signal
 import subprocess
 import sys
+import time
 import unittest
 
-from launched import EMULATED, GPURUN, LaunchedTest, main
+from launched import EMULATED, GPURUN, LaunchedTest, main, state_of, wait_until
 from namespaces import INSIDE, Hosts, reenter
 
 FAR_RANKS = os.path.abspath(sys.argv[2])
 DATA = ("GPURUN_FABRIC_INTERFACE=10.78.0.0/24", "GPURUN_FABRIC=tcp;ofi_rxm")
+LOST_S = 4  # after which a peer that does not answer is lost
 HOSTS_HERE = None
 
 
@@ -44,6 +47,51 @@ class FarRanksTest(LaunchedTest):
     def await_barrier(self, process):
         for _ in range(2):
             self.assertRegex(process.stdout.readline(), r"rank [01]: barrier: GPURUN_OK")
+
+
+class Networks(FarRanksTest):
+    def test_what_nobody_lets_through_loses_the_peer_and_is_no_deadlock(self):
+        HOSTS_HERE.swallow_data()
+        before = time.monotonic()
+        status, out, error = self.outcome("--hang-timeout=1", "--keep-going", FAR_RANKS)
+        self.assertLess(time.monotonic() - before, 3 * LOST_S)
+        self.assertNotEqual(status, 0)
+        self.assertNotIn("deadlock", error)
+        self.assertRegex(error, r"gpurun: rank 0 on h1 cannot reach rank 1 at 10\.78\.0\.2:\d+ over tcp;ofi_rxm: ")
+        self.assertIn("GPURUN_FABRIC_INTERFACE", error)
+        self.assertIn("rank 0: barrier: GPURUN_ERR_PEER_LOST", out[0])
+
+    def test_a_network_that_fails_while_ranks_only_wait_loses_the_peer(self):
+        process = self.start("--keep-going", FAR_RANKS, "wait")
+        self.await_barrier(process)
+        HOSTS_HERE.swallow_data()
+        before = time.monotonic()
+        out, error = process.communicate(timeout=40)
+        self.assertLess(time.monotonic() - before, 3 * LOST_S)
+        for rank in range(2):
+            self.assertIn(f"rank {rank}: recv: GPURUN_ERR_PEER_LOST: rank {1 - rank} cannot be reached any more", out)
+        self.assertIn("nothing has come through for 4 seconds", error)
+
+    def test_a_rank_that_is_stopped_is_not_lost(self):
+        process = self.start(FAR_RANKS, "stop")
+        self.await_barrier(process)
+        stopped = wait_until(lambda: [pid for pid in self.ranks() if state_of(pid) == "T"])
+        self.assertTrue(stopped)
+        time.sleep(2 * LOST_S)
+        for pid in self.ranks():
+            os.kill(pid, signal.SIGCONT)
+        out, error = process.communicate(timeout=40)
+        self.assertEqual((process.returncode, error), (0, ""))
+        self.assertIn("rank 0: recv: GPURUN_OK", out)
+
+    @staticmethod
+    def ranks():
+        def is_one(pid):
+            try:
+                return os.readlink(f"/proc/{pid}/exe") == FAR_RANKS
+            except OSError:
+                return False
+        return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and is_one(pid)]
 
 
 class Choices(FarRanksTest):
