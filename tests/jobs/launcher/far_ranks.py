@@ -2,16 +2,17 @@
 gpurun reaches them, and one for data, which does what a test wants.
 """
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 import unittest
 
-from launched import EMULATED, GPURUN, LaunchedTest, main, state_of, wait_until
+from launched import EMULATED, GPURUN, LONG_S, LaunchedTest, main, state_of, wait_until
 from namespaces import INSIDE, Hosts, reenter
 
-FAR_RANKS = os.path.abspath(sys.argv[2])
+FAR_RANKS, SOURCE, BUILD = map(os.path.abspath, sys.argv[2:5])
 DATA = ("GPURUN_FABRIC_INTERFACE=10.78.0.0/24", "GPURUN_FABRIC=tcp;ofi_rxm")
 LOST_S = 4  # after which a peer that does not answer is lost
 HOSTS_HERE = None
@@ -118,6 +119,28 @@ class Choices(FarRanksTest):
         status, out, _ = self.outcome("--fabric=shm", FAR_RANKS, settings=())
         self.assertNotEqual(status, 0)
         self.assertIn("libfabric's provider 'shm' reaches processes of its own machine only", out[0])
+
+
+class Readme(FarRanksTest):
+    """What README.md shows of several hosts."""
+
+    def test_what_the_readme_shows_is_so(self):
+        with open(f"{SOURCE}/README.md", encoding="utf-8") as file:
+            text = file.read()
+        blocks = re.findall(r"^```\w*\n(.*?)^```$", text, re.S | re.M)
+        program = next(block for block in blocks if "int main" in block)
+        shown = next(block for block in blocks if block.startswith("$ gpurun --hosts"))
+        hello = f"{self.temporary_files}/hello"
+        libraries = f"{BUILD}/runtime/api"
+        subprocess.run(["cc", "-x", "c", "-", "-o", hello, f"-I{SOURCE}/include", f"-I{BUILD}/include", f"-L{libraries}",
+                        f"-Wl,-rpath,{libraries}", "-lgpurun"], input=program, text=True, check=True)
+        for part in shown.split("$ gpurun ")[1:]:
+            command, *lines = part.splitlines()
+            script = f"exec {GPURUN} --agent {HOSTS_HERE.agent} {command}"
+            done = subprocess.run([*HOSTS_HERE.on("h1"), "sh", "-c", script], cwd=self.temporary_files, text=True,
+                                  env=self.environment(), capture_output=True, check=False, timeout=LONG_S)
+            self.assertEqual((done.returncode, done.stderr, sorted(done.stdout.splitlines())), (0, "", lines), command)
+        os.unlink(hello)
 
 
 if __name__ == "__main__":
