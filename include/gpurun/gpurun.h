@@ -723,6 +723,7 @@ GPURUN_API gpurun_status gpurun_malloc(void **ret_pointer, size_t size);
  *
  * @retval GPURUN_OK          freed
  * @retval GPURUN_ERR_BUFFER  not the start of such an allocation, or freed before; nothing was freed
+ * @retval GPURUN_ERR_LOAN    some of it is lent, or it is borrowed; nothing was freed
  * @retval GPURUN_ERR_NOT_INITIALIZED, GPURUN_ERR_FINALIZED  before gpurun_init() or after gpurun_finalize()
  *
  * Threads: any. Since 0.1. See gpurun_malloc(3).

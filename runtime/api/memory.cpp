@@ -212,11 +212,23 @@ static Result<void*> allocate_ordered(Runtime& runtime, size_t size, gpurun_stre
     return memory->allocate_ordered(size, in);
 }
 
+// Memory is described only if there are loans at all: not in a program without any.
+static bool has_loans(Runtime& runtime) {
+    bool any = false;
+    static_cast<void>(runtime.for_each_engine([&](comm::Engine& each) {
+        any |= each.loans().has_any();
+        return Result<void>();
+    }));
+    return any;
+}
+
 static Result<void> free_ordered(void* pointer, gpurun_stream stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     GPURUN_ASSIGN(const device::Stream in, device_stream(*found, stream));
     if (pointer == nullptr)
         return {};
+    if (has_loans(*found))
+        GPURUN_TRY(describe_own(*found, pointer));
     GPURUN_ASSIGN(device::OrderedMemory * memory, ordered_memory_of(*found));
     return memory->free_ordered(pointer, in);
 }

@@ -29,6 +29,7 @@ class LentMemory {
     }
     // Publishes nothing: a call that races with gpurun_lend() may come before or after it.
     bool any_exclusive() const { return any_exclusive_.load(std::memory_order_relaxed); }
+    bool empty() const { return all_.empty(); }
     // A loan of some of these bytes; null if there is none.
     const Request* find_exclusive(const void* address, size_t bytes) const { return exclusive_.find(address, bytes); }
     const Request* find(const void* address, size_t bytes) const { return all_.find(address, bytes); } // of any kind

@@ -78,6 +78,35 @@ TEST_CASE("memory of any kind is lent if copies are allowed, and a borrower is t
             }
 }
 
+TEST_CASE("memory of a stream that is lent is not freed, and is once it has come back") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    const Stream stream;
+    if (lends()) {
+        void* memory = nullptr;
+        const gpurun_status allocated = gpurun_malloc_async(&memory, kBytes, stream);
+        if (allocated == GPURUN_ERR_UNSUPPORTED)
+            REQUIRE_OK(gpurun_malloc(&memory, kBytes));
+        REQUIRE_OK(gpurun_memset(memory, 42, kBytes, stream));
+        gpurun_request request = lending::lend(static_cast<uint8_t*>(memory) + 100, kBytes - 100,
+                                               GPURUN_LOAN_READ_OR_COPY, partner(), kLoan, stream);
+        const auto free = [&] {
+            return allocated == GPURUN_OK ? gpurun_free_async(memory, stream) : gpurun_free(memory);
+        };
+        CHECK(free() == GPURUN_ERR_LOAN);
+        CHECK(std::string(gpurun_error_detail()).find("with tag 17") != std::string::npos);
+        lending::tell(partner(), kGo);
+        REQUIRE_OK(gpurun_wait(&request, stream, nullptr));
+        REQUIRE_OK(free());
+        stream.synchronize();
+    } else {
+        lending::await(partner(), kGo);
+        Borrowed got = borrow(stream);
+        CHECK(first_difference(read(got.at, got.bytes, stream), Bytes(kBytes - 100, 42)) == -1);
+        REQUIRE_OK(gpurun_give_back(&got.loan, stream));
+    }
+}
+
 TEST_CASE("a loan that was copied has come back, and its copy is not lent on") {
     if (partner() == GPURUN_PROC_NULL)
         return;
