@@ -50,7 +50,19 @@ RelayPlan plan_for(const Receive& receive, Route route) {
 struct ClearToSend {
     RelayPlan plan;
     Route route;
+    uint64_t receive; // its serial
 };
+
+// To the receive. It answers the send if more chunks come.
+struct SourceFailed {
+    bool goes_on;
+};
+
+base::Error source_failed(const Receive& receive) {
+    return base::error(base::Status::kDevice,
+                       "rank {} could not read its buffer, so its message has not come: that rank's own error says why",
+                       receive.source().rank().value);
+}
 
 void describe_relay(const RelayPipeline& pipeline, bool first, wait_report::Entry& entry) {
     entry.state = first ? wait_report::State::kRelay : wait_report::State::kTurn;
@@ -67,12 +79,17 @@ Route find_relay(const Receive& receive, const ReadyToSend& ready, NotPulled not
 // ------------------------------------------------------------------------------------------------------- source
 
 Result<void> RelaySend::on_record(Send& send, const Record& record) {
+    if (pipeline_) { // the answer to source-failed
+        pipeline_->go_on_without_copies();
+        return advance(send);
+    }
     const auto granted = record.as<ClearToSend>();
     Peer& target = send.target();
     send.note_matched();
     if (send.edge().valid)
         target.part<RendezvousPart>().settle(send.edge(), Edge::kForward);
     send.count(granted.route);
+    receive_ = granted.receive;
     if (send.ends_by_completion() && send.edge().valid) {
         GPURUN_ASSIGN(Fence * fence, target.fence_out());
         GPURUN_TRY(send.work().take_behind(*fence, Edge::kForward, send.edge()));
@@ -89,9 +106,14 @@ Result<void> RelaySend::advance(Send& send) {
     if (filling.front() != &send)
         return {};
     GPURUN_ASSIGN(const bool filled, pipeline_->step(send.operand()));
-    if (!filled)
+    if (!filled) {
+        if (pipeline_->copy_error() != nullptr && !told_failed_)
+            tell_failed(send, true);
         return {};
+    }
     filling.remove(send);
+    if (pipeline_->copy_error() != nullptr)
+        return *pipeline_->copy_error();
     if (send.operand().by_cpu()) {
         send.finish();
         return {};
@@ -104,9 +126,16 @@ std::optional<CompletionPoint> RelaySend::blocked_on(const Send&) const {
     return pipeline_ ? pipeline_->blocked_on() : std::nullopt;
 }
 
+void RelaySend::tell_failed(Send& send, bool goes_on) {
+    told_failed_ = true;
+    send.target().tell(Record(RecordKind::kToReceive, kProtocol, receive_).with(SourceFailed{goes_on}));
+}
+
 void RelaySend::give_up(Send& send) {
     if (!pipeline_)
         return;
+    if (!told_failed_ && !send.target().lost() && !send.enqueued())
+        tell_failed(send, false);
     pipeline_->give_up(send.operand());
     send.target().part<RelayPart>().filling(pipeline_->plan().window).remove(send);
 }
@@ -123,7 +152,7 @@ Result<void> RelayReceive::start(Receive& receive, const Arrival& arrival) {
     const auto ready = arrival.record.as<ReadyToSend>();
     Peer& source = receive.source();
     receive.count(arrival.route, arrival.record.envelope.bytes);
-    ClearToSend granted{plan_for(receive, arrival.route), arrival.route};
+    ClearToSend granted{plan_for(receive, arrival.route), arrival.route, receive.serial()};
     Record record(RecordKind::kToSend, kProtocol, receive.serial_of_send());
     if (source.lost())
         return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
@@ -141,11 +170,28 @@ Result<void> RelayReceive::start(Receive& receive, const Arrival& arrival) {
     return advance(receive);
 }
 
+Result<void> RelayReceive::on_record(Receive& receive, const Record& record) {
+    if (!record.as<SourceFailed>().goes_on)
+        return source_failed(receive);
+    source_failed_ = true;
+    receive.source().tell(Record(RecordKind::kToSend, kProtocol, receive.serial_of_send()));
+    return {};
+}
+
+// What it cannot copy is drained all the same.
+Result<bool> RelayReceive::step(Receive& receive) {
+    GPURUN_ASSIGN(const bool drained, pipeline_->step(receive.operand()));
+    if (drained || pipeline_->copy_error() == nullptr)
+        return drained;
+    pipeline_->go_on_without_copies();
+    return pipeline_->step(receive.operand());
+}
+
 Result<void> RelayReceive::advance(Receive& receive) {
     auto& draining = receive.source().part<RelayPart>().draining(pipeline_->plan().window);
     if (draining.front() != &receive)
         return {};
-    GPURUN_ASSIGN(const bool drained, pipeline_->step(receive.operand()));
+    GPURUN_ASSIGN(const bool drained, step(receive));
     if (!drained)
         return {};
     draining.remove(receive);
@@ -153,6 +199,10 @@ Result<void> RelayReceive::advance(Receive& receive) {
         GPURUN_TRY(receive.work().rejoin());
         receive.source().awaiting_forward.move(receive.work().internal(), receive.work().rejoined());
     }
+    if (source_failed_)
+        return source_failed(receive);
+    if (pipeline_->copy_error() != nullptr)
+        return *pipeline_->copy_error();
     if (receive.operand().by_cpu()) {
         receive.finish();
         return {};

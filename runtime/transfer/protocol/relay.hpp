@@ -1,6 +1,9 @@
 // relay: a message crosses in chunks through a window of buffers between the two ranks (relay_pipeline.hpp). For
 // everything that cannot be pulled. Through pinned host memory (staged; host between host buffers), or through memory
 // on the source's device (bounce). The target allots the window (clear-to-send).
+//
+// A source that cannot read its buffer tells the target (source-failed). Once that has answered, the rest of the chunks
+// cross with nothing in them, so that the window is in step for the next message, and both halves fail behind them.
 #pragma once
 
 #include "transfer/protocol/pull.hpp"
@@ -25,13 +28,18 @@ class RelaySend final : public SendState {
     void describe(const Send& send, platform::wait_report::Entry& entry) const override;
 
   private:
+    void tell_failed(Send& send, bool goes_on);
+
     std::optional<RelayPipeline> pipeline_;
+    uint64_t receive_ = 0; // its serial
+    bool told_failed_ = false;
 };
 
 class RelayReceive final : public ReceiveState {
   public:
     static constexpr ProtocolId kProtocol = RelayPart::kProtocol;
     base::Result<void> start(Receive& receive, const Arrival& arrival) override;
+    base::Result<void> on_record(Receive& receive, const Record& source_failed) override;
     Activity activity(const Receive&) const override { return Activity::kWaiting; }
     base::Result<void> advance(Receive& receive) override;
     std::optional<CompletionPoint> blocked_on(const Receive& receive) const override;
@@ -40,7 +48,10 @@ class RelayReceive final : public ReceiveState {
     void describe(const Receive& receive, platform::wait_report::Entry& entry) const override;
 
   private:
+    base::Result<bool> step(Receive& receive);
+
     std::optional<RelayPipeline> pipeline_;
+    bool source_failed_ = false;
 };
 
 constexpr std::array<RouteText, 14> kRelayRoutes = {{

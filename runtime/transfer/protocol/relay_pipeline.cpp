@@ -38,6 +38,8 @@ RelayPipeline::Chunk RelayPipeline::next_chunk() const {
 Result<bool> RelayPipeline::step(const Operand& operand) {
     GPURUN_ASSIGN(Fence * fence, peer_.channel().fence(direction()));
     blocked_on_.reset();
+    if (copy_error_ && copies_)
+        return false;
     while (moved_ < plan_.chunks()) {
         GPURUN_ASSIGN(const bool stepped, step_one(operand, *fence));
         if (!stepped)
@@ -109,15 +111,16 @@ void RelayPipeline::give_up(const Operand& operand) {
 
 Result<bool> RelayPipeline::step_one(const Operand& operand, Fence& fence) {
     const Chunk chunk = next_chunk();
-    GPURUN_ASSIGN(const bool may, may_enter(operand, fence, chunk));
-    if (!may)
-        return false;
-    if (chunk.is_first)
-        GPURUN_TRY(take_streams(operand));
+    if (!entered_) {
+        GPURUN_ASSIGN(entered_, enter(operand, fence, chunk));
+        if (!entered_)
+            return false;
+    }
     const device::Stream stream = stream_of_next(operand.stream);
-    if (!operand.by_cpu())
-        GPURUN_TRY(enter(operand, fence, chunk, stream));
-    GPURUN_TRY(move(operand, fence, chunk, stream));
+    GPURUN_ASSIGN(const bool moved, move(operand, fence, chunk, stream));
+    if (!moved)
+        return false;
+    entered_ = false;
     last_slot_ = chunk.slot;
     if (chunk.is_last)
         give_streams_back(InternalStreams::State::kWaiting,
@@ -128,14 +131,31 @@ Result<bool> RelayPipeline::step_one(const Operand& operand, Fence& fence) {
     return true;
 }
 
-Result<void> RelayPipeline::move(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream) {
+Result<bool> RelayPipeline::enter(const Operand& operand, Fence& fence, const Chunk& chunk) {
+    GPURUN_ASSIGN(const bool may, may_enter(operand, fence, chunk));
+    if (!may)
+        return false;
+    if (chunk.is_first)
+        GPURUN_TRY(take_streams(operand));
+    if (!operand.by_cpu())
+        GPURUN_TRY(enter_stream(operand, fence, chunk, stream_of_next(operand.stream)));
+    return true;
+}
+
+// False if it cannot be copied.
+Result<bool> RelayPipeline::move(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream) {
     device::Device& device = resources_.device;
     GPURUN_TRY(write_time(device, stream, chunk.is_first ? times_ : nullptr, &device::Times::moving));
-    GPURUN_TRY(copy(operand, chunk, stream));
+    if (copies_)
+        if (auto copied = copy(operand, chunk, stream); !copied) {
+            copy_error_ = std::make_unique<const base::Error>(std::move(copied).error());
+            return false;
+        }
     if (chunk.is_last)
         GPURUN_TRY(join_streams(stream));
     GPURUN_TRY(signal(operand, fence, chunk, stream));
-    return write_time(device, stream, chunk.is_last ? times_ : nullptr, &device::Times::done);
+    GPURUN_TRY(write_time(device, stream, chunk.is_last ? times_ : nullptr, &device::Times::done));
+    return true;
 }
 
 Result<void> RelayPipeline::signal(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream) {
@@ -190,7 +210,8 @@ Result<bool> RelayPipeline::may_enter(const Operand& operand, Fence& fence, cons
     return free;
 }
 
-Result<void> RelayPipeline::enter(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream) {
+Result<void> RelayPipeline::enter_stream(const Operand& operand, Fence& fence, const Chunk& chunk,
+                                         device::Stream stream) {
     const std::optional<Before> needed = before(chunk);
     if (!needed)
         return {};

@@ -28,6 +28,7 @@
 #include "transfer/peer.hpp"
 
 #include <array>
+#include <memory>
 #include <optional>
 
 namespace gpurun::transfer {
@@ -65,6 +66,10 @@ class RelayPipeline {
 
     // REQUIRES: this is the first message of the window on its side; operand.by_cpu() or operand.stream is set.
     base::Result<bool> step(const Operand& operand);
+    // Why the operand could not be copied, if so: step() says false, and enqueues nothing more until it is to go on.
+    const base::Error* copy_error() const { return copy_error_.get(); }
+    // The rest goes as if it were copied, so that both sides stay in step.
+    void go_on_without_copies() { copies_ = false; }
     // Its message has failed, and nothing more is enqueued. What is ends in operand.stream.
     void give_up(const Operand& operand);
 
@@ -98,9 +103,10 @@ class RelayPipeline {
     base::Result<bool> step_one(const Operand& operand, Fence& fence);
     // Whether this side's copy of the chunk can be ordered behind that now.
     base::Result<bool> may_enter(const Operand& operand, Fence& fence, const Chunk& chunk);
-    base::Result<void> enter(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream);
+    base::Result<bool> enter(const Operand& operand, Fence& fence, const Chunk& chunk);
+    base::Result<void> enter_stream(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream);
     base::Result<void> follow_last_use(Fence& fence, const Chunk& chunk, device::Stream stream);
-    base::Result<void> move(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream);
+    base::Result<bool> move(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream);
     base::Result<void> copy(const Operand& operand, const Chunk& chunk, device::Stream stream);
     base::Result<void> signal(const Operand& operand, Fence& fence, const Chunk& chunk, device::Stream stream);
     void note_enqueued(const Chunk& chunk);
@@ -123,6 +129,9 @@ class RelayPipeline {
     std::array<device::Stream, kRelayStreams - 1> borrowed_;
     size_t parted_ = 0;                     // of them
     std::optional<device::Stream> signals_; // beside the operand's own
+    std::unique_ptr<const base::Error> copy_error_;
+    bool copies_ = true;
+    bool entered_ = false; // the next chunk
 };
 
 } // namespace gpurun::transfer

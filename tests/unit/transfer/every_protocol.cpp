@@ -272,6 +272,40 @@ TEST_CASE("when there is no room for a record, it is posted later, and once") {
     }
 }
 
+// The source's buffer is freed by the program after so many steps. False if the message was over by then.
+bool free_source_after(const Case& what, size_t steps) {
+    CAPTURE(what.name);
+    CAPTURE(steps);
+    TestJob job = job_for(what);
+    const Exchange::Buffers buffers = Exchange::make_buffers(job, what);
+    Exchange exchange(job, what, {.late_receive = true, .overwrites = false}, buffers);
+    exchange.run_until_stuck(steps);
+    const bool was_over = exchange.over();
+    device::Device& source = job.rank(0).device->real();
+    const bool in_order = what.from.on_stream && !what.from.request; // of the message
+    const device::Stream frees = in_order ? buffers.source.stream : test::must(source.create_stream());
+    REQUIRE_OK(source.ordered_memory()->free_ordered(buffers.source.address, frees));
+    exchange.run();
+    CHECK(exchange.send().error().has_value() == exchange.receive().error().has_value());
+    if (exchange.receive().error())
+        CHECK(exchange.receive().error()->detail.find("rank 0 could not read its buffer") == 0);
+    else if (in_order)
+        exchange.check();
+    CHECK(exchange.from().left() == "");
+    CHECK(exchange.to().left() == "");
+    Exchange next(job, what); // through the same buffers
+    next.run();
+    next.check();
+    return !was_over;
+}
+
+TEST_CASE("when the source's buffer is freed before it is read, at any step, both halves fail, and the next come") {
+    for (const Case& what : cases())
+        if (what.protocol == "relay" && what.from.memory == Memory::kOrdered)
+            for (size_t steps = 0; free_source_after(what, steps); ++steps) {
+            }
+}
+
 // How many slots of each kind can be taken for messages from the rank to the peer: all, if none is in use. Takes them.
 std::vector<size_t> take_slots(TestRank& rank, uint32_t target) {
     transfer::Peer& peer = rank.peer(target);
