@@ -1,6 +1,7 @@
 // One thread, one event loop. First ranks come, and each says which it is (wire::Join). Once all are there, the job has
 // its segment, and Assembly does for them what it does for ranks that gpurun started. A rank that ends is marked dead,
-// and the others go on: who started them decides whether to end them. The supervisor ends when no rank is left.
+// and the others go on: who started them decides whether to end them. The supervisor ends when no rank is left, and not
+// by a signal that can be ignored: pkill gpurun is not meant for it, and there is nobody to print a hang table for.
 #include "supervisor.hpp"
 
 #include "assembly.hpp"

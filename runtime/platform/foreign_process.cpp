@@ -3,6 +3,7 @@
 #include "platform/system_error.hpp"
 
 #include <climits>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <sched.h>
@@ -27,6 +28,8 @@ base::Result<bool> go_into_background(int listener) {
     if (child > 0)
         return false;
     ::setsid();
+    for (const int each : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2})
+        ::signal(each, SIG_IGN);
     ::fcntl(listener, F_SETFL, O_NONBLOCK);
     ::syscall(SYS_close_range, static_cast<unsigned>(listener + 1), UINT_MAX, 0u);
     if (::chdir("/") != 0)

@@ -23,8 +23,9 @@ class ForeignProcess {
 };
 
 // Goes on in a child, which leaves the session, the folder, the cores and all descriptors of the process that was
-// started, but for the standard streams and `listener`, which accepts without waiting from then on. True in the child,
-// false in the process that was started, which is to end.
+// started, but for the standard streams and `listener`, which accepts without waiting from then on. It ignores what
+// people and systems send to programs by name or to end a session. True in the child, false in the process that was
+// started, which is to end.
 base::Result<bool> go_into_background(int listener);
 
 } // namespace gpurun::platform

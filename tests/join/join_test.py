@@ -142,6 +142,20 @@ class Join(OwnFolderTest):
         self.until(lambda: not os.listdir(self.folder), "the socket is left")
         self.assertEqual(self.end(self.start("ring", "pair", 0, 1))[0], 0)  # the name is free, too
 
+    def test_signals_to_every_gpurun_do_not_end_a_supervisor(self):
+        ranks = self.pair("wait")
+        supervisors = self.supervisors()
+        for number in (signal.SIGQUIT, signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+            for pid in supervisors:
+                os.kill(pid, number)
+        listed = subprocess.run([self.environment["GPURUN_LAUNCHER"], "jobs"], env=self.environment, text=True,
+                                capture_output=True, timeout=self.seconds)
+        self.assertIn("rank 0 to send", listed.stdout + listed.stderr)
+        self.assertEqual(self.supervisors(), supervisors)
+        ranks[0].kill()
+        status, out = self.end(ranks[1])
+        self.assertEqual(status, 0, out)
+
     def test_the_socket_of_a_killed_supervisor_goes(self):
         ranks = self.pair("wait")
         supervisor = min(self.supervisors())  # the other one is its guard
