@@ -1,10 +1,14 @@
 /* many_loans LOANS: rank 0 lends LOANS times, and every tenth time memory that it has just allocated. Then neither rank
-   has more mappings or descriptors open than after the first tenth of them, and all the device's memory is free. */
+   has more mappings or descriptors open than after the first tenth of them, and all the device's memory is free.
+
+   many_loans tensors NUMBER: rank 0 lends as many tensors at once, of an allocation each, and keeps the memory. */
+#include "support/dl_tensor.h"
 #include "support/must.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { kLoan = 1, kBytes = 100000, kSpare = 16 };
 
@@ -79,17 +83,53 @@ static void hand_over(int rank, long loans, gpurun_stream stream, void* kept) {
     MUST(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST));
 }
 
+static void lend_tensors(long number, gpurun_stream stream) {
+    int64_t length = 16;
+    struct DLTensor* const tensors = calloc((size_t)number, sizeof *tensors);
+    gpurun_request request;
+    require(tensors != NULL, "there is memory");
+    for (long i = 0; i < number; i++) {
+        tensors[i].device.type = 1;
+        tensors[i].ndim = 1;
+        tensors[i].dtype.bits = 8;
+        tensors[i].dtype.lanes = 1;
+        tensors[i].shape = &length;
+        MUST(gpurun_malloc(&tensors[i].data, (size_t)length));
+    }
+    MUST(gpurun_lend_tensors(tensors, NULL, (size_t)number, NULL, 0, GPURUN_LOAN_SHARED, 1, kLoan, GPURUN_COMM_WORLD,
+                             stream, &request));
+    MUST(gpurun_wait(&request, stream, NULL));
+    free(tensors);
+}
+
+/* What is unmapped is unmapped in calls, some of it in each. */
+static void meet_often(void) {
+    for (int i = 0; i < 1000; i++)
+        MUST(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST));
+}
+
 int main(int argc, char** argv) {
     int rank;
     gpurun_stream stream;
     void* kept;
-    if (argc != 2)
+    const int has_tensors = argc == 3 && strcmp(argv[1], "tensors") == 0;
+    if (argc != 2 && !has_tensors)
         return 2;
-    const long loans = atol(argv[1]);
+    const long loans = atol(argv[argc - 1]);
     MUST(gpurun_init());
     MUST(gpurun_errors_set(GPURUN_ERRORS_RETURN, NULL));
     MUST(gpurun_comm_rank(GPURUN_COMM_WORLD, &rank));
     MUST(gpurun_stream_create(&stream));
+    if (has_tensors) {
+        if (rank == 0)
+            lend_tensors(loans, stream);
+        else
+            borrow_often(1, stream);
+        MUST(gpurun_stream_synchronize(stream));
+        meet_often();
+        MUST(gpurun_finalize());
+        return 0;
+    }
     MUST(gpurun_malloc(&kept, kBytes));
     const size_t free_before = largest_free();
     hand_over(rank, loans / 10, stream, kept);

@@ -1,6 +1,6 @@
 // Loans that are lent on: rank 0 lends to rank 1, that to rank 2, and so on.
-#include "dl_tensor.hpp"
 #include "lending.hpp"
+#include "support/dl_tensor.h"
 
 #include <string>
 #include <vector>

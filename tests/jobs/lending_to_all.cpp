@@ -1,5 +1,5 @@
 // Loans to all other ranks at once.
-#include "dl_tensor.hpp"
+#include "support/dl_tensor.h"
 #include "support/job.hpp"
 
 #include <string>

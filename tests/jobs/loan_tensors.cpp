@@ -1,6 +1,6 @@
 // Loans of tensors, as DLPack describes them.
-#include "dl_tensor.hpp"
 #include "graphs.hpp"
+#include "support/dl_tensor.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 // Loans of memory that others may not be able to map: then they read a copy.
-#include "dl_tensor.hpp"
 #include "lending.hpp"
+#include "support/dl_tensor.h"
 
 #include <string>
 #include <vector>

@@ -57,15 +57,15 @@ base::Result<void*> Peers::import_memory(int peer, const MemoryHandle& handle) {
     // Acquire: pairs with the exporter's release when it exports and when it frees.
     if (live == nullptr || live->load(std::memory_order_acquire) != bytes.id)
         return base::error(Status::kBuffer, "peer {} has freed the memory that this handle names", peer);
-    for (const auto& [address, open] : imports_)
-        if (open.peer == peer && open.offset < bytes.offset + bytes.bytes &&
-            bytes.offset < open.offset + open.mapping.size())
-            return base::error(Status::kBuffer,
-                               "a mapping of this part of peer {}'s memory is open: close it before opening another",
-                               peer);
+    const auto behind = open_parts_.lower_bound({peer, bytes.offset + bytes.bytes});
+    if (behind != open_parts_.begin() && std::prev(behind)->first.first == peer &&
+        std::prev(behind)->second > bytes.offset)
+        return base::error(Status::kBuffer,
+                           "a mapping of this part of peer {}'s memory is open: close it before opening another", peer);
     GPURUN_ASSIGN(platform::Mapping mapping, platform::Mapping::map(from->fd.get(), bytes.offset, bytes.bytes));
     std::byte* base = mapping.data();
     imports_.emplace(reinterpret_cast<uintptr_t>(base), Import{std::move(mapping), peer, bytes.offset});
+    open_parts_.emplace(std::pair(peer, bytes.offset), bytes.offset + bytes.bytes);
     return static_cast<void*>(base);
 }
 
@@ -76,6 +76,7 @@ base::Result<void> Peers::close_memory(void* imported) {
     if (found == imports_.end())
         return base::error(Status::kBuffer, "{} is not the start of imported memory, or was closed before", imported);
     dropped = std::move(found->second.mapping);
+    open_parts_.erase({found->second.peer, found->second.offset});
     imports_.erase(found);
     return {};
 }

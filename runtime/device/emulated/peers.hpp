@@ -14,6 +14,7 @@
 #include <memory>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 
 namespace gpurun::device::emulated {
 
@@ -55,6 +56,8 @@ class Peers {
     mutable std::shared_mutex mutex_; // guards the maps; a Peer never changes
     std::map<int, std::unique_ptr<const Peer>> peers_;
     std::map<uintptr_t, Import> imports_; // by address here
+    // The same, by peer and offset in its segment: where each ends there. None overlap.
+    std::map<std::pair<int, uint64_t>, uint64_t> open_parts_;
 };
 
 } // namespace gpurun::device::emulated

@@ -5,7 +5,7 @@
 #include "base/log.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 namespace gpurun::transfer {
 
@@ -16,18 +16,26 @@ ImportCache::~ImportCache() {
         base::log(base::LogLevel::kWarn, "closing imported memory: {}", closed.error().detail);
 }
 
+// To the front of the list where it belongs now.
+void ImportCache::place(Iterator mapping) {
+    Mappings& list = mapping->holders != 0 || mapping->borrowers != 0 ? in_use_ : mapping->revoked ? leaving_ : idle_;
+    list.splice(list.begin(), *std::exchange(mapping->in, &list), mapping);
+}
+
 Result<ImportCache::Iterator> ImportCache::find(const RemoteBuffer& source) {
     auto found = by_id_.find(source.allocation_id);
     if (found == by_id_.end()) {
         GPURUN_TRY(close_overlapping(source));
-        if (mappings_.size() >= kLimit)
-            GPURUN_TRY(close_oldest());
+        if (idle_.size() >= kLimit)
+            GPURUN_TRY(close_idle(kLimit - 1));
         GPURUN_ASSIGN(void* base, device_.import_memory(peer_, source.handle));
-        mappings_.push_front(
-            Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, {}, false, 0, 0});
-        found = by_id_.emplace(source.allocation_id, mappings_.begin()).first;
+        idle_.push_front(
+            Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, &idle_, {}});
+        bytes_ += source.allocation_bytes;
+        by_address_.emplace(source.allocation_base, idle_.begin());
+        found = by_id_.emplace(source.allocation_id, idle_.begin()).first;
     }
-    mappings_.splice(mappings_.begin(), mappings_, found->second);
+    place(found->second);
     return found->second;
 }
 
@@ -45,6 +53,7 @@ Result<const std::byte*> ImportCache::address(const RemoteBuffer& source, const 
 Result<const std::byte*> ImportCache::hold(const RemoteBuffer& source) {
     GPURUN_ASSIGN(const Iterator mapping, find(source));
     ++mapping->holders;
+    place(mapping);
     return static_cast<const std::byte*>(mapping->base) + source.offset;
 }
 
@@ -54,11 +63,13 @@ void ImportCache::release(uint64_t allocation_id) {
         return; // it was freed before, and its address used again
     GPURUN_ASSERT(found->second->holders != 0);
     --found->second->holders;
+    place(found->second);
 }
 
 Result<const std::byte*> ImportCache::borrow(const RemoteBuffer& source) {
     GPURUN_ASSIGN(const Iterator mapping, find(source));
     ++mapping->borrowers;
+    place(mapping);
     return static_cast<const std::byte*>(mapping->base) + source.offset;
 }
 
@@ -68,15 +79,43 @@ void ImportCache::give_back(uint64_t allocation_id, const std::optional<Completi
     --found->second->borrowers;
     if (end)
         add_use(*found->second, *end);
+    place(found->second);
 }
 
-// If none can be closed, the cache has more than kLimit.
-Result<void> ImportCache::close_oldest() {
-    const Quiescence quiet = quiescence_();
-    for (auto mapping = mappings_.end(); quiet && mapping != mappings_.begin();)
-        if ((--mapping)->holders == 0 && !is_used(*mapping))
-            return close(mapping);
-    return {};
+// The oldest first, until so many are left. If too few can be closed, the cache has more than kLimit.
+Result<bool> ImportCache::close_idle(size_t kept) {
+    Quiescence quiet;
+    bool any = false;
+    auto mapping = idle_.end();
+    for (size_t looks = 0; looks < kMostAtOnce && idle_.size() > kept && mapping != idle_.begin(); ++looks) {
+        const auto oldest = std::prev(mapping);
+        mapping = oldest;
+        if (!are_uses_over(*oldest))
+            continue;
+        if (!quiet && !(quiet = quiescence_()))
+            break;
+        ++mapping;
+        GPURUN_TRY(close(oldest));
+        any = true;
+    }
+    return any;
+}
+
+Result<bool> ImportCache::close_leaving() {
+    Quiescence quiet;
+    bool any = false;
+    for (size_t looks = std::min(leaving_.size(), kMostAtOnce); looks > 0; --looks) {
+        const auto mapping = std::prev(leaving_.end());
+        if (!are_uses_over(*mapping)) { // the others' turn
+            leaving_.splice(leaving_.begin(), leaving_, mapping);
+            continue;
+        }
+        if (!quiet && !(quiet = quiescence_()))
+            break;
+        GPURUN_TRY(close(mapping));
+        any = true;
+    }
+    return any;
 }
 
 void ImportCache::revoke(uint64_t allocation_id) {
@@ -85,70 +124,65 @@ void ImportCache::revoke(uint64_t allocation_id) {
         return;
     found->second->revoked = true;
     ++revoked_;
+    place(found->second);
 }
 
-Result<void> ImportCache::sweep() {
-    if (revoked_ == 0)
-        return {};
-    const Quiescence quiet = quiescence_();
-    for (auto mapping = mappings_.begin(); quiet && mapping != mappings_.end();) {
-        const auto next = std::next(mapping);
-        if (mapping->revoked && mapping->holders == 0 && !is_used(*mapping))
-            GPURUN_TRY(close(mapping));
-        mapping = next;
-    }
-    return {};
-}
-
-uint64_t ImportCache::bytes() const {
-    return std::accumulate(mappings_.begin(), mappings_.end(), uint64_t{0},
-                           [](uint64_t sum, const Mapping& each) { return sum + each.bytes; });
+Result<bool> ImportCache::sweep() {
+    if (!has_to_close())
+        return false;
+    GPURUN_ASSIGN(const bool any_leaving, close_leaving());
+    GPURUN_ASSIGN(const bool any_idle, close_idle(kLimit));
+    return any_leaving || any_idle;
 }
 
 Result<void> ImportCache::close_all() {
-    while (!mappings_.empty())
-        GPURUN_TRY(close(mappings_.begin()));
+    while (!by_id_.empty())
+        GPURUN_TRY(close(by_id_.begin()->second));
     return {};
 }
 
-bool ImportCache::overlaps(const Mapping& mapping, const RemoteBuffer& source) const {
-    return mapping.exporter_base < source.allocation_base + source.allocation_bytes &&
-           source.allocation_base < mapping.exporter_base + mapping.bytes;
+template <typename Visit>
+void ImportCache::for_each_overlapping(const RemoteBuffer& source, const Visit& visit) const {
+    auto next = by_address_.lower_bound(source.allocation_base + source.allocation_bytes);
+    while (next != by_address_.begin()) {
+        const Iterator mapping = std::prev(next)->second;
+        if (mapping->exporter_base + mapping->bytes <= source.allocation_base)
+            return;
+        --next;
+        visit(mapping);
+    }
 }
 
 bool ImportCache::can_open(const RemoteBuffer& source) {
-    bool in_the_way = false;
     if (has(source.allocation_id))
         return true;
-    for (const Mapping& each : mappings_) {
-        if (!overlaps(each, source))
-            continue;
+    bool in_the_way = false;
+    bool used = false;
+    for_each_overlapping(source, [&](Iterator each) {
         in_the_way = true;
-        if (is_used(each))
-            return false;
-    }
-    return !in_the_way || quiescence_().has_value();
+        used = used || is_used(*each);
+    });
+    return !used && (!in_the_way || quiescence_().has_value());
 }
 
 bool ImportCache::can_open_later(const RemoteBuffer& source) const {
-    return std::none_of(mappings_.begin(), mappings_.end(),
-                        [&](const Mapping& each) { return each.borrowers != 0 && overlaps(each, source); });
+    bool borrowed = false;
+    for_each_overlapping(source, [&](Iterator each) { borrowed = borrowed || each->borrowers != 0; });
+    return !borrowed;
 }
 
 Result<void> ImportCache::close_overlapping(const RemoteBuffer& source) {
-    Quiescence quiet;
-    for (auto mapping = mappings_.begin(); mapping != mappings_.end();) {
-        const auto next = std::next(mapping);
-        if (overlaps(*mapping, source)) {
-            if (!quiet)
-                quiet = quiescence_();
-            if (!quiet || is_used(*mapping))
-                return base::error(base::Status::kDevice,
-                                   "memory of another rank is at the address of memory that it has freed and that "
-                                   "streams of this rank may still read: wait for them first");
-            GPURUN_TRY(close(mapping));
-        }
-        mapping = next;
+    std::vector<Iterator> in_the_way;
+    for_each_overlapping(source, [&](Iterator each) { in_the_way.push_back(each); });
+    if (in_the_way.empty())
+        return {};
+    const Quiescence quiet = quiescence_();
+    for (const Iterator each : in_the_way) {
+        if (!quiet || is_used(*each))
+            return base::error(base::Status::kDevice,
+                               "memory of another rank is at the address of memory that it has freed and that streams "
+                               "of this rank may still read: wait for them first");
+        GPURUN_TRY(close(each));
     }
     return {};
 }
@@ -176,8 +210,10 @@ void ImportCache::add_use(Mapping& mapping, const CompletionPoint& use) {
 Result<void> ImportCache::close(Iterator mapping) {
     auto closed = device_.close_memory(mapping->base);
     revoked_ -= mapping->revoked ? 1 : 0;
+    bytes_ -= mapping->bytes;
     by_id_.erase(mapping->id);
-    mappings_.erase(mapping);
+    by_address_.erase(mapping->exporter_base);
+    mapping->in->erase(mapping);
     return closed;
 }
 

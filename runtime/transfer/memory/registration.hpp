@@ -33,10 +33,10 @@ class Registration {
     bool maps(const RemoteBuffer& source);
     base::Result<ImportCache*> imports(); // opened when it is first needed
     ImportCache* open_imports() { return imports_ ? &*imports_ : nullptr; }
-    void revoke(uint64_t allocation_id);                                     // the peer frees it
-    bool has_revoked() const { return imports_ && imports_->has_revoked(); } // and not unmapped yet
+    void revoke(uint64_t allocation_id); // the peer frees it
+    bool has_to_unmap() const { return imports_ && imports_->has_to_close(); }
     bool has_mapped(uint64_t allocation_id) const { return imports_ && imports_->has(allocation_id); }
-    base::Result<void> sweep() { return imports_ ? imports_->sweep() : base::Result<void>(); }
+    base::Result<bool> sweep() { return imports_ ? imports_->sweep() : base::Result<bool>(false); }
     base::Result<void> close();
 
   private:

@@ -42,7 +42,7 @@ void LoanPart::unmap(uint64_t allocation_id, const std::optional<CompletionPoint
     if (peer_.to_self())
         return;
     peer_.memory().open_imports()->give_back(allocation_id, end);
-    if (peer_.memory().has_revoked())
+    if (peer_.memory().has_to_unmap())
         peer_.attend(PullPart::kProtocol);
 }
 

@@ -109,9 +109,11 @@ void PullPart::lose(const base::Error&) {
 }
 
 bool PullPart::progress() {
-    if (auto swept = peer_.memory().sweep(); !swept)
+    auto swept = peer_.memory().sweep();
+    if (!swept)
         base::log(base::LogLevel::kWarn, "unmapping memory of rank {}: {}", peer_.rank().value, swept.error().detail);
-    return answer();
+    const bool answered = answer();
+    return answered || (swept && *swept);
 }
 
 std::optional<Route> find_pull(Receive& receive, const ReadyToSend& ready, uint64_t message_bytes, NotPulled& why_not) {

@@ -35,9 +35,9 @@ class PullPart final : public ProtocolPart {
     // Asks the peer to unmap an allocation of this rank. ExportCache knows who has answered.
     void ask_to_unmap(uint64_t id);
     void on_notice(const Record& notice) override; // AllocationNotice
-    bool quiet() const override { return !peer_.memory().has_revoked() && asked_.empty(); }
+    bool quiet() const override { return !peer_.memory().has_to_unmap() && asked_.empty(); }
     bool needs_hand() const override { return !asked_.empty(); }
-    bool progress() override; // unmaps what was revoked
+    bool progress() override; // unmaps what was revoked, and what is kept beyond the limit
     void lose(const base::Error& error) override;
 
   private:

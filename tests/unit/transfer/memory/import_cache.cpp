@@ -173,11 +173,11 @@ TEST_CASE("the least recently used mapping makes room, but none that a graph hol
     const RemoteBuffer oldest = bench.allocate();
     const std::byte* const address = must(bench.cache.hold(held));
     (void)must(bench.cache.address(oldest, Slot{}));
-    while (bench.cache.size() < ImportCache::kLimit)
+    while (bench.cache.size() < ImportCache::kLimit + 1)
         (void)must(bench.cache.address(bench.allocate(), Slot{}));
     CHECK(bench.cache.has(oldest.allocation_id));
     (void)must(bench.cache.address(bench.allocate(), Slot{}));
-    CHECK(bench.cache.size() == ImportCache::kLimit);
+    CHECK(bench.cache.size() == ImportCache::kLimit + 1);
     CHECK_FALSE(bench.cache.has(oldest.allocation_id));
     CHECK(bench.cache.has(held.allocation_id));
     CHECK(bench.readable(address));
@@ -197,6 +197,78 @@ TEST_CASE("graphs hold more mappings than are kept otherwise, which go when they
     CHECK_FALSE(bench.cache.has(sources.front().allocation_id));
     REQUIRE_OK(bench.cache.close_all());
     CHECK(bench.cache.size() == 0);
+}
+
+TEST_CASE("what a loan of many allocations leaves is closed down to the limit once its last use is over") {
+    CacheBench bench;
+    std::vector<RemoteBuffer> sources;
+    for (size_t i = 0; i < 3 * ImportCache::kLimit; ++i) {
+        sources.push_back(bench.allocate());
+        (void)must(bench.cache.borrow(sources.back()));
+    }
+    CHECK(bench.cache.size() == sources.size());
+    CHECK(bench.cache.bytes() >= sources.size() * kBytes);
+    CHECK_FALSE(bench.cache.has_to_close());
+    for (const RemoteBuffer& source : sources)
+        bench.cache.give_back(source.allocation_id, CompletionPoint::at(bench.fence, Edge::kForward, kCopy));
+    CHECK(bench.cache.has_to_close());
+    CHECK_FALSE(must(bench.cache.sweep()));
+    CHECK(bench.cache.size() == sources.size());
+    bench.fence.signal_now(Edge::kForward, kCopy);
+    bench.waits_for_graph = true;
+    CHECK_FALSE(must(bench.cache.sweep()));
+    bench.waits_for_graph = false;
+    while (must(bench.cache.sweep())) {
+    }
+    CHECK(bench.cache.size() == ImportCache::kLimit);
+    CHECK_FALSE(bench.cache.has_to_close());
+    CHECK_FALSE(bench.cache.has(sources.front().allocation_id));
+    CHECK(bench.cache.has(sources.back().allocation_id));
+}
+
+TEST_CASE("many that are revoked are all closed, whichever of them are used longer") {
+    CacheBench bench;
+    constexpr size_t kMany = 500;
+    std::vector<RemoteBuffer> sources;
+    for (size_t i = 0; i < kMany; ++i) {
+        sources.push_back(bench.allocate());
+        (void)must(bench.cache.borrow(sources.back()));
+        bench.cache.revoke(sources.back().allocation_id);
+    }
+    for (size_t i = 0; i < kMany; ++i)
+        bench.cache.give_back(sources[i].allocation_id,
+                              i % 2 == 0 ? std::nullopt
+                                         : std::optional(CompletionPoint::at(bench.fence, Edge::kForward, kCopy)));
+    for (size_t sweeps = 0; sweeps < kMany; ++sweeps)
+        (void)must(bench.cache.sweep());
+    CHECK(bench.cache.size() == kMany / 2);
+    bench.fence.signal_now(Edge::kForward, kCopy);
+    while (must(bench.cache.sweep())) {
+    }
+    CHECK(bench.cache.size() == 0);
+    CHECK(bench.cache.bytes() == 0);
+}
+
+TEST_CASE("an allocation takes the place of all that it overlaps, and of no other") {
+    CacheBench bench;
+    std::vector<RemoteBuffer> sources;
+    for (uint64_t i = 0; i < 5; ++i) { // side by side
+        sources.push_back(bench.allocate());
+        sources.back().allocation_base = (100 + i) * kBytes;
+        (void)must(bench.cache.address(sources.back(), Slot{}));
+    }
+    RemoteBuffer next = bench.allocate();
+    next.allocation_base = 101 * kBytes + kBytes / 2;
+    next.allocation_bytes = 2 * kBytes;
+    CHECK(bench.cache.can_open(next));
+    (void)must(bench.cache.borrow(sources[3]));
+    CHECK_FALSE(bench.cache.can_open(next));
+    CHECK_FALSE(bench.cache.can_open_later(next));
+    CHECK_STATUS(bench.cache.open(next), base::Status::kDevice);
+    bench.cache.give_back(sources[3].allocation_id, std::nullopt);
+    REQUIRE_OK(bench.cache.open(next));
+    for (size_t i = 0; i < sources.size(); ++i)
+        CHECK(bench.cache.has(sources[i].allocation_id) == (i == 0 || i == 4));
 }
 
 TEST_CASE("nothing is closed while that might wait for a graph, and what lies in its place is not opened meanwhile") {

@@ -1,7 +1,7 @@
-// DLPack's struct, for tests that lend tensors.
+// DLPack's struct, for tests that lend tensors, in C and C++.
 #pragma once
 
-#include <cstdint>
+#include <stdint.h>
 
 // Of dlpack.h.
 struct DLTensor {
