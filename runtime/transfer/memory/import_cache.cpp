@@ -34,6 +34,8 @@ Result<ImportCache::Iterator> ImportCache::find(const RemoteBuffer& source) {
         bytes_ += source.allocation_bytes;
         by_address_.emplace(source.allocation_base, idle_.begin());
         found = by_id_.emplace(source.allocation_id, idle_.begin()).first;
+        if (revokes_all_)
+            revoke(found->second);
     }
     place(found->second);
     return found->second;
@@ -118,13 +120,23 @@ Result<bool> ImportCache::close_leaving() {
     return any;
 }
 
-void ImportCache::revoke(uint64_t allocation_id) {
-    const auto found = by_id_.find(allocation_id);
-    if (found == by_id_.end() || found->second->revoked)
+void ImportCache::revoke(Iterator mapping) {
+    if (mapping->revoked)
         return;
-    found->second->revoked = true;
+    mapping->revoked = true;
     ++revoked_;
-    place(found->second);
+    place(mapping);
+}
+
+void ImportCache::revoke(uint64_t allocation_id) {
+    if (const auto found = by_id_.find(allocation_id); found != by_id_.end())
+        revoke(found->second);
+}
+
+void ImportCache::revoke_all() {
+    revokes_all_ = true;
+    for (const auto& [id, mapping] : by_id_)
+        revoke(mapping);
 }
 
 Result<bool> ImportCache::sweep() {
@@ -187,9 +199,16 @@ Result<void> ImportCache::close_overlapping(const RemoteBuffer& source) {
     return {};
 }
 
+// Signalled by this rank. If that is marked dead, as when nobody watches over the job, poison says nothing of its
+// streams.
 bool ImportCache::is_over(const CompletionPoint& use) const {
     auto done = use.on_event() ? device_.query(use.event) : use.fence->reached(use.edge, use.slot);
-    return !done || *done; // what fails never comes
+    if (!done)
+        return true; // what fails never comes
+    if (!*done || use.on_event())
+        return *done;
+    auto cut_short = use.fence->cut_short(use.edge, use.slot);
+    return !cut_short || !*cut_short;
 }
 
 bool ImportCache::are_uses_over(const Mapping& mapping) const {

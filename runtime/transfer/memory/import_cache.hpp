@@ -48,6 +48,8 @@ class ImportCache {
     void give_back(uint64_t allocation_id, const std::optional<CompletionPoint>& end);
     // The exporter frees the allocation.
     void revoke(uint64_t allocation_id);
+    // The exporter has died: the same for all, also for what messages of it still map.
+    void revoke_all();
     // Closes what was revoked and is no longer read, and what is kept beyond kLimit: some of it in one call. Whether
     // there was any. Cheap when there is nothing.
     base::Result<bool> sweep();
@@ -89,12 +91,14 @@ class ImportCache {
     void for_each_overlapping(const RemoteBuffer& source, const Visit& visit) const;
     base::Result<void> close_overlapping(const RemoteBuffer& source);
     base::Result<Iterator> find(const RemoteBuffer& source);
+    void revoke(Iterator mapping);
 
     device::Device& device_;
     Fence& fence_;
     int peer_;
     const TryQuiescence& quiescence_;
     size_t revoked_ = 0; // also of those in use
+    bool revokes_all_ = false;
     uint64_t bytes_ = 0;
     Mappings in_use_;  // by graphs and loans
     Mappings idle_;    // for later messages; most recently used first

@@ -83,4 +83,9 @@ void Registration::revoke(uint64_t allocation_id) {
         imports_->revoke(allocation_id);
 }
 
+void Registration::revoke_all() {
+    if (imports_)
+        imports_->revoke_all();
+}
+
 } // namespace gpurun::transfer

@@ -34,6 +34,7 @@ class Registration {
     base::Result<ImportCache*> imports(); // opened when it is first needed
     ImportCache* open_imports() { return imports_ ? &*imports_ : nullptr; }
     void revoke(uint64_t allocation_id); // the peer frees it
+    void revoke_all();                   // the peer has died
     bool has_to_unmap() const { return imports_ && imports_->has_to_close(); }
     bool has_mapped(uint64_t allocation_id) const { return imports_ && imports_->has(allocation_id); }
     base::Result<bool> sweep() { return imports_ ? imports_->sweep() : base::Result<bool>(false); }

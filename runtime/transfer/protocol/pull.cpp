@@ -103,9 +103,12 @@ bool PullPart::answer() {
     return answered != 0;
 }
 
+// What is borrowed stays mapped until it is given back, and what streams read until they have.
 void PullPart::lose(const base::Error&) {
     resources_.unmapping -= asked_.size();
     asked_.clear();
+    peer_.memory().revoke_all();
+    peer_.attend(kProtocol);
 }
 
 bool PullPart::progress() {
@@ -271,6 +274,8 @@ Result<void> PullReceive::pull(Receive& receive) {
         GPURUN_ASSIGN(ImportCache * imports, receive.source().memory().imports());
         GPURUN_ASSIGN(from.address, imports->address(ready_.source, ready_.edge));
         from.in_host_memory = false;
+        if (imports->has_to_close()) // its source has died, perhaps
+            receive.source().attend(kProtocol);
     }
     GPURUN_TRY(copy(receive, from, ready_.edge, receive.bytes() != 0));
     tell(receive, has_signalled());

@@ -15,7 +15,12 @@ class CpuFence final : public transfer::Fence {
     base::Result<bool> reached(transfer::Edge edge, const transfer::Slot& slot) override {
         return counter(edge, slot).load() >= slot.value;
     }
-    base::Result<bool> cut_short(transfer::Edge, const transfer::Slot&) override { return false; }
+    base::Result<bool> cut_short(transfer::Edge edge, const transfer::Slot& slot) override {
+        const uint64_t now = counter(edge, slot).load();
+        return platform::is_poisoned(now) && platform::reached_value(now) < slot.value;
+    }
+    // Whoever signals the edge has died, or is taken for dead.
+    void poison(transfer::Edge edge, const transfer::Slot& slot) { counter(edge, slot).fetch_or(platform::kPoison); }
     bool edges_last() const override { return true; }
 
   private:

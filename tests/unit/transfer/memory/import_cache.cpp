@@ -226,6 +226,36 @@ TEST_CASE("what a loan of many allocations leaves is closed down to the limit on
     CHECK(bench.cache.has(sources.back().allocation_id));
 }
 
+TEST_CASE("when the exporter has died all go, but what is borrowed or read, and those when they are not any more") {
+    CacheBench bench;
+    const RemoteBuffer idle = bench.allocate();
+    const RemoteBuffer borrowed = bench.allocate();
+    const RemoteBuffer read = bench.allocate();
+    const RemoteBuffer held = bench.allocate();
+    (void)must(bench.cache.address(idle, Slot{}));
+    const std::byte* const address = must(bench.cache.borrow(borrowed));
+    (void)must(bench.cache.address(read, kCopy));
+    (void)must(bench.cache.hold(held));
+    bench.cache.revoke_all();
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK_FALSE(bench.cache.has(idle.allocation_id));
+    CHECK(bench.cache.size() == 3);
+    CHECK(bench.readable(address));
+    bench.fence.poison(Edge::kBackward, kCopy); // of this rank's own edge: its stream has not come to it
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK(bench.cache.has(read.allocation_id));
+    bench.fence.signal_now(Edge::kBackward, kCopy);
+    bench.cache.give_back(borrowed.allocation_id, std::nullopt);
+    bench.cache.release(held.allocation_id);
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK(bench.cache.size() == 0);
+    const RemoteBuffer late = bench.allocate(); // of a message that it had sent
+    (void)must(bench.cache.address(late, Slot{}));
+    CHECK(bench.cache.has_to_close());
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK(bench.cache.size() == 0);
+}
+
 TEST_CASE("many that are revoked are all closed, whichever of them are used longer") {
     CacheBench bench;
     constexpr size_t kMany = 500;
