@@ -150,7 +150,7 @@ class Join(OwnFolderTest):
                 os.kill(pid, number)
         listed = subprocess.run([self.environment["GPURUN_LAUNCHER"], "jobs"], env=self.environment, text=True,
                                 capture_output=True, timeout=self.seconds)
-        self.assertIn("rank 0 to send", listed.stdout + listed.stderr)
+        self.assertIn("job pair: 2 ranks", listed.stdout)
         self.assertEqual(self.supervisors(), supervisors)
         ranks[0].kill()
         status, out = self.end(ranks[1])
