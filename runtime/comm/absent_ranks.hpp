@@ -12,12 +12,18 @@ inline base::Error died(base::WorldRank rank) {
     return base::error(base::Status::kPeerLost, "rank {} has died; gpurun's own message says how", rank.value);
 }
 
-// Of one that is lost, or about to be.
-inline base::Error died(const transfer::Peer& peer) {
-    if (!peer.channel().is_cut_off())
-        return died(peer.rank());
-    return base::error(base::Status::kPeerLost, "rank {} cannot be reached any more; standard error says why",
-                       peer.rank().value);
+// Of one that is lost, or about to be, which may live.
+inline base::Error lost(const transfer::Peer& peer) {
+    const transfer::PeerChannel& channel = peer.channel();
+    if (channel.is_unwatched())
+        return base::error(base::Status::kPeerLost,
+                           "the supervisor of this job has died, so its ranks have lost each other: rank {} is lost to "
+                           "this one",
+                           peer.rank().value);
+    if (channel.is_cut_off())
+        return base::error(base::Status::kPeerLost, "rank {} cannot be reached any more; standard error says why",
+                           peer.rank().value);
+    return died(peer.rank());
 }
 
 // It lives, but has called gpurun_finalize().

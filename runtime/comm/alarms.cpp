@@ -50,8 +50,9 @@ Result<void> Alarms::set_for(const transfer::Operation& operation) {
 
 Result<void> Alarms::set_for_moving(bool all) {
     Result<void> result;
-    if (core_.resources().returning != 0 || core_.resources().unmapping != 0)
-        look_again(); // a marker of the program's stream, or the end of its use of memory
+    const transfer::Resources& resources = core_.resources();
+    if (resources.returning != 0 || resources.unmapping != 0 || resources.ending != 0)
+        look_again(); // a marker of the program's stream, the end of its use of memory, or of a process
     const auto set_for_each = [&](const transfer::Operation& each) {
         assume_engine_lock();
         if (result && (all || each.needs_hand()))

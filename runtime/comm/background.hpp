@@ -49,7 +49,7 @@ class Background {
   private:
     bool has_duty() const GPURUN_REQUIRES(engine_lock) {
         return core_.requests().any_under_way() || watches_ || core_.resources().returning != 0 ||
-               core_.resources().unmapping != 0;
+               core_.resources().unmapping != 0 || core_.resources().ending != 0;
     }
     void start() GPURUN_REQUIRES(engine_lock);
     void wake();

@@ -35,7 +35,7 @@ void Leaving::end_sends() {
     for (const auto& peer : core_.peers()) {
         peer->unposted.for_each(fail);
         peer->sends.for_each([&](transfer::Send& each) {
-            if (!each.matched()) // a matched one comes to its end
+            if (!each.matched() || (each.lends() && peer->lost())) // else it comes to its end
                 fail(each);
         });
     }

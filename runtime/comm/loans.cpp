@@ -131,7 +131,7 @@ Result<const Unexpected*> Loans::wait_for_loan(EngineLock& lock, const Pattern& 
 Result<std::byte*> Loans::map(Entry& entry, const transfer::RemoteBuffer& lent, size_t bytes) {
     transfer::Peer& owner = owner_of(*entry.taken.lender, lent, entry.taken.origin);
     if (&owner != entry.taken.lender && owner.lost())
-        return died(owner);
+        return lost(owner);
     GPURUN_ASSIGN(const std::byte* const mapped, owner.part<LoanPart>().map(lent));
     auto* const address = const_cast<std::byte*>(mapped);
     if (!entry.taken.lender->to_self())
@@ -207,8 +207,9 @@ Result<uint64_t> Loans::borrow(const Pattern& pattern, const Operand& order, pla
                            "the message from rank {} with tag {} is no loan: receive it with gpurun_recv()",
                            pattern.rank_of(lender.rank()), envelope.tag);
     const auto ready = message->record.as<transfer::ReadyToSend>();
-    if (ready.origin.depth != 0 && lender.channel().is_gone()) // it may have been given up already (OrphanedLoans)
-        return died(lender);
+    // It may have been given up already (OrphanedLoans), or be about to be.
+    if (lender.channel().is_gone() && (ready.origin.depth != 0 || lender.channel().is_unwatched()))
+        return lost(lender);
     background_.keep_watch();
     Entry& entry = add();
     entry.taken = {&lender, message->record.serial, ready.origin, {}};
@@ -347,7 +348,7 @@ Result<void> Loans::give_back(uint64_t name, const Order& order) {
     GPURUN_TRY(end(*entry, order));
     for (const WorldRank each : {lender, owner})
         if (!is_copy && core_.peer(each).lost())
-            return died(core_.peer(each));
+            return lost(core_.peer(each));
     return {};
 }
 

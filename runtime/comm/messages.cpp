@@ -33,7 +33,7 @@ Result<void> Messages::check_captured(WorldRank peer, const Operand& operand) {
 
 void Messages::start(Send& send) {
     if (send.target().channel().is_gone())
-        send.fail(died(send.target()));
+        send.fail(lost(send.target()));
     else
         send.start();
 }

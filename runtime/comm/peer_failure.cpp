@@ -19,7 +19,7 @@ bool PeerFailure::is_hopeless(const Pattern& pattern) const {
 
 base::Error PeerFailure::why_hopeless(const Pattern& pattern) const {
     if (!pattern.any_source)
-        return core_.peer(pattern.source).lost() ? died(core_.peer(pattern.source)) : left_off(pattern.source);
+        return core_.peer(pattern.source).lost() ? lost(core_.peer(pattern.source)) : left_off(pattern.source);
     if (all_others(*pattern.group, [](const Peer& each) { return each.lost(); }))
         return base::error(Status::kPeerLost,
                            "every other rank of the communicator has died, or cannot be reached any more");
@@ -30,7 +30,7 @@ base::Error PeerFailure::why_hopeless(const Pattern& pattern) const {
 base::Error PeerFailure::member_died(const Group& group) const {
     for (const WorldRank each : group.members())
         if (core_.peer(each).lost())
-            return died(core_.peer(each));
+            return lost(core_.peer(each));
     GPURUN_ASSERT(!"some member has died");
     return {};
 }
@@ -82,7 +82,7 @@ void PeerFailure::remember(const transfer::DependentStreams& streams, Edge edge,
 }
 
 void PeerFailure::fail_operations(Peer& peer) {
-    const base::Error error = died(peer);
+    const base::Error error = lost(peer);
     peer.unposted.for_each([&](transfer::Send& each) { each.fail(error); });
     peer.sends.for_each([&](transfer::Send& each) {
         assume_engine_lock();

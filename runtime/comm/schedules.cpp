@@ -44,7 +44,7 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
         running_.for_each([&](ScheduleRun& each) {
             assume_engine_lock();
             if (each.schedule().members().rank_of(dead))
-                each.fail(died(dead));
+                each.fail(lost(core_.peer(dead)));
         });
     });
 }

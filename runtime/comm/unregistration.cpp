@@ -28,10 +28,11 @@ std::vector<WorldRank> Unregistration::ask(const device::Buffer& buffer) {
     std::vector<WorldRank> holders;
     for (const auto& each : core_.peers()) {
         const uint32_t rank = each->rank().value;
-        if (each->lost() || each->to_self() || !each->channel().shares_memory() || !exports.may_have(buffer.id, rank))
+        const bool is_gone = each->lost() && each->channel().has_ended();
+        if (is_gone || each->to_self() || !each->channel().shares_memory() || !exports.may_have(buffer.id, rank))
             continue;
         holders.push_back(each->rank());
-        if (exports.must_be_asked(buffer.id, rank))
+        if (!each->lost() && exports.must_be_asked(buffer.id, rank))
             each->part<transfer::PullPart>().ask_to_unmap(buffer.id);
     }
     return holders;
@@ -55,6 +56,8 @@ Result<void> Unregistration::run(const device::Buffer& buffer, int timeout_ms) {
         assume_engine_lock();
         if (timeout_ms >= 0)
             alarms_.look_again_by(end_ns);
+        if (core_.any_peer([](const transfer::Peer& each) { return each.lost(); }))
+            alarms_.look_again(); // one that has not ended does not tell
         return Result<void>();
     }));
     return holders.empty() ? Result<void>() : Result<void>(still_mapped(buffer, holders));

@@ -134,7 +134,8 @@ Result<void> Waiter::sleep(EngineLock& lock, Patience& patience, base::FunctionR
     if (!progress_.run() && !done()) {
         alarms_.begin();
         ready = arm();
-        if (ready && (core_.requests().any_under_way() || core_.resources().unmapping != 0))
+        const bool others_wait = core_.resources().unmapping != 0 || core_.resources().ending != 0;
+        if (ready && (core_.requests().any_under_way() || others_wait))
             ready = alarms_.set_for_moving(false); // whoever waits in a call arms its own
         if (ready) {
             const int64_t timeout_ns = alarms_.longest_sleep_ns(patience);

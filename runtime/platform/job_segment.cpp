@@ -126,6 +126,14 @@ void JobSegment::announce(uint32_t sleeper, uint64_t presence) const {
         heavy_fence();
 }
 
+base::Result<void> JobSegment::mark_unwatched(uint32_t lost) const {
+    const auto state = static_cast<RankState>(rank(lost).state.load(std::memory_order_acquire));
+    if (state == RankState::kDying || state == RankState::kDead)
+        return {};
+    rank(lost).unwatched.store(1, std::memory_order_relaxed); // mark_dead() publishes it
+    return mark_dead(lost);
+}
+
 base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
     // Pairs, through the poison (release) and whatever that releases, with the acquire in ShmChannel::liveness().
     rank(dead).state.store(static_cast<uint32_t>(RankState::kDying), std::memory_order_release);

@@ -30,7 +30,7 @@
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 12;
+constexpr uint32_t kLayout = 13;
 constexpr uint32_t kMaxRanks = 256;
 
 // Poison: set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
@@ -82,9 +82,11 @@ struct alignas(64) RankRecord {
     std::atomic<uint32_t> leaving; // steps of gpurun_finalize() that the rank has reached; by the rank
     int32_t pid;                   // by the rank, before Ready, as is the next
     int32_t has_probe;
-    uint32_t heavy_fences;          // the rank has agreed to them
-    std::atomic<uint32_t> captures; // not 0 once the rank has captured a message; by the rank
-    Token token;                    // by which a peer finds out whether it can read the rank's memory
+    uint32_t heavy_fences;           // the rank has agreed to them
+    std::atomic<uint32_t> captures;  // not 0 once the rank has captured a message; by the rank
+    Token token;                     // by which a peer finds out whether it can read the rank's memory
+    uint64_t started;                // when its process was (ProcessStat); by the rank, before Ready
+    std::atomic<uint32_t> unwatched; // not 0: marked dead since nobody watches over the job, so it may live
     // The first two are written by anyone: +1, then wake, after publishing something for this rank.
     alignas(64) std::atomic<uint32_t> doorbell;
     std::atomic<uint32_t> background_bell;
@@ -190,6 +192,8 @@ class JobSegment {
     // Whoever watches over ranks: `rank` has ended without gpurun_finalize(). Marks it dying, so that whoever poison
     // releases sees why; poisons every counter that it would have signalled; marks it dead; wakes everybody.
     base::Result<void> mark_dead(uint32_t rank) const;
+    // The same for a rank whose death nobody would notice any more. One that is dead already stays so.
+    base::Result<void> mark_unwatched(uint32_t rank) const;
 
   private:
     JobSegment(UniqueFd fd, Mapping front, uint32_t size) : fd_(std::move(fd)), size_(size), front_(std::move(front)) {}

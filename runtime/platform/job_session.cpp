@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "platform/joining.hpp"
 #include "platform/meeting_place.hpp"
+#include "platform/process_state.hpp"
 #include "platform/system_error.hpp"
 #include "platform/wake.hpp"
 #include "platform/wire.hpp"
@@ -127,6 +128,7 @@ Result<std::vector<UniqueFd>> JobSession::ready(int device_fd, bool readable, co
     std::vector<UniqueFd> peers(segment_.size());
     RankRecord& self = segment_.rank(rank_);
     self.pid = ::getpid();
+    self.started = started_at(::getpid());
     self.heavy_fences = agree_to_heavy_fences() ? 1 : 0;
     if (alone())
         return peers;
@@ -165,7 +167,7 @@ void JobSession::lose_all_peers() const {
     sweep_after_death(path_in_meeting_place(joined_));
     for (uint32_t peer = 0; peer < segment_.size(); ++peer)
         if (peer != rank_)
-            static_cast<void>(segment_.mark_dead(peer));
+            static_cast<void>(segment_.mark_unwatched(peer));
 }
 
 bool JobSession::abort_job(int code) {

@@ -2,10 +2,18 @@
 
 #include "base/format.hpp"
 
+#include "platform/unique_fd.hpp"
+
 #include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <poll.h>
 #include <string>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace gpurun::platform {
 
@@ -28,9 +36,29 @@ std::optional<ProcessStat> process_stat(int pid) {
     const size_t name_end = text.rfind(')'); // the name, in parentheses, may hold anything
     ProcessStat stat;
     if (name_end == std::string::npos ||
-        std::sscanf(text.c_str() + name_end, ") %c %d", &stat.letter, &stat.parent) != 2)
+        std::sscanf(text.c_str() + name_end,
+                    ") %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+                    &stat.letter, &stat.parent, &stat.started) != 3)
         return std::nullopt;
     return stat;
+}
+
+uint64_t started_at(int pid) {
+    const auto stat = process_stat(pid);
+    return stat ? stat->started : 0;
+}
+
+bool has_ended(int pid, uint64_t started) {
+    const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!process && errno == ESRCH)
+        return true;
+    const uint64_t now = started_at(pid);
+    if (started != 0 && now != 0 && now != started)
+        return true;
+    if (!process) // the system lets nobody watch it
+        return ::kill(pid, 0) != 0 && errno == ESRCH;
+    pollfd ended{process.get(), POLLIN, 0};
+    return ::poll(&ended, 1, 0) == 1;
 }
 
 std::string command_line(int pid) {

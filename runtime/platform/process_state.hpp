@@ -1,6 +1,7 @@
 // What the kernel says of a process, and that for people.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -9,9 +10,15 @@ namespace gpurun::platform {
 struct ProcessStat {
     char letter = 0; // as in /proc: R runs, S and D sleep, T and t are stopped, Z has ended
     int parent = 0;
+    uint64_t started = 0; // in ticks since the machine was: tells processes with the same number apart
 };
 // None if there is no such process any more.
 std::optional<ProcessStat> process_stat(int pid);
+// 0: that cannot be told.
+uint64_t started_at(int pid);
+// Whether the process `pid` that was started then (0: nobody knows) is gone, with all its threads. Then it has nothing
+// mapped any more, and nothing of it runs on a device.
+bool has_ended(int pid, uint64_t started);
 
 struct ProcessState {
     char letter = 0;    // as in ProcessStat; 0: nobody knows

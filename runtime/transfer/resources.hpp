@@ -68,6 +68,7 @@ struct Resources {
     size_t most_left() const { return leaves_series ? kMostLeftOfSeries : device::kMostExchanged; }
     size_t unmapping = 0; // allocations that peers have asked this rank to unmap, and are still mapped (PullPart)
     size_t returning = 0; // loans that are given back once their stream has come to that (LoanPart)
+    size_t ending = 0;    // loans that end when their lost borrowers have ended (comm::OrphanedLoans)
     uint64_t changes = 0; // how often a message was enqueued or done: who has seen as many need not look again
     TryQuiescence try_quiescence = [] { return Quiescence(std::in_place); }; // the engine's
 };

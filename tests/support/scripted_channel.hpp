@@ -29,6 +29,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
     std::vector<Posted> posted;
     size_t room = SIZE_MAX; // records that fit yet
     transfer::Liveness lives = transfer::Liveness::kAlive;
+    bool ended = true; // once it is dead
     transfer::RankFacts peers_facts;
     uint32_t steps = 0;
     bool captured = false;
@@ -62,6 +63,7 @@ class ScriptedChannel final : public transfer::PeerChannel {
 
     // ---- the channel
     transfer::Liveness liveness() const override { return lives; }
+    bool has_ended() const override { return ended; }
     const transfer::RankFacts& facts() const override { return peers_facts; }
     bool has_captured() const override { return captured; }
     uint32_t steps_of_leaving() const override { return steps; }

@@ -88,6 +88,10 @@ class PeerChannel {
     bool is_gone() const { return liveness() != Liveness::kAlive; }
     virtual bool is_cut_off() const { return false; }   // it lives, and cannot be reached any more
     virtual bool is_held_back() const { return false; } // what was sent to it has not left yet
+    // It is taken for dead only since nobody watches over the job any more.
+    virtual bool is_unwatched() const { return false; }
+    // REQUIRES is_gone(). Whether nothing of it can use this rank's memory any more. It may still be ending, or live.
+    virtual bool has_ended() const { return true; }
     virtual const RankFacts& facts() const = 0;
     virtual bool has_captured() const = 0;         // messages into graphs, ever
     virtual uint32_t steps_of_leaving() const = 0; // of gpurun_finalize() that it has reached

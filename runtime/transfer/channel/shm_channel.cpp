@@ -1,5 +1,6 @@
 #include "transfer/channel/shm_channel.hpp"
 
+#include "platform/process_state.hpp"
 #include "transfer/channel/gpu_sharing.hpp"
 #include "transfer/channel/rank_facts.hpp"
 
@@ -86,6 +87,11 @@ Liveness ShmChannel::liveness() const {
     return state == RankState::kDead    ? Liveness::kDead
            : state == RankState::kDying ? Liveness::kDying
                                         : Liveness::kAlive;
+}
+
+bool ShmChannel::has_ended() const {
+    ended_ = ended_ || platform::has_ended(record_.pid, record_.started);
+    return ended_;
 }
 
 // The records that fill the ring may have been posted with kIfSleeping, so a peer that computes has to be notified.

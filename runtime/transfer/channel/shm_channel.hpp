@@ -28,6 +28,8 @@ class ShmChannel final : public PeerChannel {
     ~ShmChannel() override;
 
     Liveness liveness() const override;
+    bool is_unwatched() const override { return record_.unwatched.load(std::memory_order_relaxed) != 0; }
+    bool has_ended() const override;
     const RankFacts& facts() const override { return facts_; }
     bool has_captured() const override { return record_.captures.load(std::memory_order_relaxed) != 0; }
     uint32_t steps_of_leaving() const override { return record_.leaving.load(std::memory_order_acquire); }
@@ -113,6 +115,7 @@ class ShmChannel final : public PeerChannel {
     const base::WorldRank self_;
     device::Counters* const counters_;   // or null
     const platform::RankRecord& record_; // the peer's
+    mutable bool ended_ = false;         // its process, for all time
     RankFacts facts_;
     std::array<Half, 2> halves_;
     platform::Mapping out_ring_;

@@ -62,7 +62,8 @@ class LoanPart final : public ProtocolPart {
 
     // ---- of a borrower, at the lender's part
     void tell(uint64_t serial, const LoanAnswer& answer);
-    // In the order of a stream, or, without one, now. Unmaps what it has mapped.
+    // In the order of a stream, or, without one, now. Unmaps what it has mapped. A lender that is lost, but has not
+    // ended, learns of it, too.
     base::Result<void> give_back(const Borrowing& loan, std::optional<device::Stream> stream);
     // Whether a stream has yet to come to where it gives such a loan back.
     template <typename Condition>
@@ -80,6 +81,7 @@ class LoanPart final : public ProtocolPart {
         Borrowing loan;
         std::optional<Marker> marker;
     };
+    base::Result<void> return_behind(const Borrowing& loan, device::Stream stream);
     void end(const Borrowing& loan, const Slot& edge, const std::optional<CompletionPoint>& end);
 
     Resources& resources_;

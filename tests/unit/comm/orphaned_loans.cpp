@@ -1,6 +1,9 @@
 // Loans whose borrower has died after it had lent them on.
 #include "one_rank.hpp"
 
+#include <chrono>
+#include <thread>
+
 using namespace gpurun;
 using base::Status;
 using comm::Request;
@@ -54,6 +57,17 @@ std::vector<LoanNotice> notices(OneRank& rank, uint32_t peer) {
     return found;
 }
 
+// Processes are looked at from time to time.
+template <typename Condition>
+bool comes_true(const Condition& condition) {
+    for (int i = 0; i < 10'000; ++i) {
+        if (condition())
+            return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+}
+
 void arrive(OneRank& rank, uint32_t from, LoanNotice::What what, uint64_t number) {
     rank.channel(from).arrive(Record(RecordKind::kNotice, LoanPart::kProtocol).with(LoanNotice{what, number, kOrigin}));
 }
@@ -95,6 +109,42 @@ TEST_CASE("a loan that was not lent on ends with its borrower, and nobody is ask
     lender.notice_death();
     CHECK(lender.end() == Status::kPeerLost);
     CHECK(notices(lender.rank, 2).empty());
+}
+
+TEST_CASE("a borrower that is lost has its loan until its process has ended") {
+    for (const auto& answers : {std::vector<LoanAnswer::What>{}, {LoanAnswer::What::kBorrowed}}) {
+        Lender lender;
+        for (const LoanAnswer::What each : answers)
+            lender.answer(each);
+        lender.rank.channel(1).ended = false;
+        lender.notice_death();
+        CHECK_FALSE(lender.end().has_value());
+        lender.rank.channel(1).ended = true;
+        CHECK(comes_true([&] { return lender.end() == Status::kPeerLost; }));
+        CHECK(notices(lender.rank, 2).empty());
+    }
+}
+
+TEST_CASE("a borrower that is lost can give back, if it lives") {
+    Lender lender;
+    lender.answer(LoanAnswer::What::kBorrowed);
+    lender.rank.channel(1).ended = false;
+    lender.notice_death();
+    CHECK_FALSE(lender.end().has_value());
+    lender.answer(LoanAnswer::What::kGivenBack);
+    CHECK(lender.end() == Status::kOk);
+    CHECK(comes_true([&] { return lender.rank.look(), lender.rank.core.resources().ending == 0; }));
+}
+
+TEST_CASE("a loan that was lent on is not back while anybody who is lost may have it") {
+    Lender lender;
+    lender.answer(LoanAnswer::What::kLentOn);
+    lender.rank.channel(2).ended = false;
+    lender.rank.channel(2).die();
+    lender.notice_death();
+    CHECK_FALSE(lender.end().has_value());
+    lender.rank.channel(2).ended = true;
+    CHECK(comes_true([&] { return lender.end() == Status::kPeerLost; }));
 }
 
 TEST_CASE("a loan that had come back before the death has come back") {

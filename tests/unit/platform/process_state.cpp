@@ -32,6 +32,27 @@ TEST_CASE("a process that is stopped is said to be, and one that is gone is not 
     CHECK(describe(process_state(child)) == "is in an unknown state");
 }
 
+TEST_CASE("a process has ended once it is gone, is yet to be waited for, or its number is another's") {
+    CHECK_FALSE(has_ended(::getpid(), started_at(::getpid())));
+    CHECK_FALSE(has_ended(::getpid(), 0));
+    CHECK(started_at(::getpid()) != 0);
+    CHECK(has_ended(::getpid(), started_at(::getpid()) + 1));
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::pause();
+        ::_exit(0);
+    }
+    const uint64_t started = started_at(child);
+    CHECK_FALSE(has_ended(child, started));
+    ::kill(child, SIGKILL);
+    siginfo_t ended{};
+    REQUIRE(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) == 0);
+    CHECK(has_ended(child, started));
+    REQUIRE(::waitpid(child, nullptr, 0) == child);
+    CHECK(has_ended(child, started));
+    CHECK(started_at(child) == 0);
+}
+
 TEST_CASE("processes may end while they are looked at") {
     std::atomic<pid_t> latest{::getpid()};
     std::atomic<bool> over{false};

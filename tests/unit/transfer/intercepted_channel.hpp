@@ -32,6 +32,7 @@ class InterceptedChannel final : public transfer::PeerChannel {
     std::deque<Posted> arrived;                     // from the peer
     std::vector<transfer::Notify> notified;         // by this rank, without a record
     std::optional<transfer::Liveness> liveness_now; // else as the job segment says
+    bool has_ended_now = true;                      // once it is dead
     std::optional<transfer::RankFacts> facts_now;   // else as the job segment says
 
     // The oldest record that this rank has posted. REQUIRES that there is one.
@@ -44,6 +45,7 @@ class InterceptedChannel final : public transfer::PeerChannel {
 
     // ---------------------------------------------------------------------------------------------- PeerChannel
     transfer::Liveness liveness() const override { return liveness_now.value_or(shared_->liveness()); }
+    bool has_ended() const override { return has_ended_now; }
     const transfer::RankFacts& facts() const override { return facts_now ? *facts_now : shared_->facts(); }
     bool has_captured() const override { return shared_->has_captured(); }
     uint32_t steps_of_leaving() const override { return shared_->steps_of_leaving(); }
