@@ -50,6 +50,8 @@ std::string cause(const Entry& entry, int64_t now_ns) {
     case What::kRank:
         if (entry.has(wait_report::kLoan))
             return peer + " to unmap memory of this rank";
+        if (entry.has(wait_report::kJoint))
+            return peer + " to leave the joint job: gpurun_comm_free()";
         return peer + (entry.has(wait_report::kCollective) ? " to call this collective" : " to call gpurun_finalize()");
     default: break;
     }

@@ -36,7 +36,8 @@ class Background {
     void leave_to() GPURUN_REQUIRES(engine_lock);
     bool on_duty() const { return on_duty_; }
     // From now on the thread is on duty without requests, too: graphs exchange messages without calls, and somebody has
-    // to notice that a peer dies; and a lender may ask this rank to unmap what it has borrowed before.
+    // to notice that a peer dies; a lender may ask this rank to unmap what it has borrowed before; and who asks what is
+    // lent is to be told who has borrowed it.
     void keep_watch() GPURUN_REQUIRES(engine_lock) { watches_ = true; }
     // What goes on beside operations.
     struct Others {

@@ -149,6 +149,13 @@ Request& Loans::start(const Task& task, const LoanTask& lent, std::unique_ptr<Lo
     return request;
 }
 
+// Whoever asks what is lent is told who has borrowed it, although this rank may make no call for long.
+void Loans::keep_watch() {
+    background_.keep_watch();
+    if (!background_.on_duty())
+        background_.leave_to();
+}
+
 std::optional<base::Error> Loans::take_refusal(Request& request) {
     const base::Error* const error = request.error();
     if (error == nullptr || error->status != Status::kUnsupported)
@@ -167,6 +174,7 @@ Result<uint64_t> Loans::lend(const Task& task, transfer::Loan what, std::unique_
     Request& request = start(task, lent, std::move(description));
     if (auto refused = take_refusal(request))
         return *std::move(refused);
+    keep_watch();
     return request.name;
 }
 
@@ -216,6 +224,7 @@ Result<uint64_t> Loans::lend_to_all(Task task, transfer::Loan what, const LoanDe
         request.collective = &all;
         core_.requests().note_started();
     }
+    keep_watch();
     return request.name;
 }
 

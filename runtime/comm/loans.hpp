@@ -121,6 +121,7 @@ class Loans {
         GPURUN_REQUIRES(engine_lock);
     // Why it cannot be lent at all: then there is no such request.
     std::optional<base::Error> take_refusal(Request& request) GPURUN_REQUIRES(engine_lock);
+    void keep_watch() GPURUN_REQUIRES(engine_lock);
     base::Result<void> check_reaches_all(const Group& group) GPURUN_REQUIRES(engine_lock);
     LoanToAll& take_unused() GPURUN_REQUIRES(engine_lock);
 

@@ -163,6 +163,7 @@ void describe_ranks(const WaitReason& reason, const Core& core, BoundedList& awa
     Entry entry;
     entry.topic = Topic::kAwaited;
     entry.what = What::kRank;
+    entry.flags = core.names().engine != 0 ? wait_report::kJoint : 0;
     for (const auto& each : core.peers()) {
         if (each->channel().steps_of_leaving() >= reason.step ||
             each->channel().liveness() == transfer::Liveness::kDead)

@@ -62,7 +62,8 @@ constexpr Flags kLookedAll = 128;  // End: nothing was left unseen
 constexpr Flags kUnread = 256;     // a thread: there are records that its rank has not taken out of its rings
 constexpr Flags kLoan = 512;       // a send: its bytes are lent. A rank: it has memory mapped that is to be unmapped
 constexpr Flags kHeldBack = 1024;  // what was sent to the peer has not left yet: it is not connected, or is slow
-constexpr Flags kAllFlags = 2047;
+constexpr Flags kJoint = 2048;     // a rank: it is to leave a joint job, and not its own
+constexpr Flags kAllFlags = 4095;
 
 struct Entry {
     Topic topic{};

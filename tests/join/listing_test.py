@@ -121,6 +121,11 @@ class Listing(OwnFolderTest):
         self.assertGreaterEqual(loan["seconds"], 0)
         self.assertRegex(self.ask(), r"loans:\n.*lender +bytes +to +tag +lent for +state\n +0 +4096 +1 +9 +\d+\.\d s +borrowed")
 
+    def test_a_loan_is_borrowed_although_its_lender_makes_no_call(self):
+        self.joined("away", "away")
+        is_borrowed = lambda job: any(loan["borrowed"] for loan in job["ranks"][0]["loans"])
+        self.until_listed("away", is_borrowed)
+
     def test_watch_prints_again_until_it_is_interrupted(self):
         self.joined("wait", "seen")
         watching = self.start([GPURUN, "jobs", "--watch", "--json"])

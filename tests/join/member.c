@@ -1,5 +1,6 @@
 /* A rank that gpurun did not start: passes a number round, then does what it is told: "ring", "wait" (until the peer is
- * lost), "lend" (the same, after rank 0 has lent memory to rank 1), "abort", or "init" (only tries to join; prints the
+ * lost), "lend" (the same, after rank 0 has lent memory to rank 1), "away" (the same, but rank 1 borrows when rank 0
+ * makes no call any more, until it is killed), "abort", or "init" (only tries to join; prints the
  * error). member [MODE [NAME RANK SIZE]] */
 #include <gpurun/gpurun.h>
 
@@ -44,8 +45,15 @@ int main(int argc, char** argv) {
     fflush(stdout);
     if (strcmp(mode, "abort") == 0 && rank == 0)
         gpurun_abort(3);
-    if (strcmp(mode, "lend") == 0 && lend(rank) != 0)
+    const int away = strcmp(mode, "away") == 0;
+    if (away && rank == 1)
+        usleep(200000);
+    if ((away || strcmp(mode, "lend") == 0) && lend(rank) != 0)
         return 1;
+    if (away && rank == 0) {
+        for (;;)
+            pause();
+    }
     if (strcmp(mode, "ring") != 0) {
         const gpurun_status lost =
             gpurun_recv(&number, 1, GPURUN_INT32, before, 1, GPURUN_COMM_WORLD, GPURUN_HOST, NULL);

@@ -54,17 +54,16 @@ bool LoanPart::in_use_by_streams(uint64_t allocation_id) {
 void LoanPart::tell(uint64_t serial, const LoanAnswer& answer) {
     if (peer_.lost() && peer_.channel().has_ended())
         return;
-    peer_.tell(Record(RecordKind::kToSend, kProtocol, serial).with(answer),
-               answer.what == LoanAnswer::What::kBorrowed ? Notify::kIfSleeping : Notify::kAlways);
+    peer_.tell(Record(RecordKind::kToSend, kProtocol, serial).with(answer));
 }
 
 Result<void> LoanPart::give_back(const Borrowing& loan, std::optional<device::Stream> stream) {
     if (!stream) {
         end(loan, {}, std::nullopt);
         return {};
+    }
     if (peer_.lost()) // edges between them mean nothing any more
         return return_behind(loan, *stream);
-    }
     resources_.exchanges.launch(); // before what this may let the lender's stream wait for
     GPURUN_ASSIGN(const uint64_t name, resources_.device.name(*stream));
     GPURUN_ASSIGN(Fence * fence, peer_.fence_out());
@@ -75,6 +74,7 @@ Result<void> LoanPart::give_back(const Borrowing& loan, std::optional<device::St
     end(loan, *slot, CompletionPoint::at(*fence, Edge::kForward, *slot));
     return {};
 }
+
 Result<void> LoanPart::return_behind(const Borrowing& loan, device::Stream stream) {
     GPURUN_ASSIGN(const Marker marker, resources_.pools.markers.set(stream));
     returning_.push_back({loan, marker});
@@ -82,7 +82,6 @@ Result<void> LoanPart::return_behind(const Borrowing& loan, device::Stream strea
     peer_.attend(kProtocol);
     return {};
 }
-
 
 void LoanPart::end(const Borrowing& loan, const Slot& edge, const std::optional<CompletionPoint>& end) {
     for (const Borrowing::Part& each : loan.parts)
