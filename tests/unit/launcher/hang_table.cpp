@@ -79,10 +79,10 @@ TEST_CASE("a rank answers from any call that it is to unmap memory: who waits fo
 
 TEST_CASE("who leaves a joint job waits for ranks to leave that, and not for gpurun_finalize()") {
     Entry leaves = in_state(wants(wait_report::What::kRank, 1), wait_report::State::kUnknown);
-    CHECK(format_hangs({in_call("gpurun_finalize", {leaves})}, kNowNs, "SIGQUIT")
+    CHECK(format_hangs({in_call("gpurun_finalize", {leaves}), receiving(0)}, kNowNs, "SIGQUIT")
               .find("rank 1 to call gpurun_finalize()") != std::string::npos);
     leaves.flags = wait_report::kJoint;
-    CHECK(format_hangs({in_call("gpurun_comm_free", {leaves})}, kNowNs, "SIGQUIT")
+    CHECK(format_hangs({in_call("gpurun_comm_free", {leaves}), receiving(0)}, kNowNs, "SIGQUIT")
               .find("rank 1 to leave the joint job: gpurun_comm_free()") != std::string::npos);
 }
 
