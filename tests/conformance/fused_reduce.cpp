@@ -198,7 +198,8 @@ class Readers {
   public:
     Readers(Edges& edges, size_t number, int type, size_t count, size_t skew, bool in_place)
         : edges_(edges), type_(type), count_(count), bytes_(count * reference::bytes_of(type)), skew_(skew),
-          in_place_(in_place), distance_((number * bytes_ + skew + 512) & ~size_t{255}),
+          in_place_(in_place), // what is not in place is also at no distance of whole words from its operands
+          distance_(((number * bytes_ + skew + 512) & ~size_t{255}) + (in_place ? 0 : skew)),
           memory_(2 * number * distance_), words_(number * number * kWordsBytes), streams_(number) {
         for (size_t rank = 0; rank < number; ++rank)
             contents_.push_back(reference::values(type, number * count, 100 * number + rank));

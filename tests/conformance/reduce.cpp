@@ -28,12 +28,13 @@ Bytes bytes_of(const Content& content) {
     return Bytes(all.begin(), all.end());
 }
 
-// Operands and result behind each other in one allocation, each `skew` bytes behind an aligned address.
+// Operands and result behind each other in one allocation, each `skew` bytes behind an aligned address, and number n
+// `steps * n` more.
 class Operands {
   public:
-    Operands(Kind kind, int type, size_t count, size_t number, size_t skew)
+    Operands(Kind kind, int type, size_t count, size_t number, size_t skew, size_t steps = 0)
         : type_(type), count_(count), skew_(skew), bytes_(count * reference::bytes_of(type)),
-          distance_((bytes_ + skew + 512) & ~size_t{255}), memory_(kind, (number + 1) * distance_) {
+          distance_(((bytes_ + skew + 512) & ~size_t{255}) + steps), memory_(kind, (number + 1) * distance_) {
         Bytes all(memory_.size(), kUntouched);
         for (size_t i = 0; i < number; ++i) {
             contents_.push_back(reference::values(type, count, 100 * number + i));
@@ -89,14 +90,16 @@ TEST_CASE("a stream reduces every type with every operation, at odd lengths and 
             CAPTURE(base::info_of_type(type).name);
             CAPTURE(base::kOpNames[static_cast<size_t>(op)]);
             for (const size_t count : {1u, 255u, 4099u})
-                for (const size_t skew : {size_t{0}, size_t{1}, reference::bytes_of(type)}) {
-                    CAPTURE(count);
-                    CAPTURE(skew);
-                    Operands operands(Kind::kDevice, type, count, 3, skew);
-                    operands.enqueue(op, stream);
-                    stream.synchronize();
-                    CHECK(operands.is_right());
-                }
+                for (const size_t skew : {size_t{0}, size_t{1}, reference::bytes_of(type)})
+                    for (const size_t steps : {size_t{0}, skew}) {
+                        CAPTURE(count);
+                        CAPTURE(skew);
+                        CAPTURE(steps);
+                        Operands operands(Kind::kDevice, type, count, 3, skew, steps);
+                        operands.enqueue(op, stream);
+                        stream.synchronize();
+                        CHECK(operands.is_right());
+                    }
         }
 }
 

@@ -101,7 +101,8 @@ struct ReduceArguments {
     uint32_t operands_given;
     uint32_t op; // base::Op
     uint32_t divisor;
-    uint32_t aligned; // 1: all buffers, to 16 bytes
+    uint32_t aligned; // 1: all buffers, to 16 bytes behind `head`
+    uint32_t head;    // bytes, of whole elements
 };
 
 // Each block puts a part of each mail, then reduces a part of the result.
@@ -136,7 +137,8 @@ struct FusedReduceArguments {
     uint32_t is_seen;     // 1: whoever sees that it is done sees what it has written, in peers' memory too
     uint32_t op;          // base::Op
     uint32_t divisor;
-    uint32_t aligned; // 1: the result, answers and all buffers, to 16 bytes
+    uint32_t aligned; // 1: the result, answers and all buffers, to 16 bytes behind `head`
+    uint32_t head;    // bytes, of whole elements; none where there are mails
 };
 
 constexpr uint64_t kNoMoreRounds = ~uint64_t{0};

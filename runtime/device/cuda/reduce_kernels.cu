@@ -14,31 +14,36 @@ __device__ bool load_operand(Word16<kType>& into, const FusedOperand& from, uint
     return true;
 }
 
+__device__ const void* behind(const void* buffer, uint64_t bytes) {
+    return static_cast<const unsigned char*>(buffer) + bytes;
+}
+__device__ void* behind(void* buffer, uint64_t bytes) { return static_cast<unsigned char*>(buffer) + bytes; }
+
 template <Type kType>
 __device__ void reduce(const ReduceArguments& arguments) {
     let_next_start();
     await_predecessors();
     const Blocks blocks = whole_grid();
-    if (arguments.aligned == 0) {
+    const uint64_t apart = arguments.aligned != 0 ? arguments.head : arguments.bytes;
+    const uint64_t in_words = arguments.bytes - apart;
+    if (apart != 0)
         reduce_apart<kType>(
-            arguments.bytes, arguments.operands_given, arguments.op, arguments.divisor, blocks,
+            apart, arguments.operands_given, arguments.op, arguments.divisor, blocks,
             [&](unsigned operand) { return arguments.operands[operand]; },
             [&](const Word16<kType>& result, uint64_t first, uint64_t distance, uint64_t count) {
                 result.store_apart(arguments.result, first, distance, count);
             });
-        return;
-    }
-    for (uint64_t at = blocks.first_index(); kWordBytes * at < arguments.bytes; at += blocks.all_threads()) {
-        const unsigned bytes = bytes_at(at, arguments.bytes);
+    for (uint64_t at = blocks.first_index(); kWordBytes * at < in_words; at += blocks.all_threads()) {
+        const unsigned bytes = bytes_at(at, in_words);
         Word16<kType> result;
-        result.load(arguments.operands[0], at, bytes, true);
+        result.load(behind(arguments.operands[0], apart), at, bytes, true);
         for (unsigned operand = 1; operand < arguments.operands_given; ++operand) {
             Word16<kType> next;
-            next.load(arguments.operands[operand], at, bytes, true);
+            next.load(behind(arguments.operands[operand], apart), at, bytes, true);
             result.combine(arguments.op, next, std::make_index_sequence<kOps>());
         }
         result.divide(arguments.divisor);
-        result.store(arguments.result, at, bytes, true);
+        result.store(behind(arguments.result, apart), at, bytes, true);
     }
 }
 
@@ -69,10 +74,10 @@ __device__ void put_all(const FusedReduceArguments& all, Blocks blocks, uint64_t
 template <Type kType>
 __device__ void store_result(const FusedReduceArguments& all, const Word16<kType>& result, uint64_t at,
                              unsigned bytes) {
-    result.store(all.result, at, bytes, all.aligned != 0);
+    result.store(behind(all.result, all.head), at, bytes, all.aligned != 0);
     for (unsigned operand = 0; operand < all.operands_given; ++operand)
         if (all.operands[operand].answer != nullptr)
-            result.store(all.operands[operand].answer, at, bytes, all.aligned != 0);
+            result.store(behind(all.operands[operand].answer, all.head), at, bytes, all.aligned != 0);
 }
 
 // `moving`: when the first words had come. This rank's own operand is loaded before the mails are awaited.
@@ -115,7 +120,7 @@ __device__ void reduce_words(const FusedReduceArguments& all, uint64_t at, uint6
     using Loaded = Elements<typename TypeOf<kType>::Element>;
     Word16<kType> result[kAtOnce];
     for (unsigned operand = 0; operand < all.combined; ++operand) {
-        const auto* const from = static_cast<const uint4*>(all.operands[operand].words);
+        const auto* const from = static_cast<const uint4*>(behind(all.operands[operand].words, all.head));
         Loaded loaded[kAtOnce];
 #pragma unroll
         for (unsigned i = 0; i < kAtOnce; ++i)
@@ -143,9 +148,11 @@ template <Type kType>
 __device__ void reduce_buffers(const FusedReduceArguments& all, Blocks blocks) {
     constexpr unsigned kAtOnce = 2;
     const uint64_t threads = blocks.all_threads();
-    if (all.aligned == 0) {
+    const uint64_t apart = all.aligned != 0 ? all.head : all.bytes;
+    const uint64_t in_words = all.bytes - apart;
+    if (apart != 0)
         reduce_apart<kType>(
-            all.bytes, all.combined, all.op, all.divisor, blocks,
+            apart, all.combined, all.op, all.divisor, blocks,
             [&](unsigned operand) { return all.operands[operand].words; },
             [&](const Word16<kType>& result, uint64_t first, uint64_t distance, uint64_t count) {
                 result.store_apart(all.result, first, distance, count);
@@ -153,18 +160,16 @@ __device__ void reduce_buffers(const FusedReduceArguments& all, Blocks blocks) {
                     if (all.operands[operand].answer != nullptr)
                         result.store_apart(all.operands[operand].answer, first, distance, count);
             });
-        return;
-    }
     uint64_t at = blocks.first_index();
-    for (; kWordBytes * (at + (kAtOnce - 1) * threads + 1) <= all.bytes; at += kAtOnce * threads)
+    for (; kWordBytes * (at + (kAtOnce - 1) * threads + 1) <= in_words; at += kAtOnce * threads)
         reduce_words<kType, kAtOnce>(all, at, threads);
-    for (; kWordBytes * at < all.bytes; at += threads) {
-        const unsigned bytes = bytes_at(at, all.bytes);
+    for (; kWordBytes * at < in_words; at += threads) {
+        const unsigned bytes = bytes_at(at, in_words);
         Word16<kType> result;
-        result.load(all.operands[0].words, at, bytes, true);
+        result.load(behind(all.operands[0].words, all.head), at, bytes, true);
         for (unsigned operand = 1; operand < all.combined; ++operand) {
             Word16<kType> next;
-            next.load(all.operands[operand].words, at, bytes, true);
+            next.load(behind(all.operands[operand].words, all.head), at, bytes, true);
             result.combine(all.op, next, std::make_index_sequence<kOps>());
         }
         result.divide(all.divisor);

@@ -1,7 +1,39 @@
 // Reductions, each one kernel.
 #include "device/cuda/launch.hpp"
 
+#include <algorithm>
+#include <optional>
+
 namespace gpurun::device::cuda {
+
+namespace {
+
+// Of several buffers that are used together.
+class Alignment {
+  public:
+    explicit Alignment(const void* first) : first_(reinterpret_cast<uintptr_t>(first)), all_(first_) {}
+
+    void add(const void* buffer) {
+        const auto address = reinterpret_cast<uintptr_t>(buffer);
+        all_ |= address;
+        differ_ |= address ^ first_;
+    }
+    uintptr_t all() const { return all_; } // by what all addresses can be divided, it can, too
+    // How many bytes, of whole elements, there are before a boundary of 16 bytes in all of them; none if they differ.
+    std::optional<uint32_t> head(size_t element, uint64_t bytes) const {
+        const auto head = static_cast<uint32_t>((kWord - first_ % kWord) % kWord);
+        const bool fits = differ_ % kWord == 0 && head % element == 0 && head <= bytes;
+        return fits ? std::optional(head) : std::nullopt;
+    }
+
+  private:
+    static constexpr uintptr_t kWord = 16;
+    const uintptr_t first_;
+    uintptr_t all_;
+    uintptr_t differ_ = 0;
+};
+
+} // namespace
 
 base::Result<void> CudaDevice::reduce_elements(const base::Reduction& reduction, size_t count, void* result,
                                                std::span<const void* const> operands, Stream stream) {
@@ -17,12 +49,14 @@ base::Result<void> CudaDevice::reduce_elements(const base::Reduction& reduction,
     arguments.operands_given = static_cast<uint32_t>(operands.size());
     arguments.op = static_cast<uint32_t>(reduction.op);
     arguments.divisor = reduction.divisor;
-    uintptr_t all = reinterpret_cast<uintptr_t>(result);
+    Alignment alignment(result);
     for (size_t i = 0; i < operands.size(); ++i) {
         arguments.operands[i] = operands[i];
-        all |= reinterpret_cast<uintptr_t>(operands[i]);
+        alignment.add(operands[i]);
     }
-    arguments.aligned = all % 16 == 0 ? 1 : 0;
+    const auto head = alignment.head(base::size_of_type(static_cast<int>(type)), arguments.bytes);
+    arguments.aligned = head ? 1 : 0;
+    arguments.head = head.value_or(0);
     return launch(kernels_.reduce[type], blocks_for(arguments.bytes, 16 * kReduceThreads, kMostBlocks), kReduceThreads,
                   arguments, stream);
 }
@@ -104,7 +138,7 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
         all.timed = all.puts[i].times != nullptr ? all.puts[i].times : all.timed;
         all.put_ticket = all.put_ticket == nullptr ? all.puts[i].ticket : all.put_ticket;
     }
-    uintptr_t addresses = reinterpret_cast<uintptr_t>(reduction.result);
+    Alignment alignment(reduction.result);
     for (size_t i = 0; i < reduction.operands.size(); ++i) {
         const FusedReduction::Operand& operand = reduction.operands[i];
         GPURUN_ASSIGN(all.operands[i], arguments_of(operand));
@@ -114,7 +148,9 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
             all.ticket = all.ticket == nullptr ? operand.mail.ticket : all.ticket;
             continue;
         }
-        addresses |= reinterpret_cast<uintptr_t>(operand.buffer) | reinterpret_cast<uintptr_t>(operand.answer);
+        for (const void* const each : {operand.buffer, static_cast<const void*>(operand.answer)})
+            if (each != nullptr)
+                alignment.add(each);
         if (!operand.is_peers()) {
             all.own_operand = operand.is_combined() ? static_cast<uint32_t>(i) : all.own_operand;
             continue;
@@ -128,9 +164,11 @@ base::Result<void> CudaDevice::put_and_reduce(std::span<const OutgoingMail> puts
     }
     GPURUN_TRY(arguments_of(reduction.signals, all.signals, all.number_of_signals));
     GPURUN_TRY(arguments_of(reduction.awaits, all.awaits, all.number_of_awaits));
-    all.aligned = addresses % 16 == 0 ? 1 : 0;
     const bool moves_only = all.combined == 1 && all.divisor == 0;
-    const base::Type type = moves_only ? widest_type(addresses | all.bytes) : reduction.reduction.type;
+    const base::Type type = moves_only ? widest_type(alignment.all() | all.bytes) : reduction.reduction.type;
+    const auto head = alignment.head(base::size_of_type(static_cast<int>(type)), all.bytes);
+    all.aligned = head && (*head == 0 || all.has_mails == 0) ? 1 : 0;
+    all.head = all.aligned != 0 ? *head : 0;
     const Grid grid = all.has_mails != 0
                           ? grid_of_mails(largest, reduction.blocks)
                           : Grid{blocks_for(largest, kReducedBytesOfBlock, reduction.blocks), kFusedReduceThreads};
