@@ -24,7 +24,6 @@ namespace {
 using base::Result;
 using base::Status;
 
-constexpr int kMostFolderTries = 16; // of a folder that others remove at the same time
 constexpr size_t kLongestFront = 40; // of a joint job's name; what follows is unique
 
 class Deadline {

@@ -28,9 +28,8 @@ using base::Result;
 using base::Status;
 
 constexpr size_t kLongestName = 64;
-constexpr int kMostFolderTries = 16; // of a folder that others remove at the same time
-constexpr int kLockTries = 2000;     // together 10 s: the lock is held for milliseconds
-constexpr int kFewLockTries = 20;    // where the lock is not worth more
+constexpr int kLockTries = 2000;  // together 10 s: the lock is held for milliseconds
+constexpr int kFewLockTries = 20; // where the lock is not worth more
 constexpr long kLockPauseNs = 5'000'000;
 
 std::string runtime_folder() {

@@ -16,6 +16,8 @@
 
 namespace gpurun::platform {
 
+constexpr int kMostFolderTries = 16; // of a folder that others remove at the same time
+
 // kSetting if it cannot be the name of a file there.
 base::Result<void> check_meeting_name(const std::string& name);
 
