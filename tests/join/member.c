@@ -2,6 +2,7 @@
  * lost), "lend" (the same, after rank 0 has lent memory to rank 1), "away" (the same, but rank 1 borrows when rank 0
  * makes no call any more, until it is killed), "abort", or "init" (only tries to join; prints the
  * error). member [MODE [NAME RANK SIZE]] */
+#define _DEFAULT_SOURCE
 #include <gpurun/gpurun.h>
 
 #include <stdio.h>
