@@ -59,7 +59,8 @@ void PeerFailure::lose(Peer& peer) {
     peer.set_lost();
     remember(peer.awaiting_backward, Edge::kBackward, Direction::kOut, peer);
     remember(peer.awaiting_forward, Edge::kForward, Direction::kIn, peer);
-    core_.device().release_peer(peer.channel().device_peer());
+    if (!peer.channel().is_unwatched() || peer.channel().has_ended()) // else it may live, and so do its streams
+        core_.device().release_peer(peer.channel().device_peer());
     fail_operations(peer);
     orphaned_.lose(peer.rank());
     core_.communicators().ids().lose(peer.rank());

@@ -78,7 +78,7 @@ void Progress::note_calls_are_over() {
 // What the source does not wait for has no serial, or one of another table.
 void Progress::refuse(Peer& source, const Record& record) {
     const bool is_captured = (record.envelope.context & transfer::kCapturedContexts) != 0;
-    if (record.serial != 0 && !is_captured && record.protocol != transfer::LoanPart::kProtocol)
+    if (record.serial != 0 && !is_captured)
         source.tell(Record(RecordKind::kUnwanted, record.protocol, record.serial));
 }
 

@@ -27,18 +27,6 @@ void broadcast_once(size_t bytes, int root, Kind kind, gpurun_stream domain, uin
     CHECK(first_difference(got.data(), content.data(), bytes) == -1);
 }
 
-// All ranks come to the same answer.
-bool can_capture_broadcasts(gpurun_stream stream) {
-    if (!has_graphs())
-        return false;
-    const Memory buffer(Kind::kDevice, 1);
-    gpurun_status status = GPURUN_OK;
-    const Graph graph(stream, [&] { status = gpurun_bcast(buffer.get(), 1, GPURUN_BYTE, 0, kWorld, stream); });
-    if (status != GPURUN_OK)
-        CHECK(status == GPURUN_ERR_UNSUPPORTED);
-    return status == GPURUN_OK;
-}
-
 constexpr size_t kSizes[] = {1, 8, 4097, 32769, 300000, (5u << 20) + 1};
 
 } // namespace
@@ -70,7 +58,7 @@ TEST_CASE("each rank brings its own kind of memory and its own order domain") {
 // memory where they can.
 TEST_CASE("a captured broadcast is right in every run, from every root, at every offset and in every kind of memory") {
     const Stream stream;
-    if (!can_capture_broadcasts(stream))
+    if (!can_capture_collectives(stream))
         return;
     uint64_t seed = 300;
     for (const size_t bytes : {size_t{100}, size_t{300'000}, size_t{1 << 20}, (size_t{3} << 20) + 8})

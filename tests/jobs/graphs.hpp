@@ -52,6 +52,21 @@ inline bool can_capture(int peer) {
     return false;
 }
 
+// Whether collectives of all ranks can be captured. All come to the same answer, since each has a message with each.
+inline bool can_capture_collectives(gpurun_stream stream) {
+    if (!has_graphs())
+        return false;
+    const Memory numbers(Kind::kDevice, 2 * sizeof(float));
+    gpurun_status status = GPURUN_OK;
+    const Graph graph(stream, [&] {
+        status =
+            gpurun_allreduce(numbers.get(), numbers.at(sizeof(float)), 1, GPURUN_FLOAT, GPURUN_SUM, kWorld, stream);
+    });
+    if (status != GPURUN_OK)
+        CHECK(status == GPURUN_ERR_UNSUPPORTED);
+    return status == GPURUN_OK;
+}
+
 inline uint64_t seed_of(int from, int run, size_t bytes) {
     return static_cast<uint64_t>(from) * 1'000'003 + static_cast<uint64_t>(run) * 1009 + bytes;
 }

@@ -186,21 +186,6 @@ Bytes bytes_of(const std::vector<int32_t>& numbers) {
     return {first, first + numbers.size() * sizeof(int32_t)};
 }
 
-// All ranks come to the same answer.
-bool can_capture_reductions(gpurun_stream stream) {
-    if (!has_graphs())
-        return false;
-    const Memory numbers(Kind::kDevice, 2 * sizeof(float));
-    gpurun_status status = GPURUN_OK;
-    const Graph graph(stream, [&] {
-        status =
-            gpurun_allreduce(numbers.get(), numbers.at(sizeof(float)), 1, GPURUN_FLOAT, GPURUN_SUM, kWorld, stream);
-    });
-    if (status != GPURUN_OK)
-        CHECK(status == GPURUN_ERR_UNSUPPORTED);
-    return status == GPURUN_OK;
-}
-
 } // namespace
 
 TEST_SUITE_BEGIN("reductions");
@@ -208,7 +193,7 @@ TEST_SUITE_BEGIN("reductions");
 // Some of their messages cross in the channels of graphs, some stay with their sources, as there is room.
 TEST_CASE("a graph has many long reductions, each right in every run") {
     const Stream stream;
-    if (!can_capture_reductions(stream))
+    if (!can_capture_collectives(stream))
         return;
     constexpr size_t kCalls = 12, kCount = (size_t{400} << 10) / sizeof(int32_t);
     constexpr size_t kBytes = kCount * sizeof(int32_t);
@@ -240,7 +225,7 @@ TEST_CASE("a graph has many long reductions, each right in every run") {
 // With three and more ranks each reduces a piece, and writes it where the others want it, or the root.
 TEST_CASE("long reductions of a graph come before what follows in the stream, at every rank") {
     const Stream stream;
-    if (!can_capture_reductions(stream))
+    if (!can_capture_collectives(stream))
         return;
     for (const size_t count : {size_t{70'001}, size_t{300'007}}) {
         CAPTURE(count);
@@ -378,7 +363,7 @@ TEST_CASE("ranks that give different counts are told so, and nobody waits for ev
 
 TEST_CASE("a graph reduces what its buffers have when it runs") {
     const Stream stream;
-    if (!can_capture_reductions(stream))
+    if (!can_capture_collectives(stream))
         return;
     for (int turn = 0; turn < 6; turn++) {
         const size_t count = turn < 2 ? 5 : turn < 4 ? 3000 : 100'000;
