@@ -147,8 +147,10 @@ Result<void> World::start_death_watch() {
         return {};
     const auto release_the_dead = [this, &job] {
         for (uint32_t rank = 0; rank < job.size(); ++rank)
-            if (rank != session_->rank() && job.rank(rank).state.load(std::memory_order_acquire) ==
-                                                static_cast<uint32_t>(platform::RankState::kDead))
+            if (rank != session_->rank() &&
+                job.rank(rank).state.load(std::memory_order_acquire) ==
+                    static_cast<uint32_t>(platform::RankState::kDead) &&
+                !job.may_live(rank))
                 site_.device.release_peer(first_peer() + static_cast<int>(rank));
     };
     GPURUN_ASSIGN(death_watch_, platform::DeathWatch::start(job, session_->rank(), release_the_dead));

@@ -1,6 +1,7 @@
 #include "platform/job_segment.hpp"
 
 #include "base/format.hpp"
+#include "platform/process_state.hpp"
 #include "platform/wake.hpp"
 #include "platform/wire.hpp"
 
@@ -132,6 +133,11 @@ base::Result<void> JobSegment::mark_unwatched(uint32_t lost) const {
         return {};
     rank(lost).unwatched.store(1, std::memory_order_relaxed); // mark_dead() publishes it
     return mark_dead(lost);
+}
+
+bool JobSegment::may_live(uint32_t lost) const {
+    const RankRecord& record = rank(lost);
+    return record.unwatched.load(std::memory_order_relaxed) != 0 && !has_ended(record.pid, record.started);
 }
 
 base::Result<void> JobSegment::mark_dead(uint32_t dead) const {

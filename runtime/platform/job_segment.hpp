@@ -194,6 +194,8 @@ class JobSegment {
     base::Result<void> mark_dead(uint32_t rank) const;
     // The same for a rank whose death nobody would notice any more. One that is dead already stays so.
     base::Result<void> mark_unwatched(uint32_t rank) const;
+    // It was marked dead so, and its process has not ended.
+    bool may_live(uint32_t rank) const;
 
   private:
     JobSegment(UniqueFd fd, Mapping front, uint32_t size) : fd_(std::move(fd)), size_(size), front_(std::move(front)) {}
