@@ -380,7 +380,7 @@ namespace {
 double seconds_since(int64_t since_ns) { return static_cast<double>(platform::now_ns() - since_ns) * 1e-9; }
 
 const char* state_of(const transfer::Send& loan) {
-    if (loan.enqueued())
+    if (loan.enqueued() && (loan.matched() || !loan.error())) // else it was refused
         return "given back, and its request not completed";
     return loan.matched() ? "borrowed, and not given back" : "not borrowed";
 }
