@@ -227,7 +227,7 @@ TEST_CASE("long reductions of a graph come before what follows in the stream, at
     const Stream stream;
     if (!can_capture_collectives(stream))
         return;
-    for (const size_t count : {size_t{70'001}, size_t{300'007}}) {
+    for (const size_t count : {size_t{70'001}, size_t{200'003}}) {
         CAPTURE(count);
         const size_t bytes = count * sizeof(int32_t);
         Memory input(Kind::kDevice, bytes + 4), sum(Kind::kDevice, bytes + 4), copy(Kind::kDevice, 3 * bytes);
@@ -243,7 +243,7 @@ TEST_CASE("long reductions of a graph come before what follows in the stream, at
             REQUIRE_OK(gpurun_memset(from, 0x5a, bytes, stream));
             REQUIRE_OK(gpurun_memset(into, 0x5a, bytes, stream));
         });
-        for (int32_t run = 1; run <= 5; run++) {
+        for (int32_t run = 1; run <= 2; run++) {
             std::vector<int32_t> own(count + 1), sums(count), largest(count);
             for (size_t i = 0; i < count; i++) {
                 const auto base = static_cast<int32_t>(i % 997) * run;
