@@ -246,6 +246,7 @@ void Exchange::end_dead(uint32_t victim) {
     TestRank& dead = job_.rank(victim);
     REQUIRE_OK(job_.segment.mark_dead(1 - victim));
     dead.channel(1 - victim).liveness_now = transfer::Liveness::kDead;
+    dead.resources().try_quiescence = [] { return transfer::Quiescence(); }; // its streams do not keep their order
     dead.release(); // also of what sleeps on what the survivor has just poisoned
     dead.lose(1 - victim);
     REQUIRE(end_alone(victim));
