@@ -7,6 +7,7 @@
 #include "support/reduction_reference.hpp"
 #include "support/unit.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <random>
@@ -127,7 +128,7 @@ class CollectiveModel {
             if (send.buffer.bytes != receive.buffer.bytes)
                 FAIL("a message of another length than its receive");
             possible.emplace_back([&source, &target, &send, &receive, id, other] {
-                std::memcpy(address(target, receive.buffer), address(source, send.buffer), send.buffer.bytes);
+                std::copy_n(address(source, send.buffer), send.buffer.bytes, address(target, receive.buffer));
                 target.complete[id] = source.complete[other] = true;
             });
             return;
@@ -141,7 +142,7 @@ class CollectiveModel {
             operands.push_back(address(member, each));
         }
         if (step.kind == Kind::kCopy)
-            std::memcpy(address(member, step.buffer), operands.front(), step.buffer.bytes);
+            std::copy_n(static_cast<const std::byte*>(operands.front()), step.buffer.bytes, address(member, step.buffer));
         else
             base::reduce(step.reduction, step.buffer.bytes / base::size_of_type(static_cast<int>(step.reduction.type)),
                          address(member, step.buffer), operands);
