@@ -1,7 +1,7 @@
 /* lost_lender WHEN: rank 0 maps memory of rank 1, which then dies. Rank 0 unmaps it in its next calls: once it has
    given it back, "before" or "after" that, or, if a "message" came out of it, at once. Until then it can be read. */
 #define _DEFAULT_SOURCE
-#include "support/must.h"
+#include "support/mappings.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -11,26 +11,6 @@
 
 enum { kTag = 1, kRounds = 1000, kRoundUs = 10000 };
 #define BYTES ((size_t)64 << 20)
-
-static void require(int holds, const char* what) {
-    if (holds)
-        return;
-    fprintf(stderr, "not so: %s\n", what);
-    gpurun_abort(1);
-}
-
-/* As large as the memory, which is one mapping in an emulated device. */
-static int mappings(void) {
-    char line[512];
-    unsigned long first, end;
-    int found = 0;
-    FILE* const maps = fopen("/proc/self/maps", "r");
-    require(maps != NULL, "what the process has mapped can be read");
-    while (fgets(line, sizeof line, maps) != NULL)
-        found += sscanf(line, "%lx-%lx", &first, &end) == 2 && end - first == BYTES;
-    fclose(maps);
-    return found;
-}
 
 static void die_after_use(const char* when, gpurun_stream stream) {
     void* memory;
@@ -68,7 +48,7 @@ static void borrow(int gives_back_first, gpurun_stream stream) {
     void* memory;
     unsigned char byte = 0;
     MUST(gpurun_borrow(1, kTag, GPURUN_COMM_WORLD, stream, &loan, NULL));
-    require(mappings() == 1, "what is borrowed is mapped");
+    require(mappings_of(BYTES) == 1, "what is borrowed is mapped");
     if (gives_back_first) {
         MUST(gpurun_give_back(&loan, stream));
         await_death();
@@ -80,7 +60,7 @@ static void borrow(int gives_back_first, gpurun_stream stream) {
         make_call();
         usleep(kRoundUs);
     }
-    require(mappings() == 1, "what is borrowed stays mapped");
+    require(mappings_of(BYTES) == 1, "what is borrowed stays mapped");
     MUST(gpurun_loan_buffer(loan, &memory, NULL, NULL));
     MUST(gpurun_memcpy(&byte, (char*)memory + BYTES - 1, 1, stream));
     require(gpurun_give_back(&loan, stream) == GPURUN_ERR_PEER_LOST, "the loan's lender is known to be dead");
@@ -111,11 +91,11 @@ int main(int argc, char** argv) {
         receive();
     else
         borrow(strcmp(argv[1], "after") == 0, stream);
-    for (int i = 0; i < kRounds && mappings() != 0; i++) {
+    for (int i = 0; i < kRounds && mappings_of(BYTES) != 0; i++) {
         make_call();
         usleep(kRoundUs);
     }
-    require(mappings() == 0, "the memory of a dead rank is unmapped");
+    require(mappings_of(BYTES) == 0, "the memory of a dead rank is unmapped");
     printf("rank 0: survived\n");
     (void)gpurun_finalize(); /* with a rank that is lost */
     return 0;

@@ -12,13 +12,6 @@
 
 enum { kLoan = 1, kBytes = 100000, kSpare = 16 };
 
-static void require(int holds, const char* what) {
-    if (!holds) {
-        fprintf(stderr, "not so: %s\n", what);
-        gpurun_abort(1);
-    }
-}
-
 struct open_things {
     int mappings, descriptors;
 };

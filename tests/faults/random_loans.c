@@ -4,7 +4,7 @@
 
    All ranks make the same choices. So each knows what the others do, and what comes of a death is all that differs. */
 #define _DEFAULT_SOURCE
-#include "support/must.h"
+#include "support/mappings.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -19,13 +19,6 @@ static uint64_t state;
 static unsigned choose(unsigned choices) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     return (unsigned)(state >> 33) % choices;
-}
-
-static void require(int holds, const char* what) {
-    if (holds)
-        return;
-    fprintf(stderr, "not so: %s (%s)\n", what, gpurun_error_detail());
-    gpurun_abort(1);
 }
 
 /* Somebody has died, or has stopped for that. */
@@ -79,19 +72,6 @@ static int borrow(const struct round* round) {
     return is_over(gpurun_give_back(&loan, round->borrows_in), "give back") || over;
 }
 
-/* Of other processes' memory, each of which is a mapping in an emulated device. */
-static int mappings(void) {
-    char line[512];
-    unsigned long first, end;
-    int found = 0;
-    FILE* const maps = fopen("/proc/self/maps", "r");
-    require(maps != NULL, "what the process has mapped can be read");
-    while (fgets(line, sizeof line, maps) != NULL)
-        found += sscanf(line, "%lx-%lx", &first, &end) == 2 && end - first == kBytes;
-    fclose(maps);
-    return found;
-}
-
 int main(int argc, char** argv) {
     int rank, size, over = 0;
     gpurun_stream stream;
@@ -124,7 +104,7 @@ int main(int argc, char** argv) {
     MUST(gpurun_unregister(memory, kUnmapMs));
     MUST(gpurun_free(memory));
     (void)gpurun_finalize();
-    require(mappings() == 0, "a survivor has nothing of others mapped");
+    require(mappings_of(kBytes) == 0, "a survivor has nothing of others mapped");
     printf("rank %d: survived\n", rank);
     return 0;
 }

@@ -11,13 +11,6 @@
 
 enum { kLoan = 1, kPid = 2, kTalk = 3, kBytes = 100000, kFewest = 50 };
 
-static void require(int holds, const char* what) {
-    if (!holds) {
-        fprintf(stderr, "not so: %s\n", what);
-        gpurun_abort(1);
-    }
-}
-
 static int is_stopped(int pid) {
     char path[64], state = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);

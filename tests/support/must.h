@@ -13,3 +13,11 @@
             gpurun_abort(1);                                                                                           \
         }                                                                                                              \
     } while (0)
+
+// The same of what does not hold.
+static inline void require(int holds, const char* what) {
+    if (holds)
+        return;
+    fprintf(stderr, "not so: %s (%s)\n", what, gpurun_error_detail());
+    gpurun_abort(1);
+}
