@@ -65,7 +65,8 @@ class Core {
     Matcher& matcher() GPURUN_REQUIRES(engine_lock) { return matcher_; }
     RequestTable& requests() GPURUN_REQUIRES(engine_lock) { return requests_; }
     const RequestTable& requests() const GPURUN_REQUIRES(engine_lock) { return requests_; }
-    // Without the lock: whether any memory is lent exclusively.
+    // Without the lock: whether any memory is lent, or exclusively.
+    bool lends() const { return requests_.lent().any(); }
     bool lends_exclusively() const { return requests_.lent().any_exclusive(); }
 
     // Something has changed for which a thread may wait, and may sleep.

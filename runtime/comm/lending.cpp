@@ -228,11 +228,6 @@ Result<uint64_t> Loans::lend_to_all(Task task, transfer::Loan what, const LoanDe
     return request.name;
 }
 
-bool Loans::has_any() {
-    const EngineLock lock(core_.mutex());
-    return !core_.requests().lent().empty() || !mapped_.empty();
-}
-
 Result<void> Loans::check_not_lent(const void* address, size_t bytes) {
     const EngineLock lock(core_.mutex());
     const LentMemory& lent = core_.requests().lent();

@@ -56,7 +56,7 @@ class Loans {
     // What the bytes are, if they are borrowed. kBuffer: they are borrowed read-only, and the call writes; kLoan: they
     // are lent exclusively.
     base::Result<std::optional<device::Buffer>> look_up(const void* address, size_t bytes, bool writes);
-    bool has_any(); // lent or borrowed
+    bool has_any() const { return core_.lends() || any_mapped_.load(std::memory_order_relaxed); } // lent or borrowed
     // kLoan if some of the bytes are lent.
     base::Result<void> check_not_lent(const void* address, size_t bytes);
 
