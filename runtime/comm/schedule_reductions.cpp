@@ -60,9 +60,9 @@ Result<bool> ScheduleRun::fuse_reduction(const Schedule::Step& step) {
     for (const StepId each : befores) {
         if (!is_left(each))
             continue;
-        const auto operand = operand_from(each, step, number, operands.size());
+        const auto operand = reaches_all ? operand_from(each, step, number, operands.size()) : std::nullopt;
         transfer::Receive& receive = states_[each].receive->op();
-        if (reaches_all && operand) {
+        if (operand) {
             auto handed_over = receive.hand_over(order_.stream);
             if (!handed_over) {
                 core_.resources().exchanges.abandon(operands);

@@ -71,6 +71,11 @@ class Pieces {
     Rank receiver(size_t index) const {
         return Rank{static_cast<int>((static_cast<size_t>(work_.root.value) + 1 + index) % static_cast<size_t>(size_))};
     }
+    // The receivers beginning with this one, which is number 0.
+    size_t other(size_t i) const {
+        const auto own = static_cast<size_t>((self_.value - work_.root.value - 1 + size_) % size_);
+        return (own + i) % receivers();
+    }
     // Of a receiver; empty behind the buffer's end.
     Schedule::Buffer piece(size_t receiver) const {
         const size_t begin = std::min(receiver * length_, work_.buffer.bytes);
@@ -82,15 +87,13 @@ class Pieces {
                 schedule_.contribute(receiver(i), 0, part, transfer::Reduced::kPassedOn);
     }
     void receive_all() {
-        const auto index = static_cast<size_t>((self_.value - work_.root.value - 1 + size_) % size_);
-        const auto other = [&](size_t i) { return (index + i) % receivers(); }; // the own one is number 0
-        std::vector<Schedule::StepId> offered(receivers());                     // to whoever has a piece to pass on
+        std::vector<Schedule::StepId> offered(receivers()); // to whoever has a piece to pass on
         for (size_t i = 1; i < receivers(); ++i)
             if (piece(other(i)).bytes != 0)
                 offered[i] = schedule_.contribute(receiver(other(i)), 0, {}, transfer::Reduced::kPassedOn);
         std::vector<Schedule::StepId> passed_on;
-        if (const Schedule::Buffer own = piece(index); own.bytes != 0)
-            passed_on.push_back(pass_on(own, other));
+        if (const Schedule::Buffer own = piece(other(0)); own.bytes != 0)
+            passed_on.push_back(pass_on(own));
         for (size_t i = 1; i < receivers(); ++i)
             if (const Schedule::Buffer part = piece(other(i)); part.bytes != 0) {
                 auto after = passed_on; // nobody has sent it before
@@ -98,8 +101,7 @@ class Pieces {
                 schedule_.receive_answer(receiver(other(i)), 1, part, offered[i], after);
             }
     }
-    template <typename Other>
-    Schedule::StepId pass_on(const Schedule::Buffer& own, const Other& other) {
+    Schedule::StepId pass_on(const Schedule::Buffer& own) {
         constexpr base::Reduction kAsItIs{base::Type::kUint8, base::Op::kMax, 0};
         std::vector<Schedule::StepId> offers(receivers()), come;
         Schedule::note(come, schedule_.receive_all(work_.root, 0, own));

@@ -7,6 +7,8 @@
 
 namespace gpurun::device {
 
+constexpr uint32_t kMostReducingBlocks = 1024; // of what waits for nobody: enough to keep every processor busy
+
 class Reduce {
   public:
     // Enqueue; may be captured. The buffers are pinned, device, managed or imported memory, of any alignment; the

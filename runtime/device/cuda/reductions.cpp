@@ -38,7 +38,6 @@ class Alignment {
 base::Result<void> CudaDevice::reduce_elements(const base::Reduction& reduction, size_t count, void* result,
                                                std::span<const void* const> operands, Stream stream) {
     static_assert(kReducedOfLaunch == base::kMostOperands);
-    constexpr uint32_t kMostBlocks = 1024; // enough to keep every processor busy
     if (count == 0)
         return {};
     const auto current = enter();
@@ -57,8 +56,8 @@ base::Result<void> CudaDevice::reduce_elements(const base::Reduction& reduction,
     const auto head = alignment.head(base::size_of_type(static_cast<int>(type)), arguments.bytes);
     arguments.aligned = head ? 1 : 0;
     arguments.head = head.value_or(0);
-    return launch(kernels_.reduce[type], blocks_for(arguments.bytes, 16 * kReduceThreads, kMostBlocks), kReduceThreads,
-                  arguments, stream);
+    return launch(kernels_.reduce[type], blocks_for(arguments.bytes, 16 * kReduceThreads, kMostReducingBlocks),
+                  kReduceThreads, arguments, stream);
 }
 
 base::Result<FusedOperand> CudaDevice::arguments_of(const FusedReduction::Operand& operand) const {

@@ -214,8 +214,10 @@ void FabricPort::note_sent(FabricPeer& channel, bool frame) {
 void FabricPort::await_answer(FabricPeer& channel, int64_t now_ns) {
     if (channel.unheard_since_ns_ == 0)
         channel.unheard_since_ns_ = now_ns;
-    if (!beats_.exchange(true))
-        wake_progress(Rest::kSleep); // from now on it never sleeps for ever
+    if (beats_)
+        return;
+    beats_ = true; // from now on it never sleeps for ever
+    wake_progress(Rest::kSleep);
 }
 
 // 0: there is no frame.

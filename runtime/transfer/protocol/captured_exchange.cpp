@@ -8,12 +8,6 @@ namespace gpurun::transfer {
 using base::Result;
 using device::Channel;
 
-namespace {
-
-constexpr uint32_t kMostBlocks = 1024; // of what waits for nobody: enough to keep every processor busy
-
-} // namespace
-
 // What is collected in another stream, or behind a reduction, goes first.
 Result<void> CapturedExchange::enter(device::Stream stream) {
     if (stream != stream_ || reduction_)
@@ -112,7 +106,7 @@ Result<void> CapturedExchange::reduce_in_place() {
     }
     device::FusedReduction reduction{reduction_->reduction, reduction_->count, reduction_->result,
                                      std::span(operands).first(operands_.size())};
-    reduction.blocks = kMostBlocks;
+    reduction.blocks = device::kMostReducingBlocks;
     GPURUN_TRY(fused_reduce_->put_and_reduce({}, reduction, stream_));
     return channels_->channel_part(parted, awaited_, stream_);
 }

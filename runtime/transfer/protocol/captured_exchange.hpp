@@ -9,6 +9,7 @@
 #pragma once
 
 #include "device/capability/fused_reduce.hpp"
+#include "device/capability/reduce.hpp"
 #include "transfer/pool/pools.hpp"
 
 #include <optional>
