@@ -142,7 +142,8 @@ class CollectiveModel {
             operands.push_back(address(member, each));
         }
         if (step.kind == Kind::kCopy)
-            std::copy_n(static_cast<const std::byte*>(operands.front()), step.buffer.bytes, address(member, step.buffer));
+            std::copy_n(static_cast<const std::byte*>(operands.front()), step.buffer.bytes,
+                        address(member, step.buffer));
         else
             base::reduce(step.reduction, step.buffer.bytes / base::size_of_type(static_cast<int>(step.reduction.type)),
                          address(member, step.buffer), operands);
