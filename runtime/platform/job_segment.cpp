@@ -129,9 +129,10 @@ void JobSegment::announce(uint32_t sleeper, uint64_t presence) const {
 
 base::Result<void> JobSegment::mark_unwatched(uint32_t lost) const {
     const auto state = static_cast<RankState>(rank(lost).state.load(std::memory_order_acquire));
-    if (state == RankState::kDying || state == RankState::kDead)
+    if (state == RankState::kDead)
         return {};
-    rank(lost).unwatched.store(1, std::memory_order_relaxed); // mark_dead() publishes it
+    if (state != RankState::kDying) // else another one began to mark it, and may have ended meanwhile
+        rank(lost).unwatched.store(1, std::memory_order_relaxed); // mark_dead() publishes it
     return mark_dead(lost);
 }
 
@@ -141,8 +142,13 @@ bool JobSegment::may_live(uint32_t lost) const {
 }
 
 base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
-    // Pairs, through the poison (release) and whatever that releases, with the acquire in ShmChannel::liveness().
-    rank(dead).state.store(static_cast<uint32_t>(RankState::kDying), std::memory_order_release);
+    // Pairs, through the poison (release) and whatever that releases, with the acquire in ShmChannel::liveness(). What
+    // is marked already, by another process, is not seen to live again.
+    uint32_t state = rank(dead).state.load(std::memory_order_relaxed);
+    while (state < static_cast<uint32_t>(RankState::kDying) &&
+           !rank(dead).state.compare_exchange_weak(state, static_cast<uint32_t>(RankState::kDying),
+                                                   std::memory_order_release, std::memory_order_relaxed)) {
+    }
     base::Result<void> result;
     for (uint32_t peer = 0; peer < size(); ++peer) {
         if (peer == dead)

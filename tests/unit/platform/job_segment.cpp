@@ -117,6 +117,21 @@ TEST_CASE("a dead rank wakes who sleeps on its fence, and who sleeps on a doorbe
     CHECK(is_poisoned(awaited.load()));
 }
 
+TEST_CASE("who ends while it marks a rank dead leaves that to the next") {
+    const JobSegment segment = must(JobSegment::create(3, 1));
+    const auto fences = must(segment.map_fences(2, 0));
+    auto& awaited = reinterpret_cast<FenceSlot*>(fences.data())[1].forward;
+    segment.rank(2).unwatched.store(1);
+    segment.rank(2).state.store(static_cast<uint32_t>(RankState::kDying));
+    REQUIRE_OK(segment.mark_unwatched(2));
+    CHECK(segment.rank(2).state.load() == static_cast<uint32_t>(RankState::kDead));
+    CHECK(is_poisoned(awaited.load()));
+    segment.rank(1).state.store(static_cast<uint32_t>(RankState::kDying)); // by a supervisor that was killed then
+    REQUIRE_OK(segment.mark_unwatched(1));
+    CHECK(segment.rank(1).state.load() == static_cast<uint32_t>(RankState::kDead));
+    CHECK(segment.rank(1).unwatched.load() == 0); // it has died
+}
+
 TEST_CASE("the doorbell of an awake rank is left alone, that of a sleeping one rings") {
     const JobSegment segment = must(JobSegment::create(2, 1));
     segment.ring_doorbell(1, Notify::kAlways);
