@@ -25,9 +25,9 @@ std::string version_text(uint32_t version) {
 
 } // namespace
 
-Assembly::Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer, uint32_t first,
-                   uint32_t count)
-    : loop_(loop), segment_(segment), observer_(observer), peers_(count), first_(first) {}
+Assembly::Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer,
+                   std::vector<uint32_t> ranks)
+    : loop_(loop), segment_(segment), observer_(observer), ranks_(std::move(ranks)), peers_(ranks_.size()) {}
 
 void Assembly::connect(uint32_t rank, platform::MessageSocket socket, int trace_fd) {
     Peer& peer = peers_[rank];
@@ -115,7 +115,7 @@ void Assembly::take_hello(uint32_t rank, std::span<const std::byte> message) {
                                                      version_text(kVersion), wire::kProtocol));
         return;
     }
-    if (message.size() != sizeof hello || hello.rank != static_cast<int32_t>(first_ + rank)) {
+    if (message.size() != sizeof hello || hello.rank != static_cast<int32_t>(ranks_[rank])) {
         misbehaved(rank, base::format("a hello of {} bytes for rank {}", message.size(), hello.rank));
         return;
     }
@@ -168,7 +168,7 @@ void Assembly::introduce(uint32_t rank) {
         if (peer.next_introduction == rank || !device)
             continue;
         wire::PeerDevice introduction;
-        introduction.rank = static_cast<int32_t>(first_ + peer.next_introduction);
+        introduction.rank = static_cast<int32_t>(ranks_[peer.next_introduction]);
         auto sent = peer.socket.try_send(bytes_of(introduction), device.get());
         if (!sent)
             return;

@@ -39,12 +39,9 @@ class Assembly {
         virtual bool rank_answered_all(uint32_t rank, const platform::wire::Answered& answered) = 0;
     };
 
-    // Of the ranks first to first + count - 1 of the segment, which are numbered from 0 here: those of one node.
-    // Without these two, of all.
-    Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer, uint32_t first,
-             uint32_t count);
-    Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer)
-        : Assembly(loop, segment, observer, 0, segment.size()) {}
+    // Of those ranks of the segment which are on this node, numbered here by their places in `ranks`.
+    Assembly(platform::EventLoop& loop, const platform::JobSegment& segment, Observer& observer,
+             std::vector<uint32_t> ranks);
     Assembly(const Assembly&) = delete;
 
     // `trace_fd` is where the rank is to record what it does; -1: nowhere.
@@ -88,8 +85,8 @@ class Assembly {
     platform::EventLoop& loop_;
     const platform::JobSegment& segment_;
     Observer& observer_;
+    std::vector<uint32_t> ranks_;
     std::vector<Peer> peers_;
-    uint32_t first_;
     uint32_t ready_ = 0;
     bool gathered_ = false; // all are ready, and may go
     std::optional<platform::wire::Refusal> refusal_;

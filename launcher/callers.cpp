@@ -52,7 +52,8 @@ void Callers::hear(int id) {
     caller.watch.stop();
     callers_.erase(id);
     if (received && (*received)->bytes > 0)
-        heard_(std::span<const std::byte>(bytes).first((*received)->bytes), std::move(caller.socket));
+        heard_(std::span<const std::byte>(bytes).first((*received)->bytes), std::move(caller.socket),
+               std::move((*received)->fd));
 }
 
 void Callers::say_to_all(std::span<const std::byte> message) {

@@ -15,8 +15,9 @@ namespace gpurun::launcher {
 
 class Callers {
   public:
-    // What a caller of this user has said. The socket is the handler's.
-    using Handler = std::function<void(std::span<const std::byte> message, platform::MessageSocket socket)>;
+    // What a caller of this user has said, and what it has sent with that. The socket is the handler's.
+    using Handler = std::function<void(std::span<const std::byte> message, platform::MessageSocket socket,
+                                       platform::UniqueFd sent)>;
 
     // `listener` accepts without waiting.
     Callers(platform::EventLoop& loop, int listener, Handler heard);

@@ -132,6 +132,7 @@ class Job : private Assembly::Observer {
 
     uint32_t size() const { return static_cast<uint32_t>(plan_.ranks.size()); } // of this node
     uint32_t number(uint32_t index) const { return plan_.first_rank + index; }  // in the job
+    std::vector<uint32_t> numbers() const;
     base::Result<void> start_mps();
     base::Result<void> start_ranks();
     base::Result<void> start_rank(uint32_t rank, platform::Pipe out, bool on_terminal);

@@ -16,6 +16,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <numeric>
 #include <system_error>
 
 namespace gpurun::launcher {
@@ -123,15 +124,19 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan, NodeSide side) {
                                                  self.size(), static_cast<uint32_t>(size)));
     if (self.has_.socket)
         self.callers_.emplace(*self.has_.loop, self.has_.socket->fd(),
-                              [&self](std::span<const std::byte> message, platform::MessageSocket caller) {
-                                  self.hear_caller(message, std::move(caller));
-                              });
+                              [&self](std::span<const std::byte> message, platform::MessageSocket caller,
+                                      const platform::UniqueFd&) { self.hear_caller(message, std::move(caller)); });
     return job;
 }
 
+std::vector<uint32_t> Job::numbers() const {
+    std::vector<uint32_t> numbers(size());
+    std::iota(numbers.begin(), numbers.end(), plan_.first_rank);
+    return numbers;
+}
+
 Job::Job(JobPlan plan, Resources resources)
-    : plan_(std::move(plan)), has_(std::move(resources)),
-      assembly_(*has_.loop, has_.segment, *this, plan_.first_rank, size()),
+    : plan_(std::move(plan)), has_(std::move(resources)), assembly_(*has_.loop, has_.segment, *this, numbers()),
       signal_watch_(*has_.loop, has_.signals.fd(),
                     [this] {
                         while (const std::optional<int> signal = has_.signals.next())

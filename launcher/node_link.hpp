@@ -18,7 +18,8 @@
 
 namespace gpurun::launcher {
 
-constexpr size_t kNodeKeyBytes = 32; // 256 random bits, by which a node shows that the head has asked for it
+// Random bits, by which a node shows that the head has asked for it, or that it has been told where nodes meet.
+constexpr size_t kNodeKeyBytes = 32;
 
 // Looks at all bytes, wherever the first difference is: how long it takes tells a stranger nothing.
 bool same_key(std::span<const std::byte, kNodeKeyBytes> a, std::span<const std::byte, kNodeKeyBytes> b);

@@ -32,6 +32,15 @@
 //   node -> head   kPart + bytes      a part of that; none: there is no more. kPartsTaken: the head has all
 //   node -> head   kDone              all ranks have ended, and nothing is left of them. The head hangs up
 //
+// Of a job that another launcher has started, the nodes have supervisors (supervisor.hpp), and that of rank 0 connects
+// them (node_switch.hpp):
+//
+//   node -> switch  kHello             as above. The answer is the same without a text
+//   node -> switch  kGathered          all ranks that the launcher has started here have come: which ones, of how many
+//   switch -> node  kNodes + text      all have: the node of each rank, and the address by which others reach this one
+//   both            kReady, kGo, kFinalized, kDead, kRefuse: as above
+//   both            kAborted           a rank has called gpurun_abort(): end yours
+//
 // So a reader that does not read stops only the ranks that print, as on one node: what else is said goes on. Neither
 // side trusts the other: what cannot be there ends the link.
 #pragma once
@@ -44,11 +53,12 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace gpurun::launcher::node_wire {
 
 constexpr uint32_t kMagic = 0x6e6f6465; // "edon"
-constexpr uint32_t kProtocol = 3;
+constexpr uint32_t kProtocol = 4;
 
 enum class Kind : uint32_t {
     kHello = 1,
@@ -89,7 +99,10 @@ enum class Kind : uint32_t {
     kRecorded,
     kPartWanted,
     kPart,
-    kPartsTaken
+    kPartsTaken,
+    kGathered,
+    kNodes,
+    kAborted
 };
 
 // Its first three fields keep their places in every protocol, so that versions that differ can say so.
@@ -183,6 +196,13 @@ std::optional<T> take_front(std::string_view& text) {
     std::memcpy(&message, text.data(), sizeof message);
     text.remove_prefix(sizeof message);
     return message;
+}
+
+// Messages that are a list.
+template <typename T>
+std::string text_of_all(const std::vector<T>& list) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return {reinterpret_cast<const char*>(list.data()), list.size() * sizeof(T)};
 }
 
 // The whole of a message.

@@ -32,14 +32,19 @@ Result<std::optional<Membership>> told_by_launcher(const Environment& environmen
         return std::optional<Membership>();
     const std::string job = is_set("GPURUN_JOB") ? std::getenv("GPURUN_JOB") : "";
     if (!job.empty() && other)
-        return std::optional(Membership{job, other->rank, other->size});
+        return std::optional(Membership{.job = job, .rank = other->rank, .size = other->size});
     if (is_set("GPURUN_SIZE") || is_set("TORCHELASTIC_RUN_ID")) // torchrun, which a launcher may have started
         return std::optional<Membership>();
     GPURUN_ASSIGN(const std::optional<platform::LaunchedRank> launched, platform::launched_rank(environment));
     if (!launched)
         return std::optional<Membership>();
-    Membership self{job.empty() ? launched->job : job, std::to_string(launched->rank), std::to_string(launched->size),
-                    true};
+    Membership self{.job = job.empty() ? launched->job : job,
+                    .rank = std::to_string(launched->rank),
+                    .size = std::to_string(launched->size),
+                    .takes_gpus_in_turn = true,
+                    .local_rank = static_cast<int>(launched->local_rank),
+                    .local_size = static_cast<int>(launched->local_size),
+                    .meet = launched->meet};
     // Likewise; unless a script has set RANK and WORLD_SIZE to what the launcher says.
     const bool started_others = other && std::string_view(other->name) == platform::kTorchrun &&
                                 (other->rank != self.rank || other->size != self.size);
@@ -82,10 +87,16 @@ Result<base::Settings> settings_of(const std::optional<Membership>& self) {
         return base::error(Status::kSetting,
                            "GPURUN_JOB={} names a job, but not which rank this is: set GPURUN_RANK and GPURUN_SIZE too",
                            settings.job);
+    const bool is_told = self && self->local_size > 0;
+    settings.local_rank = is_told ? self->local_rank : settings.rank;
+    settings.local_size = is_told ? self->local_size : settings.size;
     if (self && self->takes_gpus_in_turn)
-        settings.auto_device = static_cast<uint32_t>(settings.rank);
-    settings.local_rank = settings.rank;
-    settings.local_size = settings.size;
+        settings.auto_device = static_cast<uint32_t>(settings.local_rank);
+    if (self && self->meet) {
+        GPURUN_ASSIGN(platform::MeetingOfRank meeting, self->meet(settings.join_timeout_s));
+        settings.meeting = std::move(meeting.word);
+        settings.meeting_listener = meeting.listener.release();
+    }
     return settings;
 }
 

@@ -59,7 +59,10 @@ std::string name_of(const device::Info& device) {
 } // namespace
 
 World::World(const Site& site, const base::Settings& settings, platform::JobSession session)
-    : site_(site), settings_(settings), session_(std::make_unique<platform::JobSession>(std::move(session))) {}
+    : site_(site), settings_(settings), session_(std::make_unique<platform::JobSession>(std::move(session))) {
+    if (settings_.node_address.empty())
+        settings_.node_address = session_->node_address();
+}
 
 World::~World() = default;
 

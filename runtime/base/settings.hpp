@@ -40,7 +40,10 @@ struct Settings {
     bool mps = false;              // processes that share a GPU run on it at the same time, not in turns
     std::string job;               // the job's name; empty: a job of one rank
     uint32_t hardware_queues = 32; // of the GPU that are this rank's
-    uint32_t auto_device = 0;      // which one of its GPUs `auto` is, counted in circles; no setting of its own
+    // No settings of their own, of a process that gpurun did not start.
+    uint32_t auto_device = 0;  // which one of its GPUs `auto` is, counted in circles
+    std::string meeting;       // with ranks on several nodes: where these meet (platform/node_meeting.hpp)
+    int meeting_listener = -1; // in rank 0: the socket that listens there, until it has joined
 
     // For users.
     ErrorMode errors = ErrorMode::kWarn;

@@ -259,6 +259,8 @@ base::Settings settings_in(const JointJob& joint, uint32_t index, const base::Se
     settings.rank = static_cast<int>(joint.first + index);
     settings.size = static_cast<int>(joint.size);
     settings.control_fd = -1;
+    settings.meeting.clear();
+    settings.meeting_listener = -1;
     settings.mps = joint.mps;
     settings.local_rank = settings.rank;
     settings.local_size = settings.size;

@@ -65,7 +65,7 @@ Result<Message> as(const Heard& heard, wire::Kind kind) {
 } // namespace
 
 // The socket to gpurun, inherited from it or of the job's supervisor; an invalid one for a job of one rank.
-static Result<MessageSocket> control_socket(const base::Settings& settings) {
+static Result<JoinedJob> control_socket(const base::Settings& settings) {
     if (settings.control_fd < 0 && !settings.job.empty())
         return join_job(settings);
     if (settings.control_fd < 0 && settings.size != 1)
@@ -75,14 +75,14 @@ static Result<MessageSocket> control_socket(const base::Settings& settings) {
             "to a name that all its ranks share",
             settings.size, settings.size);
     if (settings.control_fd < 0)
-        return MessageSocket();
+        return JoinedJob();
     // The number may have become that of another file, which stays the program's.
     if (!MessageSocket::is_one(settings.control_fd) || ::fcntl(settings.control_fd, F_SETFD, FD_CLOEXEC) != 0)
         return base::error(Status::kLauncher,
                            "GPURUN_CONTROL_FD={} is not gpurun's socket: a program between gpurun and this one has "
                            "closed it, or gpurun_init() has failed here before",
                            settings.control_fd);
-    return MessageSocket{UniqueFd(settings.control_fd)};
+    return JoinedJob{MessageSocket(UniqueFd(settings.control_fd)), {}};
 }
 
 uint32_t usable_processors() {
@@ -93,7 +93,8 @@ uint32_t usable_processors() {
 }
 
 Result<JobSession> JobSession::connect(const base::Settings& settings, uint32_t version) {
-    GPURUN_ASSIGN(MessageSocket socket, control_socket(settings));
+    GPURUN_ASSIGN(JoinedJob joined, control_socket(settings));
+    MessageSocket& socket = joined.socket;
     if (!socket) {
         GPURUN_ASSIGN(JobSegment segment, JobSegment::create(1, usable_processors()));
         return JobSession(MessageSocket(), std::move(segment), 0);
@@ -121,6 +122,7 @@ Result<JobSession> JobSession::connect(const base::Settings& settings, uint32_t 
     JobSession session(std::move(socket), std::move(segment), static_cast<uint32_t>(settings.rank));
     session.trace_ = std::move(trace);
     session.joined_ = settings.control_fd < 0 ? settings.job : std::string();
+    session.node_address_ = std::move(joined.node_address);
     return session;
 }
 

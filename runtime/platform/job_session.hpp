@@ -26,6 +26,8 @@ class JobSession {
     const JobSegment& segment() const { return segment_; }
     uint32_t rank() const { return rank_; }
     bool alone() const { return !socket_; }
+    // By which other nodes reach this one, if this job was joined and has ranks there.
+    const std::string& node_address() const { return node_address_; }
     // Where this rank records what it does; null if nobody has asked for it (gpurun --trace). Shared with calls, which
     // may end after the session.
     const std::shared_ptr<TraceBuffer>& trace() const { return trace_; }
@@ -51,6 +53,7 @@ class JobSession {
     JobSegment segment_;
     uint32_t rank_;
     std::string joined_; // the job that it has joined; empty: gpurun has started it, or it is alone
+    std::string node_address_;
     std::shared_ptr<TraceBuffer> trace_;
 };
 

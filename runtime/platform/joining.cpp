@@ -126,7 +126,8 @@ Result<MessageSocket> call(const base::Settings& settings, std::string& path) {
     return socket;
 }
 
-Result<wire::Kind> hear_answer(MessageSocket& socket) {
+// Nothing: the job has just ended, and the next one of this name is to be joined.
+Result<std::optional<wire::Joined>> hear_answer(MessageSocket& socket) {
     alignas(8) std::array<std::byte, MessageSocket::kLargestMessage> bytes;
     GPURUN_ASSIGN(const MessageSocket::Received received, socket.receive(bytes));
     const auto message = std::span<const std::byte>(bytes).first(received.bytes);
@@ -134,8 +135,13 @@ Result<wire::Kind> hear_answer(MessageSocket& socket) {
     const bool is_ours = header.magic == wire::kMagic;
     if (auto refused = is_ours ? wire::refused_by(message) : std::nullopt)
         return *std::move(refused);
-    if (is_ours && (header.kind == wire::Kind::kJoined || header.kind == wire::Kind::kAgain))
-        return header.kind;
+    if (is_ours && header.kind == wire::Kind::kAgain)
+        return std::optional<wire::Joined>();
+    if (wire::Joined joined; is_ours && header.kind == wire::Kind::kJoined && message.size() == sizeof joined) {
+        std::memcpy(&joined, message.data(), sizeof joined);
+        joined.address[sizeof joined.address - 1] = '\0';
+        return std::optional(joined);
+    }
     return base::error(Status::kLauncher,
                        "the gpurun that watched over the job ended while ranks were joining: it was killed, or is not "
                        "the gpurun of this library; start the ranks again");
@@ -143,26 +149,29 @@ Result<wire::Kind> hear_answer(MessageSocket& socket) {
 
 } // namespace
 
-Result<MessageSocket> join_job(const base::Settings& settings) {
+Result<JoinedJob> join_job(const base::Settings& settings) {
+    const UniqueFd meeting_listener(settings.meeting_listener);
     GPURUN_TRY(check_meeting_name(settings.job));
     if (settings.size > static_cast<int>(kMaxRanks))
         return base::error(Status::kSetting, "a job has at most {} ranks, not {}", kMaxRanks, settings.size);
+    wire::Join join;
+    join.rank = settings.rank;
+    join.size = settings.size;
+    join.timeout_ms = settings.join_timeout_s * 1000;
+    join.here = settings.local_size;
+    settings.meeting.copy(join.meeting, kLongestMeeting);
     for (int i = 0; i < kMostCalls; ++i) {
         std::string path;
         GPURUN_ASSIGN(MessageSocket socket, call(settings, path));
-        wire::Join join;
-        join.rank = settings.rank;
-        join.size = settings.size;
-        join.timeout_ms = settings.join_timeout_s * 1000;
         // If it has closed, what it said before is still there to be read.
-        static_cast<void>(socket.send(wire::bytes_of(join)));
+        static_cast<void>(socket.send(wire::bytes_of(join), meeting_listener.get()));
         auto answer = hear_answer(socket);
-        if (answer && *answer == wire::Kind::kJoined)
-            return socket;
         if (!answer) {
             sweep_meeting_place(path);
             return std::move(answer).failure();
         }
+        if (*answer)
+            return JoinedJob{std::move(socket), (*answer)->address};
     }
     return base::error(Status::kLauncher, "jobs named {} ended again and again while this rank joined", settings.job);
 }

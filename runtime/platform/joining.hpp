@@ -5,10 +5,17 @@
 #include "base/settings.hpp"
 #include "platform/message_socket.hpp"
 
+#include <string>
+
 namespace gpurun::platform {
+
+struct JoinedJob {
+    MessageSocket socket;
+    std::string node_address; // by which other nodes reach this one; "": all ranks are on it
+};
 
 // Returns once all ranks of the job `settings.job` have come. kLauncher, with a sentence that says what to do, if they
 // do not come in time, or do not belong together.
-base::Result<MessageSocket> join_job(const base::Settings& settings);
+base::Result<JoinedJob> join_job(const base::Settings& settings);
 
 } // namespace gpurun::platform

@@ -1,15 +1,19 @@
 #include "platform/launched_rank.hpp"
 
 #include "base/format.hpp"
+#include "platform/host_name.hpp"
 #include "platform/needed_libraries.hpp"
 #include "platform/pmi1.hpp"
 #include "platform/pmix.hpp"
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <initializer_list>
 #include <link.h>
+#include <memory>
 #include <string_view>
+#include <vector>
 
 namespace gpurun::platform {
 
@@ -75,57 +79,139 @@ bool has_mpi_library() {
     return ::dl_iterate_phdr(look, nullptr) != 0;
 }
 
-struct Job {
-    LaunchedRank self;
-    bool on_one_node = false;
-};
+// Whatever of them is there: the word of rank 0.
+template <typename Client>
+Result<MeetingOfRank> meet_by(Client& client, uint32_t rank, int timeout_s) {
+    OpenMeeting open;
+    if (rank == 0) {
+        GPURUN_ASSIGN(open, open_meeting());
+    }
+    GPURUN_ASSIGN(std::string word, client.share(rank, rank == 0 ? as_word(open.meeting) : "", timeout_s));
+    if (!parse_meeting(word))
+        return base::error(Status::kLauncher,
+                           "rank 0 does not say where the nodes of this job meet: all ranks need the same gpurun");
+    return MeetingOfRank{std::move(word), std::move(open.listener)};
+}
 
-// A step of srun. Nothing if these variables are of another one, which has started a launcher between.
-std::optional<Job> job_of_slurm(const Lookup& lookup, const char* rank_variable) {
+// Ranks of other nodes have another name: nodes may share the folder in which they meet.
+std::string name_on_this_node(const std::string& job) {
+    return job.substr(0, job.rfind('-')) + base::format("-{:016x}", hash_of(job + '\n' + host_name()));
+}
+
+// A step of srun, all of whose ranks are on this node unless `is_far` says so. Nothing if these variables are of
+// another one, which has started a launcher between.
+std::optional<LaunchedRank> rank_of_slurm(const Lookup& lookup, const char* rank_variable, bool& is_far) {
     const auto rank = number_of(lookup, rank_variable);
     const auto size = number_of(lookup, "SLURM_STEP_NUM_TASKS");
     const auto nodes = number_of(lookup, "SLURM_STEP_NUM_NODES");
     if (!rank || !size || !nodes || rank != number_of(lookup, "SLURM_PROCID") || *rank >= *size)
         return std::nullopt;
-    const std::string name =
-        job_name("slurm", step_of_slurm(lookup),
-                 {text_of(lookup, "SLURM_LAUNCH_NODE_IPADDR"), text_of(lookup, "SLURM_STEP_LAUNCHER_PORT")});
-    return Job{{name, *rank, *size}, *nodes == 1};
+    is_far = *nodes != 1;
+    return LaunchedRank{
+        .job = job_name("slurm", step_of_slurm(lookup),
+                        {text_of(lookup, "SLURM_LAUNCH_NODE_IPADDR"), text_of(lookup, "SLURM_STEP_LAUNCHER_PORT")}),
+        .rank = *rank,
+        .size = *size,
+        .local_rank = *rank,
+        .local_size = *size,
+    };
 }
 
 // Nothing likewise.
-std::optional<Job> job_of_open_mpi(const Lookup& lookup) {
+std::optional<LaunchedRank> rank_of_open_mpi(const Lookup& lookup) {
     const auto rank = number_of(lookup, "OMPI_COMM_WORLD_RANK");
     const auto size = number_of(lookup, "OMPI_COMM_WORLD_SIZE");
-    const auto here = number_of(lookup, "OMPI_COMM_WORLD_LOCAL_SIZE");
-    if (!rank || !size || !here || rank != number_of(lookup, "PMIX_RANK") || *rank >= *size ||
+    const auto local_rank = number_of(lookup, "OMPI_COMM_WORLD_LOCAL_RANK");
+    const auto local_size = number_of(lookup, "OMPI_COMM_WORLD_LOCAL_SIZE");
+    if (!rank || !size || !local_rank || !local_size || rank != number_of(lookup, "PMIX_RANK") || *rank >= *size ||
         text_of(lookup, "OMPI_MCA_ess_base_jobid") != text_of(lookup, "PMIX_NAMESPACE"))
         return std::nullopt;
-    return Job{{pmix_job_name(lookup), *rank, *size}, *here == *size};
+    return LaunchedRank{.job = pmix_job_name(lookup),
+                        .rank = *rank,
+                        .size = *size,
+                        .local_rank = *local_rank,
+                        .local_size = *local_size};
 }
 
-Result<std::optional<Job>> job_by_pmix(const Lookup& lookup) {
+// By what the launcher says if it is asked.
+Result<LaunchedRank> rank_of_any(const Lookup& lookup, uint32_t rank, PmixClient& client) {
+    GPURUN_ASSIGN(const PmixJob job, client.job());
+    return LaunchedRank{.job = pmix_job_name(lookup),
+                        .rank = rank,
+                        .size = job.size,
+                        .local_rank = job.local_rank,
+                        .local_size = job.local_size};
+}
+
+Result<std::optional<LaunchedRank>> rank_by_pmix(const Lookup& lookup) {
     const auto rank = number_of(lookup, "PMIX_RANK");
     if (!rank || lookup("PMIX_NAMESPACE") == nullptr)
-        return std::optional<Job>();
-    const bool is_of_slurm = text_of(lookup, "PMIX_NAMESPACE").starts_with(kJobsOfSlurm);
-    if (auto known = is_of_slurm ? job_of_slurm(lookup, "PMIX_RANK") : job_of_open_mpi(lookup))
-        return known;
-    GPURUN_ASSIGN(const PmixJob answer, ask_pmix());
-    return std::optional(Job{{pmix_job_name(lookup), *rank, answer.size}, answer.local_size == answer.size});
+        return std::optional<LaunchedRank>();
+    bool is_far = false;
+    auto self = text_of(lookup, "PMIX_NAMESPACE").starts_with(kJobsOfSlurm) ? rank_of_slurm(lookup, "PMIX_RANK", is_far)
+                                                                            : rank_of_open_mpi(lookup);
+    if (self && !is_far && self->local_size == self->size)
+        return self;
+    // Unless ranks are to meet, it leaves at once: a death of a client would end the others.
+    GPURUN_ASSIGN(PmixClient started, PmixClient::start());
+    const auto client = std::make_shared<PmixClient>(std::move(started));
+    if (!self || is_far) { // Open MPI does not know it any more for the second program of a rank
+        const std::string name = self ? self->job : "";
+        GPURUN_ASSIGN(self, rank_of_any(lookup, *rank, *client));
+        self->job = name.empty() ? self->job : name;
+    }
+    if (self->local_size == self->size)
+        return self;
+    if (has_mpi_library())
+        client->stay();
+    self->job = name_on_this_node(self->job);
+    self->meet = [client, number = *rank](int timeout_s) { return meet_by(*client, number, timeout_s); };
+    return self;
 }
 
-Result<std::optional<Job>> job_by_pmi1(const Lookup& lookup, uint32_t fd) {
+Result<std::optional<LaunchedRank>> rank_by_pmi1(const Lookup& lookup, uint32_t fd) {
     const auto rank = number_of(lookup, "PMI_RANK");
     const auto size = number_of(lookup, "PMI_SIZE");
     if (!rank || !size || *size < 2)
-        return std::optional<Job>();
+        return std::optional<LaunchedRank>();
+    bool is_far = false;
+    std::optional<LaunchedRank> self;
     if (text_of(lookup, "PMI_JOBID") == step_of_slurm(lookup)) // an MPI library may speak PMI-2 to it
-        if (auto known = job_of_slurm(lookup, "PMI_RANK"))
-            return known;
+        self = rank_of_slurm(lookup, "PMI_RANK", is_far);
+    if (self && !is_far)
+        return self;
+    if (self && has_mpi_library())
+        return base::error(
+            Status::kLauncher,
+            "this is rank {} of {} that srun has started on several nodes, where their MPI library needs "
+            "the connection by which gpurun would bring them together: use srun --mpi=pmix",
+            *rank, *size);
+    GPURUN_ASSIGN(Pmi1Client client, Pmi1Client::start(static_cast<int>(fd)));
+    if (!self)
+        self = LaunchedRank{.job = job_name("pmi", client.job(), {}),
+                            .rank = *rank,
+                            .size = *size,
+                            .local_rank = *rank,
+                            .local_size = *size};
+    const std::vector<uint32_t> nodes = nodes_of_mapping(client.mapping(), *size);
     // An MPI library says that it leaves, and could not come after we have.
-    GPURUN_ASSIGN(const Pmi1Job answer, ask_pmi1(static_cast<int>(fd), !has_mpi_library()));
-    return std::optional(Job{{job_name("pmi", answer.name, {}), *rank, *size}, is_one_node(answer.mapping)});
+    const bool leaves = !has_mpi_library();
+    if (*rank >= nodes.size() || std::count(nodes.begin(), nodes.end(), nodes[*rank]) >= *size) {
+        if (leaves)
+            GPURUN_TRY(client.leave());
+        return self;
+    }
+    const auto own = nodes.begin() + *rank;
+    self->local_rank = static_cast<uint32_t>(std::count(nodes.begin(), own, *own));
+    self->local_size = static_cast<uint32_t>(std::count(nodes.begin(), nodes.end(), *own));
+    self->job = name_on_this_node(self->job);
+    self->meet = [client, leaves, number = *rank](int timeout_s) mutable -> Result<MeetingOfRank> {
+        GPURUN_ASSIGN(MeetingOfRank meeting, meet_by(client, number, timeout_s));
+        if (leaves)
+            GPURUN_TRY(client.leave());
+        return meeting;
+    };
+    return self;
 }
 
 } // namespace
@@ -135,16 +221,10 @@ Result<std::optional<LaunchedRank>> launched_rank(const Lookup& lookup) {
     // nearest's.
     const auto fd = number_of(lookup, "PMI_FD");
     const bool by_pmi1 = fd && (may_be_pmi1(static_cast<int>(*fd)) || lookup("PMIX_NAMESPACE") == nullptr);
-    GPURUN_ASSIGN(const std::optional<Job> job, by_pmi1 ? job_by_pmi1(lookup, *fd) : job_by_pmix(lookup));
-    if (!job || job->self.size < 2)
+    GPURUN_ASSIGN(std::optional<LaunchedRank> self, by_pmi1 ? rank_by_pmi1(lookup, *fd) : rank_by_pmix(lookup));
+    if (!self || self->size < 2)
         return std::optional<LaunchedRank>();
-    if (!job->on_one_node)
-        return base::error(Status::kLauncher,
-                           "this is rank {} of {} that another launcher has started on several nodes, where only ranks "
-                           "of gpurun reach each other: use gpurun --hosts LIST, or, in an allocation of Slurm, gpurun "
-                           "./app",
-                           job->self.rank, job->self.size);
-    return std::optional(job->self);
+    return self;
 }
 
 } // namespace gpurun::platform

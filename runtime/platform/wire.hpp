@@ -1,7 +1,7 @@
 // What launcher and ranks say to each other while a job starts and ends, and when somebody asks what ranks wait for:
 // one fixed struct a message.
 //
-//   rank -> launcher   Join                    from a process that gpurun did not start: which rank I want to be
+//   rank -> launcher   Join (+ listener fd)    from a process that gpurun did not start: which rank I want to be
 //   launcher -> rank   Joined                  all ranks have come: go on with Hello. Or Refusal, or Again: the job has
 //                                              just ended, call once more
 //   rank -> launcher   Hello                   who I am, which versions I speak
@@ -24,6 +24,7 @@
 #pragma once
 
 #include "base/status.hpp"
+#include "platform/node_meeting.hpp"
 #include "platform/wait_report.hpp"
 
 #include <cstddef>
@@ -37,7 +38,7 @@
 namespace gpurun::platform::wire {
 
 constexpr uint32_t kMagic = 0x6e727567; // "gurn"
-constexpr uint32_t kProtocol = 6;
+constexpr uint32_t kProtocol = 7;
 constexpr int kListener = 3; // the descriptor on which a supervisor listens for ranks that join
 
 enum class Kind : uint32_t {
@@ -83,10 +84,14 @@ struct Join {
     int32_t rank = -1;
     int32_t size = 0;
     int32_t timeout_ms = 0; // how long the first rank waits for the last
+    int32_t here = 0;       // how many of the ranks are on this node
+    // With ranks on others: where the nodes meet (node_meeting.hpp). Rank 0 sends the socket that listens there, too.
+    char meeting[kLongestMeeting + 4] = {};
 };
 
 struct Joined {
     Header header{kMagic, Kind::kJoined};
+    char address[48] = {}; // by which other nodes reach this one; "": there are none
 };
 
 struct Again {

@@ -26,7 +26,8 @@ def run(*words):
 
 
 class Hosts:
-    """Two hosts on a bridge; the folder has the agent, and for each host the process whose namespaces it is.
+    """Two hosts on a bridge, which know each other's names; the folder has the agent, and for each host the process whose
+    namespaces it is.
 
     With `data` they have a second network, 10.78.0.0/24, and before both one that leads nowhere, as containers have.
     """
@@ -55,6 +56,10 @@ class Hosts:
                 file.write(pid)
         if data:
             self.add_data_network()
+        with open(f"{self.folder}/hosts", "w", encoding="ascii") as file:
+            file.write("127.0.0.1 localhost\n")
+            file.writelines(f"10.77.0.{number} {name}\n" for number, name in enumerate(HOSTS, 1))
+        run("mount", "--bind", file.name, "/etc/hosts")
         self.agent = self.script("agent", 'exec nsenter -t "$(cat $here/$1)" --net --uts sh -c "$2"')
 
     def add_dead_end(self, name, number):
@@ -105,4 +110,5 @@ class Hosts:
             holder.kill()
             holder.communicate()
         run("ip", "link", "del", "br0")
+        run("umount", "/etc/hosts")
         shutil.rmtree(self.folder)

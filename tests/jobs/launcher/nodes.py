@@ -265,12 +265,12 @@ class Ends(NodesTest):
 
     def test_a_link_that_is_down_loses_its_host_and_ends_the_ranks_there(self):
         process, pids = self.start_sleepers()
-        before = time.monotonic()
         run("ip", "link", "set", "v2", "down")
         try:
-            _, error = process.communicate(timeout=20)
-            self.assertLess(time.monotonic() - before, 5)
-            self.check_own_line(error.decode(), "lost h2")
+            _, error = process.communicate(timeout=5)
+            # The daemon may notice first, and its agent, which is not cut off, brings that.
+            said = [line for line in error.decode().splitlines(True) if "h2: lost the gpurun" not in line]
+            self.check_own_line("".join(said), "lost h2")
             self.assertEqual(process.returncode, 1)
             self.assertTrue(wait_until(lambda: not marked(self.mark), 5), pids)
         finally:

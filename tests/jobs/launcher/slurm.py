@@ -60,12 +60,14 @@ class Cluster:
         with open(f"{self.folder}/slurm.conf", "w", encoding="ascii") as file:
             file.write(CONFIGURATION.format(folder=self.folder, cpus=NODE_CPUS))
         os.mkdir(f"{self.folder}/state")
-        self.environment = {"SLURM_CONF": f"{self.folder}/slurm.conf"}
+        self.environment = {"SLURM_CONF": f"{self.folder}/slurm.conf", "SLURM_PMIX_TMPDIR": "/mnt"}
         munge = [f"--{name}-file={self.folder}/munge.{name}" for name in ("key", "pid", "log", "seed")]
         self.daemons = [self.start("munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket", *munge)]
         self.wait(lambda: os.path.exists(f"{self.folder}/munge.socket"), "munged")
         self.daemons.append(self.start(*self.hosts.on("h1"), "slurmctld", "-D"))
-        self.daemons += [self.start(*self.hosts.on(host), "slurmd", "-D", "-N", host) for host in HOSTS]
+        # Its PMIx keeps files in a folder that hosts do not share: /mnt, of each slurmd's own.
+        slurmd = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /mnt && exec slurmd -D -N "$0"')
+        self.daemons += [self.start(*self.hosts.on(host), *slurmd, host) for host in HOSTS]
         self.wait(lambda: self.states() == ["idle"] * 2, "slurmctld and slurmd")
 
     def start(self, *words):
@@ -202,20 +204,26 @@ class Tasks(SlurmTest):
                                              "--test-suite=sendrecv")
         return status, out.decode() + error
 
-    def test_tasks_on_one_node_join_by_pmix_or_pmi2(self):
+    def kinds(self):
         listed = CLUSTER.run("srun", "--mpi=list")
         kinds = {"pmix", "pmi2"} & set((listed.stdout + listed.stderr).split())  # pmix needs a libpmix that fits
         self.assertIn("pmi2", kinds)
-        for kind in kinds:
+        return kinds
+
+    def test_tasks_on_one_node_join_by_pmix_or_pmi2(self):
+        for kind in self.kinds():
             status, out = self.srun("--nodes=1", "--ntasks=3", f"--mpi={kind}")
             self.assertEqual(status, 0, out)
             self.assertEqual(set(re.findall(r"rank (\d) to (\d)", out)),
                              {(str(one), str(other)) for one in range(3) for other in range(3)}, out)
 
-    def test_tasks_on_several_nodes_are_refused(self):
-        status, out = self.srun("--nodes=2", "--ntasks=2", "--mpi=pmi2")
-        self.assertNotEqual(status, 0, out)
-        self.assertIn("use gpurun --hosts LIST, or, in an allocation of Slurm, gpurun ./app", out)
+    def test_tasks_on_several_nodes_join_too(self):
+        for kind in self.kinds():
+            for layout in ("block", "cyclic"):
+                status, out = self.srun("--nodes=2", "--ntasks=3", f"--mpi={kind}", f"--distribution={layout}")
+                self.assertEqual(status, 0, out)
+                far = set(re.findall(r"rank (\d) reaches (\d) by: fabric", out))
+                self.assertEqual(len(far), 4, out)  # of two ranks here and one there
 
     def test_tasks_that_nothing_tells_of_each_other_are_refused(self):
         status, out = self.srun("--nodes=1", "--ntasks=2")

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <gpurun/version.h>
+#include <numeric>
 #include <random>
 
 namespace gpurun::test::assembly {
@@ -44,9 +45,16 @@ struct Noted : Assembly::Observer {
     }
 };
 
+std::vector<uint32_t> all_of(uint32_t size) {
+    std::vector<uint32_t> ranks(size);
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return ranks;
+}
+
 struct Job {
     explicit Job(uint32_t size, int trace_fd = -1)
-        : loop(must(EventLoop::create())), segment(must(JobSegment::create(size, 2))), assembly(*loop, segment, noted) {
+        : loop(must(EventLoop::create())), segment(must(JobSegment::create(size, 2))),
+          assembly(*loop, segment, noted, all_of(size)) {
         for (uint32_t rank = 0; rank < size; ++rank) {
             auto [ours, theirs] = must(MessageSocket::pair());
             assembly.connect(rank, std::move(ours), trace_fd);
@@ -310,7 +318,7 @@ TEST_CASE("the ranks of a node have their numbers in the job, and go when they a
     } held;
     const std::unique_ptr<EventLoop> loop = must(EventLoop::create());
     const JobSegment segment = must(JobSegment::create(5, 2));
-    Assembly assembly(*loop, segment, held, 3, 2);
+    Assembly assembly(*loop, segment, held, {3, 4});
     std::vector<MessageSocket> ranks;
     const auto say = [&](uint32_t index, const auto& message, int descriptor = -1) {
         REQUIRE_OK(ranks[index].send(bytes_of(message), descriptor));

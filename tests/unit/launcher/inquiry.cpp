@@ -20,7 +20,8 @@ using Presence = RankReport::Presence;
 // Two ranks of sockets, the launcher between them.
 struct Asked : Assembly::Observer {
     Asked()
-        : loop(must(EventLoop::create())), segment(must(JobSegment::create(2, 2))), assembly(*loop, segment, *this) {
+        : loop(must(EventLoop::create())), segment(must(JobSegment::create(2, 2))),
+          assembly(*loop, segment, *this, {0, 1}) {
         inquiry = must(Inquiry::create({*loop, assembly,
                                         [](uint32_t) {
                                             RankReport report;

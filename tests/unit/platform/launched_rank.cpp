@@ -3,8 +3,11 @@
 #include "platform/meeting_place.hpp"
 #include "support/unit.hpp"
 
+#include <array>
 #include <map>
 #include <string>
+#include <sys/socket.h>
+#include <unistd.h>
 
 using namespace gpurun;
 using base::Status;
@@ -40,6 +43,7 @@ const Variables kOpenMpi = {{"PMIX_NAMESPACE", "585302017"},
                             {"PMIX_RANK", "1"},
                             {"OMPI_COMM_WORLD_RANK", "1"},
                             {"OMPI_COMM_WORLD_SIZE", "4"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                             {"OMPI_MCA_ess_base_jobid", "585302017"},
                             {"PMIX_SERVER_URI2", "585302016.0;tcp4://127.0.0.1:5"}};
@@ -57,8 +61,12 @@ TEST_CASE("a rank of mpirun, and one of srun with PMIx or PMI-2, is known withou
     CHECK(rank_in(kOpenMpi).rank == 1);
     CHECK(rank_in(kOpenMpi).size == 4);
     for (const Variables& each : {kPmix, kPmi2}) {
-        CHECK(rank_in(each).rank == 2);
-        CHECK(rank_in(each).size == 3);
+        const LaunchedRank rank = rank_in(each);
+        CHECK(rank.rank == 2);
+        CHECK(rank.size == 3);
+        CHECK(rank.local_rank == 2);
+        CHECK(rank.local_size == 3);
+        CHECK_FALSE(rank.meet);
     }
 }
 
@@ -76,13 +84,25 @@ TEST_CASE("all ranks have one name, and each job another") {
     CHECK(rank_in(with(kPmi2, {{"SLURM_STEP_LAUNCHER_PORT", "10"}})).job != step); // requeued
 }
 
-TEST_CASE("ranks on several nodes are refused, and told what to use") {
-    for (const Variables& each :
-         {with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}), with(kPmix, {{"SLURM_STEP_NUM_NODES", "2"}}),
-          with(kPmi2, {{"SLURM_STEP_NUM_NODES", "2"}})}) {
-        CHECK_STATUS(in(each), Status::kLauncher);
-        CHECK(detail_of(in(each)).find("use gpurun --hosts LIST") != std::string::npos);
-    }
+TEST_CASE("ranks on several nodes are asked where they meet") {
+    std::array<int, 2> ends{};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
+    const platform::UniqueFd launcher(ends[0]);
+    const platform::UniqueFd own(ends[1]);
+    const std::string word = "10.0.0.1;2;" + std::string(64, 'f');
+    const std::string answers = "cmd=response_to_init\ncmd=my_kvsname kvsname=7\n"
+                                "cmd=get_result value=(vector,(0,2,2))\ncmd=barrier_out\ncmd=get_result value=" +
+                                word + "\ncmd=finalize_ack\n";
+    REQUIRE(::write(launcher.get(), answers.data(), answers.size()) == static_cast<ssize_t>(answers.size()));
+    const LaunchedRank rank = rank_in({{"PMI_FD", std::to_string(own.get())}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}});
+    CHECK(rank.rank == 3);
+    CHECK(rank.size == 4);
+    CHECK(rank.local_rank == 1);
+    CHECK(rank.local_size == 2);
+    REQUIRE(rank.meet);
+    const platform::MeetingOfRank meeting = must(rank.meet(5));
+    CHECK(meeting.word == word);
+    CHECK_FALSE(meeting.listener); // which rank 0 has
 }
 
 TEST_CASE("one process alone, a task of plain srun, and a process that nobody has launched join nothing") {

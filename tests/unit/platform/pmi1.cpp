@@ -8,8 +8,8 @@
 
 using namespace gpurun;
 using base::Status;
-using platform::ask_pmi1;
-using platform::is_one_node;
+using platform::nodes_of_mapping;
+using platform::Pmi1Client;
 using test::detail_of;
 using test::must;
 
@@ -52,7 +52,8 @@ const std::string kEnd = "cmd=finalize_ack\n";
 std::string told(const std::string& answers) {
     const Launcher launcher(answers);
     launcher.say_no_more();
-    return detail_of(ask_pmi1(launcher.fd(), true));
+    auto client = Pmi1Client::start(launcher.fd());
+    return client ? detail_of(client->leave()) : detail_of(client);
 }
 
 } // namespace
@@ -61,9 +62,10 @@ TEST_SUITE_BEGIN("PMI-1");
 
 TEST_CASE("the launcher is asked, and left where nobody else needs it") {
     const Launcher launcher(kInit + kSpace + kMapping + kEnd);
-    const platform::Pmi1Job job = must(ask_pmi1(launcher.fd(), true));
-    CHECK(job.name == "kvs_7_0");
-    CHECK(job.mapping == "(vector,(0,1,2))");
+    Pmi1Client client = must(Pmi1Client::start(launcher.fd()));
+    REQUIRE_OK(client.leave());
+    CHECK(client.job() == "kvs_7_0");
+    CHECK(client.mapping() == "(vector,(0,1,2))");
     CHECK(launcher.questions() == "cmd=init pmi_version=1 pmi_subversion=1\ncmd=get_my_kvsname\n"
                                   "cmd=get kvsname=kvs_7_0 key=PMI_process_mapping\ncmd=finalize\n");
 }
@@ -71,16 +73,40 @@ TEST_CASE("the launcher is asked, and left where nobody else needs it") {
 TEST_CASE("what an MPI library is to read stays there") {
     const std::string more = "cmd=barrier_out\n";
     const Launcher launcher(kInit + kSpace + kMapping + more);
-    REQUIRE_OK(ask_pmi1(launcher.fd(), false));
+    REQUIRE_OK(Pmi1Client::start(launcher.fd()));
     CHECK(launcher.unread() == more);
     CHECK(launcher.questions().find("finalize") == std::string::npos);
 }
 
 TEST_CASE("a launcher without a mapping, and one that writes fields in another order") {
     const Launcher without(kInit + kSpace + "cmd=get_result rc=-1 msg=key_not_found\n");
-    CHECK(must(ask_pmi1(without.fd(), false)).mapping.empty());
+    CHECK(must(Pmi1Client::start(without.fd())).mapping().empty());
     const Launcher other("rc=0 cmd=response_to_init\nrc=0 kvsname=3.0 cmd=my_kvsname\nvalue=(vector) cmd=get_result\n");
-    CHECK(must(ask_pmi1(other.fd(), false)).name == "3.0");
+    CHECK(must(Pmi1Client::start(other.fd())).job() == "3.0");
+}
+
+TEST_CASE("rank 0 gives a word, and all get it") {
+    const std::string got = "cmd=get_result rc=0 msg=success value=10.0.0.1;2;f\n";
+    for (const uint32_t rank : {0u, 1u}) {
+        const Launcher launcher(
+            kInit + kSpace + kMapping +
+            (rank == 0 ? "cmd=put_result rc=0 msg=success\ncmd=barrier_out\n" : "cmd=barrier_out\n") + got);
+        Pmi1Client client = must(Pmi1Client::start(launcher.fd()));
+        CHECK(must(client.share(rank, "10.0.0.1;2;f", 5)) == "10.0.0.1;2;f");
+        const std::string asked = launcher.questions();
+        CHECK((asked.find("cmd=put kvsname=kvs_7_0 key=gpurun.meeting value=10.0.0.1;2;f\n") != std::string::npos) ==
+              (rank == 0));
+        CHECK(asked.find("cmd=barrier_in\ncmd=get kvsname=kvs_7_0 key=gpurun.meeting\n") != std::string::npos);
+    }
+}
+
+TEST_CASE("a rank that does not come is an error") {
+    const Launcher launcher(kInit + kSpace + kMapping);
+    Pmi1Client client = must(Pmi1Client::start(launcher.fd()));
+    const auto shared = client.share(1, "", 1);
+    CHECK_STATUS(shared, Status::kLauncher);
+    CHECK(detail_of(shared).find("another rank has not come; GPURUN_JOIN_TIMEOUT gives it more time") !=
+          std::string::npos);
 }
 
 TEST_CASE("answers that are none, and a launcher that ends, are errors") {
@@ -90,18 +116,19 @@ TEST_CASE("answers that are none, and a launcher that ends, are errors") {
     for (const std::string& part : {std::string(), kInit, kInit + "cmd=my_kvsname kvs", kInit + kSpace + kMapping})
         CHECK(told(part).find("PMI_FD, by which the launcher of this process is asked, is closed") !=
               std::string::npos);
-    CHECK_STATUS(ask_pmi1(-1, true), Status::kLauncher);
-    CHECK_STATUS(ask_pmi1(STDERR_FILENO, true), Status::kLauncher);
+    CHECK_STATUS(Pmi1Client::start(-1), Status::kLauncher);
+    CHECK_STATUS(Pmi1Client::start(STDERR_FILENO), Status::kLauncher);
 }
 
-TEST_CASE("a mapping tells whether there is one node") {
-    CHECK(is_one_node("(vector,(0,1,2))"));
-    CHECK(is_one_node("(vector,(3,1,2),(3,1,1))"));
-    CHECK(is_one_node(""));
-    CHECK(is_one_node("(vector)"));
-    CHECK(is_one_node("(vector,(x))"));
-    CHECK(is_one_node("(vector,(0"));
-    CHECK(is_one_node("(vector,(0,"));
-    CHECK_FALSE(is_one_node("(vector,(0,2,1))"));
-    CHECK_FALSE(is_one_node("(vector,(0,1,2),(1,1,2))"));
+TEST_CASE("a mapping tells the node of each rank") {
+    using Nodes = std::vector<uint32_t>;
+    CHECK(nodes_of_mapping("(vector,(0,1,2))", 2) == Nodes{0, 0});
+    CHECK(nodes_of_mapping("(vector,(3,1,2),(3,1,1))", 3) == Nodes{3, 3, 3});
+    CHECK(nodes_of_mapping("(vector,(0,2,1))", 2) == Nodes{0, 1});
+    CHECK(nodes_of_mapping("(vector,(0,2,1))", 5) == Nodes{0, 1, 0, 1, 0});
+    CHECK(nodes_of_mapping("(vector,(0,1,2),(1,1,4))", 4) == Nodes{0, 0, 1, 1});
+    CHECK(nodes_of_mapping("(vector,(0,4000000000,4000000000))", 3) == Nodes{0, 0, 0});
+    for (const char* each :
+         {"", "(vector)", "(vector,(x))", "(vector,(0", "(vector,(0,", "(vector,(0,1)", "(vector,(0,0,1),(0,1,0))"})
+        CHECK(nodes_of_mapping(each, 2).empty());
 }
