@@ -2,14 +2,13 @@
 gpurun reaches them, and one for data, which does what a test wants.
 """
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 import unittest
 
-from launched import EMULATED, GPURUN, LONG_S, LaunchedTest, main, state_of, wait_until
+from launched import EMULATED, GPURUN, LONG_S, LaunchedTest, main, readme_program, state_of, wait_until
 from namespaces import INSIDE, Hosts, reenter
 
 FAR_RANKS, SOURCE, BUILD = map(os.path.abspath, sys.argv[2:5])
@@ -126,15 +125,8 @@ class Readme(FarRanksTest):
     """What README.md shows of several hosts."""
 
     def test_what_the_readme_shows_is_so(self):
-        with open(f"{SOURCE}/README.md", encoding="utf-8") as file:
-            text = file.read()
-        blocks = re.findall(r"^```\w*\n(.*?)^```$", text, re.S | re.M)
-        program = next(block for block in blocks if "int main" in block)
-        shown = next(block for block in blocks if block.startswith("$ gpurun --hosts"))
-        hello = f"{self.temporary_files}/hello"
-        libraries = f"{BUILD}/runtime/api"
-        subprocess.run(["cc", "-x", "c", "-", "-o", hello, f"-I{SOURCE}/include", f"-I{BUILD}/include", f"-L{libraries}",
-                        f"-Wl,-rpath,{libraries}", "-lgpurun"], input=program, text=True, check=True)
+        hello, transcripts = readme_program(SOURCE, BUILD, self.temporary_files)
+        shown = next(each for each in transcripts if each.startswith("$ gpurun --hosts"))
         for part in shown.split("$ gpurun ")[1:]:
             command, *lines = part.splitlines()
             script = f"exec {GPURUN} --agent {HOSTS_HERE.agent} {command}"

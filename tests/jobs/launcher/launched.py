@@ -5,6 +5,7 @@ A script's arguments are the paths of gpurun and, if it needs it, of wire_rank.
 import faulthandler
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -41,6 +42,18 @@ def marked(mark):
 def on_rank(rank, script, others="exec sleep 100"):
     """A program that is `script` on one rank."""
     return ("sh", "-c", f"if [ $GPURUN_RANK = {rank} ]; then {script}; else {others}; fi")
+
+
+def readme_program(source, build, folder):
+    """The program that README.md has its reader compile, compiled; and the transcripts there."""
+    with open(f"{source}/README.md", encoding="utf-8") as file:
+        blocks = re.findall(r"^```\w*\n(.*?)^```$", file.read(), re.S | re.M)
+    program = f"{folder}/hello"
+    libraries = f"{build}/runtime/api"
+    subprocess.run(["cc", "-x", "c", "-", "-o", program, f"-I{source}/include", f"-I{build}/include", f"-L{libraries}",
+                    f"-Wl,-rpath,{libraries}", "-lgpurun"], check=True, text=True,
+                   input=next(block for block in blocks if "int main" in block))
+    return program, [block for block in blocks if block.startswith("$ ")]
 
 
 def wait_until(condition, seconds=SOON_S):

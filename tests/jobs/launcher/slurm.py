@@ -8,7 +8,7 @@ import sys
 import time
 import unittest
 
-from launched import EMULATED, GPURUN, LONG_S, SOON_S, LaunchedTest, main, marked, wait_until
+from launched import EMULATED, GPURUN, LONG_S, SOON_S, LaunchedTest, main, marked, readme_program, wait_until
 from namespaces import HOSTS, INSIDE, Hosts, reenter
 
 JOB_TESTS = os.path.abspath(sys.argv[3]) if sys.argv[3:] else ""  # none without libfabric, and under sanitizers
@@ -197,10 +197,12 @@ class Refused(SlurmTest):
 @unittest.skipUnless(JOB_TESTS, "there is no libfabric in this build, or a sanitizer, which does not see what it does")
 class Tasks(SlurmTest):
     """Ranks that srun itself has started."""
+    def joins_by_itself(self):
+        return ("env", "-u", "GPURUN_JOB", f"GPURUN_LAUNCHER={GPURUN}", f"XDG_RUNTIME_DIR={self.temporary_files}",
+                "GPURUN_DEVICE=emulated:0/1", "GPURUN_EMULATED_MEMORY=256M")
+
     def srun(self, *words):
-        status, out, error = self.run_gpurun("env", "-u", "GPURUN_JOB", f"GPURUN_LAUNCHER={GPURUN}",
-                                             f"XDG_RUNTIME_DIR={self.temporary_files}", "GPURUN_DEVICE=emulated:0/1",
-                                             "GPURUN_EMULATED_MEMORY=256M", "GPURUN_REPORT=paths", "srun", *words, JOB_TESTS,
+        status, out, error = self.run_gpurun(*self.joins_by_itself(), "GPURUN_REPORT=paths", "srun", *words, JOB_TESTS,
                                              "--test-suite=sendrecv")
         return status, out.decode() + error
 
@@ -229,6 +231,21 @@ class Tasks(SlurmTest):
         status, out = self.srun("--nodes=1", "--ntasks=2")
         self.assertNotEqual(status, 0, out)
         self.assertIn("add --mpi=pmix (or pmi2) to srun, or leave srun out", out)
+
+
+    def test_what_the_readme_shows_is_so(self):
+        source = os.path.abspath(f"{os.path.dirname(__file__)}/../../..")
+        hello, transcripts = readme_program(source, os.path.dirname(os.path.dirname(GPURUN)), self.temporary_files)
+        shown = next(each for each in transcripts if each.startswith("$ salloc"))
+        for part in shown.split("$ ")[1:]:
+            command, *lines = part.splitlines()
+            words = command.replace("./hello", hello).split()
+            if words[0] == "srun":
+                words = [*self.joins_by_itself(), *words]
+                if words[-2] == "--mpi=pmix" and "pmix" not in self.kinds():
+                    words[-2] = "--mpi=pmi2"
+            self.assertEqual(self.lines(*words), lines, command)
+        os.unlink(hello)
 
 
 class Ends(SlurmTest):
