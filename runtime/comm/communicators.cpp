@@ -290,21 +290,20 @@ Result<uint64_t> Communicators::create_group(const Communicator& comm, const Gro
     return finish(agreement, comm, schedules_.run_among(group, base::Collective::kNewGroupComm, comm, number, build));
 }
 
-// The same number on the ranks that share it.
+// The same number on the ranks that share it: the first of them, and for NUMA nodes the one of the machine's too.
 Result<int> Communicators::colour_of(SplitType type) {
     if (type == SplitType::kNone)
         return kUndefined;
-    if (type == SplitType::kNode)
-        return 0; // the whole job
     const platform::JobSegment& job = core_.job();
-    if (type == SplitType::kGpu) {
-        uint32_t first = 0;
-        while (!(transfer::device_of(job.rank(first)) == transfer::device_of(core_.own_record())))
-            ++first;
+    const platform::RankRecord& own = core_.own_record();
+    uint32_t first = 0;
+    while (job.rank(first).node != own.node ||
+           (type == SplitType::kGpu && !(transfer::device_of(job.rank(first)) == transfer::device_of(own))))
+        ++first;
+    if (type != SplitType::kNumaNode)
         return static_cast<int>(first);
-    }
-    GPURUN_ASSIGN(const std::optional<int> node, platform::own_numa_node());
-    return node.value_or(kUndefined);
+    GPURUN_ASSIGN(const std::optional<int> numa, platform::own_numa_node());
+    return numa ? *numa * static_cast<int>(platform::kMaxRanks) + static_cast<int>(first) : kUndefined;
 }
 
 // ------------------------------------------------------------------------------------------------------- agreeing
