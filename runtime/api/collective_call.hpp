@@ -18,6 +18,8 @@ base::Result<size_t> run(const Call& call, const comm::Signature& what, const tr
                               [=] { return call.engine->schedules().start(what, *call.comm, buffer, build); });
         return size_t{0};
     }
+    if (call.comm->nodes() != nullptr) // on all ranks, whether they have messages to other nodes or not
+        GPURUN_TRY(refuse_captured(buffer, "a collective of ranks on several nodes"));
     return call.engine->schedules().run(what, *call.comm, buffer, build);
 }
 
@@ -81,8 +83,10 @@ inline base::Result<void> prepare(const PersistentCall& call, gpurun_request* re
 // By which algorithm a collective of so many bytes is to be made.
 inline comm::AlgorithmWish wish_of(const Call& call, base::AlgorithmRules base::AlgorithmsAskedFor::*which,
                                    size_t bytes) {
-    return {(call.comm->algorithms().*which).at(bytes),
-            call.engine->resources().device.info().identity.kind == device::Kind::kCuda};
+    return {.asked_for = (call.comm->algorithms().*which).at(bytes),
+            .on_gpus = call.comm->nodes() == nullptr &&
+                       call.engine->resources().device.info().identity.kind == device::Kind::kCuda,
+            .by_nodes = call.comm->has_nodes_of_ranks()};
 }
 
 inline comm::Schedule::Buffer buffer_of(const transfer::Operand& operand) {

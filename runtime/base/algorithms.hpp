@@ -19,9 +19,10 @@ enum class Algorithm : uint8_t {
     kDoubling, // in round k, pairs of ranks 2^k apart exchange what they have reduced so far
     kPieces,   // each rank reduces, or gets, a piece of the buffer, and sends that to all who need it
     kTree,     // who has the buffer passes it on to those below it in a binomial tree
+    kNodes,    // each node reduces, then each piece crosses between nodes once; what several nodes take by themselves
 };
 
-constexpr std::array<const char*, 4> kAlgorithmNames = {"direct", "doubling", "pieces", "tree"};
+constexpr std::array<const char*, 5> kAlgorithmNames = {"direct", "doubling", "pieces", "tree", "nodes"};
 constexpr const char* name_of(Algorithm algorithm) { return kAlgorithmNames[static_cast<size_t>(algorithm)]; }
 
 // What the user asks for, by the size of the buffer: "direct:64K,pieces". Lies in shared memory: all zero are no rules.

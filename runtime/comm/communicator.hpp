@@ -8,6 +8,7 @@
 #include "base/algorithms.hpp"
 #include "comm/context_ids.hpp"
 #include "comm/group.hpp"
+#include "comm/node_layout.hpp"
 #include "comm/topology.hpp"
 
 #include <array>
@@ -46,15 +47,20 @@ class Communicator {
     Communicator(uint32_t id, Group group, WorldRank self)
         : Communicator(id, std::make_shared<const Group>(std::move(group)), self) {}
     Communicator(uint32_t id, std::shared_ptr<const Group> group, WorldRank self,
-                 std::shared_ptr<const Topology> topology = nullptr, const base::AlgorithmsAskedFor& algorithms = {})
+                 std::shared_ptr<const Topology> topology = nullptr, const base::AlgorithmsAskedFor& algorithms = {},
+                 std::shared_ptr<const NodeLayout> nodes = nullptr)
         : id_(id), group_(std::move(group)), self_(*group_->rank_of(self)), topology_(std::move(topology)),
-          algorithms_(algorithms) {}
+          nodes_(std::move(nodes)), algorithms_(algorithms) {}
 
     uint32_t id() const { return id_; }
     const Group& group() const { return *group_; }
     const std::shared_ptr<const Group>& shared_group() const { return group_; }
     // Null: it has none.
     const std::shared_ptr<const Topology>& topology() const { return topology_; }
+    // Null: all its ranks are on one node.
+    const NodeLayout* nodes() const { return nodes_.get(); }
+    // Whether there are several, each with its ranks in a row, and one of them with some.
+    bool has_nodes_of_ranks() const { return nodes_ != nullptr && nodes_->in_rows() && nodes_->most() > 1; }
     // All members ask for the same. Changes by a collective of the communicator, and only there is read.
     const base::AlgorithmsAskedFor& algorithms() const { return algorithms_; }
     void set_algorithms(const base::AlgorithmsAskedFor& algorithms) const { algorithms_ = algorithms; }
@@ -106,6 +112,7 @@ class Communicator {
     std::shared_ptr<const Group> group_;
     Rank self_;
     std::shared_ptr<const Topology> topology_;
+    std::shared_ptr<const NodeLayout> nodes_;
     mutable base::AlgorithmsAskedFor algorithms_;
 };
 

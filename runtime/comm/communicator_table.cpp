@@ -5,8 +5,8 @@
 namespace gpurun::comm {
 
 CommunicatorTable::CommunicatorTable(WorldRank self, uint32_t ranks, const Names& names,
-                                     const base::AlgorithmsAskedFor& algorithms)
-    : self_(self), first_name_(names.first()), ids_(self) {
+                                     const base::AlgorithmsAskedFor& algorithms, std::vector<uint32_t> nodes)
+    : self_(self), nodes_(std::move(nodes)), first_name_(names.first()), ids_(self) {
     const auto add_lasting = [&](uint64_t place, uint32_t id, Group group, const char* name) {
         const uint64_t handle =
             add(*reserve(), id, std::make_shared<const Group>(std::move(group)), nullptr, algorithms);
@@ -48,7 +48,9 @@ std::optional<uint64_t> CommunicatorTable::reserve() {
 uint64_t CommunicatorTable::add(uint64_t reserved, uint32_t id, std::shared_ptr<const Group> group,
                                 std::shared_ptr<const Topology> topology, const base::AlgorithmsAskedFor& algorithms) {
     Slot& slot = slot_at(reserved);
-    const Communicator& comm = slot.comm.emplace(id, std::move(group), self_, std::move(topology), algorithms);
+    auto layout = nodes_.empty() ? nullptr : NodeLayout::of(*group, nodes_);
+    const Communicator& comm =
+        slot.comm.emplace(id, std::move(group), self_, std::move(topology), algorithms, std::move(layout));
     by_id_[id] = &comm;
     const uint64_t use = slot.uses.fetch_add(1, std::memory_order_relaxed);
     const uint64_t handle = use * Names::kUse + (first_name_ & (Names::kUse - 1)) + reserved;

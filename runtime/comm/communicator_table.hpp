@@ -14,13 +14,15 @@
 #include <array>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 namespace gpurun::comm {
 
 class CommunicatorTable {
   public:
+    // `nodes`: the one of each process of the job, if it has several.
     CommunicatorTable(WorldRank self, uint32_t ranks, const Names& names = {},
-                      const base::AlgorithmsAskedFor& algorithms = {});
+                      const base::AlgorithmsAskedFor& algorithms = {}, std::vector<uint32_t> nodes = {});
     CommunicatorTable(const CommunicatorTable&) = delete;
     CommunicatorTable& operator=(const CommunicatorTable&) = delete;
 
@@ -108,6 +110,7 @@ class CommunicatorTable {
     Slot& slot_at(uint64_t place) { return (*owned_[place / kChunk])[place % kChunk]; }
 
     const WorldRank self_;
+    const std::vector<uint32_t> nodes_;
     const uint64_t first_name_;
     std::array<std::atomic<Chunk*>, kMost / kChunk> chunks_{}; // those of owned_, stored (release) once they are there
     std::array<std::unique_ptr<Chunk>, kMost / kChunk> owned_;

@@ -158,7 +158,7 @@ Result<JoinedJob> join_job(const base::Settings& settings) {
     join.rank = settings.rank;
     join.size = settings.size;
     join.timeout_ms = settings.join_timeout_s * 1000;
-    join.here = settings.local_size;
+    join.here = settings.meeting.empty() ? settings.size : settings.local_size;
     settings.meeting.copy(join.meeting, kLongestMeeting);
     for (int i = 0; i < kMostCalls; ++i) {
         std::string path;

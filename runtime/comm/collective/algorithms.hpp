@@ -15,7 +15,9 @@ using base::Algorithm;
 // The same on all ranks.
 struct AlgorithmWish {
     std::optional<Algorithm> asked_for;
-    bool on_gpus = false; // the job's devices: what few ranks put into each other's mailboxes there takes one launch
+    // The job's devices, which are on one node: what few ranks put into each other's mailboxes there takes one launch.
+    bool on_gpus = false;
+    bool by_nodes = false; // there are several, each with its ranks in a row, and one of them with some
 };
 
 struct CollectiveShape {
@@ -35,6 +37,7 @@ struct AlgorithmChoice {
     bool rounds_once = true; // whether it combines all operands in one step
     bool only_captured = false;
     bool only_on_gpus = false;
+    bool only_by_nodes = false;
 };
 
 // Measured with 2 and 4 ranks (tests/bench/RESULTS.md, 2026-11-26); for more, from the number of rounds, and of bytes
@@ -52,6 +55,16 @@ constexpr AlgorithmChoice kAlgorithms[] = {
      .most_bytes = 256 << 10,
      .only_on_gpus = true},
     {base::Collective::kAllreduce, Algorithm::kDirect, 4, 8 << 10},
+    // Of each node's bytes as many cross as with two ranks, where pieces cross as often as it has ranks.
+    {.collective = base::Collective::kAllreduce,
+     .algorithm = Algorithm::kDoubling,
+     .most_bytes = 8 << 10,
+     .rounds_once = false,
+     .only_by_nodes = true},
+    {.collective = base::Collective::kAllreduce,
+     .algorithm = Algorithm::kNodes,
+     .rounds_once = false,
+     .only_by_nodes = true},
     {base::Collective::kAllreduce, Algorithm::kPieces, 4},
     {.collective = base::Collective::kAllreduce,
      .algorithm = Algorithm::kDoubling,
@@ -69,6 +82,7 @@ constexpr AlgorithmChoice kAlgorithms[] = {
      .most_bytes = 256 << 10,
      .only_on_gpus = true},
     {.collective = base::Collective::kBcast, .algorithm = Algorithm::kPieces, .most_ranks = 8, .only_on_gpus = true},
+    {.collective = base::Collective::kBcast, .algorithm = Algorithm::kTree, .only_by_nodes = true}, // crosses once
     {base::Collective::kBcast, Algorithm::kTree, INT_MAX, 1 << 20},
     {base::Collective::kBcast, Algorithm::kPieces, 16},
     {base::Collective::kBcast, Algorithm::kTree},
@@ -78,6 +92,8 @@ constexpr bool can(Algorithm algorithm, const CollectiveShape& shape) {
     switch (algorithm) {
     case Algorithm::kDoubling: // needs somebody to exchange with
         return shape.collective == base::Collective::kAllreduce && !shape.rounds_once && shape.ranks > 1;
+    case Algorithm::kNodes: // likewise
+        return shape.collective == base::Collective::kAllreduce && !shape.rounds_once && shape.wish.by_nodes;
     case Algorithm::kTree: return shape.collective == base::Collective::kBcast;
     case Algorithm::kDirect:
     case Algorithm::kPieces: return true;
@@ -91,7 +107,7 @@ constexpr Algorithm choose_algorithm(const CollectiveShape& shape) {
     for (const AlgorithmChoice& each : kAlgorithms)
         if (each.collective == shape.collective && shape.ranks <= each.most_ranks && shape.bytes <= each.most_bytes &&
             (each.rounds_once || !shape.rounds_once) && (shape.captured || !each.only_captured) &&
-            (shape.wish.on_gpus || !each.only_on_gpus))
+            (shape.wish.on_gpus || !each.only_on_gpus) && (shape.wish.by_nodes || !each.only_by_nodes))
             return each.algorithm;
     return Algorithm::kDirect;
 }

@@ -1,4 +1,4 @@
-// All-reduce and reduce: directly, by recursive doubling, or in pieces of the buffer (algorithms.hpp).
+// All-reduce and reduce: directly, by recursive doubling, in pieces of the buffer, or by nodes (algorithms.hpp).
 #pragma once
 
 #include "comm/collective/algorithms.hpp"
@@ -38,66 +38,140 @@ inline std::vector<Parts::Part> pieces_of(size_t bytes, size_t element, int rank
 
 // Each rank reduces its piece, and sends that to the root, or to all: the answer to what they have contributed. A root
 // reduces none, since it gets all the others' besides: so no rank sends or receives more than the buffer. A long buffer
-// goes in chunks, one after another.
+// goes in chunks, one after another. Without a root it may be done among some ranks.
 class ByPieces {
   public:
-    ByPieces(Schedule& schedule, const WholeReduction& work, std::optional<Rank> root)
-        : schedule_(schedule), work_(work), root_(root), self_(schedule.comm().rank()), size_(schedule.comm().size()),
-          segment_(segment_bytes(size_ - (root ? 0 : 1), work.reduction.type, work.input.bytes / reducers())),
-          contributions_(schedule, work_.reduction, size_, segment_, true) {}
+    ByPieces(Schedule& schedule, const WholeReduction& work, const Among& among, std::optional<Rank> root)
+        : schedule_(schedule), work_(work), among_(among), root_(root),
+          segment_(segment_bytes(among.size() - (root ? 0 : 1), work.reduction.type, work.input.bytes / reducers())),
+          contributions_(schedule, work_.reduction, among, among.size(), segment_, true) {}
 
     void build() {
         const size_t chunk = segment_ * reducers();
         int round = 0;
-        for (size_t begin = 0; begin < work_.input.bytes; begin += chunk, round += 2)
-            add_chunk(begin, std::min(chunk, work_.input.bytes - begin), round);
+        for (size_t begin = 0; begin < work_.input.bytes; begin += chunk, round += kRounds)
+            (void)add_chunk(begin, std::min(chunk, work_.input.bytes - begin), round);
     }
 
-  private:
-    using Segment = ContributionSteps::Segment;
-
-    bool has_result(Rank rank) const { return !root_ || *root_ == rank; }
-    size_t reducers() const { return static_cast<size_t>(size_) - (root_ ? 1 : 0); }
-
-    void add_chunk(size_t begin, size_t bytes, int round) {
-        const auto pieces = pieces_of(bytes, work_.element(), size_, root_);
+    static constexpr int kRounds = 2; // of a chunk
+    // The next chunk begins after the step.
+    void wait_for(Schedule::StepId step) { contributions_.wait_for(step); }
+    // The steps after which this rank has the result of these bytes.
+    std::vector<Schedule::StepId> add_chunk(size_t begin, size_t bytes, int round) {
+        const auto pieces = pieces_of(bytes, work_.element(), among_.size(), root_);
         const Parts input = Parts::listed(work_.input.part(begin, bytes), pieces);
-        if (!has_result(self_)) {
+        const int self = among_.self();
+        if (!has_result(self)) {
             if (own_.bytes == 0) // the first piece is as long as any
-                own_ = schedule_.scratch(input[self_.value].bytes);
-            const Schedule::Buffer own = own_.part(0, input[self_.value].bytes);
+                own_ = schedule_.scratch(input[self].bytes);
+            const Schedule::Buffer own = own_.part(0, input[self].bytes);
             for (const Schedule::StepId each :
                  send_answers(contributions_.add(input, own, round, false), own, round + 1))
                 contributions_.wait_for(each);
-            return;
+            return {};
         }
         const Parts result = Parts::listed(work_.result.part(begin, bytes), pieces);
-        const Segment made = contributions_.add(input, result[self_.value], round, false);
-        send_answers(made, result[self_.value], round + 1);
+        const Segment made = contributions_.add(input, result[self], round, false);
+        send_answers(made, result[self], round + 1);
+        std::vector<Schedule::StepId> done;
+        if (made.reduced)
+            Schedule::note(done, *made.reduced);
         for (const auto& [from, contributed] : made.sent) {
             // In place, a piece is sent before it is replaced. And nothing waits for an answer before it gives its own.
             std::vector<Schedule::StepId> after = {contributed};
             if (made.reduced)
                 after.push_back(*made.reduced);
-            schedule_.receive_answer(from, round + 1, result[from.value], contributed, after);
+            Schedule::note(done,
+                           schedule_.receive_answer(among_.rank(from), round + 1, result[from], contributed, after));
         }
+        return done;
     }
+
+  private:
+    using Segment = ContributionSteps::Segment;
+
+    bool has_result(int number) const { return !root_ || root_->value == number; }
+    size_t reducers() const { return static_cast<size_t>(among_.size()) - (root_ ? 1 : 0); }
+
     std::vector<Schedule::StepId> send_answers(const Segment& made, const Schedule::Buffer& own, int round) {
         std::vector<Schedule::StepId> sent;
         for (const auto& [to, received] : made.received)
             if (has_result(to))
-                sent.push_back(schedule_.send_answer(to, round, own, received, {*made.reduced}));
+                sent.push_back(schedule_.send_answer(among_.rank(to), round, own, received, {*made.reduced}));
         return sent;
     }
 
     Schedule& schedule_;
     const WholeReduction& work_;
+    const Among among_;
     const std::optional<Rank> root_;
-    const Rank self_;
-    const int size_;
     const size_t segment_;
     ContributionSteps contributions_;
     Schedule::Buffer own_; // what this rank reduces for the root, of one chunk after another
+};
+
+// ---- by nodes
+
+// Each node reduces the buffer, in as many pieces as the smallest node has ranks, one rank each. The ranks of all nodes
+// that have the same piece reduce that among themselves, in pieces of it, and give their result to the others of their
+// nodes. So each node sends and receives no more than with one rank on each.
+class ByNodes {
+  public:
+    ByNodes(Schedule& schedule, const WholeReduction& work, const NodeLayout& nodes)
+        : schedule_(schedule), work_(work), node_(nodes.node_of(schedule.comm().rank())), pieces_(nodes.fewest()),
+          mates_(nodes.first(node_), nodes.ranks(node_), schedule.comm().rank().value - nodes.first(node_)),
+          segment_(segment_bytes(nodes.most() + nodes.count(), work.reduction.type,
+                                 kRounds / ByPieces::kRounds * (work.input.bytes / static_cast<size_t>(pieces_)))),
+          partial_(partial(work.reduction)),
+          here_(schedule, partial_, mates_, mates_.size(), segment_, false), reduced_here_{work.reduction, work.result,
+                                                                                           work.result} {
+        if (mates_.self() < pieces_)
+            across_.emplace(schedule, reduced_here_, Among::across(nodes, mates_.self(), node_), std::nullopt);
+    }
+
+    void build() {
+        const size_t chunk = segment_ * static_cast<size_t>(pieces_);
+        int round = 0;
+        for (size_t begin = 0; begin < work_.input.bytes; begin += chunk, round += kRounds)
+            add_chunk(begin, std::min(chunk, work_.input.bytes - begin), round);
+    }
+
+  private:
+    static constexpr int kRounds = ByPieces::kRounds + 2;
+
+    static base::Reduction partial(base::Reduction reduction) {
+        reduction.divisor = 0;
+        return reduction;
+    }
+
+    void add_chunk(size_t begin, size_t bytes, int round) {
+        auto pieces = pieces_of(bytes, work_.element(), pieces_, std::nullopt);
+        pieces.resize(static_cast<size_t>(mates_.size()), {0, 0});
+        const Parts input = Parts::listed(work_.input.part(begin, bytes), pieces);
+        const Parts result = Parts::listed(work_.result.part(begin, bytes), pieces);
+        const Schedule::Buffer own = result[mates_.self()];
+        const auto made = here_.add(input, own, round, false);
+        if (own.bytes != 0) {
+            across_->wait_for(*made.reduced);
+            const auto done =
+                across_->add_chunk(begin + pieces[static_cast<size_t>(mates_.self())].offset, own.bytes, round + 1);
+            for (int i = 0; i < mates_.others(); ++i)
+                schedule_.send(mates_.rank(mates_.after(i)), round + 1 + ByPieces::kRounds, own, done);
+        }
+        for (const auto& [from, contributed] : made.sent) // in place, a piece is sent before it is replaced
+            schedule_.receive_all(mates_.rank(from), round + 1 + ByPieces::kRounds, result[from], {contributed});
+    }
+
+    Schedule& schedule_;
+    const WholeReduction& work_;
+    const int node_;
+    const int pieces_;
+    const Among mates_; // the ranks of this node
+    const size_t segment_;
+    const base::Reduction partial_;
+    ContributionSteps here_;
+    const WholeReduction reduced_here_;
+    std::optional<ByPieces> across_; // if this rank has a piece
 };
 
 // ---- by recursive doubling
@@ -174,7 +248,9 @@ inline void build_allreduce(Schedule& schedule, const WholeReduction& work) {
     if (algorithm == Algorithm::kDoubling)
         Doubling(schedule, work).build();
     else if (algorithm == Algorithm::kPieces)
-        ByPieces(schedule, work, std::nullopt).build();
+        ByPieces(schedule, work, Among(schedule.comm()), std::nullopt).build();
+    else if (algorithm == Algorithm::kNodes)
+        ByNodes(schedule, work, *schedule.comm().nodes()).build();
     else
         (void)add_contributions(schedule,
                                 {work.reduction, Parts::same(work.input), work.result, size, bytes, work.in_place()});
@@ -189,7 +265,7 @@ inline void build_reduce(Schedule& schedule, const WholeReduction& work, Rank ro
         {base::Collective::kReduce, comm.size(), bytes, rounds_once(work.reduction), work.captured, work.wish});
     schedule.set_algorithm(algorithm);
     if (algorithm == Algorithm::kPieces && comm.size() > 1) {
-        ByPieces(schedule, work, root).build();
+        ByPieces(schedule, work, Among(comm), root).build();
         return;
     }
     std::vector<Parts::Part> parts(static_cast<size_t>(comm.size()), Parts::Part{0, 0});

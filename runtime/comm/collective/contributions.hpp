@@ -55,7 +55,7 @@ inline size_t segment_bytes(int at_once, base::Type type, size_t longest) {
 class ContributionSteps {
   public:
     struct Step {
-        Rank with;
+        int with; // the number of the other one
         Schedule::StepId id;
     };
     struct Segment {
@@ -63,11 +63,11 @@ class ContributionSteps {
         std::optional<Schedule::StepId> reduced; // if this rank has a result
     };
 
-    // `passes_on`: the ranks send each other what they reduce.
-    ContributionSteps(Schedule& schedule, const base::Reduction& reduction, int contributors, size_t segment,
-                      bool passes_on)
-        : schedule_(schedule), reduction_(reduction), others_(schedule.comm()), self_(schedule.comm().rank().value),
-          contributors_(contributors), segment_(segment), passes_on_(passes_on) {}
+    // `passes_on`: they send each other what they reduce.
+    ContributionSteps(Schedule& schedule, const base::Reduction& reduction, const Among& among, int contributors,
+                      size_t segment, bool passes_on)
+        : schedule_(schedule), reduction_(reduction), among_(among), self_(among.self()), contributors_(contributors),
+          segment_(segment), passes_on_(passes_on) {}
 
     // The next segments begin after the step.
     void wait_for(Schedule::StepId step) { Schedule::note(before_, step); }
@@ -80,9 +80,9 @@ class ContributionSteps {
         const auto reduced = passes_on_ ? transfer::Reduced::kPassedOn
                              : reduces  ? transfer::Reduced::kInTrade
                                         : transfer::Reduced::kThere;
-        for (int i = 0; i < others_.count(); ++i)
-            if (const Rank to = others_.after(i); input[to.value].bytes != 0) {
-                made.sent.push_back({to, schedule_.contribute(to, round, input[to.value], reduced, before_)});
+        for (int i = 0; i < among_.others(); ++i)
+            if (const int to = among_.after(i); input[to].bytes != 0) {
+                made.sent.push_back({to, schedule_.contribute(among_.rank(to), round, input[to], reduced, before_)});
                 if (result_is_sent)
                     Schedule::note(after, made.sent.back().id);
             }
@@ -91,11 +91,12 @@ class ContributionSteps {
         if (slots_.empty())
             take_slots(result.bytes);
         base::Few<Schedule::Buffer, kFewRanks> operands(static_cast<size_t>(contributors_));
-        for (int i = 0; i < others_.count(); ++i)
-            if (const Rank from = others_.before(i); from.value < contributors_) {
-                const auto index = static_cast<size_t>(from.value);
+        for (int i = 0; i < among_.others(); ++i)
+            if (const int from = among_.before(i); from < contributors_) {
+                const auto index = static_cast<size_t>(from);
                 operands[index] = slots_[index].part(0, result.bytes);
-                made.received.push_back({from, schedule_.receive_all(from, round, operands[index], before_)});
+                made.received.push_back(
+                    {from, schedule_.receive_all(among_.rank(from), round, operands[index], before_)});
                 Schedule::note(after, made.received.back().id);
             }
         if (self_ < contributors_)
@@ -115,18 +116,18 @@ class ContributionSteps {
 
     Schedule& schedule_;
     const base::Reduction& reduction_;
-    const Others others_;
+    const Among among_;
     const int self_;
     const int contributors_;
     const size_t segment_;
     const bool passes_on_;
-    base::Few<Schedule::Buffer, kFewRanks> slots_; // by rank
+    base::Few<Schedule::Buffer, kFewRanks> slots_; // by number
     std::vector<Schedule::StepId> before_;
 };
 
 inline Contributed add_contributions(Schedule& schedule, const Contributions& what) {
     const size_t segment = segment_bytes(schedule.comm().size() - 1, what.reduction.type, what.longest);
-    ContributionSteps steps(schedule, what.reduction, what.contributors, segment, false);
+    ContributionSteps steps(schedule, what.reduction, Among(schedule.comm()), what.contributors, segment, false);
     Contributed done;
     int round = 0;
     for (size_t begin = 0; begin < what.longest; begin += segment) {

@@ -50,7 +50,45 @@ inline void build_scatter(Schedule& schedule, const Parts& all, const std::optio
         gather::keep(schedule, *own, all[root.value]);
 }
 
+// Of several nodes: a rank gives its part to one rank of each other node, which passes it on there. So it crosses once.
+inline void build_allgather_by_nodes(Schedule& schedule, const std::optional<Schedule::Buffer>& own, const Parts& all,
+                                     const NodeLayout& nodes) {
+    const Rank self = schedule.comm().rank();
+    const int node = nodes.node_of(self);
+    const Among mates(nodes.first(node), nodes.ranks(node), self.value - nodes.first(node));
+    const Schedule::Buffer place = all[self.value];
+    const auto taker = [&](Rank of, int there) { // who takes its part on that node
+        return Rank{nodes.first(there) + (of.value - nodes.first(nodes.node_of(of))) % nodes.ranks(there)};
+    };
+    for (int i = 1; i < nodes.count(); ++i)
+        gather::send(schedule, taker(self, (node + i) % nodes.count()), own ? *own : place);
+    for (int i = 0; i < mates.others(); ++i)
+        gather::send(schedule, mates.rank(mates.after(i)), own ? *own : place);
+    for (int i = 0; i < mates.others(); ++i)
+        gather::receive(schedule, mates.rank(mates.before(i)), all[mates.rank(mates.before(i)).value]);
+    for (Rank each{0}; each.value < schedule.comm().size(); ++each.value) {
+        const Schedule::Buffer part = all[each.value];
+        if (nodes.node_of(each) == node || part.bytes == 0)
+            continue;
+        const int round = 1 + each.value; // what is passed on comes in any order
+        if (const Rank from = taker(each, node); from != self) {
+            schedule.receive_all(from, round, part);
+            continue;
+        }
+        const Schedule::StepId got = schedule.receive_all(each, 0, part);
+        for (int i = 0; i < mates.others(); ++i)
+            schedule.send(mates.rank(mates.after(i)), round, part, {got});
+    }
+    gather::keep(schedule, place, own);
+}
+
 inline void build_allgather(Schedule& schedule, const std::optional<Schedule::Buffer>& own, const Parts& all) {
+    constexpr size_t kLeastByNodes = 4096; // below, the second hop takes longer than what it saves
+    const Communicator& comm = schedule.comm();
+    if (comm.has_nodes_of_ranks() && all.longest(comm.size()) >= kLeastByNodes) {
+        build_allgather_by_nodes(schedule, own, all, *comm.nodes());
+        return;
+    }
     const Others others(schedule.comm());
     const Schedule::Buffer place = all[schedule.comm().rank().value];
     for (int i = 0; i < others.count(); ++i)

@@ -28,6 +28,13 @@ class Parts {
         return segment_of(listed_.empty() ? whole_.part(index * distance_, bytes_)
                                           : whole_.part(listed_[index].offset, listed_[index].bytes));
     }
+    // Of the parts of so many ranks.
+    size_t longest(int ranks) const {
+        size_t bytes = 0;
+        for (int rank = 0; rank < ranks; ++rank)
+            bytes = std::max(bytes, (*this)[rank].bytes);
+        return bytes;
+    }
     // Of each part, up to `bytes` from `begin` on.
     Parts segments(size_t begin, size_t bytes) const {
         Parts of = *this;
@@ -65,6 +72,34 @@ class Others {
   private:
     int size_;
     int self_;
+};
+
+// Those among whom something is done: all ranks of the communicator, or some. Each has a number there.
+class Among {
+  public:
+    explicit Among(const Communicator& comm) : Among(0, comm.size(), comm.rank().value) {}
+    // `size` ranks in a row, of which this one is number `self`.
+    Among(int first, int size, int self) : first_(first), size_(size), self_(self) {}
+    // The rank of each node that is number `place` of its.
+    static Among across(const NodeLayout& nodes, int place, int own_node) {
+        Among among(place, nodes.count(), own_node);
+        among.nodes_ = &nodes;
+        return among;
+    }
+
+    int size() const { return size_; }
+    int self() const { return self_; }
+    Rank rank(int number) const { return Rank{first_ + (nodes_ != nullptr ? nodes_->first(number) : number)}; }
+    // The others: to whom this one sends, one after another; who sends to it in the same order.
+    int others() const { return size_ - 1; }
+    int after(int i) const { return (self_ + 1 + i) % size_; }
+    int before(int i) const { return (self_ - 1 - i + size_) % size_; }
+
+  private:
+    int first_;
+    int size_;
+    int self_;
+    const NodeLayout* nodes_ = nullptr;
 };
 
 } // namespace gpurun::comm

@@ -24,13 +24,17 @@ class CollectiveModel {
 
     CollectiveModel(
         base::Collective kind, int size, uint64_t seed, const Topologies& topology_of = [](int) { return nullptr; })
+        : CollectiveModel(kind, size, seed, nullptr, topology_of) {}
+    CollectiveModel(
+        base::Collective kind, int size, uint64_t seed, const std::shared_ptr<const comm::NodeLayout>& nodes,
+        const Topologies& topology_of = [](int) { return nullptr; })
         : random_(seed) {
         std::vector<base::WorldRank> members;
         for (int rank = 0; rank < size; ++rank)
             members.push_back(base::WorldRank{static_cast<uint32_t>((rank * 7 + 3) % 64)});
         for (int rank = 0; rank < size; ++rank) {
             comms_.emplace_back(2, std::make_shared<const comm::Group>(members), members[static_cast<size_t>(rank)],
-                                topology_of(rank));
+                                topology_of(rank), base::AlgorithmsAskedFor(), nodes);
             ranks_.emplace_back().schedule.reset(kind, comms_.back());
         }
     }
@@ -72,6 +76,16 @@ class CollectiveModel {
             bytes = std::max(bytes, sent);
         }
         return {messages, bytes};
+    }
+
+    // The bytes that ranks of one node send to those of others; the most of any.
+    size_t most_leaving(const comm::NodeLayout& nodes) {
+        std::vector<size_t> bytes(static_cast<size_t>(nodes.count()));
+        for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
+            for (const comm::Schedule::Step& step : of(rank).schedule.steps())
+                if (step.kind == Kind::kSend && nodes.node_of(step.peer) != nodes.node_of(comm::Rank{rank}))
+                    bytes[static_cast<size_t>(nodes.node_of(comm::Rank{rank}))] += step.buffer.bytes;
+        return *std::max_element(bytes.begin(), bytes.end());
     }
 
   private:
