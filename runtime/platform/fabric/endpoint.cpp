@@ -73,8 +73,8 @@ bool is_at(const fi_info& info, const std::string& place) {
     return source && source->is_at(place);
 }
 
-// Those that may be taken, the best first.
-std::vector<const fi_info*> sort_out(const fi_info* all, const FabricEndpoint::Options& options) {
+// Those that may be taken, the best first. libfabric gives what is made of a provider, too: for tcp also tcp;ofi_rxm.
+std::vector<const fi_info*> sort_out(const fi_info* all, const char* provider, const FabricEndpoint::Options& options) {
     std::vector<const fi_info*> infos;
     for (const fi_info* each = all; each != nullptr; each = each->next)
         if ((options.may_be_loopback || is_reachable(*each)) && (options.place.empty() || is_at(*each, options.place)))
@@ -82,6 +82,9 @@ std::vector<const fi_info*> sort_out(const fi_info* all, const FabricEndpoint::O
     if (!options.usual_address.empty())
         std::stable_partition(infos.begin(), infos.end(),
                               [&](const fi_info* each) { return is_at(*each, options.usual_address); });
+    std::stable_partition(infos.begin(), infos.end(), [&](const fi_info* each) {
+        return each->fabric_attr->prov_name != nullptr && std::strcmp(each->fabric_attr->prov_name, provider) == 0;
+    });
     return infos;
 }
 
@@ -381,7 +384,7 @@ Result<std::unique_ptr<FabricEndpoint>> FabricEndpoint::open(const Options& opti
         const bool writes = all != nullptr;
         if (!writes)
             all = find_info(*library, name, false);
-        for (const fi_info* const each : sort_out(all.get(), options)) {
+        for (const fi_info* const each : sort_out(all.get(), name, options)) {
             auto endpoint = std::make_unique<Endpoint>(*library);
             auto opened = endpoint->open({library->copy_info(each), {library}}, writes);
             if (opened && endpoint->address().size() <= kMostAddressBytes)
