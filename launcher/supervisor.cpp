@@ -162,10 +162,12 @@ class Supervisor : private Assembly::Observer, private OtherNodes::Observer {
             rank.rank = number;
             rank.pid = member.process.pid();
             rank.program = member.program;
-            if (gathers())
+            if (gathers()) {
                 rank.state = member.live ? "waits for others to join" : "has not come";
-            else
-                rank.device = assembly_->device(index);
+                continue;
+            }
+            rank.device = assembly_->device(index);
+            rank.node = segment_->rank(number).node;
         }
         return job;
     }

@@ -4,10 +4,12 @@ far_launchers_test.py GPURUN MEMBER LIBGPURUN JOB_TESTS
 """
 import ctypes
 import ctypes.util
+import json
 import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import unittest
 
@@ -83,6 +85,20 @@ class FarLaunchers:
             os.kill(min(self.supervisors_of(host)), signal.SIGKILL)
             status, out = self.end(process)
             self.assertEqual((status, out.count("GPURUN_ERR_PEER_LOST")), (0, 4), out)
+
+    def test_gpurun_jobs_lists_the_ranks_of_each_host(self):
+        process = self.start(3, MEMBER, "wait")
+        for _ in range(3):
+            self.assertIn("got", process.stdout.readline())
+        listed = subprocess.run([GPURUN, "jobs", "--json"], env=self.environment, capture_output=True, text=True,
+                                check=True)  # the folder is one for both
+        jobs = sorted(json.loads(listed.stdout), key=lambda job: job["ranks"][0]["rank"])
+        self.assertEqual([[(rank["rank"], rank["node"]) for rank in job["ranks"]] for job in jobs],
+                         [[(0, jobs[0]["ranks"][0]["node"]), (1, jobs[0]["ranks"][0]["node"])],
+                          [(2, 1 - jobs[0]["ranks"][0]["node"])]])
+        self.assertEqual([job["size"] for job in jobs], [3, 3])
+        os.kill(jobs[1]["ranks"][0]["pid"], signal.SIGKILL)
+        self.end(process)
 
     def test_an_abort_ends_the_ranks_of_all_hosts(self):
         status, out = self.run_ranks(4, MEMBER, "abort")
