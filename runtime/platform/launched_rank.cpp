@@ -98,22 +98,21 @@ std::string name_on_this_node(const std::string& job) {
     return job.substr(0, job.rfind('-')) + base::format("-{:016x}", hash_of(job + '\n' + host_name()));
 }
 
-// A step of srun, all of whose ranks are on this node unless `is_far` says so. Nothing if these variables are of
-// another one, which has started a launcher between.
-std::optional<LaunchedRank> rank_of_slurm(const Lookup& lookup, const char* rank_variable, bool& is_far) {
+// A step of srun; with no local size if it has several nodes. Nothing if these variables are of another one, which has
+// started a launcher between.
+std::optional<LaunchedRank> rank_of_slurm(const Lookup& lookup, const char* rank_variable) {
     const auto rank = number_of(lookup, rank_variable);
     const auto size = number_of(lookup, "SLURM_STEP_NUM_TASKS");
     const auto nodes = number_of(lookup, "SLURM_STEP_NUM_NODES");
     if (!rank || !size || !nodes || rank != number_of(lookup, "SLURM_PROCID") || *rank >= *size)
         return std::nullopt;
-    is_far = *nodes != 1;
     return LaunchedRank{
         .job = job_name("slurm", step_of_slurm(lookup),
                         {text_of(lookup, "SLURM_LAUNCH_NODE_IPADDR"), text_of(lookup, "SLURM_STEP_LAUNCHER_PORT")}),
         .rank = *rank,
         .size = *size,
         .local_rank = *rank,
-        .local_size = *size,
+        .local_size = *nodes == 1 ? *size : 0,
     };
 }
 
@@ -133,33 +132,30 @@ std::optional<LaunchedRank> rank_of_open_mpi(const Lookup& lookup) {
                         .local_size = *local_size};
 }
 
-// By what the launcher says if it is asked.
-Result<LaunchedRank> rank_of_any(const Lookup& lookup, uint32_t rank, PmixClient& client) {
-    GPURUN_ASSIGN(const PmixJob job, client.job());
-    return LaunchedRank{.job = pmix_job_name(lookup),
-                        .rank = rank,
-                        .size = job.size,
-                        .local_rank = job.local_rank,
-                        .local_size = job.local_size};
-}
-
 Result<std::optional<LaunchedRank>> rank_by_pmix(const Lookup& lookup) {
     const auto rank = number_of(lookup, "PMIX_RANK");
     if (!rank || lookup("PMIX_NAMESPACE") == nullptr)
         return std::optional<LaunchedRank>();
-    bool is_far = false;
-    auto self = text_of(lookup, "PMIX_NAMESPACE").starts_with(kJobsOfSlurm) ? rank_of_slurm(lookup, "PMIX_RANK", is_far)
+    auto self = text_of(lookup, "PMIX_NAMESPACE").starts_with(kJobsOfSlurm) ? rank_of_slurm(lookup, "PMIX_RANK")
                                                                             : rank_of_open_mpi(lookup);
-    if (self && !is_far && self->local_size == self->size)
+    if (self && self->local_size == self->size)
         return self;
     // Unless ranks are to meet, it leaves at once: a death of a client would end the others.
     GPURUN_ASSIGN(PmixClient started, PmixClient::start());
     const auto client = std::make_shared<PmixClient>(std::move(started));
-    if (!self || is_far) { // Open MPI does not know it any more for the second program of a rank
-        const std::string name = self ? self->job : "";
-        GPURUN_ASSIGN(self, rank_of_any(lookup, *rank, *client));
-        self->job = name.empty() ? self->job : name;
-    }
+    auto job = client->job();
+    if (!job && self) // what its ranks have shared is not reliable then, either
+        return base::error(
+            Status::kLauncher,
+            "this is not the first program of rank {} of {}, which runs on several nodes: its launcher can "
+            "bring one program's ranks together there. Start each program by itself, or with gpurun --hosts",
+            self->rank, self->size);
+    if (!job)
+        return std::move(job).failure();
+    if (!self)
+        self = LaunchedRank{.job = pmix_job_name(lookup), .rank = *rank, .size = job->size};
+    self->local_rank = job->local_rank;
+    self->local_size = job->local_size;
     if (self->local_size == self->size)
         return self;
     if (has_mpi_library())
@@ -174,11 +170,10 @@ Result<std::optional<LaunchedRank>> rank_by_pmi1(const Lookup& lookup, uint32_t 
     const auto size = number_of(lookup, "PMI_SIZE");
     if (!rank || !size || *size < 2)
         return std::optional<LaunchedRank>();
-    bool is_far = false;
     std::optional<LaunchedRank> self;
     if (text_of(lookup, "PMI_JOBID") == step_of_slurm(lookup)) // an MPI library may speak PMI-2 to it
-        self = rank_of_slurm(lookup, "PMI_RANK", is_far);
-    if (self && !is_far)
+        self = rank_of_slurm(lookup, "PMI_RANK");
+    if (self && self->local_size == self->size)
         return self;
     if (self && has_mpi_library())
         return base::error(
@@ -197,6 +192,7 @@ Result<std::optional<LaunchedRank>> rank_by_pmi1(const Lookup& lookup, uint32_t 
     // An MPI library says that it leaves, and could not come after we have.
     const bool leaves = !has_mpi_library();
     if (*rank >= nodes.size() || std::count(nodes.begin(), nodes.end(), nodes[*rank]) >= *size) {
+        self->local_size = *size;
         if (leaves)
             GPURUN_TRY(client.leave());
         return self;

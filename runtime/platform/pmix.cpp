@@ -186,20 +186,19 @@ Result<PmixJob> PmixClient::job() {
 }
 
 Result<std::string> PmixClient::share(uint32_t rank, const std::string& value, int timeout_s) {
-    static int shared = 0; // as often in every rank
-    const std::string key = base::format("gpurun.meeting.{}", shared++);
+    constexpr const char* kKey = "gpurun.meeting";
     if (rank == 0) {
         Value given{};
         given.type = kString;
         given.text = const_cast<char*>(value.c_str()); // which is copied
-        int failed = the_library.put(kToAll, key.c_str(), &given);
+        int failed = the_library.put(kToAll, kKey, &given);
         failed = failed == kSuccess ? the_library.commit() : failed;
         if (failed != kSuccess)
             return base::error(Status::kLauncher, "the launcher of this process takes nothing by PMIx ({})",
                                the_library.describe(failed));
     }
     GPURUN_TRY(await_all(timeout_s));
-    GPURUN_ASSIGN(const OwnedValue found, value_of(0, key.c_str(), kString));
+    GPURUN_ASSIGN(const OwnedValue found, value_of(0, kKey, kString));
     return std::string(found->text);
 }
 

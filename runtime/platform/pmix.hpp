@@ -24,7 +24,8 @@ class PmixClient {
     ~PmixClient();
 
     base::Result<PmixJob> job();
-    // What rank 0 gives, in all ranks once each has called this. kLauncher, too, if one does not in time.
+    // What rank 0 gives, in all ranks once each has called this; in the first program of each. kLauncher, too, if one
+    // does not in time.
     base::Result<std::string> share(uint32_t rank, const std::string& value, int timeout_s);
     // Until the process ends: for an MPI library that starts later.
     void stay();

@@ -133,8 +133,11 @@ class OpenMpi(FarLaunchers, FarLauncherTest):
         return ("mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else []), "--mca", "plm_rsh_agent", AGENT,
                 "--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0", "--host", self.hosts)
 
-    def test_programs_one_after_another_are_jobs_one_after_another(self):
-        self.check_ring(self.shell(4, '"$1" && "$1" && "$1"', MEMBER), 4, times=3)
+    def test_a_second_program_of_a_rank_is_told_what_to_do(self):
+        status, out = self.shell(4, '"$1" && "$1"', MEMBER)
+        self.assertNotEqual(status, 0, out)
+        self.assertEqual(len(re.findall(r"^rank \d of 4 got", out, re.M)), 4, out)
+        self.assertRegex(out, "(?m)^GPURUN_ERR_LAUNCHER: this is not the first program of rank . of 4, .* Start each program")
 
 
 @unittest.skipUnless(shutil.which("mpiexec.hydra"), "mpiexec.hydra is not installed (Debian: mpich)")

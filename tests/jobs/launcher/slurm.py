@@ -232,7 +232,6 @@ class Tasks(SlurmTest):
         self.assertNotEqual(status, 0, out)
         self.assertIn("add --mpi=pmix (or pmi2) to srun, or leave srun out", out)
 
-
     def test_what_the_readme_shows_is_so(self):
         source = os.path.abspath(f"{os.path.dirname(__file__)}/../../..")
         hello, transcripts = readme_program(source, os.path.dirname(os.path.dirname(GPURUN)), self.temporary_files)
