@@ -207,7 +207,7 @@ class Head {
     AgentCommand agent_;
     std::vector<std::string> words_;
     const char* const* environment_;
-    std::array<std::byte, kNodeKeyBytes> key_{};
+    const platform::NodeKey key_ = platform::make_node_key();
     Resources has_;
     std::list<Caller> callers_; // their links refer to them
     std::vector<std::unique_ptr<Node>> nodes_;

@@ -11,7 +11,6 @@
 #include <filesystem>
 #include <gpurun/version.h>
 #include <nlohmann/json.hpp>
-#include <random>
 
 namespace gpurun::launcher {
 
@@ -27,7 +26,6 @@ constexpr int64_t kLongestStepMs = 60'000;
 constexpr size_t kMostStrangers = 64; // that have called and not shown the key
 constexpr size_t kStrangersMessage = 256;
 constexpr int kHeadFailed = 1;
-constexpr uint32_t kOwnVersion = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
 
 std::string quoted(const std::string& word) {
     std::string text = "'";
@@ -91,9 +89,6 @@ Head::Head(Options options, AgentCommand agent, std::vector<std::string> words, 
       hang_watch_(*has_.loop, has_.hang.fd(), [this] { on_hang_time(); }) {
     for (platform::Watch* watch : {&listener_watch_, &signal_watch_, &timeout_watch_, &grace_watch_, &hang_watch_})
         watch->wait_for(platform::Ready::kReadable);
-    std::random_device random; // of the kernel
-    for (std::byte& each : key_)
-        each = static_cast<std::byte>(random());
 }
 
 base::Result<void> Head::add_nodes(std::vector<Host> hosts) {
@@ -234,13 +229,11 @@ bool Head::hear_stranger(Caller& caller, uint32_t kind, std::string_view message
     Node& node = *nodes_[hello->node];
     if (node.stage != Stage::kAwaited || ending_ != Ending::kNone)
         return false;
-    if (hello->protocol != node_wire::kProtocol || hello->version != kOwnVersion ||
-        hello->layout != platform::kLayout) {
+    if (!node_wire::is_of_this_build(*hello)) {
         cannot_start(kHeadFailed,
-                     base::format("{}: {} there is gpurun {}.{}.{}, and this is another build ({}): install "
-                                  "the same on all hosts",
-                                  node.host.name, own_program(), hello->version >> 16, hello->version >> 8 & 0xff,
-                                  hello->version & 0xff, GPURUN_VERSION));
+                     base::format("{}: {} there is gpurun {}, and this is another build ({}): install the same on all "
+                                  "hosts",
+                                  node.host.name, own_program(), node_wire::version_of(*hello), GPURUN_VERSION));
         return false;
     }
     caller.node = hello->node;

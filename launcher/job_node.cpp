@@ -17,12 +17,7 @@ void Job::release() { assembly_.release(); }
 // If it fails, there is no memory to be had, and the ranks that wait for this one are ended by the head's timeout.
 void Job::mark_dead(uint32_t rank) { static_cast<void>(has_.segment.mark_dead(rank)); }
 
-void Job::mark_finalized(uint32_t rank) {
-    has_.segment.rank(rank).state.store(static_cast<uint32_t>(platform::RankState::kFinalized),
-                                        std::memory_order_release);
-    for (uint32_t index = 0; index < size(); ++index)
-        has_.segment.ring_doorbell(number(index), platform::Notify::kAlways);
-}
+void Job::mark_finalized(uint32_t rank) { has_.segment.mark_finalized(rank); }
 
 // A rank closes its socket at its end, and in gpurun_finalize().
 void Job::rank_closed(uint32_t index) {

@@ -54,11 +54,9 @@ Call parse_call(const std::string& text) {
     parsed.addresses = call.at("addresses").get<std::vector<std::string>>();
     parsed.port = call.at("port").get<uint16_t>();
     parsed.hello.node = call.at("node").get<uint32_t>();
-    parsed.hello.version = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
-    parsed.hello.layout = platform::kLayout;
     const auto key = call.at("key").get<std::vector<uint8_t>>();
-    if (key.size() == kNodeKeyBytes)
-        std::memcpy(parsed.hello.key.data(), key.data(), kNodeKeyBytes);
+    if (key.size() == parsed.hello.key.size())
+        std::memcpy(parsed.hello.key.data(), key.data(), key.size());
     return parsed;
 }
 

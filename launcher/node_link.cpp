@@ -23,9 +23,9 @@ constexpr int kReadsInARow = 4;
 
 } // namespace
 
-bool same_key(std::span<const std::byte, kNodeKeyBytes> a, std::span<const std::byte, kNodeKeyBytes> b) {
+bool same_key(const platform::NodeKey& a, const platform::NodeKey& b) {
     unsigned differences = 0;
-    for (size_t i = 0; i < kNodeKeyBytes; ++i)
+    for (size_t i = 0; i < a.size(); ++i)
         differences |= std::to_integer<unsigned>(a[i] ^ b[i]);
     return differences == 0;
 }

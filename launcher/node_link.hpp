@@ -6,6 +6,7 @@
 #pragma once
 
 #include "platform/event_loop.hpp"
+#include "platform/node_meeting.hpp"
 #include "platform/unique_fd.hpp"
 
 #include <array>
@@ -18,11 +19,8 @@
 
 namespace gpurun::launcher {
 
-// Random bits, by which a node shows that the head has asked for it, or that it has been told where nodes meet.
-constexpr size_t kNodeKeyBytes = 32;
-
 // Looks at all bytes, wherever the first difference is: how long it takes tells a stranger nothing.
-bool same_key(std::span<const std::byte, kNodeKeyBytes> a, std::span<const std::byte, kNodeKeyBytes> b);
+bool same_key(const platform::NodeKey& a, const platform::NodeKey& b);
 
 class NodeLink {
   public:

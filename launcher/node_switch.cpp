@@ -16,11 +16,10 @@ namespace {
 
 constexpr size_t kMostStrangers = 64; // that have called and not shown the key
 constexpr size_t kStrangersMessage = 256;
-constexpr uint32_t kOwnVersion = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
 
 } // namespace
 
-NodeSwitch::NodeSwitch(platform::EventLoop& loop, platform::UniqueFd listener, const Key& key)
+NodeSwitch::NodeSwitch(platform::EventLoop& loop, platform::UniqueFd listener, const platform::NodeKey& key)
     : loop_(loop), listener_{std::move(listener), 0}, key_(key),
       watch_(loop, listener_.fd.get(), [this] { on_call(); }) {
     watch_.wait_for(platform::Ready::kReadable);
@@ -64,12 +63,11 @@ bool NodeSwitch::hear_stranger(Node& node, uint32_t kind, std::string_view messa
     node.known = true;
     node.link->take_up_to(NodeLink::kLargest);
     tell(node, Kind::kHello, {});
-    if (hello->protocol != node_wire::kProtocol || hello->version != kOwnVersion || hello->layout != platform::kLayout)
+    if (!node_wire::is_of_this_build(*hello))
         refuse_all(base::Status::kVersion,
-                   base::format("ranks on another node are watched over by gpurun {}.{}.{}, and those of rank 0's node "
-                                "by another build ({}): install the same on all nodes",
-                                hello->version >> 16, hello->version >> 8 & 0xff, hello->version & 0xff,
-                                GPURUN_VERSION));
+                   base::format("ranks on another node are watched over by gpurun {}, and those of rank 0's node by "
+                                "another build ({}): install the same on all nodes",
+                                node_wire::version_of(*hello), GPURUN_VERSION));
     return true;
 }
 

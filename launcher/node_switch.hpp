@@ -18,8 +18,7 @@ namespace gpurun::launcher {
 
 class NodeSwitch {
   public:
-    using Key = std::array<std::byte, kNodeKeyBytes>;
-    NodeSwitch(platform::EventLoop& loop, platform::UniqueFd listener, const Key& key);
+    NodeSwitch(platform::EventLoop& loop, platform::UniqueFd listener, const platform::NodeKey& key);
     NodeSwitch(const NodeSwitch&) = delete;
 
     bool has_nodes() const;
@@ -50,7 +49,7 @@ class NodeSwitch {
 
     platform::EventLoop& loop_;
     platform::TcpListener listener_;
-    Key key_;
+    platform::NodeKey key_;
     std::list<Node> nodes_;            // their links refer to them
     std::vector<const Node*> of_rank_; // empty until a node has said how many ranks there are
     bool introduced_ = false;

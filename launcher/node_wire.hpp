@@ -45,10 +45,13 @@
 // side trusts the other: what cannot be there ends the link.
 #pragma once
 
+#include "base/format.hpp"
 #include "node_link.hpp"
+#include "platform/job_segment.hpp"
 
 #include <cstdint>
 #include <cstring>
+#include <gpurun/version.h>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -109,11 +112,18 @@ enum class Kind : uint32_t {
 struct Hello {
     uint32_t magic = kMagic;
     uint32_t protocol = kProtocol;
-    uint32_t version = 0; // major << 16 | minor << 8 | patch
-    uint32_t layout = 0;  // of the job segment
+    uint32_t version = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
+    uint32_t layout = platform::kLayout; // of the job segment
     uint32_t node = 0;
-    std::array<std::byte, kNodeKeyBytes> key{};
+    platform::NodeKey key{};
 };
+inline bool is_of_this_build(const Hello& hello) {
+    const Hello own;
+    return hello.protocol == own.protocol && hello.version == own.version && hello.layout == own.layout;
+}
+inline std::string version_of(const Hello& hello) {
+    return base::format("{}.{}.{}", hello.version >> 16, hello.version >> 8 & 0xff, hello.version & 0xff);
+}
 
 struct Capacity {
     uint32_t slots = 0;

@@ -5,7 +5,6 @@
 #include "platform/tcp.hpp"
 
 #include <algorithm>
-#include <gpurun/version.h>
 #include <utility>
 
 namespace gpurun::launcher {
@@ -44,8 +43,6 @@ void OtherNodes::on_answer(Call& call) {
     }
     call.link.emplace(loop_, std::move(call.calling), call, NodeLink::kLargest);
     node_wire::Hello hello;
-    hello.version = GPURUN_VERSION_MAJOR << 16 | GPURUN_VERSION_MINOR << 8 | GPURUN_VERSION_PATCH;
-    hello.layout = platform::kLayout;
     hello.key = meeting_.key;
     call.link->send(static_cast<uint32_t>(Kind::kHello), node_wire::text_of(hello));
 }

@@ -143,6 +143,7 @@ class Supervisor : private Assembly::Observer, private OtherNodes::Observer {
         const Member& member = members_[ranks_[index]];
         return look_at(*assembly_, *segment_, {index, ranks_[index], member.live, member.process.pid()});
     }
+    bool is_here(uint32_t rank) const { return std::binary_search(ranks_.begin(), ranks_.end(), rank); }
     uint32_t index_of(uint32_t rank) const {
         return static_cast<uint32_t>(std::lower_bound(ranks_.begin(), ranks_.end(), rank) - ranks_.begin());
     }
@@ -403,16 +404,12 @@ class Supervisor : private Assembly::Observer, private OtherNodes::Observer {
     void far_rank_ended(uint32_t rank, bool finalized) override {
         if (gathers() || is_here(rank))
             return;
-        if (!finalized) {
-            static_cast<void>(segment_->mark_dead(rank));
-            assembly_->refuse(base::Status::kPeerLost,
-                              base::format("rank {} ended before every rank had joined", rank));
+        if (finalized) {
+            segment_->mark_finalized(rank);
             return;
         }
-        segment_->rank(rank).state.store(static_cast<uint32_t>(platform::RankState::kFinalized),
-                                         std::memory_order_release);
-        for (const uint32_t each : ranks_)
-            segment_->ring_doorbell(each, platform::Notify::kAlways);
+        static_cast<void>(segment_->mark_dead(rank));
+        assembly_->refuse(base::Status::kPeerLost, base::format("rank {} ended before every rank had joined", rank));
     }
     void refused_by_nodes(base::Status status, const std::string& why) override {
         if (gathers())
@@ -433,7 +430,6 @@ class Supervisor : private Assembly::Observer, private OtherNodes::Observer {
             if (!is_here(rank) && !segment_->has_finalized(rank))
                 far_rank_ended(rank, false);
     }
-    bool is_here(uint32_t rank) const { return std::binary_search(ranks_.begin(), ranks_.end(), rank); }
 
     Resources has_;
     Callers callers_;

@@ -297,8 +297,7 @@ Result<int> Communicators::colour_of(SplitType type) {
     const platform::JobSegment& job = core_.job();
     const platform::RankRecord& own = core_.own_record();
     uint32_t first = 0;
-    while (job.rank(first).node != own.node ||
-           (type == SplitType::kGpu && !(transfer::device_of(job.rank(first)) == transfer::device_of(own))))
+    while (type == SplitType::kGpu ? !transfer::share_device(job.rank(first), own) : job.rank(first).node != own.node)
         ++first;
     if (type != SplitType::kNumaNode)
         return static_cast<int>(first);

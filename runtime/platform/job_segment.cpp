@@ -127,6 +127,12 @@ void JobSegment::announce(uint32_t sleeper, uint64_t presence) const {
         heavy_fence();
 }
 
+void JobSegment::mark_finalized(uint32_t left) const {
+    rank(left).state.store(static_cast<uint32_t>(RankState::kFinalized), std::memory_order_release);
+    for (uint32_t peer = 0; peer < size(); ++peer)
+        ring_doorbell(peer, Notify::kAlways);
+}
+
 base::Result<void> JobSegment::mark_unwatched(uint32_t lost) const {
     const auto state = static_cast<RankState>(rank(lost).state.load(std::memory_order_acquire));
     if (state == RankState::kDead)

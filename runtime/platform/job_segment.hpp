@@ -189,7 +189,9 @@ class JobSegment {
         return this->rank(rank).state.load(std::memory_order_acquire) == static_cast<uint32_t>(RankState::kFinalized);
     }
 
-    // Whoever watches over ranks: `rank` has ended without gpurun_finalize(). Marks it dying, so that whoever poison
+    // Whoever watches over ranks: that has happened to `rank`, on another node. Wakes everybody.
+    void mark_finalized(uint32_t rank) const;
+    // The same: `rank` has ended without gpurun_finalize(). Marks it dying, so that whoever poison
     // releases sees why; poisons every counter that it would have signalled; marks it dead; wakes everybody.
     base::Result<void> mark_dead(uint32_t rank) const;
     // The same for a rank whose death nobody would notice any more. One that is dead already stays so.

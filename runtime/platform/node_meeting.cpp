@@ -27,6 +27,14 @@ std::string_view take_until(std::string_view& text, char separator) {
 
 } // namespace
 
+NodeKey make_node_key() {
+    NodeKey key{};
+    std::random_device random; // of the kernel
+    for (std::byte& each : key)
+        each = static_cast<std::byte>(random());
+    return key;
+}
+
 std::string as_word(const NodeMeeting& meeting) {
     std::string word;
     for (const std::string& address : meeting.addresses)
@@ -61,9 +69,7 @@ base::Result<OpenMeeting> open_meeting() {
     if (open.meeting.addresses.size() > kMostAddresses)
         open.meeting.addresses.resize(kMostAddresses);
     open.meeting.port = listener.port;
-    std::random_device random; // of the kernel
-    for (std::byte& each : open.meeting.key)
-        each = static_cast<std::byte>(random());
+    open.meeting.key = make_node_key();
     open.listener = std::move(listener.fd);
     return open;
 }

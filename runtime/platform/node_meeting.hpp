@@ -14,10 +14,14 @@
 
 namespace gpurun::platform {
 
+// By which a node shows that it has been told whom to call.
+using NodeKey = std::array<std::byte, 32>;
+NodeKey make_node_key(); // of random bits
+
 struct NodeMeeting {
     std::vector<std::string> addresses; // as numbers; any of them may be one that only its own host can reach
     uint16_t port = 0;
-    std::array<std::byte, 32> key{}; // 256 random bits, by which a node shows that it has been told of this
+    NodeKey key{};
 };
 
 // As one word, which a launcher takes as a value: letters, digits and ".:,;", kLongestMeeting of them at most.

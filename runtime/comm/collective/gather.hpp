@@ -55,17 +55,17 @@ inline void build_allgather_by_nodes(Schedule& schedule, const std::optional<Sch
                                      const NodeLayout& nodes) {
     const Rank self = schedule.comm().rank();
     const int node = nodes.node_of(self);
-    const Among mates(nodes.first(node), nodes.ranks(node), self.value - nodes.first(node));
+    const Others mates(Among(nodes.first(node), nodes.ranks(node), self.value - nodes.first(node)));
     const Schedule::Buffer place = all[self.value];
     const auto taker = [&](Rank of, int there) { // who takes its part on that node
         return Rank{nodes.first(there) + (of.value - nodes.first(nodes.node_of(of))) % nodes.ranks(there)};
     };
     for (int i = 1; i < nodes.count(); ++i)
         gather::send(schedule, taker(self, (node + i) % nodes.count()), own ? *own : place);
-    for (int i = 0; i < mates.others(); ++i)
-        gather::send(schedule, mates.rank(mates.after(i)), own ? *own : place);
-    for (int i = 0; i < mates.others(); ++i)
-        gather::receive(schedule, mates.rank(mates.before(i)), all[mates.rank(mates.before(i)).value]);
+    for (int i = 0; i < mates.count(); ++i)
+        gather::send(schedule, mates.after(i), own ? *own : place);
+    for (int i = 0; i < mates.count(); ++i)
+        gather::receive(schedule, mates.before(i), all[mates.before(i).value]);
     for (Rank each{0}; each.value < schedule.comm().size(); ++each.value) {
         const Schedule::Buffer part = all[each.value];
         if (nodes.node_of(each) == node || part.bytes == 0)
@@ -76,8 +76,8 @@ inline void build_allgather_by_nodes(Schedule& schedule, const std::optional<Sch
             continue;
         }
         const Schedule::StepId got = schedule.receive_all(each, 0, part);
-        for (int i = 0; i < mates.others(); ++i)
-            schedule.send(mates.rank(mates.after(i)), round, part, {got});
+        for (int i = 0; i < mates.count(); ++i)
+            schedule.send(mates.after(i), round, part, {got});
     }
     gather::keep(schedule, place, own);
 }

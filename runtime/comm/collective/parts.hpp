@@ -60,20 +60,6 @@ class Parts {
     size_t most_ = SIZE_MAX;
 };
 
-// The other ranks, beginning behind this one, so that not all of them begin with the same.
-class Others {
-  public:
-    explicit Others(const Communicator& comm) : size_(comm.size()), self_(comm.rank().value) {}
-
-    int count() const { return size_ - 1; }
-    Rank after(int i) const { return Rank{(self_ + 1 + i) % size_}; } // whom this one sends to, one after another
-    Rank before(int i) const { return Rank{(self_ - 1 - i + size_) % size_}; } // who sends to it in the same order
-
-  private:
-    int size_;
-    int self_;
-};
-
 // Those among whom something is done: all ranks of the communicator, or some. Each has a number there.
 class Among {
   public:
@@ -100,6 +86,20 @@ class Among {
     int size_;
     int self_;
     const NodeLayout* nodes_ = nullptr;
+};
+
+// The other ranks, beginning behind this one, so that not all of them begin with the same.
+class Others {
+  public:
+    explicit Others(const Communicator& comm) : Others(Among(comm)) {}
+    explicit Others(const Among& among) : among_(among) {}
+
+    int count() const { return among_.others(); }
+    Rank after(int i) const { return among_.rank(among_.after(i)); }   // whom this one sends to, one after another
+    Rank before(int i) const { return among_.rank(among_.before(i)); } // who sends to it in the same order
+
+  private:
+    Among among_;
 };
 
 } // namespace gpurun::comm

@@ -11,15 +11,15 @@ device::Identity device_of(const platform::RankRecord& record) {
     return identity;
 }
 
+bool share_device(const platform::RankRecord& a, const platform::RankRecord& b) {
+    return a.node == b.node && device_of(a) == device_of(b);
+}
+
 uint32_t ranks_on_device(const platform::JobSegment& job, uint32_t rank) {
-    const platform::RankRecord& own = job.rank(rank);
-    const device::Identity mine = device_of(own);
     uint32_t count = 0;
-    for (uint32_t each = 0; each < job.size(); ++each) {
-        const platform::RankRecord& record = job.rank(each);
-        if (each == rank || (record.node == own.node && device_of(record) == mine))
+    for (uint32_t each = 0; each < job.size(); ++each)
+        if (each == rank || share_device(job.rank(each), job.rank(rank)))
             ++count;
-    }
     return count;
 }
 

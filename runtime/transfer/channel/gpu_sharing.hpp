@@ -15,6 +15,9 @@ namespace gpurun::transfer {
 // A rank's device, as it has published it.
 device::Identity device_of(const platform::RankRecord& record);
 
+// Whether two ranks have the same one: what devices are called is unique on a node.
+bool share_device(const platform::RankRecord& a, const platform::RankRecord& b);
+
 // How many ranks of the job have the same device as `rank`, itself included.
 uint32_t ranks_on_device(const platform::JobSegment& job, uint32_t rank);
 

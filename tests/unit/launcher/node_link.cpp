@@ -136,8 +136,8 @@ TEST_CASE("an end that never reads is given up, and does not take all memory") {
 }
 
 TEST_CASE("keys are the same if all their bytes are") {
-    std::array<std::byte, kNodeKeyBytes> a{};
-    std::array<std::byte, kNodeKeyBytes> b{};
+    NodeKey a{};
+    NodeKey b{};
     CHECK(same_key(a, b));
     for (std::byte& each : b) {
         each = std::byte{0x80};
