@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from own_folder import OwnFolderTest
@@ -129,6 +130,11 @@ class OpenMpi(Launchers, LauncherTest):
     rank = "OMPI_COMM_WORLD_RANK"
     kind = "pmix"
     mpi = ("libmpi.so.40", "ompi_mpi_comm_world")
+
+    def start(self, ranks, *words, **variables):
+        own = tempfile.mkdtemp(prefix="mpirun-")  # of several that start at once, only one can make the usual folder
+        self.addCleanup(shutil.rmtree, own, ignore_errors=True)
+        return super().start(ranks, *words, OMPI_MCA_orte_tmpdir_base=own, **variables)
 
     def test_programs_one_after_another_are_jobs_one_after_another(self):
         self.check_ring(self.shell(3, '"$1" && "$1" && "$1"', MEMBER), 3, times=3)

@@ -146,7 +146,7 @@ def test_an_idle_process_lets_go_of_what_it_kept():
     for size in (SIZE, 2 * SIZE, 4 * SIZE):
         into.put(np.zeros(size))
     into.put("count")
-    assert out.get() == 0 and shared_memory() == before
+    assert out.get() == 0 and shared_memory() <= before  # what earlier tests had may go meanwhile
     into.put(None)
     process.join()
     assert process.exitcode == 0
