@@ -42,7 +42,7 @@ const char* what_is(const device::Buffer& where) {
     case Placement::kElsewhere: return "memory of another device";
     case Placement::kDevice: break;
     }
-    return "memory of cudaMallocAsync(), or that was mapped or imported";
+    return "memory of cudaMallocAsync(), or imported, or of cuMemMap() without descriptors for other processes";
 }
 
 // Nothing that is borrowed of a rank of one job goes to a rank of another, who knows no owner of it; and what is lent
@@ -104,14 +104,14 @@ class AllocationFinder {
         if (operand.where.base != nullptr) {
             operand.address = static_cast<std::byte*>(operand.where.base);
             operand.bytes = operand.where.size;
-            by_base_.emplace(operand.address, index);
+            by_base_.insert_or_assign(operand.address, index); // of several that are in pieces, the longest
         }
         list_.allocations().push_back({operand, extent.first, end});
         return index;
     }
 
   private:
-    // Allocations do not overlap.
+    // Allocations do not overlap, unless they are in pieces: then one that would do may not be found.
     std::optional<size_t> find_known(const std::byte* first, const std::byte* end) const {
         const auto next = by_base_.upper_bound(first);
         if (next == by_base_.begin())

@@ -25,15 +25,21 @@ base::Error still_mapped(const device::Buffer& buffer, const std::vector<WorldRa
 
 std::vector<WorldRank> Unregistration::ask(const device::Buffer& buffer) {
     transfer::ExportCache& exports = core_.resources().exports;
+    const std::vector<uint64_t> ids = exports.ids_of(buffer);
     std::vector<WorldRank> holders;
     for (const auto& each : core_.peers()) {
         const uint32_t rank = each->rank().value;
         const bool is_gone = each->lost() && each->channel().has_ended();
-        if (is_gone || each->to_self() || !each->channel().shares_memory() || !exports.may_have(buffer.id, rank))
+        if (is_gone || each->to_self() || !each->channel().shares_memory())
             continue;
-        holders.push_back(each->rank());
-        if (!each->lost() && exports.must_be_asked(buffer.id, rank))
-            each->part<transfer::PullPart>().ask_to_unmap(buffer.id);
+        bool holds = false;
+        for (const uint64_t id : ids) {
+            holds = holds || exports.may_have(id, rank);
+            if (!each->lost() && exports.must_be_asked(id, rank))
+                each->part<transfer::PullPart>().ask_to_unmap(id);
+        }
+        if (holds)
+            holders.push_back(each->rank());
     }
     return holders;
 }
@@ -41,7 +47,7 @@ std::vector<WorldRank> Unregistration::ask(const device::Buffer& buffer) {
 Result<void> Unregistration::run(const device::Buffer& buffer, int timeout_ms) {
     EngineLock lock(core_.mutex());
     const Background::Attendance attendance(background_);
-    if (core_.resources().exports.may_have_forgotten(buffer.id))
+    if (core_.resources().exports.may_have_forgotten(buffer))
         (void)core_.resources().exports.handle(buffer, core_.self().value);
     const int64_t end_ns = platform::now_ns() + int64_t{timeout_ms} * 1'000'000;
     const auto is_over = [&] { return timeout_ms >= 0 && platform::now_ns() >= end_ns; };

@@ -91,11 +91,13 @@ class Device {
     // where that can change without the device's knowing.
     virtual const std::atomic<uint64_t>* host_memory_changes() const { return nullptr; }
 
-    // REQUIRES buffer.exportable. A handle stays valid until the allocation is freed.
+    // REQUIRES buffer.exportable. A handle stays valid until the allocation is freed; of memory in pieces, until one of
+    // these is unmapped.
     virtual base::Result<MemoryHandle> export_memory(const Buffer& buffer) = 0;
     // The address, here, of the allocation's base. Opening the same allocation twice without closing is refused
-    // by some drivers: callers keep one mapping for each allocation. May take 20 ms, but waits for no stream. A mapping
-    // outlives its exporter. Freeing exported memory while it is mapped is allowed; its contents are then undefined.
+    // by some drivers: callers keep one mapping for each allocation. May take 20 ms, but waits for no stream. For
+    // memory in pieces it asks the exporter's process, for 5 s at most if that is stopped. A mapping outlives its
+    // exporter. Freeing exported memory while it is mapped is allowed; its contents are then undefined.
     virtual base::Result<void*> import_memory(int peer, const MemoryHandle& handle) = 0;
     // REQUIRES no copy from it to be in flight. May wait for the device, as free() may.
     virtual base::Result<void> close_memory(void* imported) = 0;

@@ -71,7 +71,7 @@ constexpr uint32_t blocks_for(size_t bytes, size_t bytes_of_block, uint32_t most
     return static_cast<uint32_t>(std::clamp<size_t>((bytes + bytes_of_block - 1) / bytes_of_block, 1, most));
 }
 
-enum class Placement : uint32_t {
+enum class Placement : uint8_t {
     kPageable, // ordinary host memory: streams reach it only through call_host()
     kPinned,   // host memory that streams copy from and to
     kDevice,   // memory of this device
@@ -86,9 +86,10 @@ struct Buffer {
     Placement placement = Placement::kPageable;
     bool exportable = false;
     bool read_only = false; // device memory that is mapped so
-    void* base = nullptr;   // of the whole allocation; unknown (null) for pageable memory
+    void* base = nullptr;   // of the whole allocation, or of what is exported; unknown (null) for pageable memory
     size_t size = 0;
     uint64_t id = 0;
+    bool in_pieces = false; // of cuMemMap(): base and size are those of the pieces that the bytes lie in
 };
 
 // What another process needs to map an allocation, or to wait for an event. Plain bytes, sent as they are.

@@ -23,10 +23,10 @@ using namespace allocations;
 
 namespace {
 
-constexpr size_t kSizes[] = {8, 3000, 70'000, (5u << 20) + 3};
+constexpr size_t kSizes[] = {8, 3000, 3'000'000, (5u << 20) + 3};
 constexpr size_t kGuard = 64; // bytes around the message that must stay as they are
 constexpr int kUntouched = 0x5a;
-constexpr size_t kSmallBytes = 4096; // GPURUN_DEVICE_EAGER_BYTES; no size lies between it and GPURUN_MAIL_BYTES
+constexpr size_t kSmallBytes = 4096; // GPURUN_DEVICE_EAGER_BYTES; no size lies between it and the longest mail
 
 int g_rank = 0;
 int g_peer = 0;

@@ -34,7 +34,7 @@ inline unsigned char file_byte(size_t offset) { return static_cast<unsigned char
 
 // What decides the path.
 enum class Class {
-    kExportable, // device memory with a CUDA IPC handle
+    kExportable, // device memory with a CUDA IPC handle, or descriptors
     kDevice,     // that the rank's device reaches, without one
     kElsewhere,  // that only another device reaches
     kPinned,

@@ -282,10 +282,12 @@ void add_own(std::vector<Kind>& kinds, int own) {
     kinds.push_back(pooled("pool", Class::kDevice, own, cudaMemHandleTypeNone));
     kinds.push_back(pooled("pool with descriptors", Class::kDevice, own, cudaMemHandleTypePosixFileDescriptor));
     kinds.push_back(mapped("cuMemMap", Class::kDevice, {.device = own, .reached_by = {own}}));
-    kinds.push_back(
-        mapped("cuMemMap with a descriptor", Class::kDevice, {.device = own, .shareable = true, .reached_by = {own}}));
+    kinds.push_back(mapped("cuMemMap with a descriptor", Class::kExportable,
+                           {.device = own, .shareable = true, .reached_by = {own}}));
     kinds.push_back(
         mapped("cuMemMap in pieces", Class::kDevice, {.device = own, .piece = kPiece, .reached_by = {own}}));
+    kinds.push_back(mapped("cuMemMap in pieces, with descriptors", Class::kExportable,
+                           {.device = own, .shareable = true, .piece = kPiece, .reached_by = {own}}));
     kinds.push_back(managed("managed", own, false, false));
     kinds.push_back(managed("managed, on the host", own, true, true));
     kinds.push_back(managed("managed, on the device", own, false, true));

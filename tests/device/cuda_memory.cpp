@@ -127,6 +127,99 @@ TEST_CASE("a buffer that reaches into what is not mapped is refused, also where 
     CHECK_STATUS(bench.device.describe(at(3 * kPiece), kPiece + 1), Status::kBuffer);
 }
 
+namespace {
+
+constexpr uintptr_t kHere = 0x6000'0000'0000; // where an importer reserves addresses
+constexpr int kPeer = 1;
+
+// Pieces that other processes can map.
+FakeMemory& share_piece(size_t number, int ordinal = 0) {
+    FakeMemory& piece = map_piece(number, ordinal, {{0, kReadWrite}});
+    piece.handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return piece;
+}
+
+// One process is both exporter and importer.
+struct SharedPieces : Bench {
+    SharedPieces() {
+        for (size_t i = 0; i < 4; ++i)
+            share_piece(i);
+        fake().next_address = kHere;
+        REQUIRE_OK(device.add_peer(kPeer, {}, -1));
+    }
+    device::MemoryHandle exported(const Buffer& buffer) { return must(device.export_memory(buffer)); }
+};
+
+} // namespace
+
+TEST_CASE("what is exported of mapped memory are the pieces that the bytes lie in, by which they are known") {
+    SharedPieces bench;
+    const Buffer one = described(bench, 2 * kPiece + 100, 8);
+    CHECK(one.exportable);
+    CHECK(one.in_pieces);
+    CHECK(one.base == at(2 * kPiece));
+    CHECK(one.size == kPiece);
+    CHECK(one.id == fake().memory.at(kBase + 2 * kPiece).id);
+    const Buffer several = described(bench, kPiece + 100, 2 * kPiece);
+    CHECK(several.base == at(kPiece));
+    CHECK(several.size == 3 * kPiece);
+    CHECK(several.id == described(bench, kPiece, 3 * kPiece).id);
+    CHECK(several.id != described(bench, kPiece, 2 * kPiece).id);
+    fake().memory.at(kBase + 2 * kPiece).id += 1; // other memory is mapped there
+    CHECK(described(bench, kPiece, 3 * kPiece).id != several.id);
+    CHECK(described(bench, 0, kPiece).id == fake().memory.at(kBase).id);
+}
+
+TEST_CASE("mapped memory of another device, without descriptors, or that may only be read is not exported") {
+    SharedPieces bench;
+    share_piece(1).handle_types = 0;
+    share_piece(2, 1);
+    share_piece(3).granted = {{0, kRead}};
+    CHECK(described(bench, 0, kPiece).exportable);
+    CHECK_FALSE(described(bench, 0, kPiece + 1).exportable);
+    CHECK_FALSE(described(bench, 2 * kPiece, kPiece).exportable);
+    CHECK_FALSE(described(bench, 3 * kPiece, kPiece).exportable);
+}
+
+TEST_CASE("pieces are mapped side by side, and nothing is kept but the mapping") {
+    SharedPieces bench;
+    const Buffer buffer = described(bench, kPiece + 100, 2 * kPiece);
+    void* const imported = must(bench.device.import_memory(kPeer, bench.exported(buffer)));
+    CHECK(imported == reinterpret_cast<void*>(kHere));
+    FakeMapping& mapping = fake().mapping;
+    CHECK(mapping.mapped == std::map<uintptr_t, uintptr_t>{{kHere, kBase + kPiece},
+                                                           {kHere + kPiece, kBase + 2 * kPiece},
+                                                           {kHere + 2 * kPiece, kBase + 3 * kPiece}});
+    CHECK(mapping.accessible.count(kHere) == 1);
+    CHECK(mapping.handles == 0);
+    REQUIRE_OK(bench.device.close_memory(imported));
+    CHECK(mapping.mapped.empty());
+    CHECK(mapping.reserved.empty());
+    CHECK_STATUS(bench.device.close_memory(imported), Status::kBuffer);
+}
+
+TEST_CASE("pieces are not mapped once others lie there, or one is missing, and nothing is left of the attempt") {
+    SharedPieces bench;
+    const device::MemoryHandle handle = bench.exported(described(bench, 0, 3 * kPiece));
+    const auto refused = [&](Status status) {
+        CHECK_STATUS(bench.device.import_memory(kPeer, handle), status);
+        CHECK(fake().mapping.mapped.empty());
+        CHECK(fake().mapping.reserved.empty());
+        CHECK(fake().mapping.handles == 0);
+    };
+    fake().memory.at(kBase + kPiece).id += 1;
+    refused(Status::kBuffer);
+    fake().memory.at(kBase + kPiece).id -= 1;
+    fake().memory.at(kBase + kPiece).size = 2 * kPiece; // one larger piece, over two
+    refused(Status::kBuffer);
+    fake().memory.erase(kBase + kPiece);
+    refused(Status::kDevice);
+    share_piece(1);
+    fake().mapping.next_map = CUDA_ERROR_OUT_OF_MEMORY;
+    refused(Status::kMemory);
+    CHECK(bench.device.import_memory(kPeer, handle));
+}
+
 TEST_CASE("a buffer on two devices is refused, and told where the second begins") {
     Bench bench;
     map_piece(0, 0, {{0, kReadWrite}});

@@ -14,6 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+
 namespace gpurun::test {
 
 struct FakeMemory {
@@ -28,6 +31,7 @@ struct FakeMemory {
     uintptr_t range_start = 0;
     size_t range_size = 0;
     std::map<int, unsigned> granted;
+    unsigned handle_types = 0;
     bool device_reaches = true; // kernels of the rank's device, by the same address
 };
 
@@ -56,6 +60,16 @@ struct FakeGraphs {
     std::optional<CUstreamCaptureMode> mode_of_begin;
 };
 
+// Memory that is mapped from descriptors.
+struct FakeMapping {
+    std::map<ino_t, uintptr_t> exported;   // by the file of its descriptor: where it is mapped in the exporter
+    std::map<uintptr_t, size_t> reserved;  // ranges
+    std::map<uintptr_t, uintptr_t> mapped; // here: what the exporter has there
+    std::set<uintptr_t> accessible;        // ranges
+    int handles = 0;                       // that are not released
+    CUresult next_map = CUDA_SUCCESS;
+};
+
 // What the fake driver's functions see; one test at a time.
 struct FakeState {
     std::map<uintptr_t, FakeMemory> memory; // by start
@@ -68,6 +82,7 @@ struct FakeState {
     std::optional<CUstreamCaptureMode> mode_of_allocation;            // the thread's, as the last one found it
     CUresult next_allocation = CUDA_SUCCESS;
     uintptr_t next_address = 0;
+    FakeMapping mapping;
     std::vector<FakeLaunch> launches;
     CUresult next_launch = CUDA_SUCCESS;
     uintptr_t host_distance = 0;    // from a host address to the device's for the same memory
@@ -113,6 +128,7 @@ inline void answer_attribute(CUpointer_attribute question, void* place, uintptr_
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
         return answer(place, memory.device_reaches ? static_cast<uintptr_t>(asked) : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return answer(place, memory.id);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return answer(place, memory.handle_types);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return answer(place, memory.managed);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return answer(place, memory.exportable);
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return answer(place, memory.pool ? uintptr_t{0x1000} : uintptr_t{0});
@@ -221,6 +237,63 @@ inline CUresult launch(const CUlaunchConfig* config, CUfunction kernel, void** a
     return CUDA_SUCCESS;
 }
 
+// The descriptor of a piece is that of an empty file of its own.
+inline CUresult export_piece(void* descriptor, CUmemGenericAllocationHandle handle) {
+    const int fd = ::memfd_create("piece", MFD_CLOEXEC);
+    struct stat file {};
+    ::fstat(fd, &file);
+    fake().mapping.exported[file.st_ino] = handle;
+    return answer(descriptor, fd), CUDA_SUCCESS;
+}
+
+inline CUresult import_piece(CUmemGenericAllocationHandle* handle, const void* descriptor) {
+    struct stat file {};
+    if (::fstat(static_cast<int>(reinterpret_cast<intptr_t>(descriptor)), &file) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    ++fake().mapping.handles;
+    return *handle = fake().mapping.exported.at(file.st_ino), CUDA_SUCCESS;
+}
+
+inline void add_mapping(device::cuda::Driver& driver) {
+    driver.cuMemRetainAllocationHandle = [](CUmemGenericAllocationHandle* handle, void* address) {
+        for (const auto& [start, memory] : fake().memory)
+            if (const auto at = reinterpret_cast<uintptr_t>(address); at >= start && at < start + memory.size)
+                return ++fake().mapping.handles, *handle = start, CUDA_SUCCESS;
+        return CUDA_ERROR_INVALID_VALUE;
+    };
+    driver.cuMemExportToShareableHandle = [](void* descriptor, CUmemGenericAllocationHandle handle,
+                                             CUmemAllocationHandleType,
+                                             unsigned long long) { return export_piece(descriptor, handle); };
+    driver.cuMemImportFromShareableHandle = [](CUmemGenericAllocationHandle* handle, void* descriptor,
+                                               CUmemAllocationHandleType) { return import_piece(handle, descriptor); };
+    driver.cuMemRelease = [](CUmemGenericAllocationHandle) { return --fake().mapping.handles, CUDA_SUCCESS; };
+    driver.cuMemAddressReserve = [](CUdeviceptr* range, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
+        *range = fake().next_address;
+        return fake().mapping.reserved[fake().next_address] = bytes, CUDA_SUCCESS;
+    };
+    driver.cuMemAddressFree = [](CUdeviceptr range, size_t bytes) {
+        const auto found = fake().mapping.reserved.find(range);
+        if (found == fake().mapping.reserved.end() || found->second != bytes)
+            return CUDA_ERROR_INVALID_VALUE;
+        return fake().mapping.reserved.erase(found), CUDA_SUCCESS;
+    };
+    driver.cuMemMap = [](CUdeviceptr at, size_t, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
+        if (const CUresult failed = std::exchange(fake().mapping.next_map, CUDA_SUCCESS); failed != CUDA_SUCCESS)
+            return failed;
+        return fake().mapping.mapped[at] = handle, CUDA_SUCCESS;
+    };
+    driver.cuMemUnmap = [](CUdeviceptr at, size_t bytes) {
+        auto& mapped = fake().mapping.mapped;
+        mapped.erase(mapped.lower_bound(at), mapped.lower_bound(at + bytes));
+        return CUDA_SUCCESS;
+    };
+    driver.cuMemSetAccess = [](CUdeviceptr range, size_t, const CUmemAccessDesc* access, size_t) {
+        if (access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            fake().mapping.accessible.insert(range);
+        return CUDA_SUCCESS;
+    };
+}
+
 inline void add_graphs(device::cuda::Driver& driver) {
     driver.cuStreamBeginCapture = [](CUstream, CUstreamCaptureMode mode) {
         fake().graphs.mode_of_begin = mode;
@@ -310,6 +383,7 @@ inline device::cuda::Driver fake_driver() {
         return CUDA_SUCCESS;
     };
     add_streams(driver);
+    add_mapping(driver);
     return driver;
 }
 

@@ -27,6 +27,7 @@
 #include "device/cuda/kernel_arguments.hpp"
 #include "device/cuda/kernels.hpp"
 #include "device/cuda/known_allocations.hpp"
+#include "device/cuda/mapped_pieces.hpp"
 #include "device/cuda/pinned_allocations.hpp"
 #include "device/device.hpp"
 
@@ -69,8 +70,8 @@ class CudaDevice final : public Device,
                          public FusedReduce {
   public:
     CudaDevice(const Driver& driver, Facts facts, Kernels kernels)
-        : driver_(driver), facts_(std::move(facts)), kernels_(kernels), elsewhere_(driver_, facts_.context),
-          graph_runs_(driver_) {}
+        : driver_(driver), facts_(std::move(facts)), kernels_(kernels), pieces_(driver_, facts_.context, facts_.device),
+          elsewhere_(driver_, facts_.context), graph_runs_(driver_) {}
     ~CudaDevice() override;
 
     const Info& info() const override { return facts_.info; }
@@ -212,7 +213,8 @@ class CudaDevice final : public Device,
     base::Result<Buffer> describe_host(const Attributes& found, const void* pointer, size_t bytes);
     base::Result<Buffer> describe_allocation(const Attributes& found, const void* pointer, size_t bytes);
     base::Result<Buffer> describe_mapped(const Attributes& found, const void* pointer, size_t bytes);
-    base::Result<void> walk(Mapping& whole, const void* pointer, size_t bytes) const;
+    struct Span; // of pieces
+    base::Result<Span> walk(const void* pointer, size_t bytes) const;
     std::optional<unsigned> granted(CUdevice device, const void* pointer) const;
     base::Result<CUdevice> device_of(const void* first, const void* second) const;
     void complete_copies_to(const void* pointer) const;
@@ -240,6 +242,7 @@ class CudaDevice final : public Device,
     HandleSet graphs_;
     AddressRecord seen_;
     KnownAllocations known_; // of cudaMalloc(), on the rank's device
+    MappedPieces pieces_;
     Elsewhere elsewhere_;
     GraphRuns graph_runs_;
     struct Clock {

@@ -43,9 +43,19 @@ struct CudaDevice::Mapping {
     uint64_t size = 0;
     uint64_t ordinal = 0;
     uint64_t access = 0; // CUmemAccess_flags of the device whose context is current
+    uint64_t id = 0;
+    uint64_t handle_types = 0; // in which the driver exports it
 
     // Where it ends; not behind `address` if the driver does not say.
     uintptr_t end(uintptr_t address) const { return size != 0 && address - base < size ? base + size : address; }
+};
+
+// The pieces that a buffer lies in.
+struct CudaDevice::Span {
+    Mapping whole; // what all of them are, or allow
+    uintptr_t base = 0;
+    uintptr_t end = 0;
+    SpanId id;
 };
 
 namespace {
@@ -67,11 +77,13 @@ CUresult ask(const Driver& driver, uintptr_t address, CudaDevice::Attributes& fo
 }
 
 CUresult ask(const Driver& driver, uintptr_t address, CudaDevice::Mapping& found) {
-    return ask<6>(driver, address,
+    return ask<8>(driver, address,
                   {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_MAPPED,
                    CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
-                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS},
-                  {&found.type, &found.mapped, &found.base, &found.size, &found.ordinal, &found.access});
+                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
+                   CU_POINTER_ATTRIBUTE_BUFFER_ID, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES},
+                  {&found.type, &found.mapped, &found.base, &found.size, &found.ordinal, &found.access, &found.id,
+                   &found.handle_types});
 }
 
 Buffer buffer_of(Placement placement, const CudaDevice::Attributes& found) {
@@ -189,11 +201,18 @@ Result<Buffer> CudaDevice::describe_allocation(const Attributes& found, const vo
 Result<Buffer> CudaDevice::describe_mapped(const Attributes& found, const void* pointer, size_t bytes) {
     Buffer buffer = buffer_of(Placement::kDevice, found);
     const bool elsewhere = found.device() != facts_.device;
-    Mapping whole;
-    GPURUN_TRY(walk(whole, pointer, bytes));
+    GPURUN_ASSIGN(const Span span, walk(pointer, bytes));
+    const Mapping& whole = span.whole;
     seen_.note(found.id, found.start, found.size);
-    if (whole.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+    if (whole.access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+        if (elsewhere || (whole.handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0)
+            return buffer;
+        buffer.base = host_view(span.base);
+        buffer.size = span.end - span.base;
+        buffer.id = span.id.value();
+        buffer.exportable = buffer.in_pieces = true;
         return buffer;
+    }
     if (!granted(facts_.device, pointer)) { // no memory of cuMemMap()
         buffer.placement = elsewhere ? Placement::kElsewhere : Placement::kDevice;
         return buffer;
@@ -213,11 +232,13 @@ Result<Buffer> CudaDevice::describe_mapped(const Attributes& found, const void* 
     return buffer;
 }
 
-// All pieces are there, on one device; `whole.access` is what all of them allow.
-Result<void> CudaDevice::walk(Mapping& whole, const void* pointer, size_t bytes) const {
+// All pieces are there, on one device.
+Result<CudaDevice::Span> CudaDevice::walk(const void* pointer, size_t bytes) const {
     const auto current = enter();
     const auto first = reinterpret_cast<uintptr_t>(pointer);
     const uintptr_t end = first + std::min(std::max<size_t>(bytes, 1), UINTPTR_MAX - first);
+    Span span;
+    Mapping& whole = span.whole;
     for (uintptr_t at = first; at < end;) {
         Mapping piece;
         const CUresult result = ask(driver_, at, piece);
@@ -228,19 +249,25 @@ Result<void> CudaDevice::walk(Mapping& whole, const void* pointer, size_t bytes)
                                "{} bytes at {} reach past the end of what is mapped there, {} bytes: check the count, "
                                "or was a part of it unmapped?",
                                bytes, pointer, at - first);
-        if (at == first)
+        if (at == first) {
             whole = piece;
+            span.base = piece.base;
+        }
         if (piece.ordinal != whole.ordinal)
             return base::error(Status::kBuffer,
                                "the {} bytes at {} are memory of CUDA device {} up to {} and of device {} from there "
                                "on: use two messages",
                                bytes, pointer, whole.ordinal, host_view(at), piece.ordinal);
         whole.access &= piece.access;
-        if (piece.end(at) == at)
-            return {}; // the driver does not say how far it reaches
-        at = piece.end(at);
+        whole.handle_types &= piece.handle_types;
+        span.id.add(piece.id);
+        if (piece.end(at) == at) { // the driver does not say how far it reaches
+            whole.handle_types = 0;
+            return span;
+        }
+        at = span.end = piece.end(at);
     }
-    return {};
+    return span;
 }
 
 // The access that `device` was given to memory of cuMemMap(); nothing if it is not such memory.

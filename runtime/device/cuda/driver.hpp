@@ -42,6 +42,15 @@
     X(cuMemHostUnregister)                                                                                             \
     X(cuMemHostGetDevicePointer)                                                                                       \
     X(cuMemGetAccess)                                                                                                  \
+    X(cuMemRetainAllocationHandle)                                                                                     \
+    X(cuMemExportToShareableHandle)                                                                                    \
+    X(cuMemImportFromShareableHandle)                                                                                  \
+    X(cuMemRelease)                                                                                                    \
+    X(cuMemAddressReserve)                                                                                             \
+    X(cuMemAddressFree)                                                                                                \
+    X(cuMemMap)                                                                                                        \
+    X(cuMemUnmap)                                                                                                      \
+    X(cuMemSetAccess)                                                                                                  \
     X(cuPointerGetAttributes)                                                                                          \
     X(cuPointerSetAttribute)                                                                                           \
     X(cuIpcGetMemHandle)                                                                                               \

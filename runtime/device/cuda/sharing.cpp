@@ -57,6 +57,8 @@ base::Result<void> CudaDevice::can_reach(const Identity& identity) {
 
 base::Result<MemoryHandle> CudaDevice::export_memory(const Buffer& buffer) {
     GPURUN_ASSERT(buffer.exportable);
+    if (buffer.in_pieces)
+        return pieces_.export_span(buffer);
     const auto current = enter_beside_capture();
     CUipcMemHandle handle{};
     GPURUN_TRY(driver_.check(driver_.cuIpcGetMemHandle(&handle, device_pointer(buffer.base)), "cuIpcGetMemHandle"));
@@ -80,6 +82,12 @@ void CudaDevice::complete_copies_to(const void* pointer) const {
 
 base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& handle) {
     GPURUN_ASSIGN(const std::string name, peer_name(peer));
+    if (MappedPieces::is_span(handle)) {
+        auto imported = pieces_.import_span(handle);
+        if (imported)
+            return imported;
+        return base::error(imported.error().status, "cannot map memory of {}: {}", name, imported.error().detail);
+    }
     CUipcMemHandle native_handle{};
     std::memcpy(&native_handle, handle.bytes.data(), sizeof(native_handle));
     const auto current = enter_beside_capture();
@@ -101,6 +109,8 @@ base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& hand
 }
 
 base::Result<void> CudaDevice::close_memory(void* imported) {
+    if (auto closed = pieces_.close(imported))
+        return *std::move(closed);
     if (!imported_memory_.erase(imported))
         return base::error(base::Status::kBuffer, "{} is not the start of imported memory, or it was closed before",
                            imported);

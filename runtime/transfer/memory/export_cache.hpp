@@ -3,7 +3,8 @@
 //
 // At most kLimit; beyond that the cache is emptied. An allocation that it has forgotten is exported again; peers that
 // have it mapped learn that it was freed when another allocation overlaps it. A peer that is asked to unmap one has it
-// until it answers, unless it has been given the handle again since. Used under the engine lock.
+// until it answers, unless it has been given the handle again since. What is in pieces (device::Buffer) may overlap,
+// and is not forgotten: whoever unmaps a piece asks for all that has it. Used under the engine lock.
 #pragma once
 
 #include "base/log.hpp"
@@ -31,13 +32,15 @@ class ExportCache {
             if (!exported)
                 base::log(base::LogLevel::kWarn, "memory cannot be exported ({}): its messages bounce",
                           exported.error().detail);
-            if (exports_.size() == kLimit) {
-                exports_.clear();
+            if (exports_.size() >= kLimit && !buffer.in_pieces) {
+                std::erase_if(exports_, [](const auto& each) { return !each.second.in_pieces; });
                 has_forgotten_ = true;
             }
             found = exports_.emplace(buffer.id, Export{}).first;
+            const bool may_be_known = has_forgotten_ && !buffer.in_pieces;
             if (exported)
-                found->second = Export{*exported, std::vector<uint64_t>(peers_, has_forgotten_ ? kGiven : kNone)};
+                found->second = Export{*exported, std::vector<uint64_t>(peers_, may_be_known ? kGiven : kNone),
+                                       buffer.base, buffer.size, buffer.in_pieces};
         }
         if (found->second.handle)
             found->second.holders[peer] = kGiven;
@@ -58,6 +61,17 @@ class ExportCache {
     }
 
     // ---- for an allocation that peers are asked to unmap
+    // It, or all that has some of these pieces.
+    std::vector<uint64_t> ids_of(const device::Buffer& buffer) const {
+        std::vector<uint64_t> ids;
+        if (!buffer.in_pieces)
+            ids.push_back(buffer.id);
+        else
+            for (const auto& [id, each] : exports_)
+                if (each.overlaps(buffer))
+                    ids.push_back(id);
+        return ids;
+    }
     // Whether the peer may have it mapped, as far as it has told.
     bool may_have(uint64_t id, size_t peer) const { return holder(id, peer) != kNone; }
     bool must_be_asked(uint64_t id, size_t peer) const { return holder(id, peer) == kGiven; }
@@ -75,7 +89,9 @@ class ExportCache {
     }
     // Whether it may be an allocation that the cache has forgotten. Then handle() knows it again, and takes it that all
     // peers have it.
-    bool may_have_forgotten(uint64_t id) const { return has_forgotten_ && exports_.count(id) == 0; }
+    bool may_have_forgotten(const device::Buffer& buffer) const {
+        return has_forgotten_ && !buffer.in_pieces && exports_.count(buffer.id) == 0;
+    }
 
   private:
     static constexpr uint64_t kNone = 0;  // the peer does not have it
@@ -84,6 +100,14 @@ class ExportCache {
     struct Export {
         std::optional<device::MemoryHandle> handle;
         std::vector<uint64_t> holders; // by peer; empty without a handle
+        void* base = nullptr;
+        size_t size = 0;
+        bool in_pieces = false;
+
+        bool overlaps(const device::Buffer& buffer) const {
+            const auto begin = reinterpret_cast<uintptr_t>(base), other = reinterpret_cast<uintptr_t>(buffer.base);
+            return in_pieces && begin < other + buffer.size && other < begin + size;
+        }
     };
     uint64_t holder(uint64_t id, size_t peer) const {
         const auto found = exports_.find(id);

@@ -25,14 +25,17 @@ void ImportCache::place(Iterator mapping) {
 Result<ImportCache::Iterator> ImportCache::find(const RemoteBuffer& source) {
     auto found = by_id_.find(source.allocation_id);
     if (found == by_id_.end()) {
-        GPURUN_TRY(close_overlapping(source));
+        if (!source.in_pieces)
+            GPURUN_TRY(close_overlapping(source));
         if (idle_.size() >= kLimit)
             GPURUN_TRY(close_idle(kLimit - 1));
         GPURUN_ASSIGN(void* base, device_.import_memory(peer_, source.handle));
         idle_.push_front(
             Mapping{source.allocation_id, source.allocation_base, source.allocation_bytes, base, &idle_, {}});
+        idle_.front().in_pieces = source.in_pieces;
         bytes_ += source.allocation_bytes;
-        by_address_.emplace(source.allocation_base, idle_.begin());
+        if (!source.in_pieces)
+            by_address_.emplace(source.allocation_base, idle_.begin());
         found = by_id_.emplace(source.allocation_id, idle_.begin()).first;
         if (revokes_all_)
             revoke(found->second);
@@ -166,7 +169,7 @@ void ImportCache::for_each_overlapping(const RemoteBuffer& source, const Visit& 
 }
 
 bool ImportCache::can_open(const RemoteBuffer& source) {
-    if (has(source.allocation_id))
+    if (has(source.allocation_id) || source.in_pieces)
         return true;
     bool in_the_way = false;
     bool used = false;
@@ -179,6 +182,8 @@ bool ImportCache::can_open(const RemoteBuffer& source) {
 
 bool ImportCache::can_open_later(const RemoteBuffer& source) const {
     bool borrowed = false;
+    if (source.in_pieces)
+        return true;
     for_each_overlapping(source, [&](Iterator each) { borrowed = borrowed || each->borrowers != 0; });
     return !borrowed;
 }
@@ -231,7 +236,8 @@ Result<void> ImportCache::close(Iterator mapping) {
     revoked_ -= mapping->revoked ? 1 : 0;
     bytes_ -= mapping->bytes;
     by_id_.erase(mapping->id);
-    by_address_.erase(mapping->exporter_base);
+    if (!mapping->in_pieces)
+        by_address_.erase(mapping->exporter_base);
     mapping->in->erase(mapping);
     return closed;
 }

@@ -3,7 +3,8 @@
 // Opening costs 0.1 ms, or 10 ms from 1 GiB on, so mappings are kept: found again by the allocation's id, never by its
 // address, which may since name another allocation. At most kLimit beside those of open loans and of graphs; the least
 // recently used goes first. A mapping is closed when the exporter frees the allocation and says so (revoke), or dies,
-// when a new allocation overlaps its address, so that it must have been freed, or at the end. Closing waits until the
+// when a new allocation overlaps its address, so that it must have been freed, or at the end. Pieces that are mapped
+// more than once (device::Buffer) may overlap, and say nothing of each other. Closing waits until the
 // last copy from it is done, and until the device may be waited for. A graph holds its mapping until it is gone, or
 // until an overlap shows that it cannot run again. Used under the engine lock.
 #pragma once
@@ -73,6 +74,7 @@ class ImportCache {
         void* base;
         Mappings* in;                      // the list that it is in
         std::vector<CompletionPoint> uses; // of it; those that are over are dropped with the next one
+        bool in_pieces = false;
         bool revoked = false;
         uint32_t holders = 0;   // graphs
         uint32_t borrowers = 0; // loans
@@ -104,7 +106,7 @@ class ImportCache {
     Mappings idle_;    // for later messages; most recently used first
     Mappings leaving_; // revoked ones that are not in use: closed once their last copies are done
     std::unordered_map<uint64_t, Iterator> by_id_;
-    std::map<uint64_t, Iterator> by_address_; // the exporter's; none overlap
+    std::map<uint64_t, Iterator> by_address_; // the exporter's; none overlap. Without those that are in pieces
 };
 
 } // namespace gpurun::transfer

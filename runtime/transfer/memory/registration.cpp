@@ -13,7 +13,7 @@ RemoteBuffer Registration::describe(const Operand& operand) {
     RemoteBuffer described;
     described.placement = operand.where.placement;
     described.address = reinterpret_cast<uint64_t>(operand.address);
-    described.ready = operand.by_cpu() ? 1 : 0;
+    described.ready = operand.by_cpu();
     if (operand.in_host_memory() || channel_.to_self() || !operand.where.exportable || !channel_.shares_memory())
         return described;
     const auto handle = resources_.exports.handle(operand.where, channel_.peer().value);
@@ -21,6 +21,7 @@ RemoteBuffer Registration::describe(const Operand& operand) {
         return described;
     described.handle = *handle;
     described.exporter = Exporter::kSender;
+    described.in_pieces = operand.where.in_pieces;
     described.allocation_id = operand.where.id;
     described.allocation_base = reinterpret_cast<uint64_t>(operand.where.base);
     described.allocation_bytes = operand.where.size;

@@ -16,7 +16,8 @@ enum class Exporter : uint8_t {
 struct RemoteBuffer {
     device::Placement placement{};
     Exporter exporter = Exporter::kNone;
-    uint8_t ready = 0;             // a CPU may read it at once: host memory in the host's order
+    bool ready = false;            // a CPU may read it at once: host memory in the host's order
+    bool in_pieces = false;        // what is mapped of its allocation may overlap (device::Buffer)
     Loan loan{};                   // if it is lent
     device::MemoryHandle handle{}; // if there is one, as the next four
     uint64_t allocation_id = 0;

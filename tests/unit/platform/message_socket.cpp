@@ -1,10 +1,10 @@
 // Messages with descriptors over a socket pair.
 #include "platform/message_socket.hpp"
+#include "open_descriptors.hpp"
 #include "platform/byte_stream.hpp"
 #include "support/unit.hpp"
 
 #include <cstring>
-#include <dirent.h>
 #include <sys/socket.h>
 
 using namespace gpurun::platform;
@@ -14,15 +14,6 @@ using gpurun::test::must;
 namespace {
 
 std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
-
-size_t open_descriptors() {
-    size_t count = 0;
-    DIR* folder = ::opendir("/proc/self/fd");
-    while (::readdir(folder) != nullptr)
-        ++count;
-    ::closedir(folder);
-    return count;
-}
 
 } // namespace
 

@@ -3,6 +3,7 @@
 #include "device/open.hpp"
 #include "support/unit.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace gpurun;
@@ -66,9 +67,9 @@ TEST_CASE("of an allocation that the full cache has forgotten, all may have it m
         refused.id += other;
         CHECK_FALSE(cache.handle(refused, 1));
     }
-    CHECK(cache.may_have_forgotten(buffer.id));
+    CHECK(cache.may_have_forgotten(buffer));
     REQUIRE(cache.handle(buffer, 0));
-    CHECK_FALSE(cache.may_have_forgotten(buffer.id));
+    CHECK_FALSE(cache.may_have_forgotten(buffer));
     CHECK(cache.must_be_asked(buffer.id, 1));
 }
 
@@ -80,6 +81,39 @@ TEST_CASE("what the device refuses to export has no handle, and nobody has been 
     CHECK_FALSE(cache.handle(buffer, 1).has_value());
     CHECK_FALSE(cache.handle(buffer, 0).has_value());
     CHECK(cache.forget(buffer.id).empty());
+}
+
+TEST_CASE("of memory in pieces, all that has some of them is known, however much is exported besides") {
+    const auto device = open_emulated();
+    transfer::ExportCache cache(*device, 2);
+    const auto span = [&] {
+        device::Buffer made = must(device->describe(must(device->allocate(100)), 100));
+        made.in_pieces = true;
+        return made;
+    };
+    const device::Buffer one = span(), other = span(), not_exported = span();
+    REQUIRE(cache.handle(one, 1));
+    REQUIRE(cache.handle(other, 0));
+    const auto ids = [&](const device::Buffer& first, const device::Buffer& last) { // of a piece that reaches into both
+        device::Buffer piece = first;
+        piece.size = static_cast<size_t>(static_cast<std::byte*>(last.base) - static_cast<std::byte*>(first.base)) + 1;
+        auto found = cache.ids_of(piece);
+        std::sort(found.begin(), found.end());
+        return found;
+    };
+    REQUIRE(one.base < other.base);
+    REQUIRE(other.base < not_exported.base);
+    CHECK(ids(one, one) == std::vector<uint64_t>{one.id});
+    CHECK(ids(one, other) == std::vector<uint64_t>{one.id, other.id});
+    CHECK(ids(not_exported, not_exported).empty());
+
+    device::Buffer whole = must(device->describe(must(device->allocate(100)), 100));
+    CHECK(cache.ids_of(whole) == std::vector<uint64_t>{whole.id});
+    for (uint64_t i = 0; i <= transfer::ExportCache::kLimit; ++i, whole.id += 1000)
+        (void)cache.handle(whole, 1);
+    CHECK(ids(one, other) == std::vector<uint64_t>{one.id, other.id});
+    CHECK(cache.must_be_asked(one.id, 1));
+    CHECK_FALSE(cache.may_have_forgotten(one));
 }
 
 TEST_SUITE_END();

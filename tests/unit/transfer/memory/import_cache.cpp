@@ -349,3 +349,28 @@ TEST_CASE("an allocation where another was ends that one's mapping, held or not,
     CHECK(bench.cache.has(next.allocation_id));
     CHECK(bench.cache.size() == 1);
 }
+
+TEST_CASE("what is in pieces may overlap: neither is in the other's way, and each goes by itself") {
+    CacheBench bench;
+    RemoteBuffer first = bench.allocate();
+    RemoteBuffer second = bench.allocate();
+    first.in_pieces = second.in_pieces = true;
+    second.allocation_base = first.allocation_base + kBytes / 2;
+    const std::byte* const one = must(bench.cache.borrow(first));
+    CHECK(bench.cache.can_open(second));
+    CHECK(bench.cache.can_open_later(second));
+    const std::byte* const other = must(bench.cache.borrow(second));
+    CHECK(one != other);
+    bench.cache.revoke(first.allocation_id);
+    bench.cache.give_back(first.allocation_id, std::nullopt);
+    REQUIRE_OK(bench.cache.sweep());
+    CHECK_FALSE(bench.cache.has(first.allocation_id));
+    CHECK(bench.cache.has(second.allocation_id));
+    CHECK(bench.readable(other));
+    bench.cache.give_back(second.allocation_id, std::nullopt);
+
+    RemoteBuffer whole = bench.allocate();
+    whole.allocation_base = second.allocation_base; // says nothing of what is in pieces, either
+    REQUIRE_OK(bench.cache.open(whole));
+    CHECK(bench.cache.has(second.allocation_id));
+}
