@@ -39,12 +39,16 @@ uint8_t find_index(const Receive& receive, const ReadyToSend& ready, NotPulled n
     return index_of(not_pulled);
 }
 
-// Between host buffers, chunks are small enough to stay in the cache on their way from one CPU to the other.
+// Between host buffers, chunks are small enough to stay in the cache on their way from one CPU to the other. Between
+// nodes each of them costs what a message costs, whatever its length: so there they are larger.
 RelayPlan plan_for(const Receive& receive, Route route) {
     constexpr uint64_t kHostChunk = 256 * 1024;
     const bool hosts = route.index == kHosts || route.index == kHostsRefused;
-    const uint64_t largest = hosts ? kHostChunk : receive.resources().settings.relay_chunk_bytes;
-    return plan_relay(is_bounce(route.index) ? RelayPool::kDevice : RelayPool::kHost, receive.bytes(), largest);
+    const uint64_t largest = receive.resources().settings.relay_chunk_bytes;
+    if (!receive.source().channel().shares_memory())
+        return plan_far_relay(receive.bytes(), hosts ? std::min(2 * kHostChunk, largest) : largest);
+    return plan_relay(is_bounce(route.index) ? RelayPool::kDevice : RelayPool::kHost, receive.bytes(),
+                      hosts ? kHostChunk : largest);
 }
 
 struct ClearToSend {

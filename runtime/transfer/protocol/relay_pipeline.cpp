@@ -11,12 +11,30 @@ using base::Result;
 using platform::kRelayBufferBytes;
 using platform::kRelayBuffers;
 
-RelayPlan plan_relay(RelayPool pool, uint64_t bytes, uint64_t largest_chunk) {
-    constexpr uint64_t kSmallestChunk = 64 * 1024;
-    constexpr uint64_t kPieces = 8;
-    const uint64_t even = (bytes / kPieces + kSmallestChunk - 1) / kSmallestChunk * kSmallestChunk;
+namespace {
+
+constexpr uint64_t kSmallestChunk = 64 * 1024;
+constexpr uint64_t kPieces = 8;
+
+// In whole units.
+RelayPlan plan_chunks(RelayPool pool, uint64_t bytes, uint64_t wanted, uint64_t unit, uint64_t largest_chunk) {
+    const uint64_t even = (wanted + unit - 1) / unit * unit;
     const uint64_t chunk = std::clamp<uint64_t>(even, kSmallestChunk, kRelayBufferBytes);
     return RelayPlan{pool, 0, bytes, std::min(chunk, largest_chunk)};
+}
+
+} // namespace
+
+RelayPlan plan_relay(RelayPool pool, uint64_t bytes, uint64_t largest_chunk) {
+    return plan_chunks(pool, bytes, bytes / kPieces, kSmallestChunk, largest_chunk);
+}
+
+// In as many chunks as there are buffers, so that none waits for the other side, until these are large.
+RelayPlan plan_far_relay(uint64_t bytes, uint64_t largest_chunk) {
+    constexpr uint64_t kLarge = 512 * 1024;
+    constexpr uint64_t kPage = 4096;
+    const uint64_t wanted = std::max(bytes / kPieces, std::min(bytes / kRelayBuffers, kLarge));
+    return plan_chunks(RelayPool::kHost, bytes, wanted, kPage, largest_chunk);
 }
 
 RelayPart& RelayPipeline::part() const { return peer_.part<RelayPart>(); }

@@ -54,6 +54,7 @@ struct RelayPlan {
 
 // Large enough to be fast, small enough that a message fills the pipeline.
 RelayPlan plan_relay(RelayPool pool, uint64_t bytes, uint64_t largest_chunk);
+RelayPlan plan_far_relay(uint64_t bytes, uint64_t largest_chunk); // the same between nodes
 
 // Either half of one message. step() enqueues or moves what can be, and says whether all has been.
 class RelayPipeline {

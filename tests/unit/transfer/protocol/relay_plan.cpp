@@ -28,4 +28,19 @@ TEST_CASE("the largest chunk that was asked for is kept to") {
     CHECK(plan_relay(RelayPool::kDevice, uint64_t{1} << 28, 4096).chunk_bytes == 4096);
 }
 
+TEST_CASE("between nodes a message has as many chunks as there are buffers, until they are large") {
+    const auto chunk = [](uint64_t bytes, uint64_t largest = platform::kRelayBufferBytes) {
+        return plan_far_relay(bytes, largest).chunk_bytes;
+    };
+    CHECK(chunk(1) == 64 << 10);
+    CHECK(chunk(512 << 10) == 128 << 10);
+    CHECK(chunk((512 << 10) + 8) == 132 << 10);
+    CHECK(chunk(1 << 20) == 256 << 10);
+    CHECK(chunk(2 << 20) == 512 << 10);
+    CHECK(chunk(4 << 20) == 512 << 10);
+    CHECK(chunk(16 << 20) == 2 << 20);
+    CHECK(chunk(uint64_t{1} << 30) == platform::kRelayBufferBytes);
+    CHECK(chunk(16 << 20, 512 << 10) == 512 << 10);
+}
+
 TEST_SUITE_END();
