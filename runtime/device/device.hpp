@@ -16,6 +16,8 @@
 #include "base/status.hpp"
 #include "device/types.hpp"
 
+#include <vector>
+
 namespace gpurun::device {
 
 class Channels;
@@ -99,6 +101,12 @@ class Device {
     // memory in pieces it asks the exporter's process, for 5 s at most if that is stopped. A mapping outlives its
     // exporter. Freeing exported memory while it is mapped is allowed; its contents are then undefined.
     virtual base::Result<void*> import_memory(int peer, const MemoryHandle& handle) = 0;
+    // Of the peer's memory in pieces: what is mapped here while the peer has other pieces at its address by now, as the
+    // last import_memory() has shown. Each is told once.
+    virtual std::vector<void*> take_stale_imports(int peer) {
+        (void)peer;
+        return {};
+    }
     // REQUIRES no copy from it to be in flight. May wait for the device, as free() may.
     virtual base::Result<void> close_memory(void* imported) = 0;
 

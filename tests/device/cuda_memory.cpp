@@ -198,6 +198,24 @@ TEST_CASE("pieces are mapped side by side, and nothing is kept but the mapping")
     CHECK_STATUS(bench.device.close_memory(imported), Status::kBuffer);
 }
 
+TEST_CASE("what was mapped before its pieces were replaced is told, once, and what shares pieces is not") {
+    SharedPieces bench;
+    const auto import = [&](size_t first, size_t pieces) {
+        fake().next_address += 0x1'0000'0000;
+        return must(
+            bench.device.import_memory(kPeer, bench.exported(described(bench, first * kPiece, pieces * kPiece))));
+    };
+    import(0, 2);
+    void* const back = import(1, 3);
+    void* const end = import(3, 1);
+    CHECK(bench.device.take_stale_imports(kPeer).empty());
+    fake().memory.at(kBase + 3 * kPiece).id += 1;
+    import(3, 1);
+    CHECK(bench.device.take_stale_imports(kPeer + 1).empty());
+    CHECK(bench.device.take_stale_imports(kPeer) == std::vector<void*>{back, end});
+    CHECK(bench.device.take_stale_imports(kPeer).empty());
+}
+
 TEST_CASE("pieces are not mapped once others lie there, or one is missing, and nothing is left of the attempt") {
     SharedPieces bench;
     const device::MemoryHandle handle = bench.exported(described(bench, 0, 3 * kPiece));

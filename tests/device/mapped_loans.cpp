@@ -144,9 +144,19 @@ void tensors(const Rank& rank, void* all) {
     OK(gpurun_give_back(&loan, rank.stream));
 }
 
-// What was mapped here before must not be read.
+size_t free_bytes() {
+    size_t free = 0, all = 0;
+    MUST(cudaMemGetInfo(&free, &all));
+    return free;
+}
+
+// What was mapped here before must not be read, nor be kept by the reader.
 void* other_memory_at_the_address(const Rank& rank, void* all) {
-    for (int value = 6; value < 9; ++value) {
+    constexpr int kTimes = 40;
+    constexpr size_t kFewBytes = 8 * kBytes; // others may use the GPU, too
+    meet();
+    const size_t before = rank.self == 0 ? free_bytes() : 0;
+    for (int value = 6; value < 6 + kTimes; ++value) {
         if (rank.self == 0) {
             Mapped::unmap(all);
             void* const again = map(rank); // the driver gives the same address, most often
@@ -168,13 +178,9 @@ void* other_memory_at_the_address(const Rank& rank, void* all) {
         }
         meet();
     }
+    if (rank.self == 0 && free_bytes() + kFewBytes < before)
+        fail("memory that was unmapped", "is still kept by the rank that has read it");
     return all;
-}
-
-size_t free_bytes() {
-    size_t free = 0, all = 0;
-    MUST(cudaMemGetInfo(&free, &all));
-    return free;
 }
 
 // A peer's mapping would keep the memory.

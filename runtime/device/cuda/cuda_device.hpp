@@ -111,6 +111,7 @@ class CudaDevice final : public Device,
     base::Result<Buffer> describe(const void* pointer, size_t bytes) override;
     base::Result<MemoryHandle> export_memory(const Buffer& buffer) override;
     base::Result<void*> import_memory(int peer, const MemoryHandle& handle) override;
+    std::vector<void*> take_stale_imports(int peer) override { return pieces_.take_stale(peer); }
     base::Result<void> close_memory(void* imported) override;
 
     base::Result<Stream> create_stream() override { return make_stream(0); }

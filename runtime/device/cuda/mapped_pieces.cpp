@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "device/cuda/context.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -16,12 +17,6 @@ namespace {
 
 // No handle of CUDA's begins so.
 constexpr std::array<uint64_t, 2> kMagic = {0x737065636569705f, 0x9d1f4b6e2ac85307};
-
-struct Piece {
-    uint64_t base = 0;
-    uint64_t size = 0;
-    uint64_t id = 0;
-};
 
 // Who must release a handle of an allocation.
 class Retained {
@@ -94,50 +89,67 @@ bool MappedPieces::is_span(const MemoryHandle& handle) {
     return std::memcmp(handle.bytes.data(), kMagic.data(), sizeof kMagic) == 0;
 }
 
-Result<void*> MappedPieces::import_span(const MemoryHandle& handle) {
+Result<void*> MappedPieces::import_span(int peer, const MemoryHandle& handle) {
     HandleBytes wanted;
     std::memcpy(static_cast<void*>(&wanted), handle.bytes.data(), sizeof wanted);
     const ScopedContext current(driver_, context_);
     const BesideCapture beside(driver_);
     CUdeviceptr at = 0;
     GPURUN_TRY(driver_.check(driver_.cuMemAddressReserve(&at, wanted.bytes, 0, 0, 0), "cuMemAddressReserve"));
-    size_t mapped = 0;
-    auto all = map_all(wanted, at, mapped);
+    Imported imported{.peer = peer};
+    auto all = map_all(wanted, at, imported);
     if (all) {
         const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {device_}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
         all = driver_.check(driver_.cuMemSetAccess(at, wanted.bytes, &access, 1), "cuMemSetAccess");
     }
     if (!all) {
-        (void)unmap(at, mapped, wanted.bytes);
+        (void)unmap(at, imported.bytes, wanted.bytes);
         return std::move(all).error();
     }
-    auto* const imported = reinterpret_cast<void*>(at);
     const std::lock_guard lock(mutex_);
-    imported_.emplace(imported, wanted.bytes);
-    return imported;
+    for (auto& [other_at, other] : imported_)
+        other.stale = other.stale || imported.replaces(other);
+    imported_.emplace(reinterpret_cast<void*>(at), std::move(imported));
+    return reinterpret_cast<void*>(at);
 }
 
-Result<void> MappedPieces::map_all(const HandleBytes& wanted, CUdeviceptr at, size_t& ret_mapped) const {
+bool MappedPieces::Imported::replaces(const Imported& other) const {
+    return peer == other.peer && std::any_of(pieces.begin(), pieces.end(), [&](const Piece& own) {
+               return std::any_of(other.pieces.begin(), other.pieces.end(),
+                                  [&](const Piece& its) { return own.replaces(its); });
+           });
+}
+
+std::vector<void*> MappedPieces::take_stale(int peer) {
+    std::vector<void*> stale;
+    const std::lock_guard lock(mutex_);
+    for (auto& [at, each] : imported_)
+        if (each.peer == peer && each.stale && !std::exchange(each.told, true))
+            stale.push_back(at);
+    return stale;
+}
+
+Result<void> MappedPieces::map_all(const HandleBytes& wanted, CUdeviceptr at, Imported& imported) const {
     GPURUN_ASSIGN(auto exporter, platform::DescriptorClient::connect(wanted.server));
     SpanId id;
-    while (ret_mapped < wanted.bytes) {
-        GPURUN_ASSIGN(const size_t bytes,
-                      map_next(exporter, wanted.base + ret_mapped, at + ret_mapped, wanted.bytes - ret_mapped, id));
-        ret_mapped += bytes;
+    while (imported.bytes < wanted.bytes) {
+        GPURUN_ASSIGN(const Piece piece, map_next(exporter, wanted.base + imported.bytes, at + imported.bytes,
+                                                  wanted.bytes - imported.bytes));
+        imported.bytes += piece.size;
+        imported.pieces.push_back(piece);
+        id.add(piece.id);
     }
     if (id.value() != wanted.id)
         return base::error(base::Status::kBuffer, "other memory has been mapped there since");
     return {};
 }
 
-// Returns how long the piece is.
-Result<size_t> MappedPieces::map_next(platform::DescriptorClient& exporter, CUdeviceptr there, CUdeviceptr here,
-                                      size_t room, SpanId& id) const {
+Result<MappedPieces::Piece> MappedPieces::map_next(platform::DescriptorClient& exporter, CUdeviceptr there,
+                                                   CUdeviceptr here, size_t room) const {
     GPURUN_ASSIGN(const platform::OfferedDescriptor offered, exporter.ask(there));
     const Piece piece{offered.facts[0], offered.facts[1], offered.facts[2]};
     if (piece.base != there || piece.size == 0 || piece.size > room)
         return base::error(base::Status::kBuffer, "other memory has been mapped there since");
-    id.add(piece.id);
     CUmemGenericAllocationHandle handle{};
     GPURUN_TRY(driver_.check(driver_.cuMemImportFromShareableHandle(
                                  &handle, reinterpret_cast<void*>(static_cast<intptr_t>(offered.fd.get())),
@@ -145,7 +157,7 @@ Result<size_t> MappedPieces::map_next(platform::DescriptorClient& exporter, CUde
                              "cuMemImportFromShareableHandle"));
     const Retained retained(driver_, handle);
     GPURUN_TRY(driver_.check(driver_.cuMemMap(here, piece.size, 0, handle, 0), "cuMemMap"));
-    return piece.size;
+    return piece;
 }
 
 Result<void> MappedPieces::unmap(CUdeviceptr at, size_t mapped, size_t bytes) const {
@@ -161,7 +173,7 @@ std::optional<Result<void>> MappedPieces::close(void* imported) {
         const auto found = imported_.find(imported);
         if (found == imported_.end())
             return std::nullopt;
-        bytes = found->second;
+        bytes = found->second.bytes;
         imported_.erase(found);
     }
     const ScopedContext current(driver_, context_);

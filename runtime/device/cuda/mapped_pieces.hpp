@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 namespace gpurun::device::cuda {
 
@@ -49,17 +50,37 @@ class MappedPieces {
     // ---- importer
     static bool is_span(const MemoryHandle& handle);
     // kBuffer if other pieces lie there by now.
-    base::Result<void*> import_span(const MemoryHandle& handle);
+    base::Result<void*> import_span(int peer, const MemoryHandle& handle);
+    // What was imported of the peer before its pieces were unmapped there, as a later import has shown.
+    std::vector<void*> take_stale(int peer);
     // Nothing if it was not imported here.
     std::optional<base::Result<void>> close(void* imported);
 
   private:
     struct HandleBytes;
+    struct Piece {
+        uint64_t base = 0; // in the exporter
+        uint64_t size = 0;
+        uint64_t id = 0;
+
+        bool replaces(const Piece& other) const {
+            return id != other.id && base < other.base + other.size && other.base < base + size;
+        }
+    };
+    struct Imported {
+        int peer = 0;
+        size_t bytes = 0;
+        std::vector<Piece> pieces;
+        bool stale = false;
+        bool told = false;
+
+        bool replaces(const Imported& other) const;
+    };
 
     base::Result<platform::OfferedDescriptor> offer(CUdeviceptr address) const;
-    base::Result<void> map_all(const HandleBytes& handle, CUdeviceptr at, size_t& ret_mapped) const;
-    base::Result<size_t> map_next(platform::DescriptorClient& exporter, CUdeviceptr there, CUdeviceptr here,
-                                  size_t room, SpanId& id) const;
+    base::Result<void> map_all(const HandleBytes& wanted, CUdeviceptr at, Imported& imported) const;
+    base::Result<Piece> map_next(platform::DescriptorClient& exporter, CUdeviceptr there, CUdeviceptr here,
+                                 size_t room) const;
     base::Result<void> unmap(CUdeviceptr at, size_t mapped, size_t bytes) const;
 
     const Driver& driver_;
@@ -67,7 +88,7 @@ class MappedPieces {
     const CUdevice device_;
     std::mutex mutex_; // guards the others
     std::unique_ptr<platform::DescriptorServer> server_;
-    std::map<void*, size_t> imported_; // bytes
+    std::map<void*, Imported> imported_;
 };
 
 } // namespace gpurun::device::cuda

@@ -83,7 +83,7 @@ void CudaDevice::complete_copies_to(const void* pointer) const {
 base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& handle) {
     GPURUN_ASSIGN(const std::string name, peer_name(peer));
     if (MappedPieces::is_span(handle)) {
-        auto imported = pieces_.import_span(handle);
+        auto imported = pieces_.import_span(peer, handle);
         if (imported)
             return imported;
         return base::error(imported.error().status, "cannot map memory of {}: {}", name, imported.error().detail);

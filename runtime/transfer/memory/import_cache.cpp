@@ -37,6 +37,8 @@ Result<ImportCache::Iterator> ImportCache::find(const RemoteBuffer& source) {
         if (!source.in_pieces)
             by_address_.emplace(source.allocation_base, idle_.begin());
         found = by_id_.emplace(source.allocation_id, idle_.begin()).first;
+        if (source.in_pieces)
+            revoke_stale();
         if (revokes_all_)
             revoke(found->second);
     }
@@ -129,6 +131,14 @@ void ImportCache::revoke(Iterator mapping) {
     mapping->revoked = true;
     ++revoked_;
     place(mapping);
+}
+
+// Kept, it would keep memory that the exporter has unmapped.
+void ImportCache::revoke_stale() {
+    for (const void* const stale : device_.take_stale_imports(peer_))
+        for (const auto& [id, mapping] : by_id_)
+            if (mapping->base == stale)
+                revoke(mapping);
 }
 
 void ImportCache::revoke(uint64_t allocation_id) {

@@ -3,10 +3,10 @@
 // Opening costs 0.1 ms, or 10 ms from 1 GiB on, so mappings are kept: found again by the allocation's id, never by its
 // address, which may since name another allocation. At most kLimit beside those of open loans and of graphs; the least
 // recently used goes first. A mapping is closed when the exporter frees the allocation and says so (revoke), or dies,
-// when a new allocation overlaps its address, so that it must have been freed, or at the end. Pieces that are mapped
-// more than once (device::Buffer) may overlap, and say nothing of each other. Closing waits until the
-// last copy from it is done, and until the device may be waited for. A graph holds its mapping until it is gone, or
-// until an overlap shows that it cannot run again. Used under the engine lock.
+// when a new allocation overlaps its address, so that it must have been freed, or at the end. What is in pieces
+// (device::Buffer) may overlap: the device tells which is stale. Closing waits until the last copy from it is done, and
+// until the device may be waited for. A graph holds its mapping until it is gone, or until an overlap shows that it
+// cannot run again. Used under the engine lock.
 #pragma once
 
 #include "transfer/fence/completion_point.hpp"
@@ -94,6 +94,7 @@ class ImportCache {
     base::Result<void> close_overlapping(const RemoteBuffer& source);
     base::Result<Iterator> find(const RemoteBuffer& source);
     void revoke(Iterator mapping);
+    void revoke_stale();
 
     device::Device& device_;
     Fence& fence_;
