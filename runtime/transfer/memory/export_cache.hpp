@@ -4,7 +4,8 @@
 // At most kLimit; beyond that the cache is emptied. An allocation that it has forgotten is exported again; peers that
 // have it mapped learn that it was freed when another allocation overlaps it. A peer that is asked to unmap one has it
 // until it answers, unless it has been given the handle again since. What is in pieces (device::Buffer) may overlap,
-// and is not forgotten: whoever unmaps a piece asks for all that has it. Used under the engine lock.
+// and is not forgotten until others replace it: whoever unmaps a piece asks for all that has it. Used under the engine
+// lock.
 #pragma once
 
 #include "base/log.hpp"
@@ -36,6 +37,8 @@ class ExportCache {
                 std::erase_if(exports_, [](const auto& each) { return !each.second.in_pieces; });
                 has_forgotten_ = true;
             }
+            if (buffer.in_pieces)
+                forget_replaced(buffer);
             found = exports_.emplace(buffer.id, Export{}).first;
             const bool may_be_known = has_forgotten_ && !buffer.in_pieces;
             if (exported)
@@ -109,6 +112,16 @@ class ExportCache {
             return in_pieces && begin < other + buffer.size && other < begin + size;
         }
     };
+    // Of other spans, those that had pieces where others are now.
+    void forget_replaced(const device::Buffer& buffer) {
+        std::erase_if(exports_, [&](const auto& each) {
+            const auto& [id, other] = each;
+            if (!other.overlaps(buffer))
+                return false;
+            auto there = device_.describe(other.base, other.size);
+            return !there || there->id != id;
+        });
+    }
     uint64_t holder(uint64_t id, size_t peer) const {
         const auto found = exports_.find(id);
         return found == exports_.end() || found->second.holders.empty() ? kNone : found->second.holders[peer];

@@ -116,4 +116,24 @@ TEST_CASE("of memory in pieces, all that has some of them is known, however much
     CHECK_FALSE(cache.may_have_forgotten(one));
 }
 
+TEST_CASE("pieces that others have replaced are forgotten, once these are exported") {
+    const auto device = open_emulated();
+    transfer::ExportCache cache(*device, 2);
+    const auto span = [&] {
+        device::Buffer made = must(device->describe(must(device->allocate(100)), 100));
+        made.in_pieces = true;
+        return made;
+    };
+    const device::Buffer first = span();
+    REQUIRE(cache.handle(first, 1));
+    REQUIRE_OK(device->free(first.base));
+    CHECK(cache.ids_of(first) == std::vector<uint64_t>{first.id}); // as far as it knows
+    const device::Buffer second = span();
+    REQUIRE(second.base == first.base);
+    REQUIRE(cache.handle(second, 1));
+    CHECK(cache.ids_of(second) == std::vector<uint64_t>{second.id});
+    REQUIRE(cache.handle(second, 0));
+    CHECK(cache.ids_of(second) == std::vector<uint64_t>{second.id});
+}
+
 TEST_SUITE_END();
