@@ -2,6 +2,7 @@
 
 #include "base/format.hpp"
 #include "base/log.hpp"
+#include "platform/clock.hpp"
 #include "platform/meeting_place.hpp"
 #include "platform/system_error.hpp"
 
@@ -24,6 +25,7 @@ namespace {
 
 constexpr int kLongestAnswerMs = 5000; // a server whose process is stopped does not answer
 constexpr size_t kMostClients = 1024;
+constexpr int kFullMs = 50; // until it tries again to accept, where the process has no descriptors left
 
 struct Question {
     uint64_t key;
@@ -54,6 +56,17 @@ Result<UniqueFd> new_socket(int flags) {
     if (!made)
         return system_error("creating a socket for descriptors");
     return made;
+}
+
+// False: there is none for long. A signal of the program's does not end the wait.
+bool await_answer(int fd) {
+    const int64_t end_ns = now_ns() + int64_t{kLongestAnswerMs} * 1'000'000;
+    for (int64_t left_ns = end_ns - now_ns(); left_ns > 0; left_ns = end_ns - now_ns()) {
+        pollfd answered{fd, POLLIN, 0};
+        if (::poll(&answered, 1, static_cast<int>(left_ns / 1'000'000) + 1) > 0)
+            return true;
+    }
+    return false;
 }
 
 uint64_t random_number() {
@@ -96,11 +109,12 @@ DescriptorServer::~DescriptorServer() {
 void DescriptorServer::run() {
     std::vector<pollfd> awaited;
     while (true) {
-        awaited.assign({{stop_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}});
+        awaited.assign({{stop_.get(), POLLIN, 0}, {is_full_ ? -1 : listener_.get(), POLLIN, 0}});
         for (const MessageSocket& each : clients_)
             awaited.push_back({each.fd(), POLLIN, 0});
-        if (::poll(awaited.data(), awaited.size(), -1) < 0 && errno != EINTR)
+        if (::poll(awaited.data(), awaited.size(), is_full_ ? kFullMs : -1) < 0 && errno != EINTR)
             return;
+        is_full_ = false;
         if (awaited[0].revents != 0)
             return;
         for (size_t i = clients_.size(); i-- > 0;)
@@ -113,6 +127,7 @@ void DescriptorServer::run() {
 
 void DescriptorServer::accept() {
     auto caller = accept_caller(listener_.get());
+    is_full_ = !caller;
     if (!caller || !*caller)
         return;
     auto who = counterpart(caller->fd());
@@ -157,8 +172,7 @@ Result<DescriptorClient> DescriptorClient::connect(const DescriptorAddress& addr
 Result<OfferedDescriptor> DescriptorClient::ask(uint64_t number) {
     const Question question{key_, number};
     GPURUN_ASSIGN(const bool sent, server_.try_send(std::as_bytes(std::span(&question, 1))));
-    pollfd answered{server_.fd(), POLLIN, 0};
-    if (!sent || ::poll(&answered, 1, kLongestAnswerMs) == 0)
+    if (!sent || !await_answer(server_.fd()))
         return base::error(base::Status::kTimeout, "its process has not answered for {} ms: is it stopped?",
                            kLongestAnswerMs);
     Answer answer;

@@ -51,6 +51,7 @@ class DescriptorServer {
     const UniqueFd stop_; // readable: it is to end
     const Serve serve_;
     std::vector<MessageSocket> clients_;
+    bool is_full_ = false; // of descriptors
     QuietThread thread_{};
     bool running_ = false;
 };

@@ -9,9 +9,11 @@
 
 #include <gpurun/gpurun.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -183,6 +185,32 @@ void* other_memory_at_the_address(const Rank& rank, void* all) {
     return all;
 }
 
+// To map it waits for no stream.
+void beside_a_stream_that_waits(const Rank& rank, void* all) {
+    if (rank.self == 0) {
+        fill(rank, all, 99, kBytes);
+        gpurun_request request = lend(rank, all, kBytes, GPURUN_LOAN_READ_ONLY);
+        OK(gpurun_wait(&request, rank.stream, nullptr));
+        return;
+    }
+    static std::atomic<bool> goes_on{false};
+    cudaStream_t waits = nullptr;
+    MUST(cudaStreamCreateWithFlags(&waits, cudaStreamNonBlocking));
+    MUST(cudaLaunchHostFunc(
+        waits,
+        [](void*) {
+            while (!goes_on)
+                std::this_thread::yield();
+        },
+        nullptr));
+    Borrowed loan = borrow(rank);
+    goes_on = true;
+    expect(rank, "what is lent beside a stream that waits", loan.at, 99, loan.bytes);
+    OK(gpurun_give_back(&loan.loan, rank.stream));
+    MUST(cudaStreamSynchronize(waits));
+    MUST(cudaStreamDestroy(waits));
+}
+
 // A peer's mapping would keep the memory.
 void free_once_it_is_given_up(const Rank& rank, void* all) {
     if (rank.self == 0) {
@@ -229,6 +257,7 @@ int main() {
         std::printf("skipped: the device maps no memory\n");
         return 77;
     }
+    beside_a_stream_that_waits(rank, all);
     there_and_back(rank, all);
     loans_that_overlap(rank, all);
     tensors(rank, all);

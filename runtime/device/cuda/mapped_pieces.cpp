@@ -103,7 +103,8 @@ Result<void*> MappedPieces::import_span(int peer, const MemoryHandle& handle) {
         all = driver_.check(driver_.cuMemSetAccess(at, wanted.bytes, &access, 1), "cuMemSetAccess");
     }
     if (!all) {
-        (void)unmap(at, imported.bytes, wanted.bytes);
+        const std::lock_guard lock(mutex_);
+        given_up_.push_back({at, imported.bytes, wanted.bytes});
         return std::move(all).error();
     }
     const std::lock_guard lock(mutex_);
@@ -167,6 +168,7 @@ Result<void> MappedPieces::unmap(CUdeviceptr at, size_t mapped, size_t bytes) co
 }
 
 std::optional<Result<void>> MappedPieces::close(void* imported) {
+    std::vector<Range> leaving;
     size_t bytes = 0;
     {
         const std::lock_guard lock(mutex_);
@@ -175,9 +177,12 @@ std::optional<Result<void>> MappedPieces::close(void* imported) {
             return std::nullopt;
         bytes = found->second.bytes;
         imported_.erase(found);
+        leaving.swap(given_up_);
     }
     const ScopedContext current(driver_, context_);
     const BesideCapture beside(driver_);
+    for (const Range& each : leaving)
+        (void)unmap(each.at, each.mapped, each.bytes);
     return unmap(reinterpret_cast<CUdeviceptr>(imported), bytes, bytes);
 }
 

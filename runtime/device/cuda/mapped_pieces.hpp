@@ -77,6 +77,12 @@ class MappedPieces {
         bool replaces(const Imported& other) const;
     };
 
+    struct Range {
+        CUdeviceptr at;
+        size_t mapped; // of its beginning
+        size_t bytes;
+    };
+
     base::Result<platform::OfferedDescriptor> offer(CUdeviceptr address) const;
     base::Result<void> map_all(const HandleBytes& wanted, CUdeviceptr at, Imported& imported) const;
     base::Result<Piece> map_next(platform::DescriptorClient& exporter, CUdeviceptr there, CUdeviceptr here,
@@ -89,6 +95,8 @@ class MappedPieces {
     std::mutex mutex_; // guards the others
     std::unique_ptr<platform::DescriptorServer> server_;
     std::map<void*, Imported> imported_;
+    // Of imports that have failed: unmapped with the next that is closed, since that may wait for the device.
+    std::vector<Range> given_up_;
 };
 
 } // namespace gpurun::device::cuda

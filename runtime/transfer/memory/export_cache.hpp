@@ -1,11 +1,11 @@
 // The registration cache, export side: the handles of this process's own allocations, and which peers have them. Memory
 // that looks exportable and that the device refuses (imported memory, for example) goes without a handle.
 //
-// At most kLimit; beyond that the cache is emptied. An allocation that it has forgotten is exported again; peers that
-// have it mapped learn that it was freed when another allocation overlaps it. A peer that is asked to unmap one has it
-// until it answers, unless it has been given the handle again since. What is in pieces (device::Buffer) may overlap,
-// and is not forgotten until others replace it: whoever unmaps a piece asks for all that has it. Used under the engine
-// lock.
+// At most kLimit whole allocations; beyond that they are forgotten. An allocation that it has forgotten is exported
+// again; peers that have it mapped learn that it was freed when another allocation overlaps it. A peer that is asked to
+// unmap one has it until it answers, unless it has been given the handle again since. What is in pieces
+// (device::Buffer) may overlap, and is not forgotten before others replace it and no peer has it: whoever unmaps a
+// piece asks for all that has it. Used under the engine lock.
 #pragma once
 
 #include "base/log.hpp"
@@ -33,17 +33,22 @@ class ExportCache {
             if (!exported)
                 base::log(base::LogLevel::kWarn, "memory cannot be exported ({}): its messages bounce",
                           exported.error().detail);
-            if (exports_.size() >= kLimit && !buffer.in_pieces) {
+            if (exports_.size() - spans_ >= kLimit && !buffer.in_pieces) {
                 std::erase_if(exports_, [](const auto& each) { return !each.second.in_pieces; });
                 has_forgotten_ = true;
             }
             if (buffer.in_pieces)
                 forget_replaced(buffer);
-            found = exports_.emplace(buffer.id, Export{}).first;
-            const bool may_be_known = has_forgotten_ && !buffer.in_pieces;
-            if (exported)
-                found->second = Export{*exported, std::vector<uint64_t>(peers_, may_be_known ? kGiven : kNone),
-                                       buffer.base, buffer.size, buffer.in_pieces};
+            spans_ += buffer.in_pieces ? 1 : 0;
+            found =
+                exports_
+                    .emplace(buffer.id, Export{.base = buffer.base, .size = buffer.size, .in_pieces = buffer.in_pieces})
+                    .first;
+            if (exported) {
+                const bool may_be_known = has_forgotten_ && !buffer.in_pieces;
+                found->second.handle = *exported;
+                found->second.holders.assign(peers_, may_be_known ? kGiven : kNone);
+            }
         }
         if (found->second.handle)
             found->second.holders[peer] = kGiven;
@@ -59,6 +64,7 @@ class ExportCache {
         std::vector<bool> given;
         for (const uint64_t each : found->second.holders)
             given.push_back(each != kNone);
+        spans_ -= found->second.in_pieces ? 1 : 0;
         exports_.erase(found);
         return given;
     }
@@ -107,16 +113,19 @@ class ExportCache {
         size_t size = 0;
         bool in_pieces = false;
 
+        bool is_free() const {
+            return std::all_of(holders.begin(), holders.end(), [](uint64_t each) { return each == kNone; });
+        }
         bool overlaps(const device::Buffer& buffer) const {
             const auto begin = reinterpret_cast<uintptr_t>(base), other = reinterpret_cast<uintptr_t>(buffer.base);
             return in_pieces && begin < other + buffer.size && other < begin + size;
         }
     };
-    // Of other spans, those that had pieces where others are now.
+    // Of other spans, those that had pieces where others are now, and that nobody has.
     void forget_replaced(const device::Buffer& buffer) {
-        std::erase_if(exports_, [&](const auto& each) {
+        spans_ -= std::erase_if(exports_, [&](const auto& each) {
             const auto& [id, other] = each;
-            if (!other.overlaps(buffer))
+            if (!other.overlaps(buffer) || !other.is_free())
                 return false;
             auto there = device_.describe(other.base, other.size);
             return !there || there->id != id;
@@ -130,6 +139,7 @@ class ExportCache {
     device::Device& device_;
     size_t peers_;
     std::unordered_map<uint64_t, Export> exports_;
+    size_t spans_ = 0; // of them, in pieces
     uint64_t last_question_ = kGiven;
     bool has_forgotten_ = false;
 };

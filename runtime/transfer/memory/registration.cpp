@@ -1,6 +1,7 @@
 #include "transfer/memory/registration.hpp"
 
 #include "base/log.hpp"
+#include "platform/clock.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -8,6 +9,13 @@
 namespace gpurun::transfer {
 
 using base::Result;
+
+namespace {
+
+// Who has not given descriptors in time is not asked again for so long.
+constexpr int64_t kSilenceNs = 30'000'000'000;
+
+} // namespace
 
 RemoteBuffer Registration::describe(const Operand& operand) {
     RemoteBuffer described;
@@ -54,7 +62,7 @@ bool Registration::worth_mapping(const RemoteBuffer& source, uint64_t bytes) {
 }
 
 bool Registration::maps(const RemoteBuffer& source) {
-    if (unmappable_.has(source.allocation_id))
+    if (unmappable_.has(source.allocation_id) || (source.in_pieces && platform::now_ns() < silent_until_ns_))
         return false;
     auto opened = imports();
     const auto in_the_way = [&] { return opened && !(*opened)->can_open(source); };
@@ -67,7 +75,10 @@ bool Registration::maps(const RemoteBuffer& source) {
         return false;
     base::log(base::LogLevel::kWarn, "memory of rank {} is not mapped, and bounces: {}", channel_.peer().value,
               mapped.error().detail);
-    unmappable_.add(source.allocation_id);
+    if (mapped.error().status == base::Status::kTimeout)
+        silent_until_ns_ = platform::now_ns() + kSilenceNs;
+    else
+        unmappable_.add(source.allocation_id);
     return false;
 }
 

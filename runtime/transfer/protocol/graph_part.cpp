@@ -89,10 +89,17 @@ Result<void> GraphPart::check(const Operand& operand) {
 
 // ---------------------------------------------------------------------------------------------------- source
 
+namespace {
+
+// What is captured cannot move in another way later. Descriptors may not be given, as between network namespaces.
+bool is_sure_to_map(const Operand& operand) { return operand.where.exportable && !operand.where.in_pieces; }
+
+} // namespace
+
 // Where this rank wants what the target reduces of its contribution, if the target can write it there, as it then must.
 std::optional<RemoteBuffer> GraphPart::describe_answer(const Send& send) const {
     const auto& place = send.place_of_answer();
-    if (!place || !place->where.exportable || place->in_host_memory() ||
+    if (!place || !is_sure_to_map(*place) || place->in_host_memory() ||
         !(send.envelope().bytes == 0 || is_better_read(send)))
         return std::nullopt;
     const RemoteBuffer answer = peer_.memory().describe(*place);
@@ -102,7 +109,7 @@ std::optional<RemoteBuffer> GraphPart::describe_answer(const Send& send) const {
 bool GraphPart::is_better_read(const Send& send) const {
     const Operand& operand = send.operand();
     return send.reduced() == Reduced::kPassedOn && send.envelope().bytes > kLongestPassedOn &&
-           operand.where.exportable && !operand.in_host_memory() && !peer_.to_self() &&
+           is_sure_to_map(operand) && !operand.in_host_memory() && !peer_.to_self() &&
            resources_.captured_exchange.can_reduce();
 }
 
@@ -110,7 +117,7 @@ GraphPart::Way GraphPart::way_of(const Send& send) const {
     const Operand& operand = send.operand();
     if (send.envelope().bytes <= largest_in_channel(resources_.place.ranks) && !is_better_read(send))
         return Way::kInChannel;
-    if (peer_.to_self() ? !operand.in_host_memory() : operand.where.exportable)
+    if (peer_.to_self() ? !operand.in_host_memory() : is_sure_to_map(operand))
         return Way::kInPlace;
     return Way::kSlab;
 }
@@ -133,7 +140,7 @@ Result<std::optional<GraphPart::Source>> GraphPart::allot_for(const Send& send, 
     const uint64_t bytes = send.envelope().bytes;
     way = way_of(send);
     auto source = allot(way == Way::kInChannel ? bytes : 0);
-    if (!source && way == Way::kInChannel && clearing_.empty() && operand.where.exportable && !peer_.to_self()) {
+    if (!source && way == Way::kInChannel && clearing_.empty() && is_sure_to_map(operand) && !peer_.to_self()) {
         way = Way::kInPlace; // there is less room than for a signal
         source = allot(0);
     }

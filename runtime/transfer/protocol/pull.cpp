@@ -222,6 +222,8 @@ Result<device::FusedReduction::Operand> PullReceive::hand_over(Receive& receive,
         GPURUN_ASSIGN(const std::byte* answer, imports->address(*answer_, slot()));
         operand.answer = const_cast<std::byte*>(answer);
     }
+    if (memory.has_to_unmap())
+        receive.source().attend(kProtocol);
     const WorkspaceView& workspace = receive.resources().workspace.view();
     const uint32_t source = receive.source().rank().value;
     operand.ready = &fence->counter(Edge::kForward, slot());

@@ -116,7 +116,7 @@ TEST_CASE("of memory in pieces, all that has some of them is known, however much
     CHECK_FALSE(cache.may_have_forgotten(one));
 }
 
-TEST_CASE("pieces that others have replaced are forgotten, once these are exported") {
+TEST_CASE("pieces that others have replaced are forgotten, once these are exported and no peer has them") {
     const auto device = open_emulated();
     transfer::ExportCache cache(*device, 2);
     const auto span = [&] {
@@ -131,9 +131,15 @@ TEST_CASE("pieces that others have replaced are forgotten, once these are export
     const device::Buffer second = span();
     REQUIRE(second.base == first.base);
     REQUIRE(cache.handle(second, 1));
-    CHECK(cache.ids_of(second) == std::vector<uint64_t>{second.id});
-    REQUIRE(cache.handle(second, 0));
-    CHECK(cache.ids_of(second) == std::vector<uint64_t>{second.id});
+    CHECK(cache.ids_of(second).size() == 2);
+    CHECK(cache.must_be_asked(first.id, 1));
+    cache.answered(first.id, 1, cache.ask(first.id, 1));
+    cache.answered(second.id, 1, cache.ask(second.id, 1));
+    REQUIRE_OK(device->free(second.base));
+    const device::Buffer third = span();
+    REQUIRE(third.base == first.base);
+    REQUIRE(cache.handle(third, 0));
+    CHECK(cache.ids_of(third) == std::vector<uint64_t>{third.id});
 }
 
 TEST_SUITE_END();
