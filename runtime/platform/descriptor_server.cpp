@@ -1,12 +1,10 @@
 #include "platform/descriptor_server.hpp"
 
 #include "base/format.hpp"
-#include "base/log.hpp"
 #include "platform/clock.hpp"
 #include "platform/meeting_place.hpp"
 #include "platform/system_error.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
