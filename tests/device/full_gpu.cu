@@ -4,9 +4,7 @@
 //     gpurun -n 2 full_gpu
 //
 // The kernel has a hundred times more blocks than the GPU runs at once, each for a millisecond. Exits 77 without a GPU.
-#include <gpurun/gpurun.h>
-
-#include <cuda_runtime.h>
+#include "calls.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -30,23 +28,6 @@ __global__ void fill() {
     while (now_ns() < until) {
     }
 }
-
-[[noreturn]] void fail(const char* what, const char* why) {
-    std::printf("%s: %s\n", what, why);
-    std::fflush(stdout);
-    gpurun_abort(1);
-}
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) != GPURUN_OK)                                                                                       \
-            fail(#call, gpurun_error_detail());                                                                        \
-    } while (false)
-#define CUDA(call)                                                                                                     \
-    do {                                                                                                               \
-        if (const cudaError_t result = (call); result != cudaSuccess)                                                  \
-            fail(#call, cudaGetErrorString(result));                                                                   \
-    } while (false)
 
 // As many blocks as run at once, times kWaves.
 int blocks() {

@@ -3,9 +3,7 @@
 //     gpurun -n 2 long_messages [host]      host: memory of malloc(), too
 //
 // Every byte is checked. Exits 77 without a GPU, or with too little memory on it.
-#include <gpurun/gpurun.h>
-
-#include <cuda_runtime.h>
+#include "calls.hpp"
 
 #include <cstdint>
 #include <cstdio>
@@ -19,23 +17,6 @@ constexpr size_t kBytes = (size_t{9} << 29) + 4; // a message's, of bytes; 4.5 G
 constexpr int kRanks = 2;
 constexpr int kThreads = 256;
 constexpr int kBlocks = 4096;
-
-[[noreturn]] void fail(const char* what, const char* why) {
-    std::printf("%s: %s\n", what, why);
-    std::fflush(stdout);
-    gpurun_abort(1);
-}
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) != GPURUN_OK)                                                                                       \
-            fail(#call, gpurun_error_detail());                                                                        \
-    } while (false)
-#define CUDA(call)                                                                                                     \
-    do {                                                                                                               \
-        if (const cudaError_t result = (call); result != cudaSuccess)                                                  \
-            fail(#call, cudaGetErrorString(result));                                                                   \
-    } while (false)
 
 // What rank `maker` has at byte `i`: nothing of it repeats at a power of two.
 __device__ uint8_t made(uint64_t i, int maker) {

@@ -5,9 +5,8 @@
 //
 // Exits 77 without a GPU, or where the device maps no memory.
 #include "allocations.hpp"
+#include "calls.hpp"
 #include "support/dl_tensor.h"
-
-#include <gpurun/gpurun.h>
 
 #include <atomic>
 #include <cstdio>
@@ -25,18 +24,6 @@ using allocations::Mapped;
 constexpr size_t kPiece = 2u << 20;
 constexpr int kTag = 3;
 const gpurun_comm kWorld = GPURUN_COMM_WORLD;
-
-[[noreturn]] void fail(const char* what, const char* why) {
-    std::printf("%s: %s\n", what, why);
-    std::fflush(stdout);
-    gpurun_abort(1);
-}
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) != GPURUN_OK)                                                                                       \
-            fail(#call, gpurun_error_detail());                                                                        \
-    } while (false)
 
 struct Rank {
     int self = 0;
@@ -161,8 +148,7 @@ void* other_memory_at_the_address(const Rank& rank, void* all) {
     for (int value = 6; value < 6 + kTimes; ++value) {
         if (rank.self == 0) {
             Mapped::unmap(all);
-            void* const again = map(rank); // the driver gives the same address, most often
-            all = again;
+            all = map(rank); // the driver gives the same address, most often
             fill(rank, all, value, kBytes);
             OK(gpurun_send(all, kBytes, GPURUN_BYTE, 1, kTag, kWorld, rank.stream));
             gpurun_request request = lend(rank, all, kBytes, GPURUN_LOAN_READ_ONLY);

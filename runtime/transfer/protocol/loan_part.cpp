@@ -35,7 +35,7 @@ Result<const std::byte*> LoanPart::map(const RemoteBuffer& lent) {
                            "with gpurun_recv(), which copies it and gives the loan back",
                            peer_.rank().value);
     GPURUN_ASSIGN(ImportCache * imports, memory.imports());
-    if (peer_.memory().has_to_unmap()) // such as what the new mapping has shown to be stale
+    if (memory.has_to_unmap()) // such as what the new mapping has shown to be stale
         peer_.attend(PullPart::kProtocol);
     return imports->borrow(lent);
 }

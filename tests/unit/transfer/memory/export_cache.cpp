@@ -18,6 +18,12 @@ std::unique_ptr<device::Device> open_emulated() {
     return must(device::open_device(options));
 }
 
+device::Buffer new_span(device::Device& device) {
+    device::Buffer made = must(device.describe(must(device.allocate(100)), 100));
+    made.in_pieces = true;
+    return made;
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("export cache");
@@ -86,12 +92,7 @@ TEST_CASE("what the device refuses to export has no handle, and nobody has been 
 TEST_CASE("of memory in pieces, all that has some of them is known, however much is exported besides") {
     const auto device = open_emulated();
     transfer::ExportCache cache(*device, 2);
-    const auto span = [&] {
-        device::Buffer made = must(device->describe(must(device->allocate(100)), 100));
-        made.in_pieces = true;
-        return made;
-    };
-    const device::Buffer one = span(), other = span(), not_exported = span();
+    const device::Buffer one = new_span(*device), other = new_span(*device), not_exported = new_span(*device);
     REQUIRE(cache.handle(one, 1));
     REQUIRE(cache.handle(other, 0));
     const auto ids = [&](const device::Buffer& first, const device::Buffer& last) { // of a piece that reaches into both
@@ -119,16 +120,11 @@ TEST_CASE("of memory in pieces, all that has some of them is known, however much
 TEST_CASE("pieces that others have replaced are forgotten, once these are exported and no peer has them") {
     const auto device = open_emulated();
     transfer::ExportCache cache(*device, 2);
-    const auto span = [&] {
-        device::Buffer made = must(device->describe(must(device->allocate(100)), 100));
-        made.in_pieces = true;
-        return made;
-    };
-    const device::Buffer first = span();
+    const device::Buffer first = new_span(*device);
     REQUIRE(cache.handle(first, 1));
     REQUIRE_OK(device->free(first.base));
     CHECK(cache.ids_of(first) == std::vector<uint64_t>{first.id}); // as far as it knows
-    const device::Buffer second = span();
+    const device::Buffer second = new_span(*device);
     REQUIRE(second.base == first.base);
     REQUIRE(cache.handle(second, 1));
     CHECK(cache.ids_of(second).size() == 2);
@@ -136,7 +132,7 @@ TEST_CASE("pieces that others have replaced are forgotten, once these are export
     cache.answered(first.id, 1, cache.ask(first.id, 1));
     cache.answered(second.id, 1, cache.ask(second.id, 1));
     REQUIRE_OK(device->free(second.base));
-    const device::Buffer third = span();
+    const device::Buffer third = new_span(*device);
     REQUIRE(third.base == first.base);
     REQUIRE(cache.handle(third, 0));
     CHECK(cache.ids_of(third) == std::vector<uint64_t>{third.id});
