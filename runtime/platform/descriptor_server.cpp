@@ -3,6 +3,7 @@
 #include "base/format.hpp"
 #include "platform/clock.hpp"
 #include "platform/meeting_place.hpp"
+#include "platform/random_number.hpp"
 #include "platform/system_error.hpp"
 
 #include <cerrno>
@@ -10,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <poll.h>
-#include <random>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -65,11 +65,6 @@ bool await_answer(int fd) {
             return true;
     }
     return false;
-}
-
-uint64_t random_number() {
-    std::random_device random;
-    return uint64_t{random()} << 32 | random();
 }
 
 } // namespace

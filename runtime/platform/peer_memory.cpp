@@ -1,8 +1,8 @@
 #include "platform/peer_memory.hpp"
 
+#include "platform/random_number.hpp"
 #include "platform/system_error.hpp"
 
-#include <random>
 #include <sys/prctl.h>
 #include <sys/uio.h>
 
@@ -41,10 +41,7 @@ base::Result<void> write_peer(int pid, uint64_t destination, const void* source,
 }
 
 Token own_token() {
-    static const uint64_t value = [] {
-        std::random_device random;
-        return uint64_t{random()} << 32 | random() | 1;
-    }();
+    static const uint64_t value = random_number() | 1;
     return Token{reinterpret_cast<uint64_t>(&value), value};
 }
 

@@ -2,22 +2,13 @@
 
 #include "base/format.hpp"
 #include "device/emulated/handles.hpp"
+#include "platform/random_number.hpp"
 
 #include <mutex>
-#include <random>
 
 namespace gpurun::device::emulated {
 
 using base::Status;
-
-namespace {
-
-uint64_t random_token() {
-    std::random_device source;
-    return uint64_t{source()} << 32 | source();
-}
-
-} // namespace
 
 base::Result<std::unique_ptr<Memory>> Memory::create(size_t capacity, Placement ordered_placement) {
     const size_t page = platform::page_size();
@@ -29,7 +20,7 @@ base::Result<std::unique_ptr<Memory>> Memory::create(size_t capacity, Placement 
                            capacity);
     GPURUN_ASSIGN(Arena shareable, Arena::create("gpurun-device", Control::bytes(), whole));
     GPURUN_ASSIGN(Arena ordered, Arena::create("gpurun-ordered", 0, whole));
-    GPURUN_ASSIGN(Control control, Control::create(shareable.fd(), random_token()));
+    GPURUN_ASSIGN(Control control, Control::create(shareable.fd(), platform::random_number()));
     return std::unique_ptr<Memory>(
         new Memory(std::move(shareable), std::move(ordered), ordered_placement, std::move(control), whole));
 }

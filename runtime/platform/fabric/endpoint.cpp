@@ -4,13 +4,13 @@
 #include "base/log.hpp"
 #include "platform/fabric/library.hpp"
 #include "platform/fabric/network_address.hpp"
+#include "platform/random_number.hpp"
 
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
 #include <optional>
-#include <random>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
@@ -204,8 +204,7 @@ class Endpoint final : public FabricEndpoint {
     Result<Entered> enter(std::span<std::byte> memory) override {
         constexpr uint64_t kAccess = FI_WRITE | FI_REMOTE_WRITE;
         const uint64_t mode = info_->domain_attr->mr_mode;
-        std::random_device random;
-        const uint64_t wanted_key = (mode & FI_MR_PROV_KEY) != 0 ? 0 : uint64_t{random()} << 32 | random();
+        const uint64_t wanted_key = (mode & FI_MR_PROV_KEY) != 0 ? 0 : random_number();
         fid_mr* made = nullptr;
         GPURUN_TRY(
             done(fi_mr_reg(domain_.get(), memory.data(), memory.size(), kAccess, 0, wanted_key, 0, &made, nullptr),

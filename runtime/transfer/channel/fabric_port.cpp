@@ -2,6 +2,7 @@
 
 #include "base/log.hpp"
 #include "platform/clock.hpp"
+#include "platform/random_number.hpp"
 #include "platform/wake.hpp"
 #include "transfer/channel/fabric_peer.hpp"
 
@@ -11,7 +12,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <random>
 #include <string_view>
 
 namespace gpurun::transfer {
@@ -52,8 +52,7 @@ Result<std::shared_ptr<FabricPort>> FabricPort::open(const platform::JobSegment&
     GPURUN_ASSIGN(platform::WaitBell bell, platform::WaitBell::create());
     std::shared_ptr<FabricPort> port(new FabricPort(job, self, std::move(bell)));
     GPURUN_ASSIGN(port->endpoint_, FabricEndpoint::open(options));
-    std::random_device random;
-    port->key_ = uint64_t{random()} << 32 | random();
+    port->key_ = platform::random_number();
     base::log(base::LogLevel::kInfo, "ranks of other nodes are reached by libfabric's provider {}", port->provider());
     return port;
 }
