@@ -1303,7 +1303,7 @@ typedef enum gpurun_loan_kind {
 } gpurun_loan_kind;
 
 /**
- * Lend @p bytes of device memory to rank @p dest of @p comm, where they are.
+ * Lend @p bytes of device memory, or of pinned host memory, to rank @p dest of @p comm, where they are.
  *
  * A loan is matched as a message is: by gpurun_borrow(), or by a receive, which gets a copy. Returns at once. The
  * borrower's stream comes after everything issued before in @p stream. The request is complete when the loan has been
@@ -1311,8 +1311,8 @@ typedef enum gpurun_loan_kind {
  * that the borrower has done. Until then the memory must not be freed. A loan that nobody has matched is taken back by
  * gpurun_cancel().
  *
- * @param buffer            device memory that can be exported, of gpurun_malloc() or cudaMalloc(), or borrowed; any
- *                          part of it. To the rank itself: memory of any kind
+ * @param buffer            memory that can be exported, of gpurun_malloc(), gpurun_malloc_host() or cudaMalloc(), or
+ *                          borrowed; any part of it. To the rank itself: memory of any kind
  * @param dest              a rank of @p comm, also this one, or GPURUN_PROC_NULL: the request is complete at once. Or
  *                          GPURUN_ALL_RANKS: all others borrow it, and the request is complete when all have given
  *                          it back; not with GPURUN_LOAN_EXCLUSIVE

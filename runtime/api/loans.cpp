@@ -37,7 +37,7 @@ Result<LoanKind> check_kind(gpurun_loan_kind kind) {
 const char* what_is(const device::Buffer& where) {
     switch (where.placement) {
     case Placement::kPageable: return "host memory";
-    case Placement::kPinned: return "pinned host memory";
+    case Placement::kPinned: return "pinned host memory that is not of gpurun_malloc_host()";
     case Placement::kManaged: return "managed memory";
     case Placement::kElsewhere: return "memory of another device";
     case Placement::kDevice: break;
@@ -63,13 +63,13 @@ Result<void> check_other_jobs(const Call& call, transfer::LoanKind kind, const v
 
 // Another process can map only what the device exports, here or at the rank that this one has borrowed it of.
 Result<void> check_lendable(const Call& call, const Operand& lent) {
-    if (lent.bytes == 0 || (lent.where.placement == Placement::kDevice && lent.where.exportable) ||
-        call.engine->loans().has_borrowed(lent.address, lent.bytes))
+    if (lent.bytes == 0 || lent.where.exportable || call.engine->loans().has_borrowed(lent.address, lent.bytes))
         return {};
-    return base::error(Status::kUnsupported,
-                       "{} is {}, which other processes cannot map: lend memory of gpurun_malloc() or cudaMalloc(), "
-                       "send this with gpurun_send(), or lend it as GPURUN_LOAN_READ_OR_COPY",
-                       static_cast<const void*>(lent.address), what_is(lent.where));
+    return base::error(
+        Status::kUnsupported,
+        "{} is {}, which other processes cannot map: lend memory of gpurun_malloc(), "
+        "gpurun_malloc_host() or cudaMalloc(), send this with gpurun_send(), or lend it as GPURUN_LOAN_READ_OR_COPY",
+        static_cast<const void*>(lent.address), what_is(lent.where));
 }
 
 Result<void> fill_order(Operand& order, Runtime& runtime, gpurun_stream stream, const char* what) {

@@ -105,7 +105,7 @@ Result<void> free_memory(void* pointer) {
     if (pointer == nullptr)
         return {};
     GPURUN_ASSIGN(const device::Buffer buffer, describe_own(*found, pointer));
-    if (buffer.placement == Placement::kDevice && buffer.base == pointer)
+    if (buffer.base == pointer)
         GPURUN_TRY(found->joint_worlds().for_each([&](World& each) {
             each.engine().memory().tell_freed(buffer);
             return Result<void>();

@@ -80,7 +80,7 @@ void DeferredFree::tell_freed(const device::Buffer& buffer) {
 }
 
 Result<void> DeferredFree::free(const device::Buffer& buffer, void* pointer) {
-    if (buffer.placement == device::Placement::kDevice && buffer.base == pointer)
+    if (buffer.base == pointer)
         tell_freed(buffer);
     device::Device& device = core_.device();
     const bool pinned = buffer.placement == device::Placement::kPinned;

@@ -270,7 +270,7 @@ Result<std::optional<device::Buffer>> Loans::look_up(const void* address, size_t
         return base::error(Status::kBuffer, "the {} bytes at {} are borrowed read-only: copy them, and write the copy",
                            bytes, address);
     found.emplace();
-    found->placement = device::Placement::kDevice;
+    found->placement = loan.placement;
     found->base = loan.address;
     found->size = loan.bytes;
     return found;

@@ -58,6 +58,7 @@ void Loans::enter_spans(Entry& entry) {
         Borrowed span = entry.borrowed;
         span.address = each.first;
         span.bytes = each.bytes;
+        span.placement = each.lent.placement;
         entry.spans.push_back(span);
     }
     if (entry.copy != nullptr)

@@ -30,6 +30,7 @@ class Loans {
         std::byte* address = nullptr;
         size_t bytes = 0;
         transfer::LoanKind kind{};
+        device::Placement placement = device::Placement::kDevice;
         const BorrowedTensors* tensors = nullptr; // null: one buffer; there as long as the loan is
         uint64_t loan = 0;                        // its name
         int64_t since_ns = 0;

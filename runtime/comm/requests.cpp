@@ -229,7 +229,7 @@ Result<void> Requests::describe_loan(Request& request) {
         const transfer::Borrowing* const borrowed = request.lent.lent_on;
         const auto* const part = borrowed != nullptr ? borrowed->find(lent.address, lent.bytes) : nullptr;
         remote.push_back(part != nullptr ? transfer::Borrowing::describe(*part, lent.address)
-                                         : target.memory().describe(lent));
+                                         : target.memory().describe_lent(lent));
         const bool may_copy = request.lent.loan.kind == transfer::LoanKind::kReadOrCopy &&
                               request.task.operand.bytes != 0 && target.channel().shares_memory();
         if (!remote.back().exportable() && !may_copy && !target.to_self())

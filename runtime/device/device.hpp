@@ -73,9 +73,9 @@ class Device {
     virtual base::Result<void> can_reach(const Identity& identity) = 0;
 
     // ---- memory -------------------------------------------------------------------------------------------
-    virtual base::Result<void*> allocate(size_t bytes) = 0; // exportable, aligned to at least 256 bytes
-    virtual base::Result<void> free(void* pointer) = 0;     // kBuffer if it is no start of an allocation
-    virtual base::Result<void*> allocate_pinned(size_t bytes) = 0;
+    virtual base::Result<void*> allocate(size_t bytes) = 0;        // exportable, aligned to at least 256 bytes
+    virtual base::Result<void> free(void* pointer) = 0;            // kBuffer if it is no start of an allocation
+    virtual base::Result<void*> allocate_pinned(size_t bytes) = 0; // exportable, if there are not very many
     virtual base::Result<void> free_pinned(void* pointer) = 0;
     // free() and free_pinned() may wait for the device, and block all other calls of the process meanwhile.
     // free_later(), for either kind of memory, does not: give_back() frees it.
@@ -97,9 +97,10 @@ class Device {
     // these is unmapped.
     virtual base::Result<MemoryHandle> export_memory(const Buffer& buffer) = 0;
     // The address, here, of the allocation's base. Opening the same allocation twice without closing is refused
-    // by some drivers: callers keep one mapping for each allocation. May take 20 ms, but waits for no stream. For
-    // memory in pieces it asks the exporter's process, for 5 s at most if that is stopped. A mapping outlives its
-    // exporter. Freeing exported memory while it is mapped is allowed; its contents are then undefined.
+    // by some drivers: callers keep one mapping for each allocation. May take 20 ms, and for host memory 0.6 s for each
+    // GiB, but waits for no stream. For host memory, and memory in pieces, it asks the exporter's process, for 5 s at
+    // most if that is stopped. A mapping outlives its exporter. Freeing exported memory while it is mapped is allowed;
+    // its contents are then undefined. Host memory is mapped as pinned memory.
     virtual base::Result<void*> import_memory(int peer, const MemoryHandle& handle) = 0;
     // Of the peer's memory in pieces: what is mapped here while the peer has other pieces at its address by now, as the
     // last import_memory() has shown. Each is told once.

@@ -26,6 +26,7 @@ class Mapping {
 
     std::byte* data() const { return data_; }
     size_t size() const { return size_; }
+    void release() { data_ = nullptr, size_ = 0; } // it stays mapped
 
   private:
     Mapping(std::byte* data, size_t size) : data_(data), size_(size) {}

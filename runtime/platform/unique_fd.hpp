@@ -1,6 +1,7 @@
 // Owns one file descriptor.
 #pragma once
 
+#include <cstddef>
 #include <utility>
 
 namespace gpurun::platform {
@@ -20,9 +21,12 @@ class UniqueFd {
     explicit operator bool() const { return fd_ >= 0; }
     int release() { return std::exchange(fd_, -1); }
     void reset(int fd = -1);
+    UniqueFd duplicate() const; // without a descriptor if the process has no more
 
   private:
     int fd_ = -1;
 };
+
+size_t most_descriptors(); // that this process may have open
 
 } // namespace gpurun::platform

@@ -20,7 +20,9 @@ constexpr const char* kServeArgument = "--serve";
 enum class Command : uint32_t {
     kMeet,
     kAllocate,
+    kAllocatePinned,
     kFree,
+    kFreePinned,
     kExport,
     kImport,
     kClose,
@@ -108,6 +110,8 @@ class OtherProcess {
 
     // Each waits until the other process has done it, and requires success.
     uint32_t allocate(size_t bytes) { return call({Command::kAllocate, 0, bytes}).object; }
+    uint32_t allocate_pinned(size_t bytes) { return call({Command::kAllocatePinned, 0, bytes}).object; }
+    void free_pinned(uint32_t memory) { call({Command::kFreePinned, memory}); }
     void free(uint32_t memory) { call({Command::kFree, memory}); }
     device::MemoryHandle export_memory(uint32_t memory) { return {call({Command::kExport, memory}).bytes}; }
     uint32_t import_memory(const device::MemoryHandle& handle) {

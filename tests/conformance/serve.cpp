@@ -115,7 +115,13 @@ base::Result<void> Server::act_on_memory(const Request& request) {
         reply_.object = keep(allocated);
         return {};
     }
+    case Command::kAllocatePinned: {
+        GPURUN_ASSIGN(void* const allocated, device_->allocate_pinned(request.a));
+        reply_.object = keep(allocated);
+        return {};
+    }
     case Command::kFree: return device_->free(memory);
+    case Command::kFreePinned: return device_->free_pinned(memory);
     case Command::kExport: {
         GPURUN_ASSIGN(const device::Buffer buffer, device_->describe(memory, 1));
         GPURUN_ASSIGN(const device::MemoryHandle handle, device_->export_memory(buffer));
@@ -137,11 +143,20 @@ base::Result<void> Server::act_on_memory(const Request& request) {
 }
 
 base::Result<void> Server::count_bytes(const Request& request) {
+    const auto count = [&](const void* bytes) {
+        const auto* first = static_cast<const std::byte*>(bytes);
+        reply_.value = static_cast<uint64_t>(std::count(first, first + request.b, static_cast<std::byte>(request.a)));
+    };
+    void* const memory = memory_[request.object];
+    auto buffer = device_->describe(memory, request.b); // an error if it is imported device memory
+    if (buffer && buffer->placement == device::Placement::kPinned) {
+        count(memory);
+        return {};
+    }
     GPURUN_ASSIGN(void* const pinned, device_->allocate_pinned(request.b));
-    GPURUN_TRY(device_->copy(pinned, memory_[request.object], request.b, stream_));
+    GPURUN_TRY(device_->copy(pinned, memory, request.b, stream_));
     GPURUN_TRY(device_->synchronize(stream_));
-    const auto* first = static_cast<const std::byte*>(pinned);
-    reply_.value = static_cast<uint64_t>(std::count(first, first + request.b, static_cast<std::byte>(request.a)));
+    count(pinned);
     return device_->free_pinned(pinned);
 }
 

@@ -64,6 +64,43 @@ TEST_CASE("allocations of one peer are mapped side by side, and each can be mapp
     }
 }
 
+TEST_CASE("a peer's pinned memory is pinned memory here, as long as it is mapped") {
+    for (const std::string& selector : reachable_selectors()) {
+        CAPTURE(selector);
+        OtherProcess other(selector);
+        const Memory own(kBytes);
+        for (int round = 0; round < 3; ++round) {
+            const uint32_t memory = other.allocate_pinned(kBytes);
+            const device::MemoryHandle handle = other.export_memory(memory);
+            {
+                const Import import(other.peer(), handle);
+                const device::Buffer buffer = must(subject().describe(import.get() + 5, kBytes - 5));
+                CHECK(buffer.placement == device::Placement::kPinned);
+                CHECK_FALSE(buffer.exportable);
+                import.get()[0] = std::byte{7}; // by the CPU, and the rest by a stream
+                const Stream stream;
+                REQUIRE_OK(subject().fill(own.get(), 0x42, kBytes, stream));
+                REQUIRE_OK(subject().copy(import.get() + 1, own.get() + 1, kBytes - 1, stream));
+                stream.synchronize();
+                other.free_pinned(memory); // what is mapped stays
+                CHECK(import.get()[0] == std::byte{7});
+                CHECK(static_cast<size_t>(std::count(import.get(), import.get() + kBytes, std::byte{0x42})) ==
+                      kBytes - 1);
+                REQUIRE_OK(subject().copy(own.get(), import.get(), kBytes, stream));
+                stream.synchronize();
+            }
+            CHECK(read(own.get(), 1) == Bytes(1, std::byte{7}));
+            CHECK_STATUS(subject().import_memory(other.peer(), handle), Status::kBuffer); // it has been freed
+        }
+        const Pinned pinned(kBytes);
+        pinned.get()[kBytes - 1] = std::byte{9};
+        const device::Buffer mine = must(subject().describe(pinned.get() + 100, 1));
+        const uint32_t there = other.import_memory(must(subject().export_memory(mine)));
+        CHECK(other.count_bytes(there, 0, kBytes) == kBytes - 1);
+        other.close(there);
+    }
+}
+
 TEST_CASE("device memory is copied to a peer's by streams, in order") {
     OtherProcess other(reachable_selectors().back());
     const uint32_t memory = other.allocate(kBytes);

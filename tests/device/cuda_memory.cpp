@@ -330,12 +330,8 @@ TEST_CASE("host memory that kernels do not reach by its address is left to the C
 
 TEST_CASE("a range that is only in part in a pinned allocation, or in one that is freed for later, is refused") {
     Bench bench;
-    fake().next_address = kBase;
     auto* const pinned = static_cast<std::byte*>(must(bench.device.allocate_pinned(100)));
-    FakeMemory& pages = fake().memory[reinterpret_cast<uintptr_t>(pinned)];
-    pages.id = 7;
-    pages.type = CU_MEMORYTYPE_HOST; // of which CUDA says that all of it is pinned
-    pages.size = 4096;
+    CHECK(fake().memory[reinterpret_cast<uintptr_t>(pinned)].size == 4096); // for CUDA, all of it is pinned
     const auto describe = [&](ptrdiff_t offset, size_t bytes) { return bench.device.describe(pinned + offset, bytes); };
     CHECK(must(describe(0, 100)).placement == Placement::kPinned);
     CHECK(must(describe(99, 1)).placement == Placement::kPinned);
@@ -349,6 +345,35 @@ TEST_CASE("a range that is only in part in a pinned allocation, or in one that i
     CHECK_STATUS(describe(50, 1), Status::kBuffer);
     CHECK_STATUS(bench.device.free_later(pinned), Status::kBuffer);
     CHECK_STATUS(bench.device.free_pinned(pinned), Status::kBuffer);
+    bench.device.give_back();
+    CHECK(fake().memory.empty());
+}
+
+TEST_CASE("pinned memory is mapped from its descriptor, registered, and as long as it is not freed") {
+    Bench bench;
+    REQUIRE_OK(bench.device.add_peer(kPeer, {}, -1));
+    auto* const pinned = static_cast<std::byte*>(must(bench.device.allocate_pinned(5000)));
+    pinned[4999] = std::byte{7};
+    const Buffer buffer = must(bench.device.describe(pinned + 77, 4000));
+    CHECK(buffer.exportable);
+    CHECK_FALSE(buffer.in_pieces);
+    const device::MemoryHandle handle = must(bench.device.export_memory(buffer));
+    auto* const imported = static_cast<std::byte*>(must(bench.device.import_memory(kPeer, handle)));
+    CHECK(imported != pinned);
+    CHECK(imported[4999] == std::byte{7});
+    const Buffer there = must(bench.device.describe(imported, 5000));
+    CHECK(there.placement == Placement::kPinned);
+    CHECK_FALSE(there.exportable); // it is lent on as its owner's
+    REQUIRE_OK(bench.device.close_memory(imported));
+    CHECK(fake().memory.size() == 1);
+    CHECK_STATUS(bench.device.close_memory(imported), Status::kBuffer);
+    fake().next_allocation = CUDA_ERROR_OUT_OF_MEMORY;
+    CHECK_STATUS(bench.device.import_memory(kPeer, handle), Status::kMemory);
+    CHECK_STATUS(bench.device.allocate_pinned(100), Status::kMemory);
+    fake().next_allocation = CUDA_SUCCESS;
+    REQUIRE_OK(bench.device.free_pinned(pinned));
+    CHECK(fake().memory.empty());
+    CHECK_STATUS(bench.device.import_memory(kPeer, handle), Status::kBuffer);
 }
 
 namespace {

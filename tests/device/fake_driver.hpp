@@ -4,6 +4,7 @@
 
 #include "device/cuda/driver.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -100,6 +101,9 @@ inline FakeState& fake() {
     static FakeState state;
     return state;
 }
+
+// What cuMemHostRegister() has registered last, for a thread that acts as a kernel.
+inline std::atomic<void*> last_registered{nullptr};
 
 template <typename T>
 void answer(void* place, T value) {
@@ -358,10 +362,18 @@ inline device::cuda::Driver fake_driver() {
     driver.cuMemGetAccess = get_access;
     driver.cuMemAlloc = allocate;
     driver.cuMemAllocAsync = [](CUdeviceptr* pointer, size_t bytes, CUstream) { return allocate(pointer, bytes); };
-    driver.cuMemHostAlloc = [](void** pointer, size_t bytes, unsigned) {
-        CUdeviceptr allocated = 0;
-        const CUresult result = allocate(&allocated, bytes);
-        return *pointer = reinterpret_cast<void*>(allocated), result;
+    driver.cuMemHostRegister = [](void* memory, size_t bytes, unsigned) {
+        fake().next_address = reinterpret_cast<uintptr_t>(memory);
+        CUdeviceptr registered = 0;
+        const CUresult result = allocate(&registered, bytes);
+        if (result == CUDA_SUCCESS)
+            fake().memory[registered].type = CU_MEMORYTYPE_HOST;
+        last_registered = memory;
+        return result;
+    };
+    driver.cuMemHostUnregister = [](void* memory) {
+        return fake().memory.erase(reinterpret_cast<uintptr_t>(memory)) ? CUDA_SUCCESS
+                                                                        : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     };
     driver.cuMemFree = [](CUdeviceptr pointer) {
         return fake().memory.erase(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -1,7 +1,10 @@
 // What tests of loans share: to lend, to borrow, and to find out whether that can be done here.
 #pragma once
 
+#include "support/dl_tensor.h"
 #include "support/job.hpp"
+
+#include <vector>
 
 namespace gpurun::test::lending {
 
@@ -45,6 +48,17 @@ inline bool can_borrow(int from, int tag) {
 inline void tell(int to, int tag) { REQUIRE_OK(gpurun_send(nullptr, 0, GPURUN_BYTE, to, tag, kWorld, GPURUN_HOST)); }
 inline void await(int from, int tag) {
     REQUIRE_OK(gpurun_recv(nullptr, 0, GPURUN_BYTE, from, tag, kWorld, GPURUN_HOST, nullptr));
+}
+
+// Of bytes. `shape` is part of it.
+inline DLTensor make_tensor(void* data, std::vector<int64_t>& shape) {
+    DLTensor tensor{};
+    tensor.data = data;
+    tensor.device = {1, 0};
+    tensor.ndim = static_cast<int32_t>(shape.size());
+    tensor.dtype = {0, 8, 1};
+    tensor.shape = shape.data();
+    return tensor;
 }
 
 // Copies in the order domain, and gives the copy once it is there.

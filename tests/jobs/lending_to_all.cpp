@@ -169,12 +169,12 @@ TEST_CASE("tensors are lent to all") {
 }
 
 TEST_CASE("what cannot be lent to all is refused, and nobody gets any of it") {
-    Memory memory(Kind::kDevice, 100), pinned(Kind::kPinned, 100);
+    Memory memory(Kind::kDevice, 100), pageable(Kind::kPageable, 100);
     gpurun_request request = gpurun_make_request(7);
     CHECK(gpurun_lend(memory.get(), 100, GPURUN_LOAN_EXCLUSIVE, GPURUN_ALL_RANKS, kLoan, kWorld, GPURUN_HOST,
                       &request) == GPURUN_ERR_ARGUMENT);
     if (size() > 1)
-        CHECK(gpurun_lend(pinned.get(), 100, GPURUN_LOAN_SHARED, GPURUN_ALL_RANKS, kLoan, kWorld, GPURUN_HOST,
+        CHECK(gpurun_lend(pageable.get(), 100, GPURUN_LOAN_SHARED, GPURUN_ALL_RANKS, kLoan, kWorld, GPURUN_HOST,
                           &request) == GPURUN_ERR_UNSUPPORTED);
     CHECK(request.id == 7);
     meet();

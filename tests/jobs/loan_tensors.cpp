@@ -286,8 +286,8 @@ TEST_CASE("tensors that cannot be lent are refused, and named") {
                               &request) == GPURUN_ERR_ARGUMENT);
     if (partner() == GPURUN_PROC_NULL)
         return;
-    Memory pinned(Kind::kPinned, 1000);
-    const std::vector<DLTensor> tensors{make_tensor(pinned.get(), shape)};
+    Memory pageable(Kind::kPageable, 1000);
+    const std::vector<DLTensor> tensors{make_tensor(pageable.get(), shape)};
     CHECK(lend(tensors, nullptr, "", partner(), GPURUN_HOST, &request) == GPURUN_ERR_UNSUPPORTED);
 }
 

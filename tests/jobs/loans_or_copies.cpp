@@ -1,6 +1,5 @@
 // Loans of memory that others may not be able to map: then they read a copy.
 #include "lending.hpp"
-#include "support/dl_tensor.h"
 
 #include <string>
 #include <vector>
@@ -15,6 +14,7 @@ constexpr size_t kBytes = 150'001;
 bool lends() { return rank() % 2 == 0; }
 
 using lending::Borrowed;
+using lending::make_tensor;
 using lending::read;
 
 Borrowed borrow(gpurun_stream order) {
@@ -22,16 +22,6 @@ Borrowed borrow(gpurun_stream order) {
     const Borrowed got = lending::borrow(partner(), kLoan, order, &status);
     CHECK(status.bytes == got.bytes);
     return got;
-}
-
-DLTensor make_tensor(void* data, std::vector<int64_t>& shape) {
-    DLTensor tensor{};
-    tensor.data = data;
-    tensor.device = {1, 0};
-    tensor.ndim = static_cast<int32_t>(shape.size());
-    tensor.dtype = {0, 8, 1};
-    tensor.shape = shape.data();
-    return tensor;
 }
 
 gpurun_status lend_tensors(const std::vector<DLTensor>& tensors, gpurun_request* ret_request) {
@@ -66,8 +56,10 @@ TEST_CASE("memory of any kind is lent if copies are allowed, and a borrower is t
                 }
                 Borrowed got = borrow(order);
                 CHECK(got.bytes == bytes);
-                if (kind == Kind::kPinned || kind == Kind::kPageable)
+                if (kind == Kind::kPageable)
                     CHECK(got.kind == GPURUN_LOAN_COPY);
+                else if (kind == Kind::kPinned)
+                    CHECK(got.kind == GPURUN_LOAN_READ_ONLY);
                 else
                     CHECK((got.kind == GPURUN_LOAN_COPY || got.kind == GPURUN_LOAN_READ_ONLY));
                 CHECK(gpurun_memset(const_cast<uint8_t*>(got.at), 0, 1, order) == GPURUN_ERR_BUFFER);
@@ -111,7 +103,7 @@ TEST_CASE("a loan that was copied has come back, and its copy is not lent on") {
     if (partner() == GPURUN_PROC_NULL)
         return;
     if (lends()) {
-        Memory memory(Kind::kPinned, 1000);
+        Memory memory(Kind::kPageable, 1000);
         memory.write(Bytes(1000, 5));
         gpurun_request request{};
         REQUIRE_OK(
@@ -135,20 +127,20 @@ TEST_CASE("a single tensor without gaps is lent or copied, and several are lent 
     if (partner() == GPURUN_PROC_NULL)
         return;
     std::vector<int64_t> shape{10, 20};
-    for (const Kind kind : {Kind::kDevice, Kind::kPinned}) {
+    for (const Kind kind : {Kind::kDevice, Kind::kPageable}) {
         Memory memory(kind, 1000);
         if (lends()) {
             memory.write(Bytes(1000, 44));
             gpurun_request request{};
             REQUIRE_OK(lend_tensors({make_tensor(memory.at(300), shape)}, &request));
             REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr));
-            if (kind == Kind::kPinned)
+            if (kind == Kind::kPageable)
                 CHECK(lend_tensors({make_tensor(memory.at(300), shape), make_tensor(memory.at(600), shape)},
                                    &request) == GPURUN_ERR_UNSUPPORTED);
             continue;
         }
         Borrowed got = borrow(GPURUN_HOST);
-        if (kind == Kind::kPinned)
+        if (kind == Kind::kPageable)
             CHECK(got.kind == GPURUN_LOAN_COPY);
         const DLTensor* tensors = nullptr;
         const void* metadata = nullptr;

@@ -30,6 +30,7 @@
 #include "device/cuda/mapped_pieces.hpp"
 #include "device/cuda/pinned_allocations.hpp"
 #include "device/device.hpp"
+#include "device/shared_host.hpp"
 
 #include <map>
 #include <mutex>
@@ -189,6 +190,7 @@ class CudaDevice final : public Device,
     };
     Entered enter_beside_capture() const { return {ScopedContext(driver_, facts_.context), BesideCapture(driver_)}; }
     base::Error out_of_memory(size_t bytes) const;
+    base::Result<void> unpin(void* pointer);
     base::Result<CUdeviceptr> device_address(const Counter* counter) const;
     base::Result<uint64_t*> device_address(const Times* times) const; // null where there are none
     base::Result<PutMailArguments> arguments_of(const OutgoingMail& put) const;
@@ -222,6 +224,7 @@ class CudaDevice final : public Device,
     base::Result<Stream> make_stream(int priority);
     base::Result<Event> make_event(unsigned flags);
     base::Result<std::string> peer_name(int peer);
+    base::Result<void*> import_host_memory(const MemoryHandle& handle);
 
     const Driver driver_;
     const Facts facts_;
@@ -229,6 +232,7 @@ class CudaDevice final : public Device,
 
     HandleSet device_memory_;
     HandleSet ordered_memory_;
+    SharedHostMemory host_memory_; // that is pinned: pinned_memory_ knows it to the byte
     PinnedAllocations pinned_memory_;
     HandleSet device_memory_later_; // for give_back(), as is the next
     HandleSet graphs_later_;

@@ -152,7 +152,7 @@ Result<Buffer> CudaDevice::describe_unknown(const void* pointer, size_t bytes) {
 
 // What is not pinned as a whole, or not by this address, is left to the CPU: copy engines refuse it, kernels fault.
 Result<Buffer> CudaDevice::describe_host(const Attributes& found, const void* pointer, size_t bytes) {
-    GPURUN_TRY(pinned_memory_.check(pointer, bytes));
+    GPURUN_ASSIGN(const PinnedAllocations::Allocation own, pinned_memory_.check(pointer, bytes));
     const auto address = reinterpret_cast<uintptr_t>(pointer);
     if (found.on_device != address)
         return Buffer{};
@@ -164,7 +164,12 @@ Result<Buffer> CudaDevice::describe_host(const Attributes& found, const void* po
             return Buffer{};
     }
     seen_.note(found.id, found.start, found.size);
-    return buffer_of(Placement::kPinned, found);
+    Buffer buffer = buffer_of(Placement::kPinned, found);
+    if (own.bytes != 0) { // CUDA knows whole pages
+        buffer.size = own.bytes;
+        buffer.exportable = own.exportable;
+    }
+    return buffer;
 }
 
 Result<Buffer> CudaDevice::describe_allocation(const Attributes& found, const void* pointer, size_t bytes) {

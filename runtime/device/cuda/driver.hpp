@@ -36,8 +36,6 @@
     X(cuMemGetInfo)                                                                                                    \
     X(cuMemAllocAsync)                                                                                                 \
     X(cuMemFreeAsync)                                                                                                  \
-    X(cuMemHostAlloc)                                                                                                  \
-    X(cuMemFreeHost)                                                                                                   \
     X(cuMemHostRegister)                                                                                               \
     X(cuMemHostUnregister)                                                                                             \
     X(cuMemHostGetDevicePointer)                                                                                       \

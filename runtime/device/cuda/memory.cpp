@@ -68,23 +68,28 @@ base::Result<void> CudaDevice::free_ordered(void* pointer, Stream stream) {
 }
 
 base::Result<void*> CudaDevice::allocate_pinned(size_t bytes) {
-    const auto current = enter_beside_capture();
-    void* pointer = nullptr;
-    const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
-    const CUresult result = driver_.cuMemHostAlloc(&pointer, bytes, flags);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        return base::error(base::Status::kMemory, "the system cannot pin {} bytes of host memory", bytes);
-    GPURUN_TRY(driver_.check(result, "cuMemHostAlloc"));
-    pinned_memory_.insert(pointer, bytes);
-    (void)describe(pointer, bytes); // so that its address is on record when it is freed
-    return pointer;
+    if (bytes == 0)
+        return static_cast<void*>(nullptr);
+    GPURUN_ASSIGN(const SharedHostMemory::Range made, host_memory_.allocate(bytes));
+    if (auto registered = register_host(made.pointer, made.bytes); !registered) {
+        host_memory_.free(made.pointer);
+        return std::move(registered).error();
+    }
+    pinned_memory_.insert(made.pointer, bytes, host_memory_.is_exportable(made.pointer));
+    (void)describe(made.pointer, bytes); // so that its address is on record when it is freed
+    return made.pointer;
 }
 
 base::Result<void> CudaDevice::free_pinned(void* pointer) {
     if (!pinned_memory_.erase(pointer))
         return no_such_allocation(pointer, "gpurun_malloc_host()");
-    const auto current = enter_beside_capture();
-    return driver_.check(driver_.cuMemFreeHost(pointer), "cuMemFreeHost");
+    return unpin(pointer);
+}
+
+base::Result<void> CudaDevice::unpin(void* pointer) {
+    auto unregistered = unregister_host(pointer);
+    host_memory_.free(pointer);
+    return unregistered;
 }
 
 base::Result<void> CudaDevice::free_later(void* pointer) {
@@ -106,7 +111,7 @@ void CudaDevice::give_back() {
     for (void* each : device_memory_later_.take_all())
         look(driver_.check(driver_.cuMemFree(device_pointer(each)), "cuMemFree"));
     for (void* each : pinned_memory_.take_freed())
-        look(driver_.check(driver_.cuMemFreeHost(each), "cuMemFreeHost"));
+        look(unpin(each));
     for (void* each : graphs_later_.take_all())
         look(driver_.check(driver_.cuGraphExecDestroy(static_cast<CUgraphExec>(each)), "cuGraphExecDestroy"));
 }

@@ -9,10 +9,10 @@ namespace gpurun::device::cuda {
 
 using base::Status;
 
-void PinnedAllocations::insert(void* pointer, size_t bytes) {
+void PinnedAllocations::insert(void* pointer, size_t bytes, bool exportable) {
     const auto start = reinterpret_cast<uintptr_t>(pointer);
     const std::lock_guard lock(mutex_);
-    all_[start] = {bytes, false};
+    all_[start] = {bytes, exportable, false};
     lowest_.store(std::min(lowest_.load(std::memory_order_relaxed), start), std::memory_order_relaxed);
     highest_.store(std::max(highest_.load(std::memory_order_relaxed), start + bytes), std::memory_order_relaxed);
 }
@@ -51,22 +51,22 @@ std::vector<void*> PinnedAllocations::take_freed() {
     return freed;
 }
 
-base::Result<void> PinnedAllocations::check(const void* pointer, size_t bytes) const {
+base::Result<PinnedAllocations::Allocation> PinnedAllocations::check(const void* pointer, size_t bytes) const {
     const auto first = reinterpret_cast<uintptr_t>(pointer);
     const uintptr_t end = first + std::min(std::max<size_t>(bytes, 1), UINTPTR_MAX - first);
     if (end <= lowest_.load(std::memory_order_relaxed) || first >= highest_.load(std::memory_order_relaxed))
-        return {};
+        return Allocation{};
     const std::lock_guard lock(mutex_);
     auto each = all_.upper_bound(first);
     if (each != all_.begin() && std::prev(each)->first + std::prev(each)->second.bytes > first)
         --each;
     if (each == all_.end() || each->first >= end)
-        return {};
+        return Allocation{};
     const auto& [start, allocation] = *each;
     if (allocation.freed)
         return base::error(Status::kBuffer, "{} lies in pinned memory that has been freed", pointer);
     if (start <= first && end - start <= allocation.bytes)
-        return {};
+        return allocation;
     return base::error(Status::kBuffer,
                        "{} bytes at {} are not all in the pinned allocation of {} bytes at {}: check the count and the "
                        "type",

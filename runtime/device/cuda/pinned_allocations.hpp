@@ -15,20 +15,22 @@ namespace gpurun::device::cuda {
 
 class PinnedAllocations {
   public:
-    void insert(void* pointer, size_t bytes);
+    void insert(void* pointer, size_t bytes, bool exportable);
     // False if there is none that starts here, or it is to be freed later.
     bool erase(void* pointer);
     bool free_later(void* pointer);
     std::vector<void*> take_freed(); // which are no longer known then
 
-    // kBuffer if only a part of [pointer, pointer + bytes) lies in an allocation, or in one that is to be freed later.
-    base::Result<void> check(const void* pointer, size_t bytes) const;
-
-  private:
     struct Allocation {
-        size_t bytes = 0;
+        size_t bytes = 0; // of none: 0
+        bool exportable = false;
         bool freed = false;
     };
+    // The one that [pointer, pointer + bytes) lies in, if there is one. kBuffer if only a part of it lies in an
+    // allocation, or in one that is to be freed later.
+    base::Result<Allocation> check(const void* pointer, size_t bytes) const;
+
+  private:
     using Allocations = std::map<uintptr_t, Allocation>; // by start; disjoint
     Allocations::iterator find(void* pointer);
 

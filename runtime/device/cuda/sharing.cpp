@@ -57,6 +57,8 @@ base::Result<void> CudaDevice::can_reach(const Identity& identity) {
 
 base::Result<MemoryHandle> CudaDevice::export_memory(const Buffer& buffer) {
     GPURUN_ASSERT(buffer.exportable);
+    if (buffer.placement == Placement::kPinned)
+        return host_memory_.export_memory(buffer.base);
     if (buffer.in_pieces)
         return pieces_.export_span(buffer);
     const auto current = enter_beside_capture();
@@ -82,8 +84,8 @@ void CudaDevice::complete_copies_to(const void* pointer) const {
 
 base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& handle) {
     GPURUN_ASSIGN(const std::string name, peer_name(peer));
-    if (MappedPieces::is_span(handle)) {
-        auto imported = pieces_.import_span(peer, handle);
+    if (MappedPieces::is_span(handle) || SharedHostMemory::is_handle(handle)) {
+        auto imported = MappedPieces::is_span(handle) ? pieces_.import_span(peer, handle) : import_host_memory(handle);
         if (imported)
             return imported;
         return base::error(imported.error().status, "cannot map memory of {}: {}", name, imported.error().detail);
@@ -108,7 +110,18 @@ base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& hand
     return failed;
 }
 
+base::Result<void*> CudaDevice::import_host_memory(const MemoryHandle& handle) {
+    GPURUN_ASSIGN(const SharedHostMemory::Range imported, host_memory_.import_memory(handle));
+    auto registered = register_host(imported.pointer, imported.bytes);
+    if (registered)
+        return imported.pointer;
+    (void)host_memory_.take_import(imported.pointer);
+    return std::move(registered).error();
+}
+
 base::Result<void> CudaDevice::close_memory(void* imported) {
+    if (const auto host = host_memory_.take_import(imported); host.data() != nullptr)
+        return unregister_host(imported);
     if (auto closed = pieces_.close(imported))
         return *std::move(closed);
     if (!imported_memory_.erase(imported))

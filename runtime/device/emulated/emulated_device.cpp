@@ -136,12 +136,14 @@ base::Result<MemoryHandle> EmulatedDevice::export_memory(const Buffer& buffer) {
 }
 
 base::Result<void*> EmulatedDevice::import_memory(int peer, const MemoryHandle& handle) {
-    return after_change(peers_.import_memory(peer, handle));
+    return after_change(SharedHostMemory::is_handle(handle) ? memory_->import_host_memory(handle)
+                                                            : peers_.import_memory(peer, handle));
 }
 
 base::Result<void> EmulatedDevice::close_memory(void* imported) {
     GPURUN_TRY(maybe_wait());
-    return after_change(peers_.close_memory(imported));
+    auto closed = memory_->close_host_memory(imported);
+    return after_change(closed ? *std::move(closed) : peers_.close_memory(imported));
 }
 
 // ---- streams

@@ -1,6 +1,7 @@
 #include "device/emulated/host_ranges.hpp"
 
 #include "base/format.hpp"
+#include "platform/shared_memory.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -9,26 +10,16 @@ namespace gpurun::device::emulated {
 
 using base::Status;
 
-base::Result<void*> HostRanges::allocate(size_t bytes, uint64_t id) {
-    const size_t page = platform::page_size();
-    if (bytes > SIZE_MAX / 2)
-        return base::error(Status::kMemory, "cannot allocate {} bytes of pinned memory", bytes);
-    const size_t whole = (bytes + page - 1) / page * page;
-    // A segment of its own whose descriptor is closed at once: anonymous memory.
-    GPURUN_ASSIGN(const platform::UniqueFd fd, platform::create_segment("gpurun-pinned", whole));
-    GPURUN_ASSIGN(platform::Mapping mapping, platform::Mapping::map(fd.get(), 0, whole));
-    std::byte* base = mapping.data();
-    ranges_.emplace(reinterpret_cast<uintptr_t>(base), Entry{{base, bytes, id}, std::move(mapping)});
-    return base;
+void HostRanges::add_allocation(const Range& range, size_t whole) {
+    ranges_.emplace(reinterpret_cast<uintptr_t>(range.base), Entry{range, whole});
 }
 
-base::Result<platform::Mapping> HostRanges::free(void* pointer) {
+base::Result<void> HostRanges::remove_allocation(void* pointer) {
     const auto found = ranges_.find(reinterpret_cast<uintptr_t>(pointer));
-    if (found == ranges_.end() || found->second.owned.data() == nullptr)
+    if (found == ranges_.end() || found->second.allocated == 0)
         return base::error(Status::kBuffer, "{} is not the start of a pinned allocation", pointer);
-    platform::Mapping owned = std::move(found->second.owned);
     ranges_.erase(found);
-    return owned;
+    return {};
 }
 
 base::Result<void> HostRanges::add(void* memory, size_t bytes, uint64_t id) {
@@ -37,13 +28,13 @@ base::Result<void> HostRanges::add(void* memory, size_t bytes, uint64_t id) {
         return base::error(Status::kArgument, "host memory to register must start on a page and not be empty");
     if (overlaps(first, bytes))
         return base::error(Status::kArgument, "the host memory at {} is registered already", memory);
-    ranges_.emplace(first, Entry{{static_cast<std::byte*>(memory), bytes, id}, {}});
+    ranges_.emplace(first, Entry{{static_cast<std::byte*>(memory), bytes, id}});
     return {};
 }
 
 base::Result<void> HostRanges::remove(void* memory) {
     const auto found = ranges_.find(reinterpret_cast<uintptr_t>(memory));
-    if (found == ranges_.end() || found->second.owned.data() != nullptr)
+    if (found == ranges_.end() || found->second.allocated != 0)
         return base::error(Status::kArgument, "the host memory at {} is not registered", memory);
     ranges_.erase(found);
     return {};
@@ -55,7 +46,7 @@ HostRanges::Ranges::const_iterator HostRanges::first_behind(uintptr_t address) c
     if (next == ranges_.begin())
         return next;
     const auto& [first, entry] = *std::prev(next);
-    return address - first < std::max(entry.range.bytes, entry.owned.size()) ? std::prev(next) : next;
+    return address - first < std::max(entry.range.bytes, entry.allocated) ? std::prev(next) : next;
 }
 
 base::Result<std::optional<HostRanges::Range>> HostRanges::find(const void* pointer, size_t bytes) const {
@@ -67,7 +58,7 @@ base::Result<std::optional<HostRanges::Range>> HostRanges::find(const void* poin
         bytes <= each->second.range.bytes - (address - each->first))
         return std::optional(each->second.range);
     for (; each != ranges_.end() && (each->first <= address || each->first - address < bytes); ++each)
-        if (each->second.owned.data() != nullptr)
+        if (each->second.allocated != 0)
             return base::error(Status::kBuffer,
                                "{} bytes at {} are not all in the pinned allocation of {} bytes at {}: check the count "
                                "and the type",

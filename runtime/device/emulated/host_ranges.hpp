@@ -1,11 +1,9 @@
 // The host memory that streams may touch: pinned allocations, and ranges that were registered.
 //
-// Pinned allocations are owned here; registered ranges stay their owner's. Not locked: Memory does that. find()
-// allocates nothing.
+// Not locked: Memory does that. find() allocates nothing.
 #pragma once
 
 #include "base/status.hpp"
-#include "platform/shared_memory.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -20,11 +18,12 @@ class HostRanges {
         std::byte* base = nullptr;
         size_t bytes = 0;
         uint64_t id = 0;
+        bool exportable = false;
     };
 
-    base::Result<void*> allocate(size_t bytes, uint64_t id);
-    // The allocation's memory, for the caller to drop once the lock is released; kBuffer if there is none.
-    base::Result<platform::Mapping> free(void* pointer);
+    // An allocation, of which the range is the beginning of `whole` bytes that nobody else has.
+    void add_allocation(const Range& range, size_t whole);
+    base::Result<void> remove_allocation(void* pointer); // kBuffer if there is none
     // kArgument if the range is not page-aligned or overlaps one that is known.
     base::Result<void> add(void* memory, size_t bytes, uint64_t id);
     base::Result<void> remove(void* memory);
@@ -36,7 +35,7 @@ class HostRanges {
   private:
     struct Entry {
         Range range;
-        platform::Mapping owned; // empty if it was registered
+        size_t allocated = 0; // 0: it was registered
     };
     using Ranges = std::map<uintptr_t, Entry>; // by first address; disjoint
     // The first range that ends behind `address`.

@@ -92,15 +92,34 @@ void Memory::give_back(Arena& arena, const Arena::Block& retired) {
 base::Result<void*> Memory::allocate_pinned(size_t bytes) {
     if (bytes == 0)
         return static_cast<void*>(nullptr);
+    GPURUN_ASSIGN(const SharedHostMemory::Range made, host_memory_.allocate(bytes));
+    const bool exportable = host_memory_.is_exportable(made.pointer);
     const std::unique_lock lock(mutex_);
-    return host_.allocate(bytes, next_id_++);
+    host_.add_allocation({static_cast<std::byte*>(made.pointer), bytes, next_id_++, exportable}, made.bytes);
+    return made.pointer;
 }
 
 base::Result<void> Memory::free_pinned(void* pointer) {
-    platform::Mapping dropped; // unmapped after the lock is released
-    const std::unique_lock lock(mutex_);
-    GPURUN_ASSIGN(dropped, host_.free(pointer));
+    {
+        const std::unique_lock lock(mutex_);
+        GPURUN_TRY(host_.remove_allocation(pointer));
+    }
+    host_memory_.free(pointer);
     return {};
+}
+
+base::Result<void*> Memory::import_host_memory(const MemoryHandle& handle) {
+    GPURUN_ASSIGN(const SharedHostMemory::Range imported, host_memory_.import_memory(handle));
+    auto registered = register_host(imported.pointer, imported.bytes);
+    if (registered)
+        return imported.pointer;
+    (void)host_memory_.take_import(imported.pointer);
+    return std::move(registered).error();
+}
+
+std::optional<base::Result<void>> Memory::close_host_memory(void* imported) {
+    const platform::Mapping mapping = host_memory_.take_import(imported);
+    return mapping.data() != nullptr ? std::optional(unregister_host(imported)) : std::nullopt;
 }
 
 base::Result<void> Memory::register_host(void* memory, size_t bytes) {
@@ -121,7 +140,7 @@ base::Result<Buffer> Memory::describe(const void* pointer, size_t bytes) const {
         return describe_in(ordered_, ordered_placement_, pointer, bytes);
     GPURUN_ASSIGN(const std::optional<HostRanges::Range> range, host_.find(pointer, bytes));
     if (range)
-        return Buffer{Placement::kPinned, false, false, range->base, range->bytes, range->id};
+        return Buffer{Placement::kPinned, range->exportable, false, range->base, range->bytes, range->id};
     return Buffer{};
 }
 
@@ -142,6 +161,8 @@ base::Result<Buffer> Memory::describe_in(const Arena& arena, Placement placement
 }
 
 base::Result<MemoryHandle> Memory::export_memory(const Buffer& buffer) {
+    if (buffer.placement == Placement::kPinned)
+        return host_memory_.export_memory(buffer.base);
     const std::unique_lock lock(mutex_);
     const auto block = shareable_.contains(buffer.base) ? shareable_.find(buffer.base) : std::nullopt;
     if (!block || block->id != buffer.id)

@@ -12,9 +12,11 @@
 #include "device/emulated/arena.hpp"
 #include "device/emulated/control.hpp"
 #include "device/emulated/host_ranges.hpp"
+#include "device/shared_host.hpp"
 #include "device/types.hpp"
 
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <unordered_map>
 
@@ -42,6 +44,9 @@ class Memory {
 
     base::Result<Buffer> describe(const void* pointer, size_t bytes) const;
     base::Result<MemoryHandle> export_memory(const Buffer& buffer);
+    // Of another process's pinned memory, which is registered here then.
+    base::Result<void*> import_host_memory(const MemoryHandle& handle);
+    std::optional<base::Result<void>> close_host_memory(void* imported); // nothing if it is none
 
   private:
     Memory(Arena shareable, Arena ordered, Placement ordered_placement, Control control, size_t capacity)
@@ -56,6 +61,7 @@ class Memory {
     Arena ordered_;
     const Placement ordered_placement_;
     HostRanges host_;
+    SharedHostMemory host_memory_; // that is pinned; has a lock of its own
     Control control_;
     Slots export_slots_{kExports};
     std::unordered_map<uint64_t, uint32_t> exports_; // id to slot, of exported allocations that live

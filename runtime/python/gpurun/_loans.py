@@ -103,7 +103,7 @@ def _lend(
     metadata: bytes = b"",
     stream: AnyStream = None,
 ) -> Request:
-    """Lend tensors of device memory to rank `dest`, where they are: one, several, or several by name, as one loan.
+    """Lend tensors of device or pinned memory to rank `dest` in place: one, several, or several by name, as one loan.
 
     dest: gpurun.ALL_RANKS lends to all others; the request is complete when all have given back.
     kind: gpurun.READ_ONLY (all read), EXCLUSIVE (only the borrower reads and writes), SHARED (all do, without order),

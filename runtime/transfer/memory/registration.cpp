@@ -15,14 +15,26 @@ namespace {
 // Who has not given descriptors in time is not asked again for so long.
 constexpr int64_t kSilenceNs = 30'000'000'000;
 
+// Which the exporter's process gives.
+bool needs_descriptors(const RemoteBuffer& source) { return source.in_pieces || source.in_host_memory(); }
+
+RemoteBuffer locate(const Operand& operand) {
+    RemoteBuffer located;
+    located.placement = operand.where.placement;
+    located.address = reinterpret_cast<uint64_t>(operand.address);
+    located.ready = operand.by_cpu();
+    return located;
+}
+
 } // namespace
 
 RemoteBuffer Registration::describe(const Operand& operand) {
-    RemoteBuffer described;
-    described.placement = operand.where.placement;
-    described.address = reinterpret_cast<uint64_t>(operand.address);
-    described.ready = operand.by_cpu();
-    if (operand.in_host_memory() || channel_.to_self() || !operand.where.exportable || !channel_.shares_memory())
+    return operand.in_host_memory() ? locate(operand) : describe_lent(operand);
+}
+
+RemoteBuffer Registration::describe_lent(const Operand& operand) {
+    RemoteBuffer described = locate(operand);
+    if (channel_.to_self() || !operand.where.exportable || !channel_.shares_memory())
         return described;
     const auto handle = resources_.exports.handle(operand.where, channel_.peer().value);
     if (!handle)
@@ -62,7 +74,7 @@ bool Registration::worth_mapping(const RemoteBuffer& source, uint64_t bytes) {
 }
 
 bool Registration::maps(const RemoteBuffer& source) {
-    if (unmappable_.has(source.allocation_id) || (source.in_pieces && platform::now_ns() < silent_until_ns_))
+    if (unmappable_.has(source.allocation_id) || (needs_descriptors(source) && platform::now_ns() < silent_until_ns_))
         return false;
     auto opened = imports();
     const auto in_the_way = [&] { return opened && !(*opened)->can_open(source); };

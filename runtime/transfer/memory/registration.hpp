@@ -20,8 +20,10 @@ class Registration {
     Registration(Resources& resources, PeerChannel& channel) : resources_(resources), channel_(channel) {}
 
     // ---- this rank as source
-    // What the target needs to know of a buffer. Exports its allocation if that can be.
+    // What the target needs to know of a buffer. Exports its allocation if that can be: for a message, what the
+    // target's streams copy from; for a loan, host memory too.
     RemoteBuffer describe(const Operand& operand);
+    RemoteBuffer describe_lent(const Operand& operand);
 
     // ---- this rank as target
     // Whether direct copies from the peer's device work. Tried once.

@@ -92,15 +92,16 @@ Result<void> GraphPart::check(const Operand& operand) {
 namespace {
 
 // What is captured cannot move in another way later. Descriptors may not be given, as between network namespaces.
-bool is_sure_to_map(const Operand& operand) { return operand.where.exportable && !operand.where.in_pieces; }
+bool is_sure_to_map(const Operand& operand) {
+    return operand.where.exportable && !operand.in_host_memory() && !operand.where.in_pieces;
+}
 
 } // namespace
 
 // Where this rank wants what the target reduces of its contribution, if the target can write it there, as it then must.
 std::optional<RemoteBuffer> GraphPart::describe_answer(const Send& send) const {
     const auto& place = send.place_of_answer();
-    if (!place || !is_sure_to_map(*place) || place->in_host_memory() ||
-        !(send.envelope().bytes == 0 || is_better_read(send)))
+    if (!place || !is_sure_to_map(*place) || !(send.envelope().bytes == 0 || is_better_read(send)))
         return std::nullopt;
     const RemoteBuffer answer = peer_.memory().describe(*place);
     return answer.exportable() ? std::optional(answer) : std::nullopt;
@@ -109,8 +110,7 @@ std::optional<RemoteBuffer> GraphPart::describe_answer(const Send& send) const {
 bool GraphPart::is_better_read(const Send& send) const {
     const Operand& operand = send.operand();
     return send.reduced() == Reduced::kPassedOn && send.envelope().bytes > kLongestPassedOn &&
-           is_sure_to_map(operand) && !operand.in_host_memory() && !peer_.to_self() &&
-           resources_.captured_exchange.can_reduce();
+           is_sure_to_map(operand) && !peer_.to_self() && resources_.captured_exchange.can_reduce();
 }
 
 GraphPart::Way GraphPart::way_of(const Send& send) const {

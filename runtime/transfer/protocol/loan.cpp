@@ -19,7 +19,7 @@ base::Error cannot_be_lent(const Peer& to) {
                            target.value);
     return base::error(Status::kUnsupported,
                        "this memory cannot be lent, since the device does not export it to rank {}: lend memory of "
-                       "gpurun_malloc() or cudaMalloc(), or send it",
+                       "gpurun_malloc(), gpurun_malloc_host() or cudaMalloc(), or send it",
                        target.value);
 }
 
@@ -50,7 +50,7 @@ Result<void> LoanSend::prepare(Send& send) {
     const Operand& lent = send.operand();
     const Borrowing* const borrowed = send.lends_on();
     const Borrowing::Part* const part = borrowed != nullptr ? borrowed->find(lent.address, lent.bytes) : nullptr;
-    ready_.source = part != nullptr ? Borrowing::describe(*part, lent.address) : target.memory().describe(lent);
+    ready_.source = part != nullptr ? Borrowing::describe(*part, lent.address) : target.memory().describe_lent(lent);
     ready_.source.loan = send.loan();
     ready_.origin = send.origin();
     const bool may_copy = send.loan().kind == LoanKind::kReadOrCopy && target.channel().shares_memory();

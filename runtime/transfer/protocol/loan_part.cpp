@@ -22,7 +22,7 @@ Result<const std::byte*> LoanPart::map(const RemoteBuffer& lent) {
     if (!lent.exportable())
         return base::error(Status::kUnsupported, "the lent memory of rank {} cannot be mapped by other processes",
                            peer_.rank().value);
-    if (const Reach reach = memory.reach(); !is_direct(reach))
+    if (const Reach reach = memory.reach(); !lent.in_host_memory() && !is_direct(reach))
         return base::error(Status::kUnsupported,
                            "the lent memory of rank {} cannot be borrowed here, since {}: receive it with "
                            "gpurun_recv(), which copies it and gives the loan back",

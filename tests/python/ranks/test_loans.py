@@ -38,6 +38,18 @@ def test_named_tensors_are_used_in_place(comm):
     assert (weights["w"] == comm.rank + 100).all()
 
 
+def test_pinned_memory_is_used_in_place_by_the_cpu(comm):
+    right, left = neighbours(comm)
+    pinned = np.from_dlpack(gpurun.Memory(80, pinned=True)).view(np.float64)
+    pinned[...] = comm.rank
+    lent = comm.lend({"host": pinned[2:], "device": on_device(4, value=5)}, right, kind=gpurun.SHARED)
+    with comm.borrow(left, library=np) as tensors:
+        assert (tensors["host"] == left).all() and (tensors["device"] == 5).all()
+        tensors["host"][3] = 100 + comm.rank
+    lent.wait()
+    assert pinned.tolist() == [comm.rank] * 5 + [100 + right] + [comm.rank] * 4
+
+
 def test_a_tensor_and_a_list_come_as_tuples(comm):
     right, left = neighbours(comm)
     columns = on_device(4, 6)
