@@ -1,9 +1,11 @@
 #include "buffer.hpp"
 
 #include "call.hpp"
+#include "mapped_memory.hpp"
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 namespace gpurun::bench {
 
@@ -25,30 +27,38 @@ void free_async(void* data) {
     CALL(gpurun_stream_destroy(stream));
 }
 
-gpurun_status allocate(Memory memory, void** data, size_t bytes) {
+// Why there is none, or "".
+std::string why_none(gpurun_status status) {
+    if (status == GPURUN_OK)
+        return {};
+    return std::string(gpurun_status_string(status)) + ": " + gpurun_error_detail() +
+           "; use smaller --sizes or --window";
+}
+
+std::string allocate(Memory memory, void** data, size_t bytes) {
     switch (memory) {
-    case Memory::kDevice: return gpurun_malloc(data, bytes);
-    case Memory::kDeviceAsync: return allocate_async(data, bytes);
-    case Memory::kPinned: return gpurun_malloc_host(data, bytes);
+    case Memory::kDevice: return why_none(gpurun_malloc(data, bytes));
+    case Memory::kDeviceAsync: return why_none(allocate_async(data, bytes));
+    case Memory::kDeviceMapped: return map_memory(bytes, data);
+    case Memory::kPinned: return why_none(gpurun_malloc_host(data, bytes));
     case Memory::kHost:
         *data = std::malloc(bytes);
         if (*data == nullptr)
-            return GPURUN_ERR_MEMORY;
+            return "the system has no more; use smaller --sizes or --window";
         std::memset(*data, 0, bytes); // no page is touched for the first time inside of what is timed
-        return GPURUN_OK;
+        break;
     }
-    return GPURUN_ERR_ARGUMENT;
+    return {};
 }
 
 } // namespace
 
 Buffer::Buffer(Memory memory, size_t bytes) : memory_(memory) {
-    const gpurun_status status = allocate(memory, &data_, bytes);
-    if (status == GPURUN_OK)
+    const std::string reason = allocate(memory, &data_, bytes);
+    if (reason.empty())
         return;
-    std::fprintf(stderr,
-                 "gpurun-perf: cannot allocate %zu bytes of %s memory: %s: %s; use smaller --sizes or --window\n",
-                 bytes, name(memory), gpurun_status_string(status), gpurun_error_detail());
+    std::fprintf(stderr, "gpurun-perf: cannot allocate %zu bytes of %s memory: %s\n", bytes, name(memory),
+                 reason.c_str());
     gpurun_abort(1);
 }
 
@@ -57,6 +67,7 @@ Buffer::~Buffer() {
     case Memory::kDevice:
     case Memory::kPinned: CALL(gpurun_free(data_)); break;
     case Memory::kDeviceAsync: free_async(data_); break;
+    case Memory::kDeviceMapped: unmap_memory(data_); break;
     case Memory::kHost: std::free(data_); break;
     }
 }

@@ -1,5 +1,6 @@
 /* What loans take in the cases that `gpurun-perf loan` leaves out, each next to what it cannot be faster than:
  *
+ *     gpurun -n 2 loan_cases buffer                          warm loans of 1 MiB, of device and of pinned memory
  *     gpurun -n 2 loan_cases tensors [COUNT...]              loans of so many tensors of one allocation, warm
  *     gpurun -n 2 loan_cases first [BYTES...]                the first loan of an allocation
  *     gpurun -n 2 loan_cases weights [BYTES [BUCKET_BYTES]]  weights in buckets, two of them in flight
@@ -138,18 +139,50 @@ static double half_round_us(void (*round)(const struct set*, gpurun_stream), con
     return median(taken, kMostSamples);
 }
 
-static void measure_tensors(size_t count) {
-    struct set set = make_set(count);
+/* Next to a message of the same run. */
+static void measure_warm(const char* what, void (*round)(const struct set*, gpurun_stream), const struct set* set,
+                         int batch) {
     for (int i = 0; i < 2; i++) {
         const gpurun_stream order = i == 0 ? stream_ : GPURUN_HOST;
-        const double loan_us = half_round_us(exchange_set, &set, order, count > 1000 ? 1 : kBatch);
-        const double message_us = half_round_us(ping_pong, &set, order, kBatch);
+        const double loan_us = half_round_us(round, set, order, batch);
+        const double message_us = half_round_us(ping_pong, set, order, kBatch);
         if (rank_ == 0)
-            printf("| %zu tensors, %s order | %.2f us | a message of 8 B: %.2f us |\n", count,
-                   i == 0 ? "stream" : "host", loan_us, message_us);
+            printf("| %s, %s order | %.2f us | a message of 8 B: %.2f us |\n", what, i == 0 ? "stream" : "host",
+                   loan_us, message_us);
     }
+}
+
+static void measure_tensors(size_t count) {
+    char what[40];
+    struct set set = make_set(count);
+    snprintf(what, sizeof what, "%zu tensors", count);
+    measure_warm(what, exchange_set, &set, count > 1000 ? 1 : kBatch);
     meet();
     free_set(&set);
+}
+
+static void exchange_buffer(const struct set* set, gpurun_stream order) {
+    if (rank_ == 0) {
+        gpurun_request request;
+        MUST(gpurun_lend(set->memory, set->count, GPURUN_LOAN_EXCLUSIVE, 1, kTag, GPURUN_COMM_WORLD, order, &request));
+        MUST(gpurun_wait(&request, order, NULL));
+        return;
+    }
+    gpurun_loan loan;
+    void* memory;
+    MUST(gpurun_borrow(0, kTag, GPURUN_COMM_WORLD, order, &loan, NULL));
+    MUST(gpurun_loan_buffer(loan, &memory, NULL, NULL));
+    MUST(gpurun_give_back(&loan, order));
+}
+
+static void measure_buffers(void) {
+    struct set set = {.count = 1 << 20};
+    set.memory = allocate(set.count);
+    measure_warm("1 MiB of device memory", exchange_buffer, &set, kBatch);
+    MUST(gpurun_free(set.memory));
+    MUST(gpurun_malloc_host(&set.memory, set.count));
+    measure_warm("1 MiB of pinned memory", exchange_buffer, &set, kBatch);
+    MUST(gpurun_free(set.memory));
 }
 
 /* ---- the first loan */
@@ -408,8 +441,9 @@ static void measure_killed(void) {
 /* ---- */
 
 static int usage(void) {
-    fprintf(stderr,
-            "usage: loan_cases tensors [COUNT...] | first [BYTES...] | weights [BYTES [BUCKET_BYTES]] | killed\n");
+    fprintf(
+        stderr,
+        "usage: loan_cases buffer | tensors [COUNT...] | first [BYTES...] | weights [BYTES [BUCKET_BYTES]] | killed\n");
     return 2;
 }
 
@@ -425,7 +459,9 @@ int main(int argc, char** argv) {
     int count = 0;
     for (int i = 2; i < argc && count < 16; i++)
         numbers[count++] = strtoull(argv[i], NULL, 10);
-    if (strcmp(which, "tensors") == 0) {
+    if (strcmp(which, "buffer") == 0) {
+        measure_buffers();
+    } else if (strcmp(which, "tensors") == 0) {
         static const size_t kUsual[] = {1, 170, 10000};
         for (int i = 0; i < (count != 0 ? count : 3); i++)
             measure_tensors(count != 0 ? numbers[i] : kUsual[i]);

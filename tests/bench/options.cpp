@@ -36,6 +36,7 @@ constexpr Choice<Form> kForms[] = {{"sendrecv", Form::kSendrecv},
                                    {"group", Form::kGroup}};
 constexpr Choice<Memory> kMemories[] = {{"device", Memory::kDevice},
                                         {"device-async", Memory::kDeviceAsync},
+                                        {"device-mapped", Memory::kDeviceMapped},
                                         {"pinned", Memory::kPinned},
                                         {"host", Memory::kHost}};
 constexpr Choice<Order> kOrders[] = {{"stream", Order::kStream}, {"host", Order::kHost}, {"graph", Order::kGraph}};
@@ -213,11 +214,12 @@ std::optional<Refusal> understand(const Words& words, Options& options) {
             return refusal;
 
     const bool all = words.tests == std::vector<std::string>{"all"};
-    if (options.memory[0] != Memory::kDevice) {
+    if (options.memory[0] == Memory::kDeviceAsync || options.memory[0] == Memory::kHost) {
         if (const auto loan = std::find(options.tests.begin(), options.tests.end(), Test::kLoan);
             loan != options.tests.end()) {
             if (!all)
-                return Refusal{2, "loan lends device memory; leave --memory out, or name other tests"};
+                return Refusal{2, "loan lends device, mapped or pinned memory: choose one of them with --memory, or "
+                                  "name other tests"};
             options.tests.erase(loan);
         }
     }

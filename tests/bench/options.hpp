@@ -23,8 +23,8 @@ enum class Collective {
     kScatter,
     kBarrier
 };
-enum class Memory { kDevice, kDeviceAsync, kPinned, kHost };
-constexpr bool on_device(Memory memory) { return memory == Memory::kDevice || memory == Memory::kDeviceAsync; }
+enum class Memory { kDevice, kDeviceAsync, kDeviceMapped, kPinned, kHost };
+constexpr bool on_device(Memory memory) { return memory != Memory::kPinned && memory != Memory::kHost; }
 enum class Order { kStream, kHost, kGraph }; // kGraph: in stream order, captured once and run again and again
 enum class Reference { // what gpurun is held against; the last are algorithms of its own (tuning.hpp)
     kCopy,

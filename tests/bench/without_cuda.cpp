@@ -2,6 +2,7 @@
 
 #include "contender.hpp"
 #include "machine.hpp"
+#include "mapped_memory.hpp"
 #include "raw_copy.hpp"
 
 namespace gpurun::bench {
@@ -19,5 +20,11 @@ std::string why_not_nccl(Reference, const Options&, const gpurun_device_info&) {
 void enqueue_kernel(int, gpurun_stream, uint64_t) {}
 
 std::string driver_version() { return {}; }
+
+std::string map_memory(size_t, void**) {
+    return "this gpurun-perf was built without CUDA; build it with -Dcuda=enabled";
+}
+
+void unmap_memory(void*) {}
 
 } // namespace gpurun::bench

@@ -22,7 +22,7 @@ RemoteBuffer locate(const Operand& operand) {
     RemoteBuffer located;
     located.placement = operand.where.placement;
     located.address = reinterpret_cast<uint64_t>(operand.address);
-    located.ready = operand.by_cpu();
+    located.ready = !operand.on_stream();
     return located;
 }
 

@@ -16,7 +16,7 @@ enum class Exporter : uint8_t {
 struct RemoteBuffer {
     device::Placement placement{};
     Exporter exporter = Exporter::kNone;
-    bool ready = false;            // a CPU may read it at once: host memory in the host's order
+    bool ready = false;            // it may be used at once: the sender's call was in the host's order
     bool in_pieces = false;        // what is mapped of its allocation may overlap (device::Buffer)
     Loan loan{};                   // if it is lent
     device::MemoryHandle handle{}; // if there is one, as the next four

@@ -52,18 +52,18 @@ Result<void> LoanSend::prepare(Send& send) {
     const Borrowing::Part* const part = borrowed != nullptr ? borrowed->find(lent.address, lent.bytes) : nullptr;
     ready_.source = part != nullptr ? Borrowing::describe(*part, lent.address) : target.memory().describe_lent(lent);
     ready_.source.loan = send.loan();
+    ready_.source.ready = !lent.on_stream();
     ready_.origin = send.origin();
     const bool may_copy = send.loan().kind == LoanKind::kReadOrCopy && target.channel().shares_memory();
     if (!ready_.source.exportable() && !target.to_self() && send.operand().bytes != 0 && !may_copy)
         return cannot_be_lent(target);
     GPURUN_ASSIGN(ready_.stream, send.work().stream_name());
     prepared_ = true;
+    if (ready_.source.ready) // a receive asks for an edge
+        return {};
     GPURUN_ASSIGN(Fence * fence, target.fence_out());
-    uint64_t name = 0;
-    if (send.operand().on_stream()) {
-        GPURUN_TRY(send.take_stream(false));
-        GPURUN_ASSIGN(name, send.device().name(send.operand().stream));
-    }
+    GPURUN_TRY(send.take_stream(false));
+    GPURUN_ASSIGN(const uint64_t name, send.device().name(send.operand().stream));
     GPURUN_ASSIGN(const std::optional<Slot> slot, target.part<LoanPart>().take_slot(*fence, name));
     if (!slot)
         return send.set_marker();
@@ -111,10 +111,15 @@ void LoanSend::describe(const Send& send, wait_report::Entry& entry) const {
 // ----------------------------------------------------------------------------------------------------- borrower
 
 Result<void> LoanReceive::start(Receive& receive, const Arrival& arrival) {
-    edge_ = arrival.record.as<ReadyToSend>().edge;
+    const auto ready = arrival.record.as<ReadyToSend>();
+    edge_ = ready.edge;
     receive.count(arrival.route, arrival.record.envelope.bytes);
     if (edge_.valid)
         return await_lender(receive);
+    if (ready.source.ready) {
+        receive.finish();
+        return {};
+    }
     if (receive.source().lost())
         return base::Error{Status::kPeerLost, "the lender died before the loan was borrowed"};
     Record question(RecordKind::kToSend, RendezvousPart::kProtocol, receive.serial_of_send());

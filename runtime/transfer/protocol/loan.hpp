@@ -3,8 +3,9 @@
 // another edge, and the loan's send ends there (LoanPart). A receive that meets a loan moves its bytes as those of a
 // rendezvous, and the send ends with that.
 //
-// Neither side holds a slot of the fence while the loan is open. A lend without a slot is published without an edge,
-// which is asked for when it is matched, as that of a rendezvous.
+// Neither side holds a slot of the fence while the loan is open. A lend without a slot, or in the host's order, is
+// published without an edge. Whoever needs one asks for it, as for that of a rendezvous: a receive, and unless the
+// memory is ready, a borrower.
 //
 // A borrower that lends on has told its own lender so before anybody can have the memory from it. So if it dies, its
 // lender knows that others may have it (comm/orphaned_loans.hpp).

@@ -89,7 +89,8 @@ TEST_CASE("tune measures collectives by each algorithm that they have") {
 TEST_CASE("memory is one kind, or one for each side") {
     CHECK(options({"--memory=host"}).memory == std::array{Memory::kHost, Memory::kHost});
     CHECK(options({"--memory", "device-async:pinned"}).memory == std::array{Memory::kDeviceAsync, Memory::kPinned});
-    CHECK(says(refused({"--memory=gpu"}), "there is no 'gpu'; there are device, device-async, pinned, host"));
+    CHECK(says(refused({"--memory=gpu"}),
+               "there is no 'gpu'; there are device, device-async, device-mapped, pinned, host"));
     CHECK(says(refused({"--memory=host:"}), "there is no ''"));
     CHECK(says(refused({"--memory=host:host:host"}), "write one kind, or two"));
 }
