@@ -38,25 +38,25 @@ SharedHostMemory::~SharedHostMemory() {
 
 // ----------------------------------------------------------------------------------------------------- exporter
 
-Result<SharedHostMemory::Range> SharedHostMemory::allocate(size_t bytes) {
+Result<SharedHostMemory::Allocation> SharedHostMemory::allocate(size_t bytes) {
     const size_t page = platform::page_size();
-    if (bytes > SIZE_MAX / 2)
-        return base::error(Status::kMemory, "cannot allocate {} bytes of pinned memory", bytes);
-    const size_t whole = (bytes + page - 1) / page * page;
-    GPURUN_ASSIGN(UniqueFd fd, platform::create_segment("gpurun-pinned", whole));
-    GPURUN_ASSIGN(platform::Mapping mapping, platform::Mapping::map(fd.get(), 0, whole));
+    const size_t whole = bytes <= PTRDIFF_MAX - page ? (bytes + page - 1) / page * page : 0;
+    auto fd = platform::create_segment("gpurun-pinned", whole);
+    // Without a descriptor it is as good for all else.
+    auto mapping = fd ? platform::Mapping::map(fd->get(), 0, whole) : platform::Mapping::map_own(whole);
+    if (!mapping)
+        return base::error(Status::kMemory, "the system has no {} bytes of host memory: {}", bytes,
+                           mapping.error().detail);
     const std::lock_guard lock(mutex_);
-    const Range made{mapping.data(), whole};
-    if (descriptors_ < most_descriptors_)
-        ++descriptors_;
-    else
-        fd.reset();
-    allocations_.emplace(made.pointer, Entry{std::move(mapping), std::move(fd), ++last_number_});
+    const Allocation made{mapping->data(), whole, fd && descriptors_ < most_descriptors_};
+    descriptors_ += made.exportable ? 1 : 0;
+    allocations_.emplace(made.pointer,
+                         Entry{std::move(*mapping), made.exportable ? std::move(*fd) : UniqueFd(), ++last_number_});
     return made;
 }
 
 void SharedHostMemory::free(void* pointer) {
-    Entry freed; // unmapped after the lock is released
+    Entry freed; // in front of the lock, and so unmapped behind it
     const std::lock_guard lock(mutex_);
     const auto found = allocations_.find(pointer);
     if (found == allocations_.end())
@@ -64,12 +64,6 @@ void SharedHostMemory::free(void* pointer) {
     freed = std::move(found->second);
     descriptors_ -= freed.fd ? 1 : 0;
     allocations_.erase(found);
-}
-
-bool SharedHostMemory::is_exportable(const void* base) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = allocations_.find(base);
-    return found != allocations_.end() && found->second.fd;
 }
 
 Result<MemoryHandle> SharedHostMemory::export_memory(const void* base) {
@@ -108,7 +102,7 @@ bool SharedHostMemory::is_handle(const MemoryHandle& handle) {
     return std::memcmp(handle.bytes.data(), kMagic.data(), sizeof kMagic) == 0;
 }
 
-Result<SharedHostMemory::Range> SharedHostMemory::import_memory(const MemoryHandle& handle) {
+Result<void*> SharedHostMemory::import_memory(const MemoryHandle& handle, Register register_it) {
     HandleBytes wanted;
     std::memcpy(static_cast<void*>(&wanted), handle.bytes.data(), sizeof wanted);
     GPURUN_ASSIGN(auto exporter, platform::DescriptorClient::connect(wanted.server));
@@ -116,16 +110,27 @@ Result<SharedHostMemory::Range> SharedHostMemory::import_memory(const MemoryHand
     if (offered.facts[0] != wanted.number)
         return base::error(Status::kBuffer, "it has been freed, and its address has other memory");
     GPURUN_ASSIGN(platform::Mapping mapping, platform::Mapping::map(offered.fd.get(), 0, wanted.bytes));
-    const Range range{mapping.data(), wanted.bytes};
+    void* const imported = mapping.data();
+    GPURUN_TRY(register_it(imported, wanted.bytes));
     const std::lock_guard lock(mutex_);
-    imports_.emplace(range.pointer, std::move(mapping));
-    return range;
+    imports_.emplace(imported, std::move(mapping));
+    return imported;
 }
 
-platform::Mapping SharedHostMemory::take_import(void* imported) {
-    const std::lock_guard lock(mutex_);
-    const auto found = imports_.find(imported);
-    return found != imports_.end() ? std::move(imports_.extract(found).mapped()) : platform::Mapping();
+std::optional<Result<void>> SharedHostMemory::close(void* imported, Unregister unregister) {
+    platform::Mapping mapping;
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = imports_.find(imported);
+        if (found == imports_.end())
+            return std::nullopt;
+        mapping = std::move(found->second);
+        imports_.erase(found);
+    }
+    auto unregistered = unregister(imported);
+    if (!unregistered)
+        mapping.release();
+    return unregistered;
 }
 
 } // namespace gpurun::device

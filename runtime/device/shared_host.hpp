@@ -3,6 +3,7 @@
 // take their pinned memory from here; what their streams need for it is theirs. Any thread.
 #pragma once
 
+#include "base/function_ref.hpp"
 #include "device/types.hpp"
 #include "platform/descriptor_server.hpp"
 #include "platform/shared_memory.hpp"
@@ -12,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace gpurun::device {
 
@@ -22,25 +24,26 @@ class SharedHostMemory {
     SharedHostMemory(const SharedHostMemory&) = delete;
     SharedHostMemory& operator=(const SharedHostMemory&) = delete;
 
-    struct Range {
-        void* pointer = nullptr;
-        size_t bytes = 0; // whole pages
-    };
-
     // ---- exporter
-    base::Result<Range> allocate(size_t bytes);
+    struct Allocation {
+        void* pointer = nullptr;
+        size_t bytes = 0;        // whole pages
+        bool exportable = false; // false: descriptors for so many would leave the process too few others
+    };
+    base::Result<Allocation> allocate(size_t bytes);
     void free(void* pointer); // mappings of other processes stay
-    // False: there are so many that their descriptors would leave the process too few others.
-    bool is_exportable(const void* base) const;
     // kBuffer unless it is exportable.
     base::Result<MemoryHandle> export_memory(const void* base);
 
     // ---- importer
+    using Register = base::FunctionRef<base::Result<void>(void* memory, size_t bytes)>;
+    using Unregister = base::FunctionRef<base::Result<void>(void* memory)>;
+
     static bool is_handle(const MemoryHandle& handle);
     // kBuffer if it has been freed.
-    base::Result<Range> import_memory(const MemoryHandle& handle);
-    // Nothing (no data) if it was not imported here.
-    platform::Mapping take_import(void* imported);
+    base::Result<void*> import_memory(const MemoryHandle& handle, Register register_it);
+    // Nothing if it was not imported here. What cannot be unregistered stays mapped.
+    std::optional<base::Result<void>> close(void* imported, Unregister unregister);
 
   private:
     struct HandleBytes;
@@ -53,12 +56,12 @@ class SharedHostMemory {
     base::Result<platform::OfferedDescriptor> offer(uint64_t base);
 
     const size_t most_descriptors_;
-    mutable std::mutex mutex_; // guards the others
+    std::mutex mutex_; // guards the others
     std::map<const void*, Entry> allocations_;
     size_t descriptors_ = 0;
     uint64_t last_number_ = 0;
     std::map<void*, platform::Mapping> imports_;
-    std::unique_ptr<platform::DescriptorServer> server_; // goes first: its thread uses the others
+    std::unique_ptr<platform::DescriptorServer> server_; // its thread uses the others
 };
 
 } // namespace gpurun::device

@@ -5,8 +5,11 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
+#include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -107,6 +110,14 @@ void write_zeros(std::byte* begin, size_t bytes) {
 size_t page_size() {
     static const size_t size = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
     return size;
+}
+
+size_t available_memory() {
+    std::ifstream lines("/proc/meminfo");
+    for (std::string line; std::getline(lines, line);)
+        if (unsigned long long kilobytes = 0; std::sscanf(line.c_str(), "MemAvailable: %llu kB", &kilobytes) == 1)
+            return static_cast<size_t>(kilobytes) * 1024;
+    return 0;
 }
 
 } // namespace gpurun::platform

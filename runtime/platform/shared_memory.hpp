@@ -44,5 +44,7 @@ base::Result<void> punch_hole(int fd, size_t offset, size_t size);
 // Writes zeros into a mapping of a segment. Many pages are given back to the system for that, and not touched.
 void write_zeros(std::byte* begin, size_t bytes);
 size_t page_size();
+// What the system can give without taking it from anybody, as it guesses; 0 if it does not say.
+size_t available_memory();
 
 } // namespace gpurun::platform

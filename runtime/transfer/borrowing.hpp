@@ -38,6 +38,7 @@ struct Borrowing {
         RemoteBuffer described = part.lent;
         described.exporter = Exporter::kOwner;
         described.loan = {};
+        described.ready = false;
         described.offset += static_cast<uint64_t>(first - part.first);
         described.address = reinterpret_cast<uint64_t>(first);
         return described;

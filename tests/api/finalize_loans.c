@@ -30,9 +30,8 @@ int main(void) {
             MUST(gpurun_lend(lent, kBytes, GPURUN_LOAN_EXCLUSIVE, 2, 2 * i, GPURUN_COMM_WORLD, stream, &request));
     }
     if (rank == 0) {
-        void* pinned;
-        MUST(gpurun_malloc_host(&pinned, kBytes));
-        MUST(gpurun_lend(pinned, kBytes, GPURUN_LOAN_READ_OR_COPY, 2, 7, GPURUN_COMM_WORLD, GPURUN_HOST, &request));
+        static char pageable[kBytes];
+        MUST(gpurun_lend(pageable, kBytes, GPURUN_LOAN_READ_OR_COPY, 2, 7, GPURUN_COMM_WORLD, GPURUN_HOST, &request));
     }
     if (rank == 2) {
         MUST(gpurun_borrow(1, 0, GPURUN_COMM_WORLD, stream, &loan, NULL));

@@ -2,6 +2,8 @@
 // have.
 #include "cuda_bench.hpp"
 
+#include "platform/shared_memory.hpp"
+
 #include <algorithm>
 
 namespace gpurun::test {
@@ -346,6 +348,26 @@ TEST_CASE("a range that is only in part in a pinned allocation, or in one that i
     CHECK_STATUS(bench.device.free_later(pinned), Status::kBuffer);
     CHECK_STATUS(bench.device.free_pinned(pinned), Status::kBuffer);
     bench.device.give_back();
+    CHECK(fake().memory.empty());
+}
+
+TEST_CASE("where registered memory has another address on the device, pinned memory is the driver's, and not shared") {
+    Bench bench(false);
+    fake().next_address = kBase;
+    void* const pinned = must(bench.device.allocate_pinned(100));
+    CHECK(pinned == at(0));
+    const Buffer buffer = must(bench.device.describe(pinned, 100));
+    CHECK(buffer.placement == Placement::kPinned);
+    CHECK(buffer.size == 100);
+    CHECK_FALSE(buffer.exportable);
+    REQUIRE_OK(bench.device.free_later(pinned));
+    bench.device.give_back();
+    CHECK(fake().memory.empty());
+}
+
+TEST_CASE("more pinned memory than the system has is refused before any of it is touched") {
+    Bench bench;
+    CHECK_STATUS(bench.device.allocate_pinned(platform::available_memory() + (size_t{1} << 40)), Status::kMemory);
     CHECK(fake().memory.empty());
 }
 

@@ -362,6 +362,15 @@ inline device::cuda::Driver fake_driver() {
     driver.cuMemGetAccess = get_access;
     driver.cuMemAlloc = allocate;
     driver.cuMemAllocAsync = [](CUdeviceptr* pointer, size_t bytes, CUstream) { return allocate(pointer, bytes); };
+    driver.cuMemHostAlloc = [](void** pointer, size_t bytes, unsigned) {
+        CUdeviceptr allocated = 0;
+        const CUresult result = allocate(&allocated, bytes);
+        fake().memory[allocated].type = CU_MEMORYTYPE_HOST;
+        return *pointer = reinterpret_cast<void*>(allocated), result;
+    };
+    driver.cuMemFreeHost = [](void* pointer) {
+        return fake().memory.erase(reinterpret_cast<uintptr_t>(pointer)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    };
     driver.cuMemHostRegister = [](void* memory, size_t bytes, unsigned) {
         fake().next_address = reinterpret_cast<uintptr_t>(memory);
         CUdeviceptr registered = 0;

@@ -56,6 +56,36 @@ gpurun_status borrow_of_victim(const Job& job) {
     return result;
 }
 
+// What is mapped of a dead rank's pinned memory stays, and what is not is mapped no more.
+gpurun_status borrow_pinned_of_victim(const Job& job) {
+    gpurun_loan loan = GPURUN_LOAN_NULL, late = GPURUN_LOAN_NULL;
+    void* lent = nullptr;
+    size_t bytes = 0;
+    MUST(gpurun_borrow(job.victim(), kTag, GPURUN_COMM_WORLD, GPURUN_HOST, &loan, nullptr));
+    MUST(gpurun_loan_buffer(loan, &lent, &bytes, nullptr));
+    if (gpurun_probe(job.victim(), kNoTag, GPURUN_COMM_WORLD, nullptr) != GPURUN_ERR_PEER_LOST)
+        give_up("a probe of the dead ends otherwise than by its death");
+    if (gpurun_borrow(job.victim(), kTag, GPURUN_COMM_WORLD, GPURUN_HOST, &late, nullptr) != GPURUN_ERR_PEER_LOST)
+        give_up("pinned memory of the dead is borrowed, or refused otherwise than by its death");
+    const auto* const content = static_cast<const unsigned char*>(lent);
+    if (content[0] != kContent || content[bytes - 1] != kContent)
+        give_up("pinned memory of the dead has changed");
+    return gpurun_give_back(&loan, GPURUN_HOST);
+}
+
+void victim_lends_pinned(const Job& job) {
+    for (int each = 0; each < 2; each++) {
+        void* pinned = nullptr;
+        MUST(gpurun_malloc_host(&pinned, kLarge));
+        MUST(gpurun_memset(pinned, kContent, kLarge, GPURUN_HOST));
+        for (int rank = 0; rank < job.victim(); rank++) {
+            gpurun_request request = GPURUN_REQUEST_NULL;
+            MUST(gpurun_lend(pinned, kLarge, GPURUN_LOAN_READ_ONLY, rank, kTag, GPURUN_COMM_WORLD, GPURUN_HOST,
+                             &request));
+        }
+    }
+}
+
 gpurun_status borrow_held_of_victim(const Job& job) {
     gpurun_loan loan = GPURUN_LOAN_NULL;
     MUST(gpurun_borrow(job.victim(), kTag, GPURUN_COMM_WORLD, job.stream, &loan, nullptr));
@@ -323,6 +353,7 @@ constexpr Scenario kScenarios[] = {
     {"fence-of-loan-for-host", [](const Job& job) { return wait_for_loan(job, GPURUN_HOST); }, victim_gives_back_held},
     {"borrow", borrow_nothing, nullptr},
     {"loan-of-victim", borrow_of_victim, [](const Job& job) { victim_lends(job, false); }},
+    {"pinned-loan-of-victim", borrow_pinned_of_victim, victim_lends_pinned},
     {"loans-in-full-stream", lend_in_full_stream, [](const Job& job) { victim_lends(job, true); }},
     {"loans-in-motion", exchange_loans, victim_exchanges_loans},
     {"fence-of-loan-of-victim", borrow_held_of_victim, [](const Job& job) { victim_lends(job, true); }},

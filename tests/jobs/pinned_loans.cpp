@@ -106,6 +106,32 @@ TEST_CASE("borrowed pinned memory is sent, written into by messages, and comes b
         }
 }
 
+TEST_CASE("pinned memory that is lent on in a stream is received after what the stream has written") {
+    if (size() < 3 || rank() > 2)
+        return;
+    const Bytes before(kBytes, 1), after(kBytes, 2);
+    Memory memory(Kind::kPinned, kBytes);
+    if (rank() == 0) {
+        memory.write(before);
+        gpurun_request request = lend(memory.get(), kBytes, GPURUN_LOAN_SHARED, 1, kLoan, GPURUN_HOST);
+        REQUIRE_OK(gpurun_wait(&request, GPURUN_HOST, nullptr));
+    } else if (rank() == 1) {
+        const Stream stream;
+        Memory source(Kind::kDevice, kBytes);
+        source.write(after);
+        Borrowed got = lending::borrow(0, kLoan, GPURUN_HOST);
+        delay(stream, 50'000);
+        REQUIRE_OK(gpurun_memcpy(got.at, source.get(), kBytes, stream));
+        gpurun_request on = lend(got.at, kBytes, GPURUN_LOAN_READ_ONLY, 2, kLoan, stream);
+        REQUIRE_OK(gpurun_wait(&on, GPURUN_HOST, nullptr));
+        REQUIRE_OK(gpurun_give_back(&got.loan, GPURUN_HOST));
+    } else {
+        Memory copy(Kind::kPageable, kBytes);
+        REQUIRE_OK(gpurun_recv(copy.get(), kBytes, GPURUN_BYTE, 1, kLoan, kWorld, GPURUN_HOST, nullptr));
+        CHECK(first_difference(copy.read(), after) == -1);
+    }
+}
+
 TEST_CASE("a receive that meets a loan of pinned memory gets a copy") {
     if (partner() == GPURUN_PROC_NULL)
         return;

@@ -190,6 +190,7 @@ class CudaDevice final : public Device,
     };
     Entered enter_beside_capture() const { return {ScopedContext(driver_, facts_.context), BesideCapture(driver_)}; }
     base::Error out_of_memory(size_t bytes) const;
+    base::Result<SharedHostMemory::Allocation> pin(size_t bytes);
     base::Result<void> unpin(void* pointer);
     base::Result<CUdeviceptr> device_address(const Counter* counter) const;
     base::Result<uint64_t*> device_address(const Times* times) const; // null where there are none
@@ -224,7 +225,6 @@ class CudaDevice final : public Device,
     base::Result<Stream> make_stream(int priority);
     base::Result<Event> make_event(unsigned flags);
     base::Result<std::string> peer_name(int peer);
-    base::Result<void*> import_host_memory(const MemoryHandle& handle);
 
     const Driver driver_;
     const Facts facts_;

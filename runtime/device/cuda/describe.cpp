@@ -165,7 +165,8 @@ Result<Buffer> CudaDevice::describe_host(const Attributes& found, const void* po
     }
     seen_.note(found.id, found.start, found.size);
     Buffer buffer = buffer_of(Placement::kPinned, found);
-    if (own.bytes != 0) { // CUDA knows whole pages
+    if (own.base != nullptr) { // CUDA knows whole pages
+        buffer.base = own.base;
         buffer.size = own.bytes;
         buffer.exportable = own.exportable;
     }

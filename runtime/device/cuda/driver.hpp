@@ -36,6 +36,8 @@
     X(cuMemGetInfo)                                                                                                    \
     X(cuMemAllocAsync)                                                                                                 \
     X(cuMemFreeAsync)                                                                                                  \
+    X(cuMemHostAlloc)                                                                                                  \
+    X(cuMemFreeHost)                                                                                                   \
     X(cuMemHostRegister)                                                                                               \
     X(cuMemHostUnregister)                                                                                             \
     X(cuMemHostGetDevicePointer)                                                                                       \

@@ -9,6 +9,8 @@ namespace gpurun::device::cuda {
 
 namespace {
 
+constexpr size_t kMuch = size_t{1} << 28; // of host memory
+
 base::Error no_such_allocation(const void* pointer, const char* maker) {
     return base::error(base::Status::kBuffer, "{} is not the start of memory from {}, or it was freed before", pointer,
                        maker);
@@ -70,14 +72,31 @@ base::Result<void> CudaDevice::free_ordered(void* pointer, Stream stream) {
 base::Result<void*> CudaDevice::allocate_pinned(size_t bytes) {
     if (bytes == 0)
         return static_cast<void*>(nullptr);
-    GPURUN_ASSIGN(const SharedHostMemory::Range made, host_memory_.allocate(bytes));
+    GPURUN_ASSIGN(const SharedHostMemory::Allocation made, pin(bytes));
+    pinned_memory_.insert(made.pointer, bytes, made.exportable);
+    (void)describe(made.pointer, bytes); // so that its address is on record when it is freed
+    return made.pointer;
+}
+
+base::Result<SharedHostMemory::Allocation> CudaDevice::pin(size_t bytes) {
+    if (!facts_.host_pointers) { // what is registered would have another address on the device
+        const auto current = enter_beside_capture();
+        void* pointer = nullptr;
+        const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+        GPURUN_TRY(
+            driver_.check(driver_.cuMemHostAlloc(&pointer, bytes, flags), "cuMemHostAlloc", base::Status::kMemory));
+        return SharedHostMemory::Allocation{pointer, bytes, false};
+    }
+    // All of it is touched at once: the system would end a process for what it does not have.
+    if (const size_t left = bytes >= kMuch ? platform::available_memory() : 0; left != 0 && bytes > left)
+        return base::error(base::Status::kMemory, "{} bytes of host memory were asked for, but the system has {} left",
+                           bytes, left);
+    GPURUN_ASSIGN(const SharedHostMemory::Allocation made, host_memory_.allocate(bytes));
     if (auto registered = register_host(made.pointer, made.bytes); !registered) {
         host_memory_.free(made.pointer);
         return std::move(registered).error();
     }
-    pinned_memory_.insert(made.pointer, bytes, host_memory_.is_exportable(made.pointer));
-    (void)describe(made.pointer, bytes); // so that its address is on record when it is freed
-    return made.pointer;
+    return made;
 }
 
 base::Result<void> CudaDevice::free_pinned(void* pointer) {
@@ -87,9 +106,13 @@ base::Result<void> CudaDevice::free_pinned(void* pointer) {
 }
 
 base::Result<void> CudaDevice::unpin(void* pointer) {
-    auto unregistered = unregister_host(pointer);
+    if (!facts_.host_pointers) {
+        const auto current = enter_beside_capture();
+        return driver_.check(driver_.cuMemFreeHost(pointer), "cuMemFreeHost");
+    }
+    GPURUN_TRY(unregister_host(pointer)); // a failed device keeps it
     host_memory_.free(pointer);
-    return unregistered;
+    return {};
 }
 
 base::Result<void> CudaDevice::free_later(void* pointer) {

@@ -12,7 +12,7 @@ using base::Status;
 void PinnedAllocations::insert(void* pointer, size_t bytes, bool exportable) {
     const auto start = reinterpret_cast<uintptr_t>(pointer);
     const std::lock_guard lock(mutex_);
-    all_[start] = {bytes, exportable, false};
+    all_[start] = {pointer, bytes, exportable, false};
     lowest_.store(std::min(lowest_.load(std::memory_order_relaxed), start), std::memory_order_relaxed);
     highest_.store(std::max(highest_.load(std::memory_order_relaxed), start + bytes), std::memory_order_relaxed);
 }

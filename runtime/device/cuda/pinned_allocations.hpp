@@ -22,7 +22,8 @@ class PinnedAllocations {
     std::vector<void*> take_freed(); // which are no longer known then
 
     struct Allocation {
-        size_t bytes = 0; // of none: 0
+        void* base = nullptr; // null: there is none
+        size_t bytes = 0;
         bool exportable = false;
         bool freed = false;
     };

@@ -85,7 +85,9 @@ void CudaDevice::complete_copies_to(const void* pointer) const {
 base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& handle) {
     GPURUN_ASSIGN(const std::string name, peer_name(peer));
     if (MappedPieces::is_span(handle) || SharedHostMemory::is_handle(handle)) {
-        auto imported = MappedPieces::is_span(handle) ? pieces_.import_span(peer, handle) : import_host_memory(handle);
+        const auto pin = [&](void* memory, size_t bytes) { return register_host(memory, bytes); };
+        auto imported =
+            MappedPieces::is_span(handle) ? pieces_.import_span(peer, handle) : host_memory_.import_memory(handle, pin);
         if (imported)
             return imported;
         return base::error(imported.error().status, "cannot map memory of {}: {}", name, imported.error().detail);
@@ -110,18 +112,9 @@ base::Result<void*> CudaDevice::import_memory(int peer, const MemoryHandle& hand
     return failed;
 }
 
-base::Result<void*> CudaDevice::import_host_memory(const MemoryHandle& handle) {
-    GPURUN_ASSIGN(const SharedHostMemory::Range imported, host_memory_.import_memory(handle));
-    auto registered = register_host(imported.pointer, imported.bytes);
-    if (registered)
-        return imported.pointer;
-    (void)host_memory_.take_import(imported.pointer);
-    return std::move(registered).error();
-}
-
 base::Result<void> CudaDevice::close_memory(void* imported) {
-    if (const auto host = host_memory_.take_import(imported); host.data() != nullptr)
-        return unregister_host(imported);
+    if (auto closed = host_memory_.close(imported, [&](void* memory) { return unregister_host(memory); }))
+        return *std::move(closed);
     if (auto closed = pieces_.close(imported))
         return *std::move(closed);
     if (!imported_memory_.erase(imported))

@@ -92,10 +92,9 @@ void Memory::give_back(Arena& arena, const Arena::Block& retired) {
 base::Result<void*> Memory::allocate_pinned(size_t bytes) {
     if (bytes == 0)
         return static_cast<void*>(nullptr);
-    GPURUN_ASSIGN(const SharedHostMemory::Range made, host_memory_.allocate(bytes));
-    const bool exportable = host_memory_.is_exportable(made.pointer);
+    GPURUN_ASSIGN(const SharedHostMemory::Allocation made, host_memory_.allocate(bytes));
     const std::unique_lock lock(mutex_);
-    host_.add_allocation({static_cast<std::byte*>(made.pointer), bytes, next_id_++, exportable}, made.bytes);
+    host_.add_allocation({static_cast<std::byte*>(made.pointer), bytes, next_id_++, made.exportable}, made.bytes);
     return made.pointer;
 }
 
@@ -109,17 +108,11 @@ base::Result<void> Memory::free_pinned(void* pointer) {
 }
 
 base::Result<void*> Memory::import_host_memory(const MemoryHandle& handle) {
-    GPURUN_ASSIGN(const SharedHostMemory::Range imported, host_memory_.import_memory(handle));
-    auto registered = register_host(imported.pointer, imported.bytes);
-    if (registered)
-        return imported.pointer;
-    (void)host_memory_.take_import(imported.pointer);
-    return std::move(registered).error();
+    return host_memory_.import_memory(handle, [&](void* memory, size_t bytes) { return register_host(memory, bytes); });
 }
 
 std::optional<base::Result<void>> Memory::close_host_memory(void* imported) {
-    const platform::Mapping mapping = host_memory_.take_import(imported);
-    return mapping.data() != nullptr ? std::optional(unregister_host(imported)) : std::nullopt;
+    return host_memory_.close(imported, [&](void* memory) { return unregister_host(memory); });
 }
 
 base::Result<void> Memory::register_host(void* memory, size_t bytes) {

@@ -33,6 +33,8 @@ class ExportCache {
             if (!exported)
                 base::log(base::LogLevel::kWarn, "memory cannot be exported ({}): its messages bounce",
                           exported.error().detail);
+            if (!exported && exported.error().status == base::Status::kSystem)
+                return std::nullopt; // this process has no descriptors or threads left, for now
             if (exports_.size() - spans_ >= kLimit && !buffer.in_pieces) {
                 std::erase_if(exports_, [](const auto& each) { return !each.second.in_pieces; });
                 has_forgotten_ = true;

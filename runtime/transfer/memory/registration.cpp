@@ -12,11 +12,14 @@ using base::Result;
 
 namespace {
 
-// Who has not given descriptors in time is not asked again for so long.
+// Who has not given a descriptor is not asked again for so long: it does not answer, or one of the two has no more
+// descriptors or memory.
 constexpr int64_t kSilenceNs = 30'000'000'000;
+constexpr int64_t kShortageNs = 1'000'000'000;
 
-// Which the exporter's process gives.
-bool needs_descriptors(const RemoteBuffer& source) { return source.in_pieces || source.in_host_memory(); }
+bool may_pass(base::Status status) {
+    return status == base::Status::kSystem || status == base::Status::kMemory || status == base::Status::kTimeout;
+}
 
 RemoteBuffer locate(const Operand& operand) {
     RemoteBuffer located;
@@ -74,7 +77,10 @@ bool Registration::worth_mapping(const RemoteBuffer& source, uint64_t bytes) {
 }
 
 bool Registration::maps(const RemoteBuffer& source) {
-    if (unmappable_.has(source.allocation_id) || (needs_descriptors(source) && platform::now_ns() < silent_until_ns_))
+    if (has_mapped(source.allocation_id))
+        return true;
+    if (unmappable_.has(source.allocation_id) ||
+        (source.needs_descriptors() && platform::now_ns() < not_asked_until_ns_))
         return false;
     auto opened = imports();
     const auto in_the_way = [&] { return opened && !(*opened)->can_open(source); };
@@ -85,10 +91,11 @@ bool Registration::maps(const RemoteBuffer& source) {
         return true;
     if (in_the_way()) // a graph has been launched meanwhile
         return false;
-    base::log(base::LogLevel::kWarn, "memory of rank {} is not mapped, and bounces: {}", channel_.peer().value,
-              mapped.error().detail);
-    if (mapped.error().status == base::Status::kTimeout)
-        silent_until_ns_ = platform::now_ns() + kSilenceNs;
+    base::log(base::LogLevel::kWarn, "memory of rank {} is not mapped, so its messages bounce: {}",
+              channel_.peer().value, mapped.error().detail);
+    const base::Status status = mapped.error().status;
+    if (source.needs_descriptors() && may_pass(status))
+        not_asked_until_ns_ = platform::now_ns() + (status == base::Status::kTimeout ? kSilenceNs : kShortageNs);
     else
         unmappable_.add(source.allocation_id);
     return false;

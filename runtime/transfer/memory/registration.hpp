@@ -61,7 +61,7 @@ class Registration {
     void* probe_ = nullptr; // the peer's, if it is mapped
     Recent used_once_;      // large allocations
     Recent unmappable_;
-    int64_t silent_until_ns_ = 0; // the peer, about descriptors
+    int64_t not_asked_until_ns_ = 0; // the peer, for descriptors
 };
 
 } // namespace gpurun::transfer

@@ -27,6 +27,7 @@ struct RemoteBuffer {
     uint64_t address = 0; // of the message: used when a rank sends to itself, or a CPU reads the sender's memory
 
     bool exportable() const { return exporter != Exporter::kNone; }
+    bool needs_descriptors() const { return exportable() && (in_pieces || in_host_memory()); } // of its process
     bool in_host_memory() const {
         return placement == device::Placement::kPageable || placement == device::Placement::kPinned;
     }

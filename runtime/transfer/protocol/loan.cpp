@@ -17,10 +17,11 @@ base::Error cannot_be_lent(const Peer& to) {
     if (!to.channel().shares_memory())
         return base::error(Status::kUnsupported, "memory cannot be lent to rank {}, which is on another node: send it",
                            target.value);
-    return base::error(Status::kUnsupported,
-                       "this memory cannot be lent, since the device does not export it to rank {}: lend memory of "
-                       "gpurun_malloc(), gpurun_malloc_host() or cudaMalloc(), or send it",
-                       target.value);
+    return base::error(
+        Status::kUnsupported,
+        "this memory cannot be lent, since it cannot be exported to rank {} (GPURUN_LOG=warn tells why): "
+        "lend memory of gpurun_malloc(), gpurun_malloc_host() or cudaMalloc(), or send it",
+        target.value);
 }
 
 Result<Posted> LoanSend::post(Send& send) {

@@ -22,7 +22,10 @@ Result<const std::byte*> LoanPart::map(const RemoteBuffer& lent) {
     if (!lent.exportable())
         return base::error(Status::kUnsupported, "the lent memory of rank {} cannot be mapped by other processes",
                            peer_.rank().value);
-    if (const Reach reach = memory.reach(); !lent.in_host_memory() && !is_direct(reach))
+    if (peer_.channel().is_gone() && lent.needs_descriptors() && !memory.has_mapped(lent.allocation_id))
+        return base::error(Status::kPeerLost, "rank {} has died, whose memory was lent and is not mapped here",
+                           peer_.rank().value);
+    if (const Reach reach = lent.in_host_memory() ? Reach::kSameDevice : memory.reach(); !is_direct(reach))
         return base::error(Status::kUnsupported,
                            "the lent memory of rank {} cannot be borrowed here, since {}: receive it with "
                            "gpurun_recv(), which copies it and gives the loan back",
