@@ -39,8 +39,7 @@ const char* what_is(const device::Buffer& where) {
     case Placement::kPageable: return "host memory";
     case Placement::kPinned:
         return "pinned host memory that has no descriptor: not of gpurun_malloc_host(), or beyond a quarter of the "
-               "limit of "
-               "open files (ulimit -n)";
+               "limit of open files (ulimit -n)";
     case Placement::kManaged: return "managed memory";
     case Placement::kElsewhere: return "memory of another device";
     case Placement::kDevice: break;

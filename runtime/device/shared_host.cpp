@@ -1,10 +1,9 @@
 #include "device/shared_host.hpp"
 
 #include "base/format.hpp"
+#include "device/handle_bytes.hpp"
 #include "platform/system_error.hpp"
 
-#include <array>
-#include <cstring>
 #include <utility>
 
 namespace gpurun::device {
@@ -15,18 +14,9 @@ using platform::UniqueFd;
 
 namespace {
 
-// No handle of another kind begins so.
-constexpr std::array<uint64_t, 2> kMagic = {0x64656e6e69705f5f, 0x3b7ac05d91e86f24};
+constexpr DescriptorHandle::Magic kMagic = {0x64656e6e69705f5f, 0x3b7ac05d91e86f24};
 
 } // namespace
-
-struct SharedHostMemory::HandleBytes {
-    std::array<uint64_t, 2> magic = kMagic;
-    platform::DescriptorAddress server;
-    uint64_t base = 0;
-    uint64_t bytes = 0;
-    uint64_t number = 0;
-};
 
 SharedHostMemory::SharedHostMemory() : most_descriptors_(platform::most_descriptors() / 4) {}
 
@@ -40,7 +30,9 @@ SharedHostMemory::~SharedHostMemory() {
 
 Result<SharedHostMemory::Allocation> SharedHostMemory::allocate(size_t bytes) {
     const size_t page = platform::page_size();
-    const size_t whole = bytes <= PTRDIFF_MAX - page ? (bytes + page - 1) / page * page : 0;
+    if (bytes > PTRDIFF_MAX - page)
+        return base::error(Status::kMemory, "the system has no {} bytes of host memory", bytes);
+    const size_t whole = (bytes + page - 1) / page * page;
     auto fd = platform::create_segment("gpurun-pinned", whole);
     // Without a descriptor it is as good for all else.
     auto mapping = fd ? platform::Mapping::map(fd->get(), 0, whole) : platform::Mapping::map_own(whole);
@@ -67,7 +59,6 @@ void SharedHostMemory::free(void* pointer) {
 }
 
 Result<MemoryHandle> SharedHostMemory::export_memory(const void* base) {
-    static_assert(sizeof(HandleBytes) <= sizeof(MemoryHandle));
     const std::lock_guard lock(mutex_);
     const auto found = allocations_.find(base);
     if (found == allocations_.end() || !found->second.fd)
@@ -75,13 +66,11 @@ Result<MemoryHandle> SharedHostMemory::export_memory(const void* base) {
     if (server_ == nullptr) {
         GPURUN_ASSIGN(server_, platform::DescriptorServer::start([this](uint64_t asked) { return offer(asked); }));
     }
-    const HandleBytes bytes{.server = server_->address(),
-                            .base = reinterpret_cast<uint64_t>(base),
-                            .bytes = found->second.mapping.size(),
-                            .number = found->second.number};
-    MemoryHandle handle{};
-    std::memcpy(handle.bytes.data(), &bytes, sizeof bytes);
-    return handle;
+    return pack<DescriptorHandle, MemoryHandle>({.magic = kMagic,
+                                                 .server = server_->address(),
+                                                 .base = reinterpret_cast<uint64_t>(base),
+                                                 .bytes = found->second.mapping.size(),
+                                                 .id = found->second.number});
 }
 
 // By the server's thread.
@@ -98,16 +87,13 @@ Result<platform::OfferedDescriptor> SharedHostMemory::offer(uint64_t base) {
 
 // ----------------------------------------------------------------------------------------------------- importer
 
-bool SharedHostMemory::is_handle(const MemoryHandle& handle) {
-    return std::memcmp(handle.bytes.data(), kMagic.data(), sizeof kMagic) == 0;
-}
+bool SharedHostMemory::is_handle(const MemoryHandle& handle) { return DescriptorHandle::is_of(handle, kMagic); }
 
 Result<void*> SharedHostMemory::import_memory(const MemoryHandle& handle, Register register_it) {
-    HandleBytes wanted;
-    std::memcpy(static_cast<void*>(&wanted), handle.bytes.data(), sizeof wanted);
+    const auto wanted = unpack<DescriptorHandle>(handle);
     GPURUN_ASSIGN(auto exporter, platform::DescriptorClient::connect(wanted.server));
     GPURUN_ASSIGN(const platform::OfferedDescriptor offered, exporter.ask(wanted.base));
-    if (offered.facts[0] != wanted.number)
+    if (offered.facts[0] != wanted.id)
         return base::error(Status::kBuffer, "it has been freed, and its address has other memory");
     GPURUN_ASSIGN(platform::Mapping mapping, platform::Mapping::map(offered.fd.get(), 0, wanted.bytes));
     void* const imported = mapping.data();

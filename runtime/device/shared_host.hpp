@@ -46,7 +46,6 @@ class SharedHostMemory {
     std::optional<base::Result<void>> close(void* imported, Unregister unregister);
 
   private:
-    struct HandleBytes;
     struct Entry {
         platform::Mapping mapping;
         platform::UniqueFd fd; // none: not exportable

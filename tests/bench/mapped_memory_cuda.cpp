@@ -2,6 +2,7 @@
 
 #include "call.hpp"
 #include "cuda_call.hpp"
+#include "device/entry_point.hpp"
 
 #include <cuda.h>
 
@@ -20,18 +21,10 @@ namespace {
 
 constexpr size_t kPiece = 2u << 20; // as PyTorch's
 
-// The driver's functions, found through the CUDA runtime: nothing here links to libcuda.
 template <typename Function>
-Function* find(const char* name, Function*) {
-    constexpr unsigned kVersion = 12000; // of CUDA, whose signatures these are
-    void* address = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-#if CUDART_VERSION >= 12050
-    MUST(cudaGetDriverEntryPointByVersion(name, &address, kVersion, cudaEnableDefault, &found));
-#else
-    MUST(cudaGetDriverEntryPoint(name, &address, cudaEnableDefault, &found));
-#endif
-    return reinterpret_cast<Function*>(address);
+Function* find(const char* name, Function* found) {
+    MUST(find_entry_point(name, found));
+    return found;
 }
 
 #define DRIVER(function) find(#function, static_cast<decltype(function)*>(nullptr))

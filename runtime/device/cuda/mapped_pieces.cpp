@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 namespace gpurun::device::cuda {
@@ -15,8 +14,7 @@ using platform::UniqueFd;
 
 namespace {
 
-// No handle of CUDA's begins so.
-constexpr std::array<uint64_t, 2> kMagic = {0x737065636569705f, 0x9d1f4b6e2ac85307};
+constexpr DescriptorHandle::Magic kMagic = {0x737065636569705f, 0x9d1f4b6e2ac85307};
 
 // Who must release a handle of an allocation.
 class Retained {
@@ -35,29 +33,18 @@ class Retained {
 
 } // namespace
 
-struct MappedPieces::HandleBytes {
-    std::array<uint64_t, 2> magic = kMagic;
-    platform::DescriptorAddress server;
-    uint64_t base = 0;
-    uint64_t bytes = 0;
-    uint64_t id = 0;
-};
-
 // ----------------------------------------------------------------------------------------------------- exporter
 
 Result<MemoryHandle> MappedPieces::export_span(const Buffer& buffer) {
-    static_assert(sizeof(HandleBytes) <= sizeof(MemoryHandle));
     const std::lock_guard lock(mutex_);
     if (server_ == nullptr) {
         GPURUN_ASSIGN(server_, platform::DescriptorServer::start([this](uint64_t address) { return offer(address); }));
     }
-    const HandleBytes bytes{.server = server_->address(),
-                            .base = reinterpret_cast<uint64_t>(buffer.base),
-                            .bytes = buffer.size,
-                            .id = buffer.id};
-    MemoryHandle handle{};
-    std::memcpy(handle.bytes.data(), &bytes, sizeof bytes);
-    return handle;
+    return pack<DescriptorHandle, MemoryHandle>({.magic = kMagic,
+                                                 .server = server_->address(),
+                                                 .base = reinterpret_cast<uint64_t>(buffer.base),
+                                                 .bytes = buffer.size,
+                                                 .id = buffer.id});
 }
 
 // The piece that has the address, by the server's thread. Other memory may be mapped there at any time: so it is asked
@@ -85,13 +72,10 @@ Result<platform::OfferedDescriptor> MappedPieces::offer(CUdeviceptr address) con
 
 // ----------------------------------------------------------------------------------------------------- importer
 
-bool MappedPieces::is_span(const MemoryHandle& handle) {
-    return std::memcmp(handle.bytes.data(), kMagic.data(), sizeof kMagic) == 0;
-}
+bool MappedPieces::is_span(const MemoryHandle& handle) { return DescriptorHandle::is_of(handle, kMagic); }
 
 Result<void*> MappedPieces::import_span(int peer, const MemoryHandle& handle) {
-    HandleBytes wanted;
-    std::memcpy(static_cast<void*>(&wanted), handle.bytes.data(), sizeof wanted);
+    const auto wanted = unpack<DescriptorHandle>(handle);
     const ScopedContext current(driver_, context_);
     const BesideCapture beside(driver_);
     CUdeviceptr at = 0;
@@ -130,7 +114,7 @@ std::vector<void*> MappedPieces::take_stale(int peer) {
     return stale;
 }
 
-Result<void> MappedPieces::map_all(const HandleBytes& wanted, CUdeviceptr at, Imported& imported) const {
+Result<void> MappedPieces::map_all(const DescriptorHandle& wanted, CUdeviceptr at, Imported& imported) const {
     GPURUN_ASSIGN(auto exporter, platform::DescriptorClient::connect(wanted.server));
     SpanId id;
     while (imported.bytes < wanted.bytes) {

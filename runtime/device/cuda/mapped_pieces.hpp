@@ -8,7 +8,7 @@
 #pragma once
 
 #include "device/cuda/driver.hpp"
-#include "device/types.hpp"
+#include "device/handle_bytes.hpp"
 #include "platform/descriptor_server.hpp"
 
 #include <cstddef>
@@ -57,7 +57,6 @@ class MappedPieces {
     std::optional<base::Result<void>> close(void* imported);
 
   private:
-    struct HandleBytes;
     struct Piece {
         uint64_t base = 0; // in the exporter
         uint64_t size = 0;
@@ -84,7 +83,7 @@ class MappedPieces {
     };
 
     base::Result<platform::OfferedDescriptor> offer(CUdeviceptr address) const;
-    base::Result<void> map_all(const HandleBytes& wanted, CUdeviceptr at, Imported& imported) const;
+    base::Result<void> map_all(const DescriptorHandle& wanted, CUdeviceptr at, Imported& imported) const;
     base::Result<Piece> map_next(platform::DescriptorClient& exporter, CUdeviceptr there, CUdeviceptr here,
                                  size_t room) const;
     base::Result<void> unmap(CUdeviceptr at, size_t mapped, size_t bytes) const;

@@ -1,11 +1,9 @@
 // The bytes of the emulated device's handles, as they travel between processes.
 #pragma once
 
-#include "device/types.hpp"
+#include "device/handle_bytes.hpp"
 
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 
 namespace gpurun::device::emulated {
 
@@ -28,20 +26,5 @@ struct EventHandleBytes {
     uint64_t token;
 };
 static_assert(sizeof(EventHandleBytes) == 16);
-
-template <typename Bytes, typename Handle>
-Handle pack(const Bytes& bytes) {
-    static_assert(std::is_trivially_copyable_v<Bytes> && sizeof(Bytes) <= sizeof(Handle));
-    Handle handle{};
-    std::memcpy(handle.bytes.data(), &bytes, sizeof bytes);
-    return handle;
-}
-
-template <typename Bytes, typename Handle>
-Bytes unpack(const Handle& handle) {
-    Bytes bytes{};
-    std::memcpy(&bytes, handle.bytes.data(), sizeof bytes);
-    return bytes;
-}
 
 } // namespace gpurun::device::emulated

@@ -25,13 +25,14 @@ Result<const std::byte*> LoanPart::map(const RemoteBuffer& lent) {
     if (peer_.channel().is_gone() && lent.needs_descriptors() && !memory.has_mapped(lent.allocation_id))
         return base::error(Status::kPeerLost, "rank {} has died, whose memory was lent and is not mapped here",
                            peer_.rank().value);
-    if (const Reach reach = lent.in_host_memory() ? Reach::kSameDevice : memory.reach(); !is_direct(reach))
+    if (!lent.in_host_memory() && !is_direct(memory.reach()))
         return base::error(Status::kUnsupported,
                            "the lent memory of rank {} cannot be borrowed here, since {}: receive it with "
                            "gpurun_recv(), which copies it and gives the loan back",
                            peer_.rank().value,
-                           reach == Reach::kNoPeerAccess ? "this rank's device has no access to the other's"
-                                                         : "a test of direct copies between the devices has failed");
+                           memory.reach() == Reach::kNoPeerAccess
+                               ? "this rank's device has no access to the other's"
+                               : "a test of direct copies between the devices has failed");
     if (!memory.maps(lent))
         return base::error(Status::kDevice,
                            "the lent memory of rank {} could not be mapped (GPURUN_LOG=warn tells why): receive it "
