@@ -77,6 +77,10 @@ void Assembly::take(uint32_t rank, std::span<const std::byte> message, platform:
         wire::Abort abort;
         std::memcpy(&abort, message.data(), sizeof abort);
         observer_.rank_aborted(rank, abort.code);
+    } else if (header.kind == wire::Kind::kLeaving && message.size() == sizeof(wire::Leaving)) {
+        wire::Leaving leaving;
+        std::memcpy(&leaving, message.data(), sizeof leaving);
+        observer_.rank_leaves(rank, leaving.steps);
     } else if (header.kind == wire::Kind::kAnswer && message.size() == sizeof(wire::Answer)) {
         wire::Answer answer;
         std::memcpy(&answer, message.data(), sizeof answer);

@@ -34,6 +34,8 @@ class Assembly {
         // It has closed its socket, at whatever stage.
         virtual void rank_closed(uint32_t) {}
         virtual void rank_aborted(uint32_t rank, int code) = 0;
+        // In gpurun_finalize(), for ranks of other nodes.
+        virtual void rank_leaves(uint32_t rank, uint32_t steps) = 0;
         // It has answered ask(). False: no rank of ours sends that.
         virtual bool rank_answered(uint32_t rank, const platform::wire::Answer& answer) = 0;
         virtual bool rank_answered_all(uint32_t rank, const platform::wire::Answered& answered) = 0;

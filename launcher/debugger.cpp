@@ -16,7 +16,7 @@ base::Result<Debugger> parse_debugger(const std::string& text) {
     std::istringstream words(colon == std::string::npos ? "gdb -q --args" : text.substr(colon + 1));
     for (std::string word; words >> word;)
         debugger.command.push_back(std::move(word));
-    if (failed != std::errc{} || stop != rank.data() + rank.size() || debugger.rank >= platform::kMaxRanks ||
+    if (failed != std::errc{} || stop != rank.data() + rank.size() || debugger.rank >= platform::kMaxJobRanks ||
         debugger.command.empty())
         return base::error(base::Status::kArgument,
                            "{} must be RANK or RANK:COMMAND, such as 1 or '1:cuda-gdb --args', not '{}'", kDebug, text);

@@ -126,6 +126,14 @@ bool Head::take_join(Node& node, std::string_view message) {
     return true;
 }
 
+bool Head::take_steps(Node& node, std::string_view message) {
+    const auto of = node_wire::message_of<node_wire::Leaving>(message);
+    const bool is_its = of && rank_of(node, of->rank) != nullptr;
+    if (is_its)
+        send_all(Kind::kLeaving, message, &node);
+    return is_its;
+}
+
 bool Head::take_finalized(Node& node, std::string_view message) {
     const auto of = node_wire::message_of<node_wire::OfRank>(message);
     Rank* const rank = of ? rank_of(node, of->rank) : nullptr;

@@ -183,6 +183,7 @@ class Head {
     bool take_failure(Node& node, std::string_view message);
     bool take_versions(Node& node, std::string_view message);
     bool take_join(Node& node, std::string_view message);
+    bool take_steps(Node& node, std::string_view message);
     bool take_finalized(Node& node, std::string_view message);
     Rank* rank_of(Node& node, uint32_t rank);
     void fail(uint32_t rank, const Failure& failure, bool whole_job, const std::string& last_words);

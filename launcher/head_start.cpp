@@ -260,6 +260,7 @@ bool Head::hear_node(uint32_t index, Kind kind, std::string_view message) {
     case Kind::kStarted: return take_started(node, message);
     case Kind::kJoined: return take_join(node, message);
     case Kind::kReady: return take_records(node, message);
+    case Kind::kLeaving: return take_steps(node, message);
     case Kind::kFinalized: return take_finalized(node, message);
     case Kind::kEnded: return take_end(node, message);
     case Kind::kFailed: return take_failure(node, message);

@@ -116,8 +116,9 @@ base::Result<std::vector<uint32_t>> fill_hosts(const std::vector<uint32_t>& slot
                                                bool oversubscribe) {
     const uint64_t room = std::accumulate(slots.begin(), slots.end(), uint64_t{0});
     const uint64_t wanted = ranks.value_or(std::min<uint64_t>(room, UINT32_MAX));
-    if (wanted > platform::kMaxRanks)
-        return base::error(base::Status::kArgument, "{} ranks, but a job has at most {}", wanted, platform::kMaxRanks);
+    if (wanted > platform::kMaxJobRanks)
+        return base::error(base::Status::kArgument, "{} ranks, but a job has at most {}", wanted,
+                           platform::kMaxJobRanks);
     if (room == 0 || (wanted > room && !oversubscribe))
         return base::error(base::Status::kArgument,
                            "{} ranks, but the hosts take {}: start fewer with -n, name more hosts, or let ranks share "
@@ -130,6 +131,10 @@ base::Result<std::vector<uint32_t>> fill_hosts(const std::vector<uint32_t>& slot
             filled[host] += taken;
             left -= taken;
         }
+    const uint32_t most = *std::max_element(filled.begin(), filled.end());
+    if (most > platform::kMaxRanks)
+        return base::error(base::Status::kArgument, "{} ranks on one host, but a host has at most {}: name more hosts",
+                           most, platform::kMaxRanks);
     return filled;
 }
 

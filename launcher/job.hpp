@@ -84,6 +84,7 @@ class Job : private Assembly::Observer {
     // Every rank of the job is ready, and the records of those of other nodes are in the segment.
     void release();
     void mark_dead(uint32_t rank);
+    void tell_steps(uint32_t rank, uint32_t steps);
     void mark_finalized(uint32_t rank);
     void refuse(base::Status status, const std::string& text) { assembly_.refuse(status, text); }
     void end(int signal) { end_ranks(signal); }
@@ -172,6 +173,7 @@ class Job : private Assembly::Observer {
     void versions_differ(uint32_t rank, const std::string& what) override;
     void rank_left_early(uint32_t rank) override;
     void rank_aborted(uint32_t rank, int code) override;
+    void rank_leaves(uint32_t rank, uint32_t steps) override;
     bool all_ready() override;
     void rank_closed(uint32_t rank) override;
 

@@ -19,6 +19,13 @@ void Job::mark_dead(uint32_t rank) { static_cast<void>(has_.segment.mark_dead(ra
 
 void Job::mark_finalized(uint32_t rank) { has_.segment.mark_finalized(rank); }
 
+void Job::tell_steps(uint32_t rank, uint32_t steps) { has_.segment.tell_steps(rank, steps); }
+
+void Job::rank_leaves(uint32_t index, uint32_t steps) {
+    if (has_.uplink != nullptr)
+        has_.uplink->rank_leaves(index, steps);
+}
+
 // A rank closes its socket at its end, and in gpurun_finalize().
 void Job::rank_closed(uint32_t index) {
     if (has_.uplink != nullptr && has_.segment.has_finalized(number(index)))

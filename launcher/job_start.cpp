@@ -70,6 +70,16 @@ std::optional<platform::Cgroup> make_cgroup(const platform::OrphanGuard& guard, 
     return platform::Cgroup::create(*path);
 }
 
+base::Result<platform::JobSegment> make_segment(const JobPlan& plan) {
+    if (!plan.nodes.empty())
+        return platform::JobSegment::create(plan.nodes, plan.nodes[plan.first_rank], plan.cores);
+    const auto size = static_cast<uint32_t>(plan.ranks.size());
+    GPURUN_ASSIGN(platform::JobSegment segment, platform::JobSegment::create(size, plan.cores));
+    for (uint32_t rank = 0; rank < size; ++rank)
+        segment.rank(rank).node = rank * plan.emulated_nodes / size;
+    return segment;
+}
+
 } // namespace
 
 base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan, NodeSide side) {
@@ -93,10 +103,8 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan, NodeSide side) {
         GPURUN_ASSIGN(own_loop, platform::EventLoop::create());
         side.loop = own_loop.get();
     }
-    const auto size = static_cast<uint32_t>(plan.nodes.empty() ? plan.ranks.size() : plan.nodes.size());
-    GPURUN_ASSIGN(platform::JobSegment segment, platform::JobSegment::create(size, plan.cores));
-    for (uint32_t rank = 0; rank < size; ++rank)
-        segment.rank(rank).node = plan.nodes.empty() ? rank * plan.emulated_nodes / size : plan.nodes[rank];
+    GPURUN_ASSIGN(platform::JobSegment segment, make_segment(plan));
+    const uint32_t size = segment.size();
     GPURUN_ASSIGN(platform::Timer grace, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer departure, platform::Timer::create());
     GPURUN_ASSIGN(platform::Timer timeout, platform::Timer::create());
@@ -121,7 +129,7 @@ base::Result<std::unique_ptr<Job>> Job::create(JobPlan plan, NodeSide side) {
     GPURUN_ASSIGN(self.inquiry_, Inquiry::create({*self.has_.loop, self.assembly_,
                                                   [&self](uint32_t rank) { return self.look_at(rank); },
                                                   [&self](const WaitReports& ranks) { self.on_wait_reports(ranks); }},
-                                                 self.size(), static_cast<uint32_t>(size)));
+                                                 self.size(), size));
     if (self.has_.socket)
         self.callers_.emplace(*self.has_.loop, self.has_.socket->fd(),
                               [&self](std::span<const std::byte> message, platform::MessageSocket caller,

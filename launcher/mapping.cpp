@@ -88,7 +88,8 @@ base::Error too_many(const PlacementOptions& options, size_t ranks, size_t room,
 base::Result<void> check_number(size_t ranks) {
     if (ranks <= platform::kMaxRanks)
         return {};
-    return base::error(base::Status::kArgument, "{} ranks, but a job has at most {}", ranks, platform::kMaxRanks);
+    return base::error(base::Status::kArgument, "{} ranks, but a node has at most {}: name more hosts", ranks,
+                       platform::kMaxRanks);
 }
 
 } // namespace

@@ -203,6 +203,7 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
             if (knows_rank)
                 job_->mark_dead(rank->rank);
             return knows_rank;
+        case Kind::kLeaving: return take_steps(message);
         case Kind::kFinalized:
             if (knows_rank)
                 job_->mark_finalized(rank->rank);
@@ -333,7 +334,8 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
         nodes_ = place.at("nodes").get<std::vector<uint32_t>>();
         first_ = place.at("first");
         count_ = place.at("count");
-        if (nodes_.size() > platform::kMaxRanks || first_ > nodes_.size() || count_ > nodes_.size() - first_)
+        if (nodes_.size() > platform::kMaxJobRanks || first_ > nodes_.size() || count_ > nodes_.size() - first_ ||
+            count_ > platform::kMaxRanks)
             return false;
         there_.port = place.at("port");
         std::string address = place.at("address");
@@ -448,6 +450,14 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
         input_room_.wait_for(unread_input_.empty() ? platform::Ready::kNothing : platform::Ready::kWritable);
     }
 
+    bool take_steps(std::string_view message) {
+        const auto leaving = node_wire::message_of<node_wire::Leaving>(message);
+        const bool knows = leaving && leaving->rank < job_->segment().size();
+        if (knows)
+            job_->tell_steps(leaving->rank, leaving->steps);
+        return knows;
+    }
+
     bool take_records(std::string_view message) {
         const platform::JobSegment& segment = job_->segment();
         if (!ready_ || gone_ || message.size() != segment.size() * sizeof(platform::RankRecord))
@@ -500,6 +510,9 @@ class NodeDaemon : private NodeLink::Observer, private Uplink {
         for (uint32_t rank = first_; rank < first_ + count_; ++rank)
             text.append(reinterpret_cast<const char*>(&job_->segment().rank(rank)), sizeof(platform::RankRecord));
         send(Kind::kReady, text);
+    }
+    void rank_leaves(uint32_t rank, uint32_t steps) override {
+        send(Kind::kLeaving, node_wire::text_of(node_wire::Leaving{first_ + rank, steps}));
     }
     void rank_finalized(uint32_t rank) override {
         send(Kind::kFinalized, node_wire::text_of(node_wire::OfRank{first_ + rank}));

@@ -2,12 +2,15 @@
 
 #include "base/format.hpp"
 #include "platform/byte_stream.hpp"
+#include "platform/job_segment.hpp"
 
 #include <cstring>
 #include <memory>
 #include <system_error>
 
 namespace gpurun::launcher {
+
+static_assert(NodeLink::kLargest > platform::kMaxJobRanks * sizeof(platform::RankRecord)); // of all, in one
 
 namespace {
 

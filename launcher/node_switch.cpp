@@ -47,6 +47,7 @@ bool NodeSwitch::hear(Node& node, uint32_t kind, std::string_view message) {
     switch (const auto what = static_cast<Kind>(kind); what) {
     case Kind::kGathered: return take_ranks(node, message);
     case Kind::kReady: return take_records(node, message);
+    case Kind::kLeaving: return take_steps(node, message);
     case Kind::kFinalized:
     case Kind::kDead: return take_end(node, what, message);
     case Kind::kRefuse: refusal_ = message; [[fallthrough]];
@@ -73,7 +74,7 @@ bool NodeSwitch::hear_stranger(Node& node, uint32_t kind, std::string_view messa
 
 bool NodeSwitch::take_ranks(Node& node, std::string_view message) {
     const auto size = node_wire::take_front<uint32_t>(message);
-    if (!size || *size == 0 || *size > platform::kMaxRanks || !node.ranks.empty() || message.empty() ||
+    if (!size || *size == 0 || *size > platform::kMaxJobRanks || !node.ranks.empty() || message.empty() ||
         message.size() % sizeof(uint32_t) != 0)
         return false;
     if (of_rank_.empty())
@@ -133,9 +134,21 @@ bool NodeSwitch::take_records(Node& node, std::string_view message) {
     return true;
 }
 
+bool NodeSwitch::take_steps(Node& node, std::string_view message) {
+    const auto of = node_wire::message_of<node_wire::Leaving>(message);
+    if (!of || !is_of(node, of->rank))
+        return false;
+    tell_others(&node, Kind::kLeaving, message);
+    return true;
+}
+
+bool NodeSwitch::is_of(const Node& node, uint32_t rank) const {
+    return rank < of_rank_.size() && of_rank_[rank] == &node;
+}
+
 bool NodeSwitch::take_end(Node& node, Kind kind, std::string_view message) {
     const auto of = node_wire::message_of<node_wire::OfRank>(message);
-    if (!of || std::find(node.ranks.begin(), node.ranks.end(), of->rank) == node.ranks.end())
+    if (!of || !is_of(node, of->rank))
         return false;
     node.ended.push_back(of->rank);
     tell_others(&node, kind, message);

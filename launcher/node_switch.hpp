@@ -41,6 +41,8 @@ class NodeSwitch {
     bool take_ranks(Node& node, std::string_view message);
     void introduce();
     bool take_records(Node& node, std::string_view message);
+    bool take_steps(Node& node, std::string_view message);
+    bool is_of(const Node& node, uint32_t rank) const;
     bool take_end(Node& node, node_wire::Kind kind, std::string_view message);
     void lose(Node& node);
     void tell(const Node& node, node_wire::Kind kind, std::string_view message) const;

@@ -9,7 +9,8 @@
 //   node -> head   kJoined            the rank is in gpurun_init()
 //   node -> head   kReady             all of mine are: their records of the job segment
 //   head -> node   kGo                the records of all ranks
-//   both           kFinalized         the rank has returned from gpurun_finalize(); its peers are told
+//   both           kLeaving           the rank has come to a step of gpurun_finalize(); its peers are told
+//   both           kFinalized         it has returned from that; the same
 //   node -> head   kEnded + text      the rank has ended; the last line of its standard error
 //   node -> head   kFailed + 2 texts  it has failed while it runs
 //   node -> head   kVersions + text   it cannot join
@@ -38,7 +39,7 @@
 //   node -> switch  kHello             as above. The answer is the same without a text
 //   node -> switch  kGathered          all ranks that the launcher has started here have come: which ones, of how many
 //   switch -> node  kNodes + text      all have: the node of each rank, and the address by which others reach this one
-//   both            kReady, kGo, kFinalized, kDead, kRefuse: as above
+//   both            kReady, kGo, kLeaving, kFinalized, kDead, kRefuse: as above
 //   both            kAborted           a rank has called gpurun_abort(): end yours
 //
 // So a reader that does not read stops only the ranks that print, as on one node: what else is said goes on. Neither
@@ -61,7 +62,7 @@
 namespace gpurun::launcher::node_wire {
 
 constexpr uint32_t kMagic = 0x6e6f6465; // "edon"
-constexpr uint32_t kProtocol = 4;
+constexpr uint32_t kProtocol = 5;
 
 enum class Kind : uint32_t {
     kHello = 1,
@@ -105,7 +106,8 @@ enum class Kind : uint32_t {
     kPartsTaken,
     kGathered,
     kNodes,
-    kAborted
+    kAborted,
+    kLeaving
 };
 
 // Its first three fields keep their places in every protocol, so that versions that differ can say so.
@@ -137,6 +139,11 @@ struct Started {
 
 struct OfRank { // its number in the job
     uint32_t rank = 0;
+};
+
+struct Leaving {
+    uint32_t rank = 0; // the same
+    uint32_t steps = 0;
 };
 
 struct Ended {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/format.hpp"
+#include "platform/job_segment.hpp"
 
 #include <cstdint>
 #include <string>
@@ -10,8 +11,9 @@ namespace gpurun::launcher {
 
 inline constexpr const char* kSeeHelp = " (gpurun --help lists the options)";
 
-// From 1 to the most ranks that a job can have. `what` names the number for people.
-base::Result<uint32_t> parse_count(const std::string& text, const std::string& what);
+// From 1 to `most`. `what` names the number for people.
+base::Result<uint32_t> parse_count(const std::string& text, const std::string& what,
+                                   uint32_t most = platform::kMaxRanks);
 
 template <typename T>
 struct Choice {

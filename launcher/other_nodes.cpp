@@ -89,6 +89,7 @@ bool OtherNodes::hear(Call& call, uint32_t kind, std::string_view message) {
     switch (static_cast<Kind>(kind)) {
     case Kind::kNodes: return take_nodes(message);
     case Kind::kGo: return take_records(message);
+    case Kind::kLeaving: return take_steps(message);
     case Kind::kFinalized:
     case Kind::kDead:
         if (of && of->rank < size_)
@@ -128,6 +129,17 @@ bool OtherNodes::take_records(std::string_view message) {
 void OtherNodes::tell_ready(std::string_view records) {
     awaits_records_ = true;
     tell(Kind::kReady, records);
+}
+
+bool OtherNodes::take_steps(std::string_view message) {
+    const auto of = node_wire::message_of<node_wire::Leaving>(message);
+    if (of && of->rank < size_)
+        observer_.far_rank_leaves(of->rank, of->steps);
+    return of && of->rank < size_;
+}
+
+void OtherNodes::tell_steps(uint32_t rank, uint32_t steps) {
+    tell(Kind::kLeaving, node_wire::text_of(node_wire::Leaving{rank, steps}));
 }
 
 void OtherNodes::tell_end(uint32_t rank, bool finalized) {

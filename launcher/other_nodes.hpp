@@ -24,6 +24,7 @@ class OtherNodes {
         // Every rank of the job has come: the node of each, and the address by which others reach this node.
         virtual void nodes_known(const std::vector<uint32_t>& nodes, const std::string& address) = 0;
         virtual void all_nodes_ready(const std::vector<std::string_view>& records) = 0; // by rank
+        virtual void far_rank_leaves(uint32_t rank, uint32_t steps) = 0;
         virtual void far_rank_ended(uint32_t rank, bool finalized) = 0;
         virtual void refused_by_nodes(base::Status status, const std::string& why) = 0;
         virtual void aborted_by_nodes() = 0;
@@ -38,6 +39,7 @@ class OtherNodes {
 
     void call();
     void tell_ready(std::string_view records); // in the order of the ranks
+    void tell_steps(uint32_t rank, uint32_t steps);
     void tell_end(uint32_t rank, bool finalized);
     void tell_refusal(base::Status status, const std::string& why);
     void tell_abort() { tell(node_wire::Kind::kAborted, {}); }
@@ -61,6 +63,7 @@ class OtherNodes {
     bool hear(Call& call, uint32_t kind, std::string_view message);
     bool take_nodes(std::string_view message);
     bool take_records(std::string_view message);
+    bool take_steps(std::string_view message);
     void tell(node_wire::Kind kind, std::string_view message);
 
     platform::EventLoop& loop_;

@@ -45,7 +45,7 @@ base::Result<Program> understand(const ProgramWords& words, std::vector<std::str
     program.command = std::move(command);
     program.folder = words.folder;
     if (words.ranks) {
-        GPURUN_ASSIGN(program.ranks, parse_count(*words.ranks, "the number of ranks (-n)"));
+        GPURUN_ASSIGN(program.ranks, parse_count(*words.ranks, "the number of ranks (-n)", platform::kMaxJobRanks));
     }
     for (const std::string& text : words.settings) {
         GPURUN_ASSIGN(Setting setting, parse_setting(text));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kLast = std::numeric_limits<int>::max();
 
-bool is_rank(int number) { return static_cast<uint32_t>(number) < platform::kMaxRanks; }
+bool is_rank(int number) { return static_cast<uint32_t>(number) < platform::kMaxJobRanks; }
 
 } // namespace
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kList = "SLURM_JOB_NODELIST";
 constexpr const char* kTasksPerNode = "SLURM_TASKS_PER_NODE";
-constexpr size_t kMostHosts = platform::kMaxRanks; // of which each has a rank
+constexpr size_t kMostHosts = platform::kMaxJobRanks; // of which each has a rank
 
 base::Result<uint32_t> number_in(std::string_view text, std::string_view what) {
     uint32_t number = 0;

@@ -175,7 +175,7 @@ class Supervisor : private Assembly::Observer, private OtherNodes::Observer {
 
     base::Result<void> check(const wire::Join& join) {
         const auto size = static_cast<int32_t>(members_.size());
-        if (join.size < 1 || join.size > static_cast<int32_t>(platform::kMaxRanks) || join.rank < 0 ||
+        if (join.size < 1 || join.size > static_cast<int32_t>(platform::kMaxJobRanks) || join.rank < 0 ||
             join.rank >= join.size)
             return base::error(base::Status::kRank, "rank {} of {} cannot join job {}: ranks are 0 to size - 1",
                                join.rank, join.size, has_.job);
@@ -191,7 +191,8 @@ class Supervisor : private Assembly::Observer, private OtherNodes::Observer {
                                "job another name",
                                has_.job, join.rank, pid);
         const bool is_apart = join.meeting[0] != '\0';
-        if (join.here < 1 || join.here > join.size || (join.here < join.size) != is_apart ||
+        if (join.here < 1 || join.here > join.size || join.here > static_cast<int32_t>(platform::kMaxRanks) ||
+            (join.here < join.size) != is_apart ||
             (size != 0 && (static_cast<uint32_t>(join.here) != here_ || join.meeting != meeting_)))
             return base::error(
                 base::Status::kLauncher,
@@ -269,15 +270,14 @@ class Supervisor : private Assembly::Observer, private OtherNodes::Observer {
     // The node of each rank, and this one's address; nothing if all are here.
     void begin(const std::vector<uint32_t>& nodes, const std::string& address) {
         has_.timer.stop();
-        auto segment =
-            platform::JobSegment::create(static_cast<uint32_t>(members_.size()), platform::usable_processors());
+        const uint32_t cores = platform::usable_processors();
+        auto segment = nodes.empty() ? platform::JobSegment::create(static_cast<uint32_t>(members_.size()), cores)
+                                     : platform::JobSegment::create(nodes, nodes[ranks_.front()], cores);
         if (!segment) {
             refuse_all(segment.error().status, segment.error().detail);
             return;
         }
         segment_ = std::make_unique<platform::JobSegment>(std::move(*segment));
-        for (uint32_t rank = 0; rank < nodes.size(); ++rank)
-            segment_->rank(rank).node = nodes[rank];
         Assembly::Observer& self = *this;
         assembly_ = std::make_unique<Assembly>(*has_.loop, *segment_, self, ranks_);
         auto inquiry = Inquiry::create({*has_.loop, *assembly_, [this](uint32_t rank) { return look(rank); },
@@ -384,6 +384,10 @@ class Supervisor : private Assembly::Observer, private OtherNodes::Observer {
         lose(ranks_[index]);
         has_.timer.start(kGraceMs);
     }
+    void rank_leaves(uint32_t index, uint32_t steps) override {
+        if (nodes_)
+            nodes_->tell_steps(ranks_[index], steps);
+    }
     bool rank_answered(uint32_t index, const wire::Answer& answer) override { return inquiry_->take(index, answer); }
     bool rank_answered_all(uint32_t index, const wire::Answered& answered) override {
         return inquiry_->finish(index, answered);
@@ -400,6 +404,10 @@ class Supervisor : private Assembly::Observer, private OtherNodes::Observer {
                 std::memcpy(static_cast<void*>(&segment_->rank(rank)), records[rank].data(), records[rank].size());
         if (!gathers())
             assembly_->release();
+    }
+    void far_rank_leaves(uint32_t rank, uint32_t steps) override {
+        if (!gathers() && !is_here(rank))
+            segment_->tell_steps(rank, steps);
     }
     void far_rank_ended(uint32_t rank, bool finalized) override {
         if (gathers() || is_here(rank))

@@ -22,6 +22,8 @@ class Uplink {
     virtual void rank_said_hello(uint32_t rank) = 0;
     // Their records are written. They go once the job is told to release them.
     virtual void ranks_ready() = 0;
+    // It has come to so many steps of gpurun_finalize(); then, it has returned from that.
+    virtual void rank_leaves(uint32_t rank, uint32_t steps) = 0;
     virtual void rank_finalized(uint32_t rank) = 0;
 
     // Of every rank, once. `last_words` is the last line of its standard error.

@@ -85,7 +85,8 @@ Result<void> World::start() {
     facts.checks = settings_.check;
     facts.algorithms = settings_.algorithms;
     GPURUN_ASSIGN(transfer::Probe probe, transfer::Probe::publish(device, self.value, facts));
-    GPURUN_ASSIGN(transfer::Workspace workspace, transfer::Workspace::publish(device, settings_, job.size(), facts));
+    GPURUN_ASSIGN(transfer::Workspace workspace,
+                  transfer::Workspace::publish(device, settings_, transfer::WorkspaceRanks::of(job), facts));
     transfer::ChannelSite here{device, job, settings_, self, facts, first_peer()};
     GPURUN_TRY(transfer::publish_rank(here));
     GPURUN_ASSIGN(std::vector<platform::UniqueFd> peers,
@@ -116,12 +117,19 @@ Result<void> World::start() {
                                                 .process = site_.process,
                                                 .takes_turns = takes_turns,
                                                 .ranks_on_device = transfer::ranks_on_device(job, self.value),
-                                                .names = site_.names},
+                                                .names = site_.names,
+                                                .tell_other_nodes = teller()},
                                                std::move(channels)));
     described_.store(engine_.get(), std::memory_order_release);
     all_ = &engine_->communicators().world();
     job.rank(self.value).state.store(static_cast<uint32_t>(platform::RankState::kAlive), std::memory_order_release);
     return {};
+}
+
+std::function<void(uint32_t)> World::teller() {
+    if (session_->segment().here() == session_->segment().size())
+        return {};
+    return [this](uint32_t steps) { session_->tell_steps(steps); };
 }
 
 // A rank can say how it stands from here on, before it has an engine.

@@ -55,10 +55,11 @@ class World {
   private:
     World(const Site& site, const base::Settings& settings, platform::JobSession session);
     base::Result<void> start();
+    std::function<void(uint32_t steps)> teller(); // empty: there is nobody to tell
     base::Result<void> start_reporter();
     base::Result<void> start_death_watch();
     // The device knows a rank of this job by this number and its rank; those of two worlds differ.
-    int first_peer() const { return static_cast<int>(site_.names.engine * platform::kMaxRanks); }
+    int first_peer() const { return static_cast<int>(site_.names.engine * platform::kMaxJobRanks); }
     // Far peers, by which way they are reached, and why: a line each.
     std::string fabric_report() const;
 

@@ -6,7 +6,8 @@ namespace gpurun::comm {
 
 CommunicatorTable::CommunicatorTable(WorldRank self, uint32_t ranks, const Names& names,
                                      const base::AlgorithmsAskedFor& algorithms, std::vector<uint32_t> nodes)
-    : self_(self), nodes_(std::move(nodes)), first_name_(names.first()), ids_(self) {
+    : self_(self), nodes_(std::move(nodes)), first_name_(names.first()), ids_(self, ContextIdParts(ranks)),
+      ended_(ids_.parts()) {
     const auto add_lasting = [&](uint64_t place, uint32_t id, Group group, const char* name) {
         const uint64_t handle =
             add(*reserve(), id, std::make_shared<const Group>(std::move(group)), nullptr, algorithms);

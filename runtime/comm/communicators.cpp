@@ -302,7 +302,7 @@ Result<int> Communicators::colour_of(SplitType type) {
     if (type != SplitType::kNumaNode)
         return static_cast<int>(first);
     GPURUN_ASSIGN(const std::optional<int> numa, platform::own_numa_node());
-    return numa ? *numa * static_cast<int>(platform::kMaxRanks) + static_cast<int>(first) : kUndefined;
+    return numa ? *numa * static_cast<int>(platform::kMaxJobRanks) + static_cast<int>(first) : kUndefined;
 }
 
 // ------------------------------------------------------------------------------------------------------- agreeing

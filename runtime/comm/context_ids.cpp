@@ -7,7 +7,7 @@
 
 namespace gpurun::comm {
 
-static_assert(platform::kMaxRanks <= 1u << (30 - ContextId::kIndexBits - ContextId::kGenerationBits));
+static_assert(ContextIdParts(platform::kMaxJobRanks).generations() >= 16);
 
 uint32_t ContextIds::propose() {
     if (free_.empty()) {
@@ -18,12 +18,12 @@ uint32_t ContextIds::propose() {
     }
     const uint32_t place = free_.front();
     free_.pop_front();
-    return ContextId::make(self_, indices_[place].generation, place + kFirstIndex);
+    return parts_.make(self_, indices_[place].generation, place + kFirstIndex);
 }
 
 void ContextIds::take_back(uint32_t id) {
     GPURUN_ASSERT(is_current(id) && !at(id).given);
-    free_.push_front(ContextId::index(id) - kFirstIndex); // the same id comes next
+    free_.push_front(ContextIdParts::index(id) - kFirstIndex); // the same id comes next
 }
 
 void ContextIds::give(uint32_t id, std::span<const WorldRank> members) {
@@ -34,7 +34,7 @@ void ContextIds::give(uint32_t id, std::span<const WorldRank> members) {
         if (std::find(index.let_go.begin(), index.let_go.end(), each) == index.let_go.end())
             index.holders.push_back(each);
     index.let_go.clear();
-    free_if_unheld(ContextId::index(id) - kFirstIndex);
+    free_if_unheld(ContextIdParts::index(id) - kFirstIndex);
 }
 
 void ContextIds::let_go(uint32_t id, WorldRank member) {
@@ -46,7 +46,7 @@ void ContextIds::let_go(uint32_t id, WorldRank member) {
         return;
     }
     std::erase(index.holders, member);
-    free_if_unheld(ContextId::index(id) - kFirstIndex);
+    free_if_unheld(ContextIdParts::index(id) - kFirstIndex);
 }
 
 void ContextIds::lose(WorldRank dead) {
@@ -57,9 +57,9 @@ void ContextIds::lose(WorldRank dead) {
 }
 
 bool ContextIds::is_current(uint32_t id) const {
-    const uint32_t index = ContextId::index(id);
-    return ContextId::giver(id) == self_ && index >= kFirstIndex && index - kFirstIndex < indices_.size() &&
-           indices_[index - kFirstIndex].generation == ContextId::generation(id);
+    const uint32_t index = ContextIdParts::index(id);
+    return parts_.giver(id) == self_ && index >= kFirstIndex && index - kFirstIndex < indices_.size() &&
+           indices_[index - kFirstIndex].generation == parts_.generation(id);
 }
 
 void ContextIds::free_if_unheld(uint32_t place) {
@@ -67,7 +67,7 @@ void ContextIds::free_if_unheld(uint32_t place) {
     if (!index.given || !index.holders.empty())
         return;
     index.given = false;
-    index.generation = (index.generation + 1) & (ContextId::kGenerations - 1);
+    index.generation = (index.generation + 1) & (parts_.generations() - 1);
     free_.push_back(place);
 }
 

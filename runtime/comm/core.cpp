@@ -20,13 +20,14 @@ std::vector<uint32_t> nodes_in(const platform::JobSegment& job) {
 } // namespace
 
 Core::Core(RankParts parts)
-    : job_(parts.job), names_(parts.names), process_(parts.process), workspace_(std::move(parts.workspace)),
+    : job_(parts.job), names_(parts.names), process_(parts.process),
+      tell_other_nodes_(std::move(parts.tell_other_nodes)), workspace_(std::move(parts.workspace)),
       probe_(std::move(parts.probe)), resources_(parts.device, parts.settings,
                                                  {.self = parts.self,
                                                   .ranks = parts.job.size(),
                                                   .ranks_on_device = parts.ranks_on_device,
                                                   .takes_turns = parts.takes_turns,
-                                                  .core_for_each_rank = parts.job.size() <= parts.job.header().cores,
+                                                  .core_for_each_rank = parts.job.here() <= parts.job.header().cores,
                                                   .captures = &parts.job.rank(parts.self.value).captures,
                                                   .process = &parts.process.share()},
                                                  *workspace_, transfer::protocols(), parts.trace, parts.runs),

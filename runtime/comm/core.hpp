@@ -13,6 +13,7 @@
 #include "transfer/peer.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -33,6 +34,9 @@ struct RankParts {
     bool takes_turns = false; // the device is shared without MPS
     uint32_t ranks_on_device = 1;
     Names names{}; // of what the program is given
+    // Says to whoever watches over ranks on other nodes that this one has come to so many steps of gpurun_finalize().
+    // Empty: there are none.
+    std::function<void(uint32_t steps)> tell_other_nodes{};
 };
 
 class Core {
@@ -48,6 +52,10 @@ class Core {
     const Names& names() const { return names_; }
     ProcessEngines& process() { return process_; }
     platform::RankRecord& own_record() const { return job_.rank(self().value); }
+    void tell_other_nodes(uint32_t steps) const {
+        if (tell_other_nodes_)
+            tell_other_nodes_(steps);
+    }
     void notify_self(platform::Notify notify) const { job_.ring_doorbell(self().value, notify); }
 
     CommunicatorTable& communicators() { return communicators_; }
@@ -89,6 +97,7 @@ class Core {
     const platform::JobSegment& job_;
     const Names names_;
     ProcessEngines& process_;
+    const std::function<void(uint32_t steps)> tell_other_nodes_;
     const ProcessEngines::Place place_{process_};
     std::optional<transfer::Workspace> workspace_;
     std::optional<transfer::Probe> probe_;

@@ -17,7 +17,7 @@ void EndedCommunicators::end_unused() {
 }
 
 bool EndedCommunicators::tell(uint32_t id) {
-    const WorldRank giver = ContextId::giver(id);
+    const WorldRank giver = core_.communicators().ids().parts().giver(id);
     if (giver == core_.self()) {
         core_.communicators().ids().let_go(id, giver);
         return true;

@@ -34,7 +34,7 @@ Result<std::unique_ptr<Engine>> Engine::start(RankParts parts,
     GPURUN_TRY(core.device().reserve_urgent_streams(engine->reserved_));
     for (auto& channel : channels)
         core.add_peer(std::move(channel));
-    if (core.size() <= transfer::MailboxPart::kMostOpened)
+    if (core.job().here() <= transfer::MailboxPart::kMostOpened)
         for (const auto& each : core.peers())
             (void)each->part<transfer::MailboxPart>().open();
     engine->deferred_.enter_process();

@@ -157,6 +157,20 @@ void Waiter::tell_all(uint32_t step) {
     }
 }
 
+// Ranks of other nodes that this one has not met learn of its steps by gpurun. Only once those that it has met have
+// taken note of them, since till then something may be on its way to one that does not know. True if that is done.
+bool Waiter::tell_strangers() {
+    const uint32_t steps = core_.own_record().leaving.load(std::memory_order_relaxed);
+    const auto is_far = [](const transfer::Peer& each) { return !each.channel().shares_memory(); };
+    if (core_.own_record().steps_told.load(std::memory_order_relaxed) == steps || !core_.any_peer(is_far))
+        return true;
+    if (core_.any_peer([](const transfer::Peer& each) { return !each.channel().knows_steps_of_leaving(); }))
+        return false;
+    core_.job().tell_steps(core_.self().value, steps);
+    core_.tell_other_nodes(steps);
+    return true;
+}
+
 // The ranks of this node see each other's steps in their records, and none passes one before the last has come to it.
 // So only the last one wakes the others: n wakes in place of n * n. Of two that come at once, one sees the other's
 // step.
@@ -176,7 +190,8 @@ void Waiter::wait_for_all(EngineLock& lock, uint32_t step) {
     }
     wait(lock, WaitReason{.kind = WaitReason::Kind::kRanks, .step = step}, [&] {
         assume_engine_lock();
-        return !core_.any_peer([&](const transfer::Peer& each) { return behind(each, step); });
+        const bool told = tell_strangers();
+        return told && !core_.any_peer([&](const transfer::Peer& each) { return behind(each, step); });
     });
 }
 

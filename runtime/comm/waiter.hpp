@@ -33,6 +33,7 @@ class Waiter {
     const base::List<WaitingCall, Waits>& calls() const { return calls_; }
 
   private:
+    bool tell_strangers() GPURUN_REQUIRES(engine_lock);
     base::Result<void> sleep(EngineLock& lock, Patience& patience, base::FunctionRef<bool()> done,
                              base::FunctionRef<base::Result<void>()> arm) GPURUN_REQUIRES(engine_lock);
 

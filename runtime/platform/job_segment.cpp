@@ -5,6 +5,9 @@
 #include "platform/wake.hpp"
 #include "platform/wire.hpp"
 
+#include <cstring>
+#include <numeric>
+
 namespace gpurun::platform {
 
 namespace {
@@ -24,12 +27,15 @@ constexpr size_t kEagerOffset = kRingOffset + kRingBytes;
 constexpr size_t kRelayOffset = kEagerOffset + kEagerBytes;
 constexpr size_t kPairBytes = kRelayOffset + kRelayWindows * kRelayBytes;
 
-constexpr size_t controls_offset(size_t size) { return kRecordsOffset + size * sizeof(RankRecord); }
-constexpr size_t front_bytes(size_t size) { return pages(controls_offset(size) + size * size * sizeof(PairControl)); }
-
-size_t pair_offset(size_t size, uint32_t source, uint32_t target) {
-    return front_bytes(size) + (source * size + target) * kPairBytes;
+constexpr size_t places_offset(size_t size) { return kRecordsOffset + size * sizeof(RankRecord); }
+constexpr size_t controls_offset(size_t size) {
+    constexpr size_t kLine = alignof(PairControl);
+    return (places_offset(size) + size * sizeof(uint32_t) + kLine - 1) / kLine * kLine;
 }
+constexpr size_t front_bytes(size_t size, size_t here) {
+    return pages(controls_offset(size) + here * here * sizeof(PairControl));
+}
+constexpr size_t all_bytes(size_t size, size_t here) { return front_bytes(size, here) + here * here * kPairBytes; }
 
 void poison(std::atomic<uint64_t>& counter) {
     counter.fetch_or(kPoison, std::memory_order_release);
@@ -44,11 +50,30 @@ void wake_by(std::atomic<uint32_t>& bell) {
 } // namespace
 
 base::Result<JobSegment> JobSegment::create(uint32_t size, uint32_t cores) {
-    GPURUN_ASSERT(size >= 1 && size <= kMaxRanks);
-    GPURUN_ASSIGN(UniqueFd fd, create_segment("gpurun-job", front_bytes(size) + size_t{size} * size * kPairBytes));
-    GPURUN_ASSIGN(Mapping front, Mapping::map(fd.get(), 0, front_bytes(size)));
-    *reinterpret_cast<JobHeader*>(front.data()) = JobHeader{wire::kMagic, kLayout, size, cores};
-    return JobSegment(std::move(fd), std::move(front), size);
+    std::vector<uint32_t> places(size);
+    std::iota(places.begin(), places.end(), 0);
+    return make(std::move(places), size, cores);
+}
+
+base::Result<JobSegment> JobSegment::create(std::span<const uint32_t> nodes, uint32_t here, uint32_t cores) {
+    std::vector<uint32_t> places;
+    uint32_t number = 0;
+    for (const uint32_t node : nodes)
+        places.push_back(node == here ? number++ : kElsewhere);
+    GPURUN_ASSIGN(JobSegment segment, make(std::move(places), number, cores));
+    for (uint32_t rank = 0; rank < nodes.size(); ++rank)
+        segment.rank(rank).node = nodes[rank];
+    return segment;
+}
+
+base::Result<JobSegment> JobSegment::make(std::vector<uint32_t> places, uint32_t here, uint32_t cores) {
+    const auto size = static_cast<uint32_t>(places.size());
+    GPURUN_ASSERT(here >= 1 && here <= kMaxRanks && size <= kMaxJobRanks);
+    GPURUN_ASSIGN(UniqueFd fd, create_segment("gpurun-job", all_bytes(size, here)));
+    GPURUN_ASSIGN(Mapping front, Mapping::map(fd.get(), 0, front_bytes(size, here)));
+    *reinterpret_cast<JobHeader*>(front.data()) = JobHeader{wire::kMagic, kLayout, size, cores, here};
+    std::memcpy(front.data() + places_offset(size), places.data(), size * sizeof(uint32_t));
+    return JobSegment(std::move(fd), std::move(front), std::move(places), here);
 }
 
 base::Result<JobSegment> JobSegment::attach(UniqueFd fd) {
@@ -60,49 +85,60 @@ base::Result<JobSegment> JobSegment::attach(UniqueFd fd) {
         GPURUN_ASSIGN(Mapping first, Mapping::map(fd.get(), 0, kPage));
         header = *reinterpret_cast<const JobHeader*>(first.data());
     }
-    if (header.magic != wire::kMagic || header.layout != kLayout || header.size < 1 || header.size > kMaxRanks)
+    const auto [magic, layout, size, cores, here] = header;
+    if (magic != wire::kMagic || layout != kLayout || size < 1 || size > kMaxJobRanks || here < 1 || here > kMaxRanks)
         return base::error(base::Status::kVersion,
                            "the job's shared segment has layout {}, this library layout {}: start the program with "
                            "the gpurun that belongs to its library",
-                           header.layout, kLayout);
-    if (bytes != front_bytes(header.size) + size_t{header.size} * header.size * kPairBytes)
+                           layout, kLayout);
+    if (bytes != all_bytes(size, here))
         return base::error(base::Status::kLauncher, "the job's shared segment has {} bytes; start again", bytes);
-    GPURUN_ASSIGN(Mapping front, Mapping::map(fd.get(), 0, front_bytes(header.size)));
-    return JobSegment(std::move(fd), std::move(front), header.size);
+    GPURUN_ASSIGN(Mapping front, Mapping::map(fd.get(), 0, front_bytes(size, here)));
+    std::vector<uint32_t> places(size);
+    std::memcpy(places.data(), front.data() + places_offset(size), size * sizeof(uint32_t));
+    for (const uint32_t place : places)
+        if (place >= here && place != kElsewhere)
+            return base::error(base::Status::kLauncher, "the job's shared segment is damaged; start again");
+    return JobSegment(std::move(fd), std::move(front), std::move(places), here);
 }
 
 PairControl& JobSegment::control(uint32_t source, uint32_t target) const {
-    GPURUN_ASSERT(source < size() && target < size());
+    GPURUN_ASSERT(is_here(source) && is_here(target));
     auto* controls = reinterpret_cast<PairControl*>(front_.data() + controls_offset(size()));
     // Most of it is for the target to write: keep that of all its sources together.
-    return controls[target * size() + source];
+    return controls[places_[target] * here_ + places_[source]];
+}
+
+size_t JobSegment::pair_offset(uint32_t source, uint32_t target) const {
+    GPURUN_ASSERT(is_here(source) && is_here(target));
+    return front_bytes(size(), here_) + (size_t{places_[source]} * here_ + places_[target]) * kPairBytes;
 }
 
 base::Result<Mapping> JobSegment::map_fences(uint32_t source, uint32_t target) const {
-    return Mapping::map(fd(), pair_offset(size(), source, target), kFencesBytes);
+    return Mapping::map(fd(), pair_offset(source, target), kFencesBytes);
 }
 
 base::Result<Mapping> JobSegment::map_events(uint32_t source, uint32_t target) const {
-    return Mapping::map(fd(), pair_offset(size(), source, target) + kEventsOffset, kEventsBytes);
+    return Mapping::map(fd(), pair_offset(source, target) + kEventsOffset, kEventsBytes);
 }
 
 base::Result<Mapping> JobSegment::map_ring(uint32_t source, uint32_t target) const {
-    return Mapping::map(fd(), pair_offset(size(), source, target) + kRingOffset, kRingBytes);
+    return Mapping::map(fd(), pair_offset(source, target) + kRingOffset, kRingBytes);
 }
 
 base::Result<Mapping> JobSegment::map_eager(uint32_t source, uint32_t target) const {
-    return Mapping::map(fd(), pair_offset(size(), source, target) + kEagerOffset, kEagerBytes);
+    return Mapping::map(fd(), pair_offset(source, target) + kEagerOffset, kEagerBytes);
 }
 
 base::Result<Mapping> JobSegment::map_relay(uint32_t source, uint32_t target, uint32_t window) const {
     GPURUN_ASSERT(window < kRelayWindows);
-    return Mapping::map(fd(), pair_offset(size(), source, target) + kRelayOffset + window * kRelayBytes, kRelayBytes);
+    return Mapping::map(fd(), pair_offset(source, target) + kRelayOffset + window * kRelayBytes, kRelayBytes);
 }
 
 void JobSegment::choose_bells() {
-    light_bells_ = size() <= header().cores; // else ranks sleep all the time
+    light_bells_ = here_ <= header().cores; // else ranks sleep all the time
     for (uint32_t each = 0; each < size(); ++each)
-        light_bells_ = light_bells_ && rank(each).heavy_fences != 0;
+        light_bells_ = light_bells_ && (!is_here(each) || rank(each).heavy_fences != 0);
 }
 
 // Either the caller sees a sleeper, or the sleeper's last look before sleeping sees what the caller published. For that
@@ -127,10 +163,25 @@ void JobSegment::announce(uint32_t sleeper, uint64_t presence) const {
         heavy_fence();
 }
 
+// Who is leaving, too, passes a step once the last has come to it, so only the last one wakes it. Of two that come at
+// once, one sees the other's step.
+void JobSegment::tell_steps(uint32_t told, uint32_t steps) const {
+    rank(told).steps_told.store(steps, std::memory_order_release);
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    bool last = true;
+    for (uint32_t each = 0; last && each < size(); ++each)
+        last = rank(each).steps_told.load(std::memory_order_relaxed) >= steps ||
+               rank(each).state.load(std::memory_order_relaxed) >= static_cast<uint32_t>(RankState::kFinalized);
+    for (uint32_t each = 0; each < size(); ++each)
+        if (is_here(each) && (last || rank(each).leaving.load(std::memory_order_relaxed) == 0))
+            ring_doorbell(each, Notify::kAlways);
+}
+
 void JobSegment::mark_finalized(uint32_t left) const {
     rank(left).state.store(static_cast<uint32_t>(RankState::kFinalized), std::memory_order_release);
     for (uint32_t peer = 0; peer < size(); ++peer)
-        ring_doorbell(peer, Notify::kAlways);
+        if (is_here(peer))
+            ring_doorbell(peer, Notify::kAlways);
 }
 
 base::Result<void> JobSegment::mark_unwatched(uint32_t lost) const {
@@ -156,8 +207,8 @@ base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
                                                    std::memory_order_release, std::memory_order_relaxed)) {
     }
     base::Result<void> result;
-    for (uint32_t peer = 0; peer < size(); ++peer) {
-        if (peer == dead)
+    for (uint32_t peer = 0; is_here(dead) && peer < size(); ++peer) {
+        if (peer == dead || !is_here(peer))
             continue;
         auto from_dead = map_fences(dead, peer);
         auto to_dead = map_fences(peer, dead);
@@ -173,6 +224,8 @@ base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
     // Last (release): who sees the state sees the poison, and can tell what was cut short.
     rank(dead).state.store(static_cast<uint32_t>(RankState::kDead), std::memory_order_release);
     for (uint32_t peer = 0; peer < size(); ++peer) {
+        if (!is_here(peer))
+            continue;
         wake_by(rank(peer).doorbell);
         wake_by(rank(peer).background_bell);
         wake_by(rank(peer).death_bell);

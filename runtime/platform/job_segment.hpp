@@ -2,7 +2,8 @@
 //
 //   JobHeader
 //   RankRecord[size]                          who is there, who lives, each rank's doorbell
-//   for each ordered pair (source, target):
+//   places, uint32_t[size]                    which of the node's ranks each is; of those of other nodes, kElsewhere
+//   for each ordered pair (source, target) of ranks of this node:
 //     PairControl                             totals: what was taken out of the record ring, how far relays are
 //     FenceSlot[kFenceSlots]                  the counters that order streams of the two
 //     EventHandles                            used by the event fence only
@@ -27,11 +28,14 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace gpurun::platform {
 
-constexpr uint32_t kLayout = 13;
-constexpr uint32_t kMaxRanks = 256;
+constexpr uint32_t kLayout = 14;
+constexpr uint32_t kMaxRanks = 256; // on a node
+constexpr uint32_t kMaxJobRanks = 10'000;
 
 // Poison: set in a fence counter whose writer has died. Waits for "at least" end at once, because real values stay far
 // below bit 62; bit 0 (real values are even) wakes sleepers, which look at the low half. The value that was reached
@@ -55,6 +59,7 @@ struct JobHeader {
     uint32_t layout;
     uint32_t size;
     uint32_t cores;
+    uint32_t here; // so many of them run on this node
 };
 
 enum class RankState : uint32_t { kStarting = 0, kAlive = 1, kFinalized = 2, kDying = 3, kDead = 4 };
@@ -87,6 +92,9 @@ struct alignas(64) RankRecord {
     Token token;                     // by which a peer finds out whether it can read the rank's memory
     uint64_t started;                // when its process was (ProcessStat); by the rank, before Ready
     std::atomic<uint32_t> unwatched; // not 0: marked dead since nobody watches over the job, so it may live
+    // As `leaving`, once all ranks of other nodes that it has met have taken note of that; tell_steps() writes it. By
+    // this those learn of it that have not met it: a connection for each of them would be too many.
+    std::atomic<uint32_t> steps_told;
     // The first two are written by anyone: +1, then wake, after publishing something for this rank.
     alignas(64) std::atomic<uint32_t> doorbell;
     std::atomic<uint32_t> background_bell;
@@ -143,11 +151,15 @@ struct EventHandles {
 };
 
 constexpr size_t kRecordsOffset = 64; // behind the header
+static_assert(sizeof(JobHeader) <= kRecordsOffset);
 
 class JobSegment {
   public:
-    // A new segment for `size` ranks (1 to kMaxRanks).
+    // A new segment for `size` ranks (1 to kMaxRanks), all on this node.
     static base::Result<JobSegment> create(uint32_t size, uint32_t cores);
+    // For the ranks of a job on several nodes (up to kMaxJobRanks), of which `nodes` has the node of each; 1 to
+    // kMaxRanks of them are on `here`, this one.
+    static base::Result<JobSegment> create(std::span<const uint32_t> nodes, uint32_t here, uint32_t cores);
     // Takes the descriptor of an existing one; kVersion if its layout is not ours.
     static base::Result<JobSegment> attach(UniqueFd fd);
 
@@ -158,9 +170,14 @@ class JobSegment {
         GPURUN_ASSERT(rank < size());
         return reinterpret_cast<RankRecord*>(front_.data() + kRecordsOffset)[rank];
     }
-    PairControl& control(uint32_t source, uint32_t target) const;
+    uint32_t here() const { return here_; } // how many of the ranks run on the node of this segment
+    std::span<const uint32_t> places() const { return places_; } // which of these each rank is, if it is one
+    // Whether the rank is one of them.
+    bool is_here(uint32_t rank) const { return places_[rank] != kElsewhere; }
 
-    // The parts of a pair, each a mapping of its own: they are pinned one by one and most are never touched.
+    // REQUIRES: both are here, as for the parts of the pair, each a mapping of its own: they are pinned one by one and
+    // most are never touched.
+    PairControl& control(uint32_t source, uint32_t target) const;
     base::Result<Mapping> map_fences(uint32_t source, uint32_t target) const; // FenceSlot[kFenceSlots]
     base::Result<Mapping> map_events(uint32_t source, uint32_t target) const; // EventHandles
     base::Result<Mapping> map_ring(uint32_t source, uint32_t target) const;
@@ -184,6 +201,9 @@ class JobSegment {
     // published after that look rings.
     void announce(uint32_t rank, uint64_t presence) const;
 
+    // By the rank, and on other nodes by whoever watches over ranks there: all ranks that it has met know that it has
+    // come to so many steps of gpurun_finalize(). Wakes who may wait for that.
+    void tell_steps(uint32_t rank, uint32_t steps) const;
     // Whether gpurun_finalize() has returned there.
     bool has_finalized(uint32_t rank) const {
         return this->rank(rank).state.load(std::memory_order_acquire) == static_cast<uint32_t>(RankState::kFinalized);
@@ -200,12 +220,23 @@ class JobSegment {
     bool may_live(uint32_t rank) const;
 
   private:
-    JobSegment(UniqueFd fd, Mapping front, uint32_t size) : fd_(std::move(fd)), size_(size), front_(std::move(front)) {}
+    static constexpr uint32_t kElsewhere = UINT32_MAX;
+
+    JobSegment(UniqueFd fd, Mapping front, std::vector<uint32_t> places, uint32_t here)
+        : fd_(std::move(fd)), size_(static_cast<uint32_t>(places.size())), here_(here), places_(std::move(places)),
+          front_(std::move(front)) {}
+
+    static base::Result<JobSegment> make(std::vector<uint32_t> places, uint32_t here, uint32_t cores);
+    // Where the parts of a pair begin.
+    size_t pair_offset(uint32_t source, uint32_t target) const;
 
     UniqueFd fd_;
-    uint32_t size_; // as it was: a rank that writes where it should not must not make gpurun look beyond the end
+    // As they were: a rank that writes where it should not must not make gpurun look beyond the end.
+    uint32_t size_;
+    uint32_t here_;
+    std::vector<uint32_t> places_; // by rank
     bool light_bells_ = false;
-    Mapping front_; // header, rank records and pair controls
+    Mapping front_; // header, rank records, places and pair controls
 };
 
 } // namespace gpurun::platform

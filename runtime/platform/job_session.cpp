@@ -172,6 +172,14 @@ void JobSession::lose_all_peers() const {
             static_cast<void>(segment_.mark_unwatched(peer));
 }
 
+// If it cannot be said, gpurun has ended, or finds this rank's socket closed: then the others learn of that.
+void JobSession::tell_steps(uint32_t steps) {
+    wire::Leaving message;
+    message.steps = steps;
+    if (!alone())
+        static_cast<void>(say(socket_, message));
+}
+
 bool JobSession::abort_job(int code) {
     if (alone())
         return false;

@@ -1,8 +1,8 @@
 // A rank's half of the launcher-rank wire (wire.hpp): from the control socket, inherited or of a supervisor
 // (joining.hpp), to "every rank is ready".
 //
-// Used by one thread, inside gpurun_init(); then a Reporter reads, and abort_job() may be called. A process
-// that gpurun did not start, and that names no job, makes a job of its own.
+// Used by one thread, inside gpurun_init(); then a Reporter reads, and tell_steps() and abort_job() may be called. A
+// process that gpurun did not start, and that names no job, makes a job of its own.
 #pragma once
 
 #include "base/settings.hpp"
@@ -41,6 +41,8 @@ class JobSession {
     // session outlives. REQUIRES ready(), and not alone().
     base::Result<std::unique_ptr<Reporter>> listen(Reporter::Describe describe);
 
+    // Tells gpurun, for the ranks of other nodes, that this one has come to so many steps of gpurun_finalize().
+    void tell_steps(uint32_t steps);
     // Asks gpurun to end the job; false if there is no gpurun to ask.
     bool abort_job(int code);
 

@@ -152,13 +152,16 @@ Result<std::optional<wire::Joined>> hear_answer(MessageSocket& socket) {
 Result<JoinedJob> join_job(const base::Settings& settings) {
     const UniqueFd meeting_listener(settings.meeting_listener);
     GPURUN_TRY(check_meeting_name(settings.job));
-    if (settings.size > static_cast<int>(kMaxRanks))
-        return base::error(Status::kSetting, "a job has at most {} ranks, not {}", kMaxRanks, settings.size);
+    if (settings.size > static_cast<int>(kMaxJobRanks))
+        return base::error(Status::kSetting, "a job has at most {} ranks, not {}", kMaxJobRanks, settings.size);
+    const int here = settings.meeting.empty() ? settings.size : settings.local_size;
+    if (here > static_cast<int>(kMaxRanks))
+        return base::error(Status::kSetting, "a node has at most {} ranks of a job, not {}", kMaxRanks, here);
     wire::Join join;
     join.rank = settings.rank;
     join.size = settings.size;
     join.timeout_ms = settings.join_timeout_s * 1000;
-    join.here = settings.meeting.empty() ? settings.size : settings.local_size;
+    join.here = here;
     settings.meeting.copy(join.meeting, kLongestMeeting);
     for (int i = 0; i < kMostCalls; ++i) {
         std::string path;

@@ -11,6 +11,7 @@
 //   launcher -> rank   PeerDevice + device fd  one for each other rank that has one
 //   launcher -> rank   Go                      every rank is ready
 //   rank -> launcher   Abort                   end the job with this code
+//   rank -> launcher   Leaving                 with other nodes: to which step of gpurun_finalize() I have come
 //   launcher -> rank   Ask                     send your wait report; at any time after Go
 //   rank -> launcher   Answer...               an entry of it each (wait_report.hpp)
 //   rank -> launcher   Answered                that was all of it
@@ -38,7 +39,7 @@
 namespace gpurun::platform::wire {
 
 constexpr uint32_t kMagic = 0x6e727567; // "gurn"
-constexpr uint32_t kProtocol = 7;
+constexpr uint32_t kProtocol = 8;
 constexpr int kListener = 3; // the descriptor on which a supervisor listens for ranks that join
 
 enum class Kind : uint32_t {
@@ -59,7 +60,8 @@ enum class Kind : uint32_t {
     kQuery,
     kListing,
     kMeet,
-    kMet
+    kMet,
+    kLeaving
 };
 
 struct Header {
@@ -160,6 +162,11 @@ struct Met {
 struct Abort {
     Header header{kMagic, Kind::kAbort};
     int32_t code = 1;
+};
+
+struct Leaving {
+    Header header{kMagic, Kind::kLeaving};
+    uint32_t steps = 0;
 };
 
 struct Ask {

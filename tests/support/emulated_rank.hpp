@@ -54,7 +54,8 @@ struct EmulatedRank {
         record.pid = ::getpid();
         record.token = platform::own_token();
         probe.emplace(must(transfer::Probe::publish(*device, self_, facts)));
-        workspace.emplace(must(transfer::Workspace::publish(*device, settings, job.size(), facts)));
+        workspace.emplace(
+            must(transfer::Workspace::publish(*device, settings, transfer::WorkspaceRanks::of(job), facts)));
         transfer::ShmChannel::publish(record, facts);
     }
 

@@ -108,7 +108,26 @@ bool CarriedChannel::post_few(ProtocolId protocol, const Envelope& envelope, con
 
 void CarriedChannel::notify(Notify how) { send({.kind = ItemKind::kNotify, .notify = static_cast<uint8_t>(how)}); }
 
-void CarriedChannel::tell_steps_of_leaving(uint32_t steps) { send({.kind = ItemKind::kSteps, .value = steps}); }
+// What the record in the job says comes after all that the peer knows to have met has taken note of it. So if nothing
+// of the peer has come here by then, nothing is on its way.
+uint32_t CarriedChannel::steps_of_leaving() const {
+    const uint32_t told = site_.job.rank(site_.peer.value).steps_told.load(std::memory_order_acquire);
+    const bool met = met_.load(std::memory_order_acquire); // in this order
+    const uint32_t carried = steps_.load(std::memory_order_acquire);
+    return met ? carried : std::max(carried, told);
+}
+
+void CarriedChannel::tell_steps_of_leaving(uint32_t steps) {
+    const std::lock_guard lock(mutex());
+    steps_told_.store(steps, std::memory_order_release);
+    if (met_.load(std::memory_order_relaxed) && may_enqueue())
+        carry_on();
+}
+
+bool CarriedChannel::knows_steps_of_leaving() const {
+    return !met_.load(std::memory_order_acquire) || liveness() != Liveness::kAlive ||
+           steps_seen_.load(std::memory_order_acquire) >= steps_told_.load(std::memory_order_acquire);
+}
 
 const Record* CarriedChannel::front(std::span<const std::byte>& ret_payload) { return inbox_.front(ret_payload); }
 
@@ -253,6 +272,11 @@ bool CarriedChannel::carry_reached() {
 bool CarriedChannel::may_enqueue() {
     if (lost_)
         return false;
+    met_.store(true, std::memory_order_release);
+    if (const uint32_t told = steps_told_.load(std::memory_order_relaxed); told != steps_carried_) {
+        steps_carried_ = told;
+        outbox_.append({{.kind = ItemKind::kSteps, .value = told}, nullptr, 0, 0});
+    }
     if (!told_captured_ && site_.job.rank(site_.self.value).captures.load(std::memory_order_relaxed) != 0) {
         told_captured_ = true;
         outbox_.append({{.kind = ItemKind::kCaptured}, nullptr, 0, 0});
@@ -360,6 +384,9 @@ std::optional<size_t> CarriedChannel::read_item(std::span<const std::byte> from)
 bool CarriedChannel::arrive(const Item& item, std::span<const std::byte> bytes) {
     if (item.direction > 1 || item.edge > 1 || item.notify > 1)
         return false;
+    met_.store(true, std::memory_order_release);
+    if (steps_told_.load(std::memory_order_relaxed) != steps_carried_ && may_enqueue()) // while it had not been met
+        carry_soon();
     switch (item.kind) {
     case ItemKind::kRecord: return arrive_record(item, bytes);
     case ItemKind::kTaken: return arrive_taken(item.value);
@@ -375,6 +402,12 @@ bool CarriedChannel::arrive(const Item& item, std::span<const std::byte> bytes) 
     case ItemKind::kFilled: return arrive_filled(item, bytes);
     case ItemKind::kSteps:
         steps_.store(static_cast<uint32_t>(item.value), std::memory_order_release);
+        notify_self(Notify::kIfSleeping);
+        enqueue({.kind = ItemKind::kStepsSeen, .value = item.value});
+        carry_soon();
+        return true;
+    case ItemKind::kStepsSeen:
+        steps_seen_.store(static_cast<uint32_t>(item.value), std::memory_order_release);
         notify_self(Notify::kIfSleeping);
         return true;
     case ItemKind::kCaptured: has_captured_.store(true, std::memory_order_relaxed); return true;

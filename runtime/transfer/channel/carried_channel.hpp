@@ -39,8 +39,9 @@ class CarriedChannel : public PeerChannel {
     Liveness liveness() const override { return liveness_.load(std::memory_order_acquire); }
     const RankFacts& facts() const override { return facts_; }
     bool has_captured() const override { return has_captured_.load(std::memory_order_relaxed); }
-    uint32_t steps_of_leaving() const override { return steps_.load(std::memory_order_acquire); }
+    uint32_t steps_of_leaving() const override;
     void tell_steps_of_leaving(uint32_t steps) override;
+    bool knows_steps_of_leaving() const override;
 
     bool post(const Record& record, std::span<const std::byte> payload, Notify notify) override;
     bool post_few(ProtocolId protocol, const Envelope& envelope, const std::byte* payload, uint64_t signature) override;
@@ -83,14 +84,15 @@ class CarriedChannel : public PeerChannel {
         kRecord = 1, // its used part and its payload, `value` bytes in all
         kTaken,      // the inbox is emptied up to `value`
         kNotify,
-        kTotal,    // `number` reads `value`
-        kEdge,     // of the slot `number` reads `value`
-        kFilled,   // the bytes are those at `value` of the buffer `index` of the window `number`
-        kSteps,    // of leaving: `value`
-        kCaptured, // a message, ever
-        kGoodbye,  // nothing follows
-        kLanding,  // the buffers of the window `number` can be written, as its bytes say
-        kBeat,     // nothing
+        kTotal,     // `number` reads `value`
+        kEdge,      // of the slot `number` reads `value`
+        kFilled,    // the bytes are those at `value` of the buffer `index` of the window `number`
+        kSteps,     // of leaving: `value`
+        kCaptured,  // a message, ever
+        kGoodbye,   // nothing follows
+        kLanding,   // the buffers of the window `number` can be written, as its bytes say
+        kBeat,      // nothing
+        kStepsSeen, // `value` steps of leaving were taken note of
     };
     // In front of its bytes, on the wire.
     struct Item {
@@ -220,6 +222,9 @@ class CarriedChannel : public PeerChannel {
     Half in_;
     std::atomic<Liveness> liveness_{Liveness::kAlive};
     std::atomic<uint32_t> steps_{0};
+    std::atomic<uint32_t> steps_seen_{0}; // of this rank's own
+    std::atomic<uint32_t> steps_told_{0}; // written under the mutex, as the next
+    std::atomic<bool> met_{false};        // something was to be carried, or has come
     std::atomic<bool> has_captured_{false};
     Inbox inbox_;
     // Under the mutex.
@@ -230,6 +235,7 @@ class CarriedChannel : public PeerChannel {
     std::vector<Filled> filled_;  // that are not signalled yet: several uses of a slot, if its stream is held
     std::vector<Signal> watched_; // those of a slot with growing values
     bool waits_for_room_ = false;
+    uint32_t steps_carried_ = 0;
     bool told_captured_ = false;
     bool heard_goodbye_ = false;
     bool lost_ = false;

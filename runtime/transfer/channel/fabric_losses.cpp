@@ -3,7 +3,9 @@
 //
 // While the rank waits, a small frame goes each second to the peers that it has met, so that their machines have
 // something to acknowledge. One that has acknowledged nothing for kSilenceNs is unreachable. The peer's process is
-// not asked, since it may be stopped.
+// not asked, since it may be stopped. If its machine answers others, and only the connection to it does not come about,
+// the machine may be busy: with hundreds of ranks on few processors that takes longer.
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "platform/clock.hpp"
 #include "platform/fabric/tcp_connections.hpp"
@@ -22,7 +24,9 @@ using platform::RankState;
 namespace {
 
 constexpr int64_t kSilenceNs = 4'000'000'000;
+constexpr int64_t kConnectingNs = 30'000'000'000;
 constexpr int64_t kNsPerMs = 1'000'000;
+constexpr int64_t kNsPerS = 1000 * kNsPerMs;
 
 } // namespace
 
@@ -68,12 +72,12 @@ bool FabricPort::waits() const {
     return (presence & (kWaits | platform::presence::kBackground)) != 0;
 }
 
-// Once in kBeatNs.
+// Once in kBeatNs. If it is late, this process has not run, and knows nothing of its peers.
 void FabricPort::beat() {
     const int64_t now_ns = platform::now_ns();
     if (!beats_ || now_ns - beat_at_ns_ < kBeatNs)
         return;
-    beat_at_ns_ = now_ns;
+    const bool is_late = now_ns - std::exchange(beat_at_ns_, now_ns) >= 2 * kBeatNs;
     std::vector<FabricPeer*> doubtful;
     const bool waits = this->waits();
     for (const auto& [rank, each] : channels_) {
@@ -84,6 +88,8 @@ void FabricPort::beat() {
             send_frames(*each);
             list(*each);
         }
+        if (is_late && each->unheard_since_ns_ != 0)
+            each->unheard_since_ns_ = now_ns;
         if (each->unheard_since_ns_ != 0 && now_ns - each->unheard_since_ns_ >= kSilenceNs)
             doubtful.push_back(each);
     }
@@ -94,19 +100,23 @@ void FabricPort::beat() {
 void FabricPort::lose_the_unreachable(const std::vector<FabricPeer*>& doubtful, int64_t now_ns) {
     const std::vector<platform::TcpConnection> connections = platform::tcp_connections();
     for (FabricPeer* const each : doubtful) {
-        if (answers(*each, connections, (now_ns - each->unheard_since_ns_) / kNsPerMs))
+        const int64_t quiet_ns = now_ns - each->unheard_since_ns_;
+        const Answer answer = answer_of(*each, connections, quiet_ns / kNsPerMs);
+        if (answer == Answer::kYes)
             each->unheard_since_ns_ = each->is_unsent() ? now_ns : 0;
-        else
-            lose_unreachable(*each, "nothing has come through for 4 seconds");
+        else if (answer == Answer::kNo || quiet_ns >= kConnectingNs)
+            lose_unreachable(*each, base::format("nothing has come through for {} seconds", quiet_ns / kNsPerS));
     }
 }
 
 // Whether the peer's machine has acknowledged anything in that time, or there was nothing to acknowledge. Best known by
 // the connection that was made to the peer; if the peer has made it, its port is not known.
-bool FabricPort::answers(const FabricPeer& channel, const std::vector<platform::TcpConnection>& connections,
-                         int64_t quiet_ms) const {
+FabricPort::Answer FabricPort::answer_of(const FabricPeer& channel,
+                                         const std::vector<platform::TcpConnection>& connections,
+                                         int64_t quiet_ms) const {
+    const auto answer = [](bool is) { return is ? Answer::kYes : Answer::kNo; };
     if (!channel.address_ || !is_over_tcp())
-        return channel.got_ != 0 || !channel.is_unsent(); // nobody else knows
+        return answer(channel.got_ != 0 || !channel.is_unsent()); // nobody else knows
     bool is_known = false, answers_here = false, answers_there = false;
     for (const platform::TcpConnection& each : connections) {
         if (!each.peer.is_same_host(*channel.address_))
@@ -118,7 +128,9 @@ bool FabricPort::answers(const FabricPeer& channel, const std::vector<platform::
         is_known = true;
         answers_here = answers_here || well;
     }
-    return is_known ? answers_here : channel.got_ != 0 && answers_there;
+    if (is_known || !answers_there)
+        return answer(answers_here);
+    return channel.got_ != 0 ? Answer::kYes : Answer::kConnecting;
 }
 
 bool FabricPort::is_over_tcp() const {

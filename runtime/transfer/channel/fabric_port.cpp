@@ -145,14 +145,15 @@ void FabricPort::part_from(FabricPeer& channel, std::unique_lock<std::mutex>& lo
     if (channels_.count(channel.peer().value) == 0)
         return; // it never opened
     for (const auto& [rank, each] : channels_)
-        if (!std::exchange(each->said_goodbye_, true)) {
+        if (each->has_met() && !std::exchange(each->said_goodbye_, true)) {
             each->say_goodbye();
             flush(*each);
         }
     parting_ = true;
     const auto is_over = [&] {
         const bool is_said = !channel.is_busy();
-        return channel.is_lost() || (is_said && (channel.heard_goodbye() || job_.has_finalized(channel.peer().value)));
+        return !channel.has_met() || channel.is_lost() ||
+               (is_said && (channel.heard_goodbye() || job_.has_finalized(channel.peer().value)));
     };
     if (progress_)
         changed_.wait_for(lock, std::chrono::nanoseconds(kFarewellNs), is_over);
@@ -191,8 +192,7 @@ bool FabricPort::write(FabricPeer& channel, const FilledBytes& bytes, std::span<
     const FabricPeer::Window& window = channel.windows_[bytes.window];
     std::byte* const begin = channel.pages_out(bytes.window).data() + bytes.offset - frame.size();
     std::copy(frame.begin(), frame.end(), begin);
-    const Note note{static_cast<uint32_t>(channel.key_), static_cast<uint8_t>(self_.value), bytes.slot, bytes.use,
-                    static_cast<uint8_t>(frame.size() / kNoteUnit)};
+    const Note note{channel.key_ & kNoteKey, self_.value, bytes.slot, bytes.use, frame.size() / kNoteUnit};
     auto written = endpoint_->write(channel.number_, {begin, frame.size() + bytes.bytes.size()}, *window.own,
                                     *window.landing, bytes.offset - frame.size(), std::bit_cast<uint64_t>(note));
     if (!written) {
@@ -216,6 +216,7 @@ void FabricPort::await_answer(FabricPeer& channel, int64_t now_ns) {
     if (beats_)
         return;
     beats_ = true; // from now on it never sleeps for ever
+    beat_at_ns_ = now_ns;
     wake_progress(Rest::kSleep);
 }
 
@@ -365,7 +366,7 @@ void FabricPort::lose_damaged(FabricPeer& channel) {
 void FabricPort::on_written(uint64_t number) {
     const Note note = std::bit_cast<Note>(number);
     const auto found = channels_.find(note.source);
-    if (note.key != static_cast<uint32_t>(key_) || found == channels_.end())
+    if (note.key != (key_ & kNoteKey) || found == channels_.end())
         base::log(base::LogLevel::kWarn, "bytes were written over {} by somebody who is not of this job", provider());
     else if (!found->second->is_lost())
         arrive_bytes(*found->second, note);

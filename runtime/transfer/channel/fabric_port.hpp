@@ -70,17 +70,18 @@ class FabricPort final : private platform::FabricEndpoint::Events {
         uint32_t reserved;
         uint64_t number; // from 0
     };
-    // What a written buffer's receiver gets with it. Who can guess half a key can only say that bytes are here which
-    // are not.
+    // What a written buffer's receiver gets with it. Who can guess a part of the key can only say that bytes are here
+    // which are not.
     struct Note {
-        uint32_t key; // half of it
-        uint8_t source;
-        uint8_t slot;
-        uint8_t use;
-        uint8_t frame; // in front of the bytes, in units of kNoteUnit
+        uint64_t key : 26; // some bits of it
+        uint64_t source : 14;
+        uint64_t slot : 8;
+        uint64_t use : 8;
+        uint64_t frame : 8; // in front of the bytes, in units of kNoteUnit
     };
+    static constexpr uint64_t kNoteKey = (uint64_t{1} << 26) - 1;
     static constexpr size_t kNoteUnit = 8;
-    static_assert(platform::kMaxRanks <= 256);
+    static_assert(sizeof(Note) == sizeof(uint64_t) && platform::kMaxJobRanks <= 1u << 14);
     struct Address; // as it stands in the rank record
     static constexpr size_t kProviderBytes = 16;
     static constexpr int kMostLooks = 256; // in a row
@@ -105,8 +106,9 @@ class FabricPort final : private platform::FabricEndpoint::Events {
     void beat();
     bool waits() const; // whether the rank does, for anything
     void lose_the_unreachable(const std::vector<FabricPeer*>& doubtful, int64_t now_ns);
-    bool answers(const FabricPeer& channel, const std::vector<platform::TcpConnection>& connections,
-                 int64_t quiet_ms) const;
+    enum class Answer : uint8_t { kYes, kNo, kConnecting }; // the last: only others there do
+    Answer answer_of(const FabricPeer& channel, const std::vector<platform::TcpConnection>& connections,
+                     int64_t quiet_ms) const;
     bool is_over_tcp() const;
     void lose_unreachable(FabricPeer& channel, const std::string& why);
     void on_frame(std::span<const std::byte> frame) override;

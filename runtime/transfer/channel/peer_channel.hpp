@@ -95,8 +95,10 @@ class PeerChannel {
     virtual const RankFacts& facts() const = 0;
     virtual bool has_captured() const = 0;         // messages into graphs, ever
     virtual uint32_t steps_of_leaving() const = 0; // of gpurun_finalize() that it has reached
-    // This rank has reached so many, and its own record in the job says so.
+    // This rank has reached so many, and its own record in the job says so. One that it has not met is not told.
     virtual void tell_steps_of_leaving(uint32_t steps) = 0;
+    // Whether it has taken note of that, lives no more, or was not met.
+    virtual bool knows_steps_of_leaving() const { return true; }
 
     // ---- records, in the order of the calls
     // Posts a record, and notifies the peer. False if there is no room: the peer is then notified (kAlways), so that it

@@ -13,22 +13,22 @@ namespace {
 constexpr size_t kPage = 4096;
 // Where mails of one class are in a mailbox: those of the next begin behind them.
 constexpr SlotClass kMailClasses[] = {SlotClass::kLargeMail, SlotClass::kMail, SlotClass::kSmallMail};
-constexpr size_t words_of(SlotClass mails, uint32_t ranks) {
-    const size_t large = mails == SlotClass::kLargeMail ? large_mail_bytes(ranks) : kMailBytes;
+constexpr size_t words_of(SlotClass mails, uint32_t here) {
+    const size_t large = mails == SlotClass::kLargeMail ? large_mail_bytes(here) : kMailBytes;
     return device::mail_words_bytes(mails == SlotClass::kSmallMail ? device::kSmallMailBytes : large);
 }
-constexpr size_t first_words_of(SlotClass mails, uint32_t ranks) {
+constexpr size_t first_words_of(SlotClass mails, uint32_t here) {
     size_t bytes = 0;
     for (const SlotClass each : kMailClasses) {
         if (each == mails)
             break;
-        bytes += info_of(each).count * words_of(each, ranks);
+        bytes += info_of(each).count * words_of(each, here);
     }
     return bytes;
 }
-constexpr size_t mailbox_bytes(uint32_t ranks) {
+constexpr size_t mailbox_bytes(uint32_t here) {
     constexpr SlotClass kLast = SlotClass::kSmallMail;
-    return first_words_of(kLast, ranks) + info_of(kLast).count * words_of(kLast, ranks);
+    return first_words_of(kLast, here) + info_of(kLast).count * words_of(kLast, here);
 }
 
 // The words by which the blocks of a rank's kernels for one peer agree.
@@ -37,20 +37,20 @@ struct KernelWords {
     uint32_t tickets[2][kSlots];
 };
 
-// KernelWords for each rank, then a mailbox, channels and channel counts for each.
+// KernelWords for each rank, then a mailbox, channels and channel counts for each of the node.
 constexpr size_t words_bytes(uint32_t ranks) { return (ranks * sizeof(KernelWords) + kPage - 1) / kPage * kPage; }
-constexpr size_t bytes_of_peer(uint32_t ranks) {
-    return mailbox_bytes(ranks) + channels_bytes(ranks) + channel_counts_bytes(ranks);
+constexpr size_t bytes_of_peer(uint32_t here) {
+    return mailbox_bytes(here) + channels_bytes(here) + channel_counts_bytes(here);
 }
 
-constexpr size_t offset_in_mailbox(const Slot& slot, uint32_t ranks) {
-    return first_words_of(slot.slots, ranks) + slot.index * words_of(slot.slots, ranks);
+constexpr size_t offset_in_mailbox(const Slot& slot, uint32_t here) {
+    return first_words_of(slot.slots, here) + slot.index * words_of(slot.slots, here);
 }
 
 // Whether mailboxes for all take no more than a small part of the device, even if all ranks are on it.
-bool affordable(const device::Device& device, uint32_t ranks) {
+bool affordable(const device::Device& device, uint32_t here) {
     constexpr size_t kShares = 16;
-    return size_t{ranks} * ranks * bytes_of_peer(ranks) <= device.info().memory_bytes / kShares;
+    return size_t{here} * here * bytes_of_peer(here) <= device.info().memory_bytes / kShares;
 }
 
 Result<void> clear(device::Device& device, std::byte* memory, size_t bytes) {
@@ -64,26 +64,29 @@ Result<void> clear(device::Device& device, std::byte* memory, size_t bytes) {
 
 } // namespace
 
-size_t WorkspaceView::bytes(uint32_t ranks, bool mailboxes) {
-    return words_bytes(ranks) + (mailboxes ? ranks * bytes_of_peer(ranks) : 0);
+size_t WorkspaceView::bytes(const WorkspaceRanks& ranks, bool mailboxes) {
+    return words_bytes(ranks.all) + (mailboxes ? ranks.here * bytes_of_peer(ranks.here) : 0);
 }
 
 std::byte* WorkspaceView::mailbox(uint32_t source) const {
-    return memory_ + words_bytes(ranks_) + source * mailbox_bytes(ranks_);
+    return memory_ + words_bytes(ranks_.all) + ranks_.places[source] * mailbox_bytes(ranks_.here);
 }
 
 std::byte* WorkspaceView::channels(uint32_t source) const {
-    return memory_ + words_bytes(ranks_) + ranks_ * mailbox_bytes(ranks_) + source * channels_bytes(ranks_);
+    const uint32_t here = ranks_.here;
+    return memory_ + words_bytes(ranks_.all) + here * mailbox_bytes(here) +
+           ranks_.places[source] * channels_bytes(here);
 }
 
 std::byte* WorkspaceView::channel_counts(uint32_t target) const {
-    return memory_ + words_bytes(ranks_) + ranks_ * (mailbox_bytes(ranks_) + channels_bytes(ranks_)) +
-           target * channel_counts_bytes(ranks_);
+    const uint32_t here = ranks_.here;
+    return memory_ + words_bytes(ranks_.all) + here * (mailbox_bytes(here) + channels_bytes(here)) +
+           ranks_.places[target] * channel_counts_bytes(here);
 }
 
 device::Mail WorkspaceView::mail(uint32_t source, Fence& fence, const Slot& slot, size_t bytes) const {
     device::Mail mail;
-    mail.words = mailbox(source) + offset_in_mailbox(slot, ranks_);
+    mail.words = mailbox(source) + offset_in_mailbox(slot, ranks_.here);
     mail.bytes = bytes;
     mail.mark = static_cast<uint32_t>(slot.value / kSlotStep % UINT32_MAX) + 1;
     mail.sent = &fence.counter(Edge::kForward, slot);
@@ -101,10 +104,10 @@ uint64_t* WorkspaceView::gate(uint32_t peer, const Slot& slot) const {
     return &(reinterpret_cast<KernelWords*>(memory_) + peer)->gates[slot.number()];
 }
 
-Result<Workspace> Workspace::publish(device::Device& device, const base::Settings& settings, uint32_t ranks,
-                                     RankFacts& facts) {
+Result<Workspace> Workspace::publish(device::Device& device, const base::Settings& settings,
+                                     const WorkspaceRanks& ranks, RankFacts& facts) {
     bool mailboxes = settings.mail_bytes != 0 && device.mails() != nullptr &&
-                     settings.fence != base::FenceKind::kEvent && affordable(device, ranks);
+                     settings.fence != base::FenceKind::kEvent && affordable(device, ranks.here);
     size_t bytes = WorkspaceView::bytes(ranks, mailboxes);
     auto allocated = device.allocate(bytes);
     if (!allocated && mailboxes) { // the device is full: messages go on without mailboxes

@@ -46,7 +46,8 @@ Route GraphPart::route_of(Way way) { return {kProtocol, static_cast<uint8_t>(way
 
 GraphPart::GraphPart(Resources& resources, Peer& peer)
     : resources_(resources), peer_(peer), channels_(resources.device.channels()),
-      at_target_(channels_bytes(resources.place.ranks)), at_source_(channel_counts_bytes(resources.place.ranks)) {}
+      at_target_(channels_bytes(resources.workspace.ranks_here())),
+      at_source_(channel_counts_bytes(resources.workspace.ranks_here())) {}
 
 GraphPart::~GraphPart() = default;
 
@@ -115,7 +116,7 @@ bool GraphPart::is_better_read(const Send& send) const {
 
 GraphPart::Way GraphPart::way_of(const Send& send) const {
     const Operand& operand = send.operand();
-    if (send.envelope().bytes <= largest_in_channel(resources_.place.ranks) && !is_better_read(send))
+    if (send.envelope().bytes <= largest_in_channel(resources_.workspace.ranks_here()) && !is_better_read(send))
         return Way::kInChannel;
     if (peer_.to_self() ? !operand.in_host_memory() : is_sure_to_map(operand))
         return Way::kInPlace;

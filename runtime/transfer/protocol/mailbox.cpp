@@ -39,7 +39,7 @@ Result<void> MailboxPart::map(const device::MemoryHandle& handle) {
     device::Device& device = resources_.device;
     const uint32_t self = resources_.place.self.value;
     GPURUN_ASSIGN(void* const imported, device.import_memory(peer_.channel().device_peer(), handle));
-    const WorkspaceView view(static_cast<std::byte*>(imported), resources_.place.ranks);
+    const WorkspaceView view(static_cast<std::byte*>(imported), resources_.workspace.view().ranks());
     auto works = can_write(device, resources_.pools.streams, self, view.mailbox(self));
     if (works && *works) {
         workspace_ = view;
@@ -95,9 +95,9 @@ bool is_better_read(const Send& send) {
 bool goes_by_mailbox(const Send& send) {
     const base::Settings& settings = send.resources().settings;
     const Operand& from = send.operand();
-    const size_t largest = from.on_stream()
-                               ? std::min(settings.mail_bytes, large_mail_bytes(send.resources().place.ranks))
-                               : std::min(settings.mail_bytes, settings.device_eager_bytes);
+    const size_t largest =
+        from.on_stream() ? std::min(settings.mail_bytes, large_mail_bytes(send.resources().workspace.ranks_here()))
+                         : std::min(settings.mail_bytes, settings.device_eager_bytes);
     return from.bytes != 0 && from.bytes <= share_of(send, largest) && !from.by_cpu() && from.by_device() &&
            !send.synchronous() && !from.captured() && !is_better_read(send) &&
            settings.path == base::PathChoice::kAuto && send.target().part<MailboxPart>().open();

@@ -20,6 +20,27 @@ static int recv_from(int source) {
     return say("recv", gpurun_recv(&word, 1, GPURUN_INT32, source, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
 }
 
+// Ranks that have not met: nobody sends what rank 0 waits for.
+static int be_strangers(void) {
+    int word = 0;
+    const gpurun_status status =
+        rank == 0 ? gpurun_recv(&word, 1, GPURUN_INT32, size - 1, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL) : GPURUN_OK;
+    MUST(gpurun_finalize());
+    return rank == 0 ? status != GPURUN_ERR_FINALIZED : 0;
+}
+
+// The first message between two ranks is the last thing that its source does.
+static int send_and_leave(void) {
+    const int half = size / 2;
+    int word = rank;
+    if (rank < half)
+        MUST(gpurun_send(&word, 1, GPURUN_INT32, rank + half, 0, GPURUN_COMM_WORLD, GPURUN_HOST));
+    else
+        MUST(gpurun_recv(&word, 1, GPURUN_INT32, rank - half, 0, GPURUN_COMM_WORLD, GPURUN_HOST, NULL));
+    MUST(gpurun_finalize());
+    return rank < half ? 0 : word != rank - half;
+}
+
 int main(int argc, char** argv) {
     const char* behaviour = argc > 1 ? argv[1] : "";
     gpurun_status status = gpurun_init();
@@ -28,6 +49,10 @@ int main(int argc, char** argv) {
     MUST(gpurun_comm_rank(GPURUN_COMM_WORLD, &rank));
     MUST(gpurun_comm_size(GPURUN_COMM_WORLD, &size));
     MUST(gpurun_errors_set(GPURUN_ERRORS_RETURN, NULL));
+    if (strcmp(behaviour, "strangers") == 0)
+        return be_strangers();
+    if (strcmp(behaviour, "leave") == 0)
+        return send_and_leave();
     status = gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST);
     int result = say("barrier", status);
     if (strcmp(behaviour, "wait") == 0 && status == GPURUN_OK) // for what nobody sends

@@ -123,6 +123,29 @@ class Choices(FarRanksTest):
         self.assertIn("libfabric's provider 'shm' reaches processes of its own machine only", out[0])
 
 
+class Strangers(FarRanksTest):
+    """Ranks that exchange nothing have no connection, and leave together all the same."""
+
+    def test_ranks_that_never_meet_open_no_connection(self):
+        before = self.connects()
+        self.assertEqual(self.outcome(FAR_RANKS, "strangers", hosts="h1:3,h2:3"), (0, [], ""))
+        self.assertLessEqual(self.connects() - before, 2)  # gpurun's own
+
+    def test_the_first_message_comes_though_its_source_leaves_at_once(self):
+        for _ in range(10):
+            self.assertEqual(self.outcome(FAR_RANKS, "leave", hosts="h1:3,h2:3"), (0, [], ""))
+
+    @staticmethod
+    def connects():
+        """How often somebody on one of the hosts has connected by TCP."""
+        total = 0
+        for holder in HOSTS_HERE.holders:
+            with open(f"/proc/{holder.pid}/net/snmp", encoding="ascii") as file:
+                names, values = [line.split() for line in file if line.startswith("Tcp:")]
+            total += int(values[names.index("ActiveOpens")])
+        return total
+
+
 class Readme(FarRanksTest):
     """What README.md shows of several hosts."""
 

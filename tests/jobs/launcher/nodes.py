@@ -305,7 +305,7 @@ class Joining(NodesTest):
 
     def test_a_death_is_told_to_the_other_node(self):
         status, out, error = self.run_ranks("--keep-going", WIRE_RANK, "await-rank-1", "1=crash")
-        self.assertEqual((status, out), (137, b"released by poison\n"))
+        self.assertEqual((status, out), (137, b"told of a death\n"))
         self.check_own_line(error, "rank 1 (pid ", "on h2) was killed by signal 9", "the other ranks go on")
 
     def test_a_node_that_is_lost_is_told_to_the_other_one(self):
@@ -314,7 +314,7 @@ class Joining(NodesTest):
         os.kill(self.far_daemon(), signal.SIGKILL)
         before = time.monotonic()
         out, error = process.communicate(timeout=20)
-        self.assertEqual((process.returncode, out), (1, b"released by poison\n"))
+        self.assertEqual((process.returncode, out), (1, b"told of a death\n"))
         self.assertLess(time.monotonic() - before, 4)
         self.check_own_line(error.decode(), "lost h2", "the other ranks go on")
 

@@ -84,9 +84,23 @@ int stay() {
     return sleep_for_ever();
 }
 
+// With rank 1 on another node: sleeps until it is woken by the news.
+int await_news_of_rank_1(const JobSession& session) {
+    const JobSegment& segment = session.segment();
+    std::atomic<uint32_t>& bell = segment.rank(session.rank()).death_bell;
+    for (uint32_t seen = bell.load(); segment.rank(1).state.load() != static_cast<uint32_t>(RankState::kDead);
+         seen = bell.load())
+        sleep_while(bell, seen, kForever);
+    std::printf("told of a death\n");
+    set_state(session, RankState::kFinalized);
+    return 0;
+}
+
 // Waits for rank 1 as a stream would, and tells when it is released.
 int await_rank_1() {
     const JobSession session = join();
+    if (!session.segment().is_here(1))
+        return await_news_of_rank_1(session);
     auto fences = session.segment().map_fences(1, session.rank());
     auto& word = reinterpret_cast<FenceSlot*>(fences->data())[0].forward;
     while (word.load() == 0)

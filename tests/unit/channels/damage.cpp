@@ -48,11 +48,11 @@ struct Heard final : FabricEndpoint::Events {
 };
 
 struct Note {
-    uint32_t key;
-    uint8_t source = 1;
-    uint8_t slot = 0;
-    uint8_t use = 1;
-    uint8_t frame = 0;
+    uint64_t key : 26;
+    uint64_t source : 14 = 1;
+    uint64_t slot : 8 = 0;
+    uint64_t use : 8 = 1;
+    uint64_t frame : 8 = 0;
 };
 constexpr uint16_t kEagerWindow = transfer::PeerChannel::kEagerWindow;
 
@@ -212,7 +212,7 @@ TEST_CASE_TEMPLATE("bytes that are written are told of by their number, and by n
         Target target;
         target.make_fence();
         target.send(frame_of({.key = target.key}, {.kind = kFilled, .number = kEagerWindow, .bytes = 8}, 8));
-        const auto key = static_cast<uint32_t>(target.key);
+        const uint64_t key = target.key & ((uint64_t{1} << 26) - 1);
         if (!target.write({.key = key + 1, .slot = slot})) // a stranger's
             return;
         (void)target.write({.key = key, .source = 7, .slot = slot});

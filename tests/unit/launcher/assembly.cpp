@@ -31,6 +31,7 @@ struct Noted : Assembly::Observer {
     void rank_misbehaved(uint32_t rank, const std::string&) override { note("misbehaved", rank); }
     void versions_differ(uint32_t rank, const std::string&) override { note("differ", rank); }
     void rank_left_early(uint32_t rank) override { note("left", rank); }
+    void rank_leaves(uint32_t rank, uint32_t steps) override { note(steps == 2 ? "leaves2-" : "leaves", rank); }
     void rank_aborted(uint32_t rank, int code) override {
         note(code == 5 ? "abort5-" : "abort", rank);
         on_abort();
@@ -275,6 +276,12 @@ TEST_CASE("an abort is heard in any state, also from a rank that is gone") {
     job.ranks[1] = MessageSocket();
     job.assembly.hear(1);
     CHECK(job.noted.said == "abort5-1");
+}
+
+TEST_CASE("how far a rank has come in leaving is passed on") {
+    Job job(2);
+    job.say(1, wire::Leaving{.steps = 2});
+    CHECK(job.noted.said == "leaves2-1");
 }
 
 TEST_CASE("who closes its socket while others wait has left early, who never came has not") {

@@ -56,7 +56,9 @@ TEST_CASE("ranks fill the hosts in their order") {
     CHECK(must(fill_hosts({0, 2}, 3, true)) == Filled{0, 3});
     CHECK_STATUS(fill_hosts({2, 2}, 5, false), Status::kArgument);
     CHECK_STATUS(fill_hosts({0, 0}, 1, true), Status::kArgument);
-    CHECK_STATUS(fill_hosts({200, 100}, std::nullopt, false), Status::kArgument);
+    CHECK(must(fill_hosts({200, 100}, std::nullopt, false)) == Filled{200, 100});
+    CHECK_STATUS(fill_hosts({200, 100}, 600, true), Status::kArgument); // 400 on the first
+    CHECK_STATUS(fill_hosts(std::vector<uint32_t>(41, 256), std::nullopt, false), Status::kArgument);
 }
 
 TEST_CASE("the hosts of an allocation of Slurm are written with ranges") {

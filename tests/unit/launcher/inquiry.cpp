@@ -91,6 +91,7 @@ struct Asked : Assembly::Observer {
     void versions_differ(uint32_t, const std::string&) override {}
     void rank_left_early(uint32_t) override {}
     void rank_aborted(uint32_t, int) override {}
+    void rank_leaves(uint32_t, uint32_t) override {}
     bool rank_answered(uint32_t rank, const wire::Answer& said) override { return inquiry->take(rank, said); }
     bool rank_answered_all(uint32_t rank, const wire::Answered& said) override { return inquiry->finish(rank, said); }
 

@@ -134,8 +134,8 @@ TEST_CASE("the number of ranks is that of all programs together, and --map's") {
     CHECK(must(ranks_asked_for({Program()}, two)) == size_t{2});
     CHECK(says(detail_of(ranks_asked_for({three}, two)), "--map is for 2 ranks, but -n asks for 3"));
     three.ranks = 200;
-    CHECK(says(detail_of(ranks_asked_for({three, three}, {})), "400 ranks, but a job has at most 256"));
-    CHECK(says(refusal(with(MapBy::kGpu, 256), {}, kFour), "1024 ranks, but a job has at most 256"));
+    CHECK(says(detail_of(ranks_asked_for({three, three}, {})), "400 ranks, but a node has at most 256"));
+    CHECK(says(refusal(with(MapBy::kGpu, 256), {}, kFour), "1024 ranks, but a node has at most 256"));
 }
 
 TEST_SUITE_END();

@@ -45,6 +45,7 @@ struct Supervisor : OtherNodes::Observer {
             ready.push_back(static_cast<uint32_t>(record.pid));
         }
     }
+    void far_rank_leaves(uint32_t rank, uint32_t steps) override { leaving.insert(leaving.end(), {rank, steps}); }
     void far_rank_ended(uint32_t rank, bool finalized) override { (finalized ? left : dead).push_back(rank); }
     void refused_by_nodes(Status, const std::string& why) override { refusal = why; }
     void aborted_by_nodes() override { aborted = true; }
@@ -52,7 +53,7 @@ struct Supervisor : OtherNodes::Observer {
 
     Numbers ranks;
     std::unique_ptr<OtherNodes> nodes;
-    Numbers known, ready, left, dead;
+    Numbers known, ready, leaving, left, dead;
     std::string address, refusal, lost;
     bool aborted = false;
 };
@@ -107,13 +108,17 @@ TEST_CASE("each node learns where all ranks are, by which address it is reached,
         CHECK(node->ready == Numbers{0, 1, 2, 3, 4});
 }
 
-TEST_CASE("ends, deaths, refusals and aborts are told to the others") {
+TEST_CASE("steps of leaving, ends, deaths, refusals and aborts are told to the others") {
     const Job job(3, {{0}, {1}, {2}});
+    job.nodes[1]->nodes->tell_steps(1, 2);
+    job.nodes[1]->nodes->tell_steps(1, 5);
     job.nodes[1]->nodes->tell_end(1, true);
     job.nodes[2]->nodes->tell_end(2, false);
     job.nodes[2]->nodes->tell_refusal(Status::kVersion, "no");
     job.nodes[2]->nodes->tell_abort();
     job.run_until([&] { return job.nodes[0]->aborted && job.nodes[1]->aborted; });
+    CHECK(job.nodes[0]->leaving == Numbers{1, 2, 1, 5});
+    CHECK(job.nodes[1]->leaving.empty());
     CHECK(job.nodes[0]->left == Numbers{1});
     CHECK(job.nodes[0]->dead == Numbers{2});
     CHECK(job.nodes[1]->dead == Numbers{2});

@@ -96,6 +96,58 @@ TEST_CASE("the largest job's segment can be made, as it is sparse") {
     CHECK(must(segment.map_ring(kMaxRanks - 1, kMaxRanks - 1)).size() == kRingBytes);
 }
 
+TEST_CASE("with several nodes, all ranks have a record, and only those of this node have pairs") {
+    std::vector<uint32_t> nodes(kMaxJobRanks);
+    for (uint32_t rank = 0; rank < kMaxJobRanks; ++rank)
+        nodes[rank] = rank % 40; // 250 on each
+    const JobSegment created = must(JobSegment::create(nodes, 7, 1));
+    const JobSegment attached = must(JobSegment::attach(duplicate(created.fd())));
+    CHECK(attached.size() == kMaxJobRanks);
+    CHECK(attached.is_here(7));
+    CHECK(attached.is_here(9967));
+    CHECK_FALSE(attached.is_here(8));
+    CHECK(attached.rank(8).node == 8);
+    created.control(7, 9967).ring_entries = 5;
+    CHECK(attached.control(7, 9967).ring_entries == 5);
+    CHECK(attached.control(9967, 7).ring_entries == 0);
+    must(created.map_ring(9967, 47)).data()[0] = std::byte{1};
+    CHECK(must(attached.map_ring(9967, 47)).data()[0] == std::byte{1});
+    CHECK(must(attached.map_ring(47, 9967)).data()[0] == std::byte{0});
+    // Of a death elsewhere the ranks here learn, and nothing is poisoned: no memory is shared with it.
+    must(created.mark_dead(8));
+    CHECK(attached.rank(8).state == static_cast<uint32_t>(RankState::kDead));
+    CHECK(attached.rank(7).doorbell == 1);
+    CHECK(attached.rank(9).doorbell == 0);
+}
+
+TEST_CASE("steps of leaving wake who is not leaving, and with the last rank's all") {
+    constexpr uint32_t kNodes[] = {0, 1, 0, 1};
+    const JobSegment segment = must(JobSegment::create(kNodes, 0, 1));
+    for (const uint32_t rank : {0u, 2u}) {
+        segment.rank(rank).presence = presence::kSleeper;
+        segment.rank(rank).leaving = rank == 0 ? 0 : 2;
+    }
+    segment.tell_steps(1, 2);
+    CHECK(segment.rank(1).steps_told == 2);
+    CHECK(segment.rank(0).doorbell == 1);
+    CHECK(segment.rank(2).doorbell == 0);
+    segment.rank(3).state = static_cast<uint32_t>(RankState::kDead);
+    segment.tell_steps(0, 2);
+    CHECK(segment.rank(2).doorbell == 0);
+    segment.tell_steps(2, 2);
+    CHECK(segment.rank(2).doorbell == 1);
+}
+
+TEST_CASE("a segment whose places are damaged is refused") {
+    constexpr uint32_t kNodes[] = {0, 1, 0};
+    const JobSegment created = must(JobSegment::create(kNodes, 0, 1));
+    const Mapping front = must(Mapping::map(created.fd(), 0, 4096));
+    auto* const places = reinterpret_cast<uint32_t*>(front.data() + kRecordsOffset + 3 * sizeof(RankRecord));
+    CHECK(places[2] == 1);
+    places[2] = 2;
+    CHECK_STATUS(JobSegment::attach(duplicate(created.fd())), Status::kLauncher);
+}
+
 TEST_CASE("a dead rank wakes who sleeps on its fence, and who sleeps on a doorbell") {
     const JobSegment segment = must(JobSegment::create(2, 1));
     const Mapping from_dead = must(segment.map_fences(1, 0));

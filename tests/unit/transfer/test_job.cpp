@@ -46,7 +46,8 @@ TestRank::TestRank(const platform::JobSegment& job_, uint32_t self_, const Setti
     record.token = platform::own_token();
     transfer::RankFacts facts;
     probe_.emplace(must(transfer::Probe::publish(*device, self, facts)));
-    workspace_.emplace(must(transfer::Workspace::publish(*device, setting.settings, job.size(), facts)));
+    workspace_.emplace(
+        must(transfer::Workspace::publish(*device, setting.settings, transfer::WorkspaceRanks::of(job), facts)));
     transfer::ShmChannel::publish(record, facts);
 }
 
