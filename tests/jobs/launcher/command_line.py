@@ -19,7 +19,8 @@ class CommandLine(LaunchedTest):
     def test_a_bad_command_line_is_one_line_and_status_2(self):
         self.check_refused(2, ["'0'"], "-n", "0", "true")
         self.check_refused(2, ["'-1'"], "-n", "-1", "true")
-        self.check_refused(2, ["'257'", "256"], "-n", "257", "true")
+        self.check_refused(2, ["'10001'", "10000"], "-n", "10001", "true")
+        self.check_refused(2, ["257 ranks", "256"], "-n", "257", "true")
         self.check_refused(2, ["'many'"], "-n", "many", "true")
         self.check_refused(2, ["--frobnicate"], "--frobnicate", "true")
         self.check_refused(2, ["'gpu'"], "--device=gpu", "true")
