@@ -59,7 +59,7 @@ struct Info {
     // (transfer/pool/kernel_budget.hpp). take_mail() has mail_blocks(), a copy_fenced() copy_blocks(), take_mails() one
     // for each mail, all others one. Of no use where the device has no capability that spins.
     uint32_t spinning_blocks = 64;
-    // A program that does not call gpurun takes at least so long to enqueue something in a stream.
+    // A program that does not call gpurun takes at least so long to enqueue a kernel or a copy in a stream.
     int64_t shortest_enqueue_ns = 200;
     // release_peer() ends waits on a dead process's events. Where it cannot, such a stream stays blocked for ever:
     // it must not be waited for, and nothing may be enqueued in it.

@@ -67,6 +67,10 @@ base::Result<Info> describe_device(const Driver& driver, CUdevice device) {
     // of it, however much is free there (seen: a kernel of one thread does not run beside 132 blocks of 512 that spin).
     // So what spins leaves a quarter of the processors alone.
     info.spinning_blocks = static_cast<uint32_t>(std::max(processors * 3 / 4, 1));
+    // Launches take 2.3 us and more, copies 2.4 (Xeons of H200, 2026-11-28). What takes less may go unnoticed: memsets
+    // (0.8), host functions (0.35), waiting for an event (0.15). A program that enqueues nothing comes back within 0.2
+    // to 0.5 us, on a busy host 1.
+    info.shortest_enqueue_ns = 1000;
     info.releases_events = false; // see CudaDevice::release_peer()
     return info;
 }
@@ -92,32 +96,6 @@ void settle_copies(const Driver& driver) {
                                              "stream does not come to its end");
             return;
         }
-}
-
-// Of what changes memory, memsets are enqueued fastest: in 0.8 us, or 1.1 on a slower host, where launches take 2.3 and
-// 3.4, copies 2.4 and 4 (Xeons of H200, 2026-11-28). A part of that, since a clock is read, too. Host functions take
-// 0.6 us, and waiting for an event 0.15: they may go unnoticed. Nothing here waits for the device, which may be busy
-// for ever. REQUIRES that the device's context is current.
-int64_t shortest_enqueue_ns(const Driver& driver, bool ordered_memory) {
-    constexpr int64_t kUsualNs = 400, kMostNs = 1600;
-    constexpr int kTries = 16;
-    constexpr size_t kBytes = 8;
-    const BesideCapture beside(driver);
-    CUstream stream = nullptr;
-    if (!ordered_memory || driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
-        return kUsualNs;
-    CUdeviceptr memory = 0;
-    int64_t shortest_ns = INT64_MAX;
-    bool well = driver.cuMemAllocAsync(&memory, kBytes, stream) == CUDA_SUCCESS;
-    for (int i = 0; well && i < kTries; ++i) {
-        const int64_t begin_ns = platform::now_ns();
-        well = driver.cuMemsetD8Async(memory, 0, kBytes, stream) == CUDA_SUCCESS;
-        shortest_ns = std::min(shortest_ns, platform::now_ns() - begin_ns);
-    }
-    if (memory != 0)
-        (void)driver.cuMemFreeAsync(memory, stream);
-    (void)driver.cuStreamDestroy(stream);
-    return well ? std::clamp(shortest_ns * 3 / 4, kUsualNs, kMostNs) : kUsualNs;
 }
 
 base::Result<Facts> gather_facts(const Driver& driver, CUdevice device) {
@@ -157,9 +135,6 @@ base::Result<std::unique_ptr<Device>> open_selected(const Options& options) {
     GPURUN_ASSIGN(const CUdevice device, select_device(driver, options.selector, options.auto_device));
     GPURUN_ASSIGN(Facts facts, gather_facts(driver, device));
     settle_copies(driver);
-    facts.info.shortest_enqueue_ns = shortest_enqueue_ns(driver, facts.ordered_memory);
-    base::log(base::LogLevel::kDebug, "what is enqueued in a stream takes {} ns at least",
-              facts.info.shortest_enqueue_ns);
     GPURUN_ASSIGN(const Kernels kernels, Kernels::load(driver));
     return std::unique_ptr<Device>(std::make_unique<CudaDevice>(driver, std::move(facts), kernels));
 }
