@@ -3,8 +3,8 @@
 //
 // Directly means that the program can have put nothing into the stream in between: the thread has made no other call of
 // gpurun, and less time has passed than the shortest call takes that enqueues a kernel or a copy
-// (Info::shortest_enqueue_ns). So what is started there is in its place in the stream, too, if it is enqueued when it is
-// completed. (A thread that uses the same stream at the same moment has no order with these calls. A memset, a host
+// (Info::shortest_enqueue_ns). So what is started there is in its place in the stream, too, if it is enqueued when it
+// is completed. (A thread that uses the same stream at the same moment has no order with these calls. A memset, a host
 // function or a wait for an event may be faster: what was started before it then comes behind it.)
 //
 // Programs do the same again and again. So a series is *held* if those before it were completed directly: nothing of it
