@@ -106,30 +106,25 @@ Result<void> World::start() {
     const bool takes_turns = transfer::takes_turns(job, settings_.mps, self.value);
     if (takes_turns)
         base::log(base::LogLevel::kInfo, "other ranks have the same device, and there is no MPS: they take turns");
-    GPURUN_ASSIGN(engine_, comm::Engine::start({.job = job,
-                                                .self = self,
-                                                .settings = settings_,
-                                                .device = device,
-                                                .probe = std::move(probe),
-                                                .workspace = std::move(workspace),
-                                                .trace = session_->trace().get(),
-                                                .runs = site_.runs,
-                                                .process = site_.process,
-                                                .takes_turns = takes_turns,
-                                                .ranks_on_device = transfer::ranks_on_device(job, self.value),
-                                                .names = site_.names,
-                                                .tell_other_nodes = teller()},
-                                               std::move(channels)));
+    GPURUN_ASSIGN(engine_,
+                  comm::Engine::start({.job = job,
+                                       .self = self,
+                                       .settings = settings_,
+                                       .device = device,
+                                       .probe = std::move(probe),
+                                       .workspace = std::move(workspace),
+                                       .trace = session_->trace().get(),
+                                       .runs = site_.runs,
+                                       .process = site_.process,
+                                       .takes_turns = takes_turns,
+                                       .ranks_on_device = transfer::ranks_on_device(job, self.value),
+                                       .names = site_.names,
+                                       .tell_other_nodes = [this](uint32_t steps) { session_->tell_steps(steps); }},
+                                      std::move(channels)));
     described_.store(engine_.get(), std::memory_order_release);
     all_ = &engine_->communicators().world();
     job.rank(self.value).state.store(static_cast<uint32_t>(platform::RankState::kAlive), std::memory_order_release);
     return {};
-}
-
-std::function<void(uint32_t)> World::teller() {
-    if (session_->segment().here() == session_->segment().size())
-        return {};
-    return [this](uint32_t steps) { session_->tell_steps(steps); };
 }
 
 // A rank can say how it stands from here on, before it has an engine.

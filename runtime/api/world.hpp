@@ -55,7 +55,6 @@ class World {
   private:
     World(const Site& site, const base::Settings& settings, platform::JobSession session);
     base::Result<void> start();
-    std::function<void(uint32_t steps)> teller(); // empty: there is nobody to tell
     base::Result<void> start_reporter();
     base::Result<void> start_death_watch();
     // The device knows a rank of this job by this number and its rank; those of two worlds differ.

@@ -35,7 +35,6 @@ struct RankParts {
     uint32_t ranks_on_device = 1;
     Names names{}; // of what the program is given
     // Says to whoever watches over ranks on other nodes that this one has come to so many steps of gpurun_finalize().
-    // Empty: there are none.
     std::function<void(uint32_t steps)> tell_other_nodes{};
 };
 

@@ -137,8 +137,7 @@ base::Result<Mapping> JobSegment::map_relay(uint32_t source, uint32_t target, ui
 
 void JobSegment::choose_bells() {
     light_bells_ = here_ <= header().cores; // else ranks sleep all the time
-    for (uint32_t each = 0; each < size(); ++each)
-        light_bells_ = light_bells_ && (!is_here(each) || rank(each).heavy_fences != 0);
+    for_each_here([&](uint32_t each) { light_bells_ = light_bells_ && rank(each).heavy_fences != 0; });
 }
 
 // Either the caller sees a sleeper, or the sleeper's last look before sleeping sees what the caller published. For that
@@ -172,16 +171,15 @@ void JobSegment::tell_steps(uint32_t told, uint32_t steps) const {
     for (uint32_t each = 0; last && each < size(); ++each)
         last = rank(each).steps_told.load(std::memory_order_relaxed) >= steps ||
                rank(each).state.load(std::memory_order_relaxed) >= static_cast<uint32_t>(RankState::kFinalized);
-    for (uint32_t each = 0; each < size(); ++each)
-        if (is_here(each) && (last || rank(each).leaving.load(std::memory_order_relaxed) == 0))
+    for_each_here([&](uint32_t each) {
+        if (last || rank(each).leaving.load(std::memory_order_relaxed) == 0)
             ring_doorbell(each, Notify::kAlways);
+    });
 }
 
 void JobSegment::mark_finalized(uint32_t left) const {
     rank(left).state.store(static_cast<uint32_t>(RankState::kFinalized), std::memory_order_release);
-    for (uint32_t peer = 0; peer < size(); ++peer)
-        if (is_here(peer))
-            ring_doorbell(peer, Notify::kAlways);
+    for_each_here([&](uint32_t peer) { ring_doorbell(peer, Notify::kAlways); });
 }
 
 base::Result<void> JobSegment::mark_unwatched(uint32_t lost) const {
@@ -223,13 +221,11 @@ base::Result<void> JobSegment::mark_dead(uint32_t dead) const {
     }
     // Last (release): who sees the state sees the poison, and can tell what was cut short.
     rank(dead).state.store(static_cast<uint32_t>(RankState::kDead), std::memory_order_release);
-    for (uint32_t peer = 0; peer < size(); ++peer) {
-        if (!is_here(peer))
-            continue;
+    for_each_here([&](uint32_t peer) {
         wake_by(rank(peer).doorbell);
         wake_by(rank(peer).background_bell);
         wake_by(rank(peer).death_bell);
-    }
+    });
     return result;
 }
 

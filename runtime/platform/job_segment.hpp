@@ -227,6 +227,12 @@ class JobSegment {
           front_(std::move(front)) {}
 
     static base::Result<JobSegment> make(std::vector<uint32_t> places, uint32_t here, uint32_t cores);
+    template <typename Visit>
+    void for_each_here(const Visit& visit) const {
+        for (uint32_t each = 0; each < size(); ++each)
+            if (is_here(each))
+                visit(each);
+    }
     // Where the parts of a pair begin.
     size_t pair_offset(uint32_t source, uint32_t target) const;
 

@@ -174,10 +174,11 @@ void JobSession::lose_all_peers() const {
 
 // If it cannot be said, gpurun has ended, or finds this rank's socket closed: then the others learn of that.
 void JobSession::tell_steps(uint32_t steps) {
+    if (alone() || segment_.here() == segment_.size())
+        return;
     wire::Leaving message;
     message.steps = steps;
-    if (!alone())
-        static_cast<void>(say(socket_, message));
+    static_cast<void>(say(socket_, message));
 }
 
 bool JobSession::abort_job(int code) {

@@ -41,7 +41,8 @@ class JobSession {
     // session outlives. REQUIRES ready(), and not alone().
     base::Result<std::unique_ptr<Reporter>> listen(Reporter::Describe describe);
 
-    // Tells gpurun, for the ranks of other nodes, that this one has come to so many steps of gpurun_finalize().
+    // Tells gpurun, for the ranks of other nodes if there are any, that this one has come to so many steps of
+    // gpurun_finalize().
     void tell_steps(uint32_t steps);
     // Asks gpurun to end the job; false if there is no gpurun to ask.
     bool abort_job(int code);
