@@ -3,9 +3,7 @@
 //
 // While the rank waits, a small frame goes each second to the peers that it has met, so that their machines have
 // something to acknowledge. One that has acknowledged nothing for kSilenceNs is unreachable. The peer's process is
-// not asked, since it may be stopped. If its machine answers others, and only the connection to it does not come about,
-// the machine may be busy: with hundreds of ranks on few processors that takes longer.
-#include "base/format.hpp"
+// not asked, since it may be stopped.
 #include "base/log.hpp"
 #include "platform/clock.hpp"
 #include "platform/fabric/tcp_connections.hpp"
@@ -24,9 +22,7 @@ using platform::RankState;
 namespace {
 
 constexpr int64_t kSilenceNs = 4'000'000'000;
-constexpr int64_t kConnectingNs = 30'000'000'000;
 constexpr int64_t kNsPerMs = 1'000'000;
-constexpr int64_t kNsPerS = 1000 * kNsPerMs;
 
 } // namespace
 
@@ -100,23 +96,19 @@ void FabricPort::beat() {
 void FabricPort::lose_the_unreachable(const std::vector<FabricPeer*>& doubtful, int64_t now_ns) {
     const std::vector<platform::TcpConnection> connections = platform::tcp_connections();
     for (FabricPeer* const each : doubtful) {
-        const int64_t quiet_ns = now_ns - each->unheard_since_ns_;
-        const Answer answer = answer_of(*each, connections, quiet_ns / kNsPerMs);
-        if (answer == Answer::kYes)
+        if (answers(*each, connections, (now_ns - each->unheard_since_ns_) / kNsPerMs))
             each->unheard_since_ns_ = each->is_unsent() ? now_ns : 0;
-        else if (answer == Answer::kNo || quiet_ns >= kConnectingNs)
-            lose_unreachable(*each, base::format("nothing has come through for {} seconds", quiet_ns / kNsPerS));
+        else
+            lose_unreachable(*each, "nothing has come through for 4 seconds");
     }
 }
 
 // Whether the peer's machine has acknowledged anything in that time, or there was nothing to acknowledge. Best known by
 // the connection that was made to the peer; if the peer has made it, its port is not known.
-FabricPort::Answer FabricPort::answer_of(const FabricPeer& channel,
-                                         const std::vector<platform::TcpConnection>& connections,
-                                         int64_t quiet_ms) const {
-    const auto answer = [](bool is) { return is ? Answer::kYes : Answer::kNo; };
+bool FabricPort::answers(const FabricPeer& channel, const std::vector<platform::TcpConnection>& connections,
+                         int64_t quiet_ms) const {
     if (!channel.address_ || !is_over_tcp())
-        return answer(channel.got_ != 0 || !channel.is_unsent()); // nobody else knows
+        return channel.got_ != 0 || !channel.is_unsent(); // nobody else knows
     bool is_known = false, answers_here = false, answers_there = false;
     for (const platform::TcpConnection& each : connections) {
         if (!each.peer.is_same_host(*channel.address_))
@@ -128,9 +120,7 @@ FabricPort::Answer FabricPort::answer_of(const FabricPeer& channel,
         is_known = true;
         answers_here = answers_here || well;
     }
-    if (is_known || !answers_there)
-        return answer(answers_here);
-    return channel.got_ != 0 ? Answer::kYes : Answer::kConnecting;
+    return is_known ? answers_here : channel.got_ != 0 && answers_there;
 }
 
 bool FabricPort::is_over_tcp() const {

@@ -106,9 +106,8 @@ class FabricPort final : private platform::FabricEndpoint::Events {
     void beat();
     bool waits() const; // whether the rank does, for anything
     void lose_the_unreachable(const std::vector<FabricPeer*>& doubtful, int64_t now_ns);
-    enum class Answer : uint8_t { kYes, kNo, kConnecting }; // the last: only others there do
-    Answer answer_of(const FabricPeer& channel, const std::vector<platform::TcpConnection>& connections,
-                     int64_t quiet_ms) const;
+    bool answers(const FabricPeer& channel, const std::vector<platform::TcpConnection>& connections,
+                 int64_t quiet_ms) const;
     bool is_over_tcp() const;
     void lose_unreachable(FabricPeer& channel, const std::string& why);
     void on_frame(std::span<const std::byte> frame) override;
