@@ -45,7 +45,7 @@ std::byte* ImmediateSteps::address_of(const Schedule::Buffer& buffer) const {
     return on_host ? buffer.address : nullptr;
 }
 
-bool ImmediateSteps::send(Rank to, int tag, const Schedule::Buffer& buffer) {
+bool ImmediateSteps::send(Rank to, int tag, const Schedule::Buffer& buffer, transfer::Reduced) {
     assume_engine_lock();
     Peer& target = core_.peer(comm_->group().world(to));
     const std::byte* const from = address_of(buffer);
@@ -102,6 +102,10 @@ bool ImmediateSteps::take_unexpected(Peer& from, const Envelope& envelope, std::
     --early_;
     core_.count_change();
     return true;
+}
+
+void ImmediateSteps::move_scratch(std::span<std::byte> to) {
+    std::memcpy(to.data(), scratch_.get(), std::min(to.size(), kScratchBytes));
 }
 
 bool ImmediateSteps::copy(const Schedule::Buffer& to, const Schedule::Buffer& from) {

@@ -31,12 +31,12 @@ class ImmediateSteps final : private Schedule::Now {
   private:
     static constexpr size_t kScratchBytes = size_t{64} << 10;
 
-    bool send(Rank to, int tag, const Schedule::Buffer& buffer) override;
+    bool send(Rank to, int tag, const Schedule::Buffer& buffer, transfer::Reduced reduced) override;
     bool receive(Rank from, int tag, const Schedule::Buffer& buffer) override;
     bool copy(const Schedule::Buffer& to, const Schedule::Buffer& from) override;
     bool reduce(const base::Reduction& reduction, const Schedule::Buffer& result,
                 std::span<const Schedule::Buffer> operands) override;
-    std::span<const std::byte> scratch() const override { return {scratch_.get(), kScratchBytes}; }
+    void move_scratch(std::span<std::byte> to) override;
 
     bool is_expected(const transfer::Record& record, const transfer::Envelope& envelope) const {
         return record.protocol == transfer::InlinePart::kProtocol && record.envelope.bytes == envelope.bytes &&

@@ -16,8 +16,6 @@ namespace {
 
 // About a launch: who waits longer for a peer that does not come has lost what a launch less saves.
 constexpr int64_t kLikelyNs = 3000;
-// A peer that is sure to come launches its own kernel once it has, and this rank beside it: nothing is lost by the wait
-// as long as nobody else wants the lock.
 constexpr int64_t kSureNs = 30'000;
 
 } // namespace
@@ -130,11 +128,12 @@ void Messages::share_kernel(base::FunctionRef<bool()> have_started, base::Functi
     batch_.launch(); // starting these may have posted sends of requests that had waited for room
 }
 
+int64_t Messages::longest_wait_ns(bool sure) { return sure ? kSureNs : kLikelyNs; }
+
 void Messages::await_exchange(Peers put_too, base::FunctionRef<bool()> have_started) {
     if (have_started())
         return;
-    const bool sure = put_too == Peers::kSure && waiter_.spins();
-    const int64_t end_ns = platform::now_ns() + (sure ? kSureNs : kLikelyNs);
+    const int64_t end_ns = platform::now_ns() + longest_wait_ns(put_too == Peers::kSure && waiter_.spins());
     while (!have_started() && !core_.mutex().is_wanted() && platform::now_ns() < end_ns) {
         for (const auto& each : core_.peers())
             if (each->channel().has_records())

@@ -57,6 +57,9 @@ class Messages {
     // comes soon shares the kernel: until `have_started`, but not for long, since a peer may wait for what is put.
     enum class Peers { kLikely, kSure };
     void await_exchange(Peers put_too, base::FunctionRef<bool()> have_started) GPURUN_REQUIRES(engine_lock);
+    // For how long at most: a peer that is sure to come launches its own kernel once it has, and this rank beside it,
+    // so nothing is lost by the wait as long as nobody else wants the lock.
+    static int64_t longest_wait_ns(bool sure);
     // What is collected to be put or signalled shares its kernel with what comes soon, and with the peers' answers:
     // until all receives `have_started`, and all sends `are_enqueued`. Then launches it.
     void share_kernel(base::FunctionRef<bool()> have_started, base::FunctionRef<bool()> are_enqueued)

@@ -51,14 +51,14 @@ class Schedule {
     // Who does steps as they are added. False: this one is to be kept, and so are all that follow.
     class Now {
       public:
-        virtual bool send(Rank to, int tag, const Buffer& buffer) = 0;
+        virtual bool send(Rank to, int tag, const Buffer& buffer, transfer::Reduced reduced) = 0;
         // Of exactly so many bytes.
         virtual bool receive(Rank from, int tag, const Buffer& buffer) = 0;
         virtual bool copy(const Buffer& to, const Buffer& from) = 0;
         virtual bool reduce(const base::Reduction& reduction, const Buffer& result,
                             std::span<const Buffer> operands) = 0;
-        // Where the beginning of the scratch memory is for steps that are done.
-        virtual std::span<const std::byte> scratch() const = 0;
+        // What the steps that are done have left at the beginning of the scratch memory goes to that of the others.
+        virtual void move_scratch(std::span<std::byte> to) = 0;
 
       protected:
         ~Now() = default;
@@ -116,7 +116,7 @@ class Schedule {
 
     // Add a step, which starts when all of `after` are complete.
     StepId send(Rank to, int round, const Buffer& buffer, After after = {}) {
-        if (does_now([&] { return now_->send(to, tag(round), buffer); }))
+        if (does_now([&] { return now_->send(to, tag(round), buffer, transfer::Reduced::kNot); }))
             return kDone;
         return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer}, after);
     }
@@ -137,7 +137,7 @@ class Schedule {
     }
     // A send of what the other rank reduces.
     StepId contribute(Rank to, int round, const Buffer& buffer, transfer::Reduced reduced, After after = {}) {
-        if (does_now([&] { return now_->send(to, tag(round), buffer); }))
+        if (does_now([&] { return now_->send(to, tag(round), buffer, reduced); }))
             return kDone;
         return add({.kind = Step::Kind::kSend, .peer = to, .round = round, .buffer = buffer, .reduced = reduced},
                    after);
@@ -198,8 +198,12 @@ class Schedule {
         return place;
     }
     size_t scratch_bytes() const { return scratch_bytes_; }
-    // What the steps that are done have left there, at its beginning.
-    std::span<const std::byte> scratch_done() const { return scratch_done_; }
+    // Some steps were done as they were added. What they have left in scratch memory goes to that of the run.
+    bool has_steps_done() const { return done_by_ != nullptr; }
+    void move_scratch(std::span<std::byte> to) const {
+        if (done_by_ != nullptr)
+            done_by_->move_scratch(to);
+    }
 
     // From now on each step is done as it is added, as far as that is possible; null: none is.
     void do_now(Now* now) { now_ = now; }
@@ -266,7 +270,7 @@ class Schedule {
         befores_.clear();
         operands_.clear();
         scratch_bytes_ = 0;
-        scratch_done_ = {};
+        done_by_ = nullptr;
         now_ = nullptr;
     }
     template <typename Do>
@@ -274,7 +278,7 @@ class Schedule {
         if (now_ == nullptr)
             return false;
         if (does())
-            scratch_done_ = now_->scratch();
+            done_by_ = now_;
         else
             now_ = nullptr;
         return now_ != nullptr;
@@ -306,8 +310,8 @@ class Schedule {
     std::vector<StepId> befores_;
     std::vector<Buffer> operands_;
     size_t scratch_bytes_ = 0;
-    std::span<const std::byte> scratch_done_; // there until the run has started
-    Now* now_ = nullptr;                      // null: steps are kept
+    Now* now_ = nullptr;     // null: steps are kept
+    Now* done_by_ = nullptr; // null: all are; until the run has started
 };
 
 } // namespace gpurun::comm

@@ -105,16 +105,18 @@ Result<void> ScheduleRun::take_scratch() {
         by_device = by_device && (each.bytes == 0 || operand.by_device());
         by_cpu = by_cpu && operand.in_host_memory();
     });
-    const auto kind = by_device && !by_cpu ? transfer::ScratchPool::Kind::kDevice : transfer::ScratchPool::Kind::kHost;
-    GPURUN_ASSIGN(scratch_, core_.resources().pools.scratch.take(kind, schedule_.scratch_bytes(), order_));
-    const auto done = schedule_.scratch_done();
-    if (!done.empty())
-        std::memcpy(scratch_->data, done.data(), std::min(done.size(), schedule_.scratch_bytes()));
+    using Kind = transfer::ScratchPool::Kind;
+    const Kind of_cpu = order_.on_stream() && schedule_.has_steps_done() ? Kind::kPinned : Kind::kHost; // by kernels
+    GPURUN_ASSIGN(scratch_, core_.resources().pools.scratch.take(by_device && !by_cpu ? Kind::kDevice : of_cpu,
+                                                                 schedule_.scratch_bytes(), order_));
+    schedule_.move_scratch({scratch_->data, schedule_.scratch_bytes()});
     return {};
 }
 
 // What a reduction has read where it was is not in its place in scratch memory.
 bool ScheduleRun::has_used_scratch() const {
+    if (schedule_.has_steps_done())
+        return true;
     for (StepId i = 0; i < schedule_.steps().size(); ++i)
         if (schedule_.steps()[i].buffer.scratch && !states_[i].handed_over)
             return true;

@@ -20,7 +20,8 @@ Operand order_of(const Operand& operand) {
 Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waiter, Alarms& alarms, Messages& messages,
                      PeerFailure& failure, Background& background)
     : core_(core), batch_(batch), waiter_(waiter), alarms_(alarms), messages_(messages), failure_(failure),
-      background_(background), check_(core, progress, running_), immediate_(core, waiter) {
+      background_(background), check_(core, progress, running_), immediate_(core, waiter),
+      immediate_mails_(core, waiter) {
     progress.on_run([this] {
         assume_engine_lock();
         return advance();
@@ -151,14 +152,17 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
 
 Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
-    const bool may_do_now = buffer.by_cpu() && core_.resources().trace == nullptr && !batch_.is_deferring() &&
+    const bool may_do_now = (buffer.by_cpu() || immediate_mails_.admits(comm, buffer)) &&
+                            core_.resources().trace == nullptr && !batch_.is_deferring() &&
                             !failure_.any_lost(comm.group());
-    if (may_do_now)
+    if (may_do_now && buffer.by_cpu())
         batch_.forget_starts();
+    else if (may_do_now)
+        batch_.end();
     ScheduleRun& run = take(call, comm);
     bool done = false;
     if (may_do_now)
-        done = is_done_now(run, build);
+        done = is_done_now(run, buffer, build);
     else
         build(run.schedule());
     count(run.schedule(), buffer);
@@ -169,16 +173,23 @@ Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, c
     return run.received_bytes();
 }
 
-bool Schedules::is_done_now(ScheduleRun& run, Build build) {
+bool Schedules::is_done_now(ScheduleRun& run, const Operand& buffer, Build build) {
     Schedule& schedule = run.schedule();
     const auto early = check_.begin_now(schedule);
     if (!early) {
         build(schedule);
         return false;
     }
-    immediate_.begin(schedule, *early);
-    build(schedule);
-    const uint32_t unexpected = immediate_.end(schedule);
+    uint32_t unexpected = 0;
+    if (buffer.by_cpu()) {
+        immediate_.begin(schedule, *early);
+        build(schedule);
+        unexpected = immediate_.end(schedule);
+    } else {
+        immediate_mails_.begin(schedule, *early, order_of(buffer));
+        build(schedule);
+        unexpected = immediate_mails_.end(schedule);
+    }
     run.count_arrived(unexpected);
     return schedule.steps().empty() && unexpected == 0;
 }

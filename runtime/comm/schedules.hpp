@@ -4,6 +4,7 @@
 #include "base/function_ref.hpp"
 #include "comm/collective_check.hpp"
 #include "comm/collective_tally.hpp"
+#include "comm/immediate_mails.hpp"
 #include "comm/immediate_steps.hpp"
 
 namespace gpurun::comm {
@@ -39,7 +40,7 @@ class Schedules {
     // The same, with its steps.
     ScheduleRun& make(const Signature& call, const Communicator& comm, Build build) GPURUN_REQUIRES(engine_lock);
     // The same; the steps that can be done at once are done. False: the others are to be run.
-    bool is_done_now(ScheduleRun& run, Build build) GPURUN_REQUIRES(engine_lock);
+    bool is_done_now(ScheduleRun& run, const transfer::Operand& buffer, Build build) GPURUN_REQUIRES(engine_lock);
     void start(Request& request, ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     void begin(ScheduleRun& run, const transfer::Operand& order, transfer::Ending ending) GPURUN_REQUIRES(engine_lock);
     base::Result<size_t> finish(EngineLock& lock, ScheduleRun& run, const transfer::Operand& buffer)
@@ -63,6 +64,7 @@ class Schedules {
     base::List<ScheduleRun, Running> running_;
     CollectiveCheck check_; // of these
     ImmediateSteps immediate_;
+    ImmediateMails immediate_mails_;
     CollectiveTally tally_;
     std::deque<ScheduleRun> all_;
     std::vector<ScheduleRun*> unused_;

@@ -40,8 +40,8 @@ struct AlgorithmChoice {
     bool only_by_nodes = false;
 };
 
-// Measured with 2 and 4 ranks (tests/bench/RESULTS.md, 2026-11-26); for more, from the number of rounds, and of bytes
-// that each rank sends.
+// Measured with 2 and 4 ranks (tests/bench/RESULTS.md, 2026-11-26), on GPUs with 6 and 8 (2026-11-28); for more, from
+// the number of rounds, and of bytes that each rank sends.
 constexpr AlgorithmChoice kAlgorithms[] = {
     {base::Collective::kAllreduce, Algorithm::kDirect, 2, 256 << 10}, // a mail each way
     // The same bytes as in pieces, which only outside of graphs need no messages of their own for their answers.
@@ -51,7 +51,7 @@ constexpr AlgorithmChoice kAlgorithms[] = {
      .only_captured = true},
     {.collective = base::Collective::kAllreduce,
      .algorithm = Algorithm::kDirect,
-     .most_ranks = 4,
+     .most_ranks = 8,
      .most_bytes = 256 << 10,
      .only_on_gpus = true},
     {base::Collective::kAllreduce, Algorithm::kDirect, 4, 8 << 10},

@@ -37,8 +37,10 @@ struct KernelWords {
     uint32_t tickets[2][kSlots];
 };
 
-// KernelWords for each rank, then a mailbox, channels and channel counts for each of the node.
-constexpr size_t words_bytes(uint32_t ranks) { return (ranks * sizeof(KernelWords) + kPage - 1) / kPage * kPage; }
+// KernelWords for each rank and what lies aside, then a mailbox, channels and channel counts for each of the node.
+constexpr size_t words_bytes(uint32_t ranks) {
+    return (ranks * sizeof(KernelWords) + kAsideBytes + kPage - 1) / kPage * kPage;
+}
 constexpr size_t bytes_of_peer(uint32_t here) {
     return mailbox_bytes(here) + channels_bytes(here) + channel_counts_bytes(here);
 }
@@ -94,6 +96,8 @@ device::Mail WorkspaceView::mail(uint32_t source, Fence& fence, const Slot& slot
     mail.value = slot.value;
     return mail;
 }
+
+std::byte* WorkspaceView::aside() const { return memory_ + ranks_.all * sizeof(KernelWords); }
 
 uint32_t* WorkspaceView::ticket(uint32_t peer, Side side, const Slot& slot) const {
     auto* const words = reinterpret_cast<KernelWords*>(memory_) + peer;

@@ -33,6 +33,8 @@ constexpr size_t largest_in_channel(uint32_t here) {
     return has_few_ranks(here) ? device::kLargestInChannel : device::kLargestInChannel / 8;
 }
 
+constexpr size_t kAsideBytes = 64;
+
 // For which ranks a workspace is; the same for all of a node.
 struct WorkspaceRanks {
     uint32_t all = 0;                 // of the job
@@ -56,6 +58,8 @@ class WorkspaceView {
     std::byte* channel_counts(uint32_t target) const; // of those to `target`
     // A mail of `source` to the owner of this workspace, without a ticket.
     device::Mail mail(uint32_t source, Fence& fence, const Slot& slot, size_t bytes) const;
+    // kAsideBytes of memory for what messages carry that nobody reads.
+    std::byte* aside() const;
     // Words for the operation that uses the slot (device::Mail, device::FencedCopy). REQUIRES: it is this rank's
     // workspace.
     uint32_t* ticket(uint32_t peer, Side side, const Slot& slot) const; // kSource or kTarget

@@ -51,8 +51,21 @@ Result<void> MailboxPart::map(const device::MemoryHandle& handle) {
     return base::Error{base::Status::kDevice, "what was written there came back changed"};
 }
 
+uint64_t MailboxPart::room_in(const Slot& slot) const {
+    return slot.slots == SlotClass::kSmallMail ? device::kSmallMailBytes
+           : slot.slots == SlotClass::kMail    ? kMailBytes
+                                               : large_mail_bytes(resources_.workspace.ranks_here());
+}
+
 // Of the smallest class that has room for it, and else of the next.
 Result<std::optional<Slot>> MailboxPart::take_slot(Fence& fence, uint64_t bytes) {
+    const auto unused =
+        std::find_if(unused_.begin(), unused_.end(), [&](const Slot& each) { return bytes <= room_in(each); });
+    if (unused != unused_.end()) [[unlikely]] {
+        const Slot slot = *unused;
+        unused_.erase(unused);
+        return std::optional(slot);
+    }
     if (is_small(bytes)) {
         GPURUN_ASSIGN(const std::optional<Slot> small, small_mails_.take(fence));
         if (small)
@@ -75,20 +88,22 @@ Result<void> MailboxPart::let_go() {
 // ------------------------------------------------------------------------------------------------------- source
 
 // A mail saves a crossing, and takes twice its bytes of the target's links, which all share that send to it meanwhile.
-size_t share_of(const Send& send, size_t largest) {
+size_t share_of(uint32_t beside, size_t largest) {
     constexpr size_t kLeast = size_t{32} << 10;
-    return std::min(largest, std::max(largest / send.beside(), kLeast));
+    return std::min(largest, std::max(largest / beside, kLeast));
 }
 
 // What is reduced in one kernel where it is, and passed on by that, would take two kernels by mail. (Not shorter: a
 // kernel knows a mail by its words, and all else by counters in host memory.) And where each of two ranks reduces what
 // the other sends, long mails hold each other up.
-bool is_better_read(const Send& send) {
+size_t longest_to_be_reduced(Reduced reduced, uint32_t beside) {
     constexpr size_t kLongestTraded = size_t{256} << 10;
-    const size_t longest = send.reduced() == Reduced::kPassedOn  ? kLongestPassedOn
-                           : send.reduced() == Reduced::kInTrade ? share_of(send, kLongestTraded)
-                                                                 : SIZE_MAX;
-    return send.operand().bytes > longest && may_be_reduced(send);
+    return reduced == Reduced::kPassedOn  ? kLongestPassedOn
+           : reduced == Reduced::kInTrade ? share_of(beside, kLongestTraded)
+                                          : SIZE_MAX;
+}
+bool is_better_read(const Send& send) {
+    return send.operand().bytes > longest_to_be_reduced(send.reduced(), send.beside()) && may_be_reduced(send);
 }
 
 // In the host's order, from some size on, a copy engine is faster than two kernels.
@@ -98,7 +113,7 @@ bool goes_by_mailbox(const Send& send) {
     const size_t largest =
         from.on_stream() ? std::min(settings.mail_bytes, large_mail_bytes(send.resources().workspace.ranks_here()))
                          : std::min(settings.mail_bytes, settings.device_eager_bytes);
-    return from.bytes != 0 && from.bytes <= share_of(send, largest) && !from.by_cpu() && from.by_device() &&
+    return from.bytes != 0 && from.bytes <= share_of(send.beside(), largest) && !from.by_cpu() && from.by_device() &&
            !send.synchronous() && !from.captured() && !is_better_read(send) &&
            settings.path == base::PathChoice::kAuto && send.target().part<MailboxPart>().open();
 }
@@ -315,5 +330,59 @@ Result<bool> MailReceive::complete_into(Receive& receive, device::Stream stream)
         receive.source().awaiting_forward.complete_into(slot_, stream);
     return !fused_ ? Result<bool>(false) : receive.resources().mails.await_take(receive.launch(), stream);
 }
+
+// -------------------------------------------------------------------------------------------- without operations
+
+uint64_t longest_plain_mail(const Resources& resources, Reduced reduced, uint32_t beside) {
+    const base::Settings& settings = resources.settings;
+    if (settings.path != base::PathChoice::kAuto)
+        return 0;
+    const size_t largest = std::min(settings.mail_bytes, large_mail_bytes(resources.workspace.ranks_here()));
+    return std::min(share_of(beside, largest), longest_to_be_reduced(reduced, beside));
+}
+
+bool put_plain_mail(Resources& resources, Peer& target, const Operand& from, const Envelope& envelope,
+                    uint64_t signature) {
+    MailboxPart& part = target.part<MailboxPart>();
+    if (!part.open())
+        return false;
+    auto opened = target.fence_out();
+    auto taken = opened ? part.take_slot(**opened, envelope.bytes) : Result<std::optional<Slot>>(std::nullopt);
+    if (!taken || !*taken)
+        return false;
+    Fence& fence = **opened;
+    const Slot slot = **taken;
+    Record record(RecordKind::kMessage, MailboxPart::kProtocol);
+    record.envelope = envelope;
+    record.with(slot).sign(signature);
+    if (!target.channel().post(record, {}, Notify::kIfSleeping)) {
+        part.give_back(slot);
+        return false;
+    }
+    ++target.count_out.messages;
+    target.sent.count(kByMailbox, envelope.bytes);
+    device::Mail mail = part.workspace().mail(resources.place.self.value, fence, slot, envelope.bytes);
+    mail.ticket = resources.workspace.view().ticket(target.rank().value, Side::kSource, slot);
+    resources.exchanges.put({mail, from.address}, from.stream);
+    return true;
+}
+
+std::optional<PlainMail> find_plain_mail(Peer& source, const Record& record) {
+    auto fence = source.fence_in();
+    if (!fence)
+        return std::nullopt;
+    source.received.count(kByMailbox, record.envelope.bytes);
+    return PlainMail{&source, *fence, record.as<Slot>(), record.envelope.bytes};
+}
+
+device::Mail open_plain_mail(const Resources& resources, const PlainMail& mail, device::Stream stream) {
+    const uint32_t source = mail.source->rank().value;
+    mail.source->awaiting_forward.note(mail.slot, stream);
+    device::Mail opened = resources.workspace.view().mail(source, *mail.fence, mail.slot, mail.bytes);
+    opened.ticket = resources.workspace.view().ticket(source, Side::kTarget, mail.slot);
+    return opened;
+}
+
+void drop_plain_mail(const PlainMail& mail) { mail.fence->signal_now(Edge::kBackward, mail.slot); }
 
 } // namespace gpurun::transfer

@@ -29,11 +29,14 @@ class MailboxPart final : public ProtocolPart {
     device::Mails& device() const { return *device_; }
     // A slot for a mail of so many bytes, if one is free.
     base::Result<std::optional<Slot>> take_slot(Fence& fence, uint64_t bytes);
+    // Of one that was not used after all: the next mail that it has room for gets it.
+    void give_back(const Slot& slot) { unused_.push_back(slot); }
 
     base::Result<void> let_go() override; // unmaps it
 
   private:
     base::Result<void> map(const device::MemoryHandle& handle);
+    uint64_t room_in(const Slot& slot) const;
 
     Resources& resources_;
     Peer& peer_;
@@ -43,6 +46,7 @@ class MailboxPart final : public ProtocolPart {
     SlotRing large_mails_{SlotClass::kLargeMail};
     SlotRing mails_{SlotClass::kMail};
     SlotRing small_mails_{SlotClass::kSmallMail};
+    std::vector<Slot> unused_;
 };
 
 // A longer message that its target reduces, and passes on, is read where it lies.
@@ -94,6 +98,27 @@ class MailReceive final : public ReceiveState {
     uint64_t mail_bytes_ = 0;
     bool fused_ = false;
 };
+
+// ---- mails without a Send or a Receive, in a stream: of a collective (comm/immediate_mails.hpp)
+
+// The longest that goes by mailbox, whether it can be read where it is or not.
+uint64_t longest_plain_mail(const Resources& resources, Reduced reduced, uint32_t beside);
+// Posts its record, and collects it to be put (exchanges.hpp). REQUIRES that it is no longer than that, that device
+// kernels read it, and that no earlier message to the peer waits. False: it cannot go like this, or not now.
+bool put_plain_mail(Resources& resources, Peer& target, const Operand& from, const Envelope& envelope,
+                    uint64_t signature);
+// One whose record has come: it is to be read in the stream, by what is given to the exchanges.
+struct PlainMail {
+    Peer* source = nullptr;
+    Fence* fence = nullptr;
+    Slot slot{};
+    uint64_t bytes = 0;
+};
+// None: the fence cannot be opened.
+std::optional<PlainMail> find_plain_mail(Peer& source, const Record& record);
+device::Mail open_plain_mail(const Resources& resources, const PlainMail& mail, device::Stream stream);
+// Nobody will read it.
+void drop_plain_mail(const PlainMail& mail);
 
 constexpr std::array<RouteText, 1> kMailboxRoutes = {{{"mailbox", "small: does not wait for its match"}}};
 
