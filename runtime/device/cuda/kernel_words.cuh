@@ -100,7 +100,8 @@ __device__ void await_predecessors() {
 }
 
 // Lets the next kernel of the stream be launched. Called once this one waits for nothing of a peer any more, since a
-// kernel that is launched takes room on the device.
+// kernel that is launched takes room on the device, and after await_predecessors(): so no more than two of a stream are
+// there. (Else all puts of a row would be. With four ranks on a GPU they left no room for what others waited for.)
 __device__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

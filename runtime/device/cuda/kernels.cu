@@ -8,8 +8,8 @@ using namespace gpurun::device::cuda;
 namespace {
 
 __device__ void put_mail(const PutMailArguments& mail, Blocks blocks) {
-    let_next_start();
     await_predecessors();
+    let_next_start();
     const uint64_t began = clock_for(mail.times);
     for (uint64_t i = blocks.first_index(); 8 * i < mail.bytes; i += blocks.all_threads()) {
         const uint64_t bytes = load_bytes(mail.source + 8 * i, mail.bytes - 8 * i);
@@ -22,8 +22,8 @@ __device__ void put_mail(const PutMailArguments& mail, Blocks blocks) {
 }
 
 __device__ void copy_beside(const CopyBesideArguments& copy, Blocks blocks) {
-    let_next_start();
     await_predecessors();
+    let_next_start();
     copy_bytes(copy.destination, copy.source, copy.bytes, blocks.first_index(), blocks.all_threads());
 }
 
@@ -33,8 +33,8 @@ __device__ void take_mail(const TakeMailArguments& mail, Blocks blocks) {
     for (uint64_t i = blocks.first_index(); 8 * i < mail.bytes; i += blocks.all_threads()) {
         Word words[1];
         const bool came = await_words(mail, i, words);
-        let_next_start();
         await_predecessors();
+        let_next_start();
         moving = clock_for(mail.times);
         if (!came)
             break;
@@ -61,8 +61,8 @@ __device__ void copy_fenced(const FencedCopyArguments& copy, Blocks blocks) {
         }
         __syncthreads();
     }
-    let_next_start();
     await_predecessors();
+    let_next_start();
     const uint64_t moving = clock_for(copy.times);
     copy_bytes(copy.destination, copy.source, copy.bytes, blocks.first_index(), blocks.all_threads());
     if (is_last(blocks, copy.ticket, true)) {
@@ -129,8 +129,8 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     gpurun_put_mails(const __grid_constant__ PutMailsArguments batch) {
     const PutMailArguments& mail = batch.mails[blockIdx.x];
     const uint64_t from = uint64_t{8} * threadIdx.x;
-    let_next_start();
     await_predecessors();
+    let_next_start();
     const uint64_t began = clock_for(mail.times);
     if (from < mail.bytes) {
         const uint64_t bytes = load_bytes(mail.source + from, mail.bytes - from);
@@ -149,8 +149,8 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     Word words[1];
     const uint64_t began = clock_for(mail.times);
     const bool came = to < mail.bytes && await_words(mail, threadIdx.x, words);
-    let_next_start();
     await_predecessors();
+    let_next_start();
     const uint64_t moving = clock_for(mail.times);
     if (came)
         store_bytes(mail.destination + to, mail.bytes - to, bytes_of(words[0]));
@@ -163,8 +163,8 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
 extern "C" __global__ void gpurun_watch_counter(const WatchCounterArguments watch) {
     while (load_counter(watch.counter) < watch.value) {
     }
-    let_next_start();
     await_predecessors();
+    let_next_start();
 }
 
 extern "C" __global__ void __launch_bounds__(kCopyThreads)
@@ -173,8 +173,8 @@ extern "C" __global__ void __launch_bounds__(kCopyThreads)
 }
 
 extern "C" __global__ void gpurun_read_clock(const ReadClockArguments clock) {
-    let_next_start();
     await_predecessors();
+    let_next_start();
     for (uint64_t round = 1; round <= clock.rounds; ++round) {
         uint64_t asked;
         do
@@ -187,7 +187,7 @@ extern "C" __global__ void gpurun_read_clock(const ReadClockArguments clock) {
 }
 
 extern "C" __global__ void gpurun_write_time(const WriteTimeArguments time) {
-    let_next_start();
     await_predecessors();
+    let_next_start();
     store_counter(time.where, clock_for(time.where));
 }

@@ -21,8 +21,8 @@ __device__ void* behind(void* buffer, uint64_t bytes) { return static_cast<unsig
 
 template <Type kType>
 __device__ void reduce(const ReduceArguments& arguments) {
-    let_next_start();
     await_predecessors();
+    let_next_start();
     const Blocks blocks = whole_grid();
     const uint64_t apart = arguments.aligned != 0 ? arguments.head : arguments.bytes;
     const uint64_t in_words = arguments.bytes - apart;
