@@ -347,6 +347,25 @@ TEST_CASE("several reductions are under way at once, on several streams") {
         CHECK(results[i] == std::vector<int32_t>(kCount, static_cast<int32_t>(i) + size() - 1));
 }
 
+// What does not fit into the root's mailbox is read where it is. On a GPU that many ranks share all of it has to find
+// room: this had hung with four ranks on each of two.
+TEST_CASE("ranks that are many reductions ahead of their root do not hold it up") {
+    constexpr size_t kCount = 32 * 1024;
+    constexpr int kRounds = 200, kAhead = 50;
+    const Stream stream;
+    Memory send(Kind::kDevice, kCount * sizeof(int32_t)), recv(Kind::kDevice, kCount * sizeof(int32_t));
+    send.write(bytes_of(std::vector<int32_t>(kCount, rank() + 1)));
+    for (int round = 1; round <= kRounds; round++) {
+        REQUIRE_OK(gpurun_reduce(send.get(), recv.get(), kCount, GPURUN_INT32, GPURUN_SUM, 0, kWorld, stream));
+        if (round % kAhead == 0)
+            stream.synchronize();
+    }
+    const std::vector<int32_t> sums(kCount, size() * (size() + 1) / 2);
+    if (rank() == 0)
+        CHECK(first_difference(recv.read().data(), reinterpret_cast<const uint8_t*>(sums.data()),
+                               kCount * sizeof(int32_t)) == -1);
+}
+
 TEST_CASE("ranks that give different counts are told so, and nobody waits for ever") {
     if (size() < 2)
         return;

@@ -89,7 +89,7 @@ Result<void> MailboxPart::let_go() {
 
 // A mail saves a crossing, and takes twice its bytes of the target's links, which all share that send to it meanwhile.
 size_t share_of(uint32_t beside, size_t largest) {
-    constexpr size_t kLeast = size_t{32} << 10;
+    constexpr size_t kLeast = size_t{128} << 10;
     return std::min(largest, std::max(largest / beside, kLeast));
 }
 
@@ -97,10 +97,11 @@ size_t share_of(uint32_t beside, size_t largest) {
 // kernel knows a mail by its words, and all else by counters in host memory.) And where each of two ranks reduces what
 // the other sends, long mails hold each other up.
 size_t longest_to_be_reduced(Reduced reduced, uint32_t beside) {
-    constexpr size_t kLongestTraded = size_t{256} << 10;
-    return reduced == Reduced::kPassedOn  ? kLongestPassedOn
-           : reduced == Reduced::kInTrade ? share_of(beside, kLongestTraded)
-                                          : SIZE_MAX;
+    constexpr size_t kLongestTraded = size_t{256} << 10, kLeastTraded = size_t{64} << 10;
+    return reduced == Reduced::kPassedOn ? kLongestPassedOn
+           : reduced == Reduced::kInTrade
+               ? std::min(kLongestTraded, std::max(2 * kLongestTraded / beside, kLeastTraded))
+               : SIZE_MAX;
 }
 bool is_better_read(const Send& send) {
     return send.operand().bytes > longest_to_be_reduced(send.reduced(), send.beside()) && may_be_reduced(send);
