@@ -175,7 +175,7 @@ TEST_CASE("a mail is shorter the more ranks send to its target, and short ones a
     CHECK_FALSE(is_mail(kLong, 2));
     CHECK(is_mail(kLong / 2, 2));
     CHECK_FALSE(is_mail(kLong / 2, 3));
-    CHECK(is_mail(32 << 10, 100));
+    CHECK(is_mail(128 << 10, 100));
     CHECK_FALSE(is_mail(129 << 10, 100));
 }
 
