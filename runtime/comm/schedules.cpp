@@ -152,7 +152,9 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
 
 Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
-    const bool may_do_now = (buffer.by_cpu() || immediate_mails_.admits(comm, buffer)) &&
+    // Steps that are done make no progress for requests: the background thread has to.
+    const bool has_hand = background_.on_duty() || !core_.requests().any_under_way();
+    const bool may_do_now = has_hand && (buffer.by_cpu() || immediate_mails_.admits(comm, buffer)) &&
                             core_.resources().trace == nullptr && !batch_.is_deferring() &&
                             !failure_.any_lost(comm.group());
     if (may_do_now && buffer.by_cpu())

@@ -121,6 +121,28 @@ TEST_CASE("a message of another call is not taken for one of this: the ranks are
     CHECK(rig.rank.channel(1).posted.size() == 2); // its part, and the note
 }
 
+TEST_CASE("while a request is under way that no thread minds, steps are run, which makes progress for it") {
+    Rig rig;
+    uint32_t into = 0;
+    const uint64_t name = rig.rank.requests.start({.kind = comm::Task::Kind::kReceive,
+                                                   .peer = 1,
+                                                   .tag = 7,
+                                                   .comm = &rig.rank.world,
+                                                   .operand = rig.rank.operand(&into, sizeof into)});
+    for (const uint32_t peer : {1u, 2u})
+        rig.arrive(peer, {10, 20}, rig.signature);
+    CHECK(static_cast<bool>(rig.run()));
+    CHECK(rig.kept == 5);
+    CHECK(rig.sum == Numbers{21, 42});
+    const uint32_t sent = 3;
+    rig.rank.channel(1).send_inline(rig.rank.world.user_context(), 7, std::as_bytes(std::span(&sent, 1)));
+    for (const uint32_t peer : {1u, 2u})
+        rig.arrive(peer, {10, 20}, rig.signature);
+    CHECK(static_cast<bool>(rig.run()));
+    CHECK(into == sent);
+    CHECK(rig.rank.end_of(name) == base::Status::kOk);
+}
+
 TEST_CASE("nothing is done where a rank of the communicator has died") {
     Rig rig;
     rig.rank.channel(2).die();
