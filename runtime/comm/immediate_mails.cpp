@@ -13,18 +13,6 @@ using transfer::Operand;
 using transfer::Peer;
 using transfer::Record;
 
-namespace {
-
-Operand operand_of(const Schedule::Buffer& buffer, const Operand& order) {
-    Operand operand = order;
-    operand.address = buffer.address;
-    operand.bytes = buffer.bytes;
-    operand.where = buffer.where;
-    return operand;
-}
-
-} // namespace
-
 bool ImmediateMails::admits(const Communicator& comm, const Operand& buffer) {
     return buffer.on_stream() && !buffer.captured() && comm.size() > 1 &&
            comm.size() <= static_cast<int>(base::kMostOperands) && core_.resources().exchanges.can_reduce() &&
@@ -81,11 +69,7 @@ void ImmediateMails::take(const Arrived& each, std::byte* into) {
 
 // ---------------------------------------------------------------------------------------------------------- buffers
 
-bool ImmediateMails::is_reached(const Schedule::Buffer& buffer) {
-    Operand operand;
-    operand.where = buffer.where;
-    return !buffer.scratch && operand.by_device();
-}
+bool ImmediateMails::is_reached(const Schedule::Buffer& buffer) { return !buffer.scratch && buffer.in({}).by_device(); }
 
 // Whether nothing that was done before makes a difference to it, nor it to that. It is done from now on.
 bool ImmediateMails::may_touch(const Schedule::Buffer& buffer, bool writes) {
@@ -102,7 +86,7 @@ bool ImmediateMails::may_touch(const Schedule::Buffer& buffer, bool writes) {
 // Nothing writes to scratch memory here, so what is sent from there carries nothing: it says that this rank has come.
 bool ImmediateMails::send(Rank to, int tag, const Schedule::Buffer& buffer, transfer::Reduced reduced) {
     assume_engine_lock();
-    Operand from = operand_of(buffer, order_);
+    Operand from = buffer.in(order_);
     if (buffer.scratch) {
         if (!arrived_.empty() || buffer.bytes > transfer::kAsideBytes)
             return false;

@@ -37,6 +37,14 @@ class Schedule {
         device::Buffer where;
         std::optional<size_t> scratch; // an offset in the run's scratch memory, instead of an address
 
+        // As one side's of a message in that order domain. Of scratch memory only the length.
+        transfer::Operand in(const transfer::Operand& order) const {
+            transfer::Operand operand = order;
+            operand.address = address;
+            operand.bytes = bytes;
+            operand.where = where;
+            return operand;
+        }
         bool is_at(const Buffer& other) const { return address == other.address && scratch == other.scratch; }
         Buffer part(size_t offset, size_t length) const {
             Buffer of = *this;

@@ -78,10 +78,11 @@ bool ScheduleRun::is_left(StepId receive) const {
 }
 
 Operand ScheduleRun::operand_of(const Schedule::Buffer& buffer) const {
-    Operand operand = order_;
-    operand.address = buffer.scratch ? scratch_->data + *buffer.scratch : buffer.address;
-    operand.bytes = buffer.bytes;
-    operand.where = buffer.scratch ? scratch_->where : buffer.where;
+    Operand operand = buffer.in(order_);
+    if (buffer.scratch) {
+        operand.address = scratch_->data + *buffer.scratch;
+        operand.where = scratch_->where;
+    }
     return operand;
 }
 

@@ -18,6 +18,23 @@ constexpr Route kByMailbox{MailboxPart::kProtocol, 0};
 
 bool is_small(uint64_t bytes) { return bytes <= device::kSmallMailBytes; }
 
+// The longest that goes into a mailbox from a stream.
+size_t largest_from_stream(const Resources& resources) {
+    return std::min(resources.settings.mail_bytes, large_mail_bytes(resources.workspace.ranks_here()));
+}
+
+// For kernels of their own, or of exchanges.
+device::Mail mail_to(const Resources& resources, const Peer& target, Fence& fence, const Slot& slot, size_t bytes) {
+    device::Mail mail = target.part<MailboxPart>().workspace().mail(resources.place.self.value, fence, slot, bytes);
+    mail.ticket = resources.workspace.view().ticket(target.rank().value, Side::kSource, slot);
+    return mail;
+}
+device::Mail mail_from(const Resources& resources, const Peer& source, Fence& fence, const Slot& slot, size_t bytes) {
+    device::Mail mail = resources.workspace.view().mail(source.rank().value, fence, slot, bytes);
+    mail.ticket = resources.workspace.view().ticket(source.rank().value, Side::kTarget, slot);
+    return mail;
+}
+
 } // namespace
 
 // ----------------------------------------------------------------------------------------------------- the part
@@ -111,9 +128,8 @@ bool is_better_read(const Send& send) {
 bool goes_by_mailbox(const Send& send) {
     const base::Settings& settings = send.resources().settings;
     const Operand& from = send.operand();
-    const size_t largest =
-        from.on_stream() ? std::min(settings.mail_bytes, large_mail_bytes(send.resources().workspace.ranks_here()))
-                         : std::min(settings.mail_bytes, settings.device_eager_bytes);
+    const size_t largest = from.on_stream() ? largest_from_stream(send.resources())
+                                            : std::min(settings.mail_bytes, settings.device_eager_bytes);
     return from.bytes != 0 && from.bytes <= share_of(send.beside(), largest) && !from.by_cpu() && from.by_device() &&
            !send.synchronous() && !from.captured() && !is_better_read(send) &&
            settings.path == base::PathChoice::kAuto && send.target().part<MailboxPart>().open();
@@ -134,9 +150,7 @@ Result<Posted> MailSend::post(Send& send) {
             return Posted::kNot;
         slot_ = *taken;
     }
-    const Resources& resources = send.resources();
-    device::Mail mail = part.workspace().mail(resources.place.self.value, *fence, slot_, send.operand().bytes);
-    mail.ticket = resources.workspace.view().ticket(send.target().rank().value, Side::kSource, slot_);
+    const device::Mail mail = mail_to(send.resources(), send.target(), *fence, slot_, send.operand().bytes);
     GPURUN_ASSIGN(const bool fused, can_be_fused_now(send));
     return fused ? put_fused(send, mail) : put_alone(send, *fence, mail);
 }
@@ -266,10 +280,7 @@ Result<void> MailReceive::take_fused(Receive& receive, Fence& fence) {
 }
 
 device::Mail MailReceive::mail_of(Receive& receive, Fence& fence) const {
-    const WorkspaceView& workspace = receive.resources().workspace.view();
-    const uint32_t source = receive.source().rank().value;
-    device::Mail mail = workspace.mail(source, fence, slot_, mail_bytes_);
-    mail.ticket = workspace.ticket(source, Side::kTarget, slot_);
+    device::Mail mail = mail_from(receive.resources(), receive.source(), fence, slot_, mail_bytes_);
     mail.times = receive.trace().times(receive.resources().trace);
     return mail;
 }
@@ -335,11 +346,9 @@ Result<bool> MailReceive::complete_into(Receive& receive, device::Stream stream)
 // -------------------------------------------------------------------------------------------- without operations
 
 uint64_t longest_plain_mail(const Resources& resources, Reduced reduced, uint32_t beside) {
-    const base::Settings& settings = resources.settings;
-    if (settings.path != base::PathChoice::kAuto)
+    if (resources.settings.path != base::PathChoice::kAuto)
         return 0;
-    const size_t largest = std::min(settings.mail_bytes, large_mail_bytes(resources.workspace.ranks_here()));
-    return std::min(share_of(beside, largest), longest_to_be_reduced(reduced, beside));
+    return std::min(share_of(beside, largest_from_stream(resources)), longest_to_be_reduced(reduced, beside));
 }
 
 bool put_plain_mail(Resources& resources, Peer& target, const Operand& from, const Envelope& envelope,
@@ -362,9 +371,7 @@ bool put_plain_mail(Resources& resources, Peer& target, const Operand& from, con
     }
     ++target.count_out.messages;
     target.sent.count(kByMailbox, envelope.bytes);
-    device::Mail mail = part.workspace().mail(resources.place.self.value, fence, slot, envelope.bytes);
-    mail.ticket = resources.workspace.view().ticket(target.rank().value, Side::kSource, slot);
-    resources.exchanges.put({mail, from.address}, from.stream);
+    resources.exchanges.put({mail_to(resources, target, fence, slot, envelope.bytes), from.address}, from.stream);
     return true;
 }
 
@@ -377,11 +384,8 @@ std::optional<PlainMail> find_plain_mail(Peer& source, const Record& record) {
 }
 
 device::Mail open_plain_mail(const Resources& resources, const PlainMail& mail, device::Stream stream) {
-    const uint32_t source = mail.source->rank().value;
     mail.source->awaiting_forward.note(mail.slot, stream);
-    device::Mail opened = resources.workspace.view().mail(source, *mail.fence, mail.slot, mail.bytes);
-    opened.ticket = resources.workspace.view().ticket(source, Side::kTarget, mail.slot);
-    return opened;
+    return mail_from(resources, *mail.source, *mail.fence, mail.slot, mail.bytes);
 }
 
 void drop_plain_mail(const PlainMail& mail) { mail.fence->signal_now(Edge::kBackward, mail.slot); }
