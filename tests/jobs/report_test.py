@@ -14,16 +14,19 @@ ONE_DEVICE = ["--device=emulated:1", "--oversubscribe"]
 AS_WITH_MPS = [*ONE_DEVICE, "env", "GPURUN_MPS=1"]  # gpurun says 0 where there is no daemon, so this comes after it
 
 # In every job: what report_traffic.c sends whose path does not depend on the devices.
-ALWAYS = [
-    "host (host memory): 2 messages, 200 bytes",
-    "host (host memory, read from the sender): 1 messages, 1000000 bytes",
-    "staged (one buffer is host memory): 1 messages, 1000000 bytes",
-]
+ALWAYS = ["host (host memory): 2 messages, 200 bytes",
+          "host (host memory, read from the sender): 1 messages, 1000000 bytes"]
+# And what it sends in the order of a stream between pinned memory, and from device memory into it: with peer access, and
+# without, or where GPURUN_PATH says so.
+BOUNCED = ["staged (one buffer is host memory): 1 messages, 1000000 bytes",
+           "bounce (pinned memory): 2 messages, 2000000 bytes"]
+BY_CPU = ["host (host memory): 1 messages, 1000000 bytes",
+          "staged (one buffer is host memory): 2 messages, 2000000 bytes"]
 SMALL = "staged (small: does not wait for its match): 4 messages, 400 bytes"  # unless GPURUN_PATH says otherwise
 MAILED = "mailbox (small: does not wait for its match): 4 messages, 400 bytes"
 UNMAPPED = "bounce (the first message of a large allocation): 1 messages, 1000000 bytes"
 BACK = "host (host memory): 1 messages, 0 bytes"  # the only message from rank 1 to rank 0
-# options, settings, lines beyond ALWAYS
+# options, settings, lines beyond ALWAYS and BOUNCED or BY_CPU
 JOBS = [
     (ONE_DEVICE, {}, [SMALL, "direct (same device): 5 messages, 5000000 bytes",
                       "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
@@ -80,7 +83,9 @@ def main():
     gpurun, program = sys.argv[1:]
     wrong = 0
     for options, settings, lines in JOBS:
-        expected = sorted([f"gpurun: rank {ends}: {line}" for ends in ("0 to 1", "1 from 0") for line in ALWAYS + lines]
+        far = settings.get("GPURUN_PATH") == "staged" or settings.get("GPURUN_EMULATED_PEER_ACCESS") == "none"
+        lines = ALWAYS + (BY_CPU if far else BOUNCED) + lines
+        expected = sorted([f"gpurun: rank {ends}: {line}" for ends in ("0 to 1", "1 from 0") for line in lines]
                           + [f"gpurun: rank {ends}: {BACK}" for ends in ("1 to 0", "0 from 1")]
                           + lines_of_capabilities(settings))
         status, got = run([gpurun, "-n", "2", *options, program], {**settings, "GPURUN_REPORT": "paths"})

@@ -15,13 +15,14 @@ static void move(void* buffer, size_t bytes, gpurun_stream domain) {
 int main(void) {
     static char host[kLarge];
     gpurun_stream stream;
-    void *device, *huge, *ordered;
+    void *device, *huge, *ordered, *pinned;
     MUST(gpurun_init());
     MUST(gpurun_comm_rank(GPURUN_COMM_WORLD, &rank));
     MUST(gpurun_stream_create(&stream));
     MUST(gpurun_malloc(&device, kLarge));
     MUST(gpurun_malloc(&huge, kHuge));
     MUST(gpurun_malloc_async(&ordered, kLarge, stream));
+    MUST(gpurun_malloc_host(&pinned, kLarge));
 
     for (int i = 0; i < 2; i++)
         move(host, kSmall, GPURUN_HOST);
@@ -39,11 +40,14 @@ int main(void) {
     for (int i = 0; i < 5; i++)
         move(ordered, kLarge, stream);
     move(rank == 0 ? device : host, kLarge, GPURUN_HOST);
+    move(pinned, kLarge, stream);
+    move(rank == 0 ? device : pinned, kLarge, stream);
 
     MUST(gpurun_free_async(ordered, stream));
     MUST(gpurun_stream_synchronize(stream));
     MUST(gpurun_free(device));
     MUST(gpurun_free(huge));
+    MUST(gpurun_free(pinned));
     MUST(gpurun_stream_destroy(stream));
     MUST(gpurun_finalize());
     return 0;

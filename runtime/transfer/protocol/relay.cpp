@@ -18,37 +18,66 @@ enum RouteIndex : uint8_t {
     kHosts,
     kHostsRefused,
     kHostAndDevice,
+    kPinned,
     kBetweenDevices, // the first of those for which NotPulled is the reason
 };
 constexpr uint8_t index_of(NotPulled why) { return static_cast<uint8_t>(kBetweenDevices + static_cast<uint8_t>(why)); }
 static_assert(index_of(NotPulled::kNotMapped) + 1 == kRelayRoutes.size());
 
-constexpr bool is_bounce(uint8_t index) { return index >= index_of(NotPulled::kBounceForced); }
+constexpr bool is_bounce(uint8_t index) { return index == kPinned || index >= index_of(NotPulled::kBounceForced); }
 
-uint8_t find_index(const Receive& receive, const ReadyToSend& ready, NotPulled not_pulled, bool refused) {
+// Pinned memory on a stream, which the copy engines reach, is copied to and from device memory: twice over the bus, and
+// by no CPU.
+bool may_bounce(Receive& receive, const RemoteBuffer& source) {
+    const auto by_engine = [](Placement placement, bool in_host_order) {
+        return placement != Placement::kPageable && (placement != Placement::kPinned || !in_host_order);
+    };
+    const Operand& into = receive.operand();
+    const bool is_forced_elsewhere = receive.resources().settings.path == base::PathChoice::kStaged;
+    return !is_forced_elsewhere && by_engine(source.placement, source.ready) &&
+           by_engine(into.where.placement, !into.on_stream()) && receive.source().channel().shares_memory() &&
+           is_direct(receive.source().memory().reach());
+}
+
+uint8_t find_index(Receive& receive, const ReadyToSend& ready, NotPulled not_pulled, bool refused) {
     const Operand& into = receive.operand();
     const RemoteBuffer& source = ready.source;
     if (receive.source().to_self())
         return kSelf;
     if (source.placement == Placement::kElsewhere || into.on_other_device())
         return kOtherDevice;
+    const bool any_host = source.in_host_memory() || into.in_host_memory();
+    if (any_host && may_bounce(receive, source))
+        return kPinned;
     if (source.in_host_memory() && into.in_host_memory())
         return refused ? kHostsRefused : kHosts;
-    if (source.in_host_memory() || into.in_host_memory())
+    if (any_host)
         return kHostAndDevice;
     return index_of(not_pulled);
 }
 
-// Between host buffers, chunks are small enough to stay in the cache on their way from one CPU to the other. Between
-// nodes each of them costs what a message costs, whatever its length: so there they are larger.
-RelayPlan plan_for(const Receive& receive, Route route) {
-    constexpr uint64_t kHostChunk = 256 * 1024;
+Copiers copiers_of(const Receive& receive, const RemoteBuffer& source) {
+    const Operand& into = receive.operand();
+    const bool cpu_fills = source.in_host_memory() && source.ready;
+    if (cpu_fills && into.by_cpu())
+        return Copiers::kCpus;
+    if (cpu_fills || into.by_cpu())
+        return Copiers::kCpuAndStream;
+    return Copiers::kStreams;
+}
+
+// Between nodes each chunk costs what a message costs, whatever its length, and those of host memory should stay in the
+// cache.
+RelayPlan plan_for(const Receive& receive, const RemoteBuffer& source, Route route) {
+    constexpr uint64_t kFarHostChunk = 512 * 1024;
     const bool hosts = route.index == kHosts || route.index == kHostsRefused;
     const uint64_t largest = receive.resources().settings.relay_chunk_bytes;
     if (!receive.source().channel().shares_memory())
-        return plan_far_relay(receive.bytes(), hosts ? std::min(2 * kHostChunk, largest) : largest);
-    return plan_relay(is_bounce(route.index) ? RelayPool::kDevice : RelayPool::kHost, receive.bytes(),
-                      hosts ? kHostChunk : largest);
+        return plan_far_relay(receive.bytes(), hosts ? std::min(kFarHostChunk, largest) : largest);
+    if (!is_bounce(route.index))
+        return plan_relay(RelayPool::kHost, copiers_of(receive, source), receive.bytes(), largest);
+    return plan_relay(RelayPool::kDevice, route.index == kPinned ? Copiers::kStreams : Copiers::kWithinDevice,
+                      receive.bytes(), largest);
 }
 
 struct ClearToSend {
@@ -76,7 +105,7 @@ void describe_relay(const RelayPipeline& pipeline, bool first, wait_report::Entr
 
 } // namespace
 
-Route find_relay(const Receive& receive, const ReadyToSend& ready, NotPulled not_pulled, bool single_copy_refused) {
+Route find_relay(Receive& receive, const ReadyToSend& ready, NotPulled not_pulled, bool single_copy_refused) {
     return {RelayPart::kProtocol, find_index(receive, ready, not_pulled, single_copy_refused)};
 }
 
@@ -156,7 +185,7 @@ Result<void> RelayReceive::start(Receive& receive, const Arrival& arrival) {
     const auto ready = arrival.record.as<ReadyToSend>();
     Peer& source = receive.source();
     receive.count(arrival.route, arrival.record.envelope.bytes);
-    ClearToSend granted{plan_for(receive, arrival.route), arrival.route, receive.serial()};
+    ClearToSend granted{plan_for(receive, ready.source, arrival.route), arrival.route, receive.serial()};
     Record record(RecordKind::kToSend, kProtocol, receive.serial_of_send());
     if (source.lost())
         return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};

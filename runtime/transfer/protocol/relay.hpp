@@ -13,7 +13,7 @@
 namespace gpurun::transfer {
 
 // By which route a message is relayed that no other protocol moves.
-Route find_relay(const Receive& receive, const ReadyToSend& ready, NotPulled not_pulled, bool single_copy_refused);
+Route find_relay(Receive& receive, const ReadyToSend& ready, NotPulled not_pulled, bool single_copy_refused);
 
 class RelaySend final : public SendState {
   public:
@@ -54,12 +54,13 @@ class RelayReceive final : public ReceiveState {
     bool source_failed_ = false;
 };
 
-constexpr std::array<RouteText, 14> kRelayRoutes = {{
+constexpr std::array<RouteText, 15> kRelayRoutes = {{
     {"self", "same process"},
     {"staged", "memory of another device than the rank's"},
     {"host", "host memory"},
     {"host", "host memory; the system refuses to read the sender's"},
     {"staged", "one buffer is host memory"},
+    {"bounce", "pinned memory"},
     {"staged", "GPURUN_PATH"},
     {"staged", "the ranks have no memory in common"},
     {"staged", "no peer access"},

@@ -25,8 +25,18 @@ RelayPlan plan_chunks(RelayPool pool, uint64_t bytes, uint64_t wanted, uint64_t 
 
 } // namespace
 
-RelayPlan plan_relay(RelayPool pool, uint64_t bytes, uint64_t largest_chunk) {
-    return plan_chunks(pool, bytes, bytes / kPieces, kSmallestChunk, largest_chunk);
+RelayPlan plan_relay(RelayPool pool, Copiers copiers, uint64_t bytes, uint64_t largest_chunk) {
+    constexpr uint64_t kOfCpus = 256 * 1024;
+    constexpr uint64_t kOfStreams = 1024 * 1024;
+    const uint64_t piece = (bytes + kPieces - 1) / kPieces;
+    uint64_t wanted = 0;
+    switch (copiers) {
+    case Copiers::kCpus: wanted = std::min(piece, kOfCpus); break;
+    case Copiers::kCpuAndStream: wanted = std::max(piece, kOfCpus); break;
+    case Copiers::kStreams: wanted = std::max((bytes + kRelayBuffers - 1) / kRelayBuffers, kOfStreams); break;
+    case Copiers::kWithinDevice: wanted = kRelayBufferBytes; break;
+    }
+    return plan_chunks(pool, bytes, wanted, kSmallestChunk, largest_chunk);
 }
 
 // In as many chunks as there are buffers, so that none waits for the other side, until these are large.
@@ -70,7 +80,8 @@ Result<bool> RelayPipeline::step(const Operand& operand) {
 
 // Not for copies by host functions, which run one at a time whatever the stream.
 Result<void> RelayPipeline::take_streams(const Operand& operand) {
-    if (operand.in_host_memory() || plan_.chunks() < kLeastChunksInStreams)
+    const bool by_host_function = operand.in_host_memory() && plan_.pool == RelayPool::kHost;
+    if (by_host_function || plan_.chunks() < kLeastChunksInStreams)
         return {};
     if (plan_.pool == RelayPool::kDevice)
         return part_streams(operand);
@@ -270,6 +281,8 @@ Result<void> RelayPipeline::copy(const Operand& operand, const Chunk& chunk, dev
         std::memcpy(to, from, chunk.bytes);
         return {};
     }
+    if (plan_.pool == RelayPool::kDevice)
+        return resources_.device.copy(to, from, chunk.bytes, stream);
     return copy_in_stream(resources_, operand, to, from, chunk.bytes, stream);
 }
 

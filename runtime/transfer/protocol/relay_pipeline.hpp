@@ -52,8 +52,14 @@ struct RelayPlan {
     uint64_t chunks() const { return (bytes + chunk_bytes - 1) / chunk_bytes; }
 };
 
-// Large enough to be fast, small enough that a message fills the pipeline.
-RelayPlan plan_relay(RelayPool pool, uint64_t bytes, uint64_t largest_chunk);
+// Who copies a message's chunks into the buffers and out of them, from which follows how large these are best.
+enum class Copiers : uint8_t {
+    kCpus,         // a chunk should stay in the cache on its way from one CPU to the other
+    kCpuAndStream, // the stream has copied a chunk long before the CPU has
+    kStreams,      // a chunk costs either side's host some 10 us, in which a stream copies half a megabyte over the bus
+    kWithinDevice, // the source copies within its device, in next to no time: one chunk, while it fits a buffer
+};
+RelayPlan plan_relay(RelayPool pool, Copiers copiers, uint64_t bytes, uint64_t largest_chunk);
 RelayPlan plan_far_relay(uint64_t bytes, uint64_t largest_chunk); // the same between nodes
 
 // Either half of one message. step() enqueues or moves what can be, and says whether all has been.

@@ -5,27 +5,45 @@
 using namespace gpurun;
 using namespace gpurun::transfer;
 
+constexpr Copiers kAll[] = {Copiers::kCpus, Copiers::kCpuAndStream, Copiers::kStreams, Copiers::kWithinDevice};
+
 TEST_SUITE_BEGIN("relay plan");
 
 TEST_CASE("every byte is in a chunk, and every chunk fits its buffer") {
     for (const uint64_t bytes : {uint64_t{1}, uint64_t{4097}, uint64_t{65536}, uint64_t{1} << 20,
                                  (uint64_t{9} << 20) + 3, uint64_t{1} << 40}) {
         CAPTURE(bytes);
-        const RelayPlan plan = plan_relay(RelayPool::kHost, bytes, platform::kRelayBufferBytes);
-        CHECK(plan.chunk_bytes <= platform::kRelayBufferBytes);
-        CHECK(plan.chunks() * plan.chunk_bytes >= bytes);
-        CHECK((plan.chunks() - 1) * plan.chunk_bytes < bytes);
+        for (const Copiers copiers : kAll) {
+            const RelayPlan plan = plan_relay(RelayPool::kHost, copiers, bytes, platform::kRelayBufferBytes);
+            CHECK(plan.chunk_bytes <= platform::kRelayBufferBytes);
+            CHECK(plan.chunks() * plan.chunk_bytes >= bytes);
+            CHECK((plan.chunks() - 1) * plan.chunk_bytes < bytes);
+        }
     }
 }
 
 TEST_CASE("a large message keeps at least three chunks in flight") {
-    for (const uint64_t bytes : {uint64_t{256} << 10, uint64_t{1} << 20, uint64_t{1} << 28})
-        CHECK(plan_relay(RelayPool::kHost, bytes, platform::kRelayBufferBytes).chunks() >= 3);
+    for (const Copiers copiers : kAll)
+        CHECK(plan_relay(RelayPool::kHost, copiers, uint64_t{1} << 28, platform::kRelayBufferBytes).chunks() >= 3);
     static_assert(platform::kRelayBuffers > 3);
 }
 
+TEST_CASE("chunks are as long as suits who copies them") {
+    const auto chunk = [](Copiers copiers, uint64_t bytes) {
+        return plan_relay(RelayPool::kHost, copiers, bytes, platform::kRelayBufferBytes).chunk_bytes;
+    };
+    CHECK(chunk(Copiers::kCpus, 256 << 10) == 64 << 10);
+    CHECK(chunk(Copiers::kCpus, 16 << 20) == 256 << 10);
+    CHECK(chunk(Copiers::kCpuAndStream, 1 << 20) == 256 << 10);
+    CHECK(chunk(Copiers::kCpuAndStream, 16 << 20) == 2 << 20);
+    CHECK(chunk(Copiers::kStreams, 4 << 20) == 1 << 20);
+    CHECK(chunk(Copiers::kStreams, 16 << 20) == 4 << 20);
+    CHECK(chunk(Copiers::kStreams, (16 << 20) + 3) == (4 << 20) + (64 << 10)); // four of them
+    CHECK(chunk(Copiers::kWithinDevice, 16 << 20) == platform::kRelayBufferBytes);
+}
+
 TEST_CASE("the largest chunk that was asked for is kept to") {
-    CHECK(plan_relay(RelayPool::kDevice, uint64_t{1} << 28, 4096).chunk_bytes == 4096);
+    CHECK(plan_relay(RelayPool::kDevice, Copiers::kWithinDevice, uint64_t{1} << 28, 4096).chunk_bytes == 4096);
 }
 
 TEST_CASE("between nodes a message has as many chunks as there are buffers, until they are large") {
