@@ -136,7 +136,8 @@ class KeptHandlers {
 
 class Endpoint final : public FabricEndpoint {
   public:
-    explicit Endpoint(const FabricLibrary& library) : library_(library), info_(nullptr, {&library}) {}
+    Endpoint(const FabricLibrary& library, size_t frame_bytes)
+        : library_(library), info_(nullptr, {&library}), frame_bytes_(frame_bytes) {}
 
     ~Endpoint() override {
         endpoint_.reset(); // before the memory that it uses
@@ -184,6 +185,7 @@ class Endpoint final : public FabricEndpoint {
         return uint64_t{number};
     }
 
+    size_t frame_bytes() const override { return frame_bytes_; }
     std::byte* free_frame() override { return free_.empty() ? nullptr : free_.back()->bytes; }
 
     Result<bool> send(uint64_t peer, size_t bytes) override {
@@ -300,7 +302,7 @@ class Endpoint final : public FabricEndpoint {
     }
 
     Result<void> make_frames() {
-        memory_.resize((kSends + kReceives) * kFrameBytes);
+        memory_.resize((kSends + kReceives) * frame_bytes_);
         if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0) {
             fid_mr* registered = nullptr;
             GPURUN_TRY(done(fi_mr_reg(domain_.get(), memory_.data(), memory_.size(), FI_SEND | FI_RECV, 0, 0, 0,
@@ -313,7 +315,7 @@ class Endpoint final : public FabricEndpoint {
             Frame& frame = frames_[i];
             frame.kind = i < kSends ? Kind::kSend : i < kSends + kReceives ? Kind::kReceive : Kind::kWrite;
             if (frame.kind != Kind::kWrite)
-                frame.bytes = memory_.data() + i * kFrameBytes;
+                frame.bytes = memory_.data() + i * frame_bytes_;
             if (frame.kind == Kind::kReceive)
                 GPURUN_TRY(post(frame));
             else
@@ -324,7 +326,7 @@ class Endpoint final : public FabricEndpoint {
 
     Result<void> post(Frame& frame) {
         return done(
-            static_cast<int>(fi_recv(endpoint_.get(), frame.bytes, kFrameBytes, descriptor(), FI_ADDR_UNSPEC, &frame)),
+            static_cast<int>(fi_recv(endpoint_.get(), frame.bytes, frame_bytes_, descriptor(), FI_ADDR_UNSPEC, &frame)),
             "posting a receive");
     }
 
@@ -347,6 +349,7 @@ class Endpoint final : public FabricEndpoint {
     const FabricLibrary& library_;
     Info info_;
     std::string provider_;
+    const size_t frame_bytes_;
     std::vector<std::byte> memory_;
     std::vector<Frame> frames_;
     std::vector<Frame*> free_;
@@ -369,7 +372,7 @@ class Endpoint final : public FabricEndpoint {
 
 Result<std::unique_ptr<FabricEndpoint>> FabricEndpoint::open(const Options& options) {
     const KeptHandlers handlers;
-    GPURUN_ASSIGN(const FabricLibrary* const library, FabricLibrary::get());
+    GPURUN_ASSIGN(const FabricLibrary* const library, FabricLibrary::get(options.frame_bytes));
     std::vector<const char*> names(kProviders.begin(), kProviders.end());
     if (options.provider != "auto")
         names = {options.provider.c_str()};
@@ -384,7 +387,7 @@ Result<std::unique_ptr<FabricEndpoint>> FabricEndpoint::open(const Options& opti
         if (!writes)
             all = find_info(*library, name, false);
         for (const fi_info* const each : sort_out(all.get(), name, options)) {
-            auto endpoint = std::make_unique<Endpoint>(*library);
+            auto endpoint = std::make_unique<Endpoint>(*library, options.frame_bytes);
             auto opened = endpoint->open({library->copy_info(each), {library}}, writes);
             if (opened && endpoint->address().size() <= kMostAddressBytes)
                 return std::unique_ptr<FabricEndpoint>(std::move(endpoint));

@@ -1,5 +1,5 @@
-// An endpoint of libfabric, by which ranks of different nodes send each other frames of at most kFrameBytes, and write
-// into each other's memory.
+// An endpoint of libfabric, by which ranks of different nodes send each other frames of at most frame_bytes(), and
+// write into each other's memory.
 //
 // libfabric is loaded at run time, so a job of one node needs none. Frames to one peer arrive in the order in which
 // they were sent. Who is dead is not asked here: a provider may keep a frame for a dead peer for ever.
@@ -19,15 +19,18 @@ namespace gpurun::platform {
 
 class FabricEndpoint {
   public:
-    // From here on ofi_rxm would complete frames out of order.
     static constexpr size_t kFrameBytes = 16 * 1024;
+    // For nodes of many ranks, since libfabric keeps some thousand buffers of this length: 12 MiB a rank less, and 25
+    // once it has exchanged messages.
+    static constexpr size_t kSmallFrameBytes = 4 * 1024;
     static constexpr size_t kMostAddressBytes = 40;
 
     struct Options {
-        std::string provider = "auto";  // or a name as `fi_info` prints it
-        bool may_be_loopback = false;   // nobody on another machine has to reach it
-        std::string place = "";         // an interface, an address or a network: no other; "": any
-        std::string usual_address = ""; // by which other nodes reach this one: taken if the provider has it
+        std::string provider = "auto";    // or a name as `fi_info` prints it
+        bool may_be_loopback = false;     // nobody on another machine has to reach it
+        std::string place = "";           // an interface, an address or a network: no other; "": any
+        std::string usual_address = "";   // by which other nodes reach this one: taken if the provider has it
+        size_t frame_bytes = kFrameBytes; // the same for all peers
     };
     // What poll() has found. Called by poll().
     class Events {
@@ -57,7 +60,8 @@ class FabricEndpoint {
     virtual std::span<const std::byte> address() const = 0;
     // The peer's number for send().
     virtual base::Result<uint64_t> add_peer(std::span<const std::byte> address) = 0;
-    // Of kFrameBytes, to be filled and sent; null: all are on their way.
+    virtual size_t frame_bytes() const = 0;
+    // Of frame_bytes(), to be filled and sent; null: all are on their way.
     virtual std::byte* free_frame() = 0;
     // Sends what free_frame() gave. False: not now, the frame stays free.
     virtual base::Result<bool> send(uint64_t peer, size_t bytes) = 0;

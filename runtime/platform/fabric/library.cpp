@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <mutex>
+#include <string>
 #include <utility>
 
 namespace gpurun::platform {
@@ -25,7 +26,7 @@ constexpr std::array<std::pair<const char*, const char*>, 2> kFewBuffers = {{
 
 } // namespace
 
-base::Result<const FabricLibrary*> FabricLibrary::get() {
+base::Result<const FabricLibrary*> FabricLibrary::get(size_t eager_bytes) {
     static std::mutex mutex;
     static FabricLibrary loaded;
     static bool is_loaded = false;
@@ -34,6 +35,7 @@ base::Result<const FabricLibrary*> FabricLibrary::get() {
         return &loaded;
     for (const auto& [name, value] : kFewBuffers)
         ::setenv(name, value, 0);
+    ::setenv("FI_OFI_RXM_BUFFER_SIZE", std::to_string(eager_bytes).c_str(), 1); // whatever the user has set
     void* const library = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr)
         return base::Error{base::Status::kUnsupported,

@@ -15,8 +15,9 @@ struct FabricLibrary {
     int (*open_fabric)(fi_fabric_attr*, fid_fabric**, void*) = nullptr;
     const char* (*describe)(int) = nullptr;
 
-    // Loaded with the first call, and kept until the process ends: providers have threads and exit handlers.
-    static base::Result<const FabricLibrary*> get();
+    // Loaded with the first call, and kept until the process ends: providers have threads and exit handlers. rxm keeps
+    // messages of up to `eager_bytes` in order.
+    static base::Result<const FabricLibrary*> get(size_t eager_bytes);
 };
 
 } // namespace gpurun::platform

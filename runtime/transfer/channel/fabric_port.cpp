@@ -35,8 +35,6 @@ constexpr int64_t kFarewellNs = 5000 * kMs; // for a peer that ends without a go
 // A frame takes a system call, which is worth many small items. So what comes so soon after a frame waits until
 // somebody looks, and goes together with what has come by then.
 constexpr int64_t kCompanyNs = 10 * kUs;
-// What fits into a frame with its record is sent there.
-constexpr size_t kLeastWritten = 15 * 1024;
 constexpr size_t kMostBeforeBytes = 1024; // of a frame
 
 } // namespace
@@ -171,10 +169,10 @@ bool FabricPort::send_frame(FabricPeer& channel, size_t bytes) {
     return *sent;
 }
 
-// Short ones are sent, with what comes behind them.
+// What fits into a frame with its record is sent there, with what comes behind it.
 bool FabricPort::may_write(FabricPeer& channel, const FilledBytes& bytes) {
     FabricPeer::Window& window = channel.windows_[bytes.window];
-    if (bytes.bytes.size() < kLeastWritten || !window.landing)
+    if (bytes.bytes.size() < endpoint_->frame_bytes() - kMostBeforeBytes || !window.landing)
         return false;
     if (!window.own) {
         auto entered = endpoint_->enter(channel.pages_out(bytes.window).bytes());
@@ -234,7 +232,7 @@ size_t FabricPort::fill_frame(FabricPeer& channel, std::byte* frame, std::option
             channel.drop_bytes();
             continue;
         }
-        const size_t most = ret_written ? kMostBeforeBytes : FabricEndpoint::kFrameBytes;
+        const size_t most = ret_written ? kMostBeforeBytes : endpoint_->frame_bytes();
         const size_t item = bytes < most ? channel.write_item({frame + bytes, most - bytes}) : 0;
         if (item == 0)
             break;

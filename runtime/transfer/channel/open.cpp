@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 namespace gpurun::transfer {
 
@@ -36,17 +37,27 @@ bool on_this_node(const ChannelSite& here, WorldRank peer) {
     return here.job.rank(peer.value).node == here.job.rank(here.self.value).node;
 }
 
+constexpr uint32_t kManyOnNode = 64;
+
+// All ranks find the same.
+size_t frame_bytes(const std::map<uint32_t, uint32_t>& ranks_of_nodes) {
+    const bool any_has_many = std::any_of(ranks_of_nodes.begin(), ranks_of_nodes.end(),
+                                          [](const auto& each) { return each.second > kManyOnNode; });
+    return any_has_many ? platform::FabricEndpoint::kSmallFrameBytes : platform::FabricEndpoint::kFrameBytes;
+}
+
 Result<void> publish_by_fabric(ChannelSite& here) {
-    bool any_far = false;
+    std::map<uint32_t, uint32_t> ranks_of_nodes;
     for (uint32_t rank = 0; rank < here.job.size(); ++rank)
-        any_far = any_far || !on_this_node(here, WorldRank{rank});
-    if (!any_far)
+        ++ranks_of_nodes[here.job.rank(rank).node];
+    if (ranks_of_nodes.size() == 1)
         return {};
     GPURUN_ASSIGN(here.fabric, FabricPort::open(here.job, here.self,
                                                 {.provider = here.settings.fabric,
                                                  .may_be_loopback = here.settings.emulated_nodes > 1,
                                                  .place = here.settings.fabric_interface,
-                                                 .usual_address = here.settings.node_address}));
+                                                 .usual_address = here.settings.node_address,
+                                                 .frame_bytes = frame_bytes(ranks_of_nodes)}));
     here.fabric->publish(here.job.rank(here.self.value));
     return {};
 }

@@ -48,10 +48,10 @@ struct End {
 };
 
 // Both ends, or none: libfabric or its provider is not here.
-std::vector<End> make_ends(const char* provider) {
+std::vector<End> make_ends(const char* provider, size_t frame_bytes = FabricEndpoint::kFrameBytes) {
     std::vector<End> ends(2);
     for (End& each : ends) {
-        auto opened = FabricEndpoint::open({.provider = provider, .may_be_loopback = true});
+        auto opened = FabricEndpoint::open({.provider = provider, .may_be_loopback = true, .frame_bytes = frame_bytes});
         if (!opened) {
             CHECK_STATUS(opened, base::Status::kUnsupported);
             MESSAGE("skipped: ", opened.error().detail);
@@ -64,46 +64,49 @@ std::vector<End> make_ends(const char* provider) {
     return ends;
 }
 
+// Of any length, both ways at once.
+void exchange_frames(std::vector<End>& ends, size_t largest) {
+    constexpr uint32_t kFrames = 500; // more than may be on their way
+    const auto bytes_of = [&](uint32_t number) { return number % 3 == 0 ? largest : size_t{5} + number; };
+    std::array<uint32_t, 2> next{};
+    const int64_t end_ns = platform::now_ns() + kPatienceNs;
+    const auto is_over = [&] {
+        return ends[0].heard.frames.size() == kFrames && ends[1].heard.frames.size() == kFrames &&
+               ends[0].heard.sent == kFrames && ends[1].heard.sent == kFrames;
+    };
+    while (!is_over() && platform::now_ns() < end_ns)
+        for (size_t i = 0; i < 2; ++i) {
+            if (next[i] < kFrames && ends[i].send(next[i], bytes_of(next[i])))
+                ++next[i];
+            ends[i].look();
+        }
+    for (const End& each : ends) {
+        CHECK(each.heard.failure.empty());
+        CHECK(each.heard.sent == kFrames);
+        REQUIRE(each.heard.frames.size() == kFrames);
+        for (uint32_t number = 0; number < kFrames; ++number) {
+            const std::vector<std::byte>& frame = each.heard.frames[number];
+            uint32_t read = 0;
+            std::memcpy(&read, frame.data(), sizeof read);
+            REQUIRE(read == number);
+            REQUIRE(frame.size() == bytes_of(number));
+            REQUIRE(frame.back() == static_cast<std::byte>(number));
+        }
+    }
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("fabric");
 
 TEST_CASE("frames of any length arrive whole, and in the order in which they were sent, both ways at once") {
-    constexpr uint32_t kFrames = 500; // more than may be on their way
-    const auto bytes_of = [](uint32_t number) {
-        return number % 3 == 0 ? FabricEndpoint::kFrameBytes : size_t{5} + number;
-    };
-    for (const char* provider : kProviders) {
-        CAPTURE(provider);
-        std::vector<End> ends = make_ends(provider);
-        if (ends.empty())
-            continue;
-        std::array<uint32_t, 2> next{};
-        const int64_t end_ns = platform::now_ns() + kPatienceNs;
-        const auto is_over = [&] {
-            return ends[0].heard.frames.size() == kFrames && ends[1].heard.frames.size() == kFrames &&
-                   ends[0].heard.sent == kFrames && ends[1].heard.sent == kFrames;
-        };
-        while (!is_over() && platform::now_ns() < end_ns)
-            for (size_t i = 0; i < 2; ++i) {
-                if (next[i] < kFrames && ends[i].send(next[i], bytes_of(next[i])))
-                    ++next[i];
-                ends[i].look();
-            }
-        for (const End& each : ends) {
-            CHECK(each.heard.failure.empty());
-            CHECK(each.heard.sent == kFrames);
-            REQUIRE(each.heard.frames.size() == kFrames);
-            for (uint32_t number = 0; number < kFrames; ++number) {
-                const std::vector<std::byte>& frame = each.heard.frames[number];
-                uint32_t read = 0;
-                std::memcpy(&read, frame.data(), sizeof read);
-                REQUIRE(read == number);
-                REQUIRE(frame.size() == bytes_of(number));
-                REQUIRE(frame.back() == static_cast<std::byte>(number));
-            }
+    for (const char* provider : kProviders)
+        for (const size_t frame_bytes : {FabricEndpoint::kFrameBytes, FabricEndpoint::kSmallFrameBytes}) {
+            CAPTURE(provider);
+            CAPTURE(frame_bytes);
+            if (std::vector<End> ends = make_ends(provider, frame_bytes); !ends.empty())
+                exchange_frames(ends, frame_bytes);
         }
-    }
 }
 
 TEST_CASE("what is written is there when its note comes, however long it is") {
