@@ -1,5 +1,7 @@
 #include "transfer/protocol/relay_part.hpp"
 
+#include "base/log.hpp"
+
 #include <algorithm>
 
 namespace gpurun::transfer {
@@ -11,6 +13,7 @@ namespace {
 
 struct SlabNotice {
     uint32_t window;
+    bool is_there;
     device::MemoryHandle handle;
 };
 
@@ -51,17 +54,23 @@ Result<uint32_t> RelayPart::choose_window(const Streams& streams) {
 }
 
 Result<std::byte*> RelayPart::slab(uint32_t window) {
-    std::byte*& slab = windows_[window].slab;
-    if (slab == nullptr) {
-        device::Device& device = resources_.device;
-        GPURUN_ASSIGN(void* const memory, device.allocate(kRelayBuffers * platform::kRelayBufferBytes));
-        slab = static_cast<std::byte*>(memory);
-        GPURUN_ASSIGN(const device::Buffer buffer, device.describe(slab, 1));
-        SlabNotice notice{window, {}};
+    Window& of = windows_[window];
+    if (of.slab != nullptr || of.has_none)
+        return of.slab;
+    device::Device& device = resources_.device;
+    SlabNotice notice{window, false, {}};
+    if (auto memory = device.allocate(kRelayBuffers * platform::kRelayBufferBytes)) {
+        of.slab = static_cast<std::byte*>(*memory);
+        GPURUN_ASSIGN(const device::Buffer buffer, device.describe(of.slab, 1));
         GPURUN_ASSIGN(notice.handle, device.export_memory(buffer));
-        peer_.tell(Record(RecordKind::kNotice, kProtocol).with(notice));
+        notice.is_there = true;
+    } else {
+        of.has_none = true;
+        base::log(base::LogLevel::kWarn, "messages to rank {} that should bounce are staged: {}", peer_.rank().value,
+                  memory.error().detail);
     }
-    return slab;
+    peer_.tell(Record(RecordKind::kNotice, kProtocol).with(notice));
+    return of.slab;
 }
 
 Result<std::byte*> RelayPart::peer_slab(uint32_t window) {
@@ -74,7 +83,10 @@ Result<std::byte*> RelayPart::peer_slab(uint32_t window) {
 
 void RelayPart::on_notice(const Record& notice) {
     const auto slab = notice.as<SlabNotice>();
-    windows_[slab.window].peer_handle = slab.handle;
+    if (slab.is_there)
+        windows_[slab.window].peer_handle = slab.handle;
+    else
+        windows_[slab.window].peer_has_none = true;
 }
 
 bool RelayPart::needs_hand() const {

@@ -36,9 +36,12 @@ class RelayPart final : public ProtocolPart {
     void set_chunks(uint32_t window, Direction direction, uint64_t chunks) {
         (direction == Direction::kOut ? windows_[window].filled : windows_[window].drained) = chunks;
     }
-    // This rank's device memory for the window, made at first use, and the peer's.
+    // This rank's device memory for the window, made at first use, and the peer's. Null: the device had no more, and
+    // the window's buffers in host memory are used.
     base::Result<std::byte*> slab(uint32_t window);
-    bool has_peer_slab(uint32_t window) const { return windows_[window].peer_handle.has_value(); }
+    bool knows_peer_slab(uint32_t window) const {
+        return windows_[window].peer_handle.has_value() || windows_[window].peer_has_none;
+    }
     base::Result<std::byte*> peer_slab(uint32_t window);
 
     void on_notice(const Record& notice) override; // where the peer's device memory is
@@ -54,7 +57,9 @@ class RelayPart final : public ProtocolPart {
         uint64_t drained = 0;
         Streams last; // that a message was granted it for
         std::byte* slab = nullptr;
+        bool has_none = false; // nor will have
         std::optional<device::MemoryHandle> peer_handle;
+        bool peer_has_none = false;
         void* peer_slab = nullptr;
     };
     base::Result<bool> is_free(uint32_t window);

@@ -228,7 +228,7 @@ Result<bool> RelayPipeline::may_enter(const Operand& operand, Fence& fence, cons
             return false;
     } else if (channel.total(Direction::kIn, relay_filled(plan_.window)) <= chunk.number) {
         return false;
-    } else if (plan_.pool == RelayPool::kDevice && !part().has_peer_slab(plan_.window)) {
+    } else if (plan_.pool == RelayPool::kDevice && !part().knows_peer_slab(plan_.window)) {
         return false; // its record is still on the way
     }
     if (!operand.by_cpu())
@@ -265,15 +265,15 @@ Result<void> RelayPipeline::follow_last_use(Fence& fence, const Chunk& chunk, de
 
 Result<void> RelayPipeline::copy(const Operand& operand, const Chunk& chunk, device::Stream stream) {
     std::byte* const own = operand.address + chunk.offset;
+    std::byte* slab = nullptr;
+    if (plan_.pool == RelayPool::kDevice) {
+        GPURUN_ASSIGN(slab, role_ == Role::kFill ? part().slab(plan_.window) : part().peer_slab(plan_.window));
+    }
     std::byte* buffer = nullptr;
-    if (plan_.pool == RelayPool::kHost) {
-        GPURUN_ASSIGN(buffer, peer_.channel().relay_buffer(direction(), plan_.window, chunk.buffer, !operand.by_cpu()));
-    } else if (role_ == Role::kFill) {
-        GPURUN_ASSIGN(buffer, part().slab(plan_.window));
-        buffer += chunk.buffer * kRelayBufferBytes;
+    if (slab != nullptr) {
+        buffer = slab + chunk.buffer * kRelayBufferBytes;
     } else {
-        GPURUN_ASSIGN(buffer, part().peer_slab(plan_.window));
-        buffer += chunk.buffer * kRelayBufferBytes;
+        GPURUN_ASSIGN(buffer, peer_.channel().relay_buffer(direction(), plan_.window, chunk.buffer, !operand.by_cpu()));
     }
     void* const to = role_ == Role::kFill ? buffer : own;
     const void* const from = role_ == Role::kFill ? own : buffer;
@@ -281,7 +281,7 @@ Result<void> RelayPipeline::copy(const Operand& operand, const Chunk& chunk, dev
         std::memcpy(to, from, chunk.bytes);
         return {};
     }
-    if (plan_.pool == RelayPool::kDevice)
+    if (slab != nullptr)
         return resources_.device.copy(to, from, chunk.bytes, stream);
     return copy_in_stream(resources_, operand, to, from, chunk.bytes, stream);
 }
