@@ -40,8 +40,7 @@ def commands(options, folder, hosts):
     first, agent, where = [], "", []
     if hosts:
         first = list(hosts.on("h1"))
-        agent = hosts.script("shell", 'read -r pid <"$here/$1" || [ "$pid" ]; shift\n'
-                                      'exec nsenter -t "$pid" --net --uts sh -c "$*"')
+        agent = hosts.remote_shell()
         where = ["--hosts", f"h1:{(options.ranks + 1) // 2},h2:{options.ranks // 2}", "--agent", hosts.agent]
     found = {"gpurun": [*first, options.gpurun, *where, "-n", ranks, "--device=emulated", "--oversubscribe",
                         options.program, *sizes]}

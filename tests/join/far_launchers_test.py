@@ -25,8 +25,7 @@ HOSTS_HERE = None
 def setUpModule():
     global HOSTS_HERE, AGENT
     HOSTS_HERE = Hosts(data=True)  # also addresses that lead nowhere
-    AGENT = HOSTS_HERE.script("shell", 'read -r pid <"$here/$1" || [ "$pid" ]; shift\n'
-                                       'exec nsenter -t "$pid" --net --uts sh -c "$*"')
+    AGENT = HOSTS_HERE.remote_shell()
 
 
 def tearDownModule():
