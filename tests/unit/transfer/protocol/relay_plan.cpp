@@ -25,6 +25,8 @@ TEST_CASE("every byte is in a chunk, and every chunk fits its buffer") {
 TEST_CASE("a large message keeps at least three chunks in flight") {
     for (const Copiers copiers : kAll)
         CHECK(plan_relay(RelayPool::kHost, copiers, uint64_t{1} << 28, platform::kRelayBufferBytes).chunks() >= 3);
+    for (const uint64_t bytes : {uint64_t{256} << 10, uint64_t{1} << 20})
+        CHECK(plan_relay(RelayPool::kHost, Copiers::kCpus, bytes, platform::kRelayBufferBytes).chunks() >= 3);
     static_assert(platform::kRelayBuffers > 3);
 }
 
