@@ -21,6 +21,7 @@ void RequestTable::add() {
 }
 
 void RequestTable::abandon(Request& request) {
+    request.name += Names::kUse;
     abandoned_.push_back(request);
     reap();
 }

@@ -252,7 +252,7 @@ class RequestTable {
         }
         request.active = false;
     }
-    // Nobody will complete it: it is released once it is done.
+    // Nobody will complete it: no look-up finds it from now on, and it is released once it is done.
     void abandon(Request& request);
     static bool is_abandoned(const Request& request) { return base::List<Request, Abandoned>::has(request); }
     void reap_abandoned() {

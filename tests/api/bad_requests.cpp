@@ -214,6 +214,24 @@ TEST_CASE("only a request is given up, and only once") {
     check_refused(gpurun_request_free(&null), GPURUN_ERR_REQUEST);
 }
 
+TEST_CASE("a request that is freed while it is active is found no more, and ends by itself") {
+    int number = 0, next = 0;
+    gpurun_request freed = receive_from_self(&number);
+    gpurun_request copy = freed;
+    REQUIRE_OK(gpurun_request_free(&freed));
+    int done = 7;
+    check_refused(gpurun_test(&copy, GPURUN_HOST, &done, nullptr), GPURUN_ERR_REQUEST);
+    check_refused(gpurun_cancel(&copy), GPURUN_ERR_REQUEST);
+    check_refused(gpurun_request_free(&copy), GPURUN_ERR_REQUEST);
+    CHECK(done == 7);
+    send_to_self(3);
+    send_to_self(4);
+    REQUIRE_OK(gpurun_recv(&next, 1, GPURUN_INT32, rank(), kSelfTag, kWorld, GPURUN_HOST, nullptr));
+    CHECK(number == 3);
+    CHECK(next == 4);
+    check_good_message();
+}
+
 TEST_CASE("only an inactive persistent request whose memory is there is started") {
     int number = 0;
     for (gpurun_request none : no_requests())
