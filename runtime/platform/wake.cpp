@@ -33,6 +33,8 @@ void tell_published() {}
 void tell_seen() {}
 #endif
 
+std::atomic<uint32_t> sleepers_here{0}; // on words of 64 bits
+
 void futex_wake(void* word) { ::syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
 
 } // namespace
@@ -42,7 +44,9 @@ void sleep_while(std::atomic<uint32_t>& word, uint32_t seen, int64_t timeout_ns)
 }
 
 void sleep_while(std::atomic<uint64_t>& word, uint64_t seen, int64_t timeout_ns) {
+    sleepers_here.fetch_add(1, std::memory_order_seq_cst); // before the system looks at the word
     futex_wait(&word, static_cast<uint32_t>(seen), timeout_ns);
+    sleepers_here.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void wake_all(std::atomic<uint32_t>& word) { futex_wake(&word); }
@@ -52,6 +56,13 @@ void store_and_wake(std::atomic<uint64_t>& word, uint64_t value) {
     tell_published();
     word.store(value, std::memory_order_release);
     futex_wake(&word);
+}
+
+void store_and_wake_here(std::atomic<uint64_t>& word, uint64_t value) {
+    tell_published();
+    word.store(value, std::memory_order_seq_cst); // pairs with sleep_while()
+    if (sleepers_here.load(std::memory_order_seq_cst) != 0)
+        futex_wake(&word);
 }
 
 uint64_t load_published(const std::atomic<uint64_t>& word) {

@@ -21,8 +21,10 @@ void wake_all(std::atomic<uint64_t>& word);
 // Publishes (release) and wakes. Pairs with load_published(), here or in a peer.
 //
 // ThreadSanitizer follows order inside one process. Order that leaves by one word and comes back by another, through
-// a peer, is told to it by these two.
+// a peer, is told to it by these.
 void store_and_wake(std::atomic<uint64_t>& word, uint64_t value);
+// The same of a word of this process alone: a system call only if some thread sleeps on any word of 64 bits.
+void store_and_wake_here(std::atomic<uint64_t>& word, uint64_t value);
 uint64_t load_published(const std::atomic<uint64_t>& word); // acquire
 
 // A store and a later load of this process keep their order against a peer's heavy_fence(), at no cost, once it has

@@ -22,7 +22,7 @@ namespace gpurun::bench {
 
 namespace {
 
-constexpr std::array kProviders = {"efa", "verbs;ofi_rxm", "tcp", "tcp;ofi_rxm", "net"}; // as gpurun prefers them
+constexpr std::array kProviders = {"efa", "verbs;ofi_rxm", "tcp", "net", "tcp;ofi_rxm"}; // as gpurun prefers them
 
 struct Library {
     int (*get_info)(uint32_t, const char*, const char*, uint64_t, const fi_info*, fi_info**) = nullptr;

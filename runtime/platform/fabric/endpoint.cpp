@@ -29,8 +29,10 @@ constexpr size_t kReceives = 64; // frames that may arrive before anybody looks;
 constexpr size_t kSends = 64;    // frames on their way
 constexpr size_t kWrites = 64;   // the same of writes
 
-// By preference. From 1.18 on tcp has reliable datagrams of its own; before, `net` has them.
-constexpr std::array kProviders = {"efa", "verbs;ofi_rxm", "tcp", "tcp;ofi_rxm", "net"};
+// By preference. From 1.18 on tcp has reliable datagrams of its own; before, `net` has them, and rxm makes four system
+// calls more for each message.
+constexpr std::array kProviders = {"efa", "verbs;ofi_rxm", "tcp", "net", "tcp;ofi_rxm"};
+constexpr std::array kSockets = {"tcp", "net"}; // whose progress is that of their sockets
 constexpr std::array kOfOneMachine = {"shm", "sm2", "lnx"};
 
 struct CloseFid {
@@ -149,6 +151,9 @@ class Endpoint final : public FabricEndpoint {
         info_ = std::move(info);
         can_write_ = writes;
         provider_ = info_->fabric_attr->prov_name;
+        is_of_sockets_ = std::find(kSockets.begin(), kSockets.end(), provider_) != kSockets.end();
+        if (is_of_sockets_)
+            frame_bytes_ = kLongFrameBytes;
         fid_fabric* fabric = nullptr;
         GPURUN_TRY(done(library_.open_fabric(info_->fabric_attr, &fabric, nullptr), "opening the fabric"));
         fabric_.reset(fabric);
@@ -236,6 +241,7 @@ class Endpoint final : public FabricEndpoint {
     Result<bool> poll(Events& events) override {
         std::array<fi_cq_data_entry, 16> entries{};
         const ssize_t got = fi_cq_read(queue_.get(), entries.data(), entries.size());
+        may_have_more_ = got == static_cast<ssize_t>(entries.size()) || got == -FI_EAVAIL;
         if (got == -FI_EAGAIN)
             return false;
         if (got == -FI_EAVAIL)
@@ -260,9 +266,10 @@ class Endpoint final : public FabricEndpoint {
         return got > 0;
     }
 
+    bool may_have_more() const override { return may_have_more_; }
     int wait_fd() const override { return wait_fd_; }
     bool may_sleep() override {
-        fid* queues[] = {&queue_->fid};
+        fid* queues[] = {&(unused_ ? unused_ : queue_)->fid};
         return fi_trywait(fabric_.get(), queues, 1) == 0;
     }
 
@@ -284,30 +291,39 @@ class Endpoint final : public FabricEndpoint {
     }
     void* descriptor() const { return registered_ ? fi_mr_desc(registered_.get()) : nullptr; }
 
+    // A queue with a descriptor signals it for each completion, also of what was sent: two system calls, and the thread
+    // that sleeps is woken for nothing. Where all comes by sockets, that of a queue without completions tells of these
+    // alone. (In 1.17, that of `net` stays readable for ever once there was a completion.)
     Result<void> open_queue() {
+        if (is_of_sockets_) {
+            GPURUN_TRY(open_queue(FI_WAIT_NONE, queue_));
+            GPURUN_TRY(open_queue(FI_WAIT_FD, unused_));
+        } else if (!open_queue(FI_WAIT_FD, queue_)) {
+            return open_queue(FI_WAIT_NONE, queue_);
+        }
+        fid_cq& sleeper = *(unused_ ? unused_ : queue_);
+        return done(fi_control(&sleeper.fid, FI_GETWAIT, &wait_fd_), "asking for the queue's descriptor");
+    }
+
+    Result<void> open_queue(fi_wait_obj how_to_wait, Owned<fid_cq>& ret_queue) {
         fi_cq_attr attributes{};
         attributes.size = 2 * (kSends + kReceives + kWrites);
         attributes.format = FI_CQ_FORMAT_DATA;
-        attributes.wait_obj = FI_WAIT_FD;
+        attributes.wait_obj = how_to_wait;
         fid_cq* queue = nullptr;
-        if (fi_cq_open(domain_.get(), &attributes, &queue, nullptr) != 0) {
-            attributes.wait_obj = FI_WAIT_NONE;
-            GPURUN_TRY(done(fi_cq_open(domain_.get(), &attributes, &queue, nullptr), "opening the queue"));
-        }
-        queue_.reset(queue);
-        // The descriptor of `net` is readable all the time.
-        if (attributes.wait_obj == FI_WAIT_FD && provider_ != "net")
-            GPURUN_TRY(done(fi_control(&queue->fid, FI_GETWAIT, &wait_fd_), "asking for the queue's descriptor"));
+        GPURUN_TRY(done(fi_cq_open(domain_.get(), &attributes, &queue, nullptr), "opening the queue"));
+        ret_queue.reset(queue);
         return {};
     }
 
     Result<void> make_frames() {
-        memory_.resize((kSends + kReceives) * frame_bytes_);
+        const size_t bytes = (kSends + kReceives) * frame_bytes_;
+        memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes); // touched as it is used
         if ((info_->domain_attr->mr_mode & FI_MR_LOCAL) != 0) {
             fid_mr* registered = nullptr;
-            GPURUN_TRY(done(fi_mr_reg(domain_.get(), memory_.data(), memory_.size(), FI_SEND | FI_RECV, 0, 0, 0,
-                                      &registered, nullptr),
-                            "registering memory"));
+            GPURUN_TRY(
+                done(fi_mr_reg(domain_.get(), memory_.get(), bytes, FI_SEND | FI_RECV, 0, 0, 0, &registered, nullptr),
+                     "registering memory"));
             registered_.reset(registered);
         }
         frames_.resize(kSends + kReceives + kWrites);
@@ -315,7 +331,7 @@ class Endpoint final : public FabricEndpoint {
             Frame& frame = frames_[i];
             frame.kind = i < kSends ? Kind::kSend : i < kSends + kReceives ? Kind::kReceive : Kind::kWrite;
             if (frame.kind != Kind::kWrite)
-                frame.bytes = memory_.data() + i * frame_bytes_;
+                frame.bytes = memory_.get() + i * frame_bytes_;
             if (frame.kind == Kind::kReceive)
                 GPURUN_TRY(post(frame));
             else
@@ -349,12 +365,14 @@ class Endpoint final : public FabricEndpoint {
     const FabricLibrary& library_;
     Info info_;
     std::string provider_;
-    const size_t frame_bytes_;
-    std::vector<std::byte> memory_;
+    bool is_of_sockets_ = false;
+    size_t frame_bytes_;
+    std::unique_ptr<std::byte[]> memory_;
     std::vector<Frame> frames_;
     std::vector<Frame*> free_;
     std::vector<Frame*> free_writes_;
     bool can_write_ = false;
+    bool may_have_more_ = false;
     std::array<std::byte, 256> address_{};
     size_t address_bytes_ = 0;
     int wait_fd_ = -1;
@@ -363,6 +381,7 @@ class Endpoint final : public FabricEndpoint {
     Owned<fid_domain> domain_;
     Owned<fid_av> addresses_;
     Owned<fid_cq> queue_;
+    Owned<fid_cq> unused_; // if its descriptor is the one that is waited for
     Owned<fid_mr> registered_;
     std::vector<Owned<fid_mr>> entered_;
     Owned<fid_ep> endpoint_;

@@ -19,9 +19,11 @@ namespace gpurun::platform {
 
 class FabricEndpoint {
   public:
-    static constexpr size_t kFrameBytes = 16 * 1024;
-    // For nodes of many ranks, since libfabric keeps some thousand buffers of this length: 12 MiB a rank less, and 25
-    // once it has exchanged messages.
+    // A frame takes a system call or two, whatever its length. rxm completes longer ones than kFrameBytes out of order.
+    static constexpr size_t kLongFrameBytes = 64 * 1024; // of providers that are sockets
+    static constexpr size_t kFrameBytes = 16 * 1024;     // of the others
+    // The same for nodes of many ranks, since rxm keeps some thousand buffers of this length: 12 MiB a rank less, and
+    // 25 once it has exchanged messages.
     static constexpr size_t kSmallFrameBytes = 4 * 1024;
     static constexpr size_t kMostAddressBytes = 40;
 
@@ -30,7 +32,7 @@ class FabricEndpoint {
         bool may_be_loopback = false;     // nobody on another machine has to reach it
         std::string place = "";           // an interface, an address or a network: no other; "": any
         std::string usual_address = "";   // by which other nodes reach this one: taken if the provider has it
-        size_t frame_bytes = kFrameBytes; // the same for all peers
+        size_t frame_bytes = kFrameBytes; // unless they are long; the same for all peers
     };
     // What poll() has found. Called by poll().
     class Events {
@@ -74,7 +76,10 @@ class FabricEndpoint {
                                      const Landing& landing, size_t offset, uint64_t note) = 0;
     // Looks once, and gives what there is to `events`. False: there was nothing.
     virtual base::Result<bool> poll(Events& events) = 0;
-    // Readable when poll() may find something, if may_sleep() said so just before; -1: the provider has no such thing.
+    // There may have been more than it takes at once, of which wait_fd() does not tell.
+    virtual bool may_have_more() const = 0;
+    // Readable when poll() may find something, if may_sleep() said so and then poll() found nothing; -1: the provider
+    // has no such thing. It may not tell that something was sent.
     virtual int wait_fd() const = 0;
     virtual bool may_sleep() = 0;
 };

@@ -40,10 +40,7 @@ class CarriedChannel::CarriedFence final : public Fence {
         return {};
     }
     void signal_now(Edge edge, const Slot& slot) override {
-        if (slot.slots == SlotClass::kEager) // nothing on this side sleeps until it comes
-            counter(edge, slot).store(slot.value, std::memory_order_release);
-        else
-            numbers_->signal_now(edge, slot);
+        platform::store_and_wake_here(counter(edge, slot), slot.value);
         channel_.carry({direction_, edge, slot});
     }
     Result<void> await(Edge edge, const Slot& slot, device::Stream stream) override {
@@ -207,14 +204,12 @@ void CarriedChannel::push() {
 }
 
 void CarriedChannel::enqueue_filled(const Filled& filled) {
-    if (filled.bytes != 0 && !lost_) {
+    if (filled.bytes != 0)
         enqueue(
             {.kind = ItemKind::kFilled,
              .number = static_cast<uint16_t>(filled.window),
              .index = static_cast<uint16_t>(filled.index)},
             {out_.buffers[filled.window]->data() + offset_of(filled.window, filled.index, kFrameRoom), filled.bytes});
-        ++filled_packets_;
-    }
     enqueue({.kind = ItemKind::kEdge, .number = static_cast<uint16_t>(filled.slot_number), .value = filled.value});
 }
 
@@ -285,8 +280,10 @@ bool CarriedChannel::may_enqueue() {
 }
 
 void CarriedChannel::enqueue(const Item& item, std::span<const std::byte> lent) {
-    if (may_enqueue())
-        outbox_.append({item, lent.data(), lent.size(), 0});
+    if (!may_enqueue())
+        return;
+    outbox_.append({item, lent.data(), lent.size(), 0});
+    lent_bytes_ += lent.size();
 }
 
 void CarriedChannel::send(const Item& item) {
@@ -310,12 +307,12 @@ size_t CarriedChannel::write_item(std::span<std::byte> to) {
         std::memcpy(to.data() + sizeof item, from, item.bytes);
     if (packet.lent == nullptr)
         kept_.drop(item.bytes);
+    else
+        lent_bytes_ -= item.bytes;
     packet.carried += item.bytes;
     packet.left -= item.bytes;
-    if (packet.left == 0) {
-        filled_packets_ -= item.kind == ItemKind::kFilled ? 1 : 0;
+    if (packet.left == 0)
         outbox_.drop(1);
-    }
     return sizeof item + item.bytes;
 }
 
@@ -338,7 +335,7 @@ bool CarriedChannel::arrive_bytes(uint8_t slot, uint8_t use) {
     const uint64_t value = edge.load(std::memory_order_relaxed) + kSlotStep;
     if (static_cast<uint8_t>(value / kSlotStep) != use)
         return false;
-    platform::store_and_wake(edge, value);
+    platform::store_and_wake_here(edge, value);
     return true;
 }
 
@@ -429,7 +426,8 @@ bool CarriedChannel::arrive_edge(const Item& item) {
     if (item.number >= platform::kFenceSlots)
         return false;
     FenceSlot& slot = half(opposite(static_cast<Direction>(item.direction))).slots->as<FenceSlot>()[item.number];
-    platform::store_and_wake(static_cast<Edge>(item.edge) == Edge::kForward ? slot.forward : slot.backward, item.value);
+    platform::store_and_wake_here(static_cast<Edge>(item.edge) == Edge::kForward ? slot.forward : slot.backward,
+                                  item.value);
     return true;
 }
 
@@ -457,7 +455,7 @@ void CarriedChannel::lose() {
     if (std::exchange(lost_, true))
         return;
     outbox_.clear();
-    filled_packets_ = 0;
+    lent_bytes_ = 0;
     kept_.clear();
     filled_.clear();
     watched_.clear();
@@ -465,8 +463,8 @@ void CarriedChannel::lose() {
     for (size_t i = 0; i < platform::kFenceSlots; ++i) {
         std::atomic<uint64_t>& from_peer = in_.slots->as<FenceSlot>()[i].forward;
         std::atomic<uint64_t>& to_peer = out_.slots->as<FenceSlot>()[i].backward;
-        platform::store_and_wake(from_peer, from_peer.load() | platform::kPoison);
-        platform::store_and_wake(to_peer, to_peer.load() | platform::kPoison);
+        platform::store_and_wake_here(from_peer, from_peer.load() | platform::kPoison);
+        platform::store_and_wake_here(to_peer, to_peer.load() | platform::kPoison);
     }
     liveness_.store(Liveness::kDead, std::memory_order_release);
     notify_self(Notify::kAlways);

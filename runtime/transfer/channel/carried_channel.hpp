@@ -130,14 +130,14 @@ class CarriedChannel : public PeerChannel {
     size_t write_item(std::span<std::byte> to);
     // In front of each relay buffer is room for items that go with its bytes.
     static constexpr size_t kFrameRoom = 4096;
-    // The outbox has bytes of relay buffers.
-    bool has_bytes() const { return filled_packets_ != 0; }
+    // Of the items in the outbox.
+    size_t bytes_to_carry() const { return kept_.content().size() + lent_bytes_; }
     // If the next item are such bytes, and none of them was carried: those.
     std::optional<FilledBytes> next_bytes() const;
     // They and their edge are carried in another way.
     void drop_bytes() {
+        lent_bytes_ -= outbox_.front().left;
         outbox_.drop(2);
-        --filled_packets_;
     }
     // The peer's bytes are here. False: it is damaged.
     bool arrive_bytes(uint8_t slot, uint8_t use);
@@ -230,7 +230,7 @@ class CarriedChannel : public PeerChannel {
     // Under the mutex.
     ReusedQueue<Packet> outbox_;
     ReusedQueue<std::byte> kept_;
-    size_t filled_packets_ = 0;   // in the outbox
+    size_t lent_bytes_ = 0;       // to the outbox
     InboxRoom room_;              // in the peer's inbox
     std::vector<Filled> filled_;  // that are not signalled yet: several uses of a slot, if its stream is held
     std::vector<Signal> watched_; // those of a slot with growing values

@@ -47,6 +47,7 @@ class FabricPeer : public CarriedChannel {
     uint64_t key_ = 0;                        // the peer's
     uint64_t sent_ = 0;                       // frames
     int64_t sent_at_ns_ = 0;                  // the last one
+    int64_t send_took_ns_ = 0;                // the same
     uint64_t got_ = 0;                        // frames
     std::vector<std::byte> unsent_;           // a frame that did not go yet
     std::optional<FilledBytes> unsent_bytes_; // that it goes with

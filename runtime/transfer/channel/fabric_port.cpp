@@ -26,16 +26,18 @@ constexpr int64_t kUs = 1000;
 constexpr int64_t kMs = 1000 * kUs;
 constexpr int64_t kAttendedNapNs = 100 * kUs; // while threads of the rank look in calls
 constexpr int kMostSkips = 16;                // such naps in a row
+constexpr int kMostSkipsUnread = 3;           // if they only send
 // While there may be something to do of which no descriptor tells: a part of the time since the last such thing, so
 // that it is done by so much later at most.
 constexpr int64_t kNapPart = 8;
 constexpr int64_t kShortestNapNs = 20 * kUs;
 constexpr int64_t kLongestNapNs = 2 * kMs;
 constexpr int64_t kFarewellNs = 5000 * kMs; // for a peer that ends without a goodbye, and is not marked dead
-// A frame takes a system call, which is worth many small items. So what comes so soon after a frame waits until
-// somebody looks, and goes together with what has come by then.
+// A frame takes a system call, which is worth many small items. So what comes so soon after a frame, or within the time
+// that it took to send it, waits until somebody looks, and goes together with what has come by then.
 constexpr int64_t kCompanyNs = 10 * kUs;
 constexpr size_t kMostBeforeBytes = 1024; // of a frame
+constexpr size_t kLargeBytes = 32 * 1024; // that need no company
 
 } // namespace
 
@@ -169,10 +171,14 @@ bool FabricPort::send_frame(FabricPeer& channel, size_t bytes) {
     return *sent;
 }
 
-// What fits into a frame with its record is sent there, with what comes behind it.
+bool FabricPort::is_large(size_t bytes) const {
+    return bytes >= std::min(kLargeBytes, endpoint_->frame_bytes() - kMostBeforeBytes);
+}
+
+// What is small is sent in a frame, with what comes before and behind it.
 bool FabricPort::may_write(FabricPeer& channel, const FilledBytes& bytes) {
     FabricPeer::Window& window = channel.windows_[bytes.window];
-    if (bytes.bytes.size() < endpoint_->frame_bytes() - kMostBeforeBytes || !window.landing)
+    if (!window.landing || !is_large(bytes.bytes.size()))
         return false;
     if (!window.own) {
         auto entered = endpoint_->enter(channel.pages_out(bytes.window).bytes());
@@ -260,6 +266,7 @@ void FabricPort::send_frames(FabricPeer& channel) {
             bytes = fill_frame(channel, frame, written);
         if (!written && bytes == 0)
             return;
+        const int64_t begun_ns = platform::now_ns();
         const bool is_gone = written ? write(channel, *written, {frame, bytes}) : send_frame(channel, bytes);
         if (!is_gone) {
             if (channel.unsent_.empty())
@@ -269,13 +276,16 @@ void FabricPort::send_frames(FabricPeer& channel) {
             return;
         }
         channel.unsent_.clear();
+        channel.send_took_ns_ = channel.sent_at_ns_ - begun_ns;
     }
 }
 
 // What remains is the progress thread's, or whoever looks.
 void FabricPort::flush(FabricPeer& channel) {
     (void)channel.carry_reached();
-    if (channel.has_bytes() || platform::now_ns() - channel.sent_at_ns_ >= kCompanyNs)
+    flushes_.store(flushes_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (is_large(channel.bytes_to_carry()) ||
+        platform::now_ns() - channel.sent_at_ns_ >= std::max(kCompanyNs, channel.send_took_ns_))
         send_frames(channel);
     list(channel);
 }
@@ -391,16 +401,19 @@ void FabricPort::poll() {
     if (!lock.owns_lock())
         return;
     looks_.store(looks_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    if (look() || !busy_.empty())
+    const bool moved = look();
+    if (moved || !busy_.empty())
         (void)flush_busy();
+    if (endpoint_->may_have_more())
+        wake_progress(Rest::kSleep);
 }
 
 void FabricPort::make_progress() {
     while (!stops_.load(std::memory_order_acquire)) {
         bool moved = false;
-        const bool is_left = is_left_to_callers();
+        std::unique_lock lock(mutex_, std::defer_lock);
+        const bool is_left = is_left_to_callers() || !lock.try_lock(); // whoever has it looks
         if (!is_left) {
-            const std::lock_guard lock(mutex_);
             for (int i = 0; i < kMostLooks && look(); ++i)
                 moved = true;
             moved = flush_busy() || moved;
@@ -408,17 +421,20 @@ void FabricPort::make_progress() {
             beat();
             if (parting_)
                 changed_.notify_all();
+            lock.unlock();
         }
         rest(moved, is_left);
     }
 }
 
-// Threads that wait in calls have looked since, and do so more often than this one would: it would only take the mutex,
+// Threads in calls have looked, or sent, since, and do so more often than this one would: it would only take the mutex,
 // and a core.
 bool FabricPort::is_left_to_callers() {
     const uint32_t looks = looks_.load(std::memory_order_relaxed);
+    const uint32_t flushes = flushes_.load(std::memory_order_relaxed);
     const bool have_looked = std::exchange(looks_seen_, looks) != looks;
-    skips_ = have_looked ? (skips_ + 1) % kMostSkips : 0;
+    const bool have_sent = std::exchange(flushes_seen_, flushes) != flushes;
+    skips_ = have_looked || have_sent ? (skips_ + 1) % (have_looked ? kMostSkips : kMostSkipsUnread) : 0;
     return skips_ != 0;
 }
 
@@ -451,7 +467,7 @@ bool FabricPort::may_sleep(int& ret_fd) {
     const std::lock_guard lock(mutex_);
     if (!busy_.empty() || endpoint_->wait_fd() < 0)
         return true;
-    if (!endpoint_->may_sleep())
+    if (!endpoint_->may_sleep() || look())
         return false;
     ret_fd = endpoint_->wait_fd();
     rests_.store(Rest::kSleep, std::memory_order_relaxed); // whoever has the mutex next sees it

@@ -96,6 +96,7 @@ class FabricPort final : private platform::FabricEndpoint::Events {
     void send_frames(FabricPeer& channel);
     // Takes from the outbox what goes next: bytes that are written, if there are any, and a frame.
     size_t fill_frame(FabricPeer& channel, std::byte* frame, std::optional<FilledBytes>& ret_written);
+    bool is_large(size_t bytes) const;
     bool may_write(FabricPeer& channel, const FilledBytes& bytes);
     bool write(FabricPeer& channel, const FilledBytes& bytes, std::span<const std::byte> frame);
     enum class Rest : uint8_t { kNone, kNap, kSleep }; // kNap: a short one
@@ -142,7 +143,9 @@ class FabricPort final : private platform::FabricEndpoint::Events {
     std::atomic<Rest> asked_{Rest::kNone}; // since it last rested: to wake if it rests so deeply
     int64_t moved_at_ns_ = 0;              // when it last found, or was given, something to do
     std::atomic<uint32_t> looks_{0};       // of threads in calls
-    uint32_t looks_seen_ = 0;              // the progress thread's, as the next
+    std::atomic<uint32_t> flushes_{0};     // the same
+    uint32_t looks_seen_ = 0;              // the progress thread's, as the next ones
+    uint32_t flushes_seen_ = 0;
     int skips_ = 0;
     std::atomic<bool> stops_{false};
     platform::WaitBell bell_; // of the progress thread

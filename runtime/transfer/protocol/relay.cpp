@@ -68,12 +68,12 @@ Copiers copiers_of(const Receive& receive, const RemoteBuffer& source) {
 
 // Between nodes each chunk costs what a message costs, whatever its length, and those of host memory should stay in the
 // cache.
-RelayPlan plan_for(const Receive& receive, const RemoteBuffer& source, Route route) {
+RelayPlan plan_for(const Receive& receive, const RemoteBuffer& source, Route route, bool is_behind) {
     constexpr uint64_t kFarHostChunk = 512 * 1024;
     const bool hosts = route.index == kHosts || route.index == kHostsRefused;
     const uint64_t largest = receive.resources().settings.relay_chunk_bytes;
     if (!receive.source().channel().shares_memory())
-        return plan_far_relay(receive.bytes(), hosts ? std::min(kFarHostChunk, largest) : largest);
+        return plan_far_relay(receive.bytes(), hosts ? std::min(kFarHostChunk, largest) : largest, is_behind);
     if (!is_bounce(route.index))
         return plan_relay(RelayPool::kHost, copiers_of(receive, source), receive.bytes(), largest);
     return plan_relay(RelayPool::kDevice, route.index == kPinned ? Copiers::kStreams : Copiers::kWithinDevice,
@@ -185,13 +185,15 @@ Result<void> RelayReceive::start(Receive& receive, const Arrival& arrival) {
     const auto ready = arrival.record.as<ReadyToSend>();
     Peer& source = receive.source();
     receive.count(arrival.route, arrival.record.envelope.bytes);
-    ClearToSend granted{plan_for(receive, ready.source, arrival.route), arrival.route, receive.serial()};
+    ClearToSend granted{{}, arrival.route, receive.serial()};
     Record record(RecordKind::kToSend, kProtocol, receive.serial_of_send());
     if (source.lost())
         return base::Error{base::Status::kPeerLost, "the other rank died before the message had moved"};
     GPURUN_ASSIGN(const uint64_t stream, receive.stream_name());
     RelayPart& part = source.part<RelayPart>();
-    GPURUN_ASSIGN(granted.plan.window, part.choose_window({ready.stream, stream}));
+    GPURUN_ASSIGN(const uint32_t window, part.choose_window({ready.stream, stream}));
+    granted.plan = plan_for(receive, ready.source, arrival.route, !part.draining(window).empty());
+    granted.plan.window = window;
     if (!receive.operand().by_cpu())
         GPURUN_TRY(receive.take_stream(true));
     receive.resources().exchanges.launch(); // the stream may wait for the message from here on

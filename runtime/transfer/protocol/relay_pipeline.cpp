@@ -39,11 +39,13 @@ RelayPlan plan_relay(RelayPool pool, Copiers copiers, uint64_t bytes, uint64_t l
     return plan_chunks(pool, bytes, wanted, kSmallestChunk, largest_chunk);
 }
 
-// In as many chunks as there are buffers, so that none waits for the other side, until these are large.
-RelayPlan plan_far_relay(uint64_t bytes, uint64_t largest_chunk) {
+// In as many chunks as there are buffers, so that none waits for the other side, until these are large. Behind another
+// message, which the buffers are full of meanwhile, in as few as possible.
+RelayPlan plan_far_relay(uint64_t bytes, uint64_t largest_chunk, bool is_behind) {
     constexpr uint64_t kLarge = 512 * 1024;
     constexpr uint64_t kPage = 4096;
-    const uint64_t wanted = std::max(bytes / kPieces, std::min(bytes / kRelayBuffers, kLarge));
+    const uint64_t fewest = is_behind ? bytes : bytes / kRelayBuffers;
+    const uint64_t wanted = std::max(bytes / kPieces, std::min(fewest, kLarge));
     return plan_chunks(RelayPool::kHost, bytes, wanted, kPage, largest_chunk);
 }
 

@@ -60,7 +60,8 @@ enum class Copiers : uint8_t {
     kWithinDevice, // the source copies within its device, in next to no time: one chunk, while it fits a buffer
 };
 RelayPlan plan_relay(RelayPool pool, Copiers copiers, uint64_t bytes, uint64_t largest_chunk);
-RelayPlan plan_far_relay(uint64_t bytes, uint64_t largest_chunk); // the same between nodes
+// The same between nodes; behind another message, or alone.
+RelayPlan plan_far_relay(uint64_t bytes, uint64_t largest_chunk, bool is_behind);
 
 // Either half of one message. step() enqueues or moves what can be, and says whether all has been.
 class RelayPipeline {

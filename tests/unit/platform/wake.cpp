@@ -36,4 +36,27 @@ TEST_CASE("a published value wakes its sleeper") {
     CHECK(word.load() == 1);
 }
 
+// Each turn is published as the other side may be about to fall asleep.
+TEST_CASE("no value that is published within a process is slept through") {
+    std::atomic<uint64_t> there{0};
+    std::atomic<uint64_t> back{0};
+    constexpr uint64_t kTurns = 20'000;
+    const auto await = [](std::atomic<uint64_t>& word, uint64_t value) {
+        for (uint64_t seen = load_published(word); seen != value; seen = load_published(word))
+            sleep_while(word, seen, kForever);
+    };
+    std::thread other([&] {
+        for (uint64_t turn = 1; turn <= kTurns; ++turn) {
+            await(there, turn);
+            store_and_wake_here(back, turn);
+        }
+    });
+    for (uint64_t turn = 1; turn <= kTurns; ++turn) {
+        store_and_wake_here(there, turn);
+        await(back, turn);
+    }
+    other.join();
+    CHECK(back.load() == kTurns);
+}
+
 TEST_SUITE_END();

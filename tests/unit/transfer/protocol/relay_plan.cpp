@@ -50,7 +50,7 @@ TEST_CASE("the largest chunk that was asked for is kept to") {
 
 TEST_CASE("between nodes a message has as many chunks as there are buffers, until they are large") {
     const auto chunk = [](uint64_t bytes, uint64_t largest = platform::kRelayBufferBytes) {
-        return plan_far_relay(bytes, largest).chunk_bytes;
+        return plan_far_relay(bytes, largest, false).chunk_bytes;
     };
     CHECK(chunk(1) == 64 << 10);
     CHECK(chunk(512 << 10) == 128 << 10);
@@ -61,6 +61,18 @@ TEST_CASE("between nodes a message has as many chunks as there are buffers, unti
     CHECK(chunk(16 << 20) == 2 << 20);
     CHECK(chunk(uint64_t{1} << 30) == platform::kRelayBufferBytes);
     CHECK(chunk(16 << 20, 512 << 10) == 512 << 10);
+}
+
+TEST_CASE("between nodes a message behind another has as few chunks as large ones allow") {
+    const auto chunk = [](uint64_t bytes, uint64_t largest = platform::kRelayBufferBytes) {
+        return plan_far_relay(bytes, largest, true).chunk_bytes;
+    };
+    CHECK(chunk(1) == 64 << 10);
+    CHECK(chunk(256 << 10) == 256 << 10);
+    CHECK(chunk((256 << 10) + 8) == 260 << 10);
+    CHECK(chunk(1 << 20) == 512 << 10);
+    CHECK(chunk(16 << 20) == 2 << 20);
+    CHECK(chunk(1 << 20, 64 << 10) == 64 << 10);
 }
 
 TEST_SUITE_END();
