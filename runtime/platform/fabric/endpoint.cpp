@@ -153,7 +153,7 @@ class Endpoint final : public FabricEndpoint {
         provider_ = info_->fabric_attr->prov_name;
         is_of_sockets_ = std::find(kSockets.begin(), kSockets.end(), provider_) != kSockets.end();
         if (is_of_sockets_)
-            frame_bytes_ = kLongFrameBytes;
+            frame_bytes_ = frame_bytes_ < kFrameBytes ? kFrameBytes : kLongFrameBytes;
         fid_fabric* fabric = nullptr;
         GPURUN_TRY(done(library_.open_fabric(info_->fabric_attr, &fabric, nullptr), "opening the fabric"));
         fabric_.reset(fabric);

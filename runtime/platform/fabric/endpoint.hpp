@@ -21,9 +21,9 @@ class FabricEndpoint {
   public:
     // A frame takes a system call or two, whatever its length. rxm completes longer ones than kFrameBytes out of order.
     static constexpr size_t kLongFrameBytes = 64 * 1024; // of providers that are sockets
-    static constexpr size_t kFrameBytes = 16 * 1024;     // of the others
-    // The same for nodes of many ranks, since rxm keeps some thousand buffers of this length: 12 MiB a rank less, and
-    // 25 once it has exchanged messages.
+    static constexpr size_t kFrameBytes = 16 * 1024;     // of the others; of sockets on nodes of many ranks
+    // Of the others there, since rxm keeps some thousand buffers of this length: 12 MiB a rank less, and 25 once it has
+    // exchanged messages.
     static constexpr size_t kSmallFrameBytes = 4 * 1024;
     static constexpr size_t kMostAddressBytes = 40;
 
@@ -32,7 +32,7 @@ class FabricEndpoint {
         bool may_be_loopback = false;     // nobody on another machine has to reach it
         std::string place = "";           // an interface, an address or a network: no other; "": any
         std::string usual_address = "";   // by which other nodes reach this one: taken if the provider has it
-        size_t frame_bytes = kFrameBytes; // unless they are long; the same for all peers
+        size_t frame_bytes = kFrameBytes; // or kSmallFrameBytes; sockets have longer ones; the same for all peers
     };
     // What poll() has found. Called by poll().
     class Events {
