@@ -7,6 +7,13 @@ using namespace gpurun::transfer;
 
 constexpr Copiers kAll[] = {Copiers::kCpus, Copiers::kCpuAndStream, Copiers::kStreams, Copiers::kWithinDevice};
 
+// Gives the length of the chunks between nodes.
+static auto far_chunk(bool is_behind) {
+    return [is_behind](uint64_t bytes, uint64_t largest = platform::kRelayBufferBytes) {
+        return plan_far_relay(bytes, largest, is_behind).chunk_bytes;
+    };
+}
+
 TEST_SUITE_BEGIN("relay plan");
 
 TEST_CASE("every byte is in a chunk, and every chunk fits its buffer") {
@@ -49,9 +56,7 @@ TEST_CASE("the largest chunk that was asked for is kept to") {
 }
 
 TEST_CASE("between nodes a message has as many chunks as there are buffers, until they are large") {
-    const auto chunk = [](uint64_t bytes, uint64_t largest = platform::kRelayBufferBytes) {
-        return plan_far_relay(bytes, largest, false).chunk_bytes;
-    };
+    const auto chunk = far_chunk(false);
     CHECK(chunk(1) == 64 << 10);
     CHECK(chunk(512 << 10) == 128 << 10);
     CHECK(chunk((512 << 10) + 8) == 132 << 10);
@@ -64,9 +69,7 @@ TEST_CASE("between nodes a message has as many chunks as there are buffers, unti
 }
 
 TEST_CASE("between nodes a message behind another has as few chunks as large ones allow") {
-    const auto chunk = [](uint64_t bytes, uint64_t largest = platform::kRelayBufferBytes) {
-        return plan_far_relay(bytes, largest, true).chunk_bytes;
-    };
+    const auto chunk = far_chunk(true);
     CHECK(chunk(1) == 64 << 10);
     CHECK(chunk(256 << 10) == 256 << 10);
     CHECK(chunk((256 << 10) + 8) == 260 << 10);
