@@ -97,6 +97,13 @@ inline comm::Schedule::Buffer buffer_of(const transfer::Operand& operand) {
     return buffer;
 }
 
+// Stands for both buffers of a call: it is of the memory that the device reaches least.
+inline transfer::Operand standing_for(transfer::Operand buffer, const transfer::Operand& other) {
+    if (buffer.by_device() && !other.by_device() && other.bytes != 0)
+        buffer.where = other.where;
+    return buffer;
+}
+
 inline base::Result<void> check_root(const Call& call, int root) {
     if (call.comm->group().has(root))
         return {};

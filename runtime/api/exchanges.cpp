@@ -32,7 +32,7 @@ struct Rooted {
     std::optional<Schedule::Buffer> own;
     bool is_root = false;
 
-    const Operand& order() const { return is_root ? all.operand : operand; }
+    Operand order() const { return is_root ? standing_for(all.operand, operand) : operand; }
     // Where all blocks are as long.
     size_t block_bytes(int root) const { return is_root ? all.parts[root].bytes : own->bytes; }
 };
@@ -87,8 +87,8 @@ Result<void> allgather(const Buffer& send, const Blocks& recv, const Order& orde
     AllBlocks all;
     GPURUN_TRY(fill(all, call, Access::kWrite, recv, order.stream));
     std::optional<Schedule::Buffer> own;
+    Operand given;
     if (!is_in_place(send.address)) {
-        Operand given;
         GPURUN_TRY(fill(given, call, Access::kRead, send, order.stream));
         GPURUN_TRY(check_own(given.bytes, all.parts[call.comm->rank().value].bytes));
         GPURUN_TRY(check_apart(given, all.operand));
@@ -97,7 +97,7 @@ Result<void> allgather(const Buffer& send, const Blocks& recv, const Order& orde
     const auto build = [own, parts = all.parts](Schedule& schedule) { build_allgather(schedule, own, parts); };
     const Signature what =
         recv.listed ? Collective::kAllgatherv : Signature(Collective::kAllgather).with_bytes(all.parts[0].bytes);
-    return perform(call, what, all.operand, build, way);
+    return perform(call, what, standing_for(all.operand, given), build, way);
 }
 
 Result<void> alltoall(const Blocks& send, const Blocks& recv, const Order& order, const Way& way) {
@@ -119,7 +119,7 @@ Result<void> alltoall(const Blocks& send, const Blocks& recv, const Order& order
     const auto build = [from = given.parts, into = got.parts](Schedule& schedule) {
         build_alltoall(schedule, from, into);
     };
-    return perform(call, what, got.operand, build, way);
+    return perform(call, what, standing_for(got.operand, given.operand), build, way);
 }
 
 } // namespace

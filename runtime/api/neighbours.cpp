@@ -42,7 +42,7 @@ Result<void> exchange(const Call& call, Collective kind, const Operand& sent, co
     const auto build = [given, parts = got.parts](Schedule& schedule) {
         build_neighbour_exchange(schedule, given, parts);
     };
-    return perform(call, kind, got.operand, build, way);
+    return perform(call, kind, standing_for(got.operand, sent), build, way);
 }
 
 Result<void> neighbor_allgather(const Buffer& send, const Blocks& recv, const Order& order, const Way& way) {

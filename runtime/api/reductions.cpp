@@ -106,7 +106,8 @@ Result<void> allreduce(const Arguments& given, const Way& way) {
     const auto build = [work = whole_of(both, reduction, wish)](Schedule& schedule) {
         build_allreduce(schedule, work);
     };
-    return perform(call, signature_of(Collective::kAllreduce, given, given.count), both.result, build, way);
+    return perform(call, signature_of(Collective::kAllreduce, given, given.count),
+                   standing_for(both.result, both.input), build, way);
 }
 
 Result<void> reduce(const Arguments& given, int root, const Way& way) {
@@ -131,7 +132,8 @@ Result<void> reduce(const Arguments& given, int root, const Way& way) {
     const auto build = [work = whole_of(both, reduction, wish), root](Schedule& schedule) {
         build_reduce(schedule, work, Rank{root});
     };
-    return perform(call, signature_of(Collective::kReduce, given, given.count).with_root(root), both.input, build, way);
+    return perform(call, signature_of(Collective::kReduce, given, given.count).with_root(root),
+                   standing_for(both.input, both.result), build, way);
 }
 
 Result<void> reduce_scatter_block(const Arguments& given, const Way& way) {
@@ -147,7 +149,8 @@ Result<void> reduce_scatter_block(const Arguments& given, const Way& way) {
                         result = buffer_of(both.result), in_place = is_in_place(given.send)](Schedule& schedule) {
         build_reduce_scatter(schedule, reduction, input, result, result.bytes, in_place);
     };
-    return perform(call, signature_of(Collective::kReduceScatterBlock, given, given.count), both.result, build, way);
+    return perform(call, signature_of(Collective::kReduceScatterBlock, given, given.count),
+                   standing_for(both.result, both.input), build, way);
 }
 
 Result<void> reduce_scatter(const Arguments& given, const size_t* counts, const Way& way) {
@@ -172,7 +175,8 @@ Result<void> reduce_scatter(const Arguments& given, const size_t* counts, const 
                         in_place = is_in_place(given.send)](Schedule& schedule) {
         build_reduce_scatter(schedule, reduction, input, result, longest, in_place);
     };
-    return perform(call, signature_of(Collective::kReduceScatter, given, all), both.result, build, way);
+    return perform(call, signature_of(Collective::kReduceScatter, given, all), standing_for(both.result, both.input),
+                   build, way);
 }
 
 Result<void> scan(const Arguments& given, bool exclusive, const Way& way) {
@@ -185,7 +189,7 @@ Result<void> scan(const Arguments& given, bool exclusive, const Way& way) {
         build_scan(schedule, work.reduction, work.input, work.result, exclusive);
     };
     const Collective kind = exclusive ? Collective::kExscan : Collective::kScan;
-    return perform(call, signature_of(kind, given, given.count), both.result, build, way);
+    return perform(call, signature_of(kind, given, given.count), standing_for(both.result, both.input), build, way);
 }
 
 } // namespace

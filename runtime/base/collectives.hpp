@@ -63,6 +63,15 @@ constexpr std::array<const char*, 22> kCollectiveNames = {"barrier",
 constexpr std::array<const char*, 9> kNewCommCalls = {
     "comm_create",     "comm_create_group", "comm_dup", "comm_set_algorithm",        "comm_split",
     "comm_split_type", "cart_create",       "cart_sub", "dist_graph_create_adjacent"};
+// What they have in common.
+constexpr bool reduces(Collective kind) {
+    return kind == Collective::kReduce || kind == Collective::kAllreduce || kind == Collective::kReduceScatter ||
+           kind == Collective::kReduceScatterBlock || kind == Collective::kScan || kind == Collective::kExscan;
+}
+constexpr bool moves_at_root_alone(Collective kind) { // most ranks have one message
+    return kind == Collective::kBcast || kind == Collective::kScatter || kind == Collective::kScatterv ||
+           kind == Collective::kGather || kind == Collective::kGatherv;
+}
 constexpr const char* name_of(Collective collective) { return kCollectiveNames[static_cast<size_t>(collective)]; }
 
 // The tag of a collective's message says which collective it is of, which of its rounds, and the how manyth collective

@@ -21,20 +21,28 @@ constexpr size_t kLeastBytesBeside = size_t{256} << 10;
 
 } // namespace
 
-void ScheduleRun::start(const Operand& order, Ending ending) {
+void ScheduleRun::take_stream(const Operand& order) {
     order_ = order;
+    stream_.emplace(core_.resources(), order_);
+    if (auto taken = stream_->take(true); !taken)
+        fail(taken.error());
+    else
+        order_.domain = transfer::Domain::kStream;
+}
+
+void ScheduleRun::start(const Operand& order, Ending ending) {
+    if (!has_stream())
+        order_ = order;
     if (states_.size() < schedule_.steps().size())
         states_.resize(schedule_.steps().size());
     const Group& group = schedule_.members();
     if (failure_.any_lost(group)) {
         fail(failure_.member_died(group));
+        give_stream_back(transfer::InternalStreams::State::kRunning);
         return;
     }
-    if (order.on_stream() && ending == Ending::kByCompletion) {
-        stream_.emplace(core_.resources(), order_);
-        if (auto taken = stream_->take(true); !taken)
-            fail(taken.error());
-    }
+    if (order.on_stream() && ending == Ending::kByCompletion && !has_stream())
+        take_stream(order);
     if (auto taken = error_ ? Result<void>() : take_scratch(); !taken)
         fail(taken.error());
     (void)advance();
@@ -52,6 +60,7 @@ void ScheduleRun::release() {
         each.reduced.reset();
     }
     give_scratch_back();
+    give_stream_back(transfer::InternalStreams::State::kStuck); // of one that was abandoned
     complete_ = 0;
     error_.reset();
     mismatch_.reset();
@@ -405,7 +414,7 @@ bool ScheduleRun::look_for_end() {
     if (!end_)
         return false;
     auto come = end_->has_come(core_.device());
-    if (come && !*come)
+    if (come && (!*come || failure_.is_losing())) // it may have come by poison
         return false;
     if (!come)
         fail(come.error());

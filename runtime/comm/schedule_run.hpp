@@ -10,7 +10,8 @@
 // Scratch memory is taken from the pool when the run starts, and given back once every step is complete.
 //
 // A blocking call runs it in the caller's stream itself. A request runs it in an internal stream, which starts where
-// the caller's stream was, so that this goes on; its end is an event there.
+// the caller's stream was, so that this goes on; its end is an event there. So does what is called in the host's order
+// for device memory: one kernel of a stream does what would be several operations, each of which the host waits for.
 //
 // Belongs to comm/schedules.hpp, which uses its memory again; used under the engine lock.
 #pragma once
@@ -36,7 +37,12 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     Schedule& schedule() { return schedule_; }
     const Schedule& schedule() const { return schedule_; }
 
-    // `order` is an operand without bytes: the order domain, not captured if it is for a request.
+    // `order` is an operand without bytes: the order domain, not captured if it is for a request. It is in that order,
+    // but runs in an internal stream from now on.
+    void take_stream(const transfer::Operand& order) GPURUN_REQUIRES(engine_lock);
+    bool has_stream() const { return stream_ && stream_->is_internal(); }
+    device::Stream stream() const { return stream_->internal(); } // REQUIRES has_stream()
+    // The same operand, unless it has a stream already.
     void start(const transfer::Operand& order, transfer::Ending ending) GPURUN_REQUIRES(engine_lock);
     // Starts what can be started, and looks for the end. True if anything has changed.
     bool advance() GPURUN_REQUIRES(engine_lock);

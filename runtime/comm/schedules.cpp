@@ -150,26 +150,43 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
     return waited;
 }
 
+// One kernel of a stream does what would be several operations, each of which the host waits for. Where most ranks have
+// one message that gains nothing, and long ones that are not reduced go as fast by copy engines.
+bool Schedules::goes_by_stream(const Signature& call, const Communicator& comm, const Operand& buffer) {
+    const transfer::Resources& resources = core_.resources();
+    const bool is_on_device = buffer.bytes != 0 && buffer.by_device() && !buffer.in_host_memory();
+    if (buffer.on_stream() || !is_on_device || !resources.kernels_spin || !resources.releases_streams() ||
+        !resources.exchanges.can_reduce() || base::moves_at_root_alone(call.kind()))
+        return false;
+    return base::reduces(call.kind()) || immediate_mails_.admits(comm, buffer.in_stream({}));
+}
+
 Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
+    ScheduleRun& run = take(call, comm);
+    Operand order = buffer;
+    if (goes_by_stream(call, comm, buffer)) {
+        run.take_stream(order_of(buffer));
+        if (run.has_stream())
+            order = buffer.in_stream(run.stream());
+    }
     // Steps that are done make no progress for requests: the background thread has to.
     const bool has_hand = background_.on_duty() || !core_.requests().any_under_way();
-    const bool may_do_now = has_hand && (buffer.by_cpu() || immediate_mails_.admits(comm, buffer)) &&
+    const bool may_do_now = has_hand && (order.by_cpu() || immediate_mails_.admits(comm, order)) &&
                             core_.resources().trace == nullptr && !batch_.is_deferring() &&
                             !failure_.any_lost(comm.group());
-    if (may_do_now && buffer.by_cpu())
+    if (may_do_now && order.by_cpu())
         batch_.forget_starts();
     else if (may_do_now)
         batch_.end();
-    ScheduleRun& run = take(call, comm);
     bool done = false;
     if (may_do_now)
-        done = is_done_now(run, buffer, build);
+        done = is_done_now(run, order, build);
     else
         build(run.schedule());
     count(run.schedule(), buffer);
-    if (!done)
-        return finish(lock, run, buffer);
+    if (!done || run.has_stream()) // of its own: the host waits for its end
+        return finish(lock, run, order);
     comm.let_go();
     unused_.push_back(&run);
     return run.received_bytes();
@@ -242,7 +259,10 @@ void Schedules::start(Request& request, ScheduleRun& run) {
     std::optional<Background::Attendance> attendance;
     if (request.task.operand.bytes > core_.resources().settings.eager_bytes)
         attendance.emplace(background_);
-    begin(run, order_of(request.task.operand), transfer::Ending::kByCompletion);
+    const Operand order = order_of(request.task.operand);
+    if (goes_by_stream(run.schedule().signature(), run.schedule().comm(), request.task.operand))
+        run.take_stream(order);
+    begin(run, order, transfer::Ending::kByCompletion);
     batch_.launch();
     if (!attendance && !run.done())
         background_.leave_to();

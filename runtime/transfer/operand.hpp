@@ -18,6 +18,13 @@ struct Operand {
     Domain domain = Domain::kHost;
     device::Stream stream; // unless kHost
 
+    // The same buffer in another order.
+    Operand in_stream(device::Stream other) const {
+        Operand operand = *this;
+        operand.domain = Domain::kStream;
+        operand.stream = other;
+        return operand;
+    }
     bool on_stream() const { return domain != Domain::kHost; }
     bool captured() const { return domain == Domain::kGraph; }
     bool in_host_memory() const {

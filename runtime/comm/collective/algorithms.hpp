@@ -44,6 +44,11 @@ struct AlgorithmChoice {
 // the number of rounds, and of bytes that each rank sends.
 constexpr AlgorithmChoice kAlgorithms[] = {
     {base::Collective::kAllreduce, Algorithm::kDirect, 2, 256 << 10}, // a mail each way
+    {.collective = base::Collective::kAllreduce,
+     .algorithm = Algorithm::kDirect,
+     .most_ranks = 2,
+     .most_bytes = 512 << 10,
+     .only_on_gpus = true},
     // The same bytes as in pieces, which only outside of graphs need no messages of their own for their answers.
     {.collective = base::Collective::kAllreduce,
      .algorithm = Algorithm::kDirect,
@@ -73,6 +78,11 @@ constexpr AlgorithmChoice kAlgorithms[] = {
     {base::Collective::kAllreduce, Algorithm::kDirect, INT_MAX, 4 << 10},
     {base::Collective::kAllreduce, Algorithm::kPieces},
     {base::Collective::kReduce, Algorithm::kDirect, 2},
+    {.collective = base::Collective::kReduce,
+     .algorithm = Algorithm::kDirect,
+     .most_ranks = 4,
+     .most_bytes = 512 << 10,
+     .only_on_gpus = true},
     {base::Collective::kReduce, Algorithm::kDirect, INT_MAX, 256 << 10},
     {base::Collective::kReduce, Algorithm::kPieces},
     {base::Collective::kBcast, Algorithm::kDirect, 2},

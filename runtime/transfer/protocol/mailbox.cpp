@@ -107,18 +107,19 @@ Result<void> MailboxPart::let_go() {
 // A mail saves a crossing, and takes twice its bytes of the target's links, which all share that send to it meanwhile.
 size_t share_of(uint32_t beside, size_t largest) {
     constexpr size_t kLeast = size_t{128} << 10;
-    return std::min(largest, std::max(largest / beside, kLeast));
+    return std::min(largest, std::max(2 * largest / (beside + 1), kLeast));
 }
 
 // What is reduced in one kernel where it is, and passed on by that, would take two kernels by mail. (Not shorter: a
-// kernel knows a mail by its words, and all else by counters in host memory.) And where each of two ranks reduces what
-// the other sends, long mails hold each other up.
+// kernel knows a mail by its words, and all else by counters in host memory.) And where each rank reduces what the
+// others send, long mails hold each other up.
 size_t longest_to_be_reduced(Reduced reduced, uint32_t beside) {
-    constexpr size_t kLongestTraded = size_t{256} << 10, kLeastTraded = size_t{64} << 10;
-    return reduced == Reduced::kPassedOn ? kLongestPassedOn
-           : reduced == Reduced::kInTrade
-               ? std::min(kLongestTraded, std::max(2 * kLongestTraded / beside, kLeastTraded))
-               : SIZE_MAX;
+    constexpr size_t kTradedByFew = size_t{1} << 20, kTraded = size_t{512} << 10, kLeastTraded = size_t{64} << 10;
+    if (reduced == Reduced::kPassedOn)
+        return kLongestPassedOn;
+    if (reduced != Reduced::kInTrade)
+        return SIZE_MAX;
+    return has_few_ranks(beside + 1) ? kTradedByFew / (beside + 1) : std::max(kTraded / beside, kLeastTraded);
 }
 bool is_better_read(const Send& send) {
     return send.operand().bytes > longest_to_be_reduced(send.reduced(), send.beside()) && may_be_reduced(send);

@@ -213,6 +213,47 @@ TEST_CASE("a request whose stream stays blocked when a member dies is complete, 
     CHECK(status == base::Status::kPeerLost);
 }
 
+// A wait in the stream may have been released by poison.
+TEST_CASE("the end of its stream does not count before it is known what a death has cut short") {
+    Runner runner;
+    gpurun::test::Gate gate(runner.rank.device());
+    {
+        const comm::EngineLock lock(runner.rank.core.mutex());
+        runner.run.take_stream({});
+        gate.hold(runner.run.stream());
+    }
+    runner.start();
+    runner.rank.channel(1).die();
+    gate.open();
+    REQUIRE(static_cast<bool>(runner.rank.device().synchronize_all()));
+    {
+        const comm::EngineLock lock(runner.rank.core.mutex());
+        (void)runner.run.advance();
+    }
+    CHECK_FALSE(runner.run.done());
+    CHECK(runner.go_on());
+    CHECK(runner.run.done());
+    runner.release();
+}
+
+TEST_CASE("reductions of device memory in the host's order run in a stream, and others do not") {
+    OneRank rank(3, gpurun::test::settings_with_mailboxes());
+    void* const memory = must(rank.device().allocate(64));
+    std::array<uint32_t, 16> on_host{};
+    const auto runs_in_stream = [&](Collective kind, const transfer::Operand& operand) {
+        const size_t before = rank.core.resources().pools.streams.lent();
+        (void)rank.schedules.start(kind, rank.world, operand, [&](Schedule& schedule) {
+            schedule.receive(Rank{1}, kRound, {operand.address, operand.bytes, operand.where});
+        });
+        return rank.core.resources().pools.streams.lent() != before;
+    };
+    const transfer::Operand on_device = rank.operand(memory, 64);
+    CHECK(runs_in_stream(Collective::kAllreduce, on_device));
+    CHECK(runs_in_stream(Collective::kAllgather, on_device));
+    CHECK_FALSE(runs_in_stream(Collective::kBcast, on_device));
+    CHECK_FALSE(runs_in_stream(Collective::kAllreduce, rank.operand(on_host.data(), sizeof on_host)));
+}
+
 TEST_CASE("one that is given up ends at once, and takes no message any more") {
     Runner runner;
     runner.run.schedule().receive(Rank{1}, kRound, runner.whole());

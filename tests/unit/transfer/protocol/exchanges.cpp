@@ -173,8 +173,8 @@ TEST_CASE("a mail is shorter the more ranks send to its target, and short ones a
     };
     CHECK(is_mail(kLong, 1));
     CHECK_FALSE(is_mail(kLong, 2));
-    CHECK(is_mail(kLong / 2, 2));
-    CHECK_FALSE(is_mail(kLong / 2, 3));
+    CHECK(is_mail(kLong / 2, 3));
+    CHECK_FALSE(is_mail(kLong / 2, 4));
     CHECK(is_mail(128 << 10, 100));
     CHECK_FALSE(is_mail(129 << 10, 100));
 }
