@@ -71,6 +71,21 @@ std::string format_job(const ListedJob& job) {
            format_table(rows) + table_of_loans(job);
 }
 
+// Many that are silent for one reason, such as those whose gpurun was killed, are one line.
+std::string format_silent(std::span<const SilentJob> silent) {
+    constexpr ptrdiff_t kMostNamed = 3;
+    std::string text;
+    for (auto job = silent.begin(); job != silent.end(); ++job) {
+        const auto has_its_reason = [&](const SilentJob& each) { return each.why == job->why; };
+        const auto others = std::count_if(silent.begin(), silent.end(), has_its_reason) - 1;
+        if (others < kMostNamed)
+            text += base::format("job {}: {}\n", job->name, job->why);
+        else if (std::none_of(silent.begin(), job, has_its_reason))
+            text += base::format("job {} and {} more: {}\n", job->name, others, job->why);
+    }
+    return text;
+}
+
 } // namespace
 
 std::string format_jobs(std::span<const ListedJob> jobs, std::span<const SilentJob> silent) {
@@ -80,8 +95,7 @@ std::string format_jobs(std::span<const ListedJob> jobs, std::span<const SilentJ
         if (&job != &jobs.back() || !silent.empty())
             text += '\n';
     }
-    for (const SilentJob& job : silent)
-        text += base::format("job {}: {}\n", job.name, job.why);
+    text += format_silent(silent);
     return text.empty() ? "no jobs of this user run on this machine\n" : text;
 }
 

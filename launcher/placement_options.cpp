@@ -50,7 +50,7 @@ base::Result<void> understand_map_by(const std::string& text, PlacementOptions& 
     else if (is_place_of_mpirun(text))
         return base::error(base::Status::kArgument,
                            "--map-by {} is mpirun's: leave it out (ranks get the GPUs in turn), or write numa to take "
-                           "those of one NUMA node after the other",
+                           "one of each NUMA node in turn",
                            text);
     else
         return base::error(base::Status::kArgument,

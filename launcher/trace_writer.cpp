@@ -468,6 +468,9 @@ class RankWriter {
 
 } // namespace
 
+// For the last event that still fits in part, and the end of the file.
+constexpr uint64_t kAtTheEnd = 4096;
+
 Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, uint64_t most_bytes,
                                  TraceSink sink, std::optional<int64_t> nodes_off_by_ns) {
     TraceSummary summary;
@@ -479,6 +482,7 @@ Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t orig
             summary.clocks_off_by_ns = std::max(summary.clocks_off_by_ns, reading.error_ns);
     }
     const AllMoved moved(ranks);
+    most_bytes -= std::min(most_bytes, kAtTheEnd);
     TraceText text(sink);
     text.add(R"({"displayTimeUnit":"ns","otherData":{"program":"gpurun )", GPURUN_VERSION,
              R"(","clock":"CLOCK_MONOTONIC of the machine, )",

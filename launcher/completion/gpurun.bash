@@ -51,6 +51,12 @@ _gpurun() {
     COMPREPLY=()
     help=$("${COMP_WORDS[0]}" --help 2>/dev/null) || return
 
+    if ((COMP_CWORD > 1)) && [[ ${COMP_WORDS[1]} == jobs ]]; then # no program, but a command of gpurun's
+        help=$("${COMP_WORDS[0]}" jobs --help 2>/dev/null)
+        _gpurun_offer -W "$(sed -nE 's/^  (-[a-zA-Z], )?(--[a-z-]+).*/\2/p' <<<"$help")" -- "$current"
+        return
+    fi
+
     # Walks over what stands before the current word. `option` is one that waits for its value.
     while ((index < COMP_CWORD)); do
         word=${COMP_WORDS[index]}

@@ -82,5 +82,20 @@ for line in (gpurun --help 2>/dev/null)
     end
 end
 
+# gpurun's own command, where a program could stand.
+function __gpurun_is_first
+    test (count (commandline -opc)) -eq 1
+end
+function __gpurun_lists_jobs
+    set -l words (commandline -opc)
+    test "$words[2]" = jobs
+end
+
+complete -c gpurun -n __gpurun_is_first -xa jobs -d "list this user's jobs on this machine"
+for line in (gpurun jobs --help 2>/dev/null)
+    if string match -rq '^  --(?<long>[a-z-]+) +(?<text>.*)$' -- $line
+        complete -c gpurun -n __gpurun_lists_jobs -f -l $long -d $text
+    end
+end
 complete -c gpurun -n 'not __gpurun_has_program' -xa '(__fish_complete_command)'
-complete -c gpurun -n __gpurun_has_program -xa '(__gpurun_words_of_program)'
+complete -c gpurun -n '__gpurun_has_program; and not __gpurun_lists_jobs' -xa '(__gpurun_words_of_program)'

@@ -42,6 +42,10 @@ _gpurun_add() { # SHORT LONG TAKES TEXT: to options, which _arguments reads
     esac
 }
 
+_gpurun_programs() {
+    _alternative "commands:program:_command_names -e" "own:command of gpurun:(jobs)"
+}
+
 _gpurun_read() { # HELP
     local line
     local -a waiting # an option of which the next line tells
@@ -78,7 +82,16 @@ _gpurun() {
         words[2]=()
         ((CURRENT -= 1))
     fi
-    _arguments -S -A '-*' "${options[@]}" '(-)1:program:_command_names -e' '*:: :_normal'
+    if [[ $words[2] == jobs && CURRENT -gt 2 ]]; then # no program, but a command of gpurun's
+        help=$(_call_program options "${(q)words[1]}" jobs --help 2>/dev/null) || return 1
+        options=()
+        _gpurun_read "$help"
+        words[2]=()
+        ((CURRENT -= 1))
+        _arguments "${options[@]}"
+        return
+    fi
+    _arguments -S -A '-*' "${options[@]}" '(-)1:program:_gpurun_programs' '*:: :_normal'
 }
 
 _gpurun "$@"

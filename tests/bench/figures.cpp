@@ -17,6 +17,7 @@ constexpr Metric kLatency[] = {{"median_us", "median us", 1, 2},
                                {"min_us", "min us", 1, 2},
                                {"p99_us", "p99 us", 1, 2},
                                {"bytes_per_second", "bandwidth", 1e-9, kWithUnit}};
+constexpr size_t kLoanFigures = 3; // of these: nothing moves, so there is no bandwidth
 constexpr Metric kWindow[] = {{"median_us", "window us", 1, 2}, {"bytes_per_second", "bandwidth", 1e-9, kWithUnit}};
 constexpr Metric kExchange[] = {
     {"median_us", "median us", 1, 2}, {"p99_us", "p99 us", 1, 2}, {"calls_us", "calls us", 1, 2}};
@@ -66,8 +67,8 @@ bool is_latency(Test test) {
 std::span<const Metric> metrics(Test test) {
     switch (test) {
     case Test::kLatency:
-    case Test::kLoan:
     case Test::kFirst: return kLatency;
+    case Test::kLoan: return std::span(kLatency).first(kLoanFigures);
     case Test::kBandwidth:
     case Test::kBidirectional: return kWindow;
     case Test::kRate: return kRate;
@@ -98,8 +99,8 @@ std::vector<double> figures(const Task& task, const std::vector<Samples>& pairs)
     const double bytes = static_cast<double>(task.bytes);
     const double us = median(first);
     switch (task.test) {
+    case Test::kLoan: return {us, smallest(first), percentile(first, 0.99)};
     case Test::kLatency:
-    case Test::kLoan:
     case Test::kFirst: return {us, smallest(first), percentile(first, 0.99), us > 0 ? bytes / us * 1e6 : 0};
     case Test::kBandwidth:
     case Test::kBidirectional: return {us, messages_per_second(task, pairs) * bytes};

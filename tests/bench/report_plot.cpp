@@ -37,7 +37,7 @@ const char* quantity_of(Test test) {
     case Test::kExchange: return "time of an exchange (us)";
     case Test::kCollective: return "time of a collective (us)";
     case Test::kBandwidth:
-    case Test::kBidirectional: return "bandwidth";
+    case Test::kBidirectional: return "bandwidth (bytes per second)";
     case Test::kRate: return "messages per second";
     case Test::kOverlap: return "hidden part (%)";
     case Test::kCall: return "host time (us)";

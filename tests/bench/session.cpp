@@ -110,7 +110,7 @@ void Session::leave_out(Reference reference, const std::string& reason) {
 void Session::leave_out_idle() {
     for (const Reference& reference : report_.options.against)
         if (std::none_of(tasks_.begin(), tasks_.end(), [&](const Task& task) { return measures(reference, task); }))
-            leave_out(reference, "it has nothing to hold against these tests");
+            leave_out(reference, "it cannot be measured for these tests");
 }
 
 void Session::admit(const Reference& reference, bool whole_job, const Ground& ground) {

@@ -53,6 +53,10 @@ class Completion(unittest.TestCase):
         self.assertEqual(offered("--membind=p"), ["prefer"])
         self.assertEqual(offered("-n "), [])
 
+    def test_the_list_of_jobs_is_offered_with_its_options(self):
+        self.assertIn("jobs", offered("job"))
+        self.assertEqual(offered("jobs --"), ["--help", "--json", "--watch"])
+
     def test_folders_and_records_are_offered_where_they_are_meant(self):
         with tempfile.TemporaryDirectory() as folder:
             for name in ("one.xml", "one.txt"):

@@ -92,6 +92,11 @@ class Shell:
         self.assertEqual(self.values("--membind=p"), ["prefer"])
         self.assertEqual(self.values("-n "), [])
 
+    def test_the_list_of_jobs_is_offered_with_its_options(self):
+        self.assertIn("jobs", self.offered("job"))
+        self.assertLessEqual({"--json", "--watch"}, set(self.offered("jobs --")))
+        self.assertNotIn("--gpus", self.offered("jobs --"))
+
     def values(self, line):
         return sorted(offer.rpartition("=")[2] for offer in self.offered(line))
 

@@ -142,6 +142,13 @@ job other: it does not answer
     CHECK(format_jobs({}, {}) == "no jobs of this user run on this machine\n");
 }
 
+TEST_CASE("many jobs that are silent for one reason are one line") {
+    std::vector<SilentJob> silent = {{"a", "it was killed"}, {"b", "busy"}, {"c", "it was killed"}};
+    CHECK(format_jobs({}, silent) == "job a: it was killed\njob b: busy\njob c: it was killed\n");
+    silent.insert(silent.end(), {{"d", "it was killed"}, {"e", "it was killed"}});
+    CHECK(format_jobs({}, silent) == "job a and 3 more: it was killed\njob b: busy\n");
+}
+
 TEST_SUITE_END();
 
 } // namespace gpurun::test::job_listing
