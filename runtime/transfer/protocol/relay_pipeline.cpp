@@ -86,7 +86,7 @@ Result<void> RelayPipeline::take_streams(const Operand& operand) {
     if (by_host_function || plan_.chunks() < kLeastChunksInStreams)
         return {};
     if (plan_.pool == RelayPool::kDevice)
-        return part_streams(operand);
+        return resources_.place.ranks_on_device == 1 ? part_streams(operand) : Result<void>();
     GPURUN_ASSIGN(signals_, resources_.pools.streams.take_spare()); // it starts with the first signal
     return {};
 }
