@@ -29,6 +29,11 @@ PAGE = """<!DOCTYPE html>
 NAVIGATION = '<nav><a href="index.html">gpurun: all pages</a></nav>\n'
 
 
+def first_sentence(words):
+    """Without its full stop. One in a word, as that of a file's name, ends no sentence."""
+    return words.partition(". ")[0].strip().removesuffix(".")
+
+
 class Manual:
     def __init__(self, pages, aliases, examples):
         self.pages = {page.name: page for page in pages}
@@ -76,7 +81,7 @@ class Manual:
             name = name.partition("/")[2]
             first = self.examples[name].read_text(encoding="utf-8").partition("\n\n")[0].splitlines()
             words = " ".join(line.lstrip("/ ") for line in first if line.startswith("//")).partition(": ")[2]
-            return f'<li><a href="{name}.html">{name}</a>, an example: {html.escape(words.partition(".")[0])}</li>'
+            return f'<li><a href="{name}.html">{name}</a>, an example: {html.escape(first_sentence(words))}</li>'
         names, words = self.names(name)
         section = name.rsplit(".", 1)[1]
         links = [f'<a href="{self.places[each] if section == "3" else name + ".html"}">{each}</a>' for each in names]

@@ -102,7 +102,7 @@ typedef enum gpurun_errors {
 } gpurun_errors;
 
 /**
- * Set what an error does beside being returned, in calls of all threads of this process from now on.
+ * Set what happens on an error, besides the returned status, in calls of all threads of this process from now on.
  *
  * A process begins with what GPURUN_ERRORS says, see gpurun_environment(7); this call overrides it.
  *
@@ -1080,10 +1080,11 @@ GPURUN_API gpurun_status gpurun_sendrecv_replace(void *buffer, size_t count, gpu
 /**
  * Begin a group: the calls of this thread up to gpurun_group_end() are started together when the group ends.
  *
- * In a group, gpurun_send(), gpurun_ssend(), gpurun_recv(), gpurun_sendrecv(), gpurun_mrecv(), gpurun_bcast(),
- * gpurun_barrier(), and the calls that start requests, check their arguments and return; buffers and the variables for
- * statuses have to stay until gpurun_group_end(). Calls that wait for messages, test for them or probe give
- * GPURUN_ERR_UNSUPPORTED, as do gpurun_sendrecv_replace(), gpurun_cancel(), gpurun_request_free() and
+ * In a group, gpurun_send(), gpurun_ssend(), gpurun_recv(), gpurun_sendrecv(), gpurun_mrecv(), the blocking collectives
+ * (gpurun_bcast(), gpurun_allreduce(), gpurun_gather() and all others, gpurun_barrier() among them), and the calls that
+ * start a message, check their arguments and return; buffers and the variables for statuses have to stay until
+ * gpurun_group_end(). Collectives that return a request start at once. Calls that wait for messages, test for them or
+ * probe give GPURUN_ERR_UNSUPPORTED, as do gpurun_sendrecv_replace(), gpurun_cancel(), gpurun_request_free() and
  * gpurun_finalize(). Groups may be nested: the outermost one counts.
  *
  * @retval GPURUN_OK                   the group is open
@@ -1352,10 +1353,10 @@ GPURUN_API gpurun_status gpurun_lend_tensors(const struct DLTensor *tensors, con
                                              gpurun_request *ret_request);
 
 /**
- * Borrow what the next message that fits lends.
+ * Borrow the memory that the next message with this source and tag lends.
  *
- * Waits on the host until a message fits. On a stream, what follows there comes after what the lender's stream did
- * before gpurun_lend(); on GPURUN_HOST, that is over on return. With an error, the message is left to be received.
+ * Waits on the host for that message. On a stream, what follows there comes after what the lender's stream did before
+ * gpurun_lend(); on GPURUN_HOST, that is over on return. With an error, the message is left to be received.
  *
  * @param source           a rank of @p comm, also this one, GPURUN_ANY_SOURCE, or GPURUN_PROC_NULL: GPURUN_LOAN_NULL
  * @param tag              0 to GPURUN_TAG_MAX, or GPURUN_ANY_TAG

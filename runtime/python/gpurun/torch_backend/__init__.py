@@ -22,8 +22,9 @@ def create(options: Any, _: Any = None) -> GpurunBackend:
     if max(ranks) >= world.size or ranks[options.group_rank] != world.rank:
         raise RuntimeError(
             f"the backend gpurun has rank {world.rank} of a job of {world.size} ranks, and torch.distributed rank "
-            f"{ranks[options.group_rank]} of {max(ranks) + 1} or more: start the program with `gpurun -n RANKS python ...`; "
-            "ranks that torchrun or mp.spawn has started cannot join a job"
+            f"{ranks[options.group_rank]} of {max(ranks) + 1} or more: start the program with `gpurun -n RANKS python ...`, "
+            "or, under torchrun, set GPURUN_JOB to a name that all ranks share, and under mp.spawn GPURUN_RANK and "
+            "GPURUN_SIZE, too"
         )
     # Only the members call this, and several groups can be made at the same time: each has its own tag.
     tag = zlib.crc32(str(options.group_id).encode()) & 0xFFFF
