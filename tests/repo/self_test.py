@@ -168,12 +168,15 @@ SAMPLES = {
     "only settings are read from the environment": (
         {"runtime/base/settings.cpp": SETTINGS, "launcher/a.cpp": 'getenv("GPURUN_LOG"); getenv("HOME");\n'},
         [("GPURUN_SECRET", {"launcher/a.cpp": 'std::getenv("GPURUN_SECRET");\n'})]),
-    "every guarantee names tests that exist": (
+    "every guarantee names a test": (
+        {"man/gpurun.7": MODEL},
+        [("names no test", {"man/gpurun.7": MODEL.replace("Shown by", "Trust us")}),
+         ("no list", {"man/gpurun.7": ".Sh NAME\n"})]),
+    "the manual names tests that exist": (
         {"man/gpurun.7": MODEL, "tests/jobs/a.cpp": 'TEST_CASE("messages keep "\n          "their order") {}\n'},
         [("there is no test", {"tests/jobs/a.cpp": 'TEST_CASE("messages keep") {}\n'}),
-         ("there is no test", {"tests/jobs/a.cpp": "\n", "tests/meson.build": "test('a message @0@'.format(b))\n"}),
-         ("names no test", {"man/gpurun.7": MODEL.replace("Shown by", "Trust us")}),
-         ("no list", {"man/gpurun.7": ".Sh NAME\n"})]),
+         ("there is no test", {"man/gpurun_loans.7": "Shown by\n.Dq loans keep their order .\n"}),
+         ("there is no test", {"tests/jobs/a.cpp": "\n", "tests/meson.build": "test('a message @0@'.format(b))\n"})]),
     "manual pages are clean": (
         MANUAL,
         [("WARNING", {"man/gpurun_send.3": SEND_PAGE.replace(".Sh SEE ALSO", ".Pp\n.Sh SEE ALSO")})]),
