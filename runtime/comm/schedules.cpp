@@ -153,12 +153,12 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
 // One kernel of a stream does what would be several operations, each of which the host waits for. Where most ranks have
 // one message that gains nothing, and long ones that are not reduced go as fast by copy engines.
 bool Schedules::goes_by_stream(const Signature& call, const Communicator& comm, const Operand& buffer) {
-    const transfer::Resources& resources = core_.resources();
     const bool is_on_device = buffer.bytes != 0 && buffer.by_device() && !buffer.in_host_memory();
-    if (buffer.on_stream() || !is_on_device || !resources.kernels_spin || !resources.releases_streams() ||
-        !resources.exchanges.can_reduce() || base::moves_at_root_alone(call.kind()))
+    if (buffer.on_stream() || !is_on_device || !core_.resources().releases_streams() ||
+        base::moves_at_root_alone(call.kind()))
         return false;
-    return base::reduces(call.kind()) || immediate_mails_.admits(comm, buffer.in_stream({}));
+    return base::reduces(call.kind()) ? core_.device().reduce() != nullptr
+                                      : immediate_mails_.admits(comm, buffer.in_stream({}));
 }
 
 Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
