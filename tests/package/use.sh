@@ -33,6 +33,13 @@ read -ra flags < <(pkg-config --cflags --libs gpurun)
 cc "$source/tests/api/install/outside.c" "${flags[@]}" -o outside
 is_said 'hello from an outside program' "$gpurun" -n 2 --device=emulated ./outside
 
+if [[ -e $(pkg-config --variable=libdir gpurun)/libgpurun.a ]]; then # as the README says
+    read -ra flags < <(pkg-config --cflags --static --libs gpurun)
+    cc "$source/tests/api/install/outside.c" "${flags[@]/#-lgpurun/-l:libgpurun.a}" -o alone
+    ! ldd alone | grep -q libgpurun || fail 'a program that is linked statically needs libgpurun.so'
+    is_said 'hello from an outside program' "$gpurun" -n 2 --device=emulated ./alone
+fi
+
 examples=("$prefix"/share/doc/*gpurun*/examples)
 if command -v cmake >/dev/null; then
     cp -r "${examples[0]}" examples
