@@ -46,6 +46,8 @@ class CollectiveOp {
     // Calls with each half of a message that is under way.
     virtual void for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                                   base::FunctionRef<void(const PostedReceive&)> receive) const = 0;
+    // Once it is enqueued: its own stream, if that has not come to its end.
+    virtual std::optional<device::Stream> awaited_stream() const { return std::nullopt; }
     // Calls with each rank that has not come, where all have to before it starts.
     virtual void for_each_absent(base::FunctionRef<void(WorldRank rank, uint32_t context)> absent) const = 0;
     // ---- of loans that were made together (LoanToAll)

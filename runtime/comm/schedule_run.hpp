@@ -94,6 +94,9 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool awaits_device() const;
     void for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                           base::FunctionRef<void(const PostedReceive&)> receive) const override;
+    std::optional<device::Stream> awaited_stream() const override {
+        return end_ ? std::optional(stream_->internal()) : std::nullopt;
+    }
     void for_each_absent(base::FunctionRef<void(WorldRank rank, uint32_t context)> absent) const override;
     void release() override;
 

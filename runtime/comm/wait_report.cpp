@@ -81,9 +81,20 @@ class BoundedList {
     uint32_t number_ = 0;
 };
 
+Entry entry_of_stream(Topic topic, const void* handle) {
+    Entry entry;
+    entry.topic = topic;
+    entry.what = What::kStream;
+    entry.state = wait_report::State::kDevice;
+    entry.bytes = reinterpret_cast<uintptr_t>(handle);
+    return entry;
+}
+
 void add_messages(Topic topic, const CollectiveOp& collective, const CommunicatorTable& comms, BoundedList& list) {
     const auto add = [&](const auto& each) { list.add(entry_of(topic, each, comms)); };
     collective.for_each_message(add, add);
+    if (const auto stream = collective.awaited_stream())
+        list.add(entry_of_stream(topic, stream->native));
     collective.for_each_absent([&](WorldRank rank, uint32_t context) {
         Entry entry;
         entry.topic = topic;
@@ -199,10 +210,9 @@ void describe_others(const WaitReason& reason, const Core& core, BoundedList& aw
         awaited.add(entry);
     }
     if (reason.kind == WaitReason::Kind::kStream || reason.kind == WaitReason::Kind::kEvent) {
-        entry.what = reason.kind == WaitReason::Kind::kEvent ? What::kEvent : What::kStream;
-        entry.state = wait_report::State::kDevice;
-        entry.bytes = reinterpret_cast<uintptr_t>(reason.handle);
-        awaited.add(entry);
+        Entry of_device = entry_of_stream(Topic::kAwaited, reason.handle);
+        of_device.what = reason.kind == WaitReason::Kind::kEvent ? What::kEvent : What::kStream;
+        awaited.add(of_device);
     }
     describe_ranks(reason, core, awaited);
     describe_holders(reason, awaited);

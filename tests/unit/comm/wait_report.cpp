@@ -2,6 +2,7 @@
 #include "base/current_call.hpp"
 #include "one_rank.hpp"
 #include "platform/known_threads.hpp"
+#include "support/gate.hpp"
 #include "support/made_up.hpp"
 
 #include <algorithm>
@@ -238,6 +239,22 @@ TEST_CASE("ranks that have not come to a step of gpurun_finalize() are named") {
     REQUIRE(awaited.size() == 1);
     CHECK(awaited[0].what == What::kRank);
     CHECK(awaited[0].peer == 2);
+}
+
+TEST_CASE("a collective whose messages are enqueued waits for the end of its stream") {
+    Reporter reporter;
+    const device::Stream stream = must(reporter.rank.device().create_stream());
+    gpurun::test::Gate gate(reporter.rank.device());
+    gate.hold(stream);
+    uint32_t number = 0;
+    (void)reporter.rank.schedules.start(base::Collective::kAllreduce, reporter.rank.world,
+                                        reporter.rank.operand(&number, sizeof number, stream), [](comm::Schedule&) {});
+    (void)reporter.report();
+    const auto found = reporter.of(Topic::kUnawaited);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].what == What::kStream);
+    CHECK(found[0].state == wait_report::State::kDevice);
+    CHECK(found[0].bytes != 0);
 }
 
 TEST_SUITE_END();
