@@ -21,13 +21,19 @@ constexpr size_t kLeastBytesBeside = size_t{256} << 10;
 
 } // namespace
 
-void ScheduleRun::take_stream(const Operand& order) {
-    order_ = order;
+void ScheduleRun::try_stream() {
+    order_ = Operand{};
     stream_.emplace(core_.resources(), order_);
-    if (auto taken = stream_->take(true); !taken)
-        fail(taken.error());
-    else
+    auto taken = stream_->take_spare();
+    if (taken && *taken)
         order_.domain = transfer::Domain::kStream;
+    else
+        stream_.reset();
+}
+
+Result<void> ScheduleRun::take_stream() {
+    stream_.emplace(core_.resources(), order_);
+    return stream_->take(true);
 }
 
 void ScheduleRun::start(const Operand& order, Ending ending) {
@@ -42,7 +48,8 @@ void ScheduleRun::start(const Operand& order, Ending ending) {
         return;
     }
     if (order.on_stream() && ending == Ending::kByCompletion && !has_stream())
-        take_stream(order);
+        if (auto taken = take_stream(); !taken)
+            fail(taken.error());
     if (auto taken = error_ ? Result<void>() : take_scratch(); !taken)
         fail(taken.error());
     (void)advance();

@@ -37,12 +37,12 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     Schedule& schedule() { return schedule_; }
     const Schedule& schedule() const { return schedule_; }
 
-    // `order` is an operand without bytes: the order domain, not captured if it is for a request. It is in that order,
-    // but runs in an internal stream from now on.
-    void take_stream(const transfer::Operand& order) GPURUN_REQUIRES(engine_lock);
+    // One in the host's order runs in an internal stream, unless streams are scarce. (If runs shared one, they could
+    // wait for each other: what a kernel puts waits with it for what it takes.)
+    void try_stream() GPURUN_REQUIRES(engine_lock);
     bool has_stream() const { return stream_ && stream_->is_internal(); }
     device::Stream stream() const { return stream_->internal(); } // REQUIRES has_stream()
-    // The same operand, unless it has a stream already.
+    // `order` is an operand without bytes: the order domain, not captured if it is for a request.
     void start(const transfer::Operand& order, transfer::Ending ending) GPURUN_REQUIRES(engine_lock);
     // Starts what can be started, and looks for the end. True if anything has changed.
     bool advance() GPURUN_REQUIRES(engine_lock);
@@ -131,6 +131,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool await_peers() GPURUN_REQUIRES(engine_lock);
     void await_readers() GPURUN_REQUIRES(engine_lock);
     void take_left(Schedule::StepId receive) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> take_stream() GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
     bool has_used_scratch() const;
     void give_scratch_back() GPURUN_REQUIRES(engine_lock);

@@ -164,12 +164,9 @@ bool Schedules::goes_by_stream(const Signature& call, const Communicator& comm, 
 Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
     ScheduleRun& run = take(call, comm);
-    Operand order = buffer;
-    if (goes_by_stream(call, comm, buffer)) {
-        run.take_stream(order_of(buffer));
-        if (run.has_stream())
-            order = buffer.in_stream(run.stream());
-    }
+    if (goes_by_stream(call, comm, buffer))
+        run.try_stream();
+    const Operand order = run.has_stream() ? buffer.in_stream(run.stream()) : buffer;
     // Steps that are done make no progress for requests: the background thread has to.
     const bool has_hand = background_.on_duty() || !core_.requests().any_under_way();
     const bool may_do_now = has_hand && (order.by_cpu() || immediate_mails_.admits(comm, order)) &&
@@ -261,7 +258,7 @@ void Schedules::start(Request& request, ScheduleRun& run) {
         attendance.emplace(background_);
     const Operand order = order_of(request.task.operand);
     if (goes_by_stream(run.schedule().signature(), run.schedule().comm(), request.task.operand))
-        run.take_stream(order);
+        run.try_stream();
     begin(run, order, transfer::Ending::kByCompletion);
     batch_.launch();
     if (!attendance && !run.done())

@@ -60,6 +60,13 @@ Result<void> StreamUse::take(bool waits_for_peer) {
     return {};
 }
 
+Result<bool> StreamUse::take_spare() {
+    GPURUN_ASSIGN(internal_, resources_.pools.streams.take_spare());
+    if (internal_)
+        operand_.stream = *internal_;
+    return internal_.has_value();
+}
+
 Result<void> StreamUse::take_behind(Fence& fence, Edge edge, const Slot& slot) {
     if (internal_)
         return {};

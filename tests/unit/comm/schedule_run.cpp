@@ -219,7 +219,8 @@ TEST_CASE("the end of its stream does not count before it is known what a death 
     gpurun::test::Gate gate(runner.rank.device());
     {
         const comm::EngineLock lock(runner.rank.core.mutex());
-        runner.run.take_stream({});
+        runner.run.try_stream();
+        REQUIRE(runner.run.has_stream());
         gate.hold(runner.run.stream());
     }
     runner.start();
@@ -252,6 +253,11 @@ TEST_CASE("reductions of device memory in the host's order run in a stream, and 
     CHECK(runs_in_stream(Collective::kAllgather, on_device));
     CHECK_FALSE(runs_in_stream(Collective::kBcast, on_device));
     CHECK_FALSE(runs_in_stream(Collective::kAllreduce, rank.operand(on_host.data(), sizeof on_host)));
+    for (bool some_left = true; some_left;) {
+        const comm::EngineLock lock(rank.core.mutex());
+        some_left = must(rank.core.resources().pools.streams.take_spare()).has_value();
+    }
+    CHECK_FALSE(runs_in_stream(Collective::kAllreduce, on_device));
 }
 
 TEST_CASE("one that is given up ends at once, and takes no message any more") {
