@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <thread>
+#include <vector>
 
 namespace gpurun::test::threads {
 
@@ -107,6 +108,32 @@ TEST_CASE("one thread sends large messages while another receives them") {
         CHECK(first_difference(buffer.read(), pattern(kBytes, seed_of(partner(), 0, round))) == -1);
     }
     sender.join();
+}
+
+// They take internal streams, of which there are fewer; runs that shared one would wait for each other.
+TEST_CASE("many threads reduce device memory in host order, each in a communicator of its own, in any order") {
+    constexpr size_t kMany = 24;
+    constexpr int kRounds = 20;
+    std::array<gpurun_comm, kMany> comms;
+    for (gpurun_comm& each : comms)
+        REQUIRE_OK(gpurun_comm_dup(kWorld, &each));
+    std::vector<std::thread> all;
+    for (size_t i = 0; i < kMany; i++)
+        all.emplace_back([comm = comms[rank() % 2 == 0 ? i : kMany - 1 - i]] {
+            Memory memory(Kind::kDevice, sizeof(int));
+            for (int round = 0; round < kRounds; round++) {
+                int sum = rank() + round;
+                REQUIRE_OK(gpurun_memcpy(memory.get(), &sum, sizeof sum, GPURUN_HOST));
+                REQUIRE_OK(
+                    gpurun_allreduce(GPURUN_IN_PLACE, memory.get(), 1, GPURUN_INT32, GPURUN_SUM, comm, GPURUN_HOST));
+                REQUIRE_OK(gpurun_memcpy(&sum, memory.get(), sizeof sum, GPURUN_HOST));
+                CHECK(sum == size() * (size() - 1) / 2 + size() * round);
+            }
+        });
+    for (std::thread& each : all)
+        each.join();
+    for (gpurun_comm& each : comms)
+        REQUIRE_OK(gpurun_comm_free(&each));
 }
 
 TEST_SUITE_END();
