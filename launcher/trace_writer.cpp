@@ -466,10 +466,10 @@ class RankWriter {
     uint64_t left_out_ = 0;
 };
 
-} // namespace
-
 // For the last event that still fits in part, and the end of the file.
 constexpr uint64_t kAtTheEnd = 4096;
+
+} // namespace
 
 Result<TraceSummary> write_trace(std::span<const TracedRank> ranks, int64_t origin_ns, uint64_t most_bytes,
                                  TraceSink sink, std::optional<int64_t> nodes_off_by_ns) {

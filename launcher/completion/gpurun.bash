@@ -46,16 +46,18 @@ _gpurun_values() { # OPTION, WHAT IT TAKES, CURRENT WORD
     esac
 }
 
+_gpurun_offer_options() { # HELP, CURRENT WORD
+    _gpurun_offer -W "$(sed -nE 's/^  (-[a-zA-Z], )?(--[a-z-]+).*/\2/p' <<<"$1")" -- "$2"
+}
+
 _gpurun() {
     local help current=${COMP_WORDS[COMP_CWORD]} index=1 program=0 option='' takes='' word
     COMPREPLY=()
-    help=$("${COMP_WORDS[0]}" --help 2>/dev/null) || return
-
     if ((COMP_CWORD > 1)) && [[ ${COMP_WORDS[1]} == jobs ]]; then # no program, but a command of gpurun's
-        help=$("${COMP_WORDS[0]}" jobs --help 2>/dev/null)
-        _gpurun_offer -W "$(sed -nE 's/^  (-[a-zA-Z], )?(--[a-z-]+).*/\2/p' <<<"$help")" -- "$current"
+        _gpurun_offer_options "$("${COMP_WORDS[0]}" jobs --help 2>/dev/null)" "$current"
         return
     fi
+    help=$("${COMP_WORDS[0]}" --help 2>/dev/null) || return
 
     # Walks over what stands before the current word. `option` is one that waits for its value.
     while ((index < COMP_CWORD)); do
@@ -92,9 +94,7 @@ _gpurun() {
         [[ $current != = ]] || current=''
         _gpurun_values "$option" "$takes" "$current"
     elif [[ $current == -* ]]; then
-        local options
-        options=$(sed -nE 's/^  (-[a-zA-Z], )?(--[a-z-]+).*/\2/p' <<<"$help")
-        _gpurun_offer -W "$options" -- "$current"
+        _gpurun_offer_options "$help" "$current"
     else
         _gpurun_offer -c -- "$current"
         _gpurun_offer -f -- "$current"

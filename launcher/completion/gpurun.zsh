@@ -67,6 +67,14 @@ _gpurun() {
     local curcontext=$curcontext help
     local -i word
     local -a options
+    if [[ $words[2] == jobs && CURRENT -gt 2 ]]; then # no program, but a command of gpurun's
+        help=$(_call_program options "${(q)words[1]}" jobs --help 2>/dev/null) || return 1
+        _gpurun_read "$help"
+        words[2]=()
+        ((CURRENT -= 1))
+        _arguments "${options[@]}"
+        return
+    fi
     help=$(_call_program options "${(q)words[1]}" --help 2>/dev/null) || return 1
     _gpurun_read "$help"
 
@@ -81,15 +89,6 @@ _gpurun() {
     if [[ $words[2] == -- && CURRENT -gt 2 ]]; then # which _arguments understands behind options only
         words[2]=()
         ((CURRENT -= 1))
-    fi
-    if [[ $words[2] == jobs && CURRENT -gt 2 ]]; then # no program, but a command of gpurun's
-        help=$(_call_program options "${(q)words[1]}" jobs --help 2>/dev/null) || return 1
-        options=()
-        _gpurun_read "$help"
-        words[2]=()
-        ((CURRENT -= 1))
-        _arguments "${options[@]}"
-        return
     fi
     _arguments -S -A '-*' "${options[@]}" '(-)1:program:_gpurun_programs' '*:: :_normal'
 }

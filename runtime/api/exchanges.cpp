@@ -32,7 +32,7 @@ struct Rooted {
     std::optional<Schedule::Buffer> own;
     bool is_root = false;
 
-    Operand order() const { return is_root ? standing_for(all.operand, operand) : operand; }
+    const Operand& order() const { return is_root ? all.operand : operand; }
     // Where all blocks are as long.
     size_t block_bytes(int root) const { return is_root ? all.parts[root].bytes : own->bytes; }
 };

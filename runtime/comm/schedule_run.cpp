@@ -31,11 +31,6 @@ void ScheduleRun::try_stream() {
         stream_.reset();
 }
 
-Result<void> ScheduleRun::take_stream() {
-    stream_.emplace(core_.resources(), order_);
-    return stream_->take(true);
-}
-
 void ScheduleRun::start(const Operand& order, Ending ending) {
     if (!has_stream())
         order_ = order;
@@ -47,9 +42,11 @@ void ScheduleRun::start(const Operand& order, Ending ending) {
         give_stream_back(transfer::InternalStreams::State::kRunning);
         return;
     }
-    if (order.on_stream() && ending == Ending::kByCompletion && !has_stream())
-        if (auto taken = take_stream(); !taken)
+    if (order.on_stream() && ending == Ending::kByCompletion) {
+        stream_.emplace(core_.resources(), order_);
+        if (auto taken = stream_->take(true); !taken)
             fail(taken.error());
+    }
     if (auto taken = error_ ? Result<void>() : take_scratch(); !taken)
         fail(taken.error());
     (void)advance();

@@ -131,7 +131,6 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool await_peers() GPURUN_REQUIRES(engine_lock);
     void await_readers() GPURUN_REQUIRES(engine_lock);
     void take_left(Schedule::StepId receive) GPURUN_REQUIRES(engine_lock);
-    base::Result<void> take_stream() GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
     bool has_used_scratch() const;
     void give_scratch_back() GPURUN_REQUIRES(engine_lock);

@@ -152,19 +152,19 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
 
 // One kernel of a stream does what would be several operations, each of which the host waits for. Where most ranks have
 // one message that gains nothing, and long ones that are not reduced go as fast by copy engines.
-bool Schedules::goes_by_stream(const Signature& call, const Communicator& comm, const Operand& buffer) {
+bool Schedules::is_for_stream(const Schedule& schedule, const Operand& buffer) {
+    const base::Collective kind = schedule.signature().kind();
     const bool is_on_device = buffer.bytes != 0 && buffer.by_device() && !buffer.in_host_memory();
-    if (buffer.on_stream() || !is_on_device || !core_.resources().releases_streams() ||
-        base::moves_at_root_alone(call.kind()))
+    if (buffer.on_stream() || !is_on_device || !core_.resources().releases_streams() || base::moves_at_root_alone(kind))
         return false;
-    return base::reduces(call.kind()) ? core_.device().reduce() != nullptr
-                                      : immediate_mails_.admits(comm, buffer.in_stream({}));
+    return base::reduces(kind) ? core_.device().reduce() != nullptr
+                               : immediate_mails_.admits(schedule.comm(), buffer.in_stream({}));
 }
 
 Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
     ScheduleRun& run = take(call, comm);
-    if (goes_by_stream(call, comm, buffer))
+    if (is_for_stream(run.schedule(), buffer))
         run.try_stream();
     const Operand order = run.has_stream() ? buffer.in_stream(run.stream()) : buffer;
     // Steps that are done make no progress for requests: the background thread has to.
@@ -256,10 +256,9 @@ void Schedules::start(Request& request, ScheduleRun& run) {
     std::optional<Background::Attendance> attendance;
     if (request.task.operand.bytes > core_.resources().settings.eager_bytes)
         attendance.emplace(background_);
-    const Operand order = order_of(request.task.operand);
-    if (goes_by_stream(run.schedule().signature(), run.schedule().comm(), request.task.operand))
+    if (is_for_stream(run.schedule(), request.task.operand))
         run.try_stream();
-    begin(run, order, transfer::Ending::kByCompletion);
+    begin(run, order_of(request.task.operand), transfer::Ending::kByCompletion);
     batch_.launch();
     if (!attendance && !run.done())
         background_.leave_to();

@@ -33,10 +33,9 @@ class Schedules {
     std::string report();
 
   private:
-    // Whether what is called in the host's order is made in a stream. `buffer` is the one that the device reaches
-    // least.
-    bool goes_by_stream(const Signature& call, const Communicator& comm, const transfer::Operand& buffer)
-        GPURUN_REQUIRES(engine_lock);
+    // Whether what is called in the host's order is better made in a stream. `buffer` is the one that the device
+    // reaches least.
+    bool is_for_stream(const Schedule& schedule, const transfer::Operand& buffer) GPURUN_REQUIRES(engine_lock);
     // One for a collective of the communicator, which it holds.
     ScheduleRun& take(const Communicator& comm) GPURUN_REQUIRES(engine_lock);
     // The same, empty, for this call of all its ranks.

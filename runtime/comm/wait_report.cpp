@@ -81,10 +81,10 @@ class BoundedList {
     uint32_t number_ = 0;
 };
 
-Entry entry_of_stream(Topic topic, const void* handle) {
+Entry entry_of_device(Topic topic, What stream_or_event, const void* handle) {
     Entry entry;
     entry.topic = topic;
-    entry.what = What::kStream;
+    entry.what = stream_or_event;
     entry.state = wait_report::State::kDevice;
     entry.bytes = reinterpret_cast<uintptr_t>(handle);
     return entry;
@@ -94,7 +94,7 @@ void add_messages(Topic topic, const CollectiveOp& collective, const Communicato
     const auto add = [&](const auto& each) { list.add(entry_of(topic, each, comms)); };
     collective.for_each_message(add, add);
     if (const auto stream = collective.awaited_stream())
-        list.add(entry_of_stream(topic, stream->native));
+        list.add(entry_of_device(topic, What::kStream, stream->native));
     collective.for_each_absent([&](WorldRank rank, uint32_t context) {
         Entry entry;
         entry.topic = topic;
@@ -209,11 +209,10 @@ void describe_others(const WaitReason& reason, const Core& core, BoundedList& aw
         add_context(entry, reason.pattern->context, core.communicators());
         awaited.add(entry);
     }
-    if (reason.kind == WaitReason::Kind::kStream || reason.kind == WaitReason::Kind::kEvent) {
-        Entry of_device = entry_of_stream(Topic::kAwaited, reason.handle);
-        of_device.what = reason.kind == WaitReason::Kind::kEvent ? What::kEvent : What::kStream;
-        awaited.add(of_device);
-    }
+    if (reason.kind == WaitReason::Kind::kStream)
+        awaited.add(entry_of_device(Topic::kAwaited, What::kStream, reason.handle));
+    if (reason.kind == WaitReason::Kind::kEvent)
+        awaited.add(entry_of_device(Topic::kAwaited, What::kEvent, reason.handle));
     describe_ranks(reason, core, awaited);
     describe_holders(reason, awaited);
 }

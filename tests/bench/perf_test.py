@@ -294,7 +294,8 @@ class Drawing(Case):
         self.assertEqual(len(drawing.findall(f"{space}polyline")), 5 * 4 + 4 * 2 + 1)
         labels = [label.text for label in drawing.iter(f"{space}text")]
         for label in ("gpurun, stream order", "gpurun, host order", "copy, host order", "message size (bytes)", "32K",
-                      "latency (us)", "bandwidth (bytes per second)", "messages per second", "hidden part (%)", "host time (us)"):
+                      "latency (us)", "bandwidth (bytes per second)", "messages per second", "hidden part (%)",
+                      "host time (us)"):
             self.assertIn(label, labels)
         for elsewhere in ("href", "url(", "<script", "@import"):
             self.assertNotIn(elsewhere, text)

@@ -1,4 +1,5 @@
 // Several threads of a rank communicate at once.
+#include "communicators.hpp"
 #include "support/job.hpp"
 
 #include <array>
@@ -14,10 +15,10 @@ constexpr int kThreads = 4;
 constexpr size_t kSizes[] = {16, 4096, 20000, 60000, 500000};
 
 template <typename Body>
-void on_threads(Body body) {
-    std::array<std::thread, kThreads> threads;
-    for (int i = 0; i < kThreads; i++)
-        threads[static_cast<size_t>(i)] = std::thread(body, i);
+void on_threads(Body body, int number = kThreads) {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < number; i++)
+        threads.emplace_back(body, i);
     for (std::thread& thread : threads)
         thread.join();
 }
@@ -112,28 +113,23 @@ TEST_CASE("one thread sends large messages while another receives them") {
 
 // They take internal streams, of which there are fewer; runs that shared one would wait for each other.
 TEST_CASE("many threads reduce device memory in host order, each in a communicator of its own, in any order") {
-    constexpr size_t kMany = 24;
+    constexpr int kMany = 24;
     constexpr int kRounds = 20;
-    std::array<gpurun_comm, kMany> comms;
-    for (gpurun_comm& each : comms)
-        REQUIRE_OK(gpurun_comm_dup(kWorld, &each));
-    std::vector<std::thread> all;
-    for (size_t i = 0; i < kMany; i++)
-        all.emplace_back([comm = comms[rank() % 2 == 0 ? i : kMany - 1 - i]] {
-            Memory memory(Kind::kDevice, sizeof(int));
-            for (int round = 0; round < kRounds; round++) {
-                int sum = rank() + round;
-                REQUIRE_OK(gpurun_memcpy(memory.get(), &sum, sizeof sum, GPURUN_HOST));
-                REQUIRE_OK(
-                    gpurun_allreduce(GPURUN_IN_PLACE, memory.get(), 1, GPURUN_INT32, GPURUN_SUM, comm, GPURUN_HOST));
-                REQUIRE_OK(gpurun_memcpy(&sum, memory.get(), sizeof sum, GPURUN_HOST));
-                CHECK(sum == size() * (size() - 1) / 2 + size() * round);
-            }
-        });
-    for (std::thread& each : all)
-        each.join();
-    for (gpurun_comm& each : comms)
-        REQUIRE_OK(gpurun_comm_free(&each));
+    std::vector<Comm> comms;
+    for (int i = 0; i < kMany; i++)
+        comms.push_back(Comm::dup());
+    const auto reduce = [&](int thread) {
+        const Comm& comm = comms[static_cast<size_t>(rank() % 2 == 0 ? thread : kMany - 1 - thread)];
+        Memory memory(Kind::kDevice, sizeof(int));
+        for (int round = 0; round < kRounds; round++) {
+            int sum = rank() + round;
+            REQUIRE_OK(gpurun_memcpy(memory.get(), &sum, sizeof sum, GPURUN_HOST));
+            REQUIRE_OK(gpurun_allreduce(GPURUN_IN_PLACE, memory.get(), 1, GPURUN_INT32, GPURUN_SUM, comm, GPURUN_HOST));
+            REQUIRE_OK(gpurun_memcpy(&sum, memory.get(), sizeof sum, GPURUN_HOST));
+            CHECK(sum == size() * (size() - 1) / 2 + size() * round);
+        }
+    };
+    on_threads(reduce, kMany);
 }
 
 TEST_SUITE_END();
