@@ -22,6 +22,7 @@
 #include "verdict.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <string_view>
 
@@ -38,15 +39,22 @@ int complain(int exit_status, const std::string& detail) {
     return exit_status;
 }
 
-void report(const Options& options, const Placement& placement, const platform::Machine& machine) {
+// What the command is for. The exit status.
+int print(const std::string& text) {
+    const int failed = platform::write_all(platform::kStandardOutput, text);
+    return failed == 0 ? 0 : complain(1, base::format("standard output: {}", std::strerror(failed)));
+}
+
+int report(const Options& options, const Placement& placement, const platform::Machine& machine) {
     const std::string text =
         options.report.json ? bindings_as_json(placement, machine) : bindings_as_table(options, placement, machine);
     if (options.report.dry_run)
-        platform::write_all(platform::kStandardOutput, text);
-    else if (options.report.json) // for a program to read
+        return print(text);
+    if (options.report.json) // for a program to read
         platform::write_all(platform::kStandardError, text);
     else // what is printed beside a job's output must not mix with it
         say(text);
+    return 0;
 }
 
 // An exit status if the debugger is not there.
@@ -100,10 +108,9 @@ int place_and_run(const Options& options, std::vector<ProgramPlan> programs, con
             say(notice);
     if (says_core_notice(options, *placement))
         say(placement->core_notice);
-    if (options.report.bindings)
-        report(options, *placement, there->machine);
+    const int printed = options.report.bindings ? report(options, *placement, there->machine) : 0;
     if (options.report.dry_run)
-        return 0;
+        return printed;
     auto exit_status = run_job(options, std::move(*placement), std::move(*mps), std::move(programs), *there);
     return exit_status ? *exit_status : complain(exit_status_of(exit_status.error()), exit_status.error().detail);
 }
@@ -140,8 +147,7 @@ int run_on_nodes(Options options, std::vector<Host> hosts, const std::vector<std
         auto text = report_recorded(options, hosts, environment);
         if (!text)
             return complain(kUsage, text.error().detail);
-        platform::write_all(platform::kStandardOutput, *text);
-        return 0;
+        return print(*text);
     }
     if (const std::string notice =
             notice_of_mpi(those_found_here(options), wanted_ranks(options.programs).value_or(hosts.size()));
@@ -159,9 +165,7 @@ int print_machine(const Options& options, const char* const* environment) {
     auto facts = gather_facts(options, environment);
     if (!facts)
         return complain(kUsage, facts.error().detail);
-    platform::write_all(platform::kStandardOutput,
-                        options.report.json ? machine_as_json(*facts) : machine_as_text(*facts));
-    return 0;
+    return print(options.report.json ? machine_as_json(*facts) : machine_as_text(*facts));
 }
 
 } // namespace
@@ -178,10 +182,8 @@ int run(int argc, const char* const* argv, const char* const* environment) {
     auto parsed = parse_options(argc, argv);
     if (!parsed)
         return complain(kUsage, parsed.error().detail);
-    if (!parsed->to_print.empty()) {
-        platform::write_all(platform::kStandardOutput, parsed->to_print);
-        return 0;
-    }
+    if (!parsed->to_print.empty())
+        return print(parsed->to_print);
     Options& options = parsed->options;
     if (options.report.topology && !options.nodes.named())
         return print_machine(options, environment);

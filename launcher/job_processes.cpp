@@ -2,6 +2,7 @@
 #include "job.hpp"
 
 #include "platform/adoption.hpp"
+#include "platform/joining.hpp"
 
 #include <algorithm>
 
@@ -51,13 +52,14 @@ bool Job::is_own_child(int pid) const {
            std::any_of(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->process.pid() == pid; });
 }
 
-// REQUIRES: every rank has ended. What they have left running is not waited for.
+// REQUIRES: every rank has ended. What they have left running is not waited for. Who watches over a job that meets
+// another may be started by a rank, but belongs to both: it ends with the last of its ranks.
 void Job::end_left_over() {
     for (const auto& rank : ranks_)
         rank->process.signal_group(SIGKILL);
     if (has_.cgroup)
         has_.cgroup->kill();
-    platform::end_adopted([this](int pid) { return is_own_child(pid); });
+    platform::end_adopted([this](int pid) { return is_own_child(pid) || platform::is_supervisor(pid); });
 }
 
 } // namespace gpurun::launcher

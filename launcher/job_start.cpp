@@ -46,7 +46,9 @@ std::vector<Variable> start_variables(const RankPlan& plan, const ProgramPlan& p
     return variables;
 }
 
-std::string describe(const platform::StartFailure& failure, const RankPlan& plan, const ProgramPlan& program) {
+// `path` is that of what was to be executed: the program, or the debugger that runs it.
+std::string describe(const platform::StartFailure& failure, const RankPlan& plan, const ProgramPlan& program,
+                     const std::string& path) {
     const std::string why = std::generic_category().message(failure.error_number);
     switch (failure.step) {
     case platform::StartFailure::Step::kFolder: return base::format("--chdir {}: {}", program.folder, why);
@@ -58,13 +60,13 @@ std::string describe(const platform::StartFailure& failure, const RankPlan& plan
     if (failure.error_number == ENOENT) // but the program itself was found
         return base::format("{} cannot be executed: its interpreter does not exist, which is the program after #! in "
                             "its first line (a carriage return there counts) or the loader of a binary",
-                            program.path);
-    return base::format("{} cannot be executed: {}", program.path, why);
+                            path);
+    return base::format("{} cannot be executed: {}", path, why);
 }
 
 // The guard knows of it first, so that there is no moment at which it could stay behind.
 std::optional<platform::Cgroup> make_cgroup(const platform::OrphanGuard& guard, const std::string& job) {
-    const std::optional<std::string> path = platform::Cgroup::path_of("gpurun-" + job);
+    const std::optional<std::string> path = platform::Cgroup::path_of(job);
     if (!path || !guard.watch_cgroup(*path))
         return std::nullopt;
     return platform::Cgroup::create(*path);
@@ -326,7 +328,9 @@ std::optional<int> Job::failed_program() {
             const int status = failed.step != platform::StartFailure::Step::kExec ? kOwnFailure
                                : failed.error_number == ENOENT                    ? kNotFound
                                                                                   : kCannotExecute;
-            const std::string why = describe(failed, plan, plan_.programs[plan.program]);
+            const ProgramPlan& program = plan_.programs[plan.program];
+            const bool is_debugged = plan_.debugger && plan_.debugger->rank == rank;
+            const std::string why = describe(failed, plan, program, is_debugged ? plan_.debugger->path : program.path);
             if (has_.uplink != nullptr)
                 has_.uplink->start_failed(status, why);
             else

@@ -3,8 +3,8 @@
 #include "base/format.hpp"
 #include "option_reader.hpp"
 #include "option_values.hpp"
+#include "platform/byte_stream.hpp"
 
-#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <utility>
@@ -31,6 +31,8 @@ base::Result<NodeOptions> understand(const NodeWords& words) {
         GPURUN_ASSIGN(options.hosts, parse_hosts(*words.hosts));
     }
     options.hostfile = words.hostfile.value_or("");
+    if (words.hostfile && options.hostfile.empty())
+        return base::error(base::Status::kArgument, "--hostfile needs the name of a file");
     if (words.per_node) {
         GPURUN_ASSIGN(options.per_node, parse_count(*words.per_node, "--ppn"));
     }
@@ -39,6 +41,8 @@ base::Result<NodeOptions> understand(const NodeWords& words) {
     if (words.agent && options.agent.empty())
         return base::error(base::Status::kArgument, "--agent needs a command");
     options.fabric = words.fabric.value_or("");
+    if (words.fabric && options.fabric.empty())
+        return base::error(base::Status::kArgument, "--fabric needs the name of a provider of libfabric");
     return options;
 }
 
@@ -46,11 +50,10 @@ base::Result<std::vector<Host>> read_hosts(const NodeOptions& options, std::opti
                                            const Lookup& environment) {
     std::vector<Host> hosts = options.hosts;
     if (!options.hostfile.empty()) {
-        std::ifstream file(options.hostfile, std::ios::binary);
-        const std::string text(std::istreambuf_iterator<char>(file), {});
-        if (!file)
-            return base::error(base::Status::kArgument, "--hostfile {}: it cannot be read", options.hostfile);
-        GPURUN_ASSIGN(hosts, parse_hostfile(text, options.hostfile));
+        auto text = platform::read_file(options.hostfile);
+        if (!text)
+            return base::error(base::Status::kArgument, "--hostfile {}: {}", options.hostfile, text.error().detail);
+        GPURUN_ASSIGN(hosts, parse_hostfile(*text, options.hostfile));
     }
     if (!options.named()) {
         GPURUN_ASSIGN(hosts, slurm_hosts(environment, wanted));

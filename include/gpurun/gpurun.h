@@ -71,7 +71,7 @@ typedef enum gpurun_status {
     GPURUN_ERR_INTERNAL = 22,           /* a bug in gpurun */
     GPURUN_ERR_REQUEST = 23,            /* not a request or a probed message, or one that has been completed */
     GPURUN_ERR_OP = 24,                 /* not an operation, or one that has no meaning for the datatype */
-    GPURUN_ERR_COLLECTIVE = 25,         /* ranks have called a collective differently */
+    GPURUN_ERR_COLLECTIVE = 25,         /* ranks have called a collective differently, or it has failed on one */
     GPURUN_ERR_LOAN = 26,               /* not a loan, a message that is none, or memory that is lent */
     GPURUN_ERR_TIMEOUT = 27             /* the time that a call was given is over */
 } gpurun_status;
@@ -926,7 +926,7 @@ static inline gpurun_op gpurun_make_op(uint64_t id) {
 #define GPURUN_PROD (gpurun_make_op(2))
 #define GPURUN_MIN (gpurun_make_op(3))
 #define GPURUN_MAX (gpurun_make_op(4))
-#define GPURUN_LAND (gpurun_make_op(5)) /* logical: 0 is false, all else is true; the result is 0 or 1 */
+#define GPURUN_LAND (gpurun_make_op(5)) /* logical: 0 is false, all else is true; two values give 0 or 1 */
 #define GPURUN_LOR (gpurun_make_op(6))
 #define GPURUN_LXOR (gpurun_make_op(7))
 #define GPURUN_BAND (gpurun_make_op(8)) /* bitwise */
@@ -1559,8 +1559,9 @@ GPURUN_API gpurun_status gpurun_imrecv(void *buffer, size_t count, gpurun_dataty
  * the same order. Each rank chooses its kind of buffer and its order domain.
  *
  * @retval GPURUN_OK             done, or enqueued
- * @retval GPURUN_ERR_COLLECTIVE  a rank called another collective, or this one with another root or length; the
- * contents of @p buffer are undefined. A rank whose part was over by then gets this error from its next collective of
+ * @retval GPURUN_ERR_COLLECTIVE  a rank called another collective, or this one with another root or length, or it has
+ * failed on a rank; the contents of @p buffer are undefined. A rank whose part was over by then gets this error from
+ * its next collective of
  * @p comm
  * @retval GPURUN_ERR_PEER_LOST  a rank of @p comm has died
  *

@@ -90,12 +90,11 @@ class AllocationFinder {
 
     // The one that a tensor's bytes lie in, from the first of them on.
     Result<size_t> find(const comm::TensorList::Extent& extent) {
-        const std::byte* const end = extent.first + extent.bytes;
         GPURUN_TRY(check_other_jobs(call_, kind_, extent.first, extent.bytes));
-        if (const std::optional<size_t> index = find_known(extent.first, end)) {
+        if (const std::optional<size_t> index = find_known(extent)) {
             comm::TensorList::Allocation& known = list_.allocations()[*index];
             known.first = std::min(known.first, extent.first);
-            known.end = std::max(known.end, end);
+            known.end = std::max(known.end, extent.first + extent.bytes);
             return *index;
         }
         Operand operand;
@@ -108,18 +107,20 @@ class AllocationFinder {
             operand.bytes = operand.where.size;
             by_base_.insert_or_assign(operand.address, index); // of several that are in pieces, the longest
         }
-        list_.allocations().push_back({operand, extent.first, end});
+        list_.allocations().push_back({operand, extent.first, extent.first + extent.bytes});
         return index;
     }
 
   private:
     // Allocations do not overlap, unless they are in pieces: then one that would do may not be found.
-    std::optional<size_t> find_known(const std::byte* first, const std::byte* end) const {
-        const auto next = by_base_.upper_bound(first);
+    std::optional<size_t> find_known(const comm::TensorList::Extent& extent) const {
+        const auto next = by_base_.upper_bound(extent.first);
         if (next == by_base_.begin())
             return std::nullopt;
         const auto& [base, index] = *std::prev(next);
-        return end <= base + list_.allocations()[index].operand.bytes ? std::optional(index) : std::nullopt;
+        const size_t offset = static_cast<size_t>(extent.first - base);
+        const size_t bytes = list_.allocations()[index].operand.bytes;
+        return offset <= bytes && extent.bytes <= bytes - offset ? std::optional(index) : std::nullopt;
     }
 
     const Call& call_;

@@ -31,7 +31,7 @@ Result<AlgorithmRules> AlgorithmRules::read(std::string_view text, unsigned allo
     const auto refuse = [&] {
         return error(Status::kSetting,
                      "must be one of {}, or up to {} of them, each but the last with the largest size that it is for, "
-                     "as in direct:64K,pieces",
+                     "as in direct:64K,pieces (above the size of the last, if it has one, it is auto)",
                      names_of(allowed), kMost);
     };
     AlgorithmRules rules;

@@ -113,10 +113,11 @@ GPURUN_ON_BOTH inline bool is_nan(T value) {
         return false;
 }
 
-// The one that is found first in order: a smaller value, or a larger one, then a smaller index.
+// The one that is found first in order: a NaN, else a smaller value, or a larger one; then a smaller index.
 template <typename Value>
 GPURUN_ON_BOTH inline PairValue<Value> first_of(PairValue<Value> a, PairValue<Value> b, bool b_is_better) {
-    const bool takes_b = b_is_better || (a.value == b.value && b.index < a.index);
+    const bool alike = is_nan(a.value) ? is_nan(b.value) : a.value == b.value;
+    const bool takes_b = alike ? b.index < a.index : !is_nan(a.value) && (b_is_better || is_nan(b.value));
     return takes_b ? b : a;
 }
 

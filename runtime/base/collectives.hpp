@@ -58,7 +58,7 @@ constexpr std::array<const char*, 22> kCollectiveNames = {"barrier",
                                                           "neighbor_allgatherv",
                                                           "neighbor_alltoall",
                                                           "neighbor_alltoallv",
-                                                          "new communicator",
+                                                          "communicator set-up",
                                                           "communicator of a group"};
 constexpr std::array<const char*, 9> kNewCommCalls = {
     "comm_create",     "comm_create_group", "comm_dup", "comm_set_algorithm",        "comm_split",

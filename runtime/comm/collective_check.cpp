@@ -16,6 +16,10 @@ constexpr uint32_t plain(uint32_t context) { return context & ~transfer::kCaptur
 // A collective that has no place in the order of its communicator's: it is among some of its ranks.
 constexpr bool has_place(base::Collective kind) { return kind != base::Collective::kNewGroupComm; }
 
+constexpr uint64_t bit_of(WorldRank rank) { return uint64_t{1} << rank.value % 64; }
+
+constexpr bool is_before(uint16_t sequence, uint16_t other) { return static_cast<int16_t>(other - sequence) > 0; }
+
 template <typename Note>
 Note note_of(std::span<const std::byte> payload) {
     static_assert(std::is_trivially_copyable_v<Note>);
@@ -27,7 +31,7 @@ Note note_of(std::span<const std::byte> payload) {
 
 } // namespace
 
-CollectiveCheck::CollectiveCheck(Core& core, Progress& progress, const base::List<ScheduleRun, Running>& running)
+CollectiveCheck::CollectiveCheck(Core& core, Progress& progress, base::List<ScheduleRun, Running>& running)
     : core_(core), progress_(progress), running_(running) {
     progress.on_collective(
         [this](Peer& source, uint64_t ordinal, const Record& record, std::span<const std::byte> payload) {
@@ -87,7 +91,9 @@ bool CollectiveCheck::arrive_early(const Place& place, const Mismatch::Call& cal
     case base::Collective::kCallNote: early_calls_.push_back({place, call, note_of<CallNote>(payload)}); return true;
     default: break;
     }
+    ask(place, call.rank);
     Early& of = early(place);
+    of.sources |= bit_of(call.rank);
     if (of.messages++ == 0)
         of.first = call;
     else if (of.first.signature != call.signature && !of.mismatch)
@@ -95,12 +101,41 @@ bool CollectiveCheck::arrive_early(const Place& place, const Mismatch::Call& cal
     return false;
 }
 
+// What is sent for one collective comes before what is sent for the next, unless both are under way at the source.
+void CollectiveCheck::ask(const Place& place, WorldRank source) {
+    running_.for_each([&](ScheduleRun& each) {
+        assume_engine_lock();
+        const Schedule& schedule = each.schedule();
+        if (has_place(schedule.kind()) && schedule.comm().collective_context() == place.context &&
+            is_before(schedule.sequence(), place.sequence))
+            ask(each, source);
+    });
+}
+
+void CollectiveCheck::ask(ScheduleRun& run, WorldRank source) {
+    const Schedule& schedule = run.schedule();
+    if (run.is_broken() || !run.awaits(source) || !run.note_asked(source))
+        return;
+    post_note(schedule.comm(), base::collective_tag(base::Collective::kCallNote, schedule.sequence(), 0), source,
+              CallNote{});
+}
+
+void CollectiveCheck::ask_who_is_ahead(ScheduleRun& run, const Place& place, uint64_t come) {
+    for (const Early& each : early_) {
+        if (each.place.context != place.context || !is_before(place.sequence, each.place.sequence))
+            continue;
+        for (const WorldRank source : run.schedule().comm().group().members())
+            if ((each.sources & ~come & bit_of(source)) != 0)
+                ask(run, source);
+    }
+}
+
 // This rank's part was over. Unless it has failed, all that it needs of others had come.
 void CollectiveCheck::arrive_late(const Communicator& comm, const Place& place, const Mismatch::Call& call,
                                   const Record& record, std::span<const std::byte> payload) {
     const base::Collective kind = base::collective_of(record.envelope.tag);
     const uint64_t own = comm.signature_of(place.sequence);
-    if (own == 0 || kind == base::Collective::kCallNote)
+    if (own == 0 || (kind == base::Collective::kCallNote && call.signature == own))
         return;
     if (kind == base::Collective::kMismatchNote)
         note_late(comm, place.sequence, note_of<Mismatch>(payload), true);
@@ -113,7 +148,14 @@ void CollectiveCheck::note_late(const Communicator& comm, uint16_t sequence, con
     if (!told)
         tell(comm, sequence, mismatch);
     comm.note_signature(sequence, 0); // said once
-    if (std::none_of(late_.begin(), late_.end(), [&](const Late& each) { return each.context == context; }))
+    ScheduleRun* const next = running_.find([&](const ScheduleRun& each) {
+        const Schedule& schedule = each.schedule();
+        return has_place(schedule.kind()) && schedule.comm().collective_context() == context &&
+               is_before(sequence, schedule.sequence());
+    });
+    if (next != nullptr)
+        next->note_mismatch(mismatch.error());
+    else if (std::none_of(late_.begin(), late_.end(), [&](const Late& each) { return each.context == context; }))
         late_.push_back({context, mismatch.error()});
 }
 
@@ -139,15 +181,22 @@ void CollectiveCheck::begin(ScheduleRun& run) {
     const Communicator& comm = schedule.comm();
     const Place place{comm.collective_context(), schedule.sequence()};
     comm.note_signature(place.sequence, schedule.signature().bits());
-    const auto late =
-        std::find_if(late_.begin(), late_.end(), [&](const Late& each) { return each.context == place.context; });
-    if (late != late_.end()) {
-        run.note_mismatch(late->error);
-        late_.erase(late);
-    }
+    if (const auto late = take_late(comm))
+        run.note_mismatch(*late);
     if (core_.resources().settings.check && comm.size() > 1)
         exchange_calls(run, place);
-    take_early(run, place);
+    const uint64_t come = take_early(run, place);
+    ask_who_is_ahead(run, place, come);
+}
+
+std::optional<base::Error> CollectiveCheck::take_late(const Communicator& comm) {
+    const auto found = std::find_if(late_.begin(), late_.end(),
+                                    [&](const Late& each) { return each.context == comm.collective_context(); });
+    if (found == late_.end())
+        return std::nullopt;
+    const base::Error error = std::move(found->error);
+    late_.erase(found);
+    return error;
 }
 
 std::optional<uint32_t> CollectiveCheck::begin_now(const Schedule& schedule) {
@@ -171,11 +220,12 @@ std::optional<uint32_t> CollectiveCheck::begin_now(const Schedule& schedule) {
     return messages;
 }
 
-void CollectiveCheck::take_early(ScheduleRun& run, const Place& place) {
+// From whom something has come.
+uint64_t CollectiveCheck::take_early(ScheduleRun& run, const Place& place) {
     const auto found =
         std::find_if(early_.begin(), early_.end(), [&](const Early& each) { return each.place == place; });
     if (found == early_.end())
-        return;
+        return 0;
     const Early of = *found;
     early_.erase(found);
     run.count_arrived(of.messages);
@@ -184,11 +234,15 @@ void CollectiveCheck::take_early(ScheduleRun& run, const Place& place) {
         break_off(run, *of.mismatch, of.told);
     else if (of.messages != 0 && of.first.signature != 0 && of.first.signature != own)
         break_off(run, Mismatch{{own, 0, core_.self()}, of.first}, false);
+    return of.sources;
 }
 
 void CollectiveCheck::look(ScheduleRun& run) {
     if (const auto found = run.take_found())
         break_off(run, *found, false);
+    const Schedule& schedule = run.schedule();
+    if (run.take_failure() && has_place(schedule.kind()))
+        tell(schedule.comm(), schedule.sequence(), Mismatch::failure(schedule.signature().bits(), core_.self()));
 }
 
 void CollectiveCheck::end(ScheduleRun& run) {

@@ -25,14 +25,16 @@ namespace gpurun::comm {
 class CollectiveCheck {
   public:
     // `running`: the runs that were begun, until they are released.
-    CollectiveCheck(Core& core, Progress& progress, const base::List<ScheduleRun, Running>& running);
+    CollectiveCheck(Core& core, Progress& progress, base::List<ScheduleRun, Running>& running);
 
     // Of a run that is about to start, which has its steps.
     void begin(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     // Of one whose steps are done as they are added: how many of its messages have come before this rank's call. None
     // if it has to be begun, since something was found already, or everything is checked.
     std::optional<uint32_t> begin_now(const Schedule& schedule) GPURUN_REQUIRES(engine_lock);
-    // Of one that goes on, or has come to its end: tells the others what it has found.
+    // What was found of one that was over here, for the next one to return.
+    std::optional<base::Error> take_late(const Communicator& comm) GPURUN_REQUIRES(engine_lock);
+    // Of one that goes on, or has come to its end: tells the others what it has found, or that it has failed.
     void look(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     // Of one that is released.
     void end(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
@@ -49,6 +51,7 @@ class CollectiveCheck {
     struct Early { // what has come before this rank's call
         Place place;
         uint32_t messages = 0;
+        uint64_t sources = 0; // bits by rank, modulo 64
         Mismatch::Call first{};
         std::optional<Mismatch> mismatch;
         bool told = false; // by another rank, which has told all
@@ -80,10 +83,15 @@ class CollectiveCheck {
                      const transfer::Record& record, std::span<const std::byte> payload) GPURUN_REQUIRES(engine_lock);
     void note_late(const Communicator& comm, uint16_t sequence, const Mismatch& mismatch, bool told)
         GPURUN_REQUIRES(engine_lock);
+    // `source` is ahead, at `place`. Whether it has called what this rank still waits for, is for it to say.
+    void ask(const Place& place, WorldRank source) GPURUN_REQUIRES(engine_lock);
+    void ask(ScheduleRun& run, WorldRank source) GPURUN_REQUIRES(engine_lock);
+    // But of whom some message has `come`.
+    void ask_who_is_ahead(ScheduleRun& run, const Place& place, uint64_t come) GPURUN_REQUIRES(engine_lock);
     void compare(ScheduleRun& run, const Mismatch::Call& call, const CallNote& theirs) GPURUN_REQUIRES(engine_lock);
     ScheduleRun* find(const Place& place) const;
     Early& early(const Place& place);
-    void take_early(ScheduleRun& run, const Place& place) GPURUN_REQUIRES(engine_lock);
+    uint64_t take_early(ScheduleRun& run, const Place& place) GPURUN_REQUIRES(engine_lock);
     void exchange_calls(ScheduleRun& run, const Place& place) GPURUN_REQUIRES(engine_lock);
     void break_off(ScheduleRun& run, const Mismatch& mismatch, bool told) GPURUN_REQUIRES(engine_lock);
     // Takes in what no receive has taken of it. The first of these messages.
@@ -95,7 +103,7 @@ class CollectiveCheck {
 
     Core& core_;
     Progress& progress_;
-    const base::List<ScheduleRun, Running>& running_;
+    base::List<ScheduleRun, Running>& running_;
     std::deque<Early> early_; // of the collectives in which others are ahead: the next one is in front
     std::vector<EarlyCall> early_calls_;
     std::vector<Untold> untold_;

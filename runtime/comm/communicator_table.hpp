@@ -89,6 +89,11 @@ class CommunicatorTable {
                 if ((*chunk)[i].handle.load(std::memory_order_relaxed) != 0) // stored under the lock
                     visit(*(*chunk)[i].comm);
     }
+    // Whether the program has freed it, and something still uses it.
+    bool is_closed(const Communicator& comm) const {
+        return std::any_of(closed_.begin(), closed_.end(),
+                           [&](uint64_t place) { return &*(*owned_[place / kChunk])[place % kChunk].comm == &comm; });
+    }
     // Null: there is none with such a context, or none any more.
     const Communicator* of_context(uint32_t context) const;
     size_t size() const { return by_id_.size(); }

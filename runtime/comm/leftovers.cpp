@@ -45,7 +45,9 @@ void Leftovers::note_request(const Request& request) {
     switch (task.kind) {
     case Task::Kind::kSend: count(kNotCompleted, "send", which("to")); return;
     case Task::Kind::kReceive: count(kNotCompleted, "receive", which("from")); return;
-    case Task::Kind::kCollective: count(kNotCompleted, "collective", ""); return;
+    case Task::Kind::kCollective:
+        count(kNotCompleted, "collective", base::format(": {}, {}", request.collective->name(), name_of(*task.comm)));
+        return;
     case Task::Kind::kLend:
         if (request.collective != nullptr)
             count(kNotCompleted, "loan", base::format(" to all ranks, tag {}, {}", task.tag, name_of(*task.comm)));
@@ -77,7 +79,7 @@ void Leftovers::note_unreceived() {
     const auto note = [&](const Unexpected& each) {
         const uint32_t context = each.record.envelope.context;
         const Communicator* const comm = core_.communicators().of_context(context);
-        if (comm == nullptr || (context & kCollectiveContexts) != 0 ||
+        if (comm == nullptr || core_.communicators().is_closed(*comm) || (context & kCollectiveContexts) != 0 ||
             each.record.protocol == transfer::LoanPart::kProtocol)
             return;
         count("has not received", "message",

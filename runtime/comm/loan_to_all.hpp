@@ -16,6 +16,7 @@ class LoanToAll final : public CollectiveOp {
     void add(Request& loan) { loans_.push_back(&loan); }
     bool in_use() const { return !loans_.empty(); }
 
+    const char* name() const override { return "loan to all ranks"; }
     bool done() const override;
     bool enqueued() const override;
     base::Result<void> complete_into(device::Stream stream) override GPURUN_REQUIRES(engine_lock);

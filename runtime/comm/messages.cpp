@@ -210,7 +210,7 @@ Result<std::optional<Messages::Found>> Messages::probe(const Pattern& pattern, b
         (void)progress_.run();
         (void)met();
     }
-    if (!found && failure_.is_hopeless(pattern))
+    if (!found && (may_wait ? failure_.is_hopeless(pattern) : failure_.is_lost(pattern)))
         return failure_.why_hopeless(pattern);
     if (found && ret_taken != nullptr) {
         *ret_taken = core_.matcher().take(pattern);

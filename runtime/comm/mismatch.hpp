@@ -1,4 +1,4 @@
-// Two ranks that have called a collective differently. Travels between processes.
+// Two ranks that have called a collective differently, or one that could not carry it out. Travels between processes.
 #pragma once
 
 #include "base/status.hpp"
@@ -17,10 +17,17 @@ struct Mismatch {
         uint32_t unused = 0;
     };
     Call first;
-    Call second;
+    Call second; // without a signature: the first one could not carry it out
+
+    // What `rank` has called has failed there, and the others may wait for it.
+    static Mismatch failure(uint64_t signature, WorldRank rank) { return {{signature, 0, rank}, {0, 0, rank}}; }
 
     // It names ranks of the job.
     base::Error error() const {
+        if (second.signature == 0)
+            return base::error(base::Status::kCollective,
+                               "rank {} could not carry out {}: the error that its own call has returned says why",
+                               first.rank.value, Signature(first.signature).text());
         if (first.signature != second.signature)
             return base::error(base::Status::kCollective,
                                "rank {} called {}, and rank {} called {}: all ranks of a communicator call the same "

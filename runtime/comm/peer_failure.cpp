@@ -17,6 +17,11 @@ bool PeerFailure::is_hopeless(const Pattern& pattern) const {
     return pattern.any_source ? all_others(*pattern.group, is_silent) : is_silent(core_.peer(pattern.source));
 }
 
+bool PeerFailure::is_lost(const Pattern& pattern) const {
+    const auto is_dead = [](const Peer& each) { return each.lost(); };
+    return pattern.any_source ? all_others(*pattern.group, is_dead) : is_dead(core_.peer(pattern.source));
+}
+
 base::Error PeerFailure::why_hopeless(const Pattern& pattern) const {
     if (!pattern.any_source)
         return core_.peer(pattern.source).lost() ? lost(core_.peer(pattern.source)) : left_off(pattern.source);

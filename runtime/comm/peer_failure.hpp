@@ -29,6 +29,8 @@ class PeerFailure {
     void leave_off(transfer::Peer& peer) GPURUN_REQUIRES(engine_lock);
     // Whether every rank that could send a message for the pattern is dead, or has called gpurun_finalize().
     bool is_hopeless(const Pattern& pattern) const GPURUN_REQUIRES(engine_lock);
+    // Whether every one of them is dead.
+    bool is_lost(const Pattern& pattern) const GPURUN_REQUIRES(engine_lock);
     // Why. REQUIRES is_hopeless().
     base::Error why_hopeless(const Pattern& pattern) const GPURUN_REQUIRES(engine_lock);
     // Whether some rank of the group has died.

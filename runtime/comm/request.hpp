@@ -32,6 +32,7 @@ using SendPool = transfer::OperationPool<transfer::Send>;
 // lock.
 class CollectiveOp {
   public:
+    virtual const char* name() const = 0; // "allreduce"
     // Complete for the host: nothing touches its buffers any more.
     virtual bool done() const = 0;
     // Complete for its order: nothing is left to decide.

@@ -511,10 +511,15 @@ void Requests::cancel(Request& request) {
             });
         return;
     }
-    if (!request.receive || request.receive->started() || request.receive->done())
+    if (!request.receive || request.receive->started())
         return;
-    core_.matcher().withdraw(*request.receive);
-    request.receive->fail(base::Error{Status::kInternal, "the receive was cancelled"});
+    if (!request.receive->done()) {
+        core_.matcher().withdraw(*request.receive);
+        request.receive->fail(base::Error{Status::kInternal, "the receive was cancelled"});
+    } else if (const base::Error* const error = request.receive->error();
+               error != nullptr && error->status != Status::kFinalized && error->status != Status::kPeerLost) {
+        return; // else no rank can send its message any more, and it is cancelled all the same
+    }
     request.cancelled = true;
     core_.note_change();
 }

@@ -68,6 +68,8 @@ void ScheduleRun::release() {
     complete_ = 0;
     error_.reset();
     mismatch_.reset();
+    asked_.clear();
+    failed_here_ = false;
     arrived_ = 0;
     broken_ = false;
     take_back_(*this);
@@ -501,9 +503,14 @@ void ScheduleRun::end_steps(const base::Error& error, bool at_once) {
     }
 }
 
+// What fails by a death, or by what others have called, they know; what cannot be captured fails on all of them.
 void ScheduleRun::fail(const base::Error& error) {
-    if (!error_)
+    using base::Status;
+    const auto is = [&](auto... known) { return ((error.status == known) || ...); };
+    if (!error_) {
         error_ = error;
+        failed_here_ = !is(Status::kPeerLost, Status::kFinalized, Status::kCollective, Status::kUnsupported);
+    }
     awaited_calls_.clear();
     end_steps(error, false);
     if (!core_.resources().releases_streams()) // what has failed may block it for ever
@@ -526,6 +533,24 @@ void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::Send&)
         if (!each.complete && each.receive && !each.receive->done())
             receive(*each.receive);
     }
+}
+
+bool ScheduleRun::awaits(WorldRank source) const {
+    for (StepId i = 0; i < schedule_.steps().size(); ++i) {
+        const Schedule::Step& step = schedule_.steps()[i];
+        const bool has_come = i < states_.size() && // else it has not begun
+                              (states_[i].complete || (states_[i].receive && states_[i].receive->started()));
+        if (step.kind == StepKind::kReceive && !has_come && schedule_.members().world(step.peer) == source)
+            return true;
+    }
+    return false;
+}
+
+bool ScheduleRun::note_asked(WorldRank source) {
+    if (std::find(asked_.begin(), asked_.end(), source) != asked_.end())
+        return false;
+    asked_.push_back(source);
+    return true;
 }
 
 void ScheduleRun::for_each_absent(base::FunctionRef<void(WorldRank rank, uint32_t context)> absent) const {

@@ -66,6 +66,12 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool is_broken() const { return broken_; }
     // What it has found itself, once.
     std::optional<Mismatch> take_found() { return std::exchange(found_, std::nullopt); }
+    // Whether it has failed on this rank, so that others may wait for it in vain. Said once.
+    bool take_failure() { return std::exchange(failed_here_, false); }
+    // Whether it expects a message of that rank, and none has come.
+    bool awaits(WorldRank source) const;
+    // True once for each: it has been asked what it has called.
+    bool note_asked(WorldRank source);
     // No step starts before these are taken out again.
     void await_call(WorldRank rank, const CallNote& own) { awaited_calls_.push_back({rank, own}); }
     std::optional<CallNote> take_awaited_call(WorldRank rank);
@@ -74,6 +80,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool has_surplus() const { return surplus_; } // messages have come that it did not receive
 
     // ---- as a collective that is under way
+    const char* name() const override { return base::name_of(schedule_.kind()); }
     bool done() const override { return enqueued() && !end_; }
     // Every step is complete, or has failed and touches its buffers no more.
     bool enqueued() const override { return complete_ == schedule_.steps().size() && awaited_calls_.empty(); }
@@ -185,6 +192,8 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     };
     std::vector<AwaitedCall> awaited_calls_;
     std::optional<Mismatch> found_;
+    std::vector<WorldRank> asked_;
+    bool failed_here_ = false;
     size_t arrived_ = 0;
     bool broken_ = false;
     bool ended_well_ = false;

@@ -129,6 +129,7 @@ void Schedules::begin(ScheduleRun& run, const Operand& order, transfer::Ending e
     running_.push_back(run);
     check_.begin(run);
     run.start(order, ending);
+    check_.look(run);
 }
 
 Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Operand& order) {
@@ -186,6 +187,8 @@ Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, c
         return finish(lock, run, order);
     comm.let_go();
     unused_.push_back(&run);
+    if (const auto late = check_.take_late(comm))
+        return *late;
     return run.received_bytes();
 }
 
@@ -234,7 +237,7 @@ Result<size_t> Schedules::finish(EngineLock& lock, ScheduleRun& run, const Opera
 uint64_t Schedules::start(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     const EngineLock lock(core_.mutex());
     ScheduleRun& run = make(call, comm, build);
-    Request& request = core_.requests().take(Task{.kind = Task::Kind::kCollective, .operand = buffer});
+    Request& request = core_.requests().take(Task{.kind = Task::Kind::kCollective, .comm = &comm, .operand = buffer});
     start(request, run);
     return request.name;
 }

@@ -4,8 +4,10 @@
 #include "platform/system_error.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
+#include <cstring>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -83,16 +85,29 @@ Transfer write_now(int fd, std::string_view data) {
     return done;
 }
 
-void write_all(int fd, std::string_view data) {
+int write_all(int fd, std::string_view data) {
     while (!data.empty()) {
         const Transfer written = write_now(fd, data);
         if (written.state == StreamState::kClosed)
-            return;
+            return written.error_number;
         data.remove_prefix(written.bytes);
         pollfd room{fd, POLLOUT, 0};
         if (written.state == StreamState::kWouldWait)
             ::poll(&room, 1, -1);
     }
+    return 0;
+}
+
+base::Result<std::string> read_file(const std::string& path) {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::string text;
+    std::array<char, 4096> part;
+    ssize_t length = fd ? 0 : -1;
+    while (length >= 0 && (length = ::read(fd.get(), part.data(), part.size())) > 0)
+        text.append(part.data(), static_cast<size_t>(length));
+    if (length < 0)
+        return base::error(base::Status::kSystem, "{}", std::strerror(errno));
+    return text;
 }
 
 base::Result<void> open_standard_streams() {

@@ -41,12 +41,15 @@ struct Transfer {
 Transfer read_now(int fd, std::span<char> buffer);
 // Writes as much as goes without waiting. kClosed: nobody reads, or it can no longer be written (a full disk).
 Transfer write_now(int fd, std::string_view data);
-// Writes everything, waiting as long as it takes; for the few lines of a launcher that has no loop yet.
-void write_all(int fd, std::string_view data);
+// Writes everything, waiting as long as it takes; for the few lines of a launcher that has no loop yet. What kept it
+// from that, as an error number; 0: nothing, or that nobody reads any more.
+int write_all(int fd, std::string_view data);
 
 // Opens /dev/null on each of the descriptors 0 to 2 that is closed, so that no pipe of ours gets their numbers.
 base::Result<void> open_standard_streams();
 base::Result<UniqueFd> open_null();
+// All of it. The error is the reason alone.
+base::Result<std::string> read_file(const std::string& path);
 // A file to be written, empty even if it was there before.
 base::Result<UniqueFd> create_file(const std::string& path);
 

@@ -39,6 +39,8 @@ std::string mount_point() {
     return "";
 }
 
+constexpr const char* kOfJob = "gpurun-"; // in front of the job's name
+
 // This process's own, below the mount point; "" if it is in none, or in one that cannot be seen.
 std::string own_path() {
     std::ifstream lines("/proc/self/cgroup");
@@ -48,10 +50,11 @@ std::string own_path() {
     return "";
 }
 
-void write_one(const std::string& path) {
+void write_to(const std::string& path, char digit) {
     const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-    [[maybe_unused]] const ssize_t written = ::write(file.get(), "1", 1);
+    [[maybe_unused]] const ssize_t written = ::write(file.get(), &digit, 1);
 }
+void write_one(const std::string& path) { write_to(path, '1'); }
 
 // Those that ranks have made in it go first. EBUSY while somebody is in one of them.
 bool remove_tree(const std::string& path) {
@@ -72,12 +75,12 @@ void wait_for_change(int events, int64_t limit_ms) {
 
 } // namespace
 
-std::optional<std::string> Cgroup::path_of(const std::string& name) {
+std::optional<std::string> Cgroup::path_of(const std::string& job) {
     const std::string mount = mount_point();
     const std::string own = own_path();
     if (mount.empty() || own.empty())
         return std::nullopt;
-    return mount + own + (own.back() == '/' ? "" : "/") + name;
+    return mount + own + (own.back() == '/' ? "" : "/") + kOfJob + job;
 }
 
 std::optional<Cgroup> Cgroup::create(const std::string& path) {
@@ -98,6 +101,13 @@ Cgroup::~Cgroup() {
 }
 
 void Cgroup::kill() const { write_one(path_ + "/cgroup.kill"); }
+
+void leave_cgroup_of_job() {
+    const std::string own = own_path();
+    const size_t at = own.find(std::string("/") + kOfJob); // of several jobs in each other, the outermost
+    if (at != std::string::npos)
+        write_to(mount_point() + own.substr(0, at) + "/cgroup.procs", '0'); // 0: whoever writes it
+}
 
 void end_cgroup(const std::string& path, int64_t limit_ms) {
     if (::rmdir(path.c_str()) == 0)

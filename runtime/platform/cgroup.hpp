@@ -15,9 +15,9 @@ namespace gpurun::platform {
 
 class Cgroup {
   public:
-    // The path of a cgroup with this name, below this process's own. Known before the cgroup exists, so that the guard
-    // can be told first. None where the system has no version 2.
-    static std::optional<std::string> path_of(const std::string& name);
+    // The path of the job's, below this process's own cgroup. Known before the cgroup exists, so that the guard can be
+    // told first. None where the system has no version 2.
+    static std::optional<std::string> path_of(const std::string& job);
     // Nothing if the system refuses, or has no cgroup.kill (Linux 5.14).
     static std::optional<Cgroup> create(const std::string& path);
 
@@ -35,6 +35,10 @@ class Cgroup {
     std::string path_;
     UniqueFd folder_; // none: moved from
 };
+
+// Moves this process out of the cgroup of the job that it was started by, so that it does not end with that. Nothing
+// happens if it is in none.
+void leave_cgroup_of_job();
 
 // Kills all that is in the cgroup, and removes it with those that were made in it; gives up after so long, which means
 // that the kernel itself waits for something. Nothing happens if it is not there.

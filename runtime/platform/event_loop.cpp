@@ -26,7 +26,8 @@ base::Result<void> EventLoop::run_once() {
     if (count < 0 && errno != EINTR)
         return system_error("waiting for events");
     for (int i = 0; i < count; ++i) {
-        const auto found = handlers_.find(events[static_cast<size_t>(i)].data.u64);
+        const uint64_t key = events[static_cast<size_t>(i)].data.u64; // a copy: epoll_event is packed
+        const auto found = handlers_.find(key);
         if (found == handlers_.end())
             continue;
         const std::shared_ptr<Handler> handler = found->second;

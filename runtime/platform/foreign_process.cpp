@@ -1,5 +1,6 @@
 #include "platform/foreign_process.hpp"
 
+#include "platform/cgroup.hpp"
 #include "platform/system_error.hpp"
 
 #include <climits>
@@ -22,6 +23,7 @@ base::Result<ForeignProcess> ForeignProcess::watch(int pid) {
 void ForeignProcess::signal(int signal) const { ::syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0); }
 
 base::Result<bool> go_into_background(int listener) {
+    leave_cgroup_of_job();
     const pid_t child = ::fork();
     if (child < 0)
         return system_error("starting a process");

@@ -22,10 +22,10 @@ class ForeignProcess {
     UniqueFd pidfd_;
 };
 
-// Goes on in a child, which leaves the session, the folder, the cores and all descriptors of the process that was
-// started, but for the standard streams and `listener`, which accepts without waiting from then on. It ignores what
-// people and systems send to programs by name or to end a session. True in the child, false in the process that was
-// started, which is to end.
+// Goes on in a child, which leaves the job's cgroup, the session, the folder, the cores and all descriptors of the
+// process that was started, but for the standard streams and `listener`, which accepts without waiting from then on. It
+// ignores what people and systems send to programs by name or to end a session. True in the child, false in the process
+// that was started, which is to end.
 base::Result<bool> go_into_background(int listener);
 
 } // namespace gpurun::platform

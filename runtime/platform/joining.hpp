@@ -18,4 +18,7 @@ struct JoinedJob {
 // do not come in time, or do not belong together.
 base::Result<JoinedJob> join_job(const base::Settings& settings);
 
+// Whether the process is the supervisor of such a job, or its guard.
+bool is_supervisor(int pid);
+
 } // namespace gpurun::platform

@@ -46,6 +46,23 @@ static void collectives(size_t bytes) {
     refused(gpurun_wait(&request, order, NULL), "started all-reduce", bytes);
 }
 
+/* What asks, or stops waiting, needs nothing of it. */
+static void questions(void) {
+    gpurun_request request;
+    gpurun_message_status status;
+    int found = -1;
+    MUST(gpurun_iprobe(1, 0, GPURUN_COMM_WORLD, &found, NULL));
+    require(found == 0, "a poll of a rank that has left finds nothing");
+    if (ranks == 2) {
+        MUST(gpurun_iprobe(GPURUN_ANY_SOURCE, 0, GPURUN_COMM_WORLD, &found, NULL));
+        require(found == 0, "a poll of all ranks finds nothing");
+    }
+    MUST(gpurun_irecv(buffer, kSmall, GPURUN_BYTE, 1, 0, GPURUN_COMM_WORLD, GPURUN_HOST, &request));
+    MUST(gpurun_cancel(&request));
+    MUST(gpurun_wait(&request, GPURUN_HOST, &status));
+    require(status.cancelled == 1, "a receive of a rank that has left is cancelled");
+}
+
 int main(void) {
     int rank;
     MUST(gpurun_init());
@@ -59,6 +76,7 @@ int main(void) {
         MUST(gpurun_malloc(&buffer, kLarge));
         MUST(gpurun_malloc(&other, kLarge));
         refused(gpurun_probe(1, 0, GPURUN_COMM_WORLD, NULL), "probe", 0);
+        questions();
         for (int i = 0; i < 4; i++) {
             order = i < 2 ? GPURUN_HOST : stream;
             messages(sizes[i % 2]);

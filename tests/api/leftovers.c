@@ -9,12 +9,13 @@ enum { kLarge = 1000000, kMany = 40 };
 static char memory[kLarge];
 
 static void leave_of_each(int rank) {
-    gpurun_comm halo, third;
+    gpurun_comm halo, third, freed;
     gpurun_request request;
     gpurun_message message;
     gpurun_loan loan;
     MUST(gpurun_comm_dup(GPURUN_COMM_WORLD, &halo));
     MUST(gpurun_comm_set_name(halo, "halo"));
+    MUST(gpurun_comm_dup(GPURUN_COMM_WORLD, &freed));
     MUST(gpurun_comm_split(GPURUN_COMM_WORLD, 0, -rank, &third)); // the other way round, without a name
     if (rank == 0) {
         void* lent;
@@ -23,6 +24,8 @@ static void leave_of_each(int rank) {
         MUST(gpurun_send(memory, 16, GPURUN_BYTE, 0, 5, third, GPURUN_HOST)); // to rank 1
         MUST(gpurun_send(memory, 8, GPURUN_BYTE, 1, 6, GPURUN_COMM_WORLD, GPURUN_HOST));
         MUST(gpurun_isend(memory, kLarge, GPURUN_BYTE, 1, 8, halo, GPURUN_HOST, &request));
+        MUST(gpurun_isend(memory, kLarge, GPURUN_BYTE, 1, 8, freed, GPURUN_HOST, &request));
+        MUST(gpurun_request_free(&request));
         MUST(gpurun_send_init(memory, 8, GPURUN_BYTE, 1, 9, halo, GPURUN_HOST, &request));
         MUST(gpurun_malloc(&lent, 64));
         MUST(gpurun_lend(lent, 64, GPURUN_LOAN_SHARED, 1, 3, GPURUN_COMM_WORLD, GPURUN_HOST, &request));
@@ -34,6 +37,7 @@ static void leave_of_each(int rank) {
         MUST(gpurun_borrow(0, 3, GPURUN_COMM_WORLD, GPURUN_HOST, &loan, NULL));
         MUST(gpurun_mprobe(0, 6, GPURUN_COMM_WORLD, &message, NULL));
     }
+    MUST(gpurun_comm_free(&freed)); // what was sent in it is not told
     MUST(gpurun_ibarrier(GPURUN_COMM_WORLD, GPURUN_HOST, &request));
 }
 

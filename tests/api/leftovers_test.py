@@ -8,14 +8,14 @@ import unittest
 gpurun, leftovers = sys.argv.pop(1), sys.argv.pop(1)
 
 LEFT = """
-rank 0 has not completed 1 collective
+rank 0 has not completed 1 collective: barrier, GPURUN_COMM_WORLD
 rank 0 has not completed 1 loan to rank 1, tag 3, GPURUN_COMM_WORLD
 rank 0 has not completed 1 loan to rank 1, tag 4, GPURUN_COMM_WORLD
 rank 0 has not completed 1 send to rank 1, tag 8, halo
 rank 0 has not freed 1 communicator of 2 ranks
 rank 0 has not freed 1 communicator halo
 rank 0 has not freed 1 persistent request of halo
-rank 1 has not completed 1 collective
+rank 1 has not completed 1 collective: barrier, GPURUN_COMM_WORLD
 rank 1 has not completed 1 receive from any rank, any tag, halo
 rank 1 has not freed 1 communicator halo
 rank 1 has not freed 1 communicator of 2 ranks

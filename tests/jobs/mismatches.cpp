@@ -183,6 +183,25 @@ TEST_CASE("ranks that call a collective differently are all told, with both side
                     make(mistake, domain, started);
 }
 
+// It has sent what it had to, to the root that it was told.
+TEST_CASE("a rank that goes on tells those who wait for it in vain") {
+    if (size() < 3)
+        return;
+    gpurun_comm comm = GPURUN_COMM_NULL;
+    REQUIRE_OK(gpurun_comm_dup(kWorld, &comm));
+    int32_t own = 1, sum = 0;
+    const gpurun_status reduced =
+        gpurun_reduce(&own, &sum, 1, GPURUN_INT32, GPURUN_SUM, rank() == last() ? last() : 0, comm, GPURUN_HOST);
+    const bool waits = rank() == 0 || rank() == last();
+    CHECK((reduced == GPURUN_ERR_COLLECTIVE || (!waits && reduced == GPURUN_OK)));
+    const gpurun_status next = gpurun_barrier(comm, GPURUN_HOST);
+    CHECK(next == (reduced == GPURUN_OK ? GPURUN_ERR_COLLECTIVE : GPURUN_OK));
+    if (next != GPURUN_OK)
+        CHECK(std::string(gpurun_error_detail()).find("gpurun_reduce()") != std::string::npos);
+    REQUIRE_OK(gpurun_barrier(comm, GPURUN_HOST));
+    REQUIRE_OK(gpurun_comm_free(&comm));
+}
+
 TEST_CASE("with GPURUN_CHECK=1 nobody sends or receives anything of a collective that is called differently") {
     if (!checks_all() || size() < 2)
         return;

@@ -268,7 +268,7 @@ class TraceTest(LaunchedTest):
             self.assertEqual(named, "rows")
             self.assertIsInstance(numbered, int)
         for each in trace.of(0, "send to 1"):
-            if each["args"].get("collective") == "new communicator":
+            if each["args"].get("collective") == "communicator set-up":
                 self.assertNotIn("communicator", each["args"])
 
     def test_messages_of_graphs_are_recorded_when_they_are_captured(self):

@@ -80,7 +80,7 @@ struct Record {
     // records are no longer for it.
     Record& sign(uint64_t signature) {
         GPURUN_ASSERT(head_bytes + sizeof signature <= sizeof(Record));
-        std::memcpy(body + head_bytes - kBareBytes, &signature, sizeof signature);
+        std::memcpy(body + (head_bytes - kBareBytes), &signature, sizeof signature);
         head_bytes = static_cast<uint16_t>(head_bytes + sizeof signature);
         return *this;
     }
@@ -88,7 +88,7 @@ struct Record {
     uint64_t signature() const {
         uint64_t signature = 0;
         if (head_bytes > kBareBytes)
-            std::memcpy(&signature, body + head_bytes - kBareBytes - sizeof signature, sizeof signature);
+            std::memcpy(&signature, body + (head_bytes - kBareBytes - sizeof signature), sizeof signature);
         return signature;
     }
 };

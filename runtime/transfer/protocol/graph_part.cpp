@@ -71,13 +71,15 @@ Result<void> GraphPart::check(const Operand& operand) {
             base::format("messages of graphs stay on a node, and rank {} is on another", peer_.rank().value));
     if (!resources_.kernels_spin)
         return not_in_graphs("messages of graphs wait in kernels, which would keep the ranks that share this GPU from "
-                             "running: there is no MPS (start with gpurun --mps=on)");
+                             "running: there is no MPS (start with gpurun --mps=on, or give each rank a device of its "
+                             "own)");
     if (!is_open() && peer_.to_self())
         return not_in_graphs("there is too little device memory for messages of graphs, or GPURUN_MAIL_BYTES=0");
     if (!is_open())
         return not_in_graphs(
             base::format("messages of graphs need mailboxes, and rank {} has none that could be used from here: "
-                         "there is no peer access, too little memory, or GPURUN_MAIL_BYTES=0",
+                         "there is no peer access, too little memory, GPURUN_MAIL_BYTES=0, or it shares its device "
+                         "with other ranks, and there is no MPS",
                          peer_.rank().value));
     if (operand.on_other_device())
         return not_in_graphs("memory of another device than the rank's cannot be used by a graph's message: copy it to "

@@ -45,6 +45,17 @@ class CommandLine(LaunchedTest):
             os.chmod(script, 0o700)
             self.check_refused(127, [script, "interpreter"], EMULATED, script)
 
+    def test_a_file_of_hosts_that_cannot_be_read_is_refused_with_the_reason(self):
+        self.check_refused(2, ["--hostfile /: Is a directory"], "--hostfile", "/", "true")
+        self.check_refused(2, ["--hostfile /no/file: No such file"], "--hostfile", "/no/file", "true")
+
+    def test_what_cannot_be_written_is_an_error(self):
+        for words in ([EMULATED, "--dry-run"], ["--topo"], ["--help"], ["--version"], ["jobs"], ["jobs", "--json"], ["jobs", "--help"]):
+            with self.subTest(words), open("/dev/full", "w", encoding="ascii") as full:
+                done = subprocess.run([GPURUN, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+                                      timeout=60)
+                self.assertEqual((done.returncode, done.stderr), (1, "gpurun: standard output: No space left on device\n"))
+
     def test_help_and_version_go_to_stdout(self):
         status, out, error = self.run_gpurun("--help")
         self.assertEqual((status, error), (0, ""))

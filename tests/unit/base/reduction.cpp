@@ -132,4 +132,27 @@ TEST_CASE("a NaN is the minimum and the maximum, wherever it is") {
         }
 }
 
+TEST_CASE("a pair with a NaN comes before all others, however they are grouped") {
+    using Pair = base::PairValue<double>;
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const Pair pairs[] = {{1, 0}, {nan, 2}, {100, 3}, {nan, 1}, {-5, 4}};
+    const auto of_two = [](base::Op op, Pair a, Pair b) {
+        const void* const starts[] = {&a, &b};
+        Pair result{};
+        base::reduce({base::Type::kDoubleInt, op, 0}, 1, &result, starts);
+        return result;
+    };
+    for (const base::Op op : {base::Op::kMinloc, base::Op::kMaxloc}) {
+        Pair from_left = pairs[0], from_right = pairs[4];
+        for (int i = 1; i < 5; ++i) {
+            from_left = of_two(op, from_left, pairs[i]);
+            from_right = of_two(op, pairs[4 - i], from_right);
+        }
+        for (const Pair& each : {from_left, from_right, of_two(op, of_two(op, pairs[0], pairs[1]), pairs[2])})
+            CHECK(std::isnan(each.value));
+        CHECK(from_left.index == 1); // of several, the first
+        CHECK(from_right.index == 1);
+    }
+}
+
 TEST_SUITE_END();

@@ -63,12 +63,13 @@ struct Site {
         const comm::EngineLock lock(rank.core.mutex());
         rank.core.requests().end(*rank.core.requests().find(name));
     }
-    size_t mismatch_notes_to(uint32_t peer) {
+    size_t notes_to(uint32_t peer, Collective kind) {
         const auto& posted = rank.channel(peer).posted;
-        return static_cast<size_t>(std::count_if(posted.begin(), posted.end(), [](const auto& each) {
-            return base::collective_of(each.record.envelope.tag) == Collective::kMismatchNote;
+        return static_cast<size_t>(std::count_if(posted.begin(), posted.end(), [&](const auto& each) {
+            return base::collective_of(each.record.envelope.tag) == kind;
         }));
     }
+    size_t mismatch_notes_to(uint32_t peer) { return notes_to(peer, Collective::kMismatchNote); }
     void check_told_all() {
         CHECK(mismatch_notes_to(1) == 1);
         CHECK(mismatch_notes_to(2) == 1);
@@ -143,6 +144,74 @@ TEST_CASE("a message that comes when the collective is over is told of by the ne
     CHECK(site.done());
     CHECK(site.error() == nullptr); // said once
     site.end();
+}
+
+TEST_CASE("what is found of a collective that is over, while the next one runs, that one returns") {
+    Site site;
+    site.call();
+    site.come(1, kOwn);
+    site.end();
+    site.call();
+    site.come(2, kOther);
+    site.come(1, kOwn, 1);
+    REQUIRE(site.error() != nullptr);
+    CHECK(site.error()->detail.find("rank 2 called gpurun_allreduce()") == 0);
+    site.end();
+    site.call();
+    site.come(1, kOwn, 2);
+    CHECK(site.done());
+    CHECK(site.error() == nullptr); // said once
+    site.end();
+}
+
+TEST_CASE("a rank that is ahead, and has not sent what is waited for, is asked once what it has called") {
+    Site site;
+    SUBCASE("as it gets ahead") { site.call(); }
+    SUBCASE("when it was ahead before this rank's call") {}
+    site.come(1, kOwn, 1);
+    site.come(2, kOwn, 1); // nothing is expected of it
+    if (site.name == 0)
+        site.call();
+    site.come(1, kOwn, 2);
+    CHECK(site.notes_to(1, Collective::kCallNote) == 1);
+    CHECK(site.notes_to(2, Collective::kCallNote) == 0);
+    CHECK_FALSE(site.done());
+    site.come(1, kOwn, 0); // it had both under way
+    CHECK(site.done());
+    CHECK(site.error() == nullptr);
+    site.end();
+}
+
+TEST_CASE("a rank that is asked what it has called tells all if that was something else") {
+    Site site;
+    site.call();
+    site.come(1, kOwn);
+    site.end();
+    site.come(2, Collective::kCallNote, 0, kOwn, comm::CallNote{});
+    CHECK(site.mismatch_notes_to(2) == 0);
+    site.come(2, Collective::kCallNote, 0, kOther, comm::CallNote{});
+    site.check_told_all();
+}
+
+TEST_CASE("a collective that fails on a rank is told to all, and ends on each of them") {
+    Site site;
+    const auto fail_with = [&](base::Status status) {
+        return site.rank.schedules.run(kOwn, site.rank.core.communicators().world(), {}, [&](Schedule& schedule) {
+            schedule.local([status](const transfer::Operand&) { return base::error(status, "there is none"); });
+        });
+    };
+    CHECK_STATUS(fail_with(base::Status::kMemory), base::Status::kMemory);
+    site.check_told_all();
+    CHECK_STATUS(fail_with(base::Status::kPeerLost), base::Status::kPeerLost); // they know
+    site.check_told_all();
+
+    Site other;
+    other.call();
+    other.come(1, Collective::kMismatchNote, 0, kOwn, Mismatch::failure(kOwn.bits(), {1}));
+    REQUIRE(other.error() != nullptr);
+    CHECK(other.error()->status == base::Status::kCollective);
+    CHECK(other.error()->detail.find("rank 1 could not carry out gpurun_bcast() of 16 bytes: ") == 0);
+    other.end();
 }
 
 TEST_CASE("with the check, nothing starts before all ranks have called the same") {

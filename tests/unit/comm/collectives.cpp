@@ -395,12 +395,13 @@ TEST_CASE("more than the scratch memory holds goes in segments") {
     const size_t count = comm::kMostScratchBytes / sizeof(int32_t) + 1000;
     Model model(Collective::kAllreduce, kSize, 1);
     const Case of{reference::kInt32, reference::kSum, count, false};
+    const auto memory = std::make_unique_for_overwrite<std::byte[]>(count * 4);
+    const Schedule::Buffer buffer{memory.get(), count * 4, {}, {}};
     Schedule& schedule = model.schedule(0);
-    comm::build_scan(schedule, reduction_of(of, kSize), {nullptr, count * 4, {}, {}}, {nullptr, count * 4, {}, {}},
-                     false);
+    comm::build_scan(schedule, reduction_of(of, kSize), buffer, buffer, false);
     CHECK(schedule.scratch_bytes() <= comm::kMostScratchBytes + 1024);
     Schedule& last = model.schedule(kSize - 1);
-    comm::build_scan(last, reduction_of(of, kSize), {nullptr, count * 4, {}, {}}, {nullptr, count * 4, {}, {}}, false);
+    comm::build_scan(last, reduction_of(of, kSize), buffer, buffer, false);
     CHECK(last.scratch_bytes() <= comm::kMostScratchBytes + 1024);
     int reductions = 0;
     for (const Schedule::Step& each : last.steps())
@@ -411,13 +412,15 @@ TEST_CASE("more than the scratch memory holds goes in segments") {
 TEST_CASE("a long reduce takes no more scratch memory than there is for it") {
     constexpr int kSize = 3;
     const size_t bytes = 5 * comm::kMostScratchBytes;
+    const auto memory = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    const Schedule::Buffer buffer{memory.get(), bytes, {}, {}};
     Model model(Collective::kReduce, kSize, 1);
     for (int rank = 0; rank < kSize; ++rank) {
         Schedule& schedule = model.schedule(rank);
         comm::build_reduce(schedule,
                            {.reduction = {base::Type::kInt32, base::Op::kSum, 0},
-                            .input = {nullptr, bytes, {}, {}},
-                            .result = {nullptr, bytes, {}, {}},
+                            .input = buffer,
+                            .result = buffer,
                             .wish = {comm::Algorithm::kPieces}},
                            Rank{0});
         CHECK(schedule.scratch_bytes() <= comm::kMostScratchBytes + 1024);

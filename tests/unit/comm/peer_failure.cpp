@@ -162,7 +162,8 @@ TEST_CASE("a rank that has called gpurun_finalize() sends nothing new, and what 
     CHECK_FALSE(survivor.end_of(from_any).has_value()); // rank 2 may send
     const Pattern next = Pattern::of(survivor.rank.world.group(), survivor.rank.world.user_context(), 1, kTag + 1);
     CHECK(must(survivor.rank.messages.probe(next, false, nullptr)).has_value());
-    CHECK_STATUS(survivor.rank.messages.probe(survivor.pattern(1), false, nullptr), Status::kFinalized);
+    CHECK_STATUS(survivor.rank.messages.probe(survivor.pattern(1), true, nullptr), Status::kFinalized);
+    CHECK_FALSE(must(survivor.rank.messages.probe(survivor.pattern(1), false, nullptr)).has_value()); // a poll
     survivor.rank.channel(2).steps = 1;
     CHECK(survivor.end_of(from_other) == Status::kFinalized);
     CHECK(survivor.end_of(from_any) == Status::kFinalized);

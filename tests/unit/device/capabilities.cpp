@@ -66,14 +66,14 @@ TEST_CASE("a capability without one that it needs is an error that names both") 
         const char* list;
         const char* says;
     };
-    for (const auto& [list, says] :
+    for (const Lacking& lacking :
          {Lacking{"mails", "mails need counters"}, Lacking{"fenced-copies", "fenced-copies need counters"},
           Lacking{"channels,counters,graphs", "channels need mails"},
           Lacking{"channels,counters,mails", "channels need graphs"}}) {
-        CAPTURE(list);
-        const auto opened = device::open_device(options_with(list));
+        CAPTURE(lacking.list);
+        const auto opened = device::open_device(options_with(lacking.list));
         CHECK_STATUS(opened, Status::kSetting);
-        CHECK(test::detail_of(opened).find(says) != std::string::npos);
+        CHECK(test::detail_of(opened).find(lacking.says) != std::string::npos);
     }
 }
 

@@ -317,6 +317,8 @@ TEST_CASE("an option without its value does not take the program for it") {
     CHECK(detail_of(parse({"-n"})).starts_with("-n needs a value"));
     CHECK(must(parse({"--env=A=", "./app", "--trace="})).options.programs[0].command == Words{"./app", "--trace="});
     CHECK(must(parse({"--chdir", "", "./app"})).options.programs[0].folder == "");
+    CHECK(detail_of(parse({"--hostfile", "", "./app"})) == "--hostfile needs the name of a file"); // as of "$UNSET"
+    CHECK(detail_of(parse({"--fabric", "", "./app"})).starts_with("--fabric needs the name of a provider"));
 }
 
 TEST_CASE("a value that is said twice, mpirun's -np and a program without a name are told apart") {
@@ -366,7 +368,6 @@ TEST_CASE("options of other launchers are answered with ours") {
                                                           {"--no-python", "leave it out"},
                                                           {"--allow-run-as-root", "leave it out"}};
     for (const auto& [theirs, ours] : others) {
-        CAPTURE(theirs);
         for (const std::string& detail :
              {detail_of(parse({theirs, "4", "./app"})), detail_of(parse({"-n", "2", theirs, "4", "./app"})),
               detail_of(parse({base::format("{}=4", theirs).c_str(), "./app"}))}) {

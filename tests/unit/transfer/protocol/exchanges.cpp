@@ -183,21 +183,26 @@ TEST_CASE("long messages of collectives are copied by kernels, where others of t
     Setting by_engine;
     by_engine.settings.kernel_copy_bytes = 64 << 10;
     by_engine.settings.mail_bytes = 4096;
-    for (const auto& [ending, bytes, by_kernel] :
-         {std::tuple(Ending::kTogether, size_t{64} << 10, true), std::tuple(Ending::kTogether, size_t{65} << 10, false),
-          std::tuple(Ending::kOfCollective, size_t{1} << 20, true),
-          std::tuple(Ending::kOfCollective, (size_t{1} << 20) + 16, false)}) {
-        CAPTURE(bytes);
+    struct Case {
+        Ending ending;
+        size_t bytes;
+        bool by_kernel;
+    };
+    for (const Case& each :
+         {Case{Ending::kTogether, size_t{64} << 10, true}, Case{Ending::kTogether, size_t{65} << 10, false},
+          Case{Ending::kOfCollective, size_t{1} << 20, true},
+          Case{Ending::kOfCollective, (size_t{1} << 20) + 16, false}}) {
+        CAPTURE(each.bytes);
         TestJob job(2, by_engine);
         Crossing crossing(job);
-        crossing.receive_ending = ending;
-        crossing.send(0, bytes, 1);
+        crossing.receive_ending = each.ending;
+        crossing.send(0, each.bytes, 1);
         crossing.exchanges(0).launch();
         crossing.deliver(0);
         job.rank(1).poll_all();
-        CHECK(crossing.last_is_collected == by_kernel);
+        CHECK(crossing.last_is_collected == each.by_kernel);
         REQUIRE(crossing.finish());
-        CHECK(crossing.contents(1, 0) == TestRank::pattern(bytes, 1));
+        CHECK(crossing.contents(1, 0) == TestRank::pattern(each.bytes, 1));
     }
 }
 

@@ -69,7 +69,7 @@ constexpr uint64_t kMessageBytes = kAsManyAsBuffers * kChunkBytes;
 static_assert(kAsManyAsBuffers >= kLeastChunksInStreams);
 
 // What a stream may be writing, when nothing has told that it is done.
-[[gnu::no_sanitize("thread")]] std::byte read_unordered(const std::byte* at) {
+__attribute__((no_sanitize("thread"))) std::byte read_unordered(const std::byte* at) {
     return *const_cast<const volatile std::byte*>(at);
 }
 
