@@ -42,6 +42,21 @@ TEST_CASE("a segment that is larger than this process may make files is an error
     CHECK(refused.error().detail.find("ulimit -f") != std::string::npos);
 }
 
+TEST_CASE("a process that has too few addresses is told of the limit") {
+    constexpr size_t kMoreThanThereAre = size_t{1} << 47;
+    rlimit before{};
+    REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+    rlimit large = before;
+    large.rlim_cur = kMoreThanThereAre; // enough for all else
+    REQUIRE(::setrlimit(RLIMIT_AS, &large) == 0);
+    const auto refused = Mapping::map_own(kMoreThanThereAre);
+    REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().status == gpurun::base::Status::kMemory);
+    CHECK(refused.error().detail.find("137438953472 KiB of addresses here, used or not: raise that (ulimit -v)") !=
+          std::string::npos);
+}
+
 TEST_CASE("a hole reads as zeros") {
     const UniqueFd segment = must(create_segment("test", 2 * page_size()));
     const Mapping all = must(Mapping::map(segment.get(), 0, 2 * page_size()));
