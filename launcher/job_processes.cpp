@@ -3,6 +3,7 @@
 
 #include "platform/adoption.hpp"
 #include "platform/joining.hpp"
+#include "platform/process_tree.hpp"
 
 #include <algorithm>
 
@@ -43,23 +44,27 @@ void Job::signal_ranks(std::initializer_list<int> signals) {
 void Job::signal_everything(int signal) {
     for (const auto& rank : ranks_)
         rank->process.signal_group(signal);
-    platform::signal_strays(rank_pids(), other_children(), {signal});
+    std::vector<int> spared = other_children();
+    for (const int pid : platform::children_of_this())
+        if (platform::is_supervisor(pid))
+            spared.push_back(pid);
+    platform::signal_strays(rank_pids(), spared, {signal});
 }
 
 bool Job::is_own_child(int pid) const {
     const std::vector<int> others = other_children();
     return std::find(others.begin(), others.end(), pid) != others.end() ||
-           std::any_of(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->process.pid() == pid; });
+           std::any_of(ranks_.begin(), ranks_.end(), [pid](const auto& rank) { return rank->process.pid() == pid; }) ||
+           platform::is_supervisor(pid);
 }
 
-// REQUIRES: every rank has ended. What they have left running is not waited for. Who watches over a job that meets
-// another may be started by a rank, but belongs to both: it ends with the last of its ranks.
+// REQUIRES: every rank has ended. What they have left running is not waited for.
 void Job::end_left_over() {
     for (const auto& rank : ranks_)
         rank->process.signal_group(SIGKILL);
     if (has_.cgroup)
         has_.cgroup->kill();
-    platform::end_adopted([this](int pid) { return is_own_child(pid) || platform::is_supervisor(pid); });
+    platform::end_adopted([this](int pid) { return is_own_child(pid); });
 }
 
 } // namespace gpurun::launcher

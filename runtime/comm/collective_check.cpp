@@ -88,7 +88,10 @@ bool CollectiveCheck::arrive_early(const Place& place, const Mismatch::Call& cal
         early(place).mismatch = note_of<Mismatch>(payload);
         early(place).told = true;
         return true;
-    case base::Collective::kCallNote: early_calls_.push_back({place, call, note_of<CallNote>(payload)}); return true;
+    case base::Collective::kCallNote:
+        if (core_.resources().settings.check) // else its messages will say
+            early_calls_.push_back({place, call, note_of<CallNote>(payload)});
+        return true;
     default: break;
     }
     ask(place, call.rank);
@@ -122,7 +125,8 @@ void CollectiveCheck::ask(ScheduleRun& run, WorldRank source) {
 
 void CollectiveCheck::ask_who_is_ahead(ScheduleRun& run, const Place& place, uint64_t come) {
     for (const Early& each : early_) {
-        if (each.place.context != place.context || !is_before(place.sequence, each.place.sequence))
+        const bool is_ahead = each.place.context == place.context && is_before(place.sequence, each.place.sequence);
+        if (!is_ahead || (each.sources & ~come) == 0)
             continue;
         for (const WorldRank source : run.schedule().comm().group().members())
             if ((each.sources & ~come & bit_of(source)) != 0)
@@ -137,9 +141,11 @@ void CollectiveCheck::arrive_late(const Communicator& comm, const Place& place, 
     const uint64_t own = comm.signature_of(place.sequence);
     if (own == 0 || (kind == base::Collective::kCallNote && call.signature == own))
         return;
-    if (kind == base::Collective::kMismatchNote)
-        note_late(comm, place.sequence, note_of<Mismatch>(payload), true);
-    else if (call.signature != 0)
+    if (kind == base::Collective::kMismatchNote) {
+        if (const auto mismatch = note_of<Mismatch>(payload); !mismatch.is_for_those_who_wait())
+            note_late(comm, place.sequence, mismatch, true);
+    }
+    if (kind != base::Collective::kMismatchNote && call.signature != 0)
         note_late(comm, place.sequence, Mismatch{call, {own, 0, core_.self()}}, false);
 }
 
@@ -200,9 +206,11 @@ std::optional<base::Error> CollectiveCheck::take_late(const Communicator& comm) 
 }
 
 std::optional<uint32_t> CollectiveCheck::begin_now(const Schedule& schedule) {
-    if (core_.resources().settings.check || !late_.empty())
-        return std::nullopt;
     const Communicator& comm = schedule.comm();
+    const bool is_late = std::any_of(late_.begin(), late_.end(),
+                                     [&](const Late& each) { return each.context == comm.collective_context(); });
+    if (core_.resources().settings.check || is_late)
+        return std::nullopt;
     const uint64_t own = schedule.signature().bits();
     uint32_t messages = 0;
     if (!early_.empty()) {
@@ -241,8 +249,9 @@ void CollectiveCheck::look(ScheduleRun& run) {
     if (const auto found = run.take_found())
         break_off(run, *found, false);
     const Schedule& schedule = run.schedule();
-    if (run.take_failure() && has_place(schedule.kind()))
-        tell(schedule.comm(), schedule.sequence(), Mismatch::failure(schedule.signature().bits(), core_.self()));
+    if (const auto failed = run.take_failure(); failed && has_place(schedule.kind()))
+        tell(schedule.comm(), schedule.sequence(),
+             Mismatch::failure(schedule.signature().bits(), core_.self(), *failed));
 }
 
 void CollectiveCheck::end(ScheduleRun& run) {
@@ -329,11 +338,11 @@ void CollectiveCheck::exchange_calls(ScheduleRun& run, const Place& place) {
 
 void CollectiveCheck::compare(ScheduleRun& run, const Mismatch::Call& call, const CallNote& theirs) {
     const std::optional<CallNote> own = run.take_awaited_call(call.rank);
-    if (!own)
-        return; // it has broken off
     const uint64_t signature = run.schedule().signature().bits();
     if (call.signature != signature)
         break_off(run, Mismatch{{signature, 0, core_.self()}, call}, false);
+    else if (!own)
+        return; // it has broken off, or its lengths are not compared
     else if (!theirs.brings(*own))
         break_off(run,
                   Mismatch{{signature, theirs.sent_bytes, call.rank}, {signature, own->received_bytes, core_.self()}},
@@ -363,11 +372,13 @@ void CollectiveCheck::post_notes() {
 }
 
 // False if there is no room. Not in traces: nobody receives it. It goes whatever GPURUN_EAGER_BYTES says of messages.
+// What ends collectives waits for no credit, which might be that of messages that are received behind them.
 bool CollectiveCheck::post(const Untold& note) {
     Peer& peer = core_.peer(note.to);
     if (peer.lost() || peer.channel().is_gone())
         return true;
-    if (!peer.unposted.empty() || !peer.part<transfer::InlinePart>().has_credit(peer, 0) ||
+    const bool in_turn = base::collective_of(note.envelope.tag) != base::Collective::kMismatchNote;
+    if ((in_turn && (!peer.unposted.empty() || !peer.part<transfer::InlinePart>().has_credit(peer, 0))) ||
         !transfer::post_inline(peer, note.payload.data(), note.envelope, note.signature))
         return false;
     peer.channel().notify(platform::Notify::kAlways);

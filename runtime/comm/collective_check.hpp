@@ -38,6 +38,7 @@ class CollectiveCheck {
     void look(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     // Of one that is released.
     void end(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
+    bool has_untold() const { return !untold_.empty(); }
     // Posts the notes that have found no room before.
     void post_notes() GPURUN_REQUIRES(engine_lock);
 

@@ -14,18 +14,26 @@ struct Mismatch {
         uint64_t signature;
         uint64_t bytes; // where the signatures agree: that the first sends to the second, and that this expects
         WorldRank rank;
-        uint32_t unused = 0;
+        uint32_t failed = 0; // with that status
     };
     Call first;
-    Call second; // without a signature: the first one could not carry it out
+    Call second;
 
     // What `rank` has called has failed there, and the others may wait for it.
-    static Mismatch failure(uint64_t signature, WorldRank rank) { return {{signature, 0, rank}, {0, 0, rank}}; }
+    static Mismatch failure(uint64_t signature, WorldRank rank, base::Status status) {
+        return {{signature, 0, rank, static_cast<uint32_t>(status)}, {0, 0, rank}};
+    }
+    bool is_failure() const { return first.failed != 0; }
+    // A failure that may be everybody's own. Those who wait are to end, and whose part is over need not know.
+    bool is_for_those_who_wait() const { return is_failure() && error().status != base::Status::kCollective; }
 
     // It names ranks of the job.
     base::Error error() const {
-        if (second.signature == 0)
-            return base::error(base::Status::kCollective,
+        using base::Status;
+        const auto failed = static_cast<Status>(first.failed);
+        if (is_failure()) // the other ranks' own calls would return some of these
+            return base::error(failed == Status::kUnsupported || failed == Status::kFinalized ? failed
+                                                                                              : Status::kCollective,
                                "rank {} could not carry out {}: the error that its own call has returned says why",
                                first.rank.value, Signature(first.signature).text());
         if (first.signature != second.signature)

@@ -69,7 +69,7 @@ void ScheduleRun::release() {
     error_.reset();
     mismatch_.reset();
     asked_.clear();
-    failed_here_ = false;
+    failed_here_.reset();
     arrived_ = 0;
     broken_ = false;
     take_back_(*this);
@@ -503,13 +503,12 @@ void ScheduleRun::end_steps(const base::Error& error, bool at_once) {
     }
 }
 
-// What fails by a death, or by what others have called, they know; what cannot be captured fails on all of them.
+// What fails by a death, or has broken off, the others know.
 void ScheduleRun::fail(const base::Error& error) {
-    using base::Status;
-    const auto is = [&](auto... known) { return ((error.status == known) || ...); };
     if (!error_) {
         error_ = error;
-        failed_here_ = !is(Status::kPeerLost, Status::kFinalized, Status::kCollective, Status::kUnsupported);
+        if (!broken_ && error.status != base::Status::kPeerLost)
+            failed_here_ = error.status;
     }
     awaited_calls_.clear();
     end_steps(error, false);

@@ -66,8 +66,8 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool is_broken() const { return broken_; }
     // What it has found itself, once.
     std::optional<Mismatch> take_found() { return std::exchange(found_, std::nullopt); }
-    // Whether it has failed on this rank, so that others may wait for it in vain. Said once.
-    bool take_failure() { return std::exchange(failed_here_, false); }
+    // How it has failed on this rank, so that others may wait for it in vain. Said once.
+    std::optional<base::Status> take_failure() { return std::exchange(failed_here_, std::nullopt); }
     // Whether it expects a message of that rank, and none has come.
     bool awaits(WorldRank source) const;
     // True once for each: it has been asked what it has called.
@@ -193,7 +193,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     std::vector<AwaitedCall> awaited_calls_;
     std::optional<Mismatch> found_;
     std::vector<WorldRank> asked_;
-    bool failed_here_ = false;
+    std::optional<base::Status> failed_here_;
     size_t arrived_ = 0;
     bool broken_ = false;
     bool ended_well_ = false;

@@ -33,7 +33,7 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
     background.mind({.under_way =
                          [this] {
                              assume_engine_lock();
-                             return !all_done();
+                             return !all_done() || check_.has_untold();
                          },
                      .needs_hand =
                          [this] {

@@ -1,7 +1,9 @@
 #include "platform/cgroup.hpp"
 
 #include "platform/clock.hpp"
+#include "platform/job_name.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <fcntl.h>
@@ -104,9 +106,16 @@ void Cgroup::kill() const { write_one(path_ + "/cgroup.kill"); }
 
 void leave_cgroup_of_job() {
     const std::string own = own_path();
-    const size_t at = own.find(std::string("/") + kOfJob); // of several jobs in each other, the outermost
-    if (at != std::string::npos)
+    const std::string start = std::string("/") + kOfJob;
+    // Of several jobs in each other, the outermost. What others call gpurun-something is not ours.
+    for (size_t at = own.find(start); at != std::string::npos; at = own.find(start, at + 1)) {
+        const size_t name = at + start.size();
+        const size_t end = std::min(own.find('/', name), own.size());
+        if (!is_job_name(own.substr(name, end - name)))
+            continue;
         write_to(mount_point() + own.substr(0, at) + "/cgroup.procs", '0'); // 0: whoever writes it
+        return;
+    }
 }
 
 void end_cgroup(const std::string& path, int64_t limit_ms) {

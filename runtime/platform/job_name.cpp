@@ -1,6 +1,7 @@
 #include "platform/job_name.hpp"
 
 #include "base/format.hpp"
+#include "platform/joining.hpp"
 #include "platform/process_state.hpp"
 #include "platform/process_tree.hpp"
 
@@ -9,7 +10,6 @@
 #include <fstream>
 #include <random>
 #include <sstream>
-#include <string_view>
 #include <unistd.h>
 
 namespace gpurun::platform {
@@ -46,6 +46,11 @@ std::string new_job_name() {
     return base::format("{:08x}{:08x}", random(), random());
 }
 
+bool is_job_name(std::string_view text) {
+    return text.size() >= new_job_name().size() &&
+           text.find_first_not_of("0123456789abcdef.") == std::string_view::npos;
+}
+
 std::string nested_job_name(const char* outer, const std::string& name) {
     return outer != nullptr && *outer != '\0' ? std::string(outer) + kSeparator + name : name;
 }
@@ -53,6 +58,8 @@ std::string nested_job_name(const char* outer, const std::string& name) {
 ProcessesOfJob processes_of_job(const std::string& name) {
     ProcessesOfJob found;
     for (const int pid : all_processes()) {
+        if (is_supervisor(pid))
+            continue;
         const std::string path = "/proc/" + std::to_string(pid) + "/environ";
         std::ifstream file(path, std::ios::binary);
         bool any = false;

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace gpurun::platform {
 
 std::string new_job_name();
+// Whether it may be such a name, or several that are nested.
+bool is_job_name(std::string_view text);
 
 // `name` within the job `outer`, in one of whose ranks it was made; `outer` may be null or "".
 std::string nested_job_name(const char* outer, const std::string& name);
@@ -18,7 +21,7 @@ struct ProcessesOfJob {
     // another, or has an empty environment.
     bool uncertain = false;
 };
-// Processes of this user whose GPURUN_JOB is `name`, or nested in it.
+// Processes of this user whose GPURUN_JOB is `name`, or nested in it. But for supervisors (joining.hpp).
 ProcessesOfJob processes_of_job(const std::string& name);
 
 } // namespace gpurun::platform

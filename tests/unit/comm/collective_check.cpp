@@ -207,11 +207,43 @@ TEST_CASE("a collective that fails on a rank is told to all, and ends on each of
 
     Site other;
     other.call();
-    other.come(1, Collective::kMismatchNote, 0, kOwn, Mismatch::failure(kOwn.bits(), {1}));
+    other.come(1, Collective::kMismatchNote, 0, kOwn, Mismatch::failure(kOwn.bits(), {1}, base::Status::kMemory));
     REQUIRE(other.error() != nullptr);
     CHECK(other.error()->status == base::Status::kCollective);
     CHECK(other.error()->detail.find("rank 1 could not carry out gpurun_bcast() of 16 bytes: ") == 0);
     other.end();
+}
+
+TEST_CASE("a failure that may be everybody's own ends those who wait with that error, and is nothing to others") {
+    for (const base::Status status : {base::Status::kUnsupported, base::Status::kFinalized}) {
+        Site site;
+        const Mismatch failure = Mismatch::failure(kOwn.bits(), {1}, status);
+        site.call();
+        site.come(1, Collective::kMismatchNote, 0, kOwn, failure);
+        REQUIRE(site.error() != nullptr);
+        CHECK(site.error()->status == status);
+        site.end();
+        site.call();
+        site.come(1, kOwn, 1);
+        site.end();
+        site.come(2, Collective::kMismatchNote, 1, kOwn, failure);
+        site.call();
+        site.come(1, kOwn, 2);
+        CHECK(site.done());
+        CHECK(site.error() == nullptr);
+        site.end();
+    }
+}
+
+TEST_CASE("a rank that is asked while its own call is under way tells all if that is another one") {
+    Site site;
+    site.call();
+    site.come(2, Collective::kCallNote, 0, kOwn, comm::CallNote{});
+    CHECK_FALSE(site.done());
+    site.come(2, Collective::kCallNote, 0, kOther, comm::CallNote{});
+    REQUIRE(site.error() != nullptr);
+    site.check_told_all();
+    site.end();
 }
 
 TEST_CASE("with the check, nothing starts before all ranks have called the same") {
