@@ -1560,8 +1560,8 @@ GPURUN_API gpurun_status gpurun_imrecv(void *buffer, size_t count, gpurun_dataty
  *
  * @retval GPURUN_OK             done, or enqueued
  * @retval GPURUN_ERR_COLLECTIVE  a rank called another collective, or this one with another root or length, or it has
- * failed on a rank; the contents of @p buffer are undefined. A rank whose part was over by then gets this error from
- * its next collective of @p comm, or from one that is under way
+ * failed on a rank; the contents of @p buffer are undefined. A rank whose part is over when it is notified gets
+ * this error from the collective of @p comm that is under way then, or else from the next
  * @retval GPURUN_ERR_PEER_LOST  a rank of @p comm has died
  *
  * The other errors are those of gpurun_send(). Threads: any, but one at a time in a collective of a communicator.

@@ -120,7 +120,7 @@ void CollectiveCheck::ask(ScheduleRun& run, WorldRank source) {
     if (run.is_broken() || !run.awaits(source) || !run.note_asked(source))
         return;
     post_note(schedule.comm(), base::collective_tag(base::Collective::kCallNote, schedule.sequence(), 0), source,
-              CallNote{});
+              schedule.signature().bits(), CallNote{});
 }
 
 void CollectiveCheck::ask_who_is_ahead(ScheduleRun& run, const Place& place, uint64_t come) {
@@ -285,7 +285,7 @@ void CollectiveCheck::tell(const Communicator& comm, uint16_t sequence, const Mi
     const int tag = base::collective_tag(base::Collective::kMismatchNote, sequence, 0);
     for (const WorldRank each : comm.group().members())
         if (each != core_.self())
-            post_note(comm, tag, each, mismatch);
+            post_note(comm, tag, each, 0, mismatch);
 }
 
 std::optional<Mismatch::Call> CollectiveCheck::drop_unexpected(const Place& place) {
@@ -329,7 +329,8 @@ void CollectiveCheck::exchange_calls(ScheduleRun& run, const Place& place) {
             run.await_call(comm.group().world(Rank{rank}), notes[static_cast<size_t>(rank)]);
     for (int rank = 0; rank < comm.size(); ++rank)
         if (Rank{rank} != comm.rank())
-            post_note(comm, tag, comm.group().world(Rank{rank}), notes[static_cast<size_t>(rank)]);
+            post_note(comm, tag, comm.group().world(Rank{rank}), schedule.signature().bits(),
+                      notes[static_cast<size_t>(rank)]);
     for (const EarlyCall& each : early_calls_)
         if (each.place == place)
             compare(run, each.call, each.note);
@@ -339,7 +340,7 @@ void CollectiveCheck::exchange_calls(ScheduleRun& run, const Place& place) {
 void CollectiveCheck::compare(ScheduleRun& run, const Mismatch::Call& call, const CallNote& theirs) {
     const std::optional<CallNote> own = run.take_awaited_call(call.rank);
     const uint64_t signature = run.schedule().signature().bits();
-    if (call.signature != signature)
+    if (call.signature != 0 && call.signature != signature)
         break_off(run, Mismatch{{signature, 0, core_.self()}, call}, false);
     else if (!own)
         return; // it has broken off, or its lengths are not compared
@@ -355,9 +356,8 @@ void CollectiveCheck::compare(ScheduleRun& run, const Mismatch::Call& call, cons
 }
 
 template <typename Note>
-void CollectiveCheck::post_note(const Communicator& comm, int tag, WorldRank to, const Note& note) {
+void CollectiveCheck::post_note(const Communicator& comm, int tag, WorldRank to, uint64_t signature, const Note& note) {
     static_assert(std::is_trivially_copyable_v<Note> && sizeof(Note) <= sizeof(Untold::payload));
-    const uint64_t signature = comm.signature_of(base::sequence_of(tag));
     Untold made{to, {comm.collective_context(), tag, sizeof(Note)}, signature, {}};
     std::memcpy(made.payload.data(), &note, sizeof note);
     if (!post(made))

@@ -99,7 +99,8 @@ class CollectiveCheck {
     std::optional<Mismatch::Call> drop_unexpected(const Place& place) GPURUN_REQUIRES(engine_lock);
     void tell(const Communicator& comm, uint16_t sequence, const Mismatch& mismatch) GPURUN_REQUIRES(engine_lock);
     template <typename Note>
-    void post_note(const Communicator& comm, int tag, WorldRank to, const Note& note) GPURUN_REQUIRES(engine_lock);
+    void post_note(const Communicator& comm, int tag, WorldRank to, uint64_t signature, const Note& note)
+        GPURUN_REQUIRES(engine_lock);
     bool post(const Untold& note) GPURUN_REQUIRES(engine_lock);
 
     Core& core_;

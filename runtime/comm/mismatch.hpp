@@ -32,10 +32,11 @@ struct Mismatch {
         using base::Status;
         const auto failed = static_cast<Status>(first.failed);
         if (is_failure()) // the other ranks' own calls would return some of these
-            return base::error(failed == Status::kUnsupported || failed == Status::kFinalized ? failed
-                                                                                              : Status::kCollective,
-                               "rank {} could not carry out {}: the error that its own call has returned says why",
-                               first.rank.value, Signature(first.signature).text());
+            return base::error(
+                failed == Status::kUnsupported || failed == Status::kFinalized ? failed : Status::kCollective,
+                "rank {} could not carry out {}: {}", first.rank.value, Signature(first.signature).text(),
+                failed == Status::kFinalized ? "a rank that it needs has called gpurun_finalize()"
+                                             : "the error that its own call has returned says why");
         if (first.signature != second.signature)
             return base::error(base::Status::kCollective,
                                "rank {} called {}, and rank {} called {}: all ranks of a communicator call the same "

@@ -163,7 +163,7 @@ class Graphs(Case):
     def test_what_cannot_be_captured_is_said_once_with_what_to_do(self):
         self.refused(2, "--order=graph cannot be measured here, --order=stream can: messages of graphs need counters",
                      "--order=graph", environment={"GPURUN_FENCE": "event"})
-        self.refused(2, "there is no MPS (start with gpurun --mps=on)", "--order=graph", devices="emulated:1")
+        self.refused(2, "there is no MPS (start with gpurun --mps=on, or", "--order=graph", devices="emulated:1")
         self.refused(2, "cannot use pageable host memory", "--order=graph", "--memory=device:host")
         for test in ("overlap", "call", "first", "loan"):
             self.refused(2, f"{test} is not measured in graphs: latency, bandwidth", test, "--order=graph")

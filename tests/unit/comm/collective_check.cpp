@@ -240,6 +240,7 @@ TEST_CASE("a rank that is asked while its own call is under way tells all if tha
     site.call();
     site.come(2, Collective::kCallNote, 0, kOwn, comm::CallNote{});
     CHECK_FALSE(site.done());
+    CHECK(site.mismatch_notes_to(2) == 0);
     site.come(2, Collective::kCallNote, 0, kOther, comm::CallNote{});
     REQUIRE(site.error() != nullptr);
     site.check_told_all();
