@@ -92,7 +92,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     }
     size_t received_bytes() const override {
         const auto received = schedule_.received();
-        if (!received || error_)
+        if (!received || error() != nullptr) // one that broke off may have received nothing
             return 0;
         return *received == Schedule::kDone ? schedule_.received_done() : bytes_of(*received);
     }
@@ -160,8 +160,12 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     void check_length(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
     // A buffer in the schedule's order.
     transfer::Operand operand_of(const Schedule::Buffer& buffer) const;
-    // The true length of what a step has received. REQUIRES that it is complete.
-    size_t bytes_of(Schedule::StepId step) const { return states_[step].receive->arrived().bytes; }
+    // The true length of what a step has received.
+    size_t bytes_of(Schedule::StepId step) const {
+        const auto& receive = states_[step].receive;
+        GPURUN_ASSERT(receive && receive->started());
+        return receive->arrived().bytes;
+    }
     bool advance_steps() GPURUN_REQUIRES(engine_lock);
     void start_steps() GPURUN_REQUIRES(engine_lock);
     void end_receive(State& state) GPURUN_REQUIRES(engine_lock);

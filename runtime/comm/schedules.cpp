@@ -225,11 +225,9 @@ Result<size_t> Schedules::run_among(const Group& members, base::Collective kind,
 Result<size_t> Schedules::finish(EngineLock& lock, ScheduleRun& run, const Operand& buffer) {
     const Background::Attendance attendance(background_);
     auto waited = run_here(lock, run, order_of(buffer));
-    Result<size_t> result(run.received_bytes());
-    if (!waited)
-        result = std::move(waited).error();
-    else if (run.error() != nullptr)
-        result = *run.error();
+    Result<size_t> result = !waited                  ? Result<size_t>(std::move(waited).error())
+                            : run.error() != nullptr ? Result<size_t>(*run.error())
+                                                     : Result<size_t>(run.received_bytes());
     run.release();
     return result;
 }

@@ -34,10 +34,16 @@ struct Site {
 
     explicit Site(const base::Settings& settings = rank_settings()) : rank(3, settings) {}
 
+    void build(Schedule& schedule) {
+        schedule.set_received(schedule.receive_all(Rank{1}, 0, {buffer.data(), buffer.size(), {}}));
+    }
     void call(const Signature& what = kOwn) {
-        name = rank.schedules.start(what, rank.core.communicators().world(), {}, [&](Schedule& schedule) {
-            schedule.receive_all(Rank{1}, 0, {buffer.data(), buffer.size(), {}});
-        });
+        name = rank.schedules.start(what, rank.core.communicators().world(), {},
+                                    [&](Schedule& schedule) { build(schedule); });
+    }
+    base::Result<size_t> run() { // a call that waits
+        return rank.schedules.run(kOwn, rank.core.communicators().world(), {},
+                                  [&](Schedule& schedule) { build(schedule); });
     }
     template <typename Payload>
     void come(uint32_t from, Collective kind, uint16_t sequence, const Signature& what, const Payload& payload) {
@@ -55,6 +61,10 @@ struct Site {
         const comm::Request* const request = rank.core.requests().find(name);
         return request->done() ? request->error() : nullptr;
     }
+    size_t received() {
+        const comm::EngineLock lock(rank.core.mutex());
+        return rank.core.requests().find(name)->message_bytes();
+    }
     bool done() {
         const comm::EngineLock lock(rank.core.mutex());
         return rank.core.requests().find(name)->done();
@@ -70,6 +80,22 @@ struct Site {
         }));
     }
     size_t mismatch_notes_to(uint32_t peer) { return notes_to(peer, Collective::kMismatchNote); }
+    // A collective that is called alike, and goes well.
+    void take_part(uint16_t sequence) {
+        call();
+        come(1, kOwn, sequence);
+        CHECK(done());
+        CHECK(error() == nullptr);
+        end();
+    }
+    // The one that is under way returns what rank 2 has called, and the next one does not: it is said once.
+    void check_told_once(uint16_t sequence) {
+        come(1, kOwn, sequence);
+        REQUIRE(error() != nullptr);
+        CHECK(error()->detail.find("rank 2 called gpurun_allreduce()") == 0);
+        end();
+        take_part(static_cast<uint16_t>(sequence + 1));
+    }
     void check_told_all() {
         CHECK(mismatch_notes_to(1) == 1);
         CHECK(mismatch_notes_to(2) == 1);
@@ -127,41 +153,19 @@ TEST_CASE("who is told of a mismatch tells nobody") {
 
 TEST_CASE("a message that comes when the collective is over is told of by the next one") {
     Site site;
-    site.call();
-    site.come(1, kOwn);
-    CHECK(site.done());
-    CHECK(site.error() == nullptr);
-    site.end();
+    site.take_part(0);
     site.come(2, kOther);
     site.check_told_all();
     site.call();
-    site.come(1, kOwn, 1);
-    REQUIRE(site.error() != nullptr);
-    CHECK(site.error()->detail.find("rank 2 called gpurun_allreduce()") == 0);
-    site.end();
-    site.call();
-    site.come(1, kOwn, 2);
-    CHECK(site.done());
-    CHECK(site.error() == nullptr); // said once
-    site.end();
+    site.check_told_once(1);
 }
 
 TEST_CASE("what is found of a collective that is over, while the next one runs, that one returns") {
     Site site;
-    site.call();
-    site.come(1, kOwn);
-    site.end();
+    site.take_part(0);
     site.call();
     site.come(2, kOther);
-    site.come(1, kOwn, 1);
-    REQUIRE(site.error() != nullptr);
-    CHECK(site.error()->detail.find("rank 2 called gpurun_allreduce()") == 0);
-    site.end();
-    site.call();
-    site.come(1, kOwn, 2);
-    CHECK(site.done());
-    CHECK(site.error() == nullptr); // said once
-    site.end();
+    site.check_told_once(1);
 }
 
 TEST_CASE("a rank that is ahead, and has not sent what is waited for, is asked once what it has called") {
@@ -184,9 +188,7 @@ TEST_CASE("a rank that is ahead, and has not sent what is waited for, is asked o
 
 TEST_CASE("a rank that is asked what it has called tells all if that was something else") {
     Site site;
-    site.call();
-    site.come(1, kOwn);
-    site.end();
+    site.take_part(0);
     site.come(2, Collective::kCallNote, 0, kOwn, comm::CallNote{});
     CHECK(site.mismatch_notes_to(2) == 0);
     site.come(2, Collective::kCallNote, 0, kOther, comm::CallNote{});
@@ -214,6 +216,23 @@ TEST_CASE("a collective that fails on a rank is told to all, and ends on each of
     other.end();
 }
 
+TEST_CASE("what others have failed in before this rank calls it starts nothing, and has received nothing") {
+    const auto fails = [](Site& site) {
+        site.come(1, Collective::kMismatchNote, 0, kOwn, Mismatch::failure(kOwn.bits(), {1}, base::Status::kFinalized));
+    };
+    Site site;
+    fails(site);
+    site.call();
+    REQUIRE(site.error() != nullptr);
+    CHECK(site.error()->status == base::Status::kFinalized);
+    CHECK(site.received() == 0);
+    site.end();
+
+    Site waiting;
+    fails(waiting);
+    CHECK_STATUS(waiting.run(), base::Status::kFinalized);
+}
+
 TEST_CASE("a failure that may be everybody's own ends those who wait with that error, and is nothing to others") {
     for (const base::Status status : {base::Status::kUnsupported, base::Status::kFinalized}) {
         Site site;
@@ -223,15 +242,9 @@ TEST_CASE("a failure that may be everybody's own ends those who wait with that e
         REQUIRE(site.error() != nullptr);
         CHECK(site.error()->status == status);
         site.end();
-        site.call();
-        site.come(1, kOwn, 1);
-        site.end();
+        site.take_part(1);
         site.come(2, Collective::kMismatchNote, 1, kOwn, failure);
-        site.call();
-        site.come(1, kOwn, 2);
-        CHECK(site.done());
-        CHECK(site.error() == nullptr);
-        site.end();
+        site.take_part(2);
     }
 }
 
