@@ -17,12 +17,12 @@
 #include "planning.hpp"
 #include "platform/byte_stream.hpp"
 #include "platform/process.hpp"
+#include "platform/supervisors.hpp"
 #include "report_json.hpp"
 #include "supervisor.hpp"
 #include "verdict.hpp"
 
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <string_view>
 
@@ -41,8 +41,8 @@ int complain(int exit_status, const std::string& detail) {
 
 // What the command is for. The exit status.
 int print(const std::string& text) {
-    const int failed = platform::write_all(platform::kStandardOutput, text);
-    return failed == 0 ? 0 : complain(1, base::format("standard output: {}", std::strerror(failed)));
+    const auto printed = platform::print(text);
+    return printed ? 0 : complain(1, printed.error().detail);
 }
 
 int report(const Options& options, const Placement& placement, const platform::Machine& machine) {
@@ -173,7 +173,7 @@ int print_machine(const Options& options, const char* const* environment) {
 int run(int argc, const char* const* argv, const char* const* environment) {
     if (auto opened = platform::open_standard_streams(); !opened)
         return 1;
-    if (argc == 3 && std::string_view(argv[1]) == "--supervise") // started by libgpurun
+    if (argc == 3 && std::string_view(argv[1]) == platform::kSupervise) // started by libgpurun
         return supervise(argv[2]);
     if (argc == 2 && std::string_view(argv[1]) == "--node-daemon") // started by the gpurun of several nodes
         return run_node_daemon(environment);

@@ -29,12 +29,16 @@ void Head::print_reports() {
             of_hosts.emplace_back(node->host.name, *node->report);
     const std::string text = join_reports(of_hosts, options_.report.json);
     const bool starts_nothing = options_.report.dry_run || options_.report.topology;
-    if (starts_nothing)
-        platform::write_all(platform::kStandardOutput, text);
-    else if (options_.report.json) // for a program to read
+    if (starts_nothing) {
+        if (const auto printed = platform::print(text); !printed) {
+            exit_status_ = 1;
+            say(printed.error().detail);
+        }
+    } else if (options_.report.json) { // for a program to read
         platform::write_all(platform::kStandardError, text);
-    else
+    } else {
         say(text);
+    }
 }
 
 } // namespace gpurun::launcher

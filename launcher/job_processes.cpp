@@ -2,8 +2,8 @@
 #include "job.hpp"
 
 #include "platform/adoption.hpp"
-#include "platform/joining.hpp"
 #include "platform/process_tree.hpp"
+#include "platform/supervisors.hpp"
 
 #include <algorithm>
 

@@ -15,7 +15,6 @@
 #include "platform/wire.hpp"
 
 #include <array>
-#include <cstring>
 #include <memory>
 
 namespace gpurun::launcher {
@@ -196,12 +195,6 @@ std::string front(const Choice& choice, bool first) {
     return first ? "" : "\n";
 }
 
-base::Result<void> print(const std::string& text) {
-    if (const int failed = platform::write_all(platform::kStandardOutput, text); failed != 0)
-        return base::error(base::Status::kSystem, "standard output: {}", std::strerror(failed));
-    return {};
-}
-
 base::Result<void> list(const Choice& choice) {
     GPURUN_ASSIGN(auto loop, platform::EventLoop::create());
     GPURUN_ASSIGN(platform::Timer timer, platform::Timer::create());
@@ -209,7 +202,7 @@ base::Result<void> list(const Choice& choice) {
         GPURUN_ASSIGN(const std::vector<std::string> paths, platform::jobs_that_meet());
         Round round(*loop, timer);
         GPURUN_TRY(round.ask(paths));
-        GPURUN_TRY(print(front(choice, first) + round.text(choice)));
+        GPURUN_TRY(platform::print(front(choice, first) + round.text(choice)));
         if (!choice.watch)
             break;
         bool over = false;
@@ -234,7 +227,7 @@ int list_jobs(std::vector<std::string> words) {
     auto choice = understand(std::move(words), help);
     if (!choice)
         return complain(kUsage, choice.error());
-    auto listed = help ? print(kHelp) : list(*choice);
+    auto listed = help ? platform::print(kHelp) : list(*choice);
     return listed ? 0 : complain(1, listed.error());
 }
 

@@ -52,7 +52,7 @@ base::Result<std::vector<Host>> read_hosts(const NodeOptions& options, std::opti
     if (!options.hostfile.empty()) {
         auto text = platform::read_file(options.hostfile);
         if (!text)
-            return base::error(base::Status::kArgument, "--hostfile {}: {}", options.hostfile, text.error().detail);
+            return base::error(base::Status::kArgument, "--hostfile {}", text.error().detail);
         GPURUN_ASSIGN(hosts, parse_hostfile(*text, options.hostfile));
     }
     if (!options.named()) {

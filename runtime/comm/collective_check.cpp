@@ -18,6 +18,11 @@ constexpr bool has_place(base::Collective kind) { return kind != base::Collectiv
 
 constexpr uint64_t bit_of(WorldRank rank) { return uint64_t{1} << rank.value % 64; }
 
+// Whether it is a collective in the order of that communicator's.
+bool is_of(const ScheduleRun& run, uint32_t context) {
+    return has_place(run.schedule().kind()) && run.schedule().comm().collective_context() == context;
+}
+
 constexpr bool is_before(uint16_t sequence, uint16_t other) { return static_cast<int16_t>(other - sequence) > 0; }
 
 template <typename Note>
@@ -108,9 +113,7 @@ bool CollectiveCheck::arrive_early(const Place& place, const Mismatch::Call& cal
 void CollectiveCheck::ask(const Place& place, WorldRank source) {
     running_.for_each([&](ScheduleRun& each) {
         assume_engine_lock();
-        const Schedule& schedule = each.schedule();
-        if (has_place(schedule.kind()) && schedule.comm().collective_context() == place.context &&
-            is_before(schedule.sequence(), place.sequence))
+        if (is_of(each, place.context) && is_before(each.schedule().sequence(), place.sequence))
             ask(each, source);
     });
 }
@@ -139,36 +142,34 @@ void CollectiveCheck::arrive_late(const Communicator& comm, const Place& place, 
                                   const Record& record, std::span<const std::byte> payload) {
     const base::Collective kind = base::collective_of(record.envelope.tag);
     const uint64_t own = comm.signature_of(place.sequence);
-    if (own == 0 || (kind == base::Collective::kCallNote && call.signature == own))
+    if (own == 0)
         return;
     if (kind == base::Collective::kMismatchNote) {
         if (const auto mismatch = note_of<Mismatch>(payload); !mismatch.is_for_those_who_wait())
             note_late(comm, place.sequence, mismatch, true);
+        return;
     }
-    if (kind != base::Collective::kMismatchNote && call.signature != 0)
+    const bool is_answered = kind == base::Collective::kCallNote && call.signature == own; // by what was sent before
+    if (call.signature != 0 && !is_answered)
         note_late(comm, place.sequence, Mismatch{call, {own, 0, core_.self()}}, false);
 }
 
 void CollectiveCheck::note_late(const Communicator& comm, uint16_t sequence, const Mismatch& mismatch, bool told) {
-    const uint32_t context = comm.collective_context();
     if (!told)
         tell(comm, sequence, mismatch);
     comm.note_signature(sequence, 0); // said once
     ScheduleRun* const next = running_.find([&](const ScheduleRun& each) {
-        const Schedule& schedule = each.schedule();
-        return has_place(schedule.kind()) && schedule.comm().collective_context() == context &&
-               is_before(sequence, schedule.sequence());
+        return is_of(each, comm.collective_context()) && is_before(sequence, each.schedule().sequence());
     });
     if (next != nullptr)
         next->note_mismatch(mismatch.error());
-    else if (std::none_of(late_.begin(), late_.end(), [&](const Late& each) { return each.context == context; }))
-        late_.push_back({context, mismatch.error()});
+    else if (late_of(comm) == late_.end())
+        late_.push_back({comm.collective_context(), mismatch.error()});
 }
 
 ScheduleRun* CollectiveCheck::find(const Place& place) const {
     return running_.find([&](const ScheduleRun& each) {
-        const Schedule& schedule = each.schedule();
-        return has_place(schedule.kind()) && Place{schedule.comm().collective_context(), schedule.sequence()} == place;
+        return is_of(each, place.context) && each.schedule().sequence() == place.sequence;
     });
 }
 
@@ -195,9 +196,13 @@ void CollectiveCheck::begin(ScheduleRun& run) {
     ask_who_is_ahead(run, place, come);
 }
 
+std::vector<CollectiveCheck::Late>::iterator CollectiveCheck::late_of(const Communicator& comm) {
+    return std::find_if(late_.begin(), late_.end(),
+                        [&](const Late& each) { return each.context == comm.collective_context(); });
+}
+
 std::optional<base::Error> CollectiveCheck::take_late(const Communicator& comm) {
-    const auto found = std::find_if(late_.begin(), late_.end(),
-                                    [&](const Late& each) { return each.context == comm.collective_context(); });
+    const auto found = late_of(comm);
     if (found == late_.end())
         return std::nullopt;
     const base::Error error = std::move(found->error);
@@ -207,9 +212,7 @@ std::optional<base::Error> CollectiveCheck::take_late(const Communicator& comm) 
 
 std::optional<uint32_t> CollectiveCheck::begin_now(const Schedule& schedule) {
     const Communicator& comm = schedule.comm();
-    const bool is_late = std::any_of(late_.begin(), late_.end(),
-                                     [&](const Late& each) { return each.context == comm.collective_context(); });
-    if (core_.resources().settings.check || is_late)
+    if (core_.resources().settings.check || late_of(comm) != late_.end())
         return std::nullopt;
     const uint64_t own = schedule.signature().bits();
     uint32_t messages = 0;

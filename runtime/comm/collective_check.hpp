@@ -91,6 +91,7 @@ class CollectiveCheck {
     void ask_who_is_ahead(ScheduleRun& run, const Place& place, uint64_t come) GPURUN_REQUIRES(engine_lock);
     void compare(ScheduleRun& run, const Mismatch::Call& call, const CallNote& theirs) GPURUN_REQUIRES(engine_lock);
     ScheduleRun* find(const Place& place) const;
+    std::vector<Late>::iterator late_of(const Communicator& comm); // late_'s end: none
     Early& early(const Place& place);
     uint64_t take_early(ScheduleRun& run, const Place& place) GPURUN_REQUIRES(engine_lock);
     void exchange_calls(ScheduleRun& run, const Place& place) GPURUN_REQUIRES(engine_lock);

@@ -68,7 +68,7 @@ void CommunicatorTable::close(uint64_t handle) {
 uint32_t CommunicatorTable::most_uses() const {
     uint64_t most = 0;
     for (uint64_t place = 1; place < places_; ++place)
-        most = std::max(most, (*owned_[place / kChunk])[place % kChunk].uses.load(std::memory_order_relaxed));
+        most = std::max(most, slot_at(place).uses.load(std::memory_order_relaxed));
     return static_cast<uint32_t>(most);
 }
 

@@ -92,7 +92,7 @@ class CommunicatorTable {
     // Whether the program has freed it, and something still uses it.
     bool is_closed(const Communicator& comm) const {
         return std::any_of(closed_.begin(), closed_.end(),
-                           [&](uint64_t place) { return &*(*owned_[place / kChunk])[place % kChunk].comm == &comm; });
+                           [&](uint64_t place) { return &*slot_at(place).comm == &comm; });
     }
     // Null: there is none with such a context, or none any more.
     const Communicator* of_context(uint32_t context) const;
@@ -112,7 +112,7 @@ class CommunicatorTable {
     };
     using Chunk = std::array<Slot, kChunk>;
 
-    Slot& slot_at(uint64_t place) { return (*owned_[place / kChunk])[place % kChunk]; }
+    Slot& slot_at(uint64_t place) const { return (*owned_[place / kChunk])[place % kChunk]; }
 
     const WorldRank self_;
     const std::vector<uint32_t> nodes_;

@@ -23,20 +23,19 @@ struct Mismatch {
     static Mismatch failure(uint64_t signature, WorldRank rank, base::Status status) {
         return {{signature, 0, rank, static_cast<uint32_t>(status)}, {0, 0, rank}};
     }
-    bool is_failure() const { return first.failed != 0; }
-    // A failure that may be everybody's own. Those who wait are to end, and whose part is over need not know.
-    bool is_for_those_who_wait() const { return is_failure() && error().status != base::Status::kCollective; }
+    // A failure that may be everybody's own. Those who wait are to end with it, and whose part is over need not know.
+    bool is_for_those_who_wait() const {
+        return failed() == base::Status::kUnsupported || failed() == base::Status::kFinalized;
+    }
 
     // It names ranks of the job.
     base::Error error() const {
-        using base::Status;
-        const auto failed = static_cast<Status>(first.failed);
-        if (is_failure()) // the other ranks' own calls would return some of these
+        if (failed() != base::Status::kOk)
             return base::error(
-                failed == Status::kUnsupported || failed == Status::kFinalized ? failed : Status::kCollective,
-                "rank {} could not carry out {}: {}", first.rank.value, Signature(first.signature).text(),
-                failed == Status::kFinalized ? "a rank that it needs has called gpurun_finalize()"
-                                             : "the error that its own call has returned says why");
+                is_for_those_who_wait() ? failed() : base::Status::kCollective, "rank {} could not carry out {}: {}",
+                first.rank.value, Signature(first.signature).text(),
+                failed() == base::Status::kFinalized ? "a rank that it needs has called gpurun_finalize()"
+                                                     : "the error that its own call has returned says why");
         if (first.signature != second.signature)
             return base::error(base::Status::kCollective,
                                "rank {} called {}, and rank {} called {}: all ranks of a communicator call the same "
@@ -49,6 +48,9 @@ struct Mismatch {
                            first.rank.value, first.bytes, second.rank.value, Signature(first.signature).text(),
                            second.bytes);
     }
+
+  private:
+    base::Status failed() const { return static_cast<base::Status>(first.failed); } // kOk: it has not
 };
 static_assert(std::is_trivially_copyable_v<Mismatch> && sizeof(Mismatch) == 48);
 

@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <cstring>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -98,6 +97,12 @@ int write_all(int fd, std::string_view data) {
     return 0;
 }
 
+base::Result<void> print(std::string_view text) {
+    if (const int failed = write_all(kStandardOutput, text); failed != 0)
+        return system_error("standard output", failed);
+    return {};
+}
+
 base::Result<std::string> read_file(const std::string& path) {
     const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     std::string text;
@@ -106,7 +111,7 @@ base::Result<std::string> read_file(const std::string& path) {
     while (length >= 0 && (length = ::read(fd.get(), part.data(), part.size())) > 0)
         text.append(part.data(), static_cast<size_t>(length));
     if (length < 0)
-        return base::error(base::Status::kSystem, "{}", std::strerror(errno));
+        return system_error(path);
     return text;
 }
 

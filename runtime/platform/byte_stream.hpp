@@ -48,7 +48,8 @@ int write_all(int fd, std::string_view data);
 // Opens /dev/null on each of the descriptors 0 to 2 that is closed, so that no pipe of ours gets their numbers.
 base::Result<void> open_standard_streams();
 base::Result<UniqueFd> open_null();
-// All of it. The error is the reason alone.
+// Writes all of it to standard output. That nobody reads any more is no error.
+base::Result<void> print(std::string_view text);
 base::Result<std::string> read_file(const std::string& path);
 // A file to be written, empty even if it was there before.
 base::Result<UniqueFd> create_file(const std::string& path);

@@ -1,9 +1,9 @@
 #include "platform/job_name.hpp"
 
 #include "base/format.hpp"
-#include "platform/joining.hpp"
 #include "platform/process_state.hpp"
 #include "platform/process_tree.hpp"
+#include "platform/supervisors.hpp"
 
 #include <cerrno>
 #include <cstdint>
@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kVariable = "GPURUN_JOB=";
 constexpr char kSeparator = '.';
+constexpr size_t kDigits = 16; // hexadecimal, of each name
 
 bool names(std::string_view value, std::string_view name) {
     while (true) {
@@ -43,12 +44,11 @@ bool may_be_ours(int pid, const std::string& environment) {
 
 std::string new_job_name() {
     std::random_device random;
-    return base::format("{:08x}{:08x}", random(), random());
+    return base::format("{:08x}{:08x}", random(), random()); // kDigits
 }
 
 bool is_job_name(std::string_view text) {
-    return text.size() >= new_job_name().size() &&
-           text.find_first_not_of("0123456789abcdef.") == std::string_view::npos;
+    return text.size() >= kDigits && text.find_first_not_of("0123456789abcdef.") == std::string_view::npos;
 }
 
 std::string nested_job_name(const char* outer, const std::string& name) {

@@ -21,7 +21,7 @@ struct ProcessesOfJob {
     // another, or has an empty environment.
     bool uncertain = false;
 };
-// Processes of this user whose GPURUN_JOB is `name`, or nested in it. But for supervisors (joining.hpp).
+// Processes of this user whose GPURUN_JOB is `name`, or nested in it. But for supervisors (supervisors.hpp).
 ProcessesOfJob processes_of_job(const std::string& name);
 
 } // namespace gpurun::platform

@@ -4,7 +4,7 @@
 #include "platform/job_segment.hpp"
 #include "platform/meeting_place.hpp"
 #include "platform/process.hpp"
-#include "platform/process_state.hpp"
+#include "platform/supervisors.hpp"
 #include "platform/system_error.hpp"
 #include "platform/wire.hpp"
 
@@ -80,9 +80,6 @@ class SpawnSettings {
     posix_spawnattr_t attributes_;
 };
 
-constexpr const char* kProgram = "gpurun";
-constexpr const char* kSupervise = "--supervise";
-
 // The program goes into the background by itself; its first process ends at once.
 Result<void> start_supervisor(const std::string& program, const std::string& job, UniqueFd listener) {
     if (listener.get() <= 2) { // the program has closed its standard streams
@@ -90,7 +87,7 @@ Result<void> start_supervisor(const std::string& program, const std::string& job
         listener = std::move(moved);
     }
     const SpawnSettings how(listener.get());
-    const char* const arguments[] = {kProgram, kSupervise, job.c_str(), nullptr};
+    const char* const arguments[] = {kSupervisor, kSupervise, job.c_str(), nullptr};
     pid_t pid = -1;
     const int failed = ::posix_spawn(&pid, program.c_str(), &how.files_, &how.attributes_,
                                      const_cast<char* const*>(arguments), environ);
@@ -182,7 +179,5 @@ Result<JoinedJob> join_job(const base::Settings& settings) {
     }
     return base::error(Status::kLauncher, "jobs named {} ended again and again while this rank joined", settings.job);
 }
-
-bool is_supervisor(int pid) { return command_line(pid).starts_with(base::format("{} {} ", kProgram, kSupervise)); }
 
 } // namespace gpurun::platform

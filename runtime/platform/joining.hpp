@@ -18,8 +18,4 @@ struct JoinedJob {
 // do not come in time, or do not belong together.
 base::Result<JoinedJob> join_job(const base::Settings& settings);
 
-// Whether the process is the supervisor of such a job, or its guard. It may have been started by a rank of another job,
-// but belongs to all whose ranks are in its own, and ends with the last of them.
-bool is_supervisor(int pid);
-
 } // namespace gpurun::platform
