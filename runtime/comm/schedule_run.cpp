@@ -504,24 +504,23 @@ void ScheduleRun::end_steps(const base::Error& error, bool at_once) {
 }
 
 // What fails by a death, or has broken off, the others know.
-void ScheduleRun::fail(const base::Error& error) {
+void ScheduleRun::end_by(const base::Error& error, bool at_once) {
     if (!error_) {
         error_ = error;
         if (!broken_ && error.status != base::Status::kPeerLost)
             failed_here_ = error.status;
     }
     awaited_calls_.clear();
-    end_steps(error, false);
+    end_steps(error, at_once);
+}
+
+void ScheduleRun::fail(const base::Error& error) {
+    end_by(error, false);
     if (!core_.resources().releases_streams()) // what has failed may block it for ever
         give_stream_back(transfer::InternalStreams::State::kStuck);
 }
 
-void ScheduleRun::abandon(const base::Error& error) {
-    if (!error_)
-        error_ = error;
-    awaited_calls_.clear();
-    end_steps(error, true);
-}
+void ScheduleRun::abandon(const base::Error& error) { end_by(error, true); }
 
 void ScheduleRun::for_each_message(base::FunctionRef<void(const transfer::Send&)> send,
                                    base::FunctionRef<void(const PostedReceive&)> receive) const {

@@ -170,6 +170,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     void start_steps() GPURUN_REQUIRES(engine_lock);
     void end_receive(State& state) GPURUN_REQUIRES(engine_lock);
     void leave_steps() GPURUN_REQUIRES(engine_lock);
+    void end_by(const base::Error& error, bool at_once) GPURUN_REQUIRES(engine_lock);
     void end_steps(const base::Error& error, bool at_once) GPURUN_REQUIRES(engine_lock);
     void end_reduction(State& state, bool at_once) GPURUN_REQUIRES(engine_lock);
     void note_complete(State& state);

@@ -132,7 +132,7 @@ void Schedules::begin(ScheduleRun& run, const Operand& order, transfer::Ending e
     check_.look(run);
 }
 
-Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Operand& order) {
+void Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Operand& order) {
     begin(run, order, transfer::Ending::kInStream);
     batch_.launch(); // of requests that have found no room before
     const WaitReason reason{.kind = WaitReason::Kind::kMessages, .collective = &run};
@@ -146,9 +146,10 @@ Result<void> Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Opera
         assume_engine_lock();
         return run.arm(alarms_);
     });
-    if (!waited)
-        run.abandon(base::Error{base::Status::kInternal, "the call ended before its messages did"});
-    return waited;
+    if (!waited) {
+        run.abandon(waited.error());
+        check_.look(run);
+    }
 }
 
 // One kernel of a stream does what would be several operations, each of which the host waits for. Where most ranks have
@@ -224,10 +225,9 @@ Result<size_t> Schedules::run_among(const Group& members, base::Collective kind,
 
 Result<size_t> Schedules::finish(EngineLock& lock, ScheduleRun& run, const Operand& buffer) {
     const Background::Attendance attendance(background_);
-    auto waited = run_here(lock, run, order_of(buffer));
-    Result<size_t> result = !waited                  ? Result<size_t>(std::move(waited).error())
-                            : run.error() != nullptr ? Result<size_t>(*run.error())
-                                                     : Result<size_t>(run.received_bytes());
+    run_here(lock, run, order_of(buffer));
+    Result<size_t> result =
+        run.error() != nullptr ? Result<size_t>(*run.error()) : Result<size_t>(run.received_bytes());
     run.release();
     return result;
 }

@@ -54,8 +54,7 @@ class Schedules {
     // Sets alarms for those that go on when the device has come so far; with `all`, for all.
     base::Result<void> arm(bool all) const GPURUN_REQUIRES(engine_lock);
     bool any_awaits_device() const GPURUN_REQUIRES(engine_lock);
-    base::Result<void> run_here(EngineLock& lock, ScheduleRun& run, const transfer::Operand& order)
-        GPURUN_REQUIRES(engine_lock);
+    void run_here(EngineLock& lock, ScheduleRun& run, const transfer::Operand& order) GPURUN_REQUIRES(engine_lock);
 
     Core& core_;
     Batch& batch_;

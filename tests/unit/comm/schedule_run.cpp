@@ -270,6 +270,7 @@ TEST_CASE("one that is given up ends at once, and takes no message any more") {
         runner.run.abandon({base::Status::kInternal, "given up"});
     }
     CHECK(runner.run.done());
+    CHECK(runner.run.take_failure() == base::Status::kInternal); // for the others to know
     runner.arrive(1, kContent);
     (void)runner.go_on();
     CHECK(runner.buffer == std::array<uint32_t, 4>{});
