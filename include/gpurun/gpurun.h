@@ -966,7 +966,7 @@ GPURUN_API gpurun_status gpurun_op_free(gpurun_op *op);
 /* ---------------------------------------------------------------------------------------- point to point */
 
 #define GPURUN_ANY_SOURCE (-1) /* receive from any rank */
-#define GPURUN_PROC_NULL (-2)  /* no rank: the call does nothing and succeeds */
+#define GPURUN_PROC_NULL (-2)  /* no rank: the call checks its arguments, does nothing, and succeeds */
 #define GPURUN_ANY_TAG (-1)    /* receive with any tag */
 #define GPURUN_ALL_RANKS (-4)  /* all other ranks: of gpurun_lend() */
 #define GPURUN_TAG_MAX 2147483647

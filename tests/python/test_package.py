@@ -51,6 +51,18 @@ def test_requests_that_nobody_waits_for_do_not_keep_a_program():
     assert said.returncode == 0, said.stderr
 
 
+def test_an_exception_ends_a_program_in_order_though_a_loan_goes_on():
+    said = job(1, """
+        import gpurun
+        comm = gpurun.init()
+        memory = gpurun.Memory(64)
+        lent = [comm.lend(memory, 0)]
+        tensors = comm.borrow(0).tensors
+        raise ValueError("the reason")
+        """)
+    assert said.returncode == 1 and "terminate" not in said.stderr and "ValueError: the reason" in said.stderr
+
+
 def test_an_exception_of_one_rank_ends_the_job():
     said = job(3, """
         import gpurun

@@ -61,7 +61,9 @@ const dlpack::Exchange* exchange_of(nb::handle object) {
 
 } // namespace
 
-Buffer::Buffer(nb::handle object, Access access, const char* role, nb::handle stream, Layout layout) : layout_(layout) {
+// By the other constructor, so that what it has taken is released if it raises.
+Buffer::Buffer(nb::handle object, Access access, const char* role, nb::handle stream, Layout layout) : Buffer() {
+    layout_ = layout;
     if (layout == Layout::kTensor) {
         if (!from_exchange(object, access, role, stream) && !from_dlpack(object, access, role, stream))
             refuse(PyExc_TypeError, role, object, "not a tensor; pass one that has DLPack's __dlpack__");

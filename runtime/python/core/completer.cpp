@@ -2,6 +2,7 @@
 
 #include "comm.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -251,7 +252,10 @@ class Completers {
         return found != nullptr;
     }
 
+    bool stopped() const { return stopped_.load(); }
+
     void stop_all() {
+        stopped_ = true;
         while (const CompleterPtr joint = at(1))
             (void)stop(joint->job());
         own()->stop();
@@ -263,6 +267,7 @@ class Completers {
         return index < all_.size() ? all_[index] : nullptr;
     }
 
+    std::atomic<bool> stopped_{false};
     std::mutex mutex_;
     std::vector<CompleterPtr> all_{std::make_shared<Completer>(GPURUN_COMM_SELF)};
 };
@@ -288,13 +293,17 @@ void complete_in_background(const OperationPtr& operation) {
         raise(GPURUN_ERR_UNSUPPORTED, operation->name,
               "a persistent request cannot be awaited or have a callback; call wait()");
     operation->given = true;
-    operation->finished = PyThread_allocate_lock();
-    PyThread_acquire_lock(operation->finished, WAIT_LOCK);
+    if (operation->finished == nullptr) {
+        operation->finished = PyThread_allocate_lock();
+        PyThread_acquire_lock(operation->finished, WAIT_LOCK);
+    }
     gpurun_status status = GPURUN_OK;
     {
         const nb::gil_scoped_release free;
         status = completers().own()->add(operation);
     }
+    if (status != GPURUN_OK)
+        operation->given = false;
     check(status, "wait");
 }
 
@@ -307,10 +316,22 @@ void when_complete(const OperationPtr& operation, nb::handle callback) {
     owned();
 }
 
+void forget_callback(Operation& operation, nb::handle callback) {
+    nb::object forgotten; // let go of without the mutex
+    const std::scoped_lock lock(callbacks_mutex);
+    const auto found = std::find(operation.callbacks.begin(), operation.callbacks.end(), callback.ptr());
+    if (found == operation.callbacks.end())
+        return;
+    forgotten = nb::steal(*found);
+    operation.callbacks.erase(found);
+}
+
 gpurun_status complete_those_of(gpurun_comm joint) { return completers().add(joint); }
 
 bool stop_those_of(gpurun_comm joint) { return completers().stop(joint); }
 
 void stop_completers() { completers().stop_all(); }
+
+bool completers_are_stopped() { return completers().stopped(); }
 
 } // namespace gpurun::python

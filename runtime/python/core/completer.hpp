@@ -20,6 +20,9 @@ void complete_in_background(const OperationPtr& operation);
 /* Calls `callback()` once the operation is complete: at once if it is, else in the completer's thread. With the GIL. */
 void when_complete(const OperationPtr& operation, nb::handle callback);
 
+/* Takes such a callback back, if it has not been called. With the GIL. */
+void forget_callback(Operation& operation, nb::handle callback);
+
 /* For the requests of a joint job, until stop_those_of() is called before its communicator is freed; that is false if
  * the communicator is another one. Without the GIL. */
 gpurun_status complete_those_of(gpurun_comm joint);
@@ -28,5 +31,6 @@ bool stop_those_of(gpurun_comm joint);
 /* Ends the threads, before the rank leaves, or Python does. Operations that are not complete by then stay so. Without
  * the GIL. */
 void stop_completers();
+bool completers_are_stopped();
 
 } // namespace gpurun::python

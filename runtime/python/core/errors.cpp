@@ -15,4 +15,15 @@ void raise(gpurun_status status, const char* function, const char* detail) {
     throw nb::python_error();
 }
 
+void bind_errors() {
+    nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+        try {
+            std::rethrow_exception(thrown);
+        } catch (const nb::cast_error&) {
+            PyErr_SetString(PyExc_TypeError, "an argument, or an element of one, has a type that the call does not "
+                                             "take, or is out of range");
+        }
+    });
+}
+
 } // namespace gpurun::python

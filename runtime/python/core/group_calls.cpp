@@ -12,6 +12,7 @@ struct KeptInGroup {
     std::unique_ptr<Kept> kept;
 };
 thread_local std::vector<KeptInGroup> kept_until_end;
+thread_local std::vector<OperationPtr> dropped_in_group;
 
 void begin() {
     check(gpurun_group_begin(), "group");
@@ -25,9 +26,12 @@ void end(nb::handle raised) {
         const nb::gil_scoped_release free;
         status = gpurun_group_end();
     }
-    if (--depth == 0)
+    if (--depth == 0) {
         for (KeptInGroup& each : std::exchange(kept_until_end, {}))
             keep_until_passed(each.stream, std::move(each.kept));
+        for (OperationPtr& each : std::exchange(dropped_in_group, {}))
+            const Request dropped_now(std::move(each));
+    }
     if (raised.is_none())
         check(status, "group");
 }
@@ -41,6 +45,8 @@ bool in_group() { return depth > 0; }
 void keep_until_group_end(gpurun_stream stream, std::unique_ptr<Kept> kept) {
     kept_until_end.push_back({stream, std::move(kept)});
 }
+
+void keep_until_group_end(OperationPtr dropped) { dropped_in_group.push_back(std::move(dropped)); }
 
 void bind_group_calls(nb::module_& module) {
     nb::class_<Group>(module, "group",

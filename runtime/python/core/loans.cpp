@@ -7,12 +7,25 @@
 #include "perform.hpp"
 #include "stream.hpp"
 
+#include <cstring>
 #include <string>
 
 namespace gpurun::python {
 namespace {
 
 static_assert(sizeof(dlpack::Tensor) == 48, "DLPack's DLTensor");
+
+std::string text_of(nb::handle name) {
+    if (!nb::isinstance<nb::str>(name))
+        throw nb::type_error("the name of a tensor is a str");
+    Py_ssize_t length = 0;
+    const char* const text = PyUnicode_AsUTF8AndSize(name.ptr(), &length);
+    if (text == nullptr)
+        throw nb::python_error();
+    if (std::strlen(text) != static_cast<std::size_t>(length))
+        throw nb::value_error("the name of a tensor has no NUL character");
+    return text;
+}
 
 nb::object lend(const Comm& comm, const nb::sequence& tensors, nb::handle names, const nb::bytes& metadata, int kind,
                 int dest, int tag, nb::handle stream) {
@@ -30,7 +43,9 @@ nb::object lend(const Comm& comm, const nb::sequence& tensors, nb::handle names,
     std::vector<std::string> texts;
     if (!names.is_none())
         for (const nb::handle name : names)
-            texts.emplace_back(nb::borrow<nb::str>(name).c_str());
+            texts.push_back(text_of(name));
+    if (!texts.empty() && texts.size() != described.size())
+        throw nb::value_error("names: give as many as there are tensors, or None");
     std::vector<const char*> pointers;
     for (const std::string& text : texts)
         pointers.push_back(text.c_str());
@@ -62,6 +77,7 @@ nb::tuple shape_of(const Tensor& tensor) {
 struct BorrowedLoan {
     gpurun_loan handle = GPURUN_LOAN_NULL;
     gpurun_stream order = GPURUN_HOST;
+    nb::object stream; // that it is, a gpurun.Stream, or none
     Status status;
     gpurun_loan_kind kind = GPURUN_LOAN_READ_ONLY;
     const dlpack::Tensor* tensors = nullptr;
@@ -84,6 +100,7 @@ struct Search {
 BorrowedLoan borrow(const Comm& comm, int source, int tag, nb::handle stream) {
     BorrowedLoan loan;
     loan.order = order_domain(stream, GPURUN_HOST);
+    loan.stream = owner_of(loan.order);
     if (in_main_thread()) {
         const auto search = std::make_shared<Search>(Search{source, tag, comm.handle(), {}});
         check(wait_for_message(
@@ -180,9 +197,9 @@ void bind_loans(nb::module_& module, CommClass& comm) {
     nb::class_<Tensor>(module, "Tensor", "A tensor of a loan, for from_dlpack() of NumPy, PyTorch and others.")
         .def_prop_ro("shape", &shape_of)
         .def("__dlpack__",
-             [](nb::handle self, const nb::kwargs&) {
+             [](nb::handle self, const nb::kwargs& wishes) {
                  const auto& tensor = nb::cast<Tensor&>(self);
-                 return export_tensor(self, tensor.description, tensor.read_only);
+                 return export_tensor(self, tensor.description, tensor.read_only, wishes);
              })
         .def("__dlpack_device__",
              [](const Tensor& t) { return nb::make_tuple(int{t.description.device.type}, t.description.device.id); })

@@ -59,7 +59,7 @@ nb::tuple device_of(const Memory& memory) {
 }
 
 /* Memory of emulated devices is memory of the CPU to all libraries. Nothing is enqueued that a stream must wait for. */
-nb::object to_dlpack(nb::handle self, const nb::kwargs&) {
+nb::object to_dlpack(nb::handle self, const nb::kwargs& wishes) {
     auto& memory = nb::cast<Memory&>(self);
     const int type = memory.on_gpu() ? dlpack::kCuda : dlpack::kCpu;
     return export_tensor(self,
@@ -70,7 +70,7 @@ nb::object to_dlpack(nb::handle self, const nb::kwargs&) {
                           memory.shape(),
                           nullptr,
                           0},
-                         false);
+                         false, wishes);
 }
 
 void copy(nb::handle into, nb::handle from, nb::handle stream) {

@@ -29,27 +29,6 @@ nb::object send(Form form, const char* name, StartSendCall prepare, const Comm& 
         [=, &comm](gpurun_request* ret) { return prepare(data, count, type, dest, tag, comm.handle(), order, ret); });
 }
 
-/* Calls now, with a status, and returns it. */
-template <typename Now, typename Start>
-nb::object receive_now(const char* name, gpurun_stream order, std::unique_ptr<Kept> kept, Now now, Start start) {
-    if (in_group()) {
-        kept->status = nb::cast(Status());
-        nb::object status = kept->status;
-        check(now(&nb::cast<Status&>(status).value), name);
-        keep_until_group_end(order, std::move(kept));
-        return status;
-    }
-    if (order == GPURUN_HOST && in_main_thread()) {
-        const OperationPtr operation = started(name, order, std::move(kept), start);
-        wait_for(operation, order);
-        return nb::cast(Status{operation->status});
-    }
-    Status status;
-    call_now(name, [&] { return now(&status.value); });
-    keep_until_passed(order, std::move(kept));
-    return nb::cast(status);
-}
-
 nb::object recv(Form form, const Comm& comm, nb::handle buffer, int source, int tag, nb::handle stream) {
     auto kept = std::make_unique<Kept>();
     kept->first = Buffer(buffer, Access::kWrite, "buffer", stream);
@@ -72,6 +51,13 @@ nb::object recv(Form form, const Comm& comm, nb::handle buffer, int source, int 
         [=](gpurun_request* ret) { return gpurun_recv_init(data, count, type, source, tag, handle, order, ret); });
 }
 
+/* Else nothing is to be started. */
+bool can_send(const Comm& comm, int dest, int tag) {
+    int size = 0;
+    return gpurun_comm_size(comm.handle(), &size) == GPURUN_OK && tag >= 0 &&
+           (dest == GPURUN_PROC_NULL || (dest >= 0 && dest < size));
+}
+
 /* In host order, both are started: then ^C ends the wait for them. */
 nb::object sendrecv(const Comm& comm, nb::handle from, int dest, int send_tag, nb::handle into, int source,
                     int recv_tag, nb::handle stream) {
@@ -81,7 +67,7 @@ nb::object sendrecv(const Comm& comm, nb::handle from, int dest, int send_tag, n
     const Buffer& out = kept->first;
     const Buffer& in = kept->second;
     const gpurun_stream order = order_domain(stream, either(out, in));
-    if (order == GPURUN_HOST && !in_group() && in_main_thread()) {
+    if (order == GPURUN_HOST && !in_group() && in_main_thread() && can_send(comm, dest, send_tag)) {
         auto kept_in = std::make_unique<Kept>();
         kept_in->first = std::move(kept->second);
         const Buffer& later = kept_in->first;
@@ -91,21 +77,31 @@ nb::object sendrecv(const Comm& comm, nb::handle from, int dest, int send_tag, n
         const OperationPtr receive = started("sendrecv", order, std::move(kept_in), [&](gpurun_request* ret) {
             return gpurun_irecv(data, count, type, source, recv_tag, comm.handle(), order, ret);
         });
-        Request waiting(receive); // if the send cannot be started, it goes on in the background
-        Request sending(started("sendrecv", order, std::move(kept), [&](gpurun_request* ret) {
-            return gpurun_isend(out.data(), out.count(), out.type(), dest, send_tag, comm.handle(), order, ret);
-        }));
+        const Request waiting(receive); // goes on in the background if the send cannot be started
+        OperationPtr send;
+        try {
+            send = started("sendrecv", order, std::move(kept), [&](gpurun_request* ret) {
+                return gpurun_isend(out.data(), out.count(), out.type(), dest, send_tag, comm.handle(), order, ret);
+            });
+        } catch (const nb::python_error&) {
+            waiting.cancel_quietly();
+            throw;
+        }
+        const Request sending(send);
         wait_for(receive, order);
-        wait_for(sending.pointer(), order);
+        wait_for(send, order);
         return nb::cast(Status{receive->status});
     }
-    return receive_now(
-        "sendrecv", order, std::move(kept),
-        [&, order](gpurun_message_status* ret) {
-            return gpurun_sendrecv(out.data(), out.count(), out.type(), dest, send_tag, in.data(), in.count(),
-                                   in.type(), source, recv_tag, comm.handle(), order, ret);
-        },
-        [](gpurun_request*) { return GPURUN_ERR_INTERNAL; });
+    const auto both = [&, order](gpurun_message_status* ret) {
+        return gpurun_sendrecv(out.data(), out.count(), out.type(), dest, send_tag, in.data(), in.count(), in.type(),
+                               source, recv_tag, comm.handle(), order, ret);
+    };
+    if (in_group())
+        return receive_now("sendrecv", order, std::move(kept), both, [](gpurun_request*) { return GPURUN_OK; });
+    Status status;
+    call_now("sendrecv", [&] { return both(&status.value); });
+    keep_until_passed(order, std::move(kept));
+    return nb::cast(status);
 }
 
 constexpr const char* kSendText =

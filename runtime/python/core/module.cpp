@@ -3,6 +3,7 @@
 NB_MODULE(_core, module) {
     using namespace gpurun::python;
     nb::set_leak_warnings(false); // what is under way when a program ends keeps its buffers
+    bind_errors();
     bind_job(module);
     bind_streams(module);
     bind_memory(module);

@@ -22,6 +22,7 @@ struct Kept {
     std::vector<Buffer> lent;
     std::vector<std::size_t> sizes[4]; // counts and displacements
     nb::object status;                 // of a receive in a group, which is written at its end
+    nb::object stream;                 // in which it is: a gpurun.Stream, or none
 };
 
 struct Operation {

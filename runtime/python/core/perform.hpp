@@ -5,6 +5,7 @@
 
 #include "completer.hpp"
 #include "request.hpp"
+#include "stream.hpp"
 #include "stream_keeper.hpp"
 #include "waiting.hpp"
 
@@ -17,6 +18,8 @@ enum class Form { kNow, kStart, kPrepare };
 /* Whether a group of calls is open in this thread, and what its blocking calls need until it ends. */
 bool in_group();
 void keep_until_group_end(gpurun_stream stream, std::unique_ptr<Kept> kept);
+/* The same of a request that was dropped. Behind that it completes by itself, as any other. */
+void keep_until_group_end(OperationPtr dropped);
 
 /* A request for what `start(gpurun_request*)` starts. */
 template <typename Start>
@@ -25,6 +28,11 @@ OperationPtr started(const char* name, gpurun_stream stream, std::unique_ptr<Kep
     operation->name = name;
     operation->stream = stream;
     operation->kept = std::move(kept);
+    if (nb::object owner = owner_of(stream); owner.is_valid()) {
+        if (operation->kept == nullptr)
+            operation->kept = std::make_unique<Kept>();
+        operation->kept->stream = std::move(owner);
+    }
     check(start(&operation->request), name);
     operation->handle = operation->request;
     return operation;
@@ -63,6 +71,27 @@ nb::object perform(Form form, const char* name, gpurun_stream stream, std::uniqu
         keep_until_passed(stream, std::move(kept));
     }
     return nb::none();
+}
+
+/* Calls now, with a status, and returns it. */
+template <typename Now, typename Start>
+nb::object receive_now(const char* name, gpurun_stream order, std::unique_ptr<Kept> kept, Now now, Start start) {
+    if (in_group()) {
+        kept->status = nb::cast(Status());
+        nb::object status = kept->status;
+        check(now(&nb::cast<Status&>(status).value), name);
+        keep_until_group_end(order, std::move(kept));
+        return status;
+    }
+    if (order == GPURUN_HOST && in_main_thread()) {
+        const OperationPtr operation = started(name, order, std::move(kept), start);
+        wait_for(operation, order);
+        return nb::cast(Status{operation->status});
+    }
+    Status status;
+    call_now(name, [&] { return now(&status.value); });
+    keep_until_passed(order, std::move(kept));
+    return nb::cast(status);
 }
 
 } // namespace gpurun::python

@@ -16,6 +16,7 @@ struct Probe { // outlives the call if ^C ends it
     int tag;
     gpurun_comm comm;
     bool reserve;
+    bool interruptible;
     Message message;
 };
 
@@ -26,21 +27,24 @@ gpurun_status look(void* state, int* ret_found) {
                          : gpurun_iprobe(probe.source, probe.tag, probe.comm, ret_found, &probe.message.status);
 }
 
+/* A wait that ^C may end reserves nothing: nobody would receive that message. */
 gpurun_status wait(void* state) {
     auto& probe = *static_cast<Probe*>(state);
-    return probe.reserve
+    return probe.reserve && !probe.interruptible
                ? gpurun_mprobe(probe.source, probe.tag, probe.comm, &probe.message.handle, &probe.message.status)
                : gpurun_probe(probe.source, probe.tag, probe.comm, &probe.message.status);
 }
 
 Message probe_now(const char* name, const Comm& comm, int source, int tag, bool reserve) {
-    const auto probe = std::make_shared<Probe>(Probe{source, tag, comm.handle(), reserve, {}});
-    check(wait_for_message(name, look, wait, probe), name);
+    const auto probe = std::make_shared<Probe>(Probe{source, tag, comm.handle(), reserve, in_main_thread(), {}});
+    do // once more if another thread has taken what was found
+        check(wait_for_message(name, look, wait, probe), name);
+    while (reserve && probe->message.handle.id == GPURUN_MESSAGE_NULL.id);
     return probe->message;
 }
 
 bool probe_once(const char* name, const Comm& comm, int source, int tag, bool reserve, Message* ret_message) {
-    Probe probe{source, tag, comm.handle(), reserve, {}};
+    Probe probe{source, tag, comm.handle(), reserve, false, {}};
     int found = 0;
     call_now(name, [&] { return look(&probe, &found); });
     *ret_message = probe.message;
@@ -53,22 +57,15 @@ nb::object receive(Form form, Message& message, nb::handle buffer, nb::handle st
     kept->first = Buffer(buffer, Access::kWrite, "buffer", stream);
     const Buffer& into = kept->first;
     const gpurun_stream order = order_domain(stream, into.current());
+    const auto now = [&](gpurun_message_status* ret) {
+        return gpurun_mrecv(into.data(), into.count(), into.type(), &message.handle, order, ret);
+    };
     const auto start = [&](gpurun_request* ret) {
         return gpurun_imrecv(into.data(), into.count(), into.type(), &message.handle, order, ret);
     };
     if (form == Form::kStart)
         return nb::cast(Request(started(name, order, std::move(kept), start)));
-    if (order == GPURUN_HOST && !in_group() && in_main_thread()) {
-        const OperationPtr operation = started(name, order, std::move(kept), start);
-        wait_for(operation, order);
-        return nb::cast(Status{operation->status});
-    }
-    Status status;
-    call_now(name, [&] {
-        return gpurun_mrecv(into.data(), into.count(), into.type(), &message.handle, order, &status.value);
-    });
-    keep_until_passed(order, std::move(kept));
-    return nb::cast(status);
+    return receive_now(name, order, std::move(kept), now, start);
 }
 
 } // namespace

@@ -24,6 +24,7 @@ inline void check(gpurun_status status, const char* function) {
 }
 
 /* Bindings, a file each. */
+void bind_errors();
 void bind_job(nb::module_& module);
 void bind_streams(nb::module_& module);
 void bind_memory(nb::module_& module);

@@ -32,6 +32,8 @@ class Request {
     void free() const;
 
   private:
+    bool is_active() const;
+
     OperationPtr operation_;
 };
 

@@ -1,7 +1,5 @@
-#include "completer.hpp"
-#include "request.hpp"
+#include "perform.hpp"
 #include "stream.hpp"
-#include "waiting.hpp"
 
 namespace gpurun::python {
 namespace {
@@ -43,18 +41,38 @@ void bind_status(nb::module_& module) {
 Request::~Request() {
     if (operation_ == nullptr || operation_->request.id == 0 || operation_->given)
         return;
+    if (in_group() && gpurun_finalized() == 0) {
+        keep_until_group_end(std::move(operation_));
+        return;
+    }
     if (gpurun_finalized() != 0 || operation_->persistent) {
+        const bool may_move = gpurun_finalized() != 0 ? !operation_->done : is_active();
         if (gpurun_finalized() == 0)
             (void)gpurun_request_free(&operation_->request);
-        if (!operation_->done)
+        if (may_move)
             new OperationPtr(std::move(operation_)); // its message may still use the buffers
+        return;
+    }
+    if (completers_are_stopped()) { // Python ends, and a thread could not let go of anything
+        new OperationPtr(std::move(operation_));
         return;
     }
     try {
         complete_in_background(operation_);
     } catch (nb::python_error& error) {
         error.discard_as_unraisable("gpurun.Request");
+        new OperationPtr(std::move(operation_));
     }
+}
+
+/* Of a persistent one. A call that fails says of what: the message, which is over then, or the call itself. */
+bool Request::is_active() const {
+    int done = operation_->done ? 1 : 0;
+    for (int i = 0; i < 2 && done == 0; ++i)
+        if (gpurun_test(&operation_->request, GPURUN_HOST, &done, &operation_->status) == GPURUN_OK)
+            break;
+    operation_->done = done != 0;
+    return done == 0;
 }
 
 Status Request::wait(nb::handle stream, nb::handle timeout) const {
@@ -90,6 +108,12 @@ void Request::start() const {
 }
 
 void Request::free() const {
+    if (!operation_->persistent)
+        raise(GPURUN_ERR_REQUEST, "Request.free",
+              "it is not persistent: wait() completes it, and a request that is dropped completes by itself");
+    if (operation_->request.id != 0 && is_active())
+        raise(GPURUN_ERR_REQUEST, "Request.free",
+              "it is active, and its message uses its buffers: wait() for it first");
     check(gpurun_request_free(&operation_->request), "Request.free");
     operation_->kept.reset();
 }
@@ -118,7 +142,14 @@ void bind_requests(nb::module_& module) {
                 else
                     when_complete(request.pointer(), callback);
             },
-            "callback"_a, "Call `callback()` once it is complete on the host, in another thread.")
+            "callback"_a,
+            "Call `callback()` once it is complete on the host, in the thread that completes requests: it must not "
+            "wait "
+            "for one.")
+        .def(
+            "remove_done_callback",
+            [](const Request& request, nb::handle callback) { forget_callback(request.operation(), callback); },
+            "callback"_a, "Take back a callback that was added, if it was not called yet.")
         .def_prop_ro(
             "done", [](const Request& request) { return *state(request) == 'c'; },
             "Whether it is known to be complete; test() finds out.")

@@ -5,11 +5,25 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
+#include <unordered_map>
 
 namespace gpurun::python {
 namespace {
 
 struct Host {}; // the type of gpurun.HOST
+
+/* The Python objects of our own streams that calls have named, so that what goes on in one can keep it. */
+std::mutex owners_mutex; // for Pythons without a GIL
+std::unordered_map<gpurun_stream, PyObject*>& owners() {
+    static auto* const all = new std::unordered_map<gpurun_stream, PyObject*>;
+    return *all;
+}
+
+void forget_owner(gpurun_stream stream) {
+    const std::scoped_lock lock(owners_mutex);
+    owners().erase(stream);
+}
 
 /* A stream of the rank's device that the library has made. */
 class Stream {
@@ -18,6 +32,7 @@ class Stream {
     Stream(const Stream&) = delete;
     Stream& operator=(const Stream&) = delete;
     ~Stream() {
+        forget_owner(stream_);
         if (stream_ != nullptr && gpurun_finalized() == 0) {
             nb::gil_scoped_release free;
             (void)gpurun_stream_destroy(stream_);
@@ -46,10 +61,11 @@ class Stream {
 };
 
 gpurun_stream from_number(nb::handle number) {
-    const auto value = static_cast<std::uintptr_t>(PyLong_AsUnsignedLongLongMask(number.ptr()));
+    const nb::object index = nb::steal(PyNumber_Index(number.ptr()));
+    void* const value = index.is_valid() ? PyLong_AsVoidPtr(index.ptr()) : nullptr;
     if (PyErr_Occurred() != nullptr)
         throw nb::python_error();
-    return reinterpret_cast<gpurun_stream>(value);
+    return static_cast<gpurun_stream>(value);
 }
 
 std::uintptr_t number(const Stream& stream) { return reinterpret_cast<std::uintptr_t>(stream.get()); }
@@ -64,8 +80,11 @@ gpurun_stream order_domain(nb::handle stream, gpurun_stream current) {
     if (PyLong_Check(stream.ptr()) != 0)
         return from_number(stream);
     Stream* own = nullptr;
-    if (nb::try_cast(stream, own) && own != nullptr)
+    if (nb::try_cast(stream, own) && own != nullptr) {
+        const std::scoped_lock lock(owners_mutex);
+        owners()[own->get()] = stream.ptr();
         return own->get();
+    }
     if (nb::hasattr(stream, "__cuda_stream__"))
         return from_number(nb::object(stream.attr("__cuda_stream__")())[1]);
     for (const char* attribute : {"cuda_stream", "ptr"})
@@ -76,6 +95,14 @@ gpurun_stream order_domain(nb::handle stream, gpurun_stream current) {
                  "cuda.core, or a handle as an int (it is a %U)",
                  nb::inst_name(stream).ptr());
     throw nb::python_error();
+}
+
+nb::object owner_of(gpurun_stream stream) {
+    if (stream == GPURUN_HOST)
+        return {};
+    const std::scoped_lock lock(owners_mutex);
+    const auto found = owners().find(stream);
+    return found == owners().end() ? nb::object() : nb::borrow(found->second);
 }
 
 gpurun_stream current_stream_of(nb::handle object, int device) {

@@ -11,6 +11,9 @@ namespace gpurun::python {
  * or ptr (CuPy); or a handle as an int. Raises TypeError. */
 gpurun_stream order_domain(nb::handle stream, gpurun_stream current);
 
+/* The gpurun.Stream that it is of, if a call has named that; else no object. */
+nb::object owner_of(gpurun_stream stream);
+
 /* The current stream of the library that an object on a CUDA device comes from, where it is known to have one. */
 gpurun_stream current_stream_of(nb::handle object, int device);
 

@@ -60,7 +60,11 @@ Outcome interruptible(PyThread_type_lock lock, double seconds = -1) {
     }
 }
 
+/* After a call that was to complete it. One that was refused has not: it is still under way, and keeps its buffers. */
 void finish(Operation& operation, gpurun_status result, gpurun_stream stream = GPURUN_HOST) {
+    if (!operation.given && result != GPURUN_OK && operation.request.id != 0)
+        raise(result, operation.name);
+    operation.done = true;
     if (!operation.persistent)
         keep_until_passed(stream, std::move(operation.kept));
     if (result != GPURUN_OK && operation.detail.empty())
@@ -107,7 +111,6 @@ void wait_for(const OperationPtr& operation, gpurun_stream stream) {
         const nb::gil_scoped_release free;
         result = gpurun_wait(&operation->request, stream, &operation->status);
     }
-    operation->done = true;
     finish(*operation, result, stream);
 }
 
@@ -123,7 +126,6 @@ void wait_for_at_most(const OperationPtr& operation, double seconds) {
     }
     if (result == GPURUN_OK && done == 0)
         return wait_in_background(operation, seconds);
-    operation->done = true;
     finish(*operation, result);
 }
 
@@ -142,7 +144,6 @@ bool test(const OperationPtr& operation, gpurun_stream stream) {
     }
     if (result == GPURUN_OK && done == 0)
         return false;
-    operation->done = true;
     finish(*operation, result, stream);
     return true;
 }

@@ -66,8 +66,11 @@ def pack(obj: Any) -> bytearray:
 
 def unpack(message: bytearray) -> Any:
     """The object of a message. Its buffers are those of `message`."""
-    (count,) = struct.unpack_from("<Q", message)
-    lengths = struct.unpack_from(f"<{count + 1}Q", message, 8)
+    try:
+        (count,) = struct.unpack_from("<Q", message)
+        lengths = struct.unpack_from(f"<{count + 1}Q", message, 8)
+    except struct.error as error:
+        raise ValueError("the message is no object of send_object(): receive what send() has sent with recv()") from error
     view = memoryview(message)
     place = _aligned(8 * (count + 2))
     parts: List[memoryview] = []

@@ -78,9 +78,8 @@ class Pool:
         return everything[first : first + tensor.nbytes].view(tensor.dtype).reshape(tensor.shape)
 
     def _lend_bucket(self, comm: Comm, bucket: Dict[str, Any], ranks: Sequence[int], tag: int, metadata: bytes) -> None:
-        self._lent[self._turn] = [
-            comm.lend(bucket, rank, tag, kind=READ_ONLY, metadata=metadata) for rank in ranks
-        ]
+        for rank in ranks:  # if one cannot be lent, the bucket stays with those that have it
+            self._lent[self._turn].append(comm.lend(bucket, rank, tag, kind=READ_ONLY, metadata=metadata))
         self._turn = (self._turn + 1) % len(self._lent)
 
     def __repr__(self) -> str:

@@ -58,9 +58,14 @@ def waitsome(requests: Sequence["Request"]) -> List[int]:
     if found or not requests:
         return found
     event = threading.Event()
-    for request in requests:
-        request.add_done_callback(event.set)
-    event.wait()
+    tell = event.set
+    try:
+        for request in requests:
+            request.add_done_callback(tell)
+        event.wait()
+    finally:
+        for request in requests:
+            request.remove_done_callback(tell)
     return _some_done(requests)
 
 

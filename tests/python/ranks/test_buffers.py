@@ -1,5 +1,6 @@
 """What can be sent and received, and what is refused, with what to do."""
 import array
+import sys
 
 import hypothesis.extra.numpy as arrays
 import hypothesis.strategies as st
@@ -92,6 +93,26 @@ def test_elements_without_a_datatype_are_refused_with_the_remedy(comm, bad):
 def test_what_is_no_buffer_is_refused(comm, bad):
     with pytest.raises(TypeError):
         comm.send(bad, comm.rank)
+
+
+def test_what_is_refused_is_released(comm):
+    for bad, role in ((np.zeros((4, 4)).T, "buffer"), (memoryview(bytearray(8))[::2], "buffer")):
+        references = sys.getrefcount(bad)
+        with pytest.raises(BufferError, match=role):
+            comm.isend(bad, comm.rank)
+        assert sys.getrefcount(bad) == references
+    data = bytearray(8)
+    with pytest.raises(BufferError):
+        comm.isend(memoryview(data)[::2], comm.rank)
+    data.append(1)  # which it cannot while somebody has its memory
+
+
+def test_an_argument_of_another_type_is_a_type_error(comm):
+    for call in (lambda: comm.split("red"), lambda: comm.cart_create(["a"]), lambda: comm.barrier(stream=1.5)):
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(OverflowError):
+        comm.isend(b"x", comm.rank, stream=2**70)
 
 
 def test_memory_of_the_device(comm):

@@ -141,6 +141,48 @@ def test_what_cannot_be_lent_is_refused_with_the_reason(comm):
     request.wait()
 
 
+def test_names_that_would_lose_a_tensor_are_refused(comm):
+    for names, error in ((["w"], "as many"), (["w", "w\0x"], "NUL"), (["w", 1], "str")):
+        with pytest.raises((TypeError, ValueError), match=error):
+            comm.lend_tensors([on_device(1), on_device(1)], names, b"", gpurun.SHARED, comm.rank, 0, None)
+
+
+def test_dlpack_exports_what_the_other_library_knows(comm):
+    memory = gpurun.Memory(8)
+    request = comm.lend(on_device(2), comm.rank, 4, kind=gpurun.READ_ONLY)
+    with comm.borrow(comm.rank, 4) as (tensor,):
+        for made in (memory, tensor):
+            assert '"dltensor_versioned"' in repr(made.__dlpack__(max_version=(1, 0)))
+            with pytest.raises(BufferError, match="does not copy"):
+                made.__dlpack__(copy=True)
+        with pytest.raises(BufferError, match="read-only"):
+            tensor.__dlpack__()
+    request.wait()
+    for old in ({}, {"max_version": None}, {"max_version": (0, 8)}):
+        assert '"dltensor"' in repr(memory.__dlpack__(**old))
+
+
+def test_a_pool_keeps_a_bucket_that_only_some_have_got(comm):
+    pool = gpurun.Pool(64, buckets=1)
+    with pytest.raises(gpurun.ArgumentError, match="destination 99"):
+        pool.lend(comm, {"w": np.ones(1)}, [comm.rank, 99])
+    loan = comm.borrow(comm.rank, library=np)
+    threading.Timer(0.05, loan.give_back).start()
+    assert loan.tensors["w"] == 1
+    assert pool.lend(comm, {"w": np.zeros(1)}, comm.rank) == 1  # waits for that
+    with comm.borrow(comm.rank, library=np) as tensors:
+        assert tensors["w"] == 0 and "given back" in repr(loan)
+    pool.wait()
+
+
+def test_a_loan_keeps_the_stream_in_which_it_was_borrowed(comm):
+    request = comm.lend(on_device(1), comm.rank, 4)
+    loan = comm.borrow(comm.rank, 4, stream=gpurun.Stream())
+    gc.collect()
+    loan.give_back()
+    request.wait()
+
+
 def test_a_pool_lends_more_than_its_buckets_hold(comm):
     right, left = neighbours(comm)
     pool = gpurun.Pool(1000)

@@ -2,6 +2,7 @@
 import pickle
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,3 +40,10 @@ def test_arrays_in_objects_are_not_pickled_and_can_be_written(comm):
 def test_a_message_is_its_pickle_and_its_buffers():
     array = np.arange(1000.0)
     assert len(_objects.pack(array)) < array.nbytes + 1000
+
+
+@pytest.mark.parametrize("message", [b"", b"no object, but long enough"])
+def test_a_message_that_is_no_object_is_an_error_that_says_so(comm, message):
+    comm.send(message, comm.rank, 3)
+    with pytest.raises(ValueError, match="no object"):
+        comm.recv_object(comm.rank, 3)

@@ -1,8 +1,12 @@
 """Requests: waiting, testing, asyncio, cancelling, groups of calls, and what keeps buffers alive."""
 import asyncio
 import gc
+import os
+import signal
 import sys
 import threading
+import time
+import weakref
 
 import numpy as np
 import pytest
@@ -120,6 +124,146 @@ def test_a_group_starts_its_calls_together(comm):
         status = comm.recv(got, left)
         comm.barrier()
     assert status.source == left and (got == left).all()
+
+
+def test_a_group_receives_what_a_probe_has_reserved(comm):
+    right, left = neighbours(comm)
+    got = np.zeros(4)
+    comm.send(np.arange(4.0), right, 5)
+    message = comm.mprobe(left, 5)
+    with gpurun.group():
+        status = message.recv(got)
+    assert status.source == left and (got == np.arange(4.0)).all()
+
+
+def started_to_self(comm, **where):
+    """A receive that no message has come for yet, and a reference to its buffer, which is nobody else's."""
+    buffer = np.zeros(5000)
+    return comm.irecv(buffer, comm.rank, 70, **where), weakref.ref(buffer)
+
+
+def check_arrives(comm, request, buffer):
+    gc.collect()
+    assert buffer() is not None and not request.done
+    comm.send(np.ones(5000), comm.rank, 70)
+    assert request.wait().count == 5000 and (buffer() is None or (buffer() == 1).all())
+
+
+@pytest.mark.parametrize("call", [lambda r: r.wait(), lambda r: r.test()])
+def test_a_call_that_a_group_refuses_leaves_the_request_under_way(comm, call):
+    with gpurun.group():
+        request, buffer = started_to_self(comm)
+        with pytest.raises(gpurun.UnsupportedError):
+            call(request)
+    check_arrives(comm, request, buffer)
+
+
+def test_a_wait_in_what_is_no_stream_leaves_the_request_under_way(comm):
+    request, buffer = started_to_self(comm)
+    with pytest.raises(gpurun.ArgumentError):
+        request.wait(stream=5)
+    check_arrives(comm, request, buffer)
+
+
+def test_a_request_keeps_its_stream(comm):
+    request, buffer = started_to_self(comm, stream=gpurun.Stream())
+    check_arrives(comm, request, buffer)
+    receive = comm.recv_init(bytearray(1), comm.rank, 71, stream=gpurun.Stream())
+    receive.start()
+    comm.send(b"x", comm.rank, 71)
+    assert receive.wait().count == 1
+    receive.free()
+
+
+def test_a_request_that_is_dropped_in_a_group_completes_behind_it(comm):
+    with gpurun.group():
+        request, buffer = started_to_self(comm)
+        done = threading.Event()
+        del request
+        gc.collect()
+        assert buffer() is not None
+    finalizer = weakref.finalize(buffer(), done.set)
+    comm.send(np.ones(5000), comm.rank, 70)
+    assert done.wait(60) and not finalizer.alive
+
+
+def test_what_is_active_cannot_be_freed(comm):
+    request, buffer = started_to_self(comm)
+    with pytest.raises(gpurun.StateError, match="not persistent"):
+        request.free()
+    check_arrives(comm, request, buffer)
+    receive = comm.recv_init(bytearray(1), comm.rank, 71)
+    receive.start()
+    with pytest.raises(gpurun.StateError, match="active"):
+        receive.free()
+    comm.send(b"too long", comm.rank, 71)
+    with pytest.raises(gpurun.TruncatedError):
+        receive.wait()
+    receive.free()
+
+
+def test_a_refused_sendrecv_receives_nothing(comm):
+    right, left = neighbours(comm)
+    refused, got = bytearray(1), bytearray(1)
+    with pytest.raises(gpurun.ArgumentError, match="destination 99"):
+        comm.sendrecv(b"x", 99, recvbuf=refused, source=left)
+    comm.sendrecv(b"y", right, recvbuf=got, source=left)
+    assert (refused, got) == (b"\0", b"y")
+
+
+def test_waitany_leaves_nothing_behind_with_what_it_has_waited_for(comm):
+    never = comm.irecv(bytearray(1), comm.rank, 5)
+    told = weakref.WeakSet()
+
+    class Told(threading.Event):
+        def __init__(self):
+            super().__init__()
+            told.add(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "Event", Told)
+        for _ in range(3):
+            soon = comm.irecv(bytearray(1), comm.rank, 6)
+            timer = threading.Timer(0.02, lambda: comm.send(b"x", comm.rank, 6))
+            timer.start()
+            assert gpurun.waitany([never, soon]) == 1
+            timer.join()
+            del timer
+    gc.collect()
+    assert not told
+    never.cancel()
+    assert never.wait().cancelled
+
+
+def test_a_probe_that_a_signal_ends_takes_no_message(comm):
+    class Late(Exception):
+        pass
+
+    def raise_late(*_):
+        raise Late
+
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    idle = threads()
+    before = signal.signal(signal.SIGALRM, raise_late)
+    try:
+        with pytest.raises(Late):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            comm.mprobe(comm.rank, 9)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    comm.send(b"1", comm.rank, 9)
+    comm.send(b"2", comm.rank, 9)
+    got = bytearray(1)
+    comm.mprobe(comm.rank, 9).recv(got)
+    assert got == b"1"
+    comm.recv(got, comm.rank, 9)
+    assert got == b"2"
+    comm.send(b"3", comm.rank, 9)  # the thread that has gone on waiting ends by it
+    while threads() > idle:
+        time.sleep(0.001)
+    comm.recv(got, comm.rank, 9)
 
 
 def test_with_waits_at_its_end(comm):
