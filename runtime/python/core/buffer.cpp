@@ -61,7 +61,7 @@ const dlpack::Exchange* exchange_of(nb::handle object) {
 
 } // namespace
 
-// By the other constructor, so that what it has taken is released if it raises.
+/* By the other constructor, so that what it has taken is released if it raises. */
 Buffer::Buffer(nb::handle object, Access access, const char* role, nb::handle stream, Layout layout) : Buffer() {
     layout_ = layout;
     if (layout == Layout::kTensor) {

@@ -143,9 +143,8 @@ void bind_requests(nb::module_& module) {
                     when_complete(request.pointer(), callback);
             },
             "callback"_a,
-            "Call `callback()` once it is complete on the host, in the thread that completes requests: it must not "
-            "wait "
-            "for one.")
+            "Call `callback()` once it is complete on the host, in the thread that completes requests. It must not "
+            "wait.")
         .def(
             "remove_done_callback",
             [](const Request& request, nb::handle callback) { forget_callback(request.operation(), callback); },
