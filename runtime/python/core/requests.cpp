@@ -11,9 +11,23 @@ const char* state(const Request& request) {
                                                            : "under way";
 }
 
+/* Raised by a signal handler, and not by a call of the library. */
+bool is_of_signal(const nb::python_error& error) {
+    return !error.matches(nb::module_::import_("gpurun._errors").attr("Error"));
+}
+
+/* Where a signal ends it, as it does a wait for one: what is not matched is cancelled. */
 void wait_for_all(const nb::sequence& requests, nb::handle stream) {
-    for (const nb::handle each : requests)
-        (void)nb::cast<Request&>(each).wait(stream, nb::none());
+    for (const nb::handle each : requests) {
+        try {
+            (void)nb::cast<Request&>(each).wait(stream, nb::none());
+        } catch (const nb::python_error& error) {
+            if (is_of_signal(error))
+                for (const nb::handle other : requests)
+                    nb::cast<Request&>(other).cancel_quietly();
+            throw;
+        }
+    }
 }
 
 nb::str describe(const Status& status) {

@@ -17,6 +17,13 @@ def _settle(future: "asyncio.Future[None]") -> None:
         future.set_result(None)
 
 
+def _cancel(request: "Request") -> None:
+    try:
+        request.cancel()
+    except RuntimeError:  # a send or a collective goes on
+        pass
+
+
 def await_request(request: "Request") -> Generator[object, None, "Status"]:
     """What `await request` does. If the task is cancelled, a receive that is not matched is cancelled, too."""
     import asyncio
@@ -37,10 +44,7 @@ def await_request(request: "Request") -> Generator[object, None, "Status"]:
     try:
         yield from future
     except asyncio.CancelledError:
-        try:
-            request.cancel()
-        except RuntimeError:  # a send or a collective goes on
-            pass
+        _cancel(request)
         raise
     return request.wait()
 
@@ -63,6 +67,10 @@ def waitsome(requests: Sequence["Request"]) -> List[int]:
         for request in requests:
             request.add_done_callback(tell)
         event.wait()
+    except BaseException:  # of a signal handler: as when it ends a wait for one
+        for request in requests:
+            _cancel(request)
+        raise
     finally:
         for request in requests:
             request.remove_done_callback(tell)

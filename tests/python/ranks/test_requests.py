@@ -235,24 +235,38 @@ def test_waitany_leaves_nothing_behind_with_what_it_has_waited_for(comm):
     assert never.wait().cancelled
 
 
-def test_a_probe_that_a_signal_ends_takes_no_message(comm):
-    class Late(Exception):
-        pass
+class Late(Exception):
+    """Raised by a signal handler."""
 
+
+def check_ends_late(call):
     def raise_late(*_):
         raise Late
 
-    def threads():
-        return len(os.listdir("/proc/self/task"))
-
-    idle = threads()
     before = signal.signal(signal.SIGALRM, raise_late)
     try:
         with pytest.raises(Late):
             signal.setitimer(signal.ITIMER_REAL, 0.05)
-            comm.mprobe(comm.rank, 9)
+            call()
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("wait", [gpurun.waitall, gpurun.waitany, gpurun.waitsome, lambda all: all[0].wait()])
+def test_a_wait_that_a_signal_ends_cancels_what_is_not_matched(comm, wait):
+    receives = [comm.irecv(bytearray(1), comm.rank, 9) for _ in range(2)]
+    check_ends_late(lambda: wait(receives))
+    if wait.__name__ == "<lambda>":
+        receives.pop().cancel()
+    assert all(receive.wait().cancelled for receive in receives)
+
+
+def test_a_probe_that_a_signal_ends_takes_no_message(comm):
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    idle = threads()
+    check_ends_late(lambda: comm.mprobe(comm.rank, 9))
     comm.send(b"1", comm.rank, 9)
     comm.send(b"2", comm.rank, 9)
     got = bytearray(1)
