@@ -329,9 +329,9 @@ TEST_CASE("what is not ready is not read, and the stream goes on once all have r
     Readers readers(edges, 2, reference::kInt32, 1000, 0, true);
     readers.fill();
     readers.enqueue(0, reference::kSum);
+    CHECK(soon([&] { return counter(edges.ready(0, 1)).load() != 0; })); // it says that it is ready itself
     watch();
     CHECK_FALSE(readers.stream(0).done());
-    CHECK(counter(edges.ready(0, 1)).load() != 0); // it has said that it is ready itself
     CHECK(counter(edges.read_by(0, 1)).load() == 0);
     readers.enqueue(1, reference::kSum, false);
     readers.finish();
