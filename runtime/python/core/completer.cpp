@@ -194,7 +194,7 @@ class Completer {
     /* What is not complete when the rank leaves keeps its buffers: the library may still use them. */
     void forget() {
         for (OperationPtr& operation : active_)
-            new OperationPtr(std::move(operation));
+            keep_for_ever(std::move(operation));
         active_.clear();
         requests_.clear();
     }

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace gpurun::python {
@@ -55,5 +56,8 @@ struct Operation {
 };
 
 using OperationPtr = std::shared_ptr<Operation>;
+
+/* One that nobody can complete any more: the library may still use its buffers. */
+inline void keep_for_ever(OperationPtr operation) { new OperationPtr(std::move(operation)); }
 
 } // namespace gpurun::python

@@ -64,18 +64,18 @@ Request::~Request() {
         if (gpurun_finalized() == 0)
             (void)gpurun_request_free(&operation_->request);
         if (may_move)
-            new OperationPtr(std::move(operation_)); // its message may still use the buffers
+            keep_for_ever(std::move(operation_));
         return;
     }
     if (completers_are_stopped()) { // Python ends, and a thread could not let go of anything
-        new OperationPtr(std::move(operation_));
+        keep_for_ever(std::move(operation_));
         return;
     }
     try {
         complete_in_background(operation_);
     } catch (nb::python_error& error) {
         error.discard_as_unraisable("gpurun.Request");
-        new OperationPtr(std::move(operation_));
+        keep_for_ever(std::move(operation_));
     }
 }
 
