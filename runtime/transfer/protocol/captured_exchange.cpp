@@ -53,6 +53,23 @@ Result<void> CapturedExchange::launch() {
     return launched;
 }
 
+// A kernel of many blocks is launched when what it waits for has begun: where several ranks' wait on a device, they
+// could leave no processor on which that can run.
+Result<void> CapturedExchange::take_now(Channel channel, void* destination, size_t bytes, device::Stream stream) {
+    if (device::channel_lanes(bytes) > pools_.kernels.blocks_in_graph())
+        GPURUN_TRY(await_put(channel, stream));
+    return channels_->channel_take(channel, destination, bytes, stream);
+}
+
+// The first operation of its run, behind which comes the last.
+Result<void> CapturedExchange::await_put(Channel& channel, device::Stream stream) {
+    channel.last_of_run = false;
+    GPURUN_TRY(channels_->channel_await_put(channel, stream));
+    channel.first_of_run = false;
+    channel.last_of_run = true;
+    return {};
+}
+
 Result<void> CapturedExchange::put_all() {
     for (const auto& [channel, source] : puts_)
         GPURUN_TRY(channels_->channel_put(channel, source, stream_));
@@ -102,7 +119,7 @@ Result<void> CapturedExchange::reduce_in_place() {
         operands[i].buffer = each.in_channel() ? each.place : each.buffer;
         operands[i].answer = each.answer;
         if (each.in_channel())
-            GPURUN_TRY(channels_->channel_take(*each.channel, each.place, each.channel->bytes, stream_));
+            GPURUN_TRY(take_now(*each.channel, each.place, each.channel->bytes, stream_));
     }
     device::FusedReduction reduction{reduction_->reduction, reduction_->count, reduction_->result,
                                      std::span(operands).first(operands_.size())};

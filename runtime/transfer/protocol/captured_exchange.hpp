@@ -51,6 +51,10 @@ class CapturedExchange {
     // Whether what is reduced is combined without being taken to its place. REQUIRES that it is not launched yet.
     bool combines_as_it_comes() const;
     base::Result<void> launch();
+    // At once. REQUIRES that nothing is collected.
+    base::Result<void> take_now(device::Channel channel, void* destination, size_t bytes, device::Stream stream);
+    // Its run has begun. What takes it is to be enqueued next.
+    base::Result<void> await_put(device::Channel& channel, device::Stream stream);
 
   private:
     base::Result<void> enter(device::Stream stream);

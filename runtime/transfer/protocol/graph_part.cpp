@@ -349,25 +349,9 @@ Result<void> GraphPart::receive(Receive& receive, const Arrived& arrived, const 
         return base::Error{Status::kInternal, "an answer that its source counts on can only be written by a reduction"};
     GPURUN_TRY(resources_.captured_exchange.launch());
     GPURUN_ASSIGN(const Taken taken, open(receive, arrived, envelope, stream));
-    device::Channel channel = taken.channel;
-    const uint64_t bytes = receive.bytes();
-    const bool pulls = arrived.message.way != Way::kInChannel;
-    const size_t blocks = pulls ? device::copy_blocks(bytes) : device::channel_lanes(bytes);
-    const bool awaits_first = blocks > resources_.pools.kernels.blocks_in_graph();
-    if (pulls)
-        return pull(channel, taken.from, receive.operand(), bytes, stream, awaits_first);
-    if (awaits_first)
-        GPURUN_TRY(await_put(channel, stream));
-    return channels_->channel_take(channel, receive.operand().address, bytes, stream);
-}
-
-// The first operation of its run, behind which comes the last.
-Result<void> GraphPart::await_put(device::Channel& channel, device::Stream stream) {
-    channel.last_of_run = false;
-    GPURUN_TRY(channels_->channel_await_put(channel, stream));
-    channel.first_of_run = false;
-    channel.last_of_run = true;
-    return {};
+    if (arrived.message.way != Way::kInChannel)
+        return pull(taken.channel, taken.from, receive.operand(), receive.bytes(), stream);
+    return resources_.captured_exchange.take_now(taken.channel, receive.operand().address, receive.bytes(), stream);
 }
 
 Result<const std::byte*> GraphPart::hold(const RemoteBuffer& buffer, uint64_t& allocation_id) {
@@ -380,10 +364,10 @@ Result<const std::byte*> GraphPart::hold(const RemoteBuffer& buffer, uint64_t& a
 }
 
 Result<void> GraphPart::pull(device::Channel channel, const std::byte* from, const Operand& operand, uint64_t bytes,
-                             device::Stream stream, bool awaits_first) {
+                             device::Stream stream) {
     const bool by_kernel = bytes != 0 && bytes <= resources_.settings.kernel_copy_bytes && !operand.in_host_memory();
-    if (awaits_first || !by_kernel)
-        GPURUN_TRY(await_put(channel, stream));
+    if (!by_kernel || device::copy_blocks(bytes) > resources_.pools.kernels.blocks_in_graph())
+        GPURUN_TRY(resources_.captured_exchange.await_put(channel, stream));
     if (by_kernel) {
         auto* const ticket =
             reinterpret_cast<uint32_t*>(reinterpret_cast<std::byte*>(channel.turns) + ticket_offset(0));

@@ -164,11 +164,10 @@ class GraphPart final : public ProtocolPart {
     base::Result<device::Channel> source_end(const Source& source, uint32_t runs);
     base::Result<device::Channel> target_end(const CapturedMessage& message, size_t bytes, uint32_t runs);
     void log_runs(device::Channel& channel, uint32_t runs, std::byte* place) const;
-    base::Result<void> await_put(device::Channel& channel, device::Stream stream);
     base::Result<const std::byte*> hold(const RemoteBuffer& buffer, uint64_t& allocation_id);
     base::Result<bool> map(const RemoteBuffer& buffer, bool must);
     base::Result<void> pull(device::Channel channel, const std::byte* from, const Operand& operand, uint64_t bytes,
-                            device::Stream stream, bool awaits_first);
+                            device::Stream stream);
     base::Result<Slab> take_slab(size_t bytes);
     void sweep_targets();
     base::Result<void> sweep();

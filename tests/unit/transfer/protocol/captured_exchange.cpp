@@ -100,6 +100,15 @@ TEST_CASE("words that come beside signals are taken to their place first") {
     CHECK(bench.launch() == Names{"put", "meet 1 1", "take", "reduce buffers 3 0", "part 1 1"});
 }
 
+// With all its blocks it would wait beside those of other ranks, until none of them leaves room for what they wait for.
+TEST_CASE("long words beside signals are taken once they have begun to come") {
+    Bench bench;
+    Channel words = kWords;
+    words.bytes = device::kLargestInChannel;
+    bench.reduce({kSignal, words});
+    CHECK(bench.launch() == Names{"meet 0 1", "await put", "take", "reduce buffers 3 0", "part 1 0"});
+}
+
 TEST_CASE("the result is written where the sources of the operands want it") {
     Bench bench;
     bench.reduce({kSignal, kSignal, kSignal}, std::nullopt, 2);
