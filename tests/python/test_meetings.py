@@ -207,6 +207,7 @@ def test_a_death_ends_the_joint_job_and_the_next_one_is_met(name):
         comm = gpurun.init()
         both = comm.accept({name!r}, 30)
         try:
+            both.send(b"x", 1)
             both.recv(bytearray(1), 1)
         except gpurun.PeerLostError:
             print("lost", flush=True)
@@ -219,6 +220,7 @@ def test_a_death_ends_the_joint_job_and_the_next_one_is_met(name):
     dies = job(1, f"""
         import gpurun, os, signal
         both = gpurun.init().connect({name!r}, 30)
+        both.recv(bytearray(1), 0)  # so accept() has returned there
         os.kill(os.getpid(), signal.SIGKILL)
         """)
     assert dies.returncode != 0

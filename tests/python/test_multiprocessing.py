@@ -97,6 +97,13 @@ def test_shared_memory_is_not_copied_and_both_see_what_one_writes():
     assert process.exitcode == 0
 
 
+def test_the_shape_of_shared_memory_may_be_of_numpys_integers():
+    assert mp.shared_empty(np.int64(3)).shape == (3,)
+    assert mp.shared_empty((np.int32(2), 3), "int8").shape == (2, 3)
+    with pytest.raises(TypeError):
+        mp.shared_empty(2.5)
+
+
 def test_what_was_received_is_passed_on_without_a_copy(echoing):
     into, out = echoing
     into.put(np.zeros(100000))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Mapping as _Mapping
 
 from . import _core
 from ._core import ANY_SOURCE, ANY_TAG, HOST, READ_ONLY, Comm, Request
@@ -113,9 +114,12 @@ def _lend(
 
     Returns a Request at once, which is complete when the loan has been given back: wait(stream=...) lets a stream wait
     for it. cancel() takes back what nobody has received. recv() of a single contiguous tensor gets a copy.
-    Raises LoanError if some of it is lent already, UnsupportedError if other processes cannot map the memory.
+    Raises ValueError for an empty name, LoanError if some of it is lent already, UnsupportedError if other processes
+    cannot map the memory.
     """
-    if isinstance(tensors, dict):
+    if isinstance(tensors, _Mapping):
+        if "" in tensors:
+            raise ValueError("tensors: the name of one is empty: give it a name, or lend a list without names")
         return self.lend_tensors(list(tensors.values()), list(tensors), metadata, kind, dest, tag, stream)
     several: List[Any] = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
     return self.lend_tensors(several, None, metadata, kind, dest, tag, stream)

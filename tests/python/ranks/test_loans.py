@@ -145,6 +145,8 @@ def test_names_that_would_lose_a_tensor_are_refused(comm):
     for names, error in ((["w"], "as many"), (["w", "w\0x"], "NUL"), (["w", 1], "str")):
         with pytest.raises((TypeError, ValueError), match=error):
             comm.lend_tensors([on_device(1), on_device(1)], names, b"", gpurun.SHARED, comm.rank, 0, None)
+    with pytest.raises(ValueError, match="empty"):
+        comm.lend({"": on_device(1)}, comm.rank)
 
 
 def test_dlpack_exports_what_the_other_library_knows(comm):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copyreg
 import math
+import operator
 import pickle
 import sys
 import weakref
@@ -54,7 +55,10 @@ def shared_empty(shape: Any, dtype: Any = "float64") -> Any:
     kind = numpy.dtype(dtype)
     if kind.hasobject:
         raise TypeError(f"elements of type {kind} refer to objects of this process: put them into a queue")
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    try:
+        extents: Tuple[int, ...] = (operator.index(shape),)
+    except TypeError:
+        extents = tuple(map(operator.index, shape))
     size = math.prod(extents) * kind.itemsize
     return numpy.ndarray(extents, kind, memoryview(new_segment(max(1, size))))
 
