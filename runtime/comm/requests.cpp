@@ -345,6 +345,8 @@ Result<bool> Requests::complete_in_turn(EngineLock& lock, const Ask& ask, const 
         assume_engine_lock();
         for (; next < ask.names.size(); ++next) {
             Request* const request = core_.requests().find(ask.names[next]);
+            if (request == nullptr) // another handle of it stands before this one
+                ask.names[next] = 0;
             if (request == nullptr || !request->active)
                 continue;
             if (!is_ready(*request, ask.order))
@@ -405,6 +407,8 @@ Result<void> Requests::complete_each(const Ask& ask, const Settle& settle) {
         expect_fused(ask);
     for (size_t i = 0; i < ask.names.size(); ++i) {
         Request* const request = core_.requests().find(ask.names[i]);
+        if (request == nullptr) // as above
+            ask.names[i] = 0;
         if (request == nullptr || !request->active || !is_ready(*request, ask.order))
             continue;
         if (ask.order.on_stream())

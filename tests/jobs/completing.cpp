@@ -98,6 +98,21 @@ TEST_CASE("gpurun_waitall completes all, and each status has its own error") {
         }
 }
 
+TEST_CASE("a request that is given twice is completed once, and both of its handles are null then") {
+    const Stream stream;
+    for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)}) {
+        const Memory from(Kind::kPinned, 8), into(Kind::kPinned, 8);
+        gpurun_request requests[3] = {};
+        REQUIRE_OK(gpurun_isend(from.get(), 8, GPURUN_BYTE, rank(), 0, kWorld, domain, &requests[0]));
+        REQUIRE_OK(gpurun_irecv(into.get(), 8, GPURUN_BYTE, rank(), 0, kWorld, domain, &requests[1]));
+        requests[2] = requests[1];
+        REQUIRE_OK(gpurun_waitall(3, requests, domain, nullptr));
+        for (const gpurun_request& each : requests)
+            CHECK(each.id == 0);
+    }
+    stream.synchronize();
+}
+
 TEST_CASE("gpurun_waitany completes each request once, as its message comes, then none") {
     if (partner() == GPURUN_PROC_NULL)
         return;
