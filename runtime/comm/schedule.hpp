@@ -9,6 +9,7 @@
 
 #include "base/algorithms.hpp"
 #include "base/collectives.hpp"
+#include "base/function_ref.hpp"
 #include "base/reduction.hpp"
 #include "base/status.hpp"
 #include "comm/communicator.hpp"
@@ -212,6 +213,11 @@ class Schedule {
         if (done_by_ != nullptr)
             done_by_->move_scratch(to);
     }
+
+    // All steps use copies, in scratch memory, of those buffers of the program that this is true of: copied in before
+    // the first step, as far as steps read what none has written, and out behind the last that writes them. False, and
+    // nothing has changed, if there are none or more than so many bytes. (comm/schedule_staging.cpp)
+    bool stage(base::FunctionRef<bool(const Buffer&)> is_staged, size_t most_bytes);
 
     // From now on each step is done as it is added, as far as that is possible; null: none is.
     void do_now(Now* now) { now_ = now; }

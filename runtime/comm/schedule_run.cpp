@@ -34,6 +34,7 @@ void ScheduleRun::try_stream() {
 void ScheduleRun::start(const Operand& order, Ending ending) {
     if (!has_stream())
         order_ = order;
+    stage();
     if (states_.size() < schedule_.steps().size())
         states_.resize(schedule_.steps().size());
     const Group& group = schedule_.members();
@@ -72,6 +73,7 @@ void ScheduleRun::release() {
     failed_here_.reset();
     arrived_ = 0;
     broken_ = false;
+    staged_ = false;
     take_back_(*this);
 }
 
@@ -122,7 +124,8 @@ Result<void> ScheduleRun::take_scratch() {
         by_cpu = by_cpu && operand.in_host_memory();
     });
     using Kind = transfer::ScratchPool::Kind;
-    const Kind of_cpu = order_.on_stream() && schedule_.has_steps_done() ? Kind::kPinned : Kind::kHost; // by kernels
+    const bool is_for_kernels = order_.on_stream() && (schedule_.has_steps_done() || staged_);
+    const Kind of_cpu = is_for_kernels ? Kind::kPinned : Kind::kHost;
     GPURUN_ASSIGN(scratch_, core_.resources().pools.scratch.take(by_device && !by_cpu ? Kind::kDevice : of_cpu,
                                                                  schedule_.scratch_bytes(), order_));
     schedule_.move_scratch({scratch_->data, schedule_.scratch_bytes()});
@@ -225,7 +228,9 @@ Result<void> ScheduleRun::start_copy(StepId id) {
     const bool by_stream = order_.on_stream() && into.by_device() && from.by_device();
     transfer::Exchanges& exchanges = core_.resources().exchanges;
     const bool is_beside = by_stream && exchanges.has_mails() && !order_.captured();
-    if (is_beside && into.bytes <= std::max(kLeastBytesBeside, core_.resources().collective_copy_bytes())) {
+    const bool crosses = into.in_host_memory() != from.in_host_memory(); // which copy engines do better
+    const size_t most_beside = crosses ? 0 : core_.resources().collective_copy_bytes();
+    if (is_beside && into.bytes <= std::max(kLeastBytesBeside, most_beside)) {
         exchanges.copy({into.address, from.address, into.bytes}, order_.stream);
         return {};
     }
@@ -233,6 +238,8 @@ Result<void> ScheduleRun::start_copy(StepId id) {
         GPURUN_TRY(core_.resources().captured_exchange.launch());
     if (by_stream && !both_on_host)
         return core_.device().copy(into.address, from.address, into.bytes, order_.stream);
+    if (both_on_host && staged_)
+        return transfer::copy_in_stream(core_.resources(), into, into.address, from.address, into.bytes, order_.stream);
     start_send(id, from, schedule_.comm().rank());
     start_receive(id, into, schedule_.comm().rank());
     return {};

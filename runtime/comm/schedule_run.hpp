@@ -138,6 +138,9 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool await_peers() GPURUN_REQUIRES(engine_lock);
     void await_readers() GPURUN_REQUIRES(engine_lock);
     void take_left(Schedule::StepId receive) GPURUN_REQUIRES(engine_lock);
+    void stage() GPURUN_REQUIRES(engine_lock);
+    size_t longest_mail() const;
+    bool reaches_all() GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
     bool has_used_scratch() const;
     void give_scratch_back() GPURUN_REQUIRES(engine_lock);
@@ -201,6 +204,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     std::optional<base::Status> failed_here_;
     size_t arrived_ = 0;
     bool broken_ = false;
+    bool staged_ = false; // its steps work on copies of the program's buffers
     bool ended_well_ = false;
     bool surplus_ = false;
 };

@@ -1,6 +1,7 @@
 // The schedules of a collective, of all ranks, carried out by a model in an order that a seed chooses: what may happen
 // at the same time happens in any order, and a message is read at some moment before its send is complete. So a step
-// that lacks a dependency shows.
+// that lacks a dependency shows. Some schedules are staged before (comm/schedule_staging.cpp), which changes nothing
+// but what their messages use.
 #pragma once
 
 #include "comm/schedule.hpp"
@@ -46,12 +47,16 @@ class CollectiveModel {
         comm::Schedule::Buffer buffer;
         buffer.address = reinterpret_cast<std::byte*>(made.data());
         buffer.bytes = made.size();
+        buffer.where.base = made.data();
+        buffer.where.placement = random_() % 2 == 0 ? device::Placement::kPinned : device::Placement::kDevice;
         return buffer;
     }
 
     // Fails if somebody waits for ever.
     void run() {
         for (Member& each : ranks_) {
+            if (random_() % 2 == 0)
+                stage(each.schedule);
             each.scratch.assign(each.schedule.scratch_bytes(), kUntouched);
             each.complete.assign(each.schedule.steps().size(), false);
         }
@@ -99,6 +104,21 @@ class CollectiveModel {
     };
     Member& of(int rank) { return ranks_[static_cast<size_t>(rank)]; }
 
+    void stage(comm::Schedule& schedule) {
+        const bool all = random_() % 2 == 0;
+        const auto is_staged = [&](const comm::Schedule::Buffer& each) {
+            return all || each.where.placement == device::Placement::kPinned;
+        };
+        if (!schedule.stage(is_staged, SIZE_MAX))
+            return;
+        for (const comm::Schedule::Step& each : schedule.steps()) {
+            const bool is_used_by_peers =
+                each.kind == Kind::kSend ||
+                (each.kind == Kind::kReceive && each.buffer.where.placement == device::Placement::kPinned);
+            if (is_used_by_peers && !each.buffer.scratch && each.buffer.bytes != 0 && is_staged(each.buffer))
+                FAIL("a message uses the program's memory, though that is staged");
+        }
+    }
     static std::byte* address(Member& member, const comm::Schedule::Buffer& buffer) {
         return buffer.scratch ? reinterpret_cast<std::byte*>(member.scratch.data()) + *buffer.scratch : buffer.address;
     }
