@@ -216,8 +216,9 @@ class Schedule {
 
     // All steps use copies, in scratch memory, of those buffers of the program that this is true of: copied in before
     // the first step, as far as steps read what none has written, and out behind the last that writes them. False, and
-    // nothing has changed, if there are none or more than so many bytes. (comm/schedule_staging.cpp)
-    bool stage(base::FunctionRef<bool(const Buffer&)> is_staged, size_t most_bytes);
+    // nothing has changed, if there are none, or if so many bytes, for which scratch_bytes() has grown by then, are not
+    // admitted. (comm/schedule_staging.cpp)
+    bool stage(base::FunctionRef<bool(const Buffer&)> is_staged, base::FunctionRef<bool(size_t bytes)> admits);
 
     // From now on each step is done as it is added, as far as that is possible; null: none is.
     void do_now(Now* now) { now_ = now; }

@@ -113,46 +113,6 @@ Ending ScheduleRun::ending_of_receive(StepId receive) const {
     return Ending::kOfCollective;
 }
 
-// Where whoever reduces reaches the program's buffers, too: the device, or the CPU.
-Result<void> ScheduleRun::take_scratch() {
-    if (schedule_.scratch_bytes() == 0)
-        return {};
-    bool by_device = true, by_cpu = !order_.on_stream();
-    schedule_.for_each_buffer([&](const Schedule::Buffer& each) {
-        const Operand operand = operand_of(each);
-        by_device = by_device && (each.bytes == 0 || operand.by_device());
-        by_cpu = by_cpu && operand.in_host_memory();
-    });
-    using Kind = transfer::ScratchPool::Kind;
-    const bool is_for_kernels = order_.on_stream() && (schedule_.has_steps_done() || staged_);
-    const Kind of_cpu = is_for_kernels ? Kind::kPinned : Kind::kHost;
-    GPURUN_ASSIGN(scratch_, core_.resources().pools.scratch.take(by_device && !by_cpu ? Kind::kDevice : of_cpu,
-                                                                 schedule_.scratch_bytes(), order_));
-    schedule_.move_scratch({scratch_->data, schedule_.scratch_bytes()});
-    return {};
-}
-
-// What a reduction has read where it was is not in its place in scratch memory.
-bool ScheduleRun::has_used_scratch() const {
-    if (schedule_.has_steps_done())
-        return true;
-    for (StepId i = 0; i < schedule_.steps().size(); ++i)
-        if (schedule_.steps()[i].buffer.scratch && !states_[i].handed_over)
-            return true;
-    return false;
-}
-
-void ScheduleRun::give_scratch_back() {
-    if (scratch_ == nullptr)
-        return;
-    transfer::ScratchPool::Block& block = *std::exchange(scratch_, nullptr);
-    transfer::ScratchPool& pool = core_.resources().pools.scratch;
-    if (!error_ && !has_used_scratch())
-        pool.give_back_unused(block);
-    else if (!error_ || !order_.on_stream() || core_.resources().releases_streams()) // else it may be used for ever
-        pool.give_back(block, order_);
-}
-
 Result<void> ScheduleRun::start_step(StepId id) {
     const Schedule::Step& step = schedule_.steps()[id];
     if (is_answered(step)) {

@@ -142,6 +142,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     size_t longest_mail() const;
     bool reaches_all() GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
+    base::Result<void> take_scratch(transfer::ScratchPool::Kind kind) GPURUN_REQUIRES(engine_lock);
     bool has_used_scratch() const;
     void give_scratch_back() GPURUN_REQUIRES(engine_lock);
     base::Result<void> start_step(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);

@@ -1,6 +1,7 @@
-// Staging: a run in a stream works on copies of the program's buffers where its messages would go in chunks, through
-// staging buffers of their own: long ones of memory that peers cannot map, and all of pageable memory. Then each byte
-// is copied once into scratch memory and once out of it, and messages go between that, as those of device memory.
+// The scratch memory of a run, and staging in it: a run in a stream works on copies of the program's buffers where its
+// messages would go in chunks, through staging buffers of their own: long ones of memory that peers cannot map, and all
+// of pageable memory. Then each byte is copied once into scratch memory and once out of it, and messages go between
+// that, as those of device memory.
 #include "comm/schedule_run.hpp"
 #include "transfer/protocol/mailbox.hpp"
 
@@ -8,6 +9,8 @@
 
 namespace gpurun::comm {
 
+using base::Result;
+using transfer::Operand;
 using Step = Schedule::Step;
 using StepId = Schedule::StepId;
 using StepKind = Schedule::Step::Kind;
@@ -71,11 +74,11 @@ struct Region {
 };
 
 bool is_pageable(const Schedule::Buffer& buffer) {
-    return !buffer.scratch && buffer.where.placement == device::Placement::kPageable;
+    return !buffer.scratch && buffer.bytes != 0 && buffer.where.placement == device::Placement::kPageable;
 }
 // Peers' kernels and copy engines do not get at it where it is.
 bool is_unmapped(const Schedule::Buffer& buffer) {
-    const transfer::Operand operand = buffer.in({});
+    const Operand operand = buffer.in({});
     return !buffer.scratch && operand.by_device() && (operand.in_host_memory() || !buffer.where.exportable);
 }
 bool is_message(const Step& step) { return step.kind == StepKind::kSend || step.kind == StepKind::kReceive; }
@@ -159,16 +162,20 @@ class Regions {
 
 } // namespace
 
-bool Schedule::stage(base::FunctionRef<bool(const Buffer&)> is_staged, size_t most_bytes) {
+bool Schedule::stage(base::FunctionRef<bool(const Buffer&)> is_staged, base::FunctionRef<bool(size_t bytes)> admits) {
     Regions regions(*this, is_staged);
-    if (regions.begin() == regions.end() || regions.bytes() > most_bytes)
+    const size_t scratch_before = scratch_bytes_;
+    for (Region& each : regions)
+        each.copy = scratch(each.whole.bytes);
+    if (regions.begin() == regions.end() || !admits(regions.bytes())) {
+        scratch_bytes_ = scratch_before;
         return false;
+    }
     const auto steps = std::exchange(steps_, {});
     const auto befores = std::exchange(befores_, {});
     const auto operands = std::exchange(operands_, {});
     std::vector<StepId> after;
-    for (Region& region : regions) {
-        region.copy = scratch(region.whole.bytes);
+    for (const Region& region : regions) {
         for (const auto [first, end] : region.copied_in) {
             const Buffer from = region.whole.part(first, end - first);
             after.push_back(
@@ -209,6 +216,48 @@ bool Schedule::stage(base::FunctionRef<bool(const Buffer&)> is_staged, size_t mo
     return true;
 }
 
+// Where whoever reduces reaches the program's buffers, too: the device, or the CPU. Of a staged run there is some.
+Result<void> ScheduleRun::take_scratch() {
+    if (schedule_.scratch_bytes() == 0 || staged_)
+        return {};
+    bool by_device = true, by_cpu = !order_.on_stream();
+    schedule_.for_each_buffer([&](const Schedule::Buffer& each) {
+        const Operand operand = operand_of(each);
+        by_device = by_device && (each.bytes == 0 || operand.by_device());
+        by_cpu = by_cpu && operand.in_host_memory();
+    });
+    using Kind = transfer::ScratchPool::Kind;
+    const Kind of_cpu = order_.on_stream() && schedule_.has_steps_done() ? Kind::kPinned : Kind::kHost; // by kernels
+    return take_scratch(by_device && !by_cpu ? Kind::kDevice : of_cpu);
+}
+
+Result<void> ScheduleRun::take_scratch(transfer::ScratchPool::Kind kind) {
+    GPURUN_ASSIGN(scratch_, core_.resources().pools.scratch.take(kind, schedule_.scratch_bytes(), order_));
+    schedule_.move_scratch({scratch_->data, schedule_.scratch_bytes()});
+    return {};
+}
+
+// What a reduction has read where it was is not in its place in scratch memory.
+bool ScheduleRun::has_used_scratch() const {
+    if (schedule_.has_steps_done())
+        return true;
+    for (StepId i = 0; i < schedule_.steps().size(); ++i)
+        if (schedule_.steps()[i].buffer.scratch && !states_[i].handed_over)
+            return true;
+    return false;
+}
+
+void ScheduleRun::give_scratch_back() {
+    if (scratch_ == nullptr)
+        return;
+    transfer::ScratchPool::Block& block = *std::exchange(scratch_, nullptr);
+    transfer::ScratchPool& pool = core_.resources().pools.scratch;
+    if (!error_ && !has_used_scratch())
+        pool.give_back_unused(block);
+    else if (!error_ || !order_.on_stream() || core_.resources().releases_streams()) // else it may be used for ever
+        pool.give_back(block, order_);
+}
+
 // Messages of memory that peers cannot map have this length at most; longer ones go in chunks.
 size_t ScheduleRun::longest_mail() const {
     const auto beside = static_cast<uint32_t>(std::max(schedule_.comm().size(), 2) - 1);
@@ -223,6 +272,7 @@ void ScheduleRun::stage() {
     const size_t longest_mail = this->longest_mail();
     size_t messages = 0, longest = 0;
     bool any_pageable = false, any_pinned = false, any_unmapped = false;
+    schedule_.for_each_buffer([&](const Schedule::Buffer& each) { any_pageable |= is_pageable(each); });
     for (const Step& each : schedule_.steps()) {
         if (each.kind == StepKind::kLocal) // which may use buffers that the schedule does not know
             return;
@@ -230,7 +280,6 @@ void ScheduleRun::stage() {
             continue;
         ++messages;
         longest = std::max(longest, each.buffer.bytes);
-        any_pageable |= is_pageable(each.buffer);
         any_pinned |= is_unmapped(each.buffer) && each.buffer.in({}).in_host_memory();
         any_unmapped |= is_unmapped(each.buffer) && each.buffer.bytes > longest_mail;
     }
@@ -241,9 +290,14 @@ void ScheduleRun::stage() {
     const bool is_single = messages == 1 || (is_rooted && any_pinned);
     if (!is_needed || (is_on_host && is_single) || !reaches_all())
         return;
+    const size_t most = is_on_host ? kMostStagedOfHost : kMostStaged;
+    const auto kind = any_pageable ? transfer::ScratchPool::Kind::kPinned : transfer::ScratchPool::Kind::kDevice;
     staged_ = schedule_.stage(
         [&](const Schedule::Buffer& each) { return any_pageable ? is_pageable(each) : is_unmapped(each); },
-        is_on_host ? kMostStagedOfHost : kMostStaged);
+        [&](size_t bytes) {
+            assume_engine_lock();
+            return bytes <= most && static_cast<bool>(take_scratch(kind)); // without memory for it, in chunks
+        });
 }
 
 // Whether all its messages go between ranks that map each other's memory.

@@ -109,7 +109,7 @@ class CollectiveModel {
         const auto is_staged = [&](const comm::Schedule::Buffer& each) {
             return all || each.where.placement == device::Placement::kPinned;
         };
-        if (!schedule.stage(is_staged, SIZE_MAX))
+        if (!schedule.stage(is_staged, [](size_t) { return true; }))
             return;
         for (const comm::Schedule::Step& each : schedule.steps()) {
             const bool is_used_by_peers =

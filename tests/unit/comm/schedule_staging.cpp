@@ -27,7 +27,8 @@ class Staging {
     Schedule::Buffer pinned(size_t first, size_t bytes) { return buffer(first, bytes, device::Placement::kPinned); }
     Schedule::Buffer device(size_t first, size_t bytes) { return buffer(first, bytes, device::Placement::kDevice); }
     bool stage(size_t most = SIZE_MAX) {
-        return schedule.stage([](const Schedule::Buffer&) { return true; }, most);
+        return schedule.stage([](const Schedule::Buffer&) { return true; },
+                              [&](size_t bytes) { return bytes <= most; });
     }
     size_t place_of(const Schedule::Buffer& buffer) const {
         return static_cast<size_t>(buffer.address - memory_.data());
@@ -135,8 +136,9 @@ TEST_CASE("a schedule that has too much of it, or none, stays as it is") {
     Staging staging;
     staging.schedule.send(Rank{1}, 0, staging.pinned(0, 100));
     CHECK_FALSE(staging.stage(99));
-    CHECK_FALSE(staging.schedule.stage([](const Schedule::Buffer&) { return false; }, SIZE_MAX));
+    CHECK_FALSE(staging.schedule.stage([](const Schedule::Buffer&) { return false; }, [](size_t) { return true; }));
     CHECK(staging.schedule.steps().size() == 1);
+    CHECK(staging.schedule.scratch_bytes() == 0);
     CHECK(staging.stage(100));
     CHECK(staging.schedule.steps().size() == 2);
 }
