@@ -34,9 +34,7 @@ void ScheduleRun::try_stream() {
 void ScheduleRun::start(const Operand& order, Ending ending) {
     if (!has_stream())
         order_ = order;
-    stage();
-    if (states_.size() < schedule_.steps().size())
-        states_.resize(schedule_.steps().size());
+    make_states();
     const Group& group = schedule_.members();
     if (failure_.any_lost(group)) {
         fail(failure_.member_died(group));
@@ -48,9 +46,18 @@ void ScheduleRun::start(const Operand& order, Ending ending) {
         if (auto taken = stream_->take(true); !taken)
             fail(taken.error());
     }
-    if (auto taken = error_ ? Result<void>() : take_scratch(); !taken)
-        fail(taken.error());
+    if (!error_) {
+        stage();
+        make_states();
+        if (auto taken = take_scratch(); !taken)
+            fail(taken.error());
+    }
     (void)advance();
+}
+
+void ScheduleRun::make_states() {
+    if (states_.size() < schedule_.steps().size())
+        states_.resize(schedule_.steps().size());
 }
 
 void ScheduleRun::release() {

@@ -138,6 +138,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool await_peers() GPURUN_REQUIRES(engine_lock);
     void await_readers() GPURUN_REQUIRES(engine_lock);
     void take_left(Schedule::StepId receive) GPURUN_REQUIRES(engine_lock);
+    void make_states(); // of all steps
     void stage() GPURUN_REQUIRES(engine_lock);
     size_t longest_mail() const;
     bool reaches_all() GPURUN_REQUIRES(engine_lock);
