@@ -48,7 +48,6 @@ void ScheduleRun::start(const Operand& order, Ending ending) {
     }
     if (!error_) {
         stage();
-        make_states();
         if (auto taken = take_scratch(); !taken)
             fail(taken.error());
     }
@@ -161,7 +160,7 @@ void ScheduleRun::start_send(StepId id, const Operand& from, Rank to) {
     transfer::Send::Mode mode{.ending = ending,
                               .signature = schedule_.signature().bits(),
                               .reduced = step.reduced,
-                              .beside = std::max(static_cast<uint32_t>(comm.size()), 2U) - 1};
+                              .beside = messages_beside()};
     const auto ranks = static_cast<size_t>(comm.size());
     if (step.answered_by && (!order_.captured() || transfer::CapturedExchange::admits(ranks)))
         mode.answer = operand_of(schedule_.steps()[*step.answered_by].buffer);

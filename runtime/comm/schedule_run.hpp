@@ -139,8 +139,9 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     void await_readers() GPURUN_REQUIRES(engine_lock);
     void take_left(Schedule::StepId receive) GPURUN_REQUIRES(engine_lock);
     void make_states(); // of all steps
+    // Of the collective, that move at the same time as one of its messages.
+    uint32_t messages_beside() const { return std::max(static_cast<uint32_t>(schedule_.comm().size()), 2U) - 1; }
     void stage() GPURUN_REQUIRES(engine_lock);
-    size_t longest_mail() const;
     bool reaches_all() GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch() GPURUN_REQUIRES(engine_lock);
     base::Result<void> take_scratch(transfer::ScratchPool::Kind kind) GPURUN_REQUIRES(engine_lock);

@@ -54,7 +54,7 @@ struct Region {
     Schedule::Buffer copy;
     Spans copied_in;  // what is read before a step has written it
     Spans copied_out; // what is written
-    Spans rewritten;  // the same, from the last step on
+    Spans rewritten;  // of that, what steps from the last one on have been found to write
     std::vector<StepId> last_writers;
     bool is_used_by_peers = false; // sent, or written by the reduction that it is the answer of
 
@@ -76,10 +76,9 @@ struct Region {
 bool is_pageable(const Schedule::Buffer& buffer) {
     return !buffer.scratch && buffer.bytes != 0 && buffer.where.placement == device::Placement::kPageable;
 }
-// Peers' kernels and copy engines do not get at it where it is.
 bool is_unmapped(const Schedule::Buffer& buffer) {
     const Operand operand = buffer.in({});
-    return !buffer.scratch && operand.by_device() && (operand.in_host_memory() || !buffer.where.exportable);
+    return !buffer.scratch && operand.by_device() && !operand.is_mappable();
 }
 bool is_message(const Step& step) { return step.kind == StepKind::kSend || step.kind == StepKind::kReceive; }
 bool writes(const Step& step) { return step.kind != StepKind::kSend && step.kind != StepKind::kLocal; }
@@ -258,18 +257,14 @@ void ScheduleRun::give_scratch_back() {
         pool.give_back(block, order_);
 }
 
-// Messages of memory that peers cannot map have this length at most; longer ones go in chunks.
-size_t ScheduleRun::longest_mail() const {
-    const auto beside = static_cast<uint32_t>(std::max(schedule_.comm().size(), 2) - 1);
-    return transfer::longest_plain_mail(core_.resources(), transfer::Reduced::kNot, beside);
-}
-
 // A single message of host memory is not staged: its chunks are copied in while others are copied out. Nor is pinned
 // memory whose messages are single ones at the other ranks, which then do not map it either.
 void ScheduleRun::stage() {
     if (!order_.on_stream() || order_.captured() || !core_.resources().exchanges.has_mails())
         return;
-    const size_t longest_mail = this->longest_mail();
+    // Longer messages of memory that peers cannot map go in chunks.
+    const size_t longest_mail =
+        transfer::longest_plain_mail(core_.resources(), transfer::Reduced::kNot, messages_beside());
     size_t messages = 0, longest = 0;
     bool any_pageable = false, any_pinned = false, any_unmapped = false;
     schedule_.for_each_buffer([&](const Schedule::Buffer& each) { any_pageable |= is_pageable(each); });
@@ -298,6 +293,7 @@ void ScheduleRun::stage() {
             assume_engine_lock();
             return bytes <= most && static_cast<bool>(take_scratch(kind)); // without memory for it, in chunks
         });
+    make_states();
 }
 
 // Whether all its messages go between ranks that map each other's memory.

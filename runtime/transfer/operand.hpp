@@ -34,6 +34,8 @@ struct Operand {
     bool by_device() const {
         return where.placement != device::Placement::kPageable && where.placement != device::Placement::kElsewhere;
     }
+    // Whether kernels and copy engines of other ranks may be given it where it is.
+    bool is_mappable() const { return where.exportable && !in_host_memory(); }
     bool on_other_device() const { return where.placement == device::Placement::kElsewhere; }
     // Whether the CPU itself copies, inside the call: host memory in the host's order.
     bool by_cpu() const { return !on_stream() && in_host_memory(); }

@@ -1,6 +1,6 @@
 """The extension: types and constants of gpurun. What each does is in its docstring."""
 
-from typing import Any, Callable, Dict, Generator, List, Optional, Protocol, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Generator, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeVar, Union
 from ._loans import Loan
 from typing_extensions import Buffer as _BufferProtocol
 
@@ -210,7 +210,7 @@ class Comm:
 
     def lend(
         self,
-        tensors: Union[AnyTensor, Sequence[AnyTensor], Dict[str, Any]],
+        tensors: Union[AnyTensor, Sequence[AnyTensor], Mapping[str, Any]],
         dest: int,
         tag: int = 0,
         *,

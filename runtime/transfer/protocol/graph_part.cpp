@@ -95,9 +95,7 @@ Result<void> GraphPart::check(const Operand& operand) {
 namespace {
 
 // What is captured cannot move in another way later. Descriptors may not be given, as between network namespaces.
-bool is_sure_to_map(const Operand& operand) {
-    return operand.where.exportable && !operand.in_host_memory() && !operand.where.in_pieces;
-}
+bool is_sure_to_map(const Operand& operand) { return operand.is_mappable() && !operand.where.in_pieces; }
 
 } // namespace
 

@@ -49,7 +49,7 @@ bool may_be_reduced(const Send& send) {
     const Operand& operand = send.operand();
     const bool has_bytes = operand.bytes != 0;
     return send.contributes() && joins_exchange(send) && send.resources().exchanges.can_reduce() &&
-           (has_bytes ? !operand.in_host_memory() && operand.where.exportable : send.place_of_answer().has_value());
+           (has_bytes ? operand.is_mappable() : send.place_of_answer().has_value());
 }
 
 // ----------------------------------------------------------------------------------------------------- the part

@@ -1,6 +1,7 @@
 """Loans: tensors that other ranks use where they are. Each rank lends to its right neighbour."""
 import gc
 import threading
+import types
 import warnings
 
 import numpy as np
@@ -57,6 +58,10 @@ def test_a_tensor_and_a_list_come_as_tuples(comm):
     requests = [comm.lend(columns, right), comm.lend([columns[:, 1], columns[2:, ::2]], right)]
     with comm.borrow(left, library=np) as (whole,):
         assert (whole == np.arange(24.0).reshape(4, 6) + left).all()
+    named = comm.lend(types.MappingProxyType({"w": columns}), right, 1)
+    with comm.borrow(left, 1) as tensors:
+        assert list(tensors) == ["w"]
+    named.wait()
     with comm.borrow(left, library=np) as (column, part):
         assert column.tolist() == [1 + left, 7 + left, 13 + left, 19 + left] and part.shape == (2, 3)
     gpurun.waitall(requests)
