@@ -14,8 +14,10 @@ template <typename Build>
 base::Result<size_t> run(const Call& call, const comm::Signature& what, const transfer::Operand& buffer, Build build) {
     if (OpenGroup* const group = open_group()) [[unlikely]] {
         GPURUN_TRY(refuse_captured(buffer, "a collective of a group"));
+        comm::Schedules& schedules = call.engine->schedules();
         group->add_collective(what.kind(), *call.engine, *call.comm, buffer,
-                              [=] { return call.engine->schedules().start(what, *call.comm, buffer, build); });
+                              {.start = [=, &schedules] { return schedules.start(what, *call.comm, buffer, build, 0); },
+                               .run = [=, &schedules] { return schedules.run(what, *call.comm, buffer, build); }});
         return size_t{0};
     }
     if (call.comm->nodes() != nullptr) // on all ranks, whether they have messages to other nodes or not
@@ -27,7 +29,9 @@ template <typename Build>
 base::Result<void> start(const Call& call, const comm::Signature& what, const transfer::Operand& buffer, Build build,
                          gpurun_request* ret_request) {
     GPURUN_TRY(refuse_captured(buffer, "starting a collective without waiting for it"));
-    *ret_request = gpurun_request{call.engine->schedules().start(what, *call.comm, buffer, build)};
+    const int64_t entered_ns = call.engine->requests().entry_time();
+    *ret_request =
+        gpurun_request{call.engine->schedules().start(what, *call.comm, buffer, std::move(build), entered_ns)};
     return {};
 }
 
@@ -62,7 +66,8 @@ base::Result<void> perform(const Call& call, const comm::Signature& what, const 
     if (way.request != nullptr || way.prepares != nullptr)
         GPURUN_TRY(refuse_captured(order, "a persistent collective"));
     if (way.request != nullptr) {
-        call.engine->schedules().start_again(*way.request, what, order, build);
+        const int64_t entered_ns = call.engine->requests().entry_time();
+        call.engine->schedules().start_again(*way.request, what, order, std::move(build), entered_ns);
         return {};
     }
     if (way.prepares != nullptr) {

@@ -2,6 +2,8 @@
 #include "api/call.hpp"
 #include "base/format.hpp"
 
+#include <algorithm>
+
 namespace gpurun::api {
 
 using base::Result;
@@ -21,10 +23,12 @@ Result<void> OpenGroup::run() {
         return base::error(Status::kUnsupported,
                            "the group has calls on communicators of two jobs, and none of them was made: open a group "
                            "for each job");
+    if (is_in_turn())
+        return run_in_turn();
     comm::Engine& engine = *engine_;
     Result<void> first;
     for (Collective& each : collectives_)
-        each.request = each.start();
+        each.request = each.making.start();
     engine.call_groups().run(calls_, [&](size_t index, Result<Arrived> result) {
         auto settled = settle(index, std::move(result));
         if (!settled && first)
@@ -33,10 +37,31 @@ Result<void> OpenGroup::run() {
     for (Collective& each : collectives_) {
         auto completed = complete(engine, each);
         if (!completed && first)
-            first = base::error(completed.error().status, "gpurun_{}() of the group: {}", base::name_of(each.kind),
-                                completed.error().detail);
+            first = name_call(each, completed.error());
     }
     return first;
+}
+
+// All ranks call the collectives of a communicator in the same order. So a group that has nothing else needs no
+// requests: none of its calls waits for another rank that waits for a later one.
+bool OpenGroup::is_in_turn() const {
+    return calls_.empty() && std::all_of(collectives_.begin(), collectives_.end(), [&](const Collective& each) {
+               return each.comm == collectives_.front().comm;
+           });
+}
+
+Result<void> OpenGroup::run_in_turn() {
+    Result<void> first;
+    for (const Collective& each : collectives_) {
+        const auto ran = each.making.run();
+        if (!ran && first)
+            first = name_call(each, ran.error());
+    }
+    return first;
+}
+
+base::Error OpenGroup::name_call(const Collective& collective, const base::Error& error) {
+    return base::error(error.status, "gpurun_{}() of the group: {}", base::name_of(collective.kind), error.detail);
 }
 
 base::Error OpenGroup::name_call(size_t index, const base::Error& error) const {

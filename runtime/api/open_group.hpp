@@ -27,12 +27,16 @@ class OpenGroup {
         calls_.push_back({call, {}, name});
         ret_statuses_.push_back(nullptr);
     }
-    // A collective: `start` gives the name of its request, which is complete when the group has ended.
+    // A collective: `start` gives the name of its request, which is complete when the group has ended; `run` makes it.
+    struct Making {
+        std::function<uint64_t()> start;
+        std::function<base::Result<size_t>()> run;
+    };
     void add_collective(base::Collective kind, comm::Engine& engine, const comm::Communicator& comm,
-                        const transfer::Operand& order, std::function<uint64_t()> start) {
+                        const transfer::Operand& order, Making making) {
         note(engine);
         uses_.emplace_back(comm);
-        collectives_.push_back({kind, {order.domain, order.stream}, std::move(start)});
+        collectives_.push_back({kind, {order.domain, order.stream}, &comm, std::move(making)});
     }
     void enter() { ++depth_; }
     // True if that was the outermost one.
@@ -53,9 +57,13 @@ class OpenGroup {
     struct Collective {
         base::Collective kind;
         comm::Order order;
-        std::function<uint64_t()> start;
+        const comm::Communicator* comm;
+        Making making;
         uint64_t request = 0;
     };
+    bool is_in_turn() const;
+    base::Result<void> run_in_turn();
+    static base::Error name_call(const Collective& collective, const base::Error& error);
     base::Result<void> settle(size_t index, base::Result<comm::Arrived> result);
     base::Error name_call(size_t index, const base::Error& error) const;
     static base::Result<void> complete(comm::Engine& engine, Collective& collective);

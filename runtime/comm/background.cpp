@@ -35,9 +35,10 @@ void Background::wake() {
 
 // A thread that has nothing left to do may still sleep on duty. It goes off duty once it is rung, and costs nothing
 // until then.
-Background::Attendance::Attendance(Background& background)
+Background::Attendance::Attendance(Background& background, Batches batches)
     : background_(background), announced_(background.on_duty_ && background.has_duty()) {
-    background_.batch_.end();
+    if (batches == Batches::kEnd)
+        background_.batch_.end();
     if (announced_)
         background_.core_.own_record().presence.fetch_add(presence::kAttendant, std::memory_order_acq_rel);
 }

@@ -23,7 +23,8 @@ class Background {
     // lock.
     class Attendance {
       public:
-        explicit Attendance(Background& background) GPURUN_REQUIRES(engine_lock);
+        enum class Batches : uint8_t { kEnd, kGoOn }; // of a call that starts, and does not wait
+        explicit Attendance(Background& background, Batches batches = Batches::kEnd) GPURUN_REQUIRES(engine_lock);
         ~Attendance() GPURUN_REQUIRES(engine_lock);
         Attendance(const Attendance&) = delete;
         Attendance& operator=(const Attendance&) = delete;

@@ -24,7 +24,9 @@ class Batch {
     void count_start() GPURUN_REQUIRES(engine_lock) { ++starts_; }
     // ---- series
     // Before a request is started: returns the number of the series that it belongs to, 0 if it belongs to none.
-    uint64_t add_to_series(const transfer::Operand& operand, int64_t entered_ns) GPURUN_REQUIRES(engine_lock);
+    // `comm`: of a collective; null: it is a message.
+    uint64_t add_to_series(const transfer::Operand& operand, int64_t entered_ns, const Communicator* comm = nullptr)
+        GPURUN_REQUIRES(engine_lock);
     // The same of a request of nobody, which belongs to none, and breaks none.
     void pass_in_series(int64_t entered_ns) GPURUN_REQUIRES(engine_lock) { series_.pass(entered_ns); }
     // At the end of the call. Without the lock, giving up which may take a while.
@@ -64,6 +66,8 @@ class Batch {
     void launch() GPURUN_REQUIRES(engine_lock);
     // `begin` is called when the first message of a batch is deferred: it wakes the background thread.
     void on_begin(std::function<void()> begin) { begin_ = std::move(begin); }
+    // `flush` is called when it is flushed: begins collectives that are held.
+    void on_flush(std::function<void()> flush) { flush_ = std::move(flush); }
 
   private:
     bool shares_kernel(const transfer::Send& send) GPURUN_REQUIRES(engine_lock);
@@ -83,6 +87,7 @@ class Batch {
     std::atomic<int64_t> deferred_until_ns_{0}; // 0: nothing is deferred
     std::atomic<int64_t> last_deferred_ns_{-kOftenNs};
     std::function<void()> begin_ = [] {};
+    std::function<void()> flush_ = [] {};
 };
 
 } // namespace gpurun::comm

@@ -33,6 +33,7 @@ class CallGroups::Run {
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
 
+    void pair_with_own() GPURUN_REQUIRES(engine_lock) { groups_.messages_.pair_with_own(sends_, receives_); }
     void start(Task::Kind kind) GPURUN_REQUIRES(engine_lock) {
         for (size_t i = 0; i < calls_.size(); ++i) {
             if (messages_[i] != nullptr && calls_[i].task.kind == kind)
@@ -94,6 +95,7 @@ void CallGroups::run(std::span<const GroupedCall> calls, Settle settle) {
     const Background::Attendance attendance(background_);
     batch_.end();
     Run run(*this, calls);
+    run.pair_with_own();
     run.start(Task::Kind::kSend);
     run.start(Task::Kind::kReceive);
     run.settle(run.finish(lock), settle);

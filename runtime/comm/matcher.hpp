@@ -101,6 +101,7 @@ class Matcher {
     // Whether nothing is posted, and no message of the source is unexpected: then its next message goes to the next
     // receive that fits.
     bool is_idle(WorldRank source) const { return posted_.empty() && of_source_[source.value].empty(); }
+    bool has_unexpected(WorldRank source) const { return !of_source_[source.value].empty(); }
     bool has_posted() const { return !posted_.empty(); }
 
     // The message that a receive with this pattern would take now, or null.

@@ -4,6 +4,7 @@
 #include "transfer/protocol/graph.hpp"
 
 #include <algorithm>
+#include <array>
 
 namespace gpurun::comm {
 
@@ -27,6 +28,36 @@ Result<void> Messages::check_captured(WorldRank peer, const Operand& operand) {
         return {};
     const EngineLock lock(core_.mutex());
     return core_.peer(peer).part<transfer::GraphPart>().check(operand);
+}
+
+// Each send finds the first receive that is not yet another's, as in matching. A receive of any source could take a
+// message of another rank, and with a message that is unexpected one of this rank could take that.
+void Messages::pair_with_own(std::span<Send* const> sends, std::span<PostedReceive* const> receives) {
+    constexpr size_t kMost = 16; // of a call with many, the first ones
+    const auto is_own = [](const Send* each) { return each->target().to_self(); };
+    if (std::none_of(sends.begin(), sends.end(), is_own))
+        return;
+    const transfer::Peer& self = core_.peer(core_.self());
+    const auto deferred = std::count_if(sends.begin(), sends.end(), [&](const Send* each) {
+        return is_own(each) && base::List<Send, transfer::Unposted>::has(*each);
+    });
+    if (self.unposted.size() != static_cast<size_t>(deferred) || self.channel().has_records() ||
+        core_.matcher().has_unexpected(core_.self()))
+        return;
+    std::array<const PostedReceive*, kMost> taken{};
+    size_t paired = 0;
+    for (Send* const send : sends) {
+        if (!is_own(send) || paired == kMost)
+            continue;
+        const auto found = std::find_if(receives.begin(), receives.end(), [&](const PostedReceive* each) {
+            return !each->pattern.any_source && each->pattern.fits(core_.self(), send->envelope()) &&
+                   std::find(taken.begin(), taken.end(), each) == taken.end();
+        });
+        if (found == receives.end())
+            continue;
+        taken[paired++] = *found;
+        send->note_receive_beside();
+    }
 }
 
 void Messages::start(Send& send) {
@@ -79,6 +110,7 @@ void Messages::start_taken(uint64_t number, PostedReceive& receive) {
 Result<void> Messages::complete(std::span<Send* const> sends, std::span<PostedReceive* const> receives) {
     EngineLock lock(core_.mutex());
     const Background::Attendance attendance(background_);
+    pair_with_own(sends, receives);
     for (Send* send : sends)
         start(*send);
     for (PostedReceive* receive : receives)
@@ -190,6 +222,19 @@ bool Messages::receive_now(const Pattern& pattern, std::span<std::byte> into, Ar
     ++from.count_in.messages;
     core_.count_change();
     return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------- scratch
+
+Result<transfer::ScratchPool::Block*> Messages::take_scratch(transfer::ScratchPool::Kind kind, size_t bytes,
+                                                             const Operand& order) {
+    const EngineLock lock(core_.mutex());
+    return core_.resources().pools.scratch.take(kind, bytes, order);
+}
+
+void Messages::give_back(transfer::ScratchPool::Block& scratch, const Operand& order) {
+    const EngineLock lock(core_.mutex());
+    core_.resources().pools.scratch.give_back(scratch, order);
 }
 
 // ----------------------------------------------------------------------------------------------------------- probes

@@ -48,6 +48,11 @@ class Messages {
     const Communicator* communicator_of_taken(uint64_t number);
     base::Result<void> receive_taken(uint64_t number, PostedReceive& receive);
 
+    // ---- scratch memory in the order of an operand, for a call of the program's (transfer/pool/scratch_pool.hpp)
+    base::Result<transfer::ScratchPool::Block*> take_scratch(transfer::ScratchPool::Kind kind, size_t bytes,
+                                                             const transfer::Operand& order);
+    void give_back(transfer::ScratchPool::Block& scratch, const transfer::Operand& order);
+
     // ---- for requests, schedules and groups, under the lock
     // Of those that have been started together: waits until all are complete for their caller. Each has its own error;
     // what is returned has failed for all of them.
@@ -66,6 +71,10 @@ class Messages {
         GPURUN_REQUIRES(engine_lock);
     // Enqueues the mails that were collected.
     void launch() GPURUN_REQUIRES(engine_lock) { batch_.launch(); }
+    // Before any of them is posted: finds the sends to this rank itself that the receives made with them are sure to
+    // take.
+    void pair_with_own(std::span<transfer::Send* const> sends, std::span<PostedReceive* const> receives)
+        GPURUN_REQUIRES(engine_lock);
     void start(transfer::Send& send) GPURUN_REQUIRES(engine_lock);
     void start(PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
     void start_taken(uint64_t number, PostedReceive& receive) GPURUN_REQUIRES(engine_lock);

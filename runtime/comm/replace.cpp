@@ -1,11 +1,14 @@
 // sendrecv_replace: copies the contents, in the buffer's own order domain, and sends the copy. That is in the same kind
-// of memory, and is freed in the same order domain; on a stream of a device without ordered memory it is host memory.
+// of memory. Up to kMostScratch it is scratch memory, which is there already, and which peers can map; a longer one is
+// freed in the same order domain, and on a stream of a device without ordered memory it is host memory.
 #include "comm/point_to_point.hpp"
 
 #include "base/format.hpp"
 #include "device/capability/ordered_memory.hpp"
 
 #include <cstdlib>
+#include <cstring>
+#include <utility>
 
 namespace gpurun::comm {
 
@@ -14,34 +17,34 @@ using transfer::Operand;
 
 namespace {
 
+using Kind = transfer::ScratchPool::Kind;
+
+constexpr size_t kMostScratch = size_t{64} << 20; // which the rank keeps
+
 class Aside {
   public:
     static Result<Aside> make(Engine& engine, const Operand& original) {
-        device::Device& device = engine.resources().device;
         Aside aside(engine);
         aside.copy_ = original;
-        device::OrderedMemory* const ordered = device.ordered_memory();
-        if (original.in_host_memory() || (original.on_stream() && ordered == nullptr)) {
-            aside.copy_.address = static_cast<std::byte*>(std::malloc(original.bytes));
-            aside.copy_.where = device::Buffer{};
-            if (aside.copy_.address == nullptr)
-                return base::error(base::Status::kMemory, "no memory for a copy of the {} bytes to be replaced",
-                                   original.bytes);
-            return aside;
-        }
-        Result<void*> memory = original.on_stream() ? ordered->allocate_ordered(original.bytes, original.stream)
-                                                    : device.allocate(original.bytes);
-        if (!memory)
-            return std::move(memory).error();
-        aside.copy_.address = static_cast<std::byte*>(*memory);
-        GPURUN_ASSIGN(aside.copy_.where, device.describe(*memory, original.bytes));
+        aside.copy_.address = nullptr;
+        if (original.bytes <= kMostScratch)
+            GPURUN_TRY(aside.take_scratch());
+        else if (original.in_host_memory() || (original.on_stream() && aside.ordered_memory() == nullptr))
+            GPURUN_TRY(aside.allocate_host());
+        else
+            GPURUN_TRY(aside.allocate_device());
         return aside;
     }
-    Aside(Aside&& other) noexcept : engine_(other.engine_), copy_(other.copy_) { other.copy_.address = nullptr; }
+    Aside(Aside&& other) noexcept
+        : engine_(other.engine_), copy_(other.copy_), scratch_(std::exchange(other.scratch_, nullptr)) {
+        other.copy_.address = nullptr;
+    }
     Aside(const Aside&) = delete;
     Aside& operator=(const Aside&) = delete;
     ~Aside() {
-        if (copy_.address != nullptr)
+        if (scratch_ != nullptr)
+            engine_.messages().give_back(*scratch_, copy_);
+        else if (copy_.address != nullptr)
             release(); // a device that fails here keeps it
     }
 
@@ -50,15 +53,51 @@ class Aside {
   private:
     explicit Aside(Engine& engine) : engine_(engine) {}
 
+    device::Device& device() const { return engine_.resources().device; }
+    device::OrderedMemory* ordered_memory() const { return device().ordered_memory(); }
+
+    Result<void> take_scratch() {
+        const bool pageable = copy_.where.placement == device::Placement::kPageable;
+        const Kind kind = !copy_.in_host_memory() ? Kind::kDevice : pageable ? Kind::kHost : Kind::kPinned;
+        auto taken = engine_.messages().take_scratch(kind, copy_.bytes, copy_);
+        if (!taken)
+            return taken.error().status == base::Status::kMemory ? no_memory() : std::move(taken).error();
+        scratch_ = *taken;
+        copy_.address = scratch_->data;
+        copy_.where = scratch_->where;
+        return {};
+    }
+
+    Result<void> allocate_host() {
+        copy_.address = static_cast<std::byte*>(std::malloc(copy_.bytes));
+        copy_.where = device::Buffer{};
+        return copy_.address != nullptr ? Result<void>() : no_memory();
+    }
+
+    Result<void> allocate_device() {
+        void* memory = nullptr;
+        if (copy_.on_stream()) {
+            GPURUN_ASSIGN(memory, ordered_memory()->allocate_ordered(copy_.bytes, copy_.stream));
+        } else {
+            GPURUN_ASSIGN(memory, device().allocate(copy_.bytes));
+        }
+        copy_.address = static_cast<std::byte*>(memory);
+        GPURUN_ASSIGN(copy_.where, device().describe(memory, copy_.bytes));
+        return {};
+    }
+
+    base::Error no_memory() const {
+        return base::error(base::Status::kMemory, "no memory for a copy of the {} bytes to be replaced", copy_.bytes);
+    }
+
     void release() {
-        device::Device& device = engine_.resources().device;
         if (copy_.in_host_memory()) {
             if (!copy_.on_stream())
                 std::free(copy_.address);
             else
-                (void)device.call_host(copy_.stream, std::free, copy_.address);
+                (void)device().call_host(copy_.stream, std::free, copy_.address);
         } else if (copy_.on_stream()) {
-            (void)device.ordered_memory()->free_ordered(copy_.address, copy_.stream);
+            (void)ordered_memory()->free_ordered(copy_.address, copy_.stream);
         } else {
             (void)engine_.memory().free(copy_.where, copy_.address);
         }
@@ -66,7 +105,19 @@ class Aside {
 
     Engine& engine_;
     Operand copy_;
+    transfer::ScratchPool::Block* scratch_ = nullptr;
 };
+
+// By the CPU, or by the stream between device memory; else as a message to this rank itself.
+Result<void> fill(Engine& engine, const Communicator& comm, const Operand& into, const Operand& from) {
+    if (into.by_cpu() && from.by_cpu()) {
+        std::memcpy(into.address, from.address, from.bytes);
+        return {};
+    }
+    if (from.on_stream() && from.by_device() && !from.in_host_memory() && !into.in_host_memory())
+        return engine.resources().device.copy(into.address, from.address, from.bytes, from.stream);
+    return copy(engine, comm, into, from);
+}
 
 } // namespace
 
@@ -79,7 +130,7 @@ Result<Arrived> sendrecv_replace(Engine& engine, const Communicator& comm, const
                            "would need memory of its own: use gpurun_sendrecv() and two "
                            "buffers");
     GPURUN_ASSIGN(const Aside aside, Aside::make(engine, out.buffer));
-    GPURUN_TRY(copy(engine, comm, aside.operand(), out.buffer));
+    GPURUN_TRY(fill(engine, comm, aside.operand(), out.buffer));
     return sendrecv(engine, comm, Outbound{aside.operand(), out.dest, out.tag}, in);
 }
 

@@ -21,6 +21,33 @@ constexpr size_t kLeastBytesBeside = size_t{256} << 10;
 
 } // namespace
 
+void ScheduleRun::take_stream(const Operand& order) {
+    if (!stream_) {
+        order_ = order;
+        stream_.emplace(core_.resources(), order_);
+    }
+    if (auto taken = stream_->take(true); !taken)
+        fail(taken.error());
+}
+
+void ScheduleRun::hold(Held held) {
+    order_ = held.buffer.without_bytes();
+    held_ = std::move(held);
+    stream_.emplace(core_.resources(), order_);
+    if (auto marked = stream_->set_marker(); !marked)
+        fail(marked.error());
+}
+
+ScheduleRun::Held ScheduleRun::end_hold(bool in_place) {
+    Held held = std::move(*held_);
+    held_.reset();
+    if (in_place) {
+        stream_->give_marker_back();
+        stream_.reset();
+    }
+    return held;
+}
+
 void ScheduleRun::try_stream() {
     order_ = Operand{};
     stream_.emplace(core_.resources(), order_);
@@ -31,7 +58,7 @@ void ScheduleRun::try_stream() {
         stream_.reset();
 }
 
-void ScheduleRun::start(const Operand& order, Ending ending) {
+void ScheduleRun::start(const Operand& order) {
     if (!has_stream())
         order_ = order;
     make_states();
@@ -41,17 +68,12 @@ void ScheduleRun::start(const Operand& order, Ending ending) {
         give_stream_back(transfer::InternalStreams::State::kRunning);
         return;
     }
-    if (order.on_stream() && ending == Ending::kByCompletion) {
-        stream_.emplace(core_.resources(), order_);
-        if (auto taken = stream_->take(true); !taken)
-            fail(taken.error());
-    }
     if (!error_) {
         stage();
         if (auto taken = take_scratch(); !taken)
             fail(taken.error());
     }
-    (void)advance();
+    (void)advance_steps(); // and not for its end, which has hardly come
 }
 
 void ScheduleRun::make_states() {
@@ -80,7 +102,7 @@ void ScheduleRun::release() {
     arrived_ = 0;
     broken_ = false;
     staged_ = false;
-    take_back_(*this);
+    hooks_.take_back(*this);
 }
 
 void ScheduleRun::note_complete(State& state) {
@@ -411,8 +433,9 @@ Result<void> ScheduleRun::complete_into(device::Stream stream) {
         core_.peer(each).awaiting_forward.move(stream_->internal(), stream);
         core_.peer(each).awaiting_backward.move(stream_->internal(), stream);
     }
+    auto noted = stream_->note_joined(stream);
     give_stream_back(transfer::InternalStreams::State::kWaiting);
-    return {};
+    return noted;
 }
 
 // What the device still does to the buffers comes to its end by itself.

@@ -28,22 +28,39 @@ struct Running; // the list of runs
 
 class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, Running> {
   public:
-    // `take_back` when it is released: its memory can be used again.
-    using TakeBack = std::function<void(ScheduleRun&)>;
-    ScheduleRun(TakeBack take_back, Core& core, Messages& messages, PeerFailure& failure)
-        : take_back_(std::move(take_back)), core_(core), messages_(messages), failure_(failure) {}
+    struct Hooks {
+        std::function<void(ScheduleRun&)> take_back; // it is released: its memory can be used again
+        std::function<void(ScheduleRun&)> begin;     // one that is held is to begin where it was called
+    };
+    ScheduleRun(Hooks hooks, Core& core, Messages& messages, PeerFailure& failure)
+        : hooks_(std::move(hooks)), core_(core), messages_(messages), failure_(failure) {}
 
     // To be filled before start().
     Schedule& schedule() { return schedule_; }
     const Schedule& schedule() const { return schedule_; }
 
+    // A request's run in the order of a stream takes an internal one, which starts where that stream is now, or was
+    // when it was held.
+    void take_stream(const transfer::Operand& order) GPURUN_REQUIRES(engine_lock);
+    // It begins later (Series): for other ranks, this one has not called it yet. Remembers where the stream is now.
+    using Build = std::function<void(Schedule&)>;
+    struct Held {
+        Signature call;
+        const Communicator* comm;
+        transfer::Operand buffer;
+        Build build;
+    };
+    void hold(Held held) GPURUN_REQUIRES(engine_lock);
+    // What is to be done now. `in_place`: in the program's stream itself.
+    Held end_hold(bool in_place) GPURUN_REQUIRES(engine_lock);
     // One in the host's order runs in an internal stream, unless streams are scarce. (If runs shared one, they could
     // wait for each other: what a kernel puts waits with it for what it takes.)
     void try_stream() GPURUN_REQUIRES(engine_lock);
     bool has_stream() const { return stream_ && stream_->is_internal(); }
     device::Stream stream() const { return stream_->internal(); } // REQUIRES has_stream()
-    // `order` is an operand without bytes: the order domain, not captured if it is for a request.
-    void start(const transfer::Operand& order, transfer::Ending ending) GPURUN_REQUIRES(engine_lock);
+    // `order` is an operand without bytes: the order domain, unless it has a stream. Not captured if it is for a
+    // request.
+    void start(const transfer::Operand& order) GPURUN_REQUIRES(engine_lock);
     // Starts what can be started, and looks for the end. True if anything has changed.
     bool advance() GPURUN_REQUIRES(engine_lock);
     void fail(const base::Error& error) GPURUN_REQUIRES(engine_lock);
@@ -80,11 +97,17 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool has_surplus() const { return surplus_; } // messages have come that it did not receive
 
     // ---- as a collective that is under way
-    const char* name() const override { return base::name_of(schedule_.kind()); }
+    const char* name() const override { return base::name_of(held_ ? held_->call.kind() : schedule_.kind()); }
     bool done() const override { return enqueued() && !end_; }
     // Every step is complete, or has failed and touches its buffers no more.
-    bool enqueued() const override { return complete_ == schedule_.steps().size() && awaited_calls_.empty(); }
+    bool enqueued() const override { return complete_ == schedule_.steps().size() && awaited_calls_.empty() && !held_; }
     base::Result<void> complete_into(device::Stream stream) override GPURUN_REQUIRES(engine_lock);
+    bool begin_in_place() override {
+        if (!held_)
+            return false;
+        hooks_.begin(*this);
+        return true;
+    }
     const base::Error* error() const override {
         if (error_)
             return &*error_;
@@ -183,12 +206,13 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool look_for_end() GPURUN_REQUIRES(engine_lock);
     void give_stream_back(transfer::InternalStreams::State state);
 
-    TakeBack take_back_;
+    Hooks hooks_;
     Core& core_;
     Messages& messages_;
     PeerFailure& failure_;
     Schedule schedule_;
     transfer::Operand order_;
+    std::optional<Held> held_;                  // it has not begun
     std::optional<transfer::StreamUse> stream_; // a request's own
     transfer::EventLease end_event_;            // in it, behind all steps
     std::optional<transfer::CompletionPoint> end_;

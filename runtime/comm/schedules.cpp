@@ -5,18 +5,6 @@ namespace gpurun::comm {
 using base::Result;
 using transfer::Operand;
 
-namespace {
-
-// In the order of the operand's domain, without its bytes.
-Operand order_of(const Operand& operand) {
-    Operand order;
-    order.domain = operand.domain;
-    order.stream = operand.stream;
-    return order;
-}
-
-} // namespace
-
 Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waiter, Alarms& alarms, Messages& messages,
                      PeerFailure& failure, Background& background)
     : core_(core), batch_(batch), waiter_(waiter), alarms_(alarms), messages_(messages), failure_(failure),
@@ -33,13 +21,18 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
     background.mind({.under_way =
                          [this] {
                              assume_engine_lock();
-                             return !all_done() || check_.has_untold();
+                             return !all_enqueued() || check_.has_untold();
                          },
                      .needs_hand =
                          [this] {
                              assume_engine_lock();
                              return any_awaits_device();
                          }});
+    batch.on_flush([this] {
+        assume_engine_lock();
+        while (!held_.empty())
+            begin_held(*held_.front(), false);
+    });
     // A collective in which a dead rank takes part fails on every rank, whether the rank needed the dead one or not.
     failure.on_lost([this](WorldRank dead) {
         running_.for_each([&](ScheduleRun& each) {
@@ -53,12 +46,17 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
 ScheduleRun& Schedules::take(const Communicator& comm) {
     if (unused_.empty()) {
         unused_.reserve(all_.size() + 1); // so that one goes back without an allocation
-        unused_.push_back(&all_.emplace_back(
-            [this](ScheduleRun& each) {
-                assume_engine_lock();
-                take_back(each);
-            },
-            core_, messages_, failure_));
+        unused_.push_back(&all_.emplace_back(ScheduleRun::Hooks{.take_back =
+                                                                    [this](ScheduleRun& each) {
+                                                                        assume_engine_lock();
+                                                                        take_back(each);
+                                                                    },
+                                                                .begin =
+                                                                    [this](ScheduleRun& each) {
+                                                                        assume_engine_lock();
+                                                                        begin_held(each, true);
+                                                                    }},
+                                             core_, messages_, failure_));
     }
     ScheduleRun& run = *unused_.back();
     unused_.pop_back();
@@ -66,17 +64,14 @@ ScheduleRun& Schedules::take(const Communicator& comm) {
     return run;
 }
 
-ScheduleRun& Schedules::take(const Signature& call, const Communicator& comm) {
-    ScheduleRun& run = take(comm);
+void Schedules::note_call(ScheduleRun& run, const Signature& call, const Communicator& comm) {
     run.schedule().reset(call.kind(), comm);
     run.schedule().set_signature(call);
-    return run;
 }
 
-ScheduleRun& Schedules::make(const Signature& call, const Communicator& comm, Build build) {
-    ScheduleRun& run = take(call, comm);
-    build(run.schedule());
-    return run;
+void Schedules::begin_all_held() {
+    if (!held_.empty())
+        batch_.end();
 }
 
 void Schedules::count(const Schedule& schedule, const Operand& buffer) {
@@ -98,6 +93,10 @@ void Schedules::take_back(ScheduleRun& run) {
 
 bool Schedules::all_done() const {
     return running_.find([](const ScheduleRun& each) { return !each.done(); }) == nullptr;
+}
+
+bool Schedules::all_enqueued() const {
+    return running_.find([](const ScheduleRun& each) { return !each.enqueued(); }) == nullptr;
 }
 
 Result<void> Schedules::arm(bool all) const {
@@ -125,15 +124,15 @@ bool Schedules::advance() {
     return moved;
 }
 
-void Schedules::begin(ScheduleRun& run, const Operand& order, transfer::Ending ending) {
+void Schedules::begin(ScheduleRun& run, const Operand& order) {
     running_.push_back(run);
     check_.begin(run);
-    run.start(order, ending);
+    run.start(order);
     check_.look(run);
 }
 
 void Schedules::run_here(EngineLock& lock, ScheduleRun& run, const Operand& order) {
-    begin(run, order, transfer::Ending::kInStream);
+    begin(run, order);
     batch_.launch(); // of requests that have found no room before
     const WaitReason reason{.kind = WaitReason::Kind::kMessages, .collective = &run};
     const auto done = [&] {
@@ -165,24 +164,17 @@ bool Schedules::is_for_stream(const Schedule& schedule, const Operand& buffer) {
 
 Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
-    ScheduleRun& run = take(call, comm);
+    begin_all_held();
+    ScheduleRun& run = take(comm);
+    note_call(run, call, comm);
     if (is_for_stream(run.schedule(), buffer))
         run.try_stream();
     const Operand order = run.has_stream() ? buffer.in_stream(run.stream()) : buffer;
-    // Steps that are done make no progress for requests: the background thread has to.
-    const bool has_hand = background_.on_duty() || !core_.requests().any_under_way();
-    const bool may_do_now = has_hand && (order.by_cpu() || immediate_mails_.admits(comm, order)) &&
-                            core_.resources().trace == nullptr && !batch_.is_deferring() &&
-                            !failure_.any_lost(comm.group());
-    if (may_do_now && order.by_cpu())
-        batch_.forget_starts();
-    else if (may_do_now)
+    if (!order.by_cpu())
         batch_.end();
-    bool done = false;
-    if (may_do_now)
-        done = is_done_now(run, order, build);
-    else
-        build(run.schedule());
+    else if (!batch_.is_deferring())
+        batch_.forget_starts();
+    const bool done = build_now(run, order, build);
     count(run.schedule(), buffer);
     if (!done || run.has_stream()) // of its own: the host waits for its end
         return finish(lock, run, order);
@@ -191,6 +183,21 @@ Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, c
     if (const auto late = check_.take_late(comm))
         return *late;
     return run.received_bytes();
+}
+
+// Steps that are done make no progress for requests: the background thread has to.
+bool Schedules::may_do_now(const Communicator& comm, const Operand& buffer) {
+    const bool has_hand = background_.on_duty() || !core_.requests().any_under_way();
+    return has_hand && (buffer.by_cpu() || immediate_mails_.admits(comm, buffer)) &&
+           core_.resources().trace == nullptr && !batch_.is_deferring() && !failure_.any_lost(comm.group());
+}
+
+bool Schedules::build_now(ScheduleRun& run, const Operand& buffer, Build build) {
+    if (!may_do_now(run.schedule().comm(), buffer)) {
+        build(run.schedule());
+        return false;
+    }
+    return is_done_now(run, buffer, build);
 }
 
 bool Schedules::is_done_now(ScheduleRun& run, const Operand& buffer, Build build) {
@@ -206,7 +213,7 @@ bool Schedules::is_done_now(ScheduleRun& run, const Operand& buffer, Build build
         build(schedule);
         unexpected = immediate_.end(schedule);
     } else {
-        immediate_mails_.begin(schedule, *early, order_of(buffer));
+        immediate_mails_.begin(schedule, *early, buffer.without_bytes());
         build(schedule);
         unexpected = immediate_mails_.end(schedule);
     }
@@ -217,6 +224,7 @@ bool Schedules::is_done_now(ScheduleRun& run, const Operand& buffer, Build build
 Result<size_t> Schedules::run_among(const Group& members, base::Collective kind, const Communicator& comm,
                                     uint16_t number, Build build) {
     EngineLock lock(core_.mutex());
+    begin_all_held();
     ScheduleRun& run = take(comm);
     run.schedule().reset(kind, comm, number, members);
     build(run.schedule());
@@ -225,44 +233,99 @@ Result<size_t> Schedules::run_among(const Group& members, base::Collective kind,
 
 Result<size_t> Schedules::finish(EngineLock& lock, ScheduleRun& run, const Operand& buffer) {
     const Background::Attendance attendance(background_);
-    run_here(lock, run, order_of(buffer));
+    run_here(lock, run, buffer.without_bytes());
     Result<size_t> result =
         run.error() != nullptr ? Result<size_t>(*run.error()) : Result<size_t>(run.received_bytes());
     run.release();
     return result;
 }
 
-uint64_t Schedules::start(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
-    const EngineLock lock(core_.mutex());
-    ScheduleRun& run = make(call, comm, build);
-    Request& request = core_.requests().take(Task{.kind = Task::Kind::kCollective, .comm = &comm, .operand = buffer});
-    start(request, run);
-    return request.name;
+uint64_t Schedules::start(const Signature& call, const Communicator& comm, const Operand& buffer, OwnBuild build,
+                          int64_t entered_ns) {
+    uint64_t name = 0;
+    {
+        const EngineLock lock(core_.mutex());
+        const Task task{.kind = Task::Kind::kCollective, .comm = &comm, .operand = buffer};
+        Request& request = core_.requests().take(task);
+        start(request, call, std::move(build), entered_ns);
+        name = request.name;
+    }
+    batch_.leave_series();
+    return name;
 }
 
-void Schedules::start_again(Request& request, const Signature& call, const Operand& buffer, Build build) {
-    const EngineLock lock(core_.mutex());
-    request.task.operand = buffer;
-    start(request, make(call, *request.task.comm, build));
+void Schedules::start_again(Request& request, const Signature& call, const Operand& buffer, OwnBuild build,
+                            int64_t entered_ns) {
+    {
+        const EngineLock lock(core_.mutex());
+        request.task.operand = buffer;
+        start(request, call, std::move(build), entered_ns);
+    }
+    batch_.leave_series();
 }
 
-void Schedules::start(Request& request, ScheduleRun& run) {
-    count(run.schedule(), request.task.operand);
+void Schedules::start(Request& request, const Signature& call, OwnBuild build, int64_t entered_ns) {
+    const Operand& buffer = request.task.operand;
+    const Communicator* const comm = request.task.comm;
+    if (!batch_.series().is_open() || !batch_.series().is_of(comm) || !buffer.on_stream())
+        batch_.end(); // its messages come behind what was started before
+    request.series = buffer.on_stream() ? batch_.add_to_series(buffer, entered_ns, comm) : 0;
+    ScheduleRun& run = take(*comm);
     request.active = true;
     request.cancelled = false;
     request.collective = &run;
     core_.requests().note_started();
-    batch_.end(); // its messages come behind what was started before
-    // What peers answer meanwhile need not wake the thread. They do not answer small messages.
-    std::optional<Background::Attendance> attendance;
-    if (request.task.operand.bytes > core_.resources().settings.eager_bytes)
-        attendance.emplace(background_);
-    if (is_for_stream(run.schedule(), request.task.operand))
+    if (request.series != 0 && batch_.series().is_held()) {
+        run.hold({call, comm, buffer, std::move(build)});
+        held_.push_back(&run);
+        (void)batch_.after_start(true);
+        if (!background_.on_duty())
+            background_.leave_to();
+    } else {
+        note_call(run, call, *comm);
+        begin_request(run, buffer, build);
+    }
+}
+
+// In a stream of its own, if it is in the order of one.
+void Schedules::begin_request(ScheduleRun& run, const Operand& buffer, Build build) {
+    if (buffer.on_stream())
+        run.take_stream(buffer.without_bytes());
+    else if (is_for_stream(run.schedule(), buffer))
         run.try_stream();
-    begin(run, order_of(request.task.operand), transfer::Ending::kByCompletion);
+    std::optional<Background::Attendance> attendance;
+    attend(attendance, buffer);
+    if (run.has_stream())
+        (void)build_now(run, buffer.in_stream(run.stream()), build);
+    else
+        build(run.schedule());
+    count(run.schedule(), buffer);
+    begin(run, buffer.without_bytes());
     batch_.launch();
     if (!attendance && !run.done())
         background_.leave_to();
+}
+
+// What peers answer meanwhile need not wake the thread. They do not answer small messages.
+void Schedules::attend(std::optional<Background::Attendance>& attendance, const Operand& buffer) {
+    if (buffer.bytes > core_.resources().settings.eager_bytes)
+        attendance.emplace(background_, Background::Attendance::Batches::kGoOn);
+}
+
+void Schedules::begin_held(ScheduleRun& run, bool in_place) {
+    std::erase(held_, &run);
+    const ScheduleRun::Held held = run.end_hold(in_place);
+    note_call(run, held.call, *held.comm);
+    if (!in_place) {
+        begin_request(run, held.buffer, held.build);
+        return;
+    }
+    std::optional<Background::Attendance> attendance;
+    attend(attendance, held.buffer);
+    (void)build_now(run, held.buffer, held.build);
+    count(run.schedule(), held.buffer);
+    begin(run, held.buffer.without_bytes());
+    batch_.launch();
 }
 
 } // namespace gpurun::comm

@@ -24,11 +24,17 @@ class Schedules {
     base::Result<size_t> run_among(const Group& members, base::Collective kind, const Communicator& comm,
                                    uint16_t number, Build build);
     // Starts it, in the order of `buffer`, which is not captured: the name of the request that it is complete by.
-    uint64_t start(const Signature& call, const Communicator& comm, const transfer::Operand& buffer, Build build);
+    // `entered_ns`: Requests::entry_time() of the call; 0: that is not known.
+    using OwnBuild = ScheduleRun::Build;
+    uint64_t start(const Signature& call, const Communicator& comm, const transfer::Operand& buffer, OwnBuild build,
+                   int64_t entered_ns = 0);
     // The same for a persistent request, which is not active, and of its communicator.
-    void start_again(Request& request, const Signature& call, const transfer::Operand& buffer, Build build);
+    void start_again(Request& request, const Signature& call, const transfer::Operand& buffer, OwnBuild build,
+                     int64_t entered_ns);
 
     bool all_done() const GPURUN_REQUIRES(engine_lock);
+    // Nothing is left to decide of any: what comes is for none of them.
+    bool all_enqueued() const GPURUN_REQUIRES(engine_lock);
     // What this rank has made (GPURUN_REPORT=collectives).
     std::string report();
 
@@ -38,14 +44,22 @@ class Schedules {
     bool is_for_stream(const Schedule& schedule, const transfer::Operand& buffer) GPURUN_REQUIRES(engine_lock);
     // One for a collective of the communicator, which it holds.
     ScheduleRun& take(const Communicator& comm) GPURUN_REQUIRES(engine_lock);
-    // The same, empty, for this call of all its ranks.
-    ScheduleRun& take(const Signature& call, const Communicator& comm) GPURUN_REQUIRES(engine_lock);
-    // The same, with its steps.
-    ScheduleRun& make(const Signature& call, const Communicator& comm, Build build) GPURUN_REQUIRES(engine_lock);
-    // The same; the steps that can be done at once are done. False: the others are to be run.
+    // Empties it for this call of all its ranks: from now on this rank has called it, and soon it begins. No progress
+    // is made before that: what came for it meanwhile would be too late.
+    void note_call(ScheduleRun& run, const Signature& call, const Communicator& comm) GPURUN_REQUIRES(engine_lock);
+    // Before another one is called.
+    void begin_all_held() GPURUN_REQUIRES(engine_lock);
+    // Adds its steps; those that can be done at once are done. False: the others are to be run.
+    bool build_now(ScheduleRun& run, const transfer::Operand& buffer, Build build) GPURUN_REQUIRES(engine_lock);
+    bool may_do_now(const Communicator& comm, const transfer::Operand& buffer) GPURUN_REQUIRES(engine_lock);
     bool is_done_now(ScheduleRun& run, const transfer::Operand& buffer, Build build) GPURUN_REQUIRES(engine_lock);
-    void start(Request& request, ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
-    void begin(ScheduleRun& run, const transfer::Operand& order, transfer::Ending ending) GPURUN_REQUIRES(engine_lock);
+    void start(Request& request, const Signature& call, OwnBuild build, int64_t entered_ns)
+        GPURUN_REQUIRES(engine_lock);
+    void begin_request(ScheduleRun& run, const transfer::Operand& buffer, Build build) GPURUN_REQUIRES(engine_lock);
+    void attend(std::optional<Background::Attendance>& attendance, const transfer::Operand& buffer)
+        GPURUN_REQUIRES(engine_lock);
+    void begin_held(ScheduleRun& run, bool in_place) GPURUN_REQUIRES(engine_lock);
+    void begin(ScheduleRun& run, const transfer::Operand& order) GPURUN_REQUIRES(engine_lock);
     base::Result<size_t> finish(EngineLock& lock, ScheduleRun& run, const transfer::Operand& buffer)
         GPURUN_REQUIRES(engine_lock);
     void count(const Schedule& schedule, const transfer::Operand& buffer) GPURUN_REQUIRES(engine_lock);
@@ -64,7 +78,8 @@ class Schedules {
     PeerFailure& failure_;
     Background& background_;
     base::List<ScheduleRun, Running> running_;
-    CollectiveCheck check_; // of these
+    std::vector<ScheduleRun*> held_; // that begin when their series ends, in order
+    CollectiveCheck check_;          // of these
     ImmediateSteps immediate_;
     ImmediateMails immediate_mails_;
     CollectiveTally tally_;

@@ -25,6 +25,13 @@ struct Operand {
         operand.stream = other;
         return operand;
     }
+    // Its order domain alone.
+    Operand without_bytes() const {
+        Operand operand;
+        operand.domain = domain;
+        operand.stream = stream;
+        return operand;
+    }
     bool on_stream() const { return domain != Domain::kHost; }
     bool captured() const { return domain == Domain::kGraph; }
     bool in_host_memory() const {

@@ -43,6 +43,8 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     }
     bool matched() const { return matched_; }     // its target has said so
     bool withdrawn() const { return withdrawn_; } // a loan that was cancelled before it was matched
+    // Before it is posted: to this rank itself, and a receive that is made with it is there for it.
+    void note_receive_beside() { has_receive_beside_ = true; }
     // Of a graph, enqueued: it is complete, in the stream, only once its target has taken it.
     bool awaits_taken() const { return state() != nullptr && state()->awaits_taken(); }
     // Its answer is written once the send is complete.
@@ -57,6 +59,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     const Borrowing* lends_on() const { return lends_on_; } // null: memory of its own
     bool lends() const { return loan_.kind != LoanKind::kNone; }
     bool synchronous() const { return synchronous_; }
+    bool has_receive_beside() const { return has_receive_beside_; }
     OperationTable<Send>& answered() const { return target().sends; }
     void note_matched();
     // Of a loan: a rank has borrowed it, and not received a copy.
@@ -127,6 +130,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     const Reduced reduced_;
     uint32_t beside_;
     uint64_t series_ = 0; // with which it is held (comm/series.hpp); 0: with none
+    bool has_receive_beside_ = false;
     bool matched_ = false;
     bool answer_written_ = false;
     bool withdrawn_ = false;

@@ -38,8 +38,12 @@ Result<device::Stream> StreamUse::take_for_message(bool waits_for_peer) {
     InternalStreams& streams = resources_.pools.streams;
     if (!operand_.on_stream() && !waits_for_peer)
         return streams.take_ready();
-    if (waits_for_peer)
+    if (waits_for_peer && !operand_.on_stream())
         return streams.take();
+    if (waits_for_peer) {
+        GPURUN_ASSIGN(const uint64_t name, stream_name());
+        return streams.take_again(name);
+    }
     if (marker_)
         return streams.take_behind(marker_->stream, marker_->number);
     GPURUN_ASSIGN(const uint64_t name, resources_.device.name(operand_.stream));
@@ -57,6 +61,12 @@ Result<void> StreamUse::take(bool waits_for_peer) {
         GPURUN_TRY(resources_.pools.events.order(operand_.stream, *internal_));
     }
     operand_.stream = *internal_;
+    return {};
+}
+
+Result<void> StreamUse::note_joined(device::Stream stream) {
+    GPURUN_ASSIGN(const uint64_t name, resources_.device.name(stream));
+    resources_.pools.streams.note_joined(*internal_, name);
     return {};
 }
 

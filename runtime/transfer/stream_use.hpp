@@ -38,6 +38,8 @@ class StreamUse {
     bool is_internal() const { return internal_.has_value(); }
     // Takes an internal stream that starts behind the marker, or where the operand's stream is now, unless it has one.
     base::Result<void> take(bool waits_for_peer);
+    // `stream`, of the program's, waits for everything in the internal one.
+    base::Result<void> note_joined(device::Stream stream);
     // Takes one for an operation in the host's order that can do without. False where streams are scarce.
     base::Result<bool> take_spare();
     // Takes one that starts behind the edge.

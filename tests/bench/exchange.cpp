@@ -30,6 +30,7 @@ void GpurunContender::exchange_once(const Task& task) {
     const size_t count = 2 * static_cast<size_t>(task.window);
     const auto bytes = task.bytes;
     switch (task.form) {
+    case Form::kBlocking: // of collectives alone
     case Form::kSendrecv:
         for (int i = 0; i < task.window; ++i)
             CALL(gpurun_sendrecv(out_.slot(i, bytes), bytes, GPURUN_BYTE, pair_.partner(), kMessageTag,

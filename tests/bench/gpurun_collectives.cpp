@@ -44,7 +44,7 @@ class GpurunCollectives final : public CollectiveContender {
     void wait(const Task& task) override;
 
     void choose(const char* algorithm, const std::vector<Collective>& collectives);
-    void call(const Task& task);
+    void call(const Task& task, gpurun_request* ret); // with `ret`, starts a request
     void enqueue(const Task& task);
     void capture(const Task& task);
     void write(const Task& task) { contents_.write(task, buffers(task), ++number_); }
@@ -95,36 +95,65 @@ CollectiveBuffers GpurunCollectives::buffers(const Task& task) const {
     }
 }
 
-void GpurunCollectives::call(const Task& task) {
+void GpurunCollectives::call(const Task& task, gpurun_request* ret) {
     const gpurun_comm comm = comm_;
     const gpurun_stream stream = domain(task);
     const gpurun_datatype type = GPURUN_FLOAT;
+    const gpurun_op op = GPURUN_SUM;
     const size_t count = task.bytes / kElementBytes;
     const size_t block = count / static_cast<size_t>(ranks());
     void* in = in_.slot(0, 0);
     void* out = out_.slot(0, 0);
     void* send = in_place_here(task) ? GPURUN_IN_PLACE : out;
+    void* recv = in_place_here(task) ? GPURUN_IN_PLACE : in; // of a scatter
+    // The function itself, or the one that starts a request.
+    const auto make = [&](auto function, auto starts, auto... arguments) {
+        if (ret == nullptr)
+            CALL(function(arguments...));
+        else
+            CALL(starts(arguments..., ret));
+    };
     switch (task.collective) {
-    case Collective::kAllreduce: CALL(gpurun_allreduce(send, in, count, type, GPURUN_SUM, comm, stream)); break;
-    case Collective::kBcast: CALL(gpurun_bcast(in, count, type, kRoot, comm, stream)); break;
-    case Collective::kAllgather: CALL(gpurun_allgather(send, block, type, in, block, type, comm, stream)); break;
-    case Collective::kAlltoall: CALL(gpurun_alltoall(send, block, type, in, block, type, comm, stream)); break;
+    case Collective::kAllreduce:
+        make(gpurun_allreduce, gpurun_iallreduce, send, in, count, type, op, comm, stream);
+        break;
+    case Collective::kBcast: make(gpurun_bcast, gpurun_ibcast, in, count, type, kRoot, comm, stream); break;
+    case Collective::kAllgather:
+        make(gpurun_allgather, gpurun_iallgather, send, block, type, in, block, type, comm, stream);
+        break;
+    case Collective::kAlltoall:
+        make(gpurun_alltoall, gpurun_ialltoall, send, block, type, in, block, type, comm, stream);
+        break;
     case Collective::kReduceScatter:
-        CALL(gpurun_reduce_scatter_block(send, in, block, type, GPURUN_SUM, comm, stream));
+        make(gpurun_reduce_scatter_block, gpurun_ireduce_scatter_block, send, in, block, type, op, comm, stream);
         break;
-    case Collective::kReduce: CALL(gpurun_reduce(send, in, count, type, GPURUN_SUM, kRoot, comm, stream)); break;
-    case Collective::kGather: CALL(gpurun_gather(send, block, type, in, block, type, kRoot, comm, stream)); break;
+    case Collective::kReduce:
+        make(gpurun_reduce, gpurun_ireduce, send, in, count, type, op, kRoot, comm, stream);
+        break;
+    case Collective::kGather:
+        make(gpurun_gather, gpurun_igather, send, block, type, in, block, type, kRoot, comm, stream);
+        break;
     case Collective::kScatter:
-        CALL(gpurun_scatter(out, block, type, in_place_here(task) ? GPURUN_IN_PLACE : in, block, type, kRoot, comm,
-                            stream));
+        make(gpurun_scatter, gpurun_iscatter, out, block, type, recv, block, type, kRoot, comm, stream);
         break;
-    case Collective::kBarrier: CALL(gpurun_barrier(comm, stream)); break;
+    case Collective::kBarrier: make(gpurun_barrier, gpurun_ibarrier, comm, stream); break;
     }
 }
 
 void GpurunCollectives::enqueue(const Task& task) {
-    for (int i = 0; i < task.batch; ++i)
-        call(task);
+    for (int i = 0; i < task.batch; ++i) {
+        if (task.form == Form::kRequests) {
+            gpurun_request request = GPURUN_REQUEST_NULL;
+            call(task, &request);
+            CALL(gpurun_wait(&request, domain(task), nullptr));
+        } else if (task.form == Form::kGroup) {
+            CALL(gpurun_group_begin());
+            call(task, nullptr);
+            CALL(gpurun_group_end());
+        } else {
+            call(task, nullptr);
+        }
+    }
 }
 
 void GpurunCollectives::capture(const Task& task) {

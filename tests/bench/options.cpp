@@ -30,7 +30,8 @@ constexpr Choice<Test> kTests[] = {
     {"rate", Test::kRate},       {"exchange", Test::kExchange},   {"collective", Test::kCollective},
     {"overlap", Test::kOverlap}, {"call", Test::kCall},           {"first", Test::kFirst},
     {"loan", Test::kLoan}};
-constexpr Choice<Form> kForms[] = {{"sendrecv", Form::kSendrecv},
+constexpr Choice<Form> kForms[] = {{"blocking", Form::kBlocking},
+                                   {"sendrecv", Form::kSendrecv},
                                    {"requests", Form::kRequests},
                                    {"startall", Form::kStartall},
                                    {"group", Form::kGroup}};
@@ -155,13 +156,39 @@ std::optional<Refusal> check_order(const Options& options, bool all_tests) {
     return std::nullopt;
 }
 
+// For those of the tests that can have it.
+std::optional<Refusal> take_form(const std::string& word, Options& options) {
+    std::vector<Form> forms;
+    if (auto refusal = take(values(kForms, {word}, "--form"), forms))
+        return refusal;
+    const Form form = forms[0];
+    const auto measures = [&](Test test) {
+        return std::find(options.tests.begin(), options.tests.end(), test) != options.tests.end();
+    };
+    const bool of_exchange = form != Form::kBlocking;
+    const bool of_collective = form == Form::kBlocking || form == Form::kRequests || form == Form::kGroup;
+    const bool in_graph =
+        std::find(options.orders.begin(), options.orders.end(), Order::kGraph) != options.orders.end();
+    if (measures(Test::kExchange) && !of_exchange)
+        return Refusal{2, "--form: an exchange's calls are sendrecv, requests, startall or group"};
+    if (measures(Test::kCollective) && !measures(Test::kExchange) && !of_collective)
+        return Refusal{2, "--form: collectives are blocking, requests or group"};
+    if (measures(Test::kCollective) && !measures(Test::kExchange) && in_graph && form != Form::kBlocking)
+        return Refusal{2, "--form: collectives in graphs are blocking calls"};
+    if (of_exchange)
+        options.form = form;
+    if (of_collective && !in_graph)
+        options.collective_form = form;
+    return std::nullopt;
+}
+
 // What the command line says in words, before it is understood.
 struct Words {
     std::vector<std::string> tests;
     std::string sizes;
     std::string memory = "device";
     std::string order = "both";
-    std::string form = "group";
+    std::string form;       // empty: each test's own
     std::string collective; // empty: the tests' own
     std::string against;
 };
@@ -198,10 +225,9 @@ std::optional<Refusal> understand(const Words& words, Options& options) {
     if (words.order != "both")
         if (auto refusal = take(values(kOrders, {words.order}, "--order"), options.orders))
             return refusal;
-    std::vector<Form> forms;
-    if (auto refusal = take(values(kForms, {words.form}, "--form"), forms))
-        return refusal;
-    options.form = forms[0];
+    if (!words.form.empty())
+        if (auto refusal = take_form(words.form, options))
+            return refusal;
     if (!words.collective.empty())
         if (auto refusal =
                 take(values_or_all(kCollectives, split(words.collective, ','), "--collective"), options.collectives))
@@ -247,7 +273,9 @@ void declare(CLI::App& app, Words& words, Options& options) {
     app.add_option("--window", options.window, "messages in flight (exchange: 2, and 32 at most)")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
-    app.add_option("--form", words.form, "of an exchange's calls: " + choices(kForms))->capture_default_str();
+    app.add_option("--form", words.form,
+                   "of an exchange's calls: sendrecv, requests, startall, group (default: group); of collectives: "
+                   "blocking, requests, group (default: blocking)");
     app.add_option("--collective", words.collective,
                    "what collective measures: all, or some of " + choices(kCollectives) +
                        ", with commas (default: allreduce; tune: allreduce,reduce,bcast)");

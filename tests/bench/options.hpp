@@ -11,7 +11,9 @@
 namespace gpurun::bench {
 
 enum class Test { kLatency, kBandwidth, kBidirectional, kRate, kExchange, kCollective, kOverlap, kCall, kFirst, kLoan };
-enum class Form { kSendrecv, kRequests, kStartall, kGroup }; // of an exchange's calls
+// Of the calls of an exchange, which are not blocking ones alone; or of collectives, which are no others than the
+// first, requests that are waited for at once, and groups of one.
+enum class Form { kBlocking, kSendrecv, kRequests, kStartall, kGroup };
 enum class Collective {
     kAllreduce,
     kBcast,
@@ -48,7 +50,8 @@ struct Options {
     std::vector<Order> orders{Order::kStream, Order::kHost};
     std::vector<Reference> against;
     int window = 64;
-    Form form = Form::kGroup;
+    Form form = Form::kGroup; // of exchanges
+    Form collective_form = Form::kBlocking;
     std::vector<Collective> collectives{Collective::kAllreduce};
     bool tune = false;         // say which algorithms are best
     bool in_place = false;     // of collectives

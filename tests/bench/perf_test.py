@@ -203,6 +203,13 @@ class Collectives(Case):
                         self.assertEqual({row["collective"] for row in document["rows"] if row["in_place"]},
                                          set(COLLECTIVES[:-1]) if place else {"bcast"})
 
+    def test_collectives_have_each_form_and_say_which(self):
+        for form in ("blocking", "requests", "group"):
+            with self.subTest(form):
+                document = self.document("collective", self.LIST, f"--form={form}", "--sizes=8,5000",
+                                         "--iterations=10", "--validate")
+                self.assertEqual({row["form"] for row in document["rows"]}, {form})
+
     def test_calls_in_a_row_are_a_sample_and_the_last_is_checked(self):
         for place in ([], ["--in-place"]):
             rows = self.document("collective", self.LIST, "--order=stream", "--sizes=64,64K", "--iterations=100",

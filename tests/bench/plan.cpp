@@ -148,6 +148,7 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
 
 Task collective_task(Collective collective, Order order, size_t bytes, const Options& options, int ranks) {
     Task task{.test = Test::kCollective, .order = order, .bytes = bytes, .warmup = options.warmup};
+    task.form = options.collective_form;
     task.validate = options.validate;
     task.collective = collective;
     task.in_place = collective == Collective::kBcast || (options.in_place && collective != Collective::kBarrier);

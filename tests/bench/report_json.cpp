@@ -63,7 +63,7 @@ Json row_json(const Row& row) {
               {"batch", row.task.batch},
               {"runs", row.task.runs},
               {"samples", row.task.samples * row.task.turns}};
-    if (row.task.test == Test::kExchange)
+    if (row.task.test == Test::kExchange || row.task.test == Test::kCollective)
         made["form"] = name(row.task.form);
     if (row.task.test == Test::kCollective) {
         made["collective"] = name(row.task.collective);

@@ -247,6 +247,41 @@ TEST_CASE("collectives of a group are complete in their order domains with it") 
     CHECK(first_difference(got, pattern(kBytes, 77)) == -1);
 }
 
+// The ranks need not agree on the order of collectives of different communicators that are under way together.
+TEST_CASE("collectives of a group on two communicators, or beside messages, may be called in any order") {
+    const Stream stream;
+    gpurun_comm other{};
+    REQUIRE_OK(gpurun_comm_dup(kWorld, &other));
+    const int32_t own[2] = {rank(), 1};
+    int32_t sums[2] = {-1, -1};
+    Memory from(Kind::kDevice, sizeof own), into(Kind::kDevice, sizeof sums);
+    REQUIRE_OK(gpurun_memcpy(from.get(), own, sizeof own, stream));
+    const auto sum = [&](int i) {
+        REQUIRE_OK(gpurun_allreduce(from.at(sizeof own[0] * i), into.at(sizeof sums[0] * i), 1, GPURUN_INT32,
+                                    GPURUN_SUM, i == 0 ? kWorld : other, stream));
+    };
+    const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
+    Memory out(Kind::kDevice, 100'000), in(Kind::kDevice, 100'000);
+    out.write(pattern(100'000, seed(rank(), next, 1)));
+    for (const bool with_messages : {false, true}) {
+        REQUIRE_OK(gpurun_memset(into.get(), 0xff, sizeof sums, stream));
+        REQUIRE_OK(gpurun_group_begin());
+        if (with_messages)
+            REQUIRE_OK(gpurun_send(out.get(), 100'000, GPURUN_BYTE, next, 1, kWorld, stream));
+        sum(rank() % 2);
+        sum(1 - rank() % 2);
+        if (with_messages)
+            REQUIRE_OK(gpurun_recv(in.get(), 100'000, GPURUN_BYTE, previous, 1, kWorld, stream, nullptr));
+        REQUIRE_OK(gpurun_group_end());
+        REQUIRE_OK(gpurun_memcpy(sums, into.get(), sizeof sums, stream));
+        stream.synchronize();
+        CHECK(sums[0] == size() * (size() - 1) / 2);
+        CHECK(sums[1] == size());
+    }
+    CHECK(first_difference(in.read(), pattern(100'000, seed(previous, rank(), 1))) == -1);
+    REQUIRE_OK(gpurun_comm_free(&other));
+}
+
 TEST_CASE("a message that is too long is named by the group's end, and all others arrive") {
     if (partner() == GPURUN_PROC_NULL)
         return;

@@ -223,6 +223,47 @@ TEST_CASE("collectives and messages that are under way together are completed to
     broadcast.check(GPURUN_HOST);
 }
 
+// Those that are completed as soon as they are started, again and again, run in the program's stream; also by ranks
+// some of which have others under way, or do something in between.
+TEST_CASE("requests that are completed directly behind their start meet those that are not") {
+    const Stream stream;
+    gpurun_comm other{};
+    REQUIRE_OK(gpurun_comm_dup(kWorld, &other));
+    constexpr size_t kCounts[] = {1, 1000, 100'000};
+    for (const size_t count : kCounts) {
+        const size_t bytes = count * sizeof(int32_t);
+        Memory from(Kind::kDevice, bytes), one(Kind::kDevice, bytes), two(Kind::kDevice, bytes);
+        const std::vector<int32_t> own(count, rank() + 1);
+        std::vector<int32_t> got(count);
+        REQUIRE_OK(gpurun_memcpy(from.get(), own.data(), bytes, stream));
+        const auto start = [&](Memory& into, gpurun_comm comm, gpurun_request& request) {
+            REQUIRE_OK(
+                gpurun_iallreduce(from.get(), into.get(), count, GPURUN_INT32, GPURUN_SUM, comm, stream, &request));
+        };
+        for (int round = 0; round < 40; round++) {
+            gpurun_request requests[2] = {GPURUN_REQUEST_NULL, GPURUN_REQUEST_NULL};
+            REQUIRE_OK(gpurun_memset(one.get(), 0, bytes, stream));
+            REQUIRE_OK(gpurun_memset(two.get(), 0, bytes, stream));
+            const bool in_order = round % 8 != 7 || rank() % 2 == 0; // of different communicators in any
+            const gpurun_comm second = round % 8 == 7 ? other : kWorld;
+            start(in_order ? one : two, in_order ? kWorld : second, requests[0]);
+            if (round % 5 == rank() % 5)
+                REQUIRE_OK(gpurun_memset(from.get(), 0, 0, stream));
+            start(in_order ? two : one, in_order ? second : kWorld, requests[1]);
+            if (round % 7 == rank() % 7)
+                REQUIRE_OK(gpurun_wait(&requests[1], stream, nullptr));
+            REQUIRE_OK(gpurun_waitall(2, requests, stream, nullptr));
+            for (const Memory* each : {&one, &two}) {
+                REQUIRE_OK(gpurun_memcpy(got.data(), each->get(), bytes, stream));
+                stream.synchronize();
+                CHECK(std::count(got.begin(), got.end(), size() * (size() + 1) / 2) ==
+                      static_cast<std::ptrdiff_t>(count));
+            }
+        }
+    }
+    REQUIRE_OK(gpurun_comm_free(&other));
+}
+
 TEST_CASE("one that nobody waits for is completed all the same") {
     const Stream stream;
     for (const gpurun_stream from : {GPURUN_HOST, static_cast<gpurun_stream>(stream)}) {

@@ -42,6 +42,24 @@ TEST_CASE("small messages to self are received by tag, in any order") {
     }
 }
 
+TEST_CASE("a small message to self in a group does not wait for a receive that comes later, or takes another one") {
+    const Stream stream;
+    Memory source(Kind::kDevice, 300), target(Kind::kDevice, 300);
+    const Bytes content = pattern(300, 9);
+    source.write(content);
+    for (const int tag : {2, 3}) { // in a group alone, and beside a receive of the first
+        REQUIRE_OK(gpurun_group_begin());
+        REQUIRE_OK(gpurun_send(source.at(tag == 2 ? 0 : 100), 100, GPURUN_BYTE, rank(), 2, kWorld, stream));
+        if (tag == 3)
+            REQUIRE_OK(gpurun_recv(target.get(), 100, GPURUN_BYTE, rank(), 2, kWorld, stream, nullptr));
+        REQUIRE_OK(gpurun_group_end());
+    }
+    REQUIRE_OK(gpurun_recv(target.at(100), 100, GPURUN_BYTE, rank(), 2, kWorld, stream, nullptr));
+    REQUIRE_OK(gpurun_memcpy(target.at(200), source.at(200), 100, stream));
+    stream.synchronize();
+    CHECK(first_difference(target.read(), content) == -1);
+}
+
 TEST_CASE("a large message to self goes through sendrecv") {
     const Stream stream;
     for (const Kind from : kKinds)

@@ -109,7 +109,20 @@ device::Stream InternalStreams::give(Entry& entry) {
     next_ = static_cast<size_t>(&entry - all_.data()) + 1;
     ++entry.users;
     entry.behind = 0;
+    entry.joined = 0;
     return entry.stream;
+}
+
+void InternalStreams::note_joined(device::Stream stream, uint64_t name) {
+    if (Entry* const entry = find(stream); entry != nullptr && entry->users == 1)
+        entry->joined = name;
+}
+
+Result<device::Stream> InternalStreams::take_again(uint64_t name) {
+    for (size_t i = 0; i < usable(); ++i)
+        if (all_[i].users == 0 && all_[i].joined == name)
+            return give(all_[i]);
+    return take();
 }
 
 Result<std::optional<device::Stream>> InternalStreams::take_spare() {

@@ -50,6 +50,9 @@ class InternalStreams {
 
     // For one message. Other work may be in it; but none that waits for a peer, as long as there are streams enough.
     base::Result<device::Stream> take();
+    // The same, for work that starts where a stream of the program with this name (Device::name) is now: best in a
+    // stream for whose end that one waits already.
+    base::Result<device::Stream> take_again(uint64_t name);
     // For one that waits for nobody.
     base::Result<device::Stream> take_ready();
     // For work that waits for a marker, in the program's stream with this name (Device::name), and for nothing else.
@@ -65,6 +68,8 @@ class InternalStreams {
         kStuck,   // may be blocked for ever: never used or waited for again
     };
     void give_back(device::Stream stream, State state, const StreamEnd& end = {});
+    // The stream with this name waits for everything that is in it. Before it is given back.
+    void note_joined(device::Stream stream, uint64_t name);
     size_t lent() const; // how often one was taken and not given back yet
 
     // For work that waits for nobody, in the order in which it is enqueued. Not given back.
@@ -88,6 +93,7 @@ class InternalStreams {
         uint64_t behind = 0; // the name of the stream that all in it waits for; 0: of none
         uint64_t number = 0; // with `behind`: of the last of their markers
         uint32_t shared = 0; // with `behind`: how many messages that is
+        uint64_t joined = 0; // the name of a stream that waits for all in it; 0: none is known
         bool waits = false;  // perhaps: something that was given back does
         StreamEnd end;
     };

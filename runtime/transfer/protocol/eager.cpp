@@ -13,11 +13,14 @@ namespace {
 Route route_to(const Peer& peer) { return {EagerPart::kProtocol, static_cast<uint8_t>(peer.to_self() ? 1 : 0)}; }
 
 // A forced path (GPURUN_PATH=direct, bounce) takes device messages of all sizes, except those without bytes. And only a
-// rendezvous tells where an answer is wanted.
+// rendezvous tells where an answer is wanted. What this rank takes itself in the same call needs no buffer between: one
+// copy in the stream does.
 bool fits(const Send& send) {
     const base::Settings& settings = send.resources().settings;
     const Operand& from = send.operand();
     if (send.synchronous() || from.by_cpu() || (send.place_of_answer() && may_be_reduced(send)))
+        return false;
+    if (send.has_receive_beside() && send.ends_together() && from.by_device() && from.bytes != 0)
         return false;
     const bool forced = settings.path == base::PathChoice::kDirect || settings.path == base::PathChoice::kBounce;
     if (forced && !from.in_host_memory() && !send.target().to_self())

@@ -70,7 +70,7 @@ bool EdgeCopy::suits_kernel(Receive& receive) const {
     const size_t most =
         receive.is_of_collective() ? resources.collective_copy_bytes() : resources.settings.kernel_copy_bytes;
     return into.where.placement == device::Placement::kDevice && !from_.in_host_memory && receive.bytes() != 0 &&
-           receive.bytes() <= most && !receive.source().to_self() && resources.fenced_copies != nullptr;
+           receive.bytes() <= most && resources.fenced_copies != nullptr;
 }
 
 // A large copy that has nothing to wait for goes into the streams for bulk copies.

@@ -58,7 +58,17 @@ TEST_CASE("tests are words, options may stand anywhere") {
 TEST_CASE("an exchange has a form") {
     CHECK(options({"exchange"}).form == Form::kGroup);
     CHECK(options({"exchange", "--form=requests"}).form == Form::kRequests);
-    CHECK(says(refused({"exchange", "--form=both"}), "--form: there is no 'both'; there are sendrecv"));
+    CHECK(says(refused({"exchange", "--form=both"}), "--form: there is no 'both'; there are blocking, sendrecv"));
+    CHECK(says(refused({"exchange", "--form=blocking"}), "sendrecv, requests, startall or group"));
+}
+
+TEST_CASE("collectives have a form, which is another one by default") {
+    CHECK(options({"collective"}).collective_form == Form::kBlocking);
+    CHECK(options({"collective", "--form=requests"}).collective_form == Form::kRequests);
+    CHECK(options({"all", "--form=sendrecv"}).collective_form == Form::kBlocking);
+    CHECK(options({"all", "--form=group"}).collective_form == Form::kGroup);
+    CHECK(says(refused({"collective", "--form=startall"}), "collectives are blocking, requests or group"));
+    CHECK(says(refused({"collective", "--order=graph", "--form=group"}), "in graphs are blocking calls"));
 }
 
 TEST_CASE("collectives are a list, or all, and all-reduce if nothing is said") {

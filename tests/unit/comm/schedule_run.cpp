@@ -22,7 +22,8 @@ constexpr int kRound = 0;
 
 struct Runner {
     OneRank rank;
-    ScheduleRun run{[](ScheduleRun&) {}, rank.core, rank.messages, rank.failure};
+    ScheduleRun run{
+        {.take_back = [](ScheduleRun&) {}, .begin = [](ScheduleRun&) {}}, rank.core, rank.messages, rank.failure};
     std::array<uint32_t, 4> buffer{};
 
     Runner() { reset(); }
@@ -35,7 +36,7 @@ struct Runner {
     }
     void start() {
         const comm::EngineLock lock(rank.core.mutex());
-        run.start({}, transfer::Ending::kInStream);
+        run.start({});
     }
     void release() {
         const comm::EngineLock lock(rank.core.mutex());

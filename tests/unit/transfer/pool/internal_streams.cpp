@@ -124,6 +124,19 @@ TEST_CASE("a stream that was given back has nobody's markers before it") {
     CHECK(std::count(others.begin(), others.end(), bench.take_behind(1, 1)[0]) == 0);
 }
 
+TEST_CASE("a stream whose end a stream of the program awaits is taken again for work behind that one") {
+    using State = InternalStreams::State;
+    StreamsBench bench;
+    const device::Stream joined = must(bench.streams.take_again(1));
+    bench.streams.note_joined(joined, 1);
+    bench.streams.give_back(joined, State::kWaiting);
+    CHECK(must(bench.streams.take_again(2)) != joined);
+    CHECK(must(bench.streams.take_again(1)) == joined);
+    CHECK(must(bench.streams.take_again(1)) != joined); // somebody has it
+    bench.streams.give_back(joined, State::kWaiting);   // with work for which nobody waits
+    CHECK(must(bench.streams.take_again(1)) != joined);
+}
+
 TEST_CASE("a stream of one's own is given to nobody else") {
     StreamsBench bench;
     std::set<void*> own;

@@ -1,0 +1,136 @@
+// Collectives that are started as requests in a stream, and held with their series: where they run, and when.
+#include "one_rank.hpp"
+#include "platform/clock.hpp"
+
+#include <vector>
+
+using namespace gpurun;
+using base::Collective;
+using comm::Communicator;
+using comm::Schedule;
+using gpurun::test::must;
+using gpurun::test::OneRank;
+
+namespace {
+
+base::Settings settings_that_hold() {
+    base::Settings settings = gpurun::test::settings_with_mailboxes();
+    settings.emulated_seed = 1;
+    return settings;
+}
+
+struct Holder {
+    OneRank rank{2, settings_that_hold()};
+    const Communicator other{comm::kWorldId + 1, comm::Group::of_all(2), base::WorldRank{0}};
+    const device::Stream stream = must(rank.device().create_stream());
+    struct Ran {
+        int number;
+        device::Stream stream;
+    };
+    std::vector<Ran> ran;
+
+    Holder() {
+        const comm::EngineLock lock(rank.core.mutex());
+        rank.batch.allow(true);
+    }
+    uint64_t start(int number, const Communicator& comm) {
+        const base::CallScope call("gpurun_iallreduce");
+        const auto note_run = [this, number](const transfer::Operand& order) {
+            ran.push_back({number, order.stream});
+            return base::Result<void>();
+        };
+        return rank.schedules.start(
+            Collective::kAllreduce, comm, rank.operand(nullptr, 0, stream),
+            [note_run](Schedule& schedule) { schedule.local(note_run); }, platform::now_ns());
+    }
+    uint64_t start(int number) { return start(number, rank.world); }
+    void wait(std::vector<uint64_t> names) {
+        const base::CallScope call("gpurun_waitall");
+        comm::Order order;
+        order.domain = transfer::Domain::kStream;
+        order.stream = stream;
+        CHECK(must(rank.requests.complete({names, order, comm::Requests::Need::kAll, true, false, platform::now_ns()},
+                                          [](size_t, const comm::Request& done) { CHECK(done.error() == nullptr); })));
+    }
+    bool is_in_stream(size_t index) const { return ran[index].stream == stream; }
+    size_t internal_streams() { return rank.core.resources().pools.streams.lent(); }
+};
+
+} // namespace
+
+TEST_SUITE_BEGIN("held collectives");
+
+TEST_CASE("collectives that are completed directly run in their stream, one after the other") {
+    Holder holder;
+    const uint64_t first = holder.start(1), second = holder.start(2);
+    CHECK(holder.ran.empty());
+    holder.wait({first, second});
+    REQUIRE(holder.ran.size() == 2);
+    for (const size_t i : {size_t{0}, size_t{1}}) {
+        CHECK(holder.ran[i].number == static_cast<int>(i) + 1);
+        CHECK(holder.is_in_stream(i));
+    }
+    CHECK(holder.internal_streams() == 0);
+}
+
+TEST_CASE("one that is not completed directly runs in an internal stream, from where it was started") {
+    Holder holder;
+    gpurun::test::Gate before(holder.rank.device()), behind(holder.rank.device());
+    before.hold(holder.stream);
+    const uint64_t name = holder.start(1);
+    behind.hold(holder.stream);
+    {
+        const comm::EngineLock lock(holder.rank.core.mutex());
+        holder.rank.batch.flush();
+    }
+    REQUIRE(holder.ran.size() == 1);
+    const device::Stream internal = holder.ran[0].stream;
+    CHECK(internal != holder.stream);
+    CHECK_FALSE(must(holder.rank.device().query(internal)));
+    before.open();
+    CHECK(static_cast<bool>(holder.rank.device().synchronize(internal)));
+    behind.open();
+    holder.wait({name});
+    CHECK(holder.internal_streams() == 0);
+}
+
+TEST_CASE("a call of another collective, or one of another communicator, begins what is held first") {
+    Holder holder;
+    const uint64_t first = holder.start(1);
+    SUBCASE("a request of another communicator") {
+        const uint64_t second = holder.start(2, holder.other);
+        REQUIRE(holder.ran.size() >= 1);
+        CHECK_FALSE(holder.is_in_stream(0));
+        holder.wait({first, second});
+    }
+    SUBCASE("a blocking one") {
+        const base::CallScope call("gpurun_allreduce");
+        const auto note_run = [&](const transfer::Operand&) {
+            holder.ran.push_back({2, holder.stream});
+            return base::Result<void>();
+        };
+        CHECK(static_cast<bool>(holder.rank.schedules.run(Collective::kAllreduce, holder.rank.world,
+                                                          holder.rank.operand(nullptr, 0, holder.stream),
+                                                          [&](Schedule& schedule) { schedule.local(note_run); })));
+        holder.wait({first});
+    }
+    REQUIRE(holder.ran.size() == 2);
+    CHECK(holder.ran[0].number == 1);
+    CHECK(holder.ran[1].number == 2);
+}
+
+TEST_CASE("what comes for one that is held is not too late for it") {
+    Holder holder;
+    const uint64_t name = holder.start(1);
+    transfer::Record record(transfer::RecordKind::kMessage, transfer::InlinePart::kProtocol);
+    record.envelope = {holder.rank.world.collective_context(), base::collective_tag(Collective::kAllreduce, 0, 0), 0};
+    holder.rank.channel(1).arrive(record);
+    CHECK(holder.rank.look());
+    {
+        const comm::EngineLock lock(holder.rank.core.mutex());
+        CHECK(holder.rank.core.matcher().has_unexpected(base::WorldRank{1}));
+    }
+    holder.wait({name});
+}
+
+TEST_SUITE_END();
