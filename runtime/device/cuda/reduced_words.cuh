@@ -136,11 +136,24 @@ struct Word16 {
     __device__ void combine(uint32_t op, const Word16& with, std::index_sequence<kNumbers...>) {
         (combine_if_asked<static_cast<Op>(kNumbers)>(op, with), ...);
     }
+    // By a power of two with the same result, but a division takes ten times what a multiplication does.
     __device__ void divide(uint32_t divisor) {
-        if constexpr (kIsMeant<Op::kSum, kType>)
-            if (divisor != 0)
-                for (unsigned i = 0; i < kNumber; ++i)
-                    values[i] = divided(values[i], divisor);
+        using Value = typename TypeOf<kType>::Value;
+        if constexpr (kIsMeant<Op::kSum, kType>) {
+            if (divisor == 0)
+                return;
+            if constexpr (std::is_floating_point_v<Value>)
+                if ((divisor & (divisor - 1)) == 0) {
+                    const Value part = Value(1) / static_cast<Value>(divisor);
+#pragma unroll
+                    for (unsigned i = 0; i < kNumber; ++i)
+                        values[i] *= part;
+                    return;
+                }
+#pragma unroll
+            for (unsigned i = 0; i < kNumber; ++i)
+                values[i] = divided(values[i], divisor);
+        }
     }
 };
 
