@@ -29,6 +29,7 @@ struct Call {
     Runtime* runtime = nullptr;
     comm::Engine* engine = nullptr; // of the communicator's job
     const comm::Communicator* comm = nullptr;
+    int64_t entered_ns = 0; // of one that starts a collective: Requests::entry_time()
 };
 // Sets call.comm, and call.engine. kComm if there is none.
 base::Result<void> find_comm(Call& call, gpurun_comm comm);

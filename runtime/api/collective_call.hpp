@@ -29,9 +29,8 @@ template <typename Build>
 base::Result<void> start(const Call& call, const comm::Signature& what, const transfer::Operand& buffer, Build build,
                          gpurun_request* ret_request) {
     GPURUN_TRY(refuse_captured(buffer, "starting a collective without waiting for it"));
-    const int64_t entered_ns = call.engine->requests().entry_time();
     *ret_request =
-        gpurun_request{call.engine->schedules().start(what, *call.comm, buffer, std::move(build), entered_ns)};
+        gpurun_request{call.engine->schedules().start(what, *call.comm, buffer, std::move(build), call.entered_ns)};
     return {};
 }
 
@@ -52,9 +51,12 @@ inline base::Result<void> enter(Call& call, gpurun_comm comm, const Way& way) {
         GPURUN_ASSIGN(call.runtime, runtime());
         call.engine = &call.runtime->engine_of(way.request->name);
         call.comm = way.request->task.comm;
+        call.entered_ns = call.engine->requests().entry_time();
         return {};
     }
     GPURUN_TRY(enter(call, comm));
+    if (way.starts)
+        call.entered_ns = call.engine->requests().entry_time();
     const bool gives = way.starts || way.prepares != nullptr;
     return gives ? check_output(way.ret_request, "ret_request") : base::Result<void>();
 }
@@ -66,8 +68,7 @@ base::Result<void> perform(const Call& call, const comm::Signature& what, const 
     if (way.request != nullptr || way.prepares != nullptr)
         GPURUN_TRY(refuse_captured(order, "a persistent collective"));
     if (way.request != nullptr) {
-        const int64_t entered_ns = call.engine->requests().entry_time();
-        call.engine->schedules().start_again(*way.request, what, order, std::move(build), entered_ns);
+        call.engine->schedules().start_again(*way.request, what, order, std::move(build), call.entered_ns);
         return {};
     }
     if (way.prepares != nullptr) {

@@ -42,11 +42,12 @@ Result<void> OpenGroup::run() {
     return first;
 }
 
-// All ranks call the collectives of a communicator in the same order. So a group that has nothing else needs no
-// requests: none of its calls waits for another rank that waits for a later one.
+// All ranks call the collectives of a communicator in the same order. So a group that has nothing else, in one stream,
+// needs no requests: none of its calls waits for another rank that waits for a later one.
 bool OpenGroup::is_in_turn() const {
     return calls_.empty() && std::all_of(collectives_.begin(), collectives_.end(), [&](const Collective& each) {
-               return each.comm == collectives_.front().comm;
+               const Collective& first = collectives_.front();
+               return each.comm == first.comm && each.order.on_stream() && each.order.stream == first.order.stream;
            });
 }
 

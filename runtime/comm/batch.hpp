@@ -24,8 +24,8 @@ class Batch {
     void count_start() GPURUN_REQUIRES(engine_lock) { ++starts_; }
     // ---- series
     // Before a request is started: returns the number of the series that it belongs to, 0 if it belongs to none.
-    // `comm`: of a collective; null: it is a message.
-    uint64_t add_to_series(const transfer::Operand& operand, int64_t entered_ns, const Communicator* comm = nullptr)
+    // `alone`: a collective.
+    uint64_t add_to_series(const transfer::Operand& operand, int64_t entered_ns, bool alone = false)
         GPURUN_REQUIRES(engine_lock);
     // The same of a request of nobody, which belongs to none, and breaks none.
     void pass_in_series(int64_t entered_ns) GPURUN_REQUIRES(engine_lock) { series_.pass(entered_ns); }
@@ -66,7 +66,7 @@ class Batch {
     void launch() GPURUN_REQUIRES(engine_lock);
     // `begin` is called when the first message of a batch is deferred: it wakes the background thread.
     void on_begin(std::function<void()> begin) { begin_ = std::move(begin); }
-    // `flush` is called when it is flushed: begins collectives that are held.
+    // `flush` is called when it is flushed: begins a collective that is held.
     void on_flush(std::function<void()> flush) { flush_ = std::move(flush); }
 
   private:

@@ -1,5 +1,7 @@
 #include "comm/call_groups.hpp"
 
+#include <algorithm>
+
 namespace gpurun::comm {
 
 using base::Result;
@@ -33,7 +35,11 @@ class CallGroups::Run {
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
 
-    void pair_with_own() GPURUN_REQUIRES(engine_lock) { groups_.messages_.pair_with_own(sends_, receives_); }
+    void pair_with_own() GPURUN_REQUIRES(engine_lock) {
+        const bool has_requests = std::find(messages_.begin(), messages_.end(), nullptr) != messages_.end();
+        if (!has_requests) // which could take, or be, what is meant for another
+            groups_.messages_.pair_with_own(sends_, receives_);
+    }
     void start(Task::Kind kind) GPURUN_REQUIRES(engine_lock) {
         for (size_t i = 0; i < calls_.size(); ++i) {
             if (messages_[i] != nullptr && calls_[i].task.kind == kind)

@@ -31,18 +31,15 @@ Result<void> Messages::check_captured(WorldRank peer, const Operand& operand) {
 }
 
 // Each send finds the first receive that is not yet another's, as in matching. A receive of any source could take a
-// message of another rank, and with a message that is unexpected one of this rank could take that.
+// message of another rank, and with a message that is unexpected one of this rank could take that. In another stream,
+// the send's would wait for it.
 void Messages::pair_with_own(std::span<Send* const> sends, std::span<PostedReceive* const> receives) {
     constexpr size_t kMost = 16; // of a call with many, the first ones
     const auto is_own = [](const Send* each) { return each->target().to_self(); };
     if (std::none_of(sends.begin(), sends.end(), is_own))
         return;
     const transfer::Peer& self = core_.peer(core_.self());
-    const auto deferred = std::count_if(sends.begin(), sends.end(), [&](const Send* each) {
-        return is_own(each) && base::List<Send, transfer::Unposted>::has(*each);
-    });
-    if (self.unposted.size() != static_cast<size_t>(deferred) || self.channel().has_records() ||
-        core_.matcher().has_unexpected(core_.self()))
+    if (!self.unposted.empty() || self.channel().has_records() || core_.matcher().has_unexpected(core_.self()))
         return;
     std::array<const PostedReceive*, kMost> taken{};
     size_t paired = 0;
@@ -56,7 +53,9 @@ void Messages::pair_with_own(std::span<Send* const> sends, std::span<PostedRecei
         if (found == receives.end())
             continue;
         taken[paired++] = *found;
-        send->note_receive_beside();
+        const Operand& into = (*found)->operand();
+        if (into.on_stream() && into.stream == send->operand().stream && into.by_device())
+            send->note_receive_beside();
     }
 }
 

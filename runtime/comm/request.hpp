@@ -39,9 +39,8 @@ class CollectiveOp {
     virtual bool enqueued() const = 0;
     // REQUIRES enqueued(). What follows in `stream` comes after it. Done afterwards.
     virtual base::Result<void> complete_into(device::Stream stream) GPURUN_REQUIRES(engine_lock) = 0;
-    // It is completed directly behind its start, in its stream: if it is held (Series), it begins there. False: it has
-    // begun.
-    virtual bool begin_in_place() GPURUN_REQUIRES(engine_lock) { return false; }
+    // It is completed directly behind its start, in its stream: if it is held (Series), it begins there.
+    virtual void begin_in_place() GPURUN_REQUIRES(engine_lock) {}
     virtual const base::Error* error() const = 0; // null: none
     // What has come into its buffer, which may be longer than that.
     virtual size_t received_bytes() const = 0;

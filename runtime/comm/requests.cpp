@@ -116,6 +116,8 @@ void Requests::start_again(std::span<Request* const> requests, int64_t entered_n
 
 void Requests::start_all(std::span<Request* const> requests, int64_t entered_ns) {
     EngineLock lock(core_.mutex());
+    if (batch_.series().is_alone())
+        batch_.end(); // a collective that is held is no part of what is collected
     transfer::Exchanges& exchanges = core_.resources().exchanges;
     core_.resources().pools.markers.begin_sharing();
     exchanges.collect(requests.size() > 1 && std::none_of(requests.begin(), requests.end(), [](const Request* each) {
@@ -324,7 +326,7 @@ GPURUN_FLATTEN Result<bool> Requests::complete(const Ask& ask, Settle settle) {
     if (!completes_series(ask))
         batch_.end();
     else if (batch_.series().is_held())
-        move_together(lock, ask);
+        move_together(ask);
     else
         batch_.end_directly();
     if (ask.need == Need::kAll && ask.may_wait && !ask.order.on_stream())
@@ -437,47 +439,8 @@ bool Requests::completes_series(const Ask& ask) {
     return series.is_completed(ask.order.stream, ask.entered_ns, static_cast<size_t>(members));
 }
 
-// Collectives that were held, as blocking calls, whatever else is to be completed. What the last one still waits for,
-// the caller waits for.
-void Requests::run_in_turn(EngineLock& lock, const Ask& ask) {
-    for (size_t i = 0; i < ask.names.size(); ++i) {
-        Request* const request = core_.requests().find(ask.names[i]);
-        if (request == nullptr || request->collective == nullptr || !request->collective->begin_in_place())
-            continue;
-        const auto names = ask.names.subspan(i, 1);
-        const auto is_enqueued = [&] {
-            assume_engine_lock();
-            const Request* const found = core_.requests().find(names.front());
-            return found == nullptr || found->enqueued();
-        };
-        if (i + 1 == ask.names.size() || is_enqueued())
-            continue;
-        const Background::Attendance attendance(background_);
-        const WaitReason reason{.kind = WaitReason::Kind::kRequests, .into_stream = true, .requests = names};
-        (void)waiter_.wait(lock, reason, is_enqueued, [&] {
-            assume_engine_lock();
-            return arm(names);
-        });
-    }
-}
-
-void Requests::pair_with_own(std::span<Request* const> all) {
-    const auto is_own = [](const Request* each) { return each->send != nullptr && each->send->target().to_self(); };
-    if (std::none_of(all.begin(), all.end(), is_own))
-        return;
-    std::vector<transfer::Send*> sends;
-    std::vector<PostedReceive*> receives;
-    for (Request* const each : all) {
-        if (each->send != nullptr)
-            sends.push_back(each->send);
-        else if (each->receive)
-            receives.push_back(&*each->receive);
-    }
-    messages_.pair_with_own(sends, receives);
-}
-
 // What the call completes directly behind its start, and nothing of which is enqueued: as the calls of a group.
-void Requests::move_together(EngineLock& lock, const Ask& ask) {
+void Requests::move_together(const Ask& ask) {
     std::vector<Request*>& all = together_;
     all.clear();
     for (const uint64_t name : ask.names)
@@ -485,12 +448,11 @@ void Requests::move_together(EngineLock& lock, const Ask& ask) {
             all.push_back(each);
     if (all.front()->collective != nullptr) {
         batch_.end_directly();
-        run_in_turn(lock, ask);
+        all.front()->collective->begin_in_place(); // it is alone
         return;
     }
     for (Request* const each : all)
         each->end_together();
-    pair_with_own(all);
     batch_.end_directly();
     for (Request* const each : all)
         if (each->is_left())

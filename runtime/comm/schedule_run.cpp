@@ -30,12 +30,15 @@ void ScheduleRun::take_stream(const Operand& order) {
         fail(taken.error());
 }
 
-void ScheduleRun::hold(Held held) {
+bool ScheduleRun::hold(Held held) {
     order_ = held.buffer.without_bytes();
-    held_ = std::move(held);
     stream_.emplace(core_.resources(), order_);
-    if (auto marked = stream_->set_marker(); !marked)
-        fail(marked.error());
+    if (!stream_->set_marker()) {
+        stream_.reset();
+        return false;
+    }
+    held_ = std::move(held);
+    return true;
 }
 
 ScheduleRun::Held ScheduleRun::end_hold(bool in_place) {

@@ -42,7 +42,8 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     // A request's run in the order of a stream takes an internal one, which starts where that stream is now, or was
     // when it was held.
     void take_stream(const transfer::Operand& order) GPURUN_REQUIRES(engine_lock);
-    // It begins later (Series): for other ranks, this one has not called it yet. Remembers where the stream is now.
+    // It begins later (Series): for other ranks, this one has not called it yet. Remembers where the stream is now;
+    // false if that cannot be.
     using Build = std::function<void(Schedule&)>;
     struct Held {
         Signature call;
@@ -50,7 +51,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
         transfer::Operand buffer;
         Build build;
     };
-    void hold(Held held) GPURUN_REQUIRES(engine_lock);
+    bool hold(Held held) GPURUN_REQUIRES(engine_lock);
     // What is to be done now. `in_place`: in the program's stream itself.
     Held end_hold(bool in_place) GPURUN_REQUIRES(engine_lock);
     // One in the host's order runs in an internal stream, unless streams are scarce. (If runs shared one, they could
@@ -102,11 +103,9 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     // Every step is complete, or has failed and touches its buffers no more.
     bool enqueued() const override { return complete_ == schedule_.steps().size() && awaited_calls_.empty() && !held_; }
     base::Result<void> complete_into(device::Stream stream) override GPURUN_REQUIRES(engine_lock);
-    bool begin_in_place() override {
-        if (!held_)
-            return false;
-        hooks_.begin(*this);
-        return true;
+    void begin_in_place() override GPURUN_REQUIRES(engine_lock) {
+        if (held_)
+            hooks_.begin(*this);
     }
     const base::Error* error() const override {
         if (error_)

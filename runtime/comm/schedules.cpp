@@ -30,8 +30,8 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
                          }});
     batch.on_flush([this] {
         assume_engine_lock();
-        while (!held_.empty())
-            begin_held(*held_.front(), false);
+        if (held_ != nullptr)
+            begin_held(*held_, false);
     });
     // A collective in which a dead rank takes part fails on every rank, whether the rank needed the dead one or not.
     failure.on_lost([this](WorldRank dead) {
@@ -69,8 +69,8 @@ void Schedules::note_call(ScheduleRun& run, const Signature& call, const Communi
     run.schedule().set_signature(call);
 }
 
-void Schedules::begin_all_held() {
-    if (!held_.empty())
+void Schedules::begin_what_is_held() {
+    if (held_ != nullptr)
         batch_.end();
 }
 
@@ -164,7 +164,7 @@ bool Schedules::is_for_stream(const Schedule& schedule, const Operand& buffer) {
 
 Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
-    begin_all_held();
+    begin_what_is_held();
     ScheduleRun& run = take(comm);
     note_call(run, call, comm);
     if (is_for_stream(run.schedule(), buffer))
@@ -224,7 +224,7 @@ bool Schedules::is_done_now(ScheduleRun& run, const Operand& buffer, Build build
 Result<size_t> Schedules::run_among(const Group& members, base::Collective kind, const Communicator& comm,
                                     uint16_t number, Build build) {
     EngineLock lock(core_.mutex());
-    begin_all_held();
+    begin_what_is_held();
     ScheduleRun& run = take(comm);
     run.schedule().reset(kind, comm, number, members);
     build(run.schedule());
@@ -267,17 +267,15 @@ void Schedules::start_again(Request& request, const Signature& call, const Opera
 void Schedules::start(Request& request, const Signature& call, OwnBuild build, int64_t entered_ns) {
     const Operand& buffer = request.task.operand;
     const Communicator* const comm = request.task.comm;
-    if (!batch_.series().is_open() || !batch_.series().is_of(comm) || !buffer.on_stream())
-        batch_.end(); // its messages come behind what was started before
-    request.series = buffer.on_stream() ? batch_.add_to_series(buffer, entered_ns, comm) : 0;
+    batch_.end(); // its messages come behind what was started before
+    request.series = buffer.on_stream() ? batch_.add_to_series(buffer, entered_ns, true) : 0;
     ScheduleRun& run = take(*comm);
     request.active = true;
     request.cancelled = false;
     request.collective = &run;
     core_.requests().note_started();
-    if (request.series != 0 && batch_.series().is_held()) {
-        run.hold({call, comm, buffer, std::move(build)});
-        held_.push_back(&run);
+    if (request.series != 0 && batch_.series().is_held() && run.hold({call, comm, buffer, build})) {
+        held_ = &run;
         (void)batch_.after_start(true);
         if (!background_.on_duty())
             background_.leave_to();
@@ -313,7 +311,7 @@ void Schedules::attend(std::optional<Background::Attendance>& attendance, const 
 }
 
 void Schedules::begin_held(ScheduleRun& run, bool in_place) {
-    std::erase(held_, &run);
+    held_ = nullptr;
     const ScheduleRun::Held held = run.end_hold(in_place);
     note_call(run, held.call, *held.comm);
     if (!in_place) {

@@ -48,7 +48,7 @@ class Schedules {
     // is made before that: what came for it meanwhile would be too late.
     void note_call(ScheduleRun& run, const Signature& call, const Communicator& comm) GPURUN_REQUIRES(engine_lock);
     // Before another one is called.
-    void begin_all_held() GPURUN_REQUIRES(engine_lock);
+    void begin_what_is_held() GPURUN_REQUIRES(engine_lock);
     // Adds its steps; those that can be done at once are done. False: the others are to be run.
     bool build_now(ScheduleRun& run, const transfer::Operand& buffer, Build build) GPURUN_REQUIRES(engine_lock);
     bool may_do_now(const Communicator& comm, const transfer::Operand& buffer) GPURUN_REQUIRES(engine_lock);
@@ -78,8 +78,8 @@ class Schedules {
     PeerFailure& failure_;
     Background& background_;
     base::List<ScheduleRun, Running> running_;
-    std::vector<ScheduleRun*> held_; // that begin when their series ends, in order
-    CollectiveCheck check_;          // of these
+    ScheduleRun* held_ = nullptr; // that begins when its series ends
+    CollectiveCheck check_;       // of these
     ImmediateSteps immediate_;
     ImmediateMails immediate_mails_;
     CollectiveTally tally_;

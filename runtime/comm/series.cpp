@@ -30,7 +30,7 @@ void Series::end_part() {
     state_ = State::kNone;
 }
 
-bool Series::add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold, const Communicator* comm) {
+bool Series::add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold, bool alone) {
     if (operand.captured()) {
         break_off();
         return false;
@@ -39,10 +39,10 @@ bool Series::add(const transfer::Operand& operand, int64_t entered_ns, bool may_
         state_ = State::kOpen;
         held_ = may_hold && in_a_row_ >= needed_;
         stream_ = operand.stream;
-        comm_ = comm;
+        alone_ = alone;
         count_ = 0;
         ++number_;
-    } else if (!is_open() || operand.stream != stream_ || !is_of(comm) || count_ == kMost || !follows(entered_ns)) {
+    } else if (!is_open() || operand.stream != stream_ || alone || alone_ || count_ == kMost || !follows(entered_ns)) {
         break_off();
         return false;
     }

@@ -1,6 +1,5 @@
 // A series: requests that one thread starts in one stream, each directly after the one before, and may complete there
-// directly after the last. It is of messages, or of collectives of one communicator: these are made one after the other
-// where the ranks may count on that.
+// directly after the last. A collective is a series alone: in one stream, one would wait for the other.
 //
 // Directly means that the program can have put nothing into the stream in between: the thread has made no other call of
 // gpurun, and less time has passed than the shortest call takes that enqueues a kernel or a copy
@@ -21,8 +20,6 @@
 
 namespace gpurun::comm {
 
-class Communicator;
-
 class Series {
   public:
     // So many that are completed directly are needed before one is held; 0: each one is.
@@ -30,9 +27,9 @@ class Series {
         : shortest_enqueue_ns_(shortest_enqueue_ns), first_needed_(needed), needed_(needed) {}
 
     // A request in the order of a stream is started, in a call that was entered then (0: that is not known). False: it
-    // does not belong to the series, which is broken by that. `may_hold`: a series that begins now. `comm`: of a
-    // collective; null: it is a message.
-    bool add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold, const Communicator* comm = nullptr);
+    // does not belong to the series, which is broken by that. `may_hold`: a series that begins now. `alone`: it has no
+    // others.
+    bool add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold, bool alone = false);
     // Whether a request that is started now goes on with it, but not directly, or after it was broken off or is full.
     // It then begins a series of its own: end_part().
     bool is_interrupted(const transfer::Operand& operand, int64_t entered_ns) const;
@@ -51,7 +48,7 @@ class Series {
     bool is_begun() const { return state_ != State::kNone; }
     bool is_open() const { return state_ == State::kOpen; }
     bool is_held() const { return is_open() && held_; }
-    bool is_of(const Communicator* comm) const { return comm_ == comm; }
+    bool is_alone() const { return is_begun() && alone_; }
     uint64_t number() const { return number_; } // of the newest one
 
     // Of those that were held.
@@ -79,7 +76,7 @@ class Series {
     State state_ = State::kNone;
     bool held_ = false;
     device::Stream stream_;
-    const Communicator* comm_ = nullptr;
+    bool alone_ = false;
     size_t count_ = 0;
     uint64_t number_ = 0;
     const base::CurrentCall* thread_ = nullptr; // and its call that started the last one

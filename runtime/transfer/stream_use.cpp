@@ -38,10 +38,10 @@ Result<device::Stream> StreamUse::take_for_message(bool waits_for_peer) {
     InternalStreams& streams = resources_.pools.streams;
     if (!operand_.on_stream() && !waits_for_peer)
         return streams.take_ready();
-    if (waits_for_peer && !operand_.on_stream())
+    if (waits_for_peer && (marker_ || !operand_.on_stream()))
         return streams.take();
     if (waits_for_peer) {
-        GPURUN_ASSIGN(const uint64_t name, stream_name());
+        GPURUN_ASSIGN(const uint64_t name, resources_.device.name(operand_.stream));
         return streams.take_again(name);
     }
     if (marker_)

@@ -60,6 +60,23 @@ TEST_CASE("a small message to self in a group does not wait for a receive that c
     CHECK(first_difference(target.read(), content) == -1);
 }
 
+TEST_CASE("a small message to self in a group does not wait for a receive that a request beside it gets") {
+    const Stream stream;
+    Memory source(Kind::kDevice, 200), target(Kind::kDevice, 200);
+    const Bytes content = pattern(200, 10);
+    source.write(content);
+    gpurun_request request = GPURUN_REQUEST_NULL;
+    REQUIRE_OK(gpurun_group_begin());
+    REQUIRE_OK(gpurun_isend(source.get(), 100, GPURUN_BYTE, rank(), 2, kWorld, stream, &request));
+    REQUIRE_OK(gpurun_send(source.at(100), 100, GPURUN_BYTE, rank(), 2, kWorld, stream));
+    REQUIRE_OK(gpurun_recv(target.get(), 100, GPURUN_BYTE, rank(), 2, kWorld, stream, nullptr));
+    REQUIRE_OK(gpurun_group_end());
+    REQUIRE_OK(gpurun_recv(target.at(100), 100, GPURUN_BYTE, rank(), 2, kWorld, stream, nullptr));
+    REQUIRE_OK(gpurun_wait(&request, stream, nullptr));
+    stream.synchronize();
+    CHECK(first_difference(target.read(), content) == -1);
+}
+
 TEST_CASE("a large message to self goes through sendrecv") {
     const Stream stream;
     for (const Kind from : kKinds)

@@ -108,13 +108,14 @@ Result<InternalStreams::Entry*> InternalStreams::find_or_make() {
 device::Stream InternalStreams::give(Entry& entry) {
     next_ = static_cast<size_t>(&entry - all_.data()) + 1;
     ++entry.users;
+    entry.alone = entry.users == 1;
     entry.behind = 0;
     entry.joined = 0;
     return entry.stream;
 }
 
 void InternalStreams::note_joined(device::Stream stream, uint64_t name) {
-    if (Entry* const entry = find(stream); entry != nullptr && entry->users == 1)
+    if (Entry* const entry = find(stream); entry != nullptr && entry->users == 1 && entry->alone)
         entry->joined = name;
 }
 
@@ -165,6 +166,7 @@ Result<device::Stream> InternalStreams::take_behind(uint64_t name, uint64_t numb
         GPURUN_ASSIGN(const bool scarce, are_scarce());
         if (scarce) {
             ++same->users;
+            same->alone = false;
             ++same->shared;
             same->number = number;
             return same->stream;

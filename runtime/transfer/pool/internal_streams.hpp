@@ -94,6 +94,7 @@ class InternalStreams {
         uint64_t number = 0; // with `behind`: of the last of their markers
         uint32_t shared = 0; // with `behind`: how many messages that is
         uint64_t joined = 0; // the name of a stream that waits for all in it; 0: none is known
+        bool alone = false;  // the last who took it has shared it with nobody
         bool waits = false;  // perhaps: something that was given back does
         StreamEnd end;
     };

@@ -2,6 +2,7 @@
 #include "one_rank.hpp"
 #include "platform/clock.hpp"
 
+#include <array>
 #include <vector>
 
 using namespace gpurun;
@@ -26,6 +27,7 @@ struct Holder {
     struct Ran {
         int number;
         device::Stream stream;
+        bool collects; // what is put is left to somebody else's launch
     };
     std::vector<Ran> ran;
 
@@ -36,7 +38,7 @@ struct Holder {
     uint64_t start(int number, const Communicator& comm) {
         const base::CallScope call("gpurun_iallreduce");
         const auto note_run = [this, number](const transfer::Operand& order) {
-            ran.push_back({number, order.stream});
+            ran.push_back({number, order.stream, rank.core.resources().exchanges.collects()});
             return base::Result<void>();
         };
         return rank.schedules.start(
@@ -60,17 +62,30 @@ struct Holder {
 
 TEST_SUITE_BEGIN("held collectives");
 
-TEST_CASE("collectives that are completed directly run in their stream, one after the other") {
+TEST_CASE("a collective that is completed directly runs in its stream") {
+    Holder holder;
+    const uint64_t name = holder.start(1);
+    CHECK(holder.ran.empty());
+    holder.wait({name});
+    REQUIRE(holder.ran.size() == 1);
+    CHECK(holder.is_in_stream(0));
+    CHECK(holder.internal_streams() == 0);
+}
+
+TEST_CASE(
+    "of two that are completed together, or one that is completed twice, only the last waits for its completion") {
     Holder holder;
     const uint64_t first = holder.start(1), second = holder.start(2);
-    CHECK(holder.ran.empty());
-    holder.wait({first, second});
-    REQUIRE(holder.ran.size() == 2);
-    for (const size_t i : {size_t{0}, size_t{1}}) {
-        CHECK(holder.ran[i].number == static_cast<int>(i) + 1);
-        CHECK(holder.is_in_stream(i));
+    REQUIRE(holder.ran.size() == 1);
+    CHECK(holder.ran[0].number == 1);
+    CHECK_FALSE(holder.is_in_stream(0));
+    SUBCASE("both") { holder.wait({first, second}); }
+    SUBCASE("one of them twice") {
+        holder.wait({first, first});
+        holder.wait({second});
     }
-    CHECK(holder.internal_streams() == 0);
+    REQUIRE(holder.ran.size() == 2);
+    CHECK(holder.ran[1].number == 2);
 }
 
 TEST_CASE("one that is not completed directly runs in an internal stream, from where it was started") {
@@ -106,7 +121,7 @@ TEST_CASE("a call of another collective, or one of another communicator, begins 
     SUBCASE("a blocking one") {
         const base::CallScope call("gpurun_allreduce");
         const auto note_run = [&](const transfer::Operand&) {
-            holder.ran.push_back({2, holder.stream});
+            holder.ran.push_back({2, holder.stream, false});
             return base::Result<void>();
         };
         CHECK(static_cast<bool>(holder.rank.schedules.run(Collective::kAllreduce, holder.rank.world,
@@ -117,6 +132,28 @@ TEST_CASE("a call of another collective, or one of another communicator, begins 
     REQUIRE(holder.ran.size() == 2);
     CHECK(holder.ran[0].number == 1);
     CHECK(holder.ran[1].number == 2);
+}
+
+TEST_CASE("requests that one call starts begin what is held first, and by itself") {
+    Holder holder;
+    const uint64_t first = holder.start(1);
+    std::array<uint64_t, 2> names{};
+    std::array<comm::Request*, 2> requests{};
+    for (size_t i = 0; i < names.size(); ++i) {
+        names[i] = holder.rank.requests.make({.kind = comm::Task::Kind::kReceive,
+                                              .persistent = true,
+                                              .peer = 1,
+                                              .comm = &holder.rank.world,
+                                              .operand = holder.rank.operand(nullptr, 0, holder.stream)});
+        requests[i] = holder.rank.requests.find(names[i]);
+    }
+    {
+        const base::CallScope call("gpurun_startall");
+        holder.rank.requests.start_again(requests, platform::now_ns());
+    }
+    REQUIRE(holder.ran.size() == 1);
+    CHECK_FALSE(holder.ran[0].collects);
+    holder.wait({first});
 }
 
 TEST_CASE("what comes for one that is held is not too late for it") {

@@ -1,6 +1,5 @@
 // Which requests make a series, when it is completed directly, and when the next one is held.
 #include "comm/series.hpp"
-#include "comm/communicator.hpp"
 #include "platform/clock.hpp"
 #include "support/made_up.hpp"
 #include "support/unit.hpp"
@@ -24,9 +23,9 @@ transfer::Operand operand(uintptr_t number) {
 }
 
 // A call that starts one request. Whether that belongs to the series.
-bool start(Series& series, uintptr_t in = 1, const comm::Communicator* comm = nullptr) {
+bool start(Series& series, uintptr_t in = 1, bool alone = false) {
     const base::CallScope call("gpurun_isend");
-    const bool belongs = series.add(operand(in), platform::now_ns(), true, comm);
+    const bool belongs = series.add(operand(in), platform::now_ns(), true, alone);
     Series::leave();
     return belongs;
 }
@@ -68,20 +67,17 @@ TEST_CASE("calls in a row make a series, and a call that completes all of it the
     CHECK_FALSE(complete(series, 1, 2)); // in another stream
 }
 
-TEST_CASE("a series is of messages, or of collectives of one communicator") {
-    const comm::Communicator one(comm::kWorldId, comm::Group::of_all(2), base::WorldRank{0});
-    const comm::Communicator other(comm::kWorldId + 1, comm::Group::of_all(2), base::WorldRank{0});
+TEST_CASE("a collective is a series alone") {
     Series series(kLong);
-    CHECK(start(series, 1, &one));
-    CHECK(start(series, 1, &one));
-    CHECK(complete(series, 2));
-    for (const comm::Communicator* const next : {&other, static_cast<const comm::Communicator*>(nullptr)}) {
-        CHECK(start(series, 1, &one));
-        CHECK_FALSE(start(series, 1, next));
+    CHECK(start(series, 1, true));
+    CHECK(complete(series, 1));
+    for (const bool alone : {true, false}) {
+        CHECK(start(series, 1, true));
+        CHECK_FALSE(start(series, 1, alone));
         CHECK_FALSE(complete(series, 1));
     }
     CHECK(start(series));
-    CHECK_FALSE(start(series, 1, &one));
+    CHECK_FALSE(start(series, 1, true));
 }
 
 TEST_CASE("a series is broken by time, by another call, stream or thread, and begins anew behind its end") {

@@ -127,14 +127,29 @@ TEST_CASE("a stream that was given back has nobody's markers before it") {
 TEST_CASE("a stream whose end a stream of the program awaits is taken again for work behind that one") {
     using State = InternalStreams::State;
     StreamsBench bench;
+    const device::Counter over{0};
+    const transfer::StreamEnd end{&over, 1};
     const device::Stream joined = must(bench.streams.take_again(1));
     bench.streams.note_joined(joined, 1);
-    bench.streams.give_back(joined, State::kWaiting);
+    bench.streams.give_back(joined, State::kWaiting, end);
     CHECK(must(bench.streams.take_again(2)) != joined);
     CHECK(must(bench.streams.take_again(1)) == joined);
     CHECK(must(bench.streams.take_again(1)) != joined); // somebody has it
-    bench.streams.give_back(joined, State::kWaiting);   // with work for which nobody waits
-    CHECK(must(bench.streams.take_again(1)) != joined);
+}
+
+TEST_CASE("a stream that another had a part of is not taken for one that is joined") {
+    StreamsBench bench;
+    const device::Counter over{0};
+    std::vector<void*> taken;
+    for (size_t i = 0; i < kLimits.messages; ++i)
+        taken.push_back(must(bench.streams.take()).native);
+    const device::Stream shared = must(bench.streams.take());
+    bench.streams.give_back(shared, InternalStreams::State::kWaiting);
+    bench.streams.note_joined(shared, 1);
+    bench.streams.give_back(shared, InternalStreams::State::kWaiting, {&over, 1});
+    const auto other = std::find_if(taken.begin(), taken.end(), [&](void* each) { return each != shared.native; });
+    bench.streams.give_back(made_up<device::Stream>(*other), InternalStreams::State::kIdle); // the better one
+    CHECK(must(bench.streams.take_again(1)) != shared);
 }
 
 TEST_CASE("a stream of one's own is given to nobody else") {
