@@ -46,13 +46,15 @@ struct Holder {
             [note_run](Schedule& schedule) { schedule.local(note_run); }, platform::now_ns());
     }
     uint64_t start(int number) { return start(number, rank.world); }
+    // At the moment in which the last call has ended, however slow the test is.
     void wait(std::vector<uint64_t> names) {
         const base::CallScope call("gpurun_waitall");
         comm::Order order;
         order.domain = transfer::Domain::kStream;
         order.stream = stream;
-        CHECK(must(rank.requests.complete({names, order, comm::Requests::Need::kAll, true, false, platform::now_ns()},
-                                          [](size_t, const comm::Request& done) { CHECK(done.error() == nullptr); })));
+        CHECK(must(
+            rank.requests.complete({names, order, comm::Requests::Need::kAll, true, false, base::this_call().left_ns},
+                                   [](size_t, const comm::Request& done) { CHECK(done.error() == nullptr); })));
     }
     bool is_in_stream(size_t index) const { return ran[index].stream == stream; }
     size_t internal_streams() { return rank.core.resources().pools.streams.lent(); }
