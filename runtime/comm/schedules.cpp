@@ -281,49 +281,36 @@ void Schedules::start(Request& request, const Signature& call, OwnBuild build, i
             background_.leave_to();
     } else {
         note_call(run, call, *comm);
-        begin_request(run, buffer, build);
+        begin_request(run, buffer, build, false);
     }
 }
 
-// In a stream of its own, if it is in the order of one.
-void Schedules::begin_request(ScheduleRun& run, const Operand& buffer, Build build) {
-    if (buffer.on_stream())
+// `in_place`: in the program's stream; else in one of its own, if it is in the order of a stream.
+void Schedules::begin_request(ScheduleRun& run, const Operand& buffer, Build build, bool in_place) {
+    if (!in_place && buffer.on_stream())
         run.take_stream(buffer.without_bytes());
-    else if (is_for_stream(run.schedule(), buffer))
+    else if (!in_place && is_for_stream(run.schedule(), buffer))
         run.try_stream();
+    // What peers answer meanwhile need not wake the thread. They do not answer small messages.
     std::optional<Background::Attendance> attendance;
-    attend(attendance, buffer);
-    if (run.has_stream())
-        (void)build_now(run, buffer.in_stream(run.stream()), build);
+    if (buffer.bytes > core_.resources().settings.eager_bytes)
+        attendance.emplace(background_, Background::Attendance::Batches::kGoOn);
+    if (in_place || run.has_stream())
+        (void)build_now(run, in_place ? buffer : buffer.in_stream(run.stream()), build);
     else
         build(run.schedule());
     count(run.schedule(), buffer);
     begin(run, buffer.without_bytes());
     batch_.launch();
-    if (!attendance && !run.done())
+    if (!in_place && !attendance && !run.done())
         background_.leave_to();
-}
-
-// What peers answer meanwhile need not wake the thread. They do not answer small messages.
-void Schedules::attend(std::optional<Background::Attendance>& attendance, const Operand& buffer) {
-    if (buffer.bytes > core_.resources().settings.eager_bytes)
-        attendance.emplace(background_, Background::Attendance::Batches::kGoOn);
 }
 
 void Schedules::begin_held(ScheduleRun& run, bool in_place) {
     held_ = nullptr;
     const ScheduleRun::Held held = run.end_hold(in_place);
     note_call(run, held.call, *held.comm);
-    if (!in_place) {
-        begin_request(run, held.buffer, held.build);
-        return;
-    }
-    std::optional<Background::Attendance> attendance;
-    attend(attendance, held.buffer);
-    (void)build_now(run, held.buffer, held.build);
-    count(run.schedule(), held.buffer);
-    begin(run, held.buffer.without_bytes());
-    batch_.launch();
+    begin_request(run, held.buffer, held.build, in_place);
 }
 
 } // namespace gpurun::comm

@@ -55,8 +55,7 @@ class Schedules {
     bool is_done_now(ScheduleRun& run, const transfer::Operand& buffer, Build build) GPURUN_REQUIRES(engine_lock);
     void start(Request& request, const Signature& call, OwnBuild build, int64_t entered_ns)
         GPURUN_REQUIRES(engine_lock);
-    void begin_request(ScheduleRun& run, const transfer::Operand& buffer, Build build) GPURUN_REQUIRES(engine_lock);
-    void attend(std::optional<Background::Attendance>& attendance, const transfer::Operand& buffer)
+    void begin_request(ScheduleRun& run, const transfer::Operand& buffer, Build build, bool in_place)
         GPURUN_REQUIRES(engine_lock);
     void begin_held(ScheduleRun& run, bool in_place) GPURUN_REQUIRES(engine_lock);
     void begin(ScheduleRun& run, const transfer::Operand& order) GPURUN_REQUIRES(engine_lock);

@@ -36,18 +36,13 @@ Result<bool> StreamUse::is_marker_passed_for_send() {
 
 Result<device::Stream> StreamUse::take_for_message(bool waits_for_peer) {
     InternalStreams& streams = resources_.pools.streams;
-    if (!operand_.on_stream() && !waits_for_peer)
-        return streams.take_ready();
-    if (waits_for_peer && (marker_ || !operand_.on_stream()))
-        return streams.take();
-    if (waits_for_peer) {
-        GPURUN_ASSIGN(const uint64_t name, resources_.device.name(operand_.stream));
-        return streams.take_again(name);
-    }
+    if (!operand_.on_stream())
+        return waits_for_peer ? streams.take() : streams.take_ready();
     if (marker_)
-        return streams.take_behind(marker_->stream, marker_->number);
+        return waits_for_peer ? streams.take() : streams.take_behind(marker_->stream, marker_->number);
     GPURUN_ASSIGN(const uint64_t name, resources_.device.name(operand_.stream));
-    return streams.take_behind(name, resources_.pools.markers.take_number());
+    return waits_for_peer ? streams.take_again(name)
+                          : streams.take_behind(name, resources_.pools.markers.take_number());
 }
 
 Result<void> StreamUse::take(bool waits_for_peer) {
