@@ -11,6 +11,8 @@
 #include <fstream>
 #include <poll.h>
 #include <sstream>
+#include <string_view>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -67,6 +69,25 @@ bool remove_tree(const std::string& path) {
     return ::rmdir(path.c_str()) == 0 || errno == ENOENT;
 }
 
+// Held by the launcher for as long as it lives. False: it is held, or is being removed.
+bool lock(int folder) { return ::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
+// Those of jobs whose launcher and guard were killed together, as a batch system does with all of a step. Only empty
+// ones: who still runs in one is not ours to end.
+void remove_abandoned(const std::filesystem::path& parent) {
+    const std::string_view start = kOfJob;
+    std::error_code failed;
+    for (std::filesystem::directory_iterator entry(parent, failed), end; !failed && entry != end;
+         entry.increment(failed)) {
+        const std::string name = entry->path().filename().string();
+        if (!name.starts_with(start) || !is_job_name(name.substr(start.size())))
+            continue;
+        const UniqueFd folder(::open(entry->path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+        if (folder && lock(folder.get()))
+            remove_tree(entry->path().string());
+    }
+}
+
 // Returns once the number of processes in it may have changed.
 void wait_for_change(int events, int64_t limit_ms) {
     std::array<char, 256> text;
@@ -86,10 +107,12 @@ std::optional<std::string> Cgroup::path_of(const std::string& job) {
 }
 
 std::optional<Cgroup> Cgroup::create(const std::string& path) {
+    remove_abandoned(std::filesystem::path(path).parent_path());
     if (::mkdir(path.c_str(), 0755) != 0)
         return std::nullopt;
     Cgroup made(path, UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
-    if (!made.folder_ || ::faccessat(made.fd(), "cgroup.kill", W_OK, AT_EACCESS) != 0) {
+    // Another launcher may have removed it before it was locked: the job can do without.
+    if (!made.folder_ || !lock(made.fd()) || ::faccessat(made.fd(), "cgroup.kill", W_OK, AT_EACCESS) != 0) {
         ::rmdir(path.c_str());
         made.folder_.reset();
         return std::nullopt;

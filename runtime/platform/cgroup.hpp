@@ -18,7 +18,8 @@ class Cgroup {
     // The path of the job's, below this process's own cgroup. Known before the cgroup exists, so that the guard can be
     // told first. None where the system has no version 2.
     static std::optional<std::string> path_of(const std::string& job);
-    // Nothing if the system refuses, or has no cgroup.kill (Linux 5.14).
+    // Nothing if the system refuses, or has no cgroup.kill (Linux 5.14). First removes what jobs have left there whose
+    // launcher and guard were killed together.
     static std::optional<Cgroup> create(const std::string& path);
 
     Cgroup(Cgroup&& other) noexcept = default;

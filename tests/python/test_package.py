@@ -51,6 +51,36 @@ def test_requests_that_nobody_waits_for_do_not_keep_a_program():
     assert said.returncode == 0, said.stderr
 
 
+def test_what_is_not_complete_when_the_rank_leaves_fails():
+    """Also for a thread that waits for it meanwhile."""
+    said = job(1, """
+        import gpurun, threading
+        comm = gpurun.init()
+        never = [comm.irecv(bytearray(8), 0, tag) for tag in range(2)]
+        failed, waits = [], threading.Event()
+
+        def wait(request):
+            try:
+                waits.set()
+                request.wait()
+            except gpurun.StateError as error:
+                failed.append(str(error))
+
+        never[0].add_done_callback(lambda: print("called"))
+        thread = threading.Thread(target=wait, args=(never[0],))
+        thread.start()
+        waits.wait()
+        gpurun.finalize()
+        thread.join()
+        for request in never:
+            wait(request)
+        print(*failed, sep="\\n")
+        """)
+    assert said.returncode == 0, said.stderr
+    lines = said.stdout.splitlines()
+    assert len(lines) == 3 and all("left the job" in line or "finalize" in line for line in lines), said.stdout
+
+
 def test_an_exception_ends_a_program_in_order_though_a_loan_goes_on():
     said = job(1, """
         import gpurun
@@ -145,15 +175,21 @@ def test_a_forked_child_is_no_rank():
     said = job(1, """
         import gpurun, os
         comm = gpurun.init()
+        under_way = comm.irecv(bytearray(1), 0)
+        under_way.add_done_callback(lambda: None)  # a thread waits for it, which the child does not have
         if os.fork() == 0:
-            try:
-                comm.send(b"x", 0)
-            except gpurun.StateError as error:
-                print("refused", flush=True)
+            for call in (lambda: comm.send(b"x", 0), under_way.wait, gpurun.finalize):
+                try:
+                    call()
+                except gpurun.StateError as error:
+                    print("refused", error, flush=True)
             os._exit(0)
         os.wait()
+        comm.send(b"x", 0)
+        under_way.wait()
         """)
-    assert said.returncode == 0 and "refused" in said.stdout, said.stderr
+    assert said.returncode == 0 and said.stdout.count("refused") == 3, (said.stdout, said.stderr)
+    assert said.stdout.count("forked from a rank") == 3, said.stdout
 
 
 def test_waiting_uses_no_time():

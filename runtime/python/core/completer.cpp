@@ -12,6 +12,8 @@ namespace {
 
 std::mutex callbacks_mutex; // guards those of operations that are given
 
+thread_local bool completes = false; // a completer's thread
+
 /* False if the operation is done, and nobody will call it. */
 bool add_callback(Operation& operation, PyObject* callback) {
     const std::scoped_lock lock(callbacks_mutex);
@@ -34,18 +36,23 @@ void let_go(const OperationPtr& operation, const std::vector<PyObject*>& callbac
     operation->kept.reset();
 }
 
+/* Returns the callbacks, of which there will be no more. */
+std::vector<PyObject*> settle(Operation& operation, gpurun_status result, const gpurun_message_status& status,
+                              const char* detail) {
+    operation.request = GPURUN_REQUEST_NULL;
+    operation.result = result;
+    operation.status = status;
+    operation.detail = detail;
+    std::vector<PyObject*> callbacks;
+    const std::scoped_lock lock(callbacks_mutex);
+    callbacks.swap(operation.callbacks);
+    operation.done.store(true, std::memory_order_release); // publishes the result
+    return callbacks;
+}
+
 void publish(const OperationPtr& operation, gpurun_status result, const gpurun_message_status& status,
              const char* detail) {
-    operation->request = GPURUN_REQUEST_NULL;
-    operation->result = result;
-    operation->status = status;
-    operation->detail = detail;
-    std::vector<PyObject*> callbacks;
-    {
-        const std::scoped_lock lock(callbacks_mutex);
-        callbacks.swap(operation->callbacks);
-        operation->done.store(true, std::memory_order_release); // publishes the result
-    }
+    const std::vector<PyObject*> callbacks = settle(*operation, result, status, detail);
     PyThread_release_lock(operation->finished);
     let_go(operation, callbacks);
 }
@@ -121,6 +128,7 @@ class Completer {
 
     /* active_[i] is waited for by requests_[i + 1]; requests_[0] is the receive of the message that wakes. */
     void run() {
+        completes = true;
         requests_.assign(1, GPURUN_REQUEST_NULL);
         (void)gpurun_irecv(nullptr, 0, GPURUN_BYTE, 0, kNever, self_, GPURUN_HOST, &never_);
         while (listen() && gather()) {
@@ -191,10 +199,14 @@ class Completer {
         publish(operation, result, status, result == GPURUN_OK ? "" : gpurun_error_detail());
     }
 
-    /* What is not complete when the rank leaves keeps its buffers: the library may still use them. */
+    /* What is not complete when the rank leaves keeps its buffers, which the library may still use. Who waits for it is
+     * told. Its callbacks are not called: they may be of a loop that has ended. */
     void forget() {
-        for (OperationPtr& operation : active_)
-            keep_for_ever(std::move(operation));
+        for (const OperationPtr& operation : active_) {
+            new std::unique_ptr<Kept>(std::move(operation->kept));
+            settle(*operation, GPURUN_ERR_FINALIZED, {}, "it was not complete when this rank left the job");
+            PyThread_release_lock(operation->finished);
+        }
         active_.clear();
         requests_.clear();
     }
@@ -331,6 +343,13 @@ gpurun_status complete_those_of(gpurun_comm joint) { return completers().add(joi
 bool stop_those_of(gpurun_comm joint) { return completers().stop(joint); }
 
 void stop_completers() { completers().stop_all(); }
+
+void refuse_in_callback(const char* function) {
+    if (completes)
+        raise(GPURUN_ERR_REQUEST, function,
+              "a callback cannot wait for the thread that it is called in, which completes requests; call this in "
+              "another thread, or add a callback to what it would wait for");
+}
 
 bool completers_are_stopped() { return completers().stopped(); }
 

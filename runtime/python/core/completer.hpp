@@ -28,9 +28,12 @@ void forget_callback(Operation& operation, nb::handle callback);
 gpurun_status complete_those_of(gpurun_comm joint);
 bool stop_those_of(gpurun_comm joint);
 
-/* Ends the threads, before the rank leaves, or Python does. Operations that are not complete by then stay so. Without
- * the GIL. */
+/* Ends the threads, before the rank leaves, or Python does. What is not complete by then fails with
+ * GPURUN_ERR_FINALIZED, and keeps its buffers. Without the GIL, and not in one of the threads. */
 void stop_completers();
 bool completers_are_stopped();
+
+/* Raises in such a thread, where the caller is a callback of a request: `function` would wait for the thread itself. */
+void refuse_in_callback(const char* function);
 
 } // namespace gpurun::python

@@ -17,13 +17,15 @@ void init() {
 }
 
 void finalize() {
+    refuse_in_callback("finalize");
     if (is_in_call_apart())
         raise(GPURUN_ERR_REQUEST, "finalize",
               "a probe, accept() or connect() that was interrupted still waits; end the process without finalize()");
     gpurun_status status = GPURUN_OK;
     {
         const nb::gil_scoped_release free;
-        stop_completers();
+        if (gpurun_finalized() == 0) // not in the child of a rank, which has none of its threads
+            stop_completers();
         status = gpurun_finalize();
     }
     check(status, "finalize");
@@ -84,6 +86,7 @@ void bind_job(nb::module_& module) {
         const nb::gil_scoped_release free;
         stop_completers();
     });
+    module.def("refuse_in_callback", &refuse_in_callback, "function"_a);
     module.def("initialized", [] { return gpurun_initialized() != 0; });
     module.def("finalized", [] { return gpurun_finalized() != 0; });
     module.def(

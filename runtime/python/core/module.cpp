@@ -1,7 +1,18 @@
 #include "comm.hpp"
 
+#include <stdexcept>
+
+/* What waits in the background calls back into the main interpreter. */
+static void refuse_subinterpreters() {
+    if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0)
+        throw std::runtime_error(
+            "gpurun works in the main interpreter only: a process is one rank; import it there, or "
+            "start another process");
+}
+
 NB_MODULE(_core, module) {
     using namespace gpurun::python;
+    refuse_subinterpreters();
     nb::set_leak_warnings(false); // what is under way when a program ends keeps its buffers
     bind_errors();
     bind_job(module);

@@ -1,6 +1,6 @@
 """The extension: types and constants of gpurun. What each does is in its docstring."""
 
-from typing import Any, Callable, Generator, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeVar, Union
+from typing import Any, Callable, Generator, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeVar, Union, overload
 from ._loans import Loan
 from typing_extensions import Buffer as _BufferProtocol
 
@@ -192,15 +192,28 @@ class Comm:
     def recv(self, buffer: AnyBuffer, source: int = -1, tag: int = -1, *, stream: AnyStream = None) -> Status: ...
     def irecv(self, buffer: AnyBuffer, source: int = -1, tag: int = -1, *, stream: AnyStream = None) -> Request: ...
     def recv_init(self, buffer: AnyBuffer, source: int = -1, tag: int = -1, *, stream: AnyStream = None) -> Request: ...
+    @overload
+    def sendrecv(
+        self,
+        sendbuf: AnyBuffer,
+        dest: int,
+        sendtag: int,
+        recvbuf: AnyBuffer,
+        source: int = -1,
+        recvtag: int = -1,
+        *,
+        stream: AnyStream = None,
+    ) -> Status: ...
+    @overload
     def sendrecv(
         self,
         sendbuf: AnyBuffer,
         dest: int,
         sendtag: int = 0,
-        recvbuf: AnyBuffer = ...,
+        *,
+        recvbuf: AnyBuffer,
         source: int = -1,
         recvtag: int = -1,
-        *,
         stream: AnyStream = None,
     ) -> Status: ...
     def probe(self, source: int = -1, tag: int = -1) -> Status: ...
@@ -600,6 +613,7 @@ def device() -> Device: ...
 def init() -> None: ...
 def finalize() -> None: ...
 def stop_waiting() -> None: ...
+def refuse_in_callback(function: str) -> None: ...
 def initialized() -> bool: ...
 def finalized() -> bool: ...
 def abort(code: int = 1) -> None: ...

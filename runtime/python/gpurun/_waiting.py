@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from ._core import refuse_in_callback
+
 TYPE_CHECKING = False  # typing's, whose import takes longer than all of this package's
 if TYPE_CHECKING:
     import asyncio
@@ -61,6 +63,7 @@ def waitsome(requests: Sequence["Request"]) -> List[int]:
     found = _some_done(requests)
     if found or not requests:
         return found
+    refuse_in_callback("waitsome")
     event = threading.Event()
     tell = event.set
     try:

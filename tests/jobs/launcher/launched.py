@@ -56,6 +56,13 @@ def readme_program(source, build, folder):
     return program, [block for block in blocks if block.startswith("$ ")]
 
 
+def described(pids):
+    """What they are and what they wait in, for the text of a failure."""
+    columns = "pid,ppid,stat,wchan:24,etimes,args"
+    return subprocess.run(["ps", "-o", columns, "-p", ",".join(map(str, pids)) or "0"], capture_output=True, text=True,
+                          check=False).stdout
+
+
 def wait_until(condition, seconds=SOON_S):
     end = time.monotonic() + seconds
     while not condition():
@@ -139,14 +146,14 @@ class LaunchedTest(unittest.TestCase):
     def check_nothing_left(self):
         """No process, no temporary file, no shared memory, no cgroup."""
         processes_gone = wait_until(lambda: not marked(self.mark))
-        left = {pid: subprocess.run(["ps", "-o", "args=", "-p", str(pid)], capture_output=True, text=True,
-                                    check=False).stdout.strip() for pid in marked(self.mark)}
+        left = marked(self.mark)
+        what_is_left = described(left)
         for pid in left:
             os.kill(pid, 9)
         # TSan leaves such a file where a program is killed while it starts.
         files = [name for name in os.listdir(self.temporary_files) if not name.startswith("tsan.rodata.")]
         shutil.rmtree(self.temporary_files)
-        self.assertTrue(processes_gone, f"left behind: {left}")
+        self.assertTrue(processes_gone, f"left behind:\n{what_is_left}")
         self.assertEqual(files, [])
         self.assertTrue(wait_until(lambda: shared_files() <= self.shared_before), shared_files())
         self.assertTrue(wait_until(lambda: not cgroups_of(self.mark)), cgroups_of(self.mark))

@@ -8,7 +8,7 @@ import sys
 import time
 import unittest
 
-from launched import EMULATED, GPURUN, LONG_S, SOON_S, LaunchedTest, main, marked, readme_program, wait_until
+from launched import EMULATED, GPURUN, LONG_S, SOON_S, LaunchedTest, described, main, marked, readme_program, wait_until
 from namespaces import HOSTS, INSIDE, Hosts, reenter
 
 JOB_TESTS = os.path.abspath(sys.argv[3]) if sys.argv[3:] else ""  # none without libfabric, and under sanitizers
@@ -255,7 +255,8 @@ class Ends(SlurmTest):
         return process, lines[0][0].decode(), [int(line[1]) for line in lines]
 
     def check_gone_soon(self):
-        self.assertTrue(wait_until(lambda: not marked(self.mark), SOON_S), marked(self.mark))
+        gone = wait_until(lambda: not marked(self.mark))
+        self.assertTrue(gone, "" if gone else described(marked(self.mark)))
 
     def test_scancel_ends_every_rank(self):
         process, job, _ = self.sleepers()

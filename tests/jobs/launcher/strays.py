@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from launched import (EMULATED, GPURUN, LaunchedTest, children_of, command_of, main, marked, own_cgroup, state_of,
+from launched import (EMULATED, GPURUN, LaunchedTest, cgroups_of, children_of, command_of, main, marked, own_cgroup, state_of,
                       wait_until)
 
 # In a session of its own, as the child of a process that has ended.
@@ -205,6 +205,24 @@ class InCgroup(Strays):
         process.communicate()
         self.assertTrue(wait_until(lambda: subprocess.run(["pgrep", "-f", f"100.{number}"], stdout=subprocess.DEVNULL,
                                                           check=False).returncode == 1))
+
+    def test_one_whose_launcher_and_guard_were_killed_together_goes_with_the_next_job(self):
+        """As a batch system kills all processes of a step."""
+        running = self.start_ready("echo up; sleep 100", 1)
+        killed = self.start_ready("echo up; exec sleep 100", 1)
+        self.assertEqual(len(cgroups_of(self.mark)), 2)
+        children = children_of(killed.pid)
+        for pid in (killed.pid, *children):
+            os.kill(pid, signal.SIGSTOP)
+        for pid in (*children, killed.pid):
+            os.kill(pid, signal.SIGKILL)
+        killed.communicate(timeout=20)
+        self.assertEqual(len(cgroups_of(self.mark)), 2)
+        self.assertTrue(wait_until(lambda: all(command_of(pid) == "" for pid in children)))
+        self.assertEqual(self.run_gpurun("-n", "1", EMULATED, "true")[0], 0)
+        self.assertEqual(len(cgroups_of(self.mark)), 1)  # of the one that runs
+        running.terminate()
+        running.communicate(timeout=20)
 
     def test_cgroups_that_ranks_make_go_too(self):
         make = "mkdir $(sed -n 's,^0::,'$0',p' /proc/self/cgroup)/inner; echo up; sleep 100"

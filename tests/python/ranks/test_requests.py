@@ -235,6 +235,27 @@ def test_waitany_leaves_nothing_behind_with_what_it_has_waited_for(comm):
     assert never.wait().cancelled
 
 
+@pytest.mark.parametrize("call", [lambda r: r.wait(), lambda r: r.wait(timeout=1), lambda r: gpurun.waitany([r]),
+                                  lambda r: gpurun.finalize()])
+def test_a_callback_cannot_wait_for_the_thread_that_calls_it(comm, call):
+    never, soon = (comm.irecv(bytearray(1), comm.rank, tag) for tag in (5, 6))
+    raised, called = [], threading.Event()
+
+    def callback():
+        try:
+            call(never)
+        except gpurun.StateError as error:
+            raised.append(str(error))
+        called.set()
+
+    never.add_done_callback(lambda: None)  # now the thread waits for it
+    soon.add_done_callback(callback)
+    comm.send(b"x", comm.rank, 6)
+    assert called.wait(60) and "callback" in raised[0] and "thread" in raised[0]
+    never.cancel()
+    assert never.wait().cancelled
+
+
 class Late(Exception):
     """Raised by a signal handler."""
 
