@@ -15,9 +15,10 @@ base::Result<size_t> run(const Call& call, const comm::Signature& what, const tr
     if (OpenGroup* const group = open_group()) [[unlikely]] {
         GPURUN_TRY(refuse_captured(buffer, "a collective of a group"));
         comm::Schedules& schedules = call.engine->schedules();
-        group->add_collective(what.kind(), *call.engine, *call.comm, buffer,
-                              {.start = [=, &schedules] { return schedules.start(what, *call.comm, buffer, build, 0); },
-                               .run = [=, &schedules] { return schedules.run(what, *call.comm, buffer, build); }});
+        group->add_collective(
+            what.kind(), *call.engine, *call.comm, buffer,
+            {.start = [=, &schedules] { return schedules.start(what, *call.comm, buffer, build, std::nullopt); },
+             .run = [=, &schedules] { return schedules.run(what, *call.comm, buffer, build); }});
         return size_t{0};
     }
     if (call.comm->nodes() != nullptr) // on all ranks, whether they have messages to other nodes or not

@@ -25,11 +25,11 @@ void Batch::defer() {
 // ------------------------------------------------------------------------------------------------------- series
 
 void Batch::note_series() {
-    core_.resources().leaves_series = series_.is_held() && !series_.is_alone();
+    core_.resources().leaves_series = series_.is_held() && !series_.is_of_collectives();
     series_open_.store(series_.is_open(), std::memory_order_relaxed);
 }
 
-uint64_t Batch::add_to_series(const transfer::Operand& operand, int64_t entered_ns, bool alone) {
+uint64_t Batch::add_to_series(const transfer::Operand& operand, int64_t entered_ns, const Communicator* of) {
     const transfer::Resources& resources = core_.resources();
     const bool may_hold = allowed_ && resources.kernels_spin && resources.exchanges.has_mails();
     if (series_.is_interrupted(operand, entered_ns)) {
@@ -38,7 +38,7 @@ uint64_t Batch::add_to_series(const transfer::Operand& operand, int64_t entered_
         series_.end_part();
     }
     const bool was_held = series_.is_held();
-    const bool belongs = series_.add(operand, entered_ns, may_hold, alone);
+    const bool belongs = series_.add(operand, entered_ns, may_hold, of);
     note_series();
     if (was_held && !belongs)
         flush();
@@ -145,7 +145,7 @@ void Batch::flush() {
     post();
     enqueue_left();
     launch();
-    flush_();
+    begin_held();
 }
 
 void Batch::enqueue_left() {

@@ -24,8 +24,8 @@ class Batch {
     void count_start() GPURUN_REQUIRES(engine_lock) { ++starts_; }
     // ---- series
     // Before a request is started: returns the number of the series that it belongs to, 0 if it belongs to none.
-    // `alone`: a collective.
-    uint64_t add_to_series(const transfer::Operand& operand, int64_t entered_ns, bool alone = false)
+    // `of`: whose collective it is; null: a message.
+    uint64_t add_to_series(const transfer::Operand& operand, int64_t entered_ns, const Communicator* of = nullptr)
         GPURUN_REQUIRES(engine_lock);
     // The same of a request of nobody, which belongs to none, and breaks none.
     void pass_in_series(int64_t entered_ns) GPURUN_REQUIRES(engine_lock) { series_.pass(entered_ns); }
@@ -62,12 +62,14 @@ class Batch {
             end_series(false);
     }
     void flush() GPURUN_REQUIRES(engine_lock);
+    // Of collectives that are completed directly, those that have not begun begin where they were called.
+    void begin_held() GPURUN_REQUIRES(engine_lock) { begin_held_(); }
     // Launches the kernels of the mails that were collected.
     void launch() GPURUN_REQUIRES(engine_lock);
     // `begin` is called when the first message of a batch is deferred: it wakes the background thread.
     void on_begin(std::function<void()> begin) { begin_ = std::move(begin); }
-    // `flush` is called when it is flushed: begins a collective that is held.
-    void on_flush(std::function<void()> flush) { flush_ = std::move(flush); }
+    // `begin_held` begins the collectives that are held.
+    void on_flush(std::function<void()> begin_held) { begin_held_ = std::move(begin_held); }
 
   private:
     bool shares_kernel(const transfer::Send& send) GPURUN_REQUIRES(engine_lock);
@@ -87,7 +89,7 @@ class Batch {
     std::atomic<int64_t> deferred_until_ns_{0}; // 0: nothing is deferred
     std::atomic<int64_t> last_deferred_ns_{-kOftenNs};
     std::function<void()> begin_ = [] {};
-    std::function<void()> flush_ = [] {};
+    std::function<void()> begin_held_ = [] {};
 };
 
 } // namespace gpurun::comm

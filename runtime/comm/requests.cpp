@@ -116,8 +116,8 @@ void Requests::start_again(std::span<Request* const> requests, int64_t entered_n
 
 void Requests::start_all(std::span<Request* const> requests, int64_t entered_ns) {
     EngineLock lock(core_.mutex());
-    if (batch_.series().is_alone())
-        batch_.end(); // a collective that is held is no part of what is collected
+    if (batch_.series().is_of_collectives())
+        batch_.end(); // those that are held are no part of what is collected
     transfer::Exchanges& exchanges = core_.resources().exchanges;
     core_.resources().pools.markers.begin_sharing();
     exchanges.collect(requests.size() > 1 && std::none_of(requests.begin(), requests.end(), [](const Request* each) {
@@ -325,6 +325,8 @@ GPURUN_FLATTEN Result<bool> Requests::complete(const Ask& ask, Settle settle) {
     GPURUN_TRY(check(ask));
     if (!completes_series(ask))
         batch_.end();
+    else if (batch_.series().is_held() && batch_.series().is_of_collectives())
+        GPURUN_TRY(begin_in_turn(lock, ask));
     else if (batch_.series().is_held())
         move_together(ask);
     else
@@ -446,11 +448,6 @@ void Requests::move_together(const Ask& ask) {
     for (const uint64_t name : ask.names)
         if (Request* const each = find_in_series(name))
             all.push_back(each);
-    if (all.front()->collective != nullptr) {
-        batch_.end_directly();
-        all.front()->collective->begin_in_place(); // it is alone
-        return;
-    }
     for (Request* const each : all)
         each->end_together();
     batch_.end_directly();
@@ -466,6 +463,39 @@ void Requests::move_together(const Ask& ask) {
         return std::all_of(all.begin(), all.end(), [](const Request* each) { return each->enqueued(); });
     };
     messages_.share_kernel(have_started, are_enqueued);
+}
+
+// The same of collectives, as if each were called by itself: the next begins once this one is enqueued, so that they
+// are in the stream in one order on all ranks.
+Result<void> Requests::begin_in_turn(EngineLock& lock, const Ask& ask) {
+    const uint64_t series = batch_.series().number();
+    batch_.end_directly();
+    std::optional<Background::Attendance> attendance; // of a call that waits
+    const Request* before = nullptr;
+    for (const uint64_t name : ask.names) {
+        const Request* const each = core_.requests().find(name);
+        if (each == nullptr || !each->active || each->series != series)
+            continue;
+        if (before != nullptr && !before->enqueued()) {
+            if (!attendance)
+                attendance.emplace(background_);
+            auto waited = waiter_.wait(
+                lock, {.kind = WaitReason::Kind::kRequests, .into_stream = true, .requests = ask.names},
+                [&] { return before->enqueued(); },
+                [&] {
+                    assume_engine_lock();
+                    return arm(*before);
+                });
+            if (!waited) {
+                batch_.begin_held();
+                return waited;
+            }
+        }
+        each->collective->begin_in_place();
+        before = each;
+    }
+    batch_.begin_held(); // where one was named twice, another was not named
+    return {};
 }
 
 // Several receives that share a kernel are awaited at once where the stream is to wait for all of them.

@@ -82,6 +82,7 @@ class Requests {
     Request* find_in_series(uint64_t name) GPURUN_REQUIRES(engine_lock);
     bool completes_series(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     void move_together(const Ask& ask) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> begin_in_turn(EngineLock& lock, const Ask& ask) GPURUN_REQUIRES(engine_lock);
     void expect_fused(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     base::Result<void> arm(std::span<const uint64_t> names) GPURUN_REQUIRES(engine_lock);
     base::Result<void> arm(const Request& request) GPURUN_REQUIRES(engine_lock);

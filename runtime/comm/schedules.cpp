@@ -30,8 +30,8 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
                          }});
     batch.on_flush([this] {
         assume_engine_lock();
-        if (held_ != nullptr)
-            begin_held(*held_, false);
+        while (!held_.empty())
+            begin_held(*held_.front(), false);
     });
     // A collective in which a dead rank takes part fails on every rank, whether the rank needed the dead one or not.
     failure.on_lost([this](WorldRank dead) {
@@ -54,7 +54,7 @@ ScheduleRun& Schedules::take(const Communicator& comm) {
                                                                 .begin =
                                                                     [this](ScheduleRun& each) {
                                                                         assume_engine_lock();
-                                                                        begin_held(each, true);
+                                                                        begin_in_place(each);
                                                                     }},
                                              core_, messages_, failure_));
     }
@@ -69,9 +69,11 @@ void Schedules::note_call(ScheduleRun& run, const Signature& call, const Communi
     run.schedule().set_signature(call);
 }
 
-void Schedules::begin_what_is_held() {
-    if (held_ != nullptr)
-        batch_.end();
+void Schedules::begin_all_held() {
+    if (held_.empty())
+        return;
+    batch_.end();
+    batch_.begin_held(); // also of a series that another thread completes
 }
 
 void Schedules::count(const Schedule& schedule, const Operand& buffer) {
@@ -164,7 +166,7 @@ bool Schedules::is_for_stream(const Schedule& schedule, const Operand& buffer) {
 
 Result<size_t> Schedules::run(const Signature& call, const Communicator& comm, const Operand& buffer, Build build) {
     EngineLock lock(core_.mutex());
-    begin_what_is_held();
+    begin_all_held();
     ScheduleRun& run = take(comm);
     note_call(run, call, comm);
     if (is_for_stream(run.schedule(), buffer))
@@ -224,7 +226,7 @@ bool Schedules::is_done_now(ScheduleRun& run, const Operand& buffer, Build build
 Result<size_t> Schedules::run_among(const Group& members, base::Collective kind, const Communicator& comm,
                                     uint16_t number, Build build) {
     EngineLock lock(core_.mutex());
-    begin_what_is_held();
+    begin_all_held();
     ScheduleRun& run = take(comm);
     run.schedule().reset(kind, comm, number, members);
     build(run.schedule());
@@ -241,7 +243,7 @@ Result<size_t> Schedules::finish(EngineLock& lock, ScheduleRun& run, const Opera
 }
 
 uint64_t Schedules::start(const Signature& call, const Communicator& comm, const Operand& buffer, OwnBuild build,
-                          int64_t entered_ns) {
+                          std::optional<int64_t> entered_ns) {
     uint64_t name = 0;
     {
         const EngineLock lock(core_.mutex());
@@ -264,22 +266,27 @@ void Schedules::start_again(Request& request, const Signature& call, const Opera
     batch_.leave_series();
 }
 
-void Schedules::start(Request& request, const Signature& call, OwnBuild build, int64_t entered_ns) {
+void Schedules::start(Request& request, const Signature& call, OwnBuild build, std::optional<int64_t> entered_ns) {
     const Operand& buffer = request.task.operand;
     const Communicator* const comm = request.task.comm;
-    batch_.end(); // its messages come behind what was started before
-    request.series = buffer.on_stream() ? batch_.add_to_series(buffer, entered_ns, true) : 0;
+    const bool in_series = buffer.on_stream() && entered_ns;
+    if (!in_series || !batch_.series().goes_on(buffer, *entered_ns, comm)) {
+        batch_.end(); // its messages come behind what was started before
+        begin_all_held();
+    }
+    request.series = in_series ? batch_.add_to_series(buffer, *entered_ns, comm) : 0;
     ScheduleRun& run = take(*comm);
     request.active = true;
     request.cancelled = false;
     request.collective = &run;
     core_.requests().note_started();
     if (request.series != 0 && batch_.series().is_held() && run.hold({call, comm, buffer, build})) {
-        held_ = &run;
+        held_.push_back(run);
         (void)batch_.after_start(true);
         if (!background_.on_duty())
             background_.leave_to();
     } else {
+        begin_all_held();
         note_call(run, call, *comm);
         begin_request(run, buffer, build, false);
     }
@@ -306,8 +313,14 @@ void Schedules::begin_request(ScheduleRun& run, const Operand& buffer, Build bui
         background_.leave_to();
 }
 
+void Schedules::begin_in_place(ScheduleRun& run) {
+    while (held_.front() != &run)
+        begin_held(*held_.front(), false);
+    begin_held(run, true);
+}
+
 void Schedules::begin_held(ScheduleRun& run, bool in_place) {
-    held_ = nullptr;
+    held_.remove(run);
     const ScheduleRun::Held held = run.end_hold(in_place);
     note_call(run, held.call, *held.comm);
     begin_request(run, held.buffer, held.build, in_place);

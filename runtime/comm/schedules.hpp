@@ -24,10 +24,10 @@ class Schedules {
     base::Result<size_t> run_among(const Group& members, base::Collective kind, const Communicator& comm,
                                    uint16_t number, Build build);
     // Starts it, in the order of `buffer`, which is not captured: the name of the request that it is complete by.
-    // `entered_ns`: Requests::entry_time() of the call; 0: that is not known.
+    // `entered_ns`: Requests::entry_time() of the call; without it, it belongs to no series.
     using OwnBuild = ScheduleRun::Build;
     uint64_t start(const Signature& call, const Communicator& comm, const transfer::Operand& buffer, OwnBuild build,
-                   int64_t entered_ns = 0);
+                   std::optional<int64_t> entered_ns = std::nullopt);
     // The same for a persistent request, which is not active, and of its communicator.
     void start_again(Request& request, const Signature& call, const transfer::Operand& buffer, OwnBuild build,
                      int64_t entered_ns);
@@ -47,17 +47,19 @@ class Schedules {
     // Empties it for this call of all its ranks: from now on this rank has called it, and soon it begins. No progress
     // is made before that: what came for it meanwhile would be too late.
     void note_call(ScheduleRun& run, const Signature& call, const Communicator& comm) GPURUN_REQUIRES(engine_lock);
-    // Before another one is called.
-    void begin_what_is_held() GPURUN_REQUIRES(engine_lock);
+    // Before another one is called that does not go on with their series.
+    void begin_all_held() GPURUN_REQUIRES(engine_lock);
     // Adds its steps; those that can be done at once are done. False: the others are to be run.
     bool build_now(ScheduleRun& run, const transfer::Operand& buffer, Build build) GPURUN_REQUIRES(engine_lock);
     bool may_do_now(const Communicator& comm, const transfer::Operand& buffer) GPURUN_REQUIRES(engine_lock);
     bool is_done_now(ScheduleRun& run, const transfer::Operand& buffer, Build build) GPURUN_REQUIRES(engine_lock);
-    void start(Request& request, const Signature& call, OwnBuild build, int64_t entered_ns)
+    void start(Request& request, const Signature& call, OwnBuild build, std::optional<int64_t> entered_ns)
         GPURUN_REQUIRES(engine_lock);
     void begin_request(ScheduleRun& run, const transfer::Operand& buffer, Build build, bool in_place)
         GPURUN_REQUIRES(engine_lock);
     void begin_held(ScheduleRun& run, bool in_place) GPURUN_REQUIRES(engine_lock);
+    // The same, behind those that were called before it, which are not in place.
+    void begin_in_place(ScheduleRun& run) GPURUN_REQUIRES(engine_lock);
     void begin(ScheduleRun& run, const transfer::Operand& order) GPURUN_REQUIRES(engine_lock);
     base::Result<size_t> finish(EngineLock& lock, ScheduleRun& run, const transfer::Operand& buffer)
         GPURUN_REQUIRES(engine_lock);
@@ -77,8 +79,8 @@ class Schedules {
     PeerFailure& failure_;
     Background& background_;
     base::List<ScheduleRun, Running> running_;
-    ScheduleRun* held_ = nullptr; // that begins when its series ends
-    CollectiveCheck check_;       // of these
+    base::List<ScheduleRun, Running> held_; // that begin when their series ends, in the order of their calls
+    CollectiveCheck check_;                 // of those that have begun
     ImmediateSteps immediate_;
     ImmediateMails immediate_mails_;
     CollectiveTally tally_;

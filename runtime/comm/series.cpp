@@ -30,7 +30,11 @@ void Series::end_part() {
     state_ = State::kNone;
 }
 
-bool Series::add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold, bool alone) {
+bool Series::goes_on(const transfer::Operand& operand, int64_t entered_ns, const Communicator* of) const {
+    return is_open() && operand.stream == stream_ && of == of_ && count_ < kMost && follows(entered_ns);
+}
+
+bool Series::add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold, const Communicator* of) {
     if (operand.captured()) {
         break_off();
         return false;
@@ -39,10 +43,10 @@ bool Series::add(const transfer::Operand& operand, int64_t entered_ns, bool may_
         state_ = State::kOpen;
         held_ = may_hold && in_a_row_ >= needed_;
         stream_ = operand.stream;
-        alone_ = alone;
+        of_ = of;
         count_ = 0;
         ++number_;
-    } else if (!is_open() || operand.stream != stream_ || alone || alone_ || count_ == kMost || !follows(entered_ns)) {
+    } else if (!goes_on(operand, entered_ns, of)) {
         break_off();
         return false;
     }

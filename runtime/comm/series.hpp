@@ -1,5 +1,6 @@
 // A series: requests that one thread starts in one stream, each directly after the one before, and may complete there
-// directly after the last. A collective is a series alone: in one stream, one would wait for the other.
+// directly after the last. They are messages, or collectives of one communicator: all ranks call these in the same
+// order, so that those of one stream wait for each other on no rank.
 //
 // Directly means that the program can have put nothing into the stream in between: the thread has made no other call of
 // gpurun, and less time has passed than the shortest call takes that enqueues a kernel or a copy
@@ -20,6 +21,8 @@
 
 namespace gpurun::comm {
 
+class Communicator;
+
 class Series {
   public:
     // So many that are completed directly are needed before one is held; 0: each one is.
@@ -27,9 +30,11 @@ class Series {
         : shortest_enqueue_ns_(shortest_enqueue_ns), first_needed_(needed), needed_(needed) {}
 
     // A request in the order of a stream is started, in a call that was entered then (0: that is not known). False: it
-    // does not belong to the series, which is broken by that. `may_hold`: a series that begins now. `alone`: it has no
-    // others.
-    bool add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold, bool alone = false);
+    // does not belong to the series, which is broken by that. `may_hold`: a series that begins now. `of`: whose
+    // collective it is; null: a message.
+    bool add(const transfer::Operand& operand, int64_t entered_ns, bool may_hold, const Communicator* of = nullptr);
+    // Whether such a request, if it is started now, goes on with one that is open.
+    bool goes_on(const transfer::Operand& operand, int64_t entered_ns, const Communicator* of) const;
     // Whether a request that is started now goes on with it, but not directly, or after it was broken off or is full.
     // It then begins a series of its own: end_part().
     bool is_interrupted(const transfer::Operand& operand, int64_t entered_ns) const;
@@ -48,7 +53,7 @@ class Series {
     bool is_begun() const { return state_ != State::kNone; }
     bool is_open() const { return state_ == State::kOpen; }
     bool is_held() const { return is_open() && held_; }
-    bool is_alone() const { return is_begun() && alone_; }
+    bool is_of_collectives() const { return is_begun() && of_ != nullptr; }
     uint64_t number() const { return number_; } // of the newest one
 
     // Of those that were held.
@@ -76,7 +81,7 @@ class Series {
     State state_ = State::kNone;
     bool held_ = false;
     device::Stream stream_;
-    bool alone_ = false;
+    const Communicator* of_ = nullptr; // whose collectives; null: messages
     size_t count_ = 0;
     uint64_t number_ = 0;
     const base::CurrentCall* thread_ = nullptr; // and its call that started the last one

@@ -44,20 +44,23 @@ class GpurunCollectives final : public CollectiveContender {
     void wait(const Task& task) override;
 
     void choose(const char* algorithm, const std::vector<Collective>& collectives);
-    void call(const Task& task, gpurun_request* ret); // with `ret`, starts a request
+    // Of those that are called together, one; with `ret`, starts a request.
+    void call(const Task& task, int slot, gpurun_request* ret);
+    void call_together(const Task& task);
     void enqueue(const Task& task);
     void capture(const Task& task);
-    void write(const Task& task) { contents_.write(task, buffers(task), ++number_); }
-    void check(const Task& task) { contents_.check(task, buffers(task), number_); }
+    void write(const Task& task);
+    void check(const Task& task);
     bool in_place_here(const Task& task) const;
-    CollectiveBuffers buffers(const Task& task) const;
+    CollectiveBuffers buffers(const Task& task, int slot) const;
     gpurun_stream domain(const Task& task) const { return task.order == Order::kHost ? GPURUN_HOST : stream_; }
 
     gpurun_comm comm_ = GPURUN_COMM_NULL;
     Buffer out_;
     Buffer in_;
     CollectiveContents contents_;
-    uint64_t number_ = 0; // of the contents
+    uint64_t number_ = 0; // of the contents of the first slot
+    std::vector<gpurun_request> requests_;
     gpurun_stream stream_ = nullptr;
     std::unique_ptr<Captured> captured_; // of the task in graph order
 };
@@ -81,9 +84,20 @@ bool GpurunCollectives::in_place_here(const Task& task) const {
     }
 }
 
-CollectiveBuffers GpurunCollectives::buffers(const Task& task) const {
-    auto* out = static_cast<unsigned char*>(out_.slot(0, 0));
-    auto* in = static_cast<unsigned char*>(in_.slot(0, 0));
+void GpurunCollectives::write(const Task& task) {
+    number_ += static_cast<uint64_t>(task.window);
+    for (int slot = 0; slot < task.window; ++slot)
+        contents_.write(task, buffers(task, slot), number_ + static_cast<uint64_t>(slot));
+}
+
+void GpurunCollectives::check(const Task& task) {
+    for (int slot = 0; slot < task.window; ++slot)
+        contents_.check(task, buffers(task, slot), number_ + static_cast<uint64_t>(slot));
+}
+
+CollectiveBuffers GpurunCollectives::buffers(const Task& task, int slot) const {
+    auto* out = static_cast<unsigned char*>(out_.slot(slot, task.bytes));
+    auto* in = static_cast<unsigned char*>(in_.slot(slot, task.bytes));
     if (!in_place_here(task))
         return {out, in};
     const size_t own = static_cast<size_t>(rank()) * (task.bytes / static_cast<size_t>(ranks()));
@@ -95,15 +109,15 @@ CollectiveBuffers GpurunCollectives::buffers(const Task& task) const {
     }
 }
 
-void GpurunCollectives::call(const Task& task, gpurun_request* ret) {
+void GpurunCollectives::call(const Task& task, int slot, gpurun_request* ret) {
     const gpurun_comm comm = comm_;
     const gpurun_stream stream = domain(task);
     const gpurun_datatype type = GPURUN_FLOAT;
     const gpurun_op op = GPURUN_SUM;
     const size_t count = task.bytes / kElementBytes;
     const size_t block = count / static_cast<size_t>(ranks());
-    void* in = in_.slot(0, 0);
-    void* out = out_.slot(0, 0);
+    void* in = in_.slot(slot, task.bytes);
+    void* out = out_.slot(slot, task.bytes);
     void* send = in_place_here(task) ? GPURUN_IN_PLACE : out;
     void* recv = in_place_here(task) ? GPURUN_IN_PLACE : in; // of a scatter
     // The function itself, or the one that starts a request.
@@ -140,20 +154,23 @@ void GpurunCollectives::call(const Task& task, gpurun_request* ret) {
     }
 }
 
+void GpurunCollectives::call_together(const Task& task) {
+    const bool requests = task.form == Form::kRequests;
+    const bool group = task.form == Form::kGroup;
+    requests_.resize(static_cast<size_t>(task.window));
+    if (group)
+        CALL(gpurun_group_begin());
+    for (int slot = 0; slot < task.window; ++slot)
+        call(task, slot, requests ? &requests_[static_cast<size_t>(slot)] : nullptr);
+    if (group)
+        CALL(gpurun_group_end());
+    if (requests)
+        CALL(gpurun_waitall(requests_.size(), requests_.data(), domain(task), nullptr));
+}
+
 void GpurunCollectives::enqueue(const Task& task) {
-    for (int i = 0; i < task.batch; ++i) {
-        if (task.form == Form::kRequests) {
-            gpurun_request request = GPURUN_REQUEST_NULL;
-            call(task, &request);
-            CALL(gpurun_wait(&request, domain(task), nullptr));
-        } else if (task.form == Form::kGroup) {
-            CALL(gpurun_group_begin());
-            call(task, nullptr);
-            CALL(gpurun_group_end());
-        } else {
-            call(task, nullptr);
-        }
-    }
+    for (int i = 0; i < task.batch; i += task.window)
+        call_together(task);
 }
 
 void GpurunCollectives::capture(const Task& task) {
@@ -185,7 +202,7 @@ void GpurunCollectives::after(const Task& task) {
 
 void GpurunCollectives::prepare(const Task& task) {
     for (const Buffer* buffer : {&in_, &out_})
-        CALL(gpurun_memset(buffer->slot(0, 0), kStale, task.bytes, GPURUN_HOST));
+        CALL(gpurun_memset(buffer->slot(0, 0), kStale, task.bytes * static_cast<size_t>(task.window), GPURUN_HOST));
     write(task);
     job_.meet_all();
     capture(task);
@@ -197,7 +214,8 @@ void GpurunCollectives::finish(const Task& task) {
         return; // all were checked, the last ones too
     if (task.in_place) {
         Task once = task;
-        once.batch = once.runs = 1;
+        once.batch = once.window;
+        once.runs = 1;
         write(once);
         capture(once);
         run(once);

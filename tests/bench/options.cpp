@@ -270,7 +270,9 @@ void declare(CLI::App& app, Words& words, Options& options) {
                    "order domain: stream, host or both; or graph, streams that are captured and run again")
         ->capture_default_str();
     app.add_option("--against", words.against, "also measure, in turns, and print ratios: " + choices(kReferences));
-    app.add_option("--window", options.window, "messages in flight (exchange: 2, and 32 at most)")
+    app.add_option(
+           "--window", options.window,
+           "messages in flight (exchange: 2, and 32 at most); collectives that are requested or grouped together (1)")
         ->check(CLI::Range(1, 1024))
         ->capture_default_str();
     app.add_option("--form", words.form,

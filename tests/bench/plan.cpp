@@ -146,7 +146,8 @@ Task task_of(Test test, Order order, size_t bytes, const Options& options, size_
     return task;
 }
 
-Task collective_task(Collective collective, Order order, size_t bytes, const Options& options, int ranks) {
+Task collective_task(Collective collective, Order order, size_t bytes, const Options& options, size_t arena,
+                     int ranks) {
     Task task{.test = Test::kCollective, .order = order, .bytes = bytes, .warmup = options.warmup};
     task.form = options.collective_form;
     task.validate = options.validate;
@@ -156,10 +157,15 @@ Task collective_task(Collective collective, Order order, size_t bytes, const Opt
     task.turns = std::min(kTurns, options.iterations);
     const int rounds = rounds_of(bytes, options.iterations / task.turns);
     divide(task, rounds, options.validate ? 1 : rounds); // each writes over what the one before has brought
+    if (options.window_asked && task.form != Form::kBlocking) {
+        task.window = fitting(arena, std::max<size_t>(bytes, 1), std::min(options.window, kMostExchanged));
+        task.batch = portions(task.batch, task.window) * task.window;
+        task.samples = portions(rounds, task.batch);
+    }
     return task;
 }
 
-void plan_collectives(const Options& options, bool on_gpus, int ranks, std::vector<Task>& tasks) {
+void plan_collectives(const Options& options, bool on_gpus, size_t arena, int ranks, std::vector<Task>& tasks) {
     for (Collective collective : options.collectives)
         for (Order order : options.orders) {
             std::vector<size_t> sizes; // some of those asked for may come to the same
@@ -168,7 +174,7 @@ void plan_collectives(const Options& options, bool on_gpus, int ranks, std::vect
                 if (std::find(sizes.begin(), sizes.end(), bytes) != sizes.end())
                     continue;
                 sizes.push_back(bytes);
-                tasks.push_back(collective_task(collective, order, bytes, options, ranks));
+                tasks.push_back(collective_task(collective, order, bytes, options, arena, ranks));
             }
         }
 }
@@ -187,7 +193,7 @@ std::vector<Task> plan(const Options& options, bool on_gpus, int ranks) {
     std::vector<Task> tasks;
     for (Test test : options.tests) {
         if (test == Test::kCollective) {
-            plan_collectives(options, on_gpus, ranks, tasks);
+            plan_collectives(options, on_gpus, arena, ranks, tasks);
             continue;
         }
         for (Order order : options.orders)

@@ -87,6 +87,24 @@ TEST_CASE("an exchange has two messages each way unless asked for more, which a 
     CHECK(plan(options, true)[0].batch == 1);
 }
 
+TEST_CASE("as many collectives are made together as was asked for, in whole windows") {
+    auto options = options_of(Test::kCollective, {8, 64 * kMiB}, Order::kStream);
+    options.window = 3;
+    options.window_asked = true;
+    CHECK(plan(options, true)[0].window == 1);
+    for (const Form form : {Form::kRequests, Form::kGroup}) {
+        options.collective_form = form;
+        for (const Task& task : plan(options, true)) {
+            CHECK(task.window == 3);
+            CHECK(task.batch % 3 == 0);
+            CHECK(static_cast<size_t>(task.slots()) * task.bytes <= arena_limit(options, true));
+        }
+        options.validate = true;
+        CHECK(plan(options, true)[0].batch == 3);
+        options.validate = false;
+    }
+}
+
 TEST_CASE("collectives run one after the other, in them the order domains, in them the sizes that they can have") {
     Options options;
     options.tests = {Test::kCollective};

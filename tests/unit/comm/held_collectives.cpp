@@ -35,7 +35,8 @@ struct Holder {
         const comm::EngineLock lock(rank.core.mutex());
         rank.batch.allow(true);
     }
-    uint64_t start(int number, const Communicator& comm) {
+    uint64_t start(int number, const Communicator& comm) { return start(number, comm, platform::now_ns()); }
+    uint64_t start(int number, const Communicator& comm, std::optional<int64_t> entered_ns) {
         const base::CallScope call("gpurun_iallreduce");
         const auto note_run = [this, number](const transfer::Operand& order) {
             ran.push_back({number, order.stream, rank.core.resources().exchanges.collects()});
@@ -43,7 +44,7 @@ struct Holder {
         };
         return rank.schedules.start(
             Collective::kAllreduce, comm, rank.operand(nullptr, 0, stream),
-            [note_run](Schedule& schedule) { schedule.local(note_run); }, platform::now_ns());
+            [note_run](Schedule& schedule) { schedule.local(note_run); }, entered_ns);
     }
     uint64_t start(int number) { return start(number, rank.world); }
     // At the moment in which the last call has ended, however slow the test is.
@@ -74,20 +75,50 @@ TEST_CASE("a collective that is completed directly runs in its stream") {
     CHECK(holder.internal_streams() == 0);
 }
 
-TEST_CASE(
-    "of two that are completed together, or one that is completed twice, only the last waits for its completion") {
+TEST_CASE("those of one communicator that are completed together run in their stream, in the order of their calls") {
+    Holder holder;
+    const uint64_t first = holder.start(1), second = holder.start(2), third = holder.start(3);
+    CHECK(holder.ran.empty());
+    SUBCASE("in that order") {
+        holder.wait({first, second, third});
+        REQUIRE(holder.ran.size() == 3);
+        CHECK(holder.is_in_stream(0));
+        CHECK(holder.is_in_stream(1));
+    }
+    SUBCASE("in another: what is behind is in the stream, and the others in streams of their own") {
+        holder.wait({third, first, second});
+        REQUIRE(holder.ran.size() == 3);
+        CHECK_FALSE(holder.is_in_stream(0));
+        CHECK_FALSE(holder.is_in_stream(1));
+    }
+    CHECK(holder.is_in_stream(2));
+    for (int i = 0; i < 3; ++i)
+        CHECK(holder.ran[static_cast<size_t>(i)].number == i + 1);
+    CHECK(holder.internal_streams() == 0);
+}
+
+TEST_CASE("one of a group, which is completed at its end, is not held") {
+    Holder holder;
+    const uint64_t first = holder.start(1, holder.rank.world, std::nullopt);
+    CHECK(holder.ran.size() == 1);
+    holder.wait({first});
+}
+
+TEST_CASE("if not all are completed, those that are not begin where they were called") {
     Holder holder;
     const uint64_t first = holder.start(1), second = holder.start(2);
-    REQUIRE(holder.ran.size() == 1);
-    CHECK(holder.ran[0].number == 1);
-    CHECK_FALSE(holder.is_in_stream(0));
-    SUBCASE("both") { holder.wait({first, second}); }
-    SUBCASE("one of them twice") {
-        holder.wait({first, first});
-        holder.wait({second});
-    }
+    std::vector<uint64_t> names, others;
+    SUBCASE("the first") { names = {first}, others = {second}; }
+    SUBCASE("the second") { names = {second}, others = {first}; }
+    SUBCASE("the first twice") { names = {first, first}, others = {second}; }
+    SUBCASE("the second twice") { names = {second, second}, others = {first}; }
+    const bool alone = names.size() == 1;
+    holder.wait(names);
     REQUIRE(holder.ran.size() == 2);
-    CHECK(holder.ran[1].number == 2);
+    CHECK(holder.ran[0].number == 1);
+    CHECK(holder.is_in_stream(0) == (!alone && others.front() == second));
+    CHECK(holder.is_in_stream(1) == (!alone && others.front() == first));
+    holder.wait(others);
 }
 
 TEST_CASE("one that is not completed directly runs in an internal stream, from where it was started") {

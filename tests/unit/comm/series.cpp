@@ -1,5 +1,6 @@
 // Which requests make a series, when it is completed directly, and when the next one is held.
 #include "comm/series.hpp"
+#include "comm/communicator.hpp"
 #include "platform/clock.hpp"
 #include "support/made_up.hpp"
 #include "support/unit.hpp"
@@ -23,9 +24,9 @@ transfer::Operand operand(uintptr_t number) {
 }
 
 // A call that starts one request. Whether that belongs to the series.
-bool start(Series& series, uintptr_t in = 1, bool alone = false) {
+bool start(Series& series, uintptr_t in = 1, const comm::Communicator* of = nullptr) {
     const base::CallScope call("gpurun_isend");
-    const bool belongs = series.add(operand(in), platform::now_ns(), true, alone);
+    const bool belongs = series.add(operand(in), platform::now_ns(), true, of);
     Series::leave();
     return belongs;
 }
@@ -67,17 +68,20 @@ TEST_CASE("calls in a row make a series, and a call that completes all of it the
     CHECK_FALSE(complete(series, 1, 2)); // in another stream
 }
 
-TEST_CASE("a collective is a series alone") {
+TEST_CASE("collectives of one communicator make a series, without messages and those of others") {
     Series series(kLong);
-    CHECK(start(series, 1, true));
-    CHECK(complete(series, 1));
-    for (const bool alone : {true, false}) {
-        CHECK(start(series, 1, true));
-        CHECK_FALSE(start(series, 1, alone));
+    const comm::Communicator one(comm::kWorldId, comm::Group::of_all(2), base::WorldRank{0});
+    const comm::Communicator other(comm::kWorldId + 1, comm::Group::of_all(2), base::WorldRank{0});
+    CHECK(start(series, 1, &one));
+    CHECK(start(series, 1, &one));
+    CHECK(series.is_of_collectives());
+    CHECK(complete(series, 2));
+    const comm::Communicator* const none = nullptr;
+    for (const auto& [first, second] : {std::pair(&one, &other), std::pair(&one, none), std::pair(none, &one)}) {
+        CHECK(start(series, 1, first));
+        CHECK_FALSE(start(series, 1, second));
         CHECK_FALSE(complete(series, 1));
     }
-    CHECK(start(series));
-    CHECK_FALSE(start(series, 1, true));
 }
 
 TEST_CASE("a series is broken by time, by another call, stream or thread, and begins anew behind its end") {
