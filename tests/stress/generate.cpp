@@ -27,6 +27,7 @@ constexpr int kMessagesOfPair = 160;   // of an epoch and all threads, at most: 
 constexpr int kCapturePositions = 200; // left to captures, at least
 constexpr int kMostJoints = 8;
 constexpr int kMostExchanges = 4;
+constexpr int kMostRows = 3;
 
 bool is_before(const Message& a, const Message& b) { return a.position < b.position; }
 bool is_before_receive(const Receive& a, const Receive& b) { return a.position < b.position; }
@@ -42,13 +43,15 @@ class PartMaker {
     void make_determined(int count, bool crowded);
     void make_open(bool any_tag, int count);
     Room room_left() const;
-    // Where there are captures, no stream is captured meanwhile that a collective or an exchange needs.
+    // Where there are captures, no stream is captured meanwhile that a collective, a row or an exchange needs.
     void settle_domains() {
         if (part_.captures.empty())
             return;
         for (Joint& each : part_.joints)
             each.domain = each.domain_of_completion = 0;
         for (Exchange& each : part_.exchanges)
+            each.domain = each.domain_of_completion = 0;
+        for (Row& each : part_.rows)
             each.domain = each.domain_of_completion = 0;
     }
 
@@ -72,7 +75,9 @@ class PartMaker {
     Message& add_message(int source, int dest, int number, int at);
     Receive& add_receive(int rank, int source, int number, int at);
     void add_ring();
+    Joint any_joint();
     void add_joints();
+    void add_rows();
     void add_exchanges();
     void add_transfers(Exchange& exchange);
     void pair_in_order();
@@ -137,25 +142,50 @@ void PartMaker::add_ring() {
     }
 }
 
-void PartMaker::add_joints() {
+Joint PartMaker::any_joint() {
     static constexpr size_t kCounts[] = {0, 1, 2, 25, 1023, 1024, 1025, 2048, 4099, 20'011};
+    Joint joint{};
+    joint.what = static_cast<Joint::What>(random_.below(Joint::kAlltoall + 1));
+    joint.root = random_.below(ranks_);
+    joint.count = random_.pick(kCounts);
+    joint.content = random_.next();
+    return joint;
+}
+
+void PartMaker::add_joints() {
     static constexpr Joint::Form kForms[] = {Joint::kBlocking, Joint::kBlocking, Joint::kStarted, Joint::kPersistent};
     for (int number = random_.chance(50) ? 0 : 1 + random_.below(kMostJoints); number > 0; number--) {
-        Joint joint{};
-        joint.what = static_cast<Joint::What>(random_.below(Joint::kAlltoall + 1));
+        Joint joint = any_joint();
         joint.form = random_.pick(kForms);
         joint.position = position();
         joint.completion = position();
         if (joint.completion < joint.position)
             std::swap(joint.position, joint.completion);
-        joint.root = random_.below(ranks_);
-        joint.count = random_.pick(kCounts);
         joint.kind = random_.chance(50) ? Kind::kPageable : random_.pick(test::kKinds);
         joint.domain = random_.chance(50) ? 0 : random_.below(kDomains);
         joint.domain_of_completion = random_.below(kDomains);
         joint.on_own_comm = random_.chance(50);
-        joint.content = random_.next();
         part_.joints.push_back(joint);
+    }
+}
+
+void PartMaker::add_rows() {
+    constexpr int kMostCalls = 4, kMostTurns = 4;
+    for (int number = random_.chance(50) ? 0 : 1 + random_.below(kMostRows); number > 0; number--) {
+        Row row{};
+        row.position = position();
+        row.turns = 1 + random_.below(kMostTurns);
+        row.domain = random_.below(kDomains);
+        row.domain_of_completion = random_.chance(80) ? row.domain : random_.below(kDomains);
+        row.content = random_.next();
+        const Kind kind = random_.chance(70) ? Kind::kDevice : random_.pick(test::kKinds);
+        for (int calls = 1 + random_.below(kMostCalls); calls > 0; calls--)
+            row.joints.push_back(any_joint());
+        for (Joint& each : row.joints) {
+            each.position = row.position;
+            each.kind = kind;
+        }
+        part_.rows.push_back(std::move(row));
     }
 }
 
@@ -341,7 +371,7 @@ void PartMaker::add_completions() {
 }
 
 void PartMaker::make_determined(int count, bool crowded) {
-    deal(4 * count + 8 * ranks_ + 16 + 2 * kMostJoints + kMostExchanges + kCapturePositions);
+    deal(4 * count + 8 * ranks_ + 16 + 2 * kMostJoints + kMostExchanges + kMostRows + kCapturePositions);
     std::map<std::pair<int, int>, int> of_pair;
     const int busy_source = random_.below(ranks_), busy_dest = random_.below(ranks_);
     for (int i = 0; i < count; i++) {
@@ -367,6 +397,7 @@ void PartMaker::make_determined(int count, bool crowded) {
     add_completions();
     add_joints();
     add_exchanges();
+    add_rows();
 }
 
 // A class of messages from anybody that one rank's wildcard receives share. Either all sends are started before the
@@ -408,7 +439,7 @@ void PartMaker::add_class(int open_class, int dest, bool any_tag, int count) {
 }
 
 void PartMaker::make_open(bool any_tag, int count) {
-    deal(4 * count + 8 * ranks_ + 16 + 2 * kMostJoints + kMostExchanges + kCapturePositions);
+    deal(4 * count + 8 * ranks_ + 16 + 2 * kMostJoints + kMostExchanges + kMostRows + kCapturePositions);
     std::vector<int> dests;
     for (int rank = 0; rank < ranks_; rank++)
         for (int classes = any_tag ? 1 : 1 + random_.below(2); classes > 0; classes--)
@@ -420,6 +451,7 @@ void PartMaker::make_open(bool any_tag, int count) {
     add_completions();
     add_joints();
     add_exchanges();
+    add_rows();
 }
 
 Room PartMaker::room_left() const {

@@ -72,12 +72,16 @@ JointCall::Numbers JointCall::result() const {
     return expected;
 }
 
-void JointCall::begin(gpurun_stream order) {
+void JointCall::fill(gpurun_stream order) {
     const bool gives_in_recv = joint_.what == Joint::kBcast && rank_ == joint_.root;
     REQUIRE_OK(gpurun_memcpy(send_.get(), given_.data(), given_.size() * sizeof(uint32_t), order));
     REQUIRE_OK(gpurun_memset(recv_.get(), kEmpty, got_.size() * sizeof(uint32_t), order));
     if (gives_in_recv)
         REQUIRE_OK(gpurun_memcpy(recv_.get(), given_.data(), given_.size() * sizeof(uint32_t), order));
+}
+
+void JointCall::begin(gpurun_stream order) {
+    fill(order);
     switch (joint_.form) {
     case Joint::kBlocking:
         REQUIRE_OK(call(order));

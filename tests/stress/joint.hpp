@@ -16,6 +16,12 @@ class JointCall {
     void begin(gpurun_stream order);
     // Completes what was started.
     void end(gpurun_stream order);
+    // ---- by parts: fills the buffers; calls it, or starts or prepares a request; takes the result behind its end
+    void fill(gpurun_stream order);
+    gpurun_status call(gpurun_stream order) const;
+    gpurun_status start(gpurun_stream order, gpurun_request* ret_request) const;
+    gpurun_status prepare(gpurun_stream order, gpurun_request* ret_request) const;
+    void take(gpurun_stream order);
     // Once every stream has come to its end.
     void check() const;
 
@@ -25,10 +31,6 @@ class JointCall {
     Numbers given_by(int rank) const;
     Numbers result() const;
     bool has_result() const;
-    gpurun_status call(gpurun_stream order) const;
-    gpurun_status start(gpurun_stream order, gpurun_request* ret_request) const;
-    gpurun_status prepare(gpurun_stream order, gpurun_request* ret_request) const;
-    void take(gpurun_stream order);
 
     const Joint& joint_;
     gpurun_comm comm_;

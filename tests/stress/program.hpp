@@ -11,7 +11,8 @@
 // an epoch in which receives name neither source nor tag ends in a barrier.
 //
 // A collective has one position on all ranks (joint.hpp): a call that waits for it waits for calls at the same
-// position. So do the ranks of an exchange (exchange.hpp): they start all of it before they wait for any of it.
+// position. So do the ranks of an exchange (exchange.hpp): they start all of it before they wait for any of it. And
+// those of a row (row.hpp): they call its collectives in one order.
 //
 // Some calls are captured (captured.hpp). A capture has the same two positions on all ranks, and its calls have theirs
 // between these, so capturing waits as the calls outside of it do: for earlier positions only. Its messages stay among
@@ -132,6 +133,15 @@ struct Exchange {
     std::vector<Transfer> transfers;
 };
 
+// Collectives that the ranks call in a row, each rank in a way of its own, all at one position.
+struct Row {
+    int position;
+    int turns;
+    int domain, domain_of_completion;
+    uint64_t content;
+    std::vector<Joint> joints;
+};
+
 // A captured call of all ranks.
 struct Collective {
     int position;
@@ -169,6 +179,7 @@ struct Part {
     std::vector<Completion> completions;
     std::vector<Joint> joints;
     std::vector<Exchange> exchanges;
+    std::vector<Row> rows;
     std::vector<Capture> captures;
 };
 

@@ -44,6 +44,8 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
         joints_.emplace_back(each, route_.comm_for_all(each.on_own_comm, program.threads == 1));
     for (const Exchange& each : part_->exchanges)
         exchanges_.emplace_back(each, route_.comm_for_exchanges());
+    for (const Row& each : part_->rows)
+        rows_.emplace_back(each, route_.comm_for_exchanges());
     const std::vector<Op> all = ops();
     for (size_t i = 0; i < all.size();) {
         const size_t grouped = length_of_group(all, i);
@@ -72,6 +74,9 @@ void Worker::run(const Program& program, int epoch, Moved& moved) {
     for (const ExchangeCall& each : exchanges_)
         each.check(moved);
     exchanges_.clear();
+    for (const RowCall& each : rows_)
+        each.check();
+    rows_.clear();
     contents_.clear();
 }
 
@@ -129,6 +134,8 @@ std::vector<Worker::Op> Worker::ops() const {
     }
     for (size_t i = 0; i < part_->exchanges.size(); i++)
         all.push_back({part_->exchanges[i].position, Op::kExchange, static_cast<int>(i)});
+    for (size_t i = 0; i < part_->rows.size(); i++)
+        all.push_back({part_->rows[i].position, Op::kRow, static_cast<int>(i)});
     for (size_t i = 0; i < captured_.size(); i++)
         for (const Captured::Step& step : captured_[i].steps())
             all.push_back({step.position, Op::kCaptured, static_cast<int>(i), step});
@@ -150,6 +157,11 @@ void Worker::make(const Op& op) {
     case Op::kExchange: {
         const Exchange& exchange = part_->exchanges[at(op.index)];
         exchanges_[at(op.index)].run(domain(exchange.domain), domain(exchange.domain_of_completion), g_places[thread_]);
+        break;
+    }
+    case Op::kRow: {
+        const Row& row = part_->rows[at(op.index)];
+        rows_[at(op.index)].run(domain(row.domain), domain(row.domain_of_completion), g_places[thread_]);
         break;
     }
     }

@@ -11,6 +11,7 @@
 #include "stress/execute.hpp"
 #include "stress/joint.hpp"
 #include "stress/route.hpp"
+#include "stress/row.hpp"
 
 #include <array>
 #include <deque>
@@ -43,7 +44,7 @@ class Worker {
     };
     struct Op {
         int position;
-        enum What { kSend, kReceive, kComplete, kCaptured, kJoint, kJointEnd, kExchange } what;
+        enum What { kSend, kReceive, kComplete, kCaptured, kJoint, kJointEnd, kExchange, kRow } what;
         int index;
         Captured::Step step{}; // of the capture with the index
     };
@@ -88,6 +89,7 @@ class Worker {
     std::deque<Captured> captured_;
     std::deque<JointCall> joints_;
     std::deque<ExchangeCall> exchanges_;
+    std::deque<RowCall> rows_;
     std::vector<Sent> sent_;
     std::vector<Got> got_;
     std::optional<std::vector<std::function<void()>>> behind_group_; // while one is open
