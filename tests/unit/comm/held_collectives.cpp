@@ -3,6 +3,7 @@
 #include "platform/clock.hpp"
 
 #include <array>
+#include <thread>
 #include <vector>
 
 using namespace gpurun;
@@ -47,6 +48,20 @@ struct Holder {
             [note_run](Schedule& schedule) { schedule.local(note_run); }, entered_ns);
     }
     uint64_t start(int number) { return start(number, rank.world); }
+    // One that also receives an empty message of rank 1.
+    uint64_t start_awaiting(int number) {
+        const base::CallScope call("gpurun_iallreduce");
+        return rank.schedules.start(
+            Collective::kAllreduce, rank.world, rank.operand(nullptr, 0, stream),
+            [this, number](Schedule& schedule) {
+                schedule.local([this, number](const transfer::Operand& order) {
+                    ran.push_back({number, order.stream, false});
+                    return base::Result<void>();
+                });
+                schedule.receive(comm::Rank{1}, 0, {});
+            },
+            platform::now_ns());
+    }
     // At the moment in which the last call has ended, however slow the test is.
     void wait(std::vector<uint64_t> names) {
         const base::CallScope call("gpurun_waitall");
@@ -59,6 +74,12 @@ struct Holder {
     }
     bool is_in_stream(size_t index) const { return ran[index].stream == stream; }
     size_t internal_streams() { return rank.core.resources().pools.streams.lent(); }
+    // What rank 1 sends in the first collective.
+    transfer::Record message_of_first() const {
+        transfer::Record record(transfer::RecordKind::kMessage, transfer::InlinePart::kProtocol);
+        record.envelope = {rank.world.collective_context(), base::collective_tag(Collective::kAllreduce, 0, 0), 0};
+        return record;
+    }
 };
 
 } // namespace
@@ -95,6 +116,35 @@ TEST_CASE("those of one communicator that are completed together run in their st
     for (int i = 0; i < 3; ++i)
         CHECK(holder.ran[static_cast<size_t>(i)].number == i + 1);
     CHECK(holder.internal_streams() == 0);
+}
+
+TEST_CASE("the next of them begins once the one before is enqueued") {
+    Holder holder;
+    OneRank& rank = holder.rank;
+    const auto have_begun = [&] {
+        const comm::EngineLock lock(rank.core.mutex());
+        return holder.ran.size();
+    };
+    const auto waits = [&] {
+        const comm::EngineLock lock(rank.core.mutex());
+        return !rank.waiter.calls().empty();
+    };
+    std::thread caller([&] {
+        const uint64_t first = holder.start_awaiting(1), second = holder.start(2);
+        holder.wait({first, second});
+    });
+    while (!waits())
+        std::this_thread::yield();
+    CHECK(have_begun() == 1);
+    {
+        const comm::EngineLock lock(rank.core.mutex());
+        rank.channel(1).arrive(holder.message_of_first());
+        rank.core.notify_self(transfer::Notify::kAlways);
+    }
+    caller.join();
+    CHECK(have_begun() == 2);
+    CHECK(holder.is_in_stream(0));
+    CHECK(holder.is_in_stream(1));
 }
 
 TEST_CASE("one of a group, which is completed at its end, is not held") {
@@ -192,9 +242,7 @@ TEST_CASE("requests that one call starts begin what is held first, and by itself
 TEST_CASE("what comes for one that is held is not too late for it") {
     Holder holder;
     const uint64_t name = holder.start(1);
-    transfer::Record record(transfer::RecordKind::kMessage, transfer::InlinePart::kProtocol);
-    record.envelope = {holder.rank.world.collective_context(), base::collective_tag(Collective::kAllreduce, 0, 0), 0};
-    holder.rank.channel(1).arrive(record);
+    holder.rank.channel(1).arrive(holder.message_of_first());
     CHECK(holder.rank.look());
     {
         const comm::EngineLock lock(holder.rank.core.mutex());
