@@ -32,17 +32,30 @@ void Batch::note_series() {
 uint64_t Batch::add_to_series(const transfer::Operand& operand, int64_t entered_ns, const Communicator* of) {
     const transfer::Resources& resources = core_.resources();
     const bool may_hold = allowed_ && resources.kernels_spin && resources.exchanges.has_mails();
-    if (series_.is_interrupted(operand, entered_ns)) {
-        if (series_.is_held())
-            flush();
-        series_.end_part();
-    }
+    end_interrupted(operand, entered_ns);
     const bool was_held = series_.is_held();
     const bool belongs = series_.add(operand, entered_ns, may_hold, of);
     note_series();
     if (was_held && !belongs)
         flush();
     return belongs ? series_.number() : 0;
+}
+
+void Batch::end_interrupted(const transfer::Operand& operand, int64_t entered_ns) {
+    if (!series_.is_interrupted(operand, entered_ns))
+        return;
+    if (series_.is_held())
+        flush();
+    series_.end_part();
+}
+
+void Batch::make_way(const transfer::Operand& operand, std::optional<int64_t> entered_ns, const Communicator* of) {
+    if (entered_ns && series_.goes_on(operand, *entered_ns, of))
+        return;
+    if (entered_ns)
+        end_interrupted(operand, *entered_ns);
+    end();
+    begin_held(); // also of a series that another thread completes
 }
 
 void Batch::leave_series() const {

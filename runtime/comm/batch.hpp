@@ -11,6 +11,7 @@
 #include "comm/series.hpp"
 
 #include <atomic>
+#include <optional>
 
 namespace gpurun::comm {
 
@@ -27,7 +28,11 @@ class Batch {
     // `of`: whose collective it is; null: a message.
     uint64_t add_to_series(const transfer::Operand& operand, int64_t entered_ns, const Communicator* of = nullptr)
         GPURUN_REQUIRES(engine_lock);
-    // The same of a request of nobody, which belongs to none, and breaks none.
+    // Before the collective of a request is added, or started without that (no time): ends whatever it does not go on
+    // with, since its messages come behind what was started before.
+    void make_way(const transfer::Operand& operand, std::optional<int64_t> entered_ns, const Communicator* of)
+        GPURUN_REQUIRES(engine_lock);
+    // For a request of nobody, which belongs to none, and breaks none.
     void pass_in_series(int64_t entered_ns) GPURUN_REQUIRES(engine_lock) { series_.pass(entered_ns); }
     // At the end of the call. Without the lock, giving up which may take a while.
     void leave_series() const;
@@ -62,14 +67,14 @@ class Batch {
             end_series(false);
     }
     void flush() GPURUN_REQUIRES(engine_lock);
-    // Of collectives that are completed directly, those that have not begun begin where they were called.
+    // The collectives that are held, of whatever thread, begin where they were called.
     void begin_held() GPURUN_REQUIRES(engine_lock) { begin_held_(); }
     // Launches the kernels of the mails that were collected.
     void launch() GPURUN_REQUIRES(engine_lock);
     // `begin` is called when the first message of a batch is deferred: it wakes the background thread.
     void on_begin(std::function<void()> begin) { begin_ = std::move(begin); }
-    // `begin_held` begins the collectives that are held.
-    void on_flush(std::function<void()> begin_held) { begin_held_ = std::move(begin_held); }
+    // `begin_held` does so. It is called when the batch is flushed, too.
+    void on_begin_held(std::function<void()> begin_held) { begin_held_ = std::move(begin_held); }
 
   private:
     bool shares_kernel(const transfer::Send& send) GPURUN_REQUIRES(engine_lock);
@@ -77,6 +82,7 @@ class Batch {
     void post() GPURUN_REQUIRES(engine_lock);
     void post_held() GPURUN_REQUIRES(engine_lock);
     void note_series() GPURUN_REQUIRES(engine_lock);
+    void end_interrupted(const transfer::Operand& operand, int64_t entered_ns) GPURUN_REQUIRES(engine_lock);
     void end_series(bool directly) GPURUN_REQUIRES(engine_lock);
 
     Core& core_;

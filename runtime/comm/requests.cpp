@@ -117,7 +117,8 @@ void Requests::start_again(std::span<Request* const> requests, int64_t entered_n
 void Requests::start_all(std::span<Request* const> requests, int64_t entered_ns) {
     EngineLock lock(core_.mutex());
     if (batch_.series().is_of_collectives())
-        batch_.end(); // those that are held are no part of what is collected
+        batch_.end();
+    batch_.begin_held(); // another thread's, too: they are no part of what is collected
     transfer::Exchanges& exchanges = core_.resources().exchanges;
     core_.resources().pools.markers.begin_sharing();
     exchanges.collect(requests.size() > 1 && std::none_of(requests.begin(), requests.end(), [](const Request* each) {
@@ -471,28 +472,32 @@ Result<void> Requests::begin_in_turn(EngineLock& lock, const Ask& ask) {
     const uint64_t series = batch_.series().number();
     batch_.end_directly();
     std::optional<Background::Attendance> attendance; // of a call that waits
-    const Request* before = nullptr;
+    uint64_t before = 0;
+    const auto is_enqueued = [&] {
+        assume_engine_lock();
+        const Request* const one = core_.requests().find(before);
+        return one == nullptr || !one->active || one->enqueued();
+    };
     for (const uint64_t name : ask.names) {
         const Request* const each = core_.requests().find(name);
         if (each == nullptr || !each->active || each->series != series)
             continue;
-        if (before != nullptr && !before->enqueued()) {
+        if (!is_enqueued()) {
             if (!attendance)
                 attendance.emplace(background_);
-            auto waited = waiter_.wait(
-                lock, {.kind = WaitReason::Kind::kRequests, .into_stream = true, .requests = ask.names},
-                [&] { return before->enqueued(); },
-                [&] {
-                    assume_engine_lock();
-                    return arm(*before);
-                });
+            auto waited =
+                waiter_.wait(lock, {.kind = WaitReason::Kind::kRequests, .into_stream = true, .requests = ask.names},
+                             is_enqueued, [&] {
+                                 assume_engine_lock();
+                                 return arm({&before, 1});
+                             });
             if (!waited) {
                 batch_.begin_held();
                 return waited;
             }
         }
         each->collective->begin_in_place();
-        before = each;
+        before = name;
     }
     batch_.begin_held(); // where one was named twice, another was not named
     return {};

@@ -28,7 +28,7 @@ Schedules::Schedules(Core& core, Progress& progress, Batch& batch, Waiter& waite
                              assume_engine_lock();
                              return any_awaits_device();
                          }});
-    batch.on_flush([this] {
+    batch.on_begin_held([this] {
         assume_engine_lock();
         while (!held_.empty())
             begin_held(*held_.front(), false);
@@ -269,12 +269,10 @@ void Schedules::start_again(Request& request, const Signature& call, const Opera
 void Schedules::start(Request& request, const Signature& call, OwnBuild build, std::optional<int64_t> entered_ns) {
     const Operand& buffer = request.task.operand;
     const Communicator* const comm = request.task.comm;
-    const bool in_series = buffer.on_stream() && entered_ns;
-    if (!in_series || !batch_.series().goes_on(buffer, *entered_ns, comm)) {
-        batch_.end(); // its messages come behind what was started before
-        begin_all_held();
-    }
-    request.series = in_series ? batch_.add_to_series(buffer, *entered_ns, comm) : 0;
+    if (!buffer.on_stream())
+        entered_ns.reset();
+    batch_.make_way(buffer, entered_ns, comm);
+    request.series = entered_ns ? batch_.add_to_series(buffer, *entered_ns, comm) : 0;
     ScheduleRun& run = take(*comm);
     request.active = true;
     request.cancelled = false;

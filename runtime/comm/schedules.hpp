@@ -79,8 +79,8 @@ class Schedules {
     PeerFailure& failure_;
     Background& background_;
     base::List<ScheduleRun, Running> running_;
-    base::List<ScheduleRun, Running> held_; // that begin when their series ends, in the order of their calls
-    CollectiveCheck check_;                 // of those that have begun
+    base::List<ScheduleRun, Running> held_; // that have not begun, in the order of their calls
+    CollectiveCheck check_;                 // of those that have
     ImmediateSteps immediate_;
     ImmediateMails immediate_mails_;
     CollectiveTally tally_;

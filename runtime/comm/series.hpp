@@ -1,6 +1,6 @@
 // A series: requests that one thread starts in one stream, each directly after the one before, and may complete there
-// directly after the last. They are messages, or collectives of one communicator: all ranks call these in the same
-// order, so that those of one stream wait for each other on no rank.
+// directly after the last. They are messages, or collectives of one communicator: since all ranks call these in the
+// same order, they may follow each other in a stream.
 //
 // Directly means that the program can have put nothing into the stream in between: the thread has made no other call of
 // gpurun, and less time has passed than the shortest call takes that enqueues a kernel or a copy

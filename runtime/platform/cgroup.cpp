@@ -69,8 +69,15 @@ bool remove_tree(const std::string& path) {
     return ::rmdir(path.c_str()) == 0 || errno == ENOENT;
 }
 
-// Held by the launcher for as long as it lives. False: it is held, or is being removed.
-bool lock(int folder) { return ::flock(folder, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+// Others may remove a new one as long as it is not locked.
+constexpr int kMostTries = 16;
+
+bool has_processes(int folder) {
+    const UniqueFd events(::openat(folder, "cgroup.events", O_RDONLY | O_CLOEXEC));
+    std::array<char, 256> text;
+    const ssize_t got = ::read(events.get(), text.data(), text.size());
+    return got <= 0 || std::string_view(text.data(), static_cast<size_t>(got)).find("populated 0") == std::string::npos;
+}
 
 // Those of jobs whose launcher and guard were killed together, as a batch system does with all of a step. Only empty
 // ones: who still runs in one is not ours to end.
@@ -83,7 +90,8 @@ void remove_abandoned(const std::filesystem::path& parent) {
         if (!name.starts_with(start) || !is_job_name(name.substr(start.size())))
             continue;
         const UniqueFd folder(::open(entry->path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-        if (folder && lock(folder.get()))
+        // Its launcher, while it lives, has it locked.
+        if (folder && ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0 && !has_processes(folder.get()))
             remove_tree(entry->path().string());
     }
 }
@@ -108,16 +116,18 @@ std::optional<std::string> Cgroup::path_of(const std::string& job) {
 
 std::optional<Cgroup> Cgroup::create(const std::string& path) {
     remove_abandoned(std::filesystem::path(path).parent_path());
-    if (::mkdir(path.c_str(), 0755) != 0)
-        return std::nullopt;
-    Cgroup made(path, UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
-    // Another launcher may have removed it before it was locked: the job can do without.
-    if (!made.folder_ || !lock(made.fd()) || ::faccessat(made.fd(), "cgroup.kill", W_OK, AT_EACCESS) != 0) {
-        ::rmdir(path.c_str());
+    for (int i = 0; i < kMostTries; ++i) {
+        if (::mkdir(path.c_str(), 0755) != 0)
+            return std::nullopt;
+        Cgroup made(path, UniqueFd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+        const bool taken = ::flock(made.fd(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+        if (made.folder_ && !taken && ::faccessat(made.fd(), "cgroup.kill", W_OK, AT_EACCESS) == 0)
+            return made;
         made.folder_.reset();
-        return std::nullopt;
+        if (const bool was_there = ::rmdir(path.c_str()) == 0; was_there && !taken)
+            return std::nullopt; // it cannot be used
     }
-    return made;
+    return std::nullopt;
 }
 
 Cgroup::~Cgroup() {

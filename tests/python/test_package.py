@@ -52,33 +52,64 @@ def test_requests_that_nobody_waits_for_do_not_keep_a_program():
 
 
 def test_what_is_not_complete_when_the_rank_leaves_fails():
-    """Also for a thread that waits for it meanwhile."""
+    """Also for threads that wait for it meanwhile."""
     said = job(1, """
-        import gpurun, threading
+        import asyncio, gpurun, threading
         comm = gpurun.init()
-        never = [comm.irecv(bytearray(8), 0, tag) for tag in range(2)]
-        failed, waits = [], threading.Event()
+        never = [comm.irecv(bytearray(8), 0, tag) for tag in range(4)]
+        failed, begun = [], threading.Semaphore(0)
 
-        def wait(request):
+        def expect_failure(wait, request):
             try:
-                waits.set()
-                request.wait()
+                begun.release()
+                wait(request)
             except gpurun.StateError as error:
                 failed.append(str(error))
 
+        async def await_it(request):
+            await request
+
+        ways = [lambda r: r.wait(), lambda r: gpurun.waitany([r]) or r.wait(), lambda r: asyncio.run(await_it(r))]
         never[0].add_done_callback(lambda: print("called"))
-        thread = threading.Thread(target=wait, args=(never[0],))
-        thread.start()
-        waits.wait()
+        threads = [threading.Thread(target=expect_failure, args=pair) for pair in zip(ways, never)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            begun.acquire()
         gpurun.finalize()
-        thread.join()
-        for request in never:
-            wait(request)
-        print(*failed, sep="\\n")
+        for thread in threads:
+            thread.join()
+        for way in ways:
+            expect_failure(way, never[0])
+            expect_failure(way, never[3])
+        print(len(failed))
         """)
-    assert said.returncode == 0, said.stderr
-    lines = said.stdout.splitlines()
-    assert len(lines) == 3 and all("left the job" in line or "finalize" in line for line in lines), said.stdout
+    assert (said.returncode, said.stdout, said.stderr) == (0, "called\n9\n", "")
+
+
+def test_threads_that_start_to_wait_while_the_rank_leaves_fail():
+    for _ in range(6):
+        said = job(1, """
+            import gpurun, threading
+            comm = gpurun.init()
+            never = [comm.irecv(bytearray(8), 0, tag) for tag in range(200)]
+            begun = threading.Event()
+
+            def wait():
+                for request in never:
+                    begun.set()
+                    try:
+                        request.add_done_callback(lambda: None)
+                    except gpurun.StateError:
+                        pass
+
+            thread = threading.Thread(target=wait)
+            thread.start()
+            begun.wait()
+            gpurun.finalize()
+            thread.join()
+            """)
+        assert (said.returncode, said.stderr) == (0, "")
 
 
 def test_an_exception_ends_a_program_in_order_though_a_loan_goes_on():
@@ -178,7 +209,8 @@ def test_a_forked_child_is_no_rank():
         under_way = comm.irecv(bytearray(1), 0)
         under_way.add_done_callback(lambda: None)  # a thread waits for it, which the child does not have
         if os.fork() == 0:
-            for call in (lambda: comm.send(b"x", 0), under_way.wait, gpurun.finalize):
+            for call in (lambda: comm.send(b"x", 0), under_way.wait, lambda: gpurun.waitany([under_way]),
+                         gpurun.finalize):
                 try:
                     call()
                 except gpurun.StateError as error:
@@ -188,8 +220,8 @@ def test_a_forked_child_is_no_rank():
         comm.send(b"x", 0)
         under_way.wait()
         """)
-    assert said.returncode == 0 and said.stdout.count("refused") == 3, (said.stdout, said.stderr)
-    assert said.stdout.count("forked from a rank") == 3, said.stdout
+    assert said.returncode == 0 and said.stdout.count("refused") == 4, (said.stdout, said.stderr)
+    assert said.stdout.count("forked from a rank") == 4, said.stdout
 
 
 def test_waiting_uses_no_time():

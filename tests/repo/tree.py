@@ -50,7 +50,8 @@ class Tree:
     def _from_disk(self):
         found = []
         for folder, folders, files in os.walk(self.root):
-            folders[:] = [name for name in folders if not (name.startswith("build") or name in (".git", ".cache"))]
+            made = (".git", ".cache", "__pycache__")
+            folders[:] = [name for name in folders if not name.startswith("build") and name not in made]
             found += [(Path(folder) / name).relative_to(self.root).as_posix() for name in files]
         return found
 

@@ -26,6 +26,8 @@ nb::object described(const Comm& comm) {
 
 void free_comm(Comm& comm) {
     gpurun_comm handle = comm.handle();
+    if (completes_those_of(handle))
+        refuse_in_callback("Comm.free");
     gpurun_status status = GPURUN_OK;
     {
         const nb::gil_scoped_release free;

@@ -14,6 +14,8 @@ std::mutex callbacks_mutex; // guards those of operations that are given
 
 thread_local bool completes = false; // a completer's thread
 
+constexpr const char* kNoRank = "this process is leaving its job, or was forked from a rank, and cannot complete it";
+
 /* False if the operation is done, and nobody will call it. */
 bool add_callback(Operation& operation, PyObject* callback) {
     const std::scoped_lock lock(callbacks_mutex);
@@ -36,23 +38,18 @@ void let_go(const OperationPtr& operation, const std::vector<PyObject*>& callbac
     operation->kept.reset();
 }
 
-/* Returns the callbacks, of which there will be no more. */
-std::vector<PyObject*> settle(Operation& operation, gpurun_status result, const gpurun_message_status& status,
-                              const char* detail) {
-    operation.request = GPURUN_REQUEST_NULL;
-    operation.result = result;
-    operation.status = status;
-    operation.detail = detail;
-    std::vector<PyObject*> callbacks;
-    const std::scoped_lock lock(callbacks_mutex);
-    callbacks.swap(operation.callbacks);
-    operation.done.store(true, std::memory_order_release); // publishes the result
-    return callbacks;
-}
-
 void publish(const OperationPtr& operation, gpurun_status result, const gpurun_message_status& status,
              const char* detail) {
-    const std::vector<PyObject*> callbacks = settle(*operation, result, status, detail);
+    operation->request = GPURUN_REQUEST_NULL;
+    operation->result = result;
+    operation->status = status;
+    operation->detail = detail;
+    std::vector<PyObject*> callbacks;
+    {
+        const std::scoped_lock lock(callbacks_mutex);
+        callbacks.swap(operation->callbacks);
+        operation->done.store(true, std::memory_order_release); // publishes the result
+    }
     PyThread_release_lock(operation->finished);
     let_go(operation, callbacks);
 }
@@ -64,8 +61,11 @@ class Completer {
 
     gpurun_comm job() const { return job_; }
 
+    /* GPURUN_ERR_FINALIZED once it is to stop. */
     gpurun_status add(const OperationPtr& operation) {
         const std::scoped_lock lock(mutex_);
+        if (stopping_)
+            return GPURUN_ERR_FINALIZED;
         const gpurun_status status = thread_.joinable() ? GPURUN_OK : start();
         if (status != GPURUN_OK)
             return status;
@@ -78,7 +78,6 @@ class Completer {
         const gpurun_status status = make_self();
         if (status != GPURUN_OK)
             return status;
-        stopping_ = false;
         woken_ = false;
         thread_ = std::thread([this] { run(); });
         return GPURUN_OK;
@@ -87,9 +86,9 @@ class Completer {
     void stop() {
         {
             const std::scoped_lock lock(mutex_);
+            stopping_ = true;
             if (!thread_.joinable())
                 return;
-            stopping_ = true;
             wake();
         }
         thread_.join();
@@ -199,13 +198,17 @@ class Completer {
         publish(operation, result, status, result == GPURUN_OK ? "" : gpurun_error_detail());
     }
 
-    /* What is not complete when the rank leaves keeps its buffers, which the library may still use. Who waits for it is
-     * told. Its callbacks are not called: they may be of a loop that has ended. */
+    /* What is not complete when the rank leaves keeps its buffers, which the library may still use. */
     void forget() {
+        {
+            const std::scoped_lock lock(mutex_);
+            stopping_ = true;
+            active_.insert(active_.end(), added_.begin(), added_.end());
+            added_.clear();
+        }
         for (const OperationPtr& operation : active_) {
             new std::unique_ptr<Kept>(std::move(operation->kept));
-            settle(*operation, GPURUN_ERR_FINALIZED, {}, "it was not complete when this rank left the job");
-            PyThread_release_lock(operation->finished);
+            publish(operation, GPURUN_ERR_FINALIZED, {}, "it was not complete when this rank left the job");
         }
         active_.clear();
         requests_.clear();
@@ -238,6 +241,12 @@ class Completers {
             if (all_[i].get() == &one)
                 return all_[i + 1];
         return nullptr;
+    }
+
+    bool has(gpurun_comm joint) {
+        const std::scoped_lock lock(mutex_);
+        return std::any_of(all_.begin() + 1, all_.end(),
+                           [&](const CompleterPtr& each) { return each->job().id == joint.id; });
     }
 
     gpurun_status add(gpurun_comm joint) {
@@ -299,6 +308,8 @@ void Completer::pass_on(const OperationPtr& operation) const {
 } // namespace
 
 void complete_in_background(const OperationPtr& operation) {
+    if (!operation->done.load(std::memory_order_acquire) && gpurun_finalized() != 0)
+        raise(GPURUN_ERR_FINALIZED, operation->name, kNoRank);
     if (operation->given)
         return;
     if (operation->persistent)
@@ -316,6 +327,8 @@ void complete_in_background(const OperationPtr& operation) {
     }
     if (status != GPURUN_OK)
         operation->given = false;
+    if (status == GPURUN_ERR_FINALIZED)
+        raise(status, operation->name, kNoRank);
     check(status, "wait");
 }
 
@@ -337,6 +350,8 @@ void forget_callback(Operation& operation, nb::handle callback) {
     forgotten = nb::steal(*found);
     operation.callbacks.erase(found);
 }
+
+bool completes_those_of(gpurun_comm joint) { return completers().has(joint); }
 
 gpurun_status complete_those_of(gpurun_comm joint) { return completers().add(joint); }
 

@@ -14,7 +14,8 @@
 
 namespace gpurun::python {
 
-/* With the GIL. From now on the completer completes it into host order, and the caller does not touch its request. */
+/* With the GIL. From now on the completer completes it into host order, and the caller does not touch its request.
+ * Raises where there is no completer any more: the rank leaves, or this process was forked from it. */
 void complete_in_background(const OperationPtr& operation);
 
 /* Calls `callback()` once the operation is complete: at once if it is, else in the completer's thread. With the GIL. */
@@ -24,11 +25,12 @@ void when_complete(const OperationPtr& operation, nb::handle callback);
 void forget_callback(Operation& operation, nb::handle callback);
 
 /* For the requests of a joint job, until stop_those_of() is called before its communicator is freed; that is false if
- * the communicator is another one. Without the GIL. */
+ * the communicator is another one. Without the GIL, and not in one of the threads. */
 gpurun_status complete_those_of(gpurun_comm joint);
 bool stop_those_of(gpurun_comm joint);
+bool completes_those_of(gpurun_comm joint);
 
-/* Ends the threads, before the rank leaves, or Python does. What is not complete by then fails with
+/* Ends the threads, before the rank leaves, or Python does. What is not complete by then, or given later, fails with
  * GPURUN_ERR_FINALIZED, and keeps its buffers. Without the GIL, and not in one of the threads. */
 void stop_completers();
 bool completers_are_stopped();

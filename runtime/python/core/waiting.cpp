@@ -73,18 +73,9 @@ void finish(Operation& operation, gpurun_status result, gpurun_stream stream = G
         raise(result, operation.name, operation.detail.c_str());
 }
 
-/* Where no other thread will complete it. */
-void check_that_waiting_ends(const Operation& operation) {
-    if (operation.done.load(std::memory_order_acquire))
-        return;
-    refuse_in_callback("wait");
-    if (gpurun_finalized() != 0)
-        raise(GPURUN_ERR_FINALIZED, operation.name,
-              "this process was forked from a rank, which alone can wait for its requests");
-}
-
 void wait_in_background(const OperationPtr& operation, double seconds = -1) {
-    check_that_waiting_ends(*operation);
+    if (!operation->done.load(std::memory_order_acquire))
+        refuse_in_callback("wait");
     complete_in_background(operation);
     Outcome outcome = Outcome::kComplete;
     {

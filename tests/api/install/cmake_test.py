@@ -20,7 +20,7 @@ target_link_libraries(outside PRIVATE gpurun::gpurun)
 
 class CMake(Staged):
     def configure(self, source, *options):
-        return ["cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+        return ["cmake", "-G", "Ninja", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={self.prefix}",
                 f"-DCMAKE_C_COMPILER={CC}", f"-DCMAKE_CXX_COMPILER={CXX}", *options]
 
     def project(self, name, version):

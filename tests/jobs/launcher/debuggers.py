@@ -13,8 +13,8 @@ from launched import EMULATED, GPURUN, LONG_S, LaunchedTest, command_of, main, m
 
 RING = os.path.abspath(sys.argv[3])
 DEBUGGER = '''
-import signal, sys
-signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+import os, signal, sys
+signal.signal(signal.SIGINT, lambda *_: os.write(1, b"interrupted\\n"))  # print() may be what it interrupts
 print("debugs", *sys.argv[1:], sys.stdin.isatty(), sys.stdout.isatty(), flush=True)
 for line in sys.stdin:
     print("got", line, end="", flush=True)
@@ -56,12 +56,12 @@ class Input(DebuggerTest):
 
     def test_what_cannot_be_meant_is_an_error(self):
         for option, said in (("--debug=x", "must be RANK or RANK:COMMAND"), ("--debug=1:", "must be RANK or"),
-                             ("--debug=-1", "must be RANK or"), ("--debug=2", "ranks are 0 to 1"),
+                             ("--debug=-1", "must be RANK or"), (f"--debug=2:{self.debugger}", "ranks are 0 to 1"),
                              ("-gdb", "write --debug RANK")):
             status, _, error = self.run_gpurun("-n", "2", option, EMULATED, "true")
             self.assertEqual(status, 2, option)
             self.check_own_line(error, said)
-        status, _, error = self.run_gpurun("-n", "2", "--debug=1", "--stdin=all", EMULATED, "true")
+        status, _, error = self.run_gpurun("-n", "2", f"--debug=1:{self.debugger}", "--stdin=all", EMULATED, "true")
         self.assertEqual(status, 2)
         self.check_own_line(error, "leave --stdin out")
         status, _, error = self.run_gpurun("-n", "2", "--debug=1:no-such-debugger", EMULATED, "true")

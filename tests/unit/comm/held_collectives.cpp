@@ -73,6 +73,21 @@ struct Holder {
                                    [](size_t, const comm::Request& done) { CHECK(done.error() == nullptr); })));
     }
     bool is_in_stream(size_t index) const { return ran[index].stream == stream; }
+    // Persistent ones, in two streams.
+    void start_two_receives() {
+        std::array<comm::Request*, 2> requests{};
+        for (comm::Request*& each : requests) {
+            const uint64_t name =
+                rank.requests.make({.kind = comm::Task::Kind::kReceive,
+                                    .persistent = true,
+                                    .peer = 1,
+                                    .comm = &rank.world,
+                                    .operand = rank.operand(nullptr, 0, must(rank.device().create_stream()))});
+            each = rank.requests.find(name);
+        }
+        const base::CallScope call("gpurun_startall");
+        rank.requests.start_again(requests, platform::now_ns());
+    }
     size_t internal_streams() { return rank.core.resources().pools.streams.lent(); }
     // What rank 1 sends in the first collective.
     transfer::Record message_of_first() const {
@@ -136,15 +151,23 @@ TEST_CASE("the next of them begins once the one before is enqueued") {
     while (!waits())
         std::this_thread::yield();
     CHECK(have_begun() == 1);
+    bool in_turn = true;
+    SUBCASE("as soon as it is") {}
+    SUBCASE("or when another thread starts requests, by itself and not in their stream") {
+        holder.start_two_receives();
+        CHECK(have_begun() == 2);
+        in_turn = false;
+    }
     {
         const comm::EngineLock lock(rank.core.mutex());
         rank.channel(1).arrive(holder.message_of_first());
         rank.core.notify_self(transfer::Notify::kAlways);
     }
     caller.join();
-    CHECK(have_begun() == 2);
+    REQUIRE(have_begun() == 2);
     CHECK(holder.is_in_stream(0));
-    CHECK(holder.is_in_stream(1));
+    CHECK(holder.is_in_stream(1) == in_turn);
+    CHECK_FALSE(holder.ran[1].collects);
 }
 
 TEST_CASE("one of a group, which is completed at its end, is not held") {
@@ -220,20 +243,7 @@ TEST_CASE("a call of another collective, or one of another communicator, begins 
 TEST_CASE("requests that one call starts begin what is held first, and by itself") {
     Holder holder;
     const uint64_t first = holder.start(1);
-    std::array<uint64_t, 2> names{};
-    std::array<comm::Request*, 2> requests{};
-    for (size_t i = 0; i < names.size(); ++i) {
-        names[i] = holder.rank.requests.make({.kind = comm::Task::Kind::kReceive,
-                                              .persistent = true,
-                                              .peer = 1,
-                                              .comm = &holder.rank.world,
-                                              .operand = holder.rank.operand(nullptr, 0, holder.stream)});
-        requests[i] = holder.rank.requests.find(names[i]);
-    }
-    {
-        const base::CallScope call("gpurun_startall");
-        holder.rank.requests.start_again(requests, platform::now_ns());
-    }
+    holder.start_two_receives();
     REQUIRE(holder.ran.size() == 1);
     CHECK_FALSE(holder.ran[0].collects);
     holder.wait({first});
