@@ -9,8 +9,6 @@
 
 namespace gpurun::stress {
 
-struct Place;
-
 class RowCall {
   public:
     RowCall(const Row& row, gpurun_comm comm);

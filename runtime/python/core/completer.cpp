@@ -207,7 +207,7 @@ class Completer {
             added_.clear();
         }
         for (const OperationPtr& operation : active_) {
-            new std::unique_ptr<Kept>(std::move(operation->kept));
+            (void)operation->kept.release();
             publish(operation, GPURUN_ERR_FINALIZED, {}, "it was not complete when this rank left the job");
         }
         active_.clear();
@@ -245,8 +245,7 @@ class Completers {
 
     bool has(gpurun_comm joint) {
         const std::scoped_lock lock(mutex_);
-        return std::any_of(all_.begin() + 1, all_.end(),
-                           [&](const CompleterPtr& each) { return each->job().id == joint.id; });
+        return find(joint) != all_.end();
     }
 
     gpurun_status add(gpurun_comm joint) {
@@ -262,11 +261,10 @@ class Completers {
         CompleterPtr found;
         {
             const std::scoped_lock lock(mutex_);
-            for (std::size_t i = 1; i < all_.size() && found == nullptr; ++i)
-                if (all_[i]->job().id == joint.id) {
-                    found = all_[i];
-                    all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(i));
-                }
+            if (const auto each = find(joint); each != all_.end()) {
+                found = *each;
+                all_.erase(each);
+            }
         }
         if (found != nullptr)
             found->stop();
@@ -283,6 +281,12 @@ class Completers {
     }
 
   private:
+    /* With the mutex. */
+    std::vector<CompleterPtr>::iterator find(gpurun_comm joint) {
+        return std::find_if(all_.begin() + 1, all_.end(),
+                            [&](const CompleterPtr& each) { return each->job().id == joint.id; });
+    }
+
     CompleterPtr at(std::size_t index) {
         const std::scoped_lock lock(mutex_);
         return index < all_.size() ? all_[index] : nullptr;

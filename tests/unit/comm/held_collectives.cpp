@@ -37,31 +37,21 @@ struct Holder {
         rank.batch.allow(true);
     }
     uint64_t start(int number, const Communicator& comm) { return start(number, comm, platform::now_ns()); }
-    uint64_t start(int number, const Communicator& comm, std::optional<int64_t> entered_ns) {
+    uint64_t start(int number, const Communicator& comm, std::optional<int64_t> entered_ns, bool receives = false) {
         const base::CallScope call("gpurun_iallreduce");
         const auto note_run = [this, number](const transfer::Operand& order) {
             ran.push_back({number, order.stream, rank.core.resources().exchanges.collects()});
             return base::Result<void>();
         };
-        return rank.schedules.start(
-            Collective::kAllreduce, comm, rank.operand(nullptr, 0, stream),
-            [note_run](Schedule& schedule) { schedule.local(note_run); }, entered_ns);
+        const auto build = [note_run, receives](Schedule& schedule) {
+            schedule.local(note_run);
+            if (receives) // an empty message
+                schedule.receive(comm::Rank{1}, 0, {});
+        };
+        return rank.schedules.start(Collective::kAllreduce, comm, rank.operand(nullptr, 0, stream), build, entered_ns);
     }
     uint64_t start(int number) { return start(number, rank.world); }
-    // One that also receives an empty message of rank 1.
-    uint64_t start_awaiting(int number) {
-        const base::CallScope call("gpurun_iallreduce");
-        return rank.schedules.start(
-            Collective::kAllreduce, rank.world, rank.operand(nullptr, 0, stream),
-            [this, number](Schedule& schedule) {
-                schedule.local([this, number](const transfer::Operand& order) {
-                    ran.push_back({number, order.stream, false});
-                    return base::Result<void>();
-                });
-                schedule.receive(comm::Rank{1}, 0, {});
-            },
-            platform::now_ns());
-    }
+    uint64_t start_receiving(int number) { return start(number, rank.world, platform::now_ns(), true); }
     // At the moment in which the last call has ended, however slow the test is.
     void wait(std::vector<uint64_t> names) {
         const base::CallScope call("gpurun_waitall");
@@ -145,7 +135,7 @@ TEST_CASE("the next of them begins once the one before is enqueued") {
         return !rank.waiter.calls().empty();
     };
     std::thread caller([&] {
-        const uint64_t first = holder.start_awaiting(1), second = holder.start(2);
+        const uint64_t first = holder.start_receiving(1), second = holder.start(2);
         holder.wait({first, second});
     });
     while (!waits())
