@@ -21,6 +21,19 @@ def test_import_takes_at_most_50_ms():
     assert min(times) < 0.050
 
 
+def test_a_subinterpreter_is_refused_with_the_remedy():
+    pytest.importorskip("_xxsubinterpreters")  # of Python 3.8 to 3.12
+    program = """if True:
+        import _xxsubinterpreters as interpreters
+        try:
+            interpreters.run_string(interpreters.create(), "import gpurun")
+        except interpreters.RunFailedError as error:
+            print(error)
+        """
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "main interpreter only" in said.stdout and "import it there" in said.stdout
+
+
 def test_the_demo_runs():
     said = subprocess.run([GPURUN, "-n", "3", "--device=emulated", sys.executable, "-m", "gpurun.demo"],
                           capture_output=True, text=True, timeout=60, check=False)
