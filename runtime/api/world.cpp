@@ -106,6 +106,8 @@ Result<void> World::start() {
     const bool takes_turns = transfer::takes_turns(job, settings_.mps, self.value);
     if (takes_turns)
         base::log(base::LogLevel::kInfo, "other ranks have the same device, and there is no MPS: they take turns");
+    const uint32_t ranks_on_device = transfer::ranks_on_device(job, self.value);
+    device.share_among(ranks_on_device);
     GPURUN_ASSIGN(engine_,
                   comm::Engine::start({.job = job,
                                        .self = self,
@@ -117,7 +119,7 @@ Result<void> World::start() {
                                        .runs = site_.runs,
                                        .process = site_.process,
                                        .takes_turns = takes_turns,
-                                       .ranks_on_device = transfer::ranks_on_device(job, self.value),
+                                       .ranks_on_device = ranks_on_device,
                                        .names = site_.names,
                                        .tell_other_nodes = [this](uint32_t steps) { session_->tell_steps(steps); }},
                                       std::move(channels)));

@@ -54,6 +54,9 @@ class Device {
     virtual Reduce* reduce() { return nullptr; }
     virtual FusedReduce* fused_reduce() { return nullptr; }
 
+    // So many processes use the device, at least. What keeps room there while it waits keeps the less.
+    virtual void share_among(uint32_t processes) { (void)processes; }
+
     // ---- the calling thread -------------------------------------------------------------------------------
     // Makes the device current for the calling thread, where that means something (cudaSetDevice).
     virtual base::Result<void> make_current() = 0;

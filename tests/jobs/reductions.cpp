@@ -320,6 +320,27 @@ TEST_CASE("a reduction in a stream follows what the stream does before, and come
     CHECK(wrong == 0);
 }
 
+TEST_CASE("rows of long reductions end, although the ranks have not the same to do") {
+    constexpr size_t kCount = 1 << 20;
+    const Stream stream;
+    const Memory from(Kind::kDevice, kCount * sizeof(int32_t)), into(Kind::kDevice, kCount * sizeof(int32_t));
+    std::vector<int32_t> values(kCount);
+    for (size_t i = 0; i < kCount; i++)
+        values[i] = static_cast<int32_t>(i) * (rank() + 1);
+    REQUIRE_OK(gpurun_memcpy(from.get(), values.data(), from.size(), stream));
+    for (int row = 0; row < 10; row++) {
+        for (int i = 0; i < 30; i++)
+            REQUIRE_OK(gpurun_scan(from.get(), into.get(), kCount, GPURUN_INT32, GPURUN_SUM, kWorld, stream));
+        stream.synchronize();
+    }
+    REQUIRE_OK(gpurun_memcpy(values.data(), into.get(), into.size(), stream));
+    stream.synchronize();
+    size_t wrong = 0;
+    for (size_t i = 0; i < kCount; i++)
+        wrong += values[i] != static_cast<int32_t>(i) * (rank() + 1) * (rank() + 2) / 2 ? 1 : 0;
+    CHECK(wrong == 0);
+}
+
 TEST_CASE("reductions of nothing need no buffer") {
     const Stream stream;
     for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)}) {

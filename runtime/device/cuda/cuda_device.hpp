@@ -32,6 +32,8 @@
 #include "device/device.hpp"
 #include "device/shared_host.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -76,6 +78,7 @@ class CudaDevice final : public Device,
     ~CudaDevice() override;
 
     const Info& info() const override { return facts_.info; }
+    void share_among(uint32_t processes) override { processes_ = std::max(processes_.load(), processes); }
 
     Counters* counters() override { return facts_.counters ? this : nullptr; }
     FencedCopies* fenced_copies() override { return facts_.counters ? this : nullptr; }
@@ -228,7 +231,8 @@ class CudaDevice final : public Device,
 
     const Driver driver_;
     const Facts facts_;
-    const Kernels kernels_; // in the primary context, for as long as that lives
+    const Kernels kernels_;              // in the primary context, for as long as that lives
+    std::atomic<uint32_t> processes_{1}; // that use the device, as share_among() says
 
     HandleSet device_memory_;
     HandleSet ordered_memory_;

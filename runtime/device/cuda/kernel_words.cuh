@@ -99,13 +99,21 @@ __device__ void await_predecessors() {
 #endif
 }
 
-// Lets the next kernel of the stream be launched. Called once this one waits for nothing of a peer any more, since a
-// kernel that is launched takes room on the device, and after await_predecessors(): so no more than two of a stream are
-// there. (Else all puts of a row would be. With four ranks on a GPU they left no room for what others waited for.)
+// Lets the next kernel of the stream be launched, once each block has called this, or has ended: one thread of a block
+// is enough. A kernel that is launched takes room on the device, perhaps what is left of it. So this one must wait for
+// nothing of a peer any more, nor what comes before it in the stream: whoever waits goes by let_next_start_together().
+// (Else a peer's kernel may find no room, for which this one waits. Four ranks on a GPU hung in rows of scans of 4
+// MiB.) Best before stores, which it comes behind. Kernels of many threads are not launched early (launch.hpp).
 __device__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+}
+
+// The same once all threads of the block have come here.
+__device__ void let_next_start_together() {
+    __syncthreads();
+    let_next_start();
 }
 
 // What the device's clock reads, where somebody wants to know, and this is a thread that may have to say it.

@@ -7,7 +7,7 @@
 namespace gpurun::device::cuda {
 
 // Our kernels wait for what is before them in their stream by themselves (await_predecessors() in kernel_words.cuh),
-// and so may be launched earlier, where the device can do that.
+// and so may be launched earlier, where the device can do that: those that are small.
 template <typename Arguments>
 base::Result<void> CudaDevice::launch(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
                                       Stream stream) const {
@@ -20,7 +20,8 @@ base::Result<void> CudaDevice::launch(CUfunction kernel, unsigned grid, unsigned
     config.blockDimX = threads;
     config.hStream = stream.native;
     config.attrs = &early;
-    config.numAttrs = facts_.early_kernels ? 1 : 0;
+    const bool is_small = uint64_t{grid} * threads <= kMostEarlyThreads / processes_.load(std::memory_order_relaxed);
+    config.numAttrs = facts_.early_kernels && is_small ? 1 : 0;
     void* parameters[] = {const_cast<Arguments*>(&arguments)};
     return driver_.check(driver_.cuLaunchKernelEx(&config, kernel, parameters, nullptr), "cuLaunchKernelEx",
                          base::Status::kStream);

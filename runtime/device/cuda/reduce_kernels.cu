@@ -105,8 +105,6 @@ __device__ void reduce_as_it_comes(const FusedReduceArguments& all, Blocks block
         }
         if (!come)
             return;
-        if (all.number_of_awaits == 0)
-            let_next_start();
         if (at == blocks.first_index())
             moving = clock_for(all.timed);
         result.divide(all.divisor);
@@ -228,8 +226,8 @@ __device__ void fused_reduce(const FusedReduceArguments& all) {
         moving = clock_for(all.timed);
         reduce_buffers<kType>(all, blocks);
     }
-    if (all.number_of_awaits == 0)
-        let_next_start();
+    if (all.number_of_awaits == 0) // not earlier: the thread that tells of what was put comes last
+        let_next_start_together();
     tell_of_reduction(all, blocks, began, moving);
     if (blocks.index == 0 && threadIdx.x < all.number_of_awaits)
         await(all.awaits[threadIdx.x]);
