@@ -128,6 +128,20 @@ void Background::rest(EngineLock& lock) {
     called_.wait(lock, is_called);
 }
 
+// Whether somebody has rung, and no thread in a call answers: one that is there makes progress, and calls this thread
+// as it leaves if that is not enough. So this one does not ask for the lock, for which calls stop what they wait for.
+bool Background::is_rung(uint32_t& rung) const {
+    const platform::RankRecord& self = core_.own_record();
+    const uint32_t now = self.background_bell.load(std::memory_order_acquire);
+    if (now == rung)
+        return false;
+    const bool attended = (self.presence.load(std::memory_order_acquire) & presence::kAttendants) != 0;
+    if (!attended || stops_.load(std::memory_order_relaxed) || batch_.deferred_until_ns() != 0)
+        return true;
+    rung = now;
+    return false;
+}
+
 // As long as batches are deferred often, none of them rings: the thread looks by itself whether one is overdue.
 void Background::sleep(EngineLock& lock, int64_t timeout_ns, uint32_t rung) {
     std::atomic<uint32_t>& bell = core_.own_record().background_bell;
@@ -135,10 +149,11 @@ void Background::sleep(EngineLock& lock, int64_t timeout_ns, uint32_t rung) {
     lock.unlock();
     int64_t now_ns = platform::now_ns();
     const int64_t end_ns = timeout_ns == platform::kForever ? INT64_MAX : now_ns + timeout_ns;
-    while (now_ns < end_ns && bell.load(std::memory_order_acquire) == rung && !batch_.is_overdue(now_ns)) {
+    while (now_ns < end_ns && !is_rung(rung) && !batch_.is_overdue(now_ns)) {
         if (minds_batch && !batch_.defers_often(now_ns))
             break;
-        platform::sleep_while(bell, rung, minds_batch ? std::min(end_ns - now_ns, Batch::kLongestDelayNs) : timeout_ns);
+        const int64_t left_ns = timeout_ns == platform::kForever ? platform::kForever : end_ns - now_ns;
+        platform::sleep_while(bell, rung, minds_batch ? std::min(end_ns - now_ns, Batch::kLongestDelayNs) : left_ns);
         now_ns = platform::now_ns();
     }
     lock.lock();
@@ -176,7 +191,7 @@ void Background::attend(EngineLock& lock, Patience& patience) {
         assume_engine_lock();
         return attended || !progress_.run();
     };
-    if (is_idle() && (!become_urgent() || is_idle())) {
+    if (is_idle() && (attended || !become_urgent() || is_idle())) {
         sleeps_calmly_ = !is_urgent_;
         alarms_.begin();
         if (!attended)

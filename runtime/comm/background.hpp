@@ -10,6 +10,7 @@
 #include "comm/progress.hpp"
 #include "platform/quiet_thread.hpp"
 
+#include <atomic>
 #include <condition_variable>
 #include <optional>
 
@@ -58,6 +59,7 @@ class Background {
     void work() GPURUN_NO_ANALYSIS;
     void rest(EngineLock& lock) GPURUN_NO_ANALYSIS;
     void sleep(EngineLock& lock, int64_t timeout_ns, uint32_t rung) GPURUN_REQUIRES(engine_lock);
+    bool is_rung(uint32_t& rung) const; // without the lock
     void attend(EngineLock& lock, Patience& patience) GPURUN_REQUIRES(engine_lock);
     // Before it sleeps: whether any record wakes it from now on. True if that has begun, so it has to look again.
     bool become_urgent() GPURUN_REQUIRES(engine_lock);
@@ -74,7 +76,7 @@ class Background {
     bool wanted_; // GPURUN_PROGRESS=thread; false, too, once the system has refused a thread
     bool watches_ = false;
     bool on_duty_ = false;
-    bool stops_ = false;
+    std::atomic<bool> stops_{false};
     bool sleeps_calmly_ = false; // it is not urgent
     bool is_urgent_ = false;     // as platform::presence says
     int64_t last_urgent_ns_ = 0;

@@ -74,25 +74,25 @@ class Matcher {
     }
     // The posted receive that takes a message, withdrawn; or null: the caller keeps the message (keep()).
     Expected* arrive(WorldRank source, const transfer::Envelope& envelope) {
+        Expected* const found = find_posted(source, envelope);
+        if (found != nullptr)
+            withdraw(*found);
+        return found;
+    }
+    // The posted receive that would take a message now, or null.
+    Expected* find_posted(WorldRank source, const transfer::Envelope& envelope) const {
+        const auto fits = [&](const Expected& each) { return each.pattern.fits(source, envelope); };
+        if (posted_kinds_ == kExactOnly) // the usual way
+            return posted_.find(key_of(envelope.context, source.value, static_cast<uint32_t>(envelope.tag)), fits);
         Expected* oldest = nullptr;
-        if (posted_kinds_ == kExactOnly) { // the usual way
-            const uint64_t key = key_of(envelope.context, source.value, static_cast<uint32_t>(envelope.tag));
-            oldest = posted_.find(key, [&](const Expected& each) { return each.pattern.fits(source, envelope); });
-            if (oldest != nullptr)
-                withdraw(*oldest);
-            return oldest;
-        }
         for (uint32_t kinds = posted_kinds_; kinds != 0; kinds &= kinds - 1) {
             const int kind = std::countr_zero(kinds);
             const uint64_t key = key_of(envelope.context, (kind & kAnySourceKind) != 0 ? kAny : source.value,
                                         (kind & kAnyTagKind) != 0 ? kAny : static_cast<uint32_t>(envelope.tag));
-            Expected* const found =
-                posted_.find(key, [&](const Expected& each) { return each.pattern.fits(source, envelope); });
+            Expected* const found = posted_.find(key, fits);
             if (found != nullptr && (oldest == nullptr || found->turn < oldest->turn))
                 oldest = found;
         }
-        if (oldest != nullptr)
-            withdraw(*oldest);
         return oldest;
     }
     void keep(WorldRank source, uint64_t ordinal, const transfer::Record& record, std::span<const std::byte> payload);

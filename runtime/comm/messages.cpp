@@ -32,20 +32,27 @@ Result<void> Messages::check_captured(WorldRank peer, const Operand& operand) {
 
 // Each send finds the first receive that is not yet another's, as in matching. A receive of any source could take a
 // message of another rank, and with a message that is unexpected one of this rank could take that. In another stream,
-// the send's would wait for it.
+// the send's would wait for it. Sends of requests that are held are queued already.
 void Messages::pair_with_own(std::span<Send* const> sends, std::span<PostedReceive* const> receives) {
     constexpr size_t kMost = 16; // of a call with many, the first ones
     const auto is_own = [](const Send* each) { return each->target().to_self(); };
     if (std::none_of(sends.begin(), sends.end(), is_own))
         return;
     const transfer::Peer& self = core_.peer(core_.self());
-    if (!self.unposted.empty() || self.channel().has_records() || core_.matcher().has_unexpected(core_.self()))
+    const auto queued = std::count_if(sends.begin(), sends.end(), [&](const Send* each) {
+        return is_own(each) && base::List<Send, transfer::Unposted>::has(*each);
+    });
+    if (self.unposted.size() != static_cast<size_t>(queued) || self.channel().has_records() ||
+        core_.matcher().has_unexpected(core_.self()))
         return;
     std::array<const PostedReceive*, kMost> taken{};
     size_t paired = 0;
     for (Send* const send : sends) {
         if (!is_own(send) || paired == kMost)
             continue;
+        const Expected* const posted = core_.matcher().find_posted(core_.self(), send->envelope());
+        if (posted != nullptr && std::find(receives.begin(), receives.end(), posted) == receives.end())
+            continue; // which is not of this call
         const auto found = std::find_if(receives.begin(), receives.end(), [&](const PostedReceive* each) {
             return !each->pattern.any_source && each->pattern.fits(core_.self(), send->envelope()) &&
                    std::find(taken.begin(), taken.end(), each) == taken.end();

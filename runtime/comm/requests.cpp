@@ -327,13 +327,17 @@ GPURUN_FLATTEN Result<bool> Requests::complete(const Ask& ask, Settle settle) {
     if (!completes_series(ask))
         batch_.end();
     else if (batch_.series().is_held() && batch_.series().is_of_collectives())
-        GPURUN_TRY(begin_in_turn(lock, ask));
+        return complete_collectives(lock, ask, settle);
     else if (batch_.series().is_held())
         move_together(ask);
     else
         batch_.end_directly();
     if (ask.need == Need::kAll && ask.may_wait && !ask.order.on_stream())
         return complete_in_turn(lock, ask, settle);
+    return complete_met(lock, ask, settle);
+}
+
+Result<bool> Requests::complete_met(EngineLock& lock, const Ask& ask, const Settle& settle) {
     GPURUN_ASSIGN(const bool met, wait_until_met(lock, ask));
     if (!met)
         return false;
@@ -451,6 +455,7 @@ void Requests::move_together(const Ask& ask) {
             all.push_back(each);
     for (Request* const each : all)
         each->end_together();
+    pair_with_own(all);
     batch_.end_directly();
     for (Request* const each : all)
         if (each->is_left())
@@ -466,41 +471,39 @@ void Requests::move_together(const Ask& ask) {
     messages_.share_kernel(have_started, are_enqueued);
 }
 
+void Requests::pair_with_own(std::span<Request* const> all) {
+    own_sends_.clear();
+    for (const Request* const each : all)
+        if (each->send != nullptr && each->send->target().to_self())
+            own_sends_.push_back(each->send);
+    if (own_sends_.empty())
+        return;
+    receives_.clear();
+    for (Request* const each : all)
+        if (each->receive)
+            receives_.push_back(&*each->receive);
+    messages_.pair_with_own(own_sends_, receives_);
+}
+
 // The same of collectives, as if each were called by itself: the next begins once this one is enqueued, so that they
-// are in the stream in one order on all ranks.
-Result<void> Requests::begin_in_turn(EngineLock& lock, const Ask& ask) {
+// are in the stream in one order on all ranks. Until all are complete, this call makes progress for them.
+Result<bool> Requests::complete_collectives(EngineLock& lock, const Ask& ask, const Settle& settle) {
     const uint64_t series = batch_.series().number();
     batch_.end_directly();
-    std::optional<Background::Attendance> attendance; // of a call that waits
-    uint64_t before = 0;
-    const auto is_enqueued = [&] {
-        assume_engine_lock();
-        const Request* const one = core_.requests().find(before);
-        return one == nullptr || !one->active || one->enqueued();
-    };
-    for (const uint64_t name : ask.names) {
+    const Background::Attendance attendance(background_);
+    for (uint64_t& name : ask.names) {
         const Request* const each = core_.requests().find(name);
         if (each == nullptr || !each->active || each->series != series)
             continue;
-        if (!is_enqueued()) {
-            if (!attendance)
-                attendance.emplace(background_);
-            auto waited =
-                waiter_.wait(lock, {.kind = WaitReason::Kind::kRequests, .into_stream = true, .requests = ask.names},
-                             is_enqueued, [&] {
-                                 assume_engine_lock();
-                                 return arm({&before, 1});
-                             });
-            if (!waited) {
-                batch_.begin_held();
-                return waited;
-            }
-        }
         each->collective->begin_in_place();
-        before = name;
+        const Ask one{.names = {&name, 1}, .order = ask.order};
+        if (auto waited = wait_until_met(lock, one); !waited) {
+            batch_.begin_held();
+            return waited;
+        }
     }
     batch_.begin_held(); // where one was named twice, another was not named
-    return {};
+    return complete_met(lock, ask, settle);
 }
 
 // Several receives that share a kernel are awaited at once where the stream is to wait for all of them.

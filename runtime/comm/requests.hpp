@@ -74,6 +74,8 @@ class Requests {
     base::Result<void> check(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     bool is_in_capture(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check_same_capture(Request& request, const Order& order) GPURUN_REQUIRES(engine_lock);
+    base::Result<bool> complete_met(EngineLock& lock, const Ask& ask, const Settle& settle)
+        GPURUN_REQUIRES(engine_lock);
     base::Result<bool> complete_in_turn(EngineLock& lock, const Ask& ask, const Settle& settle)
         GPURUN_REQUIRES(engine_lock);
     void end(const Ask& ask, size_t index, Request& request, const Settle& settle) GPURUN_REQUIRES(engine_lock);
@@ -82,7 +84,9 @@ class Requests {
     Request* find_in_series(uint64_t name) GPURUN_REQUIRES(engine_lock);
     bool completes_series(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     void move_together(const Ask& ask) GPURUN_REQUIRES(engine_lock);
-    base::Result<void> begin_in_turn(EngineLock& lock, const Ask& ask) GPURUN_REQUIRES(engine_lock);
+    void pair_with_own(std::span<Request* const> all) GPURUN_REQUIRES(engine_lock);
+    base::Result<bool> complete_collectives(EngineLock& lock, const Ask& ask, const Settle& settle)
+        GPURUN_REQUIRES(engine_lock);
     void expect_fused(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     base::Result<void> arm(std::span<const uint64_t> names) GPURUN_REQUIRES(engine_lock);
     base::Result<void> arm(const Request& request) GPURUN_REQUIRES(engine_lock);
@@ -94,7 +98,10 @@ class Requests {
     Alarms& alarms_;
     Messages& messages_;
     Background& background_;
-    std::vector<Request*> together_; // of move_together(): memory for the next call
+    // Of move_together(): memory for the next call.
+    std::vector<Request*> together_;
+    std::vector<transfer::Send*> own_sends_;
+    std::vector<PostedReceive*> receives_;
 };
 
 } // namespace gpurun::comm

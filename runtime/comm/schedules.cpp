@@ -296,9 +296,10 @@ void Schedules::begin_request(ScheduleRun& run, const Operand& buffer, Build bui
         run.take_stream(buffer.without_bytes());
     else if (!in_place && is_for_stream(run.schedule(), buffer))
         run.try_stream();
-    // What peers answer meanwhile need not wake the thread. They do not answer small messages.
+    // What peers answer meanwhile need not wake the thread, as in the call that begins it in place. They do not answer
+    // small messages.
     std::optional<Background::Attendance> attendance;
-    if (buffer.bytes > core_.resources().settings.eager_bytes)
+    if (!in_place && buffer.bytes > core_.resources().settings.eager_bytes)
         attendance.emplace(background_, Background::Attendance::Batches::kGoOn);
     if (in_place || run.has_stream())
         (void)build_now(run, in_place ? buffer : buffer.in_stream(run.stream()), build);
