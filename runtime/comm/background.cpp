@@ -45,11 +45,15 @@ Background::Attendance::Attendance(Background& background, Batches batches)
 
 Background::Attendance::~Attendance() {
     if (announced_)
-        background_.core_.own_record().presence.fetch_sub(presence::kAttendant, std::memory_order_acq_rel);
+        background_.core_.own_record().presence.fetch_sub(presence::kAttendant, std::memory_order_seq_cst);
     background_.leave_to();
 }
 
 void Background::leave_to() {
+    if (left_to_call_.load(std::memory_order_seq_cst)) [[unlikely]] {
+        left_to_call_.store(false, std::memory_order_seq_cst);
+        (void)progress_.run();
+    }
     if (!has_duty() || !wanted_)
         return;
     if (!on_duty_) {
@@ -128,15 +132,19 @@ void Background::rest(EngineLock& lock) {
     called_.wait(lock, is_called);
 }
 
-// Whether somebody has rung, and no thread in a call answers: one that is there makes progress, and calls this thread
-// as it leaves if that is not enough. So this one does not ask for the lock, for which calls stop what they wait for.
-bool Background::is_rung(uint32_t& rung) const {
-    const platform::RankRecord& self = core_.own_record();
+// Whether somebody has rung, and no thread in a call answers: one that is there makes progress, and looks once more as
+// it leaves (leave_to()). So this one does not ask for the lock, for which calls stop what they wait for.
+// `minds_batch`: what it believes of batches, for which it is always rung.
+bool Background::is_rung(uint32_t& rung, bool minds_batch) {
+    platform::RankRecord& self = core_.own_record();
     const uint32_t now = self.background_bell.load(std::memory_order_acquire);
     if (now == rung)
         return false;
-    const bool attended = (self.presence.load(std::memory_order_acquire) & presence::kAttendants) != 0;
-    if (!attended || stops_.load(std::memory_order_relaxed) || batch_.deferred_until_ns() != 0)
+    left_to_call_.store(true, std::memory_order_seq_cst); // before the look who is there: pairs with leave_to()
+    const uint64_t there = self.presence.fetch_add(0, std::memory_order_seq_cst);
+    const bool is_for_this = stops_.load(std::memory_order_relaxed) || batch_.deferred_until_ns() != 0 ||
+                             minds_batch_.load(std::memory_order_relaxed) != minds_batch;
+    if (is_for_this || (there & presence::kAttendants) == 0)
         return true;
     rung = now;
     return false;
@@ -149,7 +157,7 @@ void Background::sleep(EngineLock& lock, int64_t timeout_ns, uint32_t rung) {
     lock.unlock();
     int64_t now_ns = platform::now_ns();
     const int64_t end_ns = timeout_ns == platform::kForever ? INT64_MAX : now_ns + timeout_ns;
-    while (now_ns < end_ns && !is_rung(rung) && !batch_.is_overdue(now_ns)) {
+    while (now_ns < end_ns && !is_rung(rung, minds_batch) && !batch_.is_overdue(now_ns)) {
         if (minds_batch && !batch_.defers_often(now_ns))
             break;
         const int64_t left_ns = timeout_ns == platform::kForever ? platform::kForever : end_ns - now_ns;
@@ -209,7 +217,7 @@ void Background::attend(EngineLock& lock, Patience& patience) {
 bool Background::needs_hand() const {
     return core_.any_peer([](const transfer::Peer& each) { return each.needs_hand(); }) ||
            core_.resources().moving.find([](const transfer::Operation& each) { return each.is_busy(); }) != nullptr ||
-           others_.needs_hand();
+           core_.resources().ending != 0 || others_.needs_hand();
 }
 
 } // namespace gpurun::comm

@@ -59,7 +59,7 @@ class Background {
     void work() GPURUN_NO_ANALYSIS;
     void rest(EngineLock& lock) GPURUN_NO_ANALYSIS;
     void sleep(EngineLock& lock, int64_t timeout_ns, uint32_t rung) GPURUN_REQUIRES(engine_lock);
-    bool is_rung(uint32_t& rung) const; // without the lock
+    bool is_rung(uint32_t& rung, bool minds_batch); // without the lock
     void attend(EngineLock& lock, Patience& patience) GPURUN_REQUIRES(engine_lock);
     // Before it sleeps: whether any record wakes it from now on. True if that has begun, so it has to look again.
     bool become_urgent() GPURUN_REQUIRES(engine_lock);
@@ -80,7 +80,9 @@ class Background {
     bool sleeps_calmly_ = false; // it is not urgent
     bool is_urgent_ = false;     // as platform::presence says
     int64_t last_urgent_ns_ = 0;
-    bool minds_batch_ = false; // it knows of the deferred batch, or has been rung for it
+    // It knows of the deferred batch, or has been rung for it. Written under the lock.
+    std::atomic<bool> minds_batch_{false};
+    std::atomic<bool> left_to_call_{false}; // a ring that it has not answered
 };
 
 } // namespace gpurun::comm

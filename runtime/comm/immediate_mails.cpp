@@ -125,6 +125,8 @@ bool ImmediateMails::copy(const Schedule::Buffer& to, const Schedule::Buffer& fr
 // Of everything that has come, and what this rank has.
 bool ImmediateMails::reduce(const base::Reduction& reduction, const Schedule::Buffer& result,
                             std::span<const Schedule::Buffer> operands) {
+    if (arrived_.empty() && operands.size() == 1 && reduction.divisor <= 1) // nothing is to be combined
+        return copy(result, operands.front());
     if (has_reduced_ || arrived_.empty() || !is_reached(result))
         return false;
     std::array<const Arrived*, base::kMostOperands> mails{};

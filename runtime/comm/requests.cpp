@@ -471,17 +471,22 @@ void Requests::move_together(const Ask& ask) {
     messages_.share_kernel(have_started, are_enqueued);
 }
 
+// What is not matched, in the orders in which it matches, if nothing else waits to be sent to this rank.
 void Requests::pair_with_own(std::span<Request* const> all) {
     own_sends_.clear();
-    for (const Request* const each : all)
-        if (each->send != nullptr && each->send->target().to_self())
-            own_sends_.push_back(each->send);
-    if (own_sends_.empty())
+    core_.peer(core_.self()).unposted.for_each([&](transfer::Send& each) { own_sends_.push_back(&each); });
+    const auto is_of_call = [&](const transfer::Send* own) {
+        return std::any_of(all.begin(), all.end(), [&](const Request* each) { return each->send == own; });
+    };
+    if (own_sends_.empty() || !std::all_of(own_sends_.begin(), own_sends_.end(), is_of_call))
         return;
     receives_.clear();
     for (Request* const each : all)
-        if (each->receive)
+        if (each->receive && !each->receive->started() && !each->receive->done())
             receives_.push_back(&*each->receive);
+    std::sort(receives_.begin(), receives_.end(),
+              [](const PostedReceive* one, const PostedReceive* other) { return one->turn < other->turn; });
+    receives_.erase(std::unique(receives_.begin(), receives_.end()), receives_.end()); // named twice
     messages_.pair_with_own(own_sends_, receives_);
 }
 

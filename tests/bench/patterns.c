@@ -47,7 +47,7 @@ static void place(struct parts* parts) {
 }
 /* The first rank's is the shortest; on average they have the bytes that were asked for. */
 static struct parts growing(void) {
-    struct parts parts;
+    struct parts parts = {{0}, {0}};
     for (int i = 0; i < ranks_; ++i)
         parts.counts[i] = in_words(bytes_ * (size_t)(i + 1) * 2 / (size_t)(ranks_ + 1));
     place(&parts);
@@ -55,7 +55,7 @@ static struct parts growing(void) {
 }
 /* The same each way between two ranks. */
 static struct parts in_pairs(void) {
-    struct parts parts;
+    struct parts parts = {{0}, {0}};
     for (int i = 0; i < ranks_; ++i)
         parts.counts[i] = in_words(bytes_ * (size_t)((i + rank_) % ranks_ + 1) / (size_t)ranks_);
     place(&parts);

@@ -4,82 +4,97 @@
 #include "device/capability/fused_reduce.hpp"
 #include "device/capability/reduce.hpp"
 
+#include <deque>
+
 namespace gpurun::conformance::room {
 
 namespace {
 
 constexpr size_t kCopied = 65536;
+constexpr size_t kStreams = 4;
+// Of a reduction by as many threads as a GPU of 132 processors has, and by a quarter of them.
+constexpr size_t kLong = size_t{64} << 20, kQuarter = size_t{1} << 20;
 
-// A stream in which something waits, and one of a peer.
+// Streams in which something waits, and one of a peer.
 class Room {
   public:
-    const Stream waiting, peers;
+    explicit Room(size_t filling) : filling_bytes_(filling) {}
+
+    const Stream waiting[kStreams], peers;
 
     std::byte* memory() const { return memory_.get(); }
-    // Behind what waits: work for as many threads as the device has.
-    void fill() {
-        const void* const operands[] = {filling_.get()};
-        REQUIRE_OK(subject().reduce()->reduce_elements({base::Type::kUint8, base::Op::kSum, 0}, kFilling,
-                                                       filling_.get() + kFilling, operands, waiting));
-    }
-    void check() {
+    // What each stream waits for; behind that comes work for as many threads as the device has, by one stream or by
+    // all. A peer's goes on nevertheless.
+    template <typename Enqueue>
+    void check(const Enqueue& enqueue) {
+        for (const Stream& each : waiting) {
+            enqueue(each);
+            const void* const operands[] = {filling_.get()};
+            REQUIRE_OK(subject().reduce()->reduce_elements({base::Type::kUint8, base::Op::kSum, 0}, filling_bytes_,
+                                                           filling_.get() + kLong, operands, each));
+        }
         const device::CopyBeside copy{memory() + kCopied, memory(), kCopied};
         REQUIRE_OK(subject().mails()->exchange({.copies = {&copy, 1}}, peers));
         CHECK(soon([&] { return peers.done(); }));
-        CHECK_FALSE(waiting.done());
+        for (const Stream& each : waiting)
+            CHECK_FALSE(each.done());
+    }
+    void finish() const {
+        for (const Stream& each : waiting)
+            each.finish();
+        peers.finish();
     }
 
   private:
-    static constexpr size_t kFilling = size_t{64} << 20;
+    const size_t filling_bytes_;
     const Memory memory_{2 * kCopied};
-    const Memory filling_{2 * kFilling};
+    const Memory filling_{2 * kLong};
 };
 
 } // namespace
 
 TEST_SUITE_BEGIN("fused-reduce");
 
-TEST_CASE("an exchange that awaits a counter leaves room") {
-    Room room;
-    const size_t awaited = new_counter();
-    const device::CounterValue value{&counter(awaited), kStep};
-    REQUIRE_OK(subject().mails()->exchange({.awaits = {&value, 1}}, room.waiting));
-    room.fill();
-    room.check();
-    store(awaited, kStep);
-    room.waiting.finish();
+TEST_CASE("exchanges that await a counter leave room") {
+    for (const size_t filling : {kLong, kQuarter}) {
+        CAPTURE(filling);
+        Room room(filling);
+        const size_t awaited = new_counter();
+        const device::CounterValue value{&counter(awaited), kStep};
+        room.check([&](const Stream& stream) {
+            REQUIRE_OK(subject().mails()->exchange({.awaits = {&value, 1}}, stream));
+        });
+        store(awaited, kStep);
+        room.finish();
+    }
 }
 
-TEST_CASE("short mails that are awaited leave room: taken alone, with others, and reduced") {
-    Room room;
-    Box box;
-    const auto await = [&](const auto& enqueue) {
-        box.begin();
-        enqueue();
-        room.fill();
-        room.check();
-        box.put(room.memory(), sizeof(int32_t), room.peers);
-        room.waiting.finish();
-        room.peers.finish();
-    };
-    SUBCASE("alone") {
-        await([&] { box.take(room.memory() + kCopied, sizeof(int32_t), false, room.waiting); });
-    }
-    SUBCASE("with others") {
-        await([&] {
-            const device::IncomingMail take{box.incoming(sizeof(int32_t)), room.memory() + kCopied, sizeof(int32_t)};
-            REQUIRE_OK(subject().mails()->take_mails({&take, 1}, room.waiting));
-        });
-    }
-    SUBCASE("reduced") {
-        await([&] {
-            device::FusedReduction::Operand operands[2];
-            operands[0].mail = box.incoming(sizeof(int32_t));
-            operands[1].buffer = room.memory();
-            REQUIRE_OK(subject().fused_reduce()->put_and_reduce(
-                {}, {{base::Type::kInt32, base::Op::kSum, 0}, 1, room.memory() + kCopied, operands}, room.waiting));
-        });
-    }
+// (Those that are taken with others stand in streams of their own.)
+TEST_CASE("short mails that are awaited leave room: taken, and reduced") {
+    for (const size_t filling : {kLong, kQuarter})
+        for (const bool reduced : {false, true}) {
+            CAPTURE(filling);
+            CAPTURE(reduced);
+            Room room(filling);
+            std::deque<Box> boxes(kStreams);
+            size_t begun = 0;
+            room.check([&](const Stream& stream) {
+                Box& box = boxes[begun++];
+                box.begin();
+                if (!reduced) {
+                    box.take(room.memory() + kCopied, sizeof(int32_t), false, stream);
+                    return;
+                }
+                device::FusedReduction::Operand operands[2];
+                operands[0].mail = box.incoming(sizeof(int32_t));
+                operands[1].buffer = room.memory();
+                REQUIRE_OK(subject().fused_reduce()->put_and_reduce(
+                    {}, {{base::Type::kInt32, base::Op::kSum, 0}, 1, room.memory() + kCopied, operands}, stream));
+            });
+            for (const Box& each : boxes)
+                each.put(room.memory(), sizeof(int32_t), room.peers);
+            room.finish();
+        }
 }
 
 } // namespace gpurun::conformance::room

@@ -15,12 +15,8 @@ inline void build_scan(Schedule& schedule, base::Reduction reduction, const Sche
     std::vector<Parts::Part> parts(static_cast<size_t>(schedule.comm().size()), Parts::Part{0, 0});
     for (size_t rank = static_cast<size_t>(self); rank < parts.size(); ++rank)
         parts[rank].bytes = input.bytes;
-    const bool in_place = input.address == result.address;
-    const bool keeps_own = contributors == 1 && !exclusive; // which is the result: nothing is to be reduced
-    (void)add_contributions(schedule, {reduction, Parts::listed(input, std::move(parts)),
-                                       keeps_own ? Schedule::Buffer{} : result, contributors, input.bytes, in_place});
-    if (keeps_own && !in_place)
-        schedule.copy(result, input);
+    (void)add_contributions(schedule, {reduction, Parts::listed(input, std::move(parts)), result, contributors,
+                                       input.bytes, input.address == result.address});
 }
 
 } // namespace gpurun::comm

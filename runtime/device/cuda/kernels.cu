@@ -152,7 +152,7 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     const uint64_t began = clock_for(mail.times);
     const bool came = to < mail.bytes && await_words(mail, threadIdx.x, words);
     await_predecessors();
-    let_next_start(); // threads that have nothing to take at once: what follows in a taker's stream is small, too
+    let_next_start(); // threads that have nothing to take at once: a taker's stream gets nothing more while it waits
     const uint64_t moving = clock_for(mail.times);
     if (came)
         store_bytes(mail.destination + to, mail.bytes - to, bytes_of(words[0]));

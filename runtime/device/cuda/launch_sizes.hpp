@@ -16,8 +16,8 @@ static_assert(kMailBytesOfBlock == 8 * kMailThreads && kCopyBytesOfBlock == 16 *
 // of 512 threads run (seen: one of 32 waits, one of 128 does not).
 constexpr uint64_t kFewestThreads = 128;
 
-// Of the kernels that are launched early in a stream of each process that uses the device, together: a quarter of a GPU
-// with 132 processors. A larger one starts once those before it have ended: early, it would keep the room of others.
+// Of a kernel that is launched early, divided by the number of processes that use the device: a quarter of a GPU with
+// 132 processors. A larger one starts once those before it have ended: early, it would keep the room of others.
 constexpr uint64_t kMostEarlyThreads = uint64_t{64} << 10;
 
 inline unsigned mail_threads(uint64_t bytes) {

@@ -83,31 +83,33 @@ TEST_CASE("one that the receive beside it might not take does not wait for it") 
     }
 }
 
-TEST_CASE("of requests that one call completes directly behind their start, too, whatever their order") {
-    base::Settings settings = gpurun::test::settings_with_mailboxes();
-    settings.emulated_seed = 1; // each series is held
-    OneRank rank{2, settings};
-    {
+namespace {
+
+// Requests in a stream, each series of which is held.
+struct Requests {
+    static base::Settings settings() {
+        base::Settings settings = gpurun::test::settings_with_mailboxes();
+        settings.emulated_seed = 1;
+        return settings;
+    }
+    OneRank rank{2, settings()};
+    const device::Stream stream = must(rank.device().create_stream());
+    std::byte* const memory = static_cast<std::byte*>(must(rank.device().allocate(2 * kBytes)));
+
+    Requests() {
         const comm::EngineLock lock(rank.core.mutex());
         rank.batch.allow(true);
     }
-    const device::Stream stream = must(rank.device().create_stream());
-    auto* const memory = static_cast<std::byte*>(must(rank.device().allocate(2 * kBytes)));
-    const auto start = [&](comm::Task::Kind kind, std::byte* buffer) {
+    uint64_t start(comm::Task::Kind kind, std::byte* buffer, int tag) {
         const base::CallScope call("gpurun_isend");
-        return rank.requests.start({.kind = kind,
-                                    .peer = 0,
-                                    .tag = kOwnTag,
-                                    .comm = &rank.world,
-                                    .operand = rank.operand(buffer, kBytes, stream)},
-                                   base::this_call().left_ns);
-    };
-    constexpr auto kSend = comm::Task::Kind::kSend, kReceive = comm::Task::Kind::kReceive;
-    for (const bool sends_first : {false, true}) {
-        CAPTURE(sends_first);
-        uint64_t names[2];
-        names[0] = start(sends_first ? kSend : kReceive, memory + (sends_first ? 0 : kBytes));
-        names[1] = start(sends_first ? kReceive : kSend, memory + (sends_first ? kBytes : 0));
+        return rank.requests.start(
+            {.kind = kind, .peer = 0, .tag = tag, .comm = &rank.world, .operand = rank.operand(buffer, kBytes, stream)},
+            base::this_call().left_ns);
+    }
+    uint64_t send(int tag = kOwnTag) { return start(comm::Task::Kind::kSend, memory, tag); }
+    uint64_t receive(int tag = kOwnTag) { return start(comm::Task::Kind::kReceive, memory + kBytes, tag); }
+    // By which protocol the last message that one of them received came.
+    std::optional<transfer::ProtocolId> complete(std::vector<uint64_t> names) {
         const base::CallScope call("gpurun_waitall");
         comm::Order order;
         order.domain = transfer::Domain::kStream;
@@ -119,9 +121,41 @@ TEST_CASE("of requests that one call completes directly behind their start, too,
                                        if (done.receive)
                                            by = done.receive->made_op()->route()->protocol;
                                    })));
-        CHECK(by == transfer::PullPart::kProtocol);
         must(rank.device().synchronize(stream));
+        return by;
     }
+};
+
+} // namespace
+
+TEST_CASE("so is one between requests that one call completes directly behind their start") {
+    Requests requests;
+    const uint64_t received = requests.receive(), sent = requests.send();
+    CHECK(requests.complete({received, sent}) == transfer::PullPart::kProtocol);
+    const uint64_t sent_first = requests.send(), received_then = requests.receive();
+    CHECK(requests.complete({received_then, sent_first}) == transfer::PullPart::kProtocol);
+}
+
+TEST_CASE("a request to send does not wait for a receive that another message takes") {
+    Requests requests;
+    SUBCASE("one from before") {
+        (void)requests.complete({requests.send()});
+        for (int round = 0; round < 3; ++round) {
+            const uint64_t received = requests.receive(), sent = requests.send();
+            CHECK(requests.complete({received, sent}) == transfer::EagerPart::kProtocol);
+        }
+    }
+    SUBCASE("one that was started before it, and is named behind it") {
+        const uint64_t received = requests.receive(), first = requests.send(), second = requests.send();
+        CHECK(requests.complete({received, second, first}).has_value());
+    }
+    SUBCASE("one that fits the older receive") {
+        const uint64_t any = requests.receive(comm::kAnyTag), other = requests.receive(kOwnTag + 1);
+        const uint64_t to_any = requests.send(kOwnTag + 1), to_none = requests.send(),
+                       to_other = requests.send(kOwnTag + 1);
+        CHECK(requests.complete({other, any, to_any, to_none, to_other}).has_value());
+    }
+    (void)requests.complete({requests.receive(comm::kAnyTag)});
 }
 
 TEST_SUITE_END();
