@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kCopied = 65536;
 constexpr size_t kStreams = 4;
 // Of a reduction by as many threads as a GPU of 132 processors has, and by a quarter of them.
-constexpr size_t kLong = size_t{64} << 20, kQuarter = size_t{1} << 20;
+constexpr size_t kLong = size_t{4} << 20, kQuarter = size_t{1} << 20;
 
 // Streams in which something waits, and one of a peer.
 class Room {
@@ -23,17 +23,19 @@ class Room {
     const Stream waiting[kStreams], peers;
 
     std::byte* memory() const { return memory_.get(); }
+    std::byte* result(size_t stream) const { return memory() + (1 + stream) * kCopied; }
     // What each stream waits for; behind that comes work for as many threads as the device has, by one stream or by
     // all. A peer's goes on nevertheless.
     template <typename Enqueue>
     void check(const Enqueue& enqueue) {
-        for (const Stream& each : waiting) {
-            enqueue(each);
+        for (size_t i = 0; i < kStreams; ++i) {
+            enqueue(i);
             const void* const operands[] = {filling_.get()};
-            REQUIRE_OK(subject().reduce()->reduce_elements({base::Type::kUint8, base::Op::kSum, 0}, filling_bytes_,
-                                                           filling_.get() + kLong, operands, each));
+            REQUIRE_OK(subject().reduce()->reduce_elements({base::Type::kUint64, base::Op::kSum, 0},
+                                                           filling_bytes_ / sizeof(uint64_t),
+                                                           filling_.get() + (1 + i) * kLong, operands, waiting[i]));
         }
-        const device::CopyBeside copy{memory() + kCopied, memory(), kCopied};
+        const device::CopyBeside copy{memory() + (1 + kStreams) * kCopied, memory(), kCopied};
         REQUIRE_OK(subject().mails()->exchange({.copies = {&copy, 1}}, peers));
         CHECK(soon([&] { return peers.done(); }));
         for (const Stream& each : waiting)
@@ -47,8 +49,8 @@ class Room {
 
   private:
     const size_t filling_bytes_;
-    const Memory memory_{2 * kCopied};
-    const Memory filling_{2 * kLong};
+    const Memory memory_{(2 + kStreams) * kCopied};
+    const Memory filling_{(1 + kStreams) * kLong};
 };
 
 } // namespace
@@ -61,8 +63,8 @@ TEST_CASE("exchanges that await a counter leave room") {
         Room room(filling);
         const size_t awaited = new_counter();
         const device::CounterValue value{&counter(awaited), kStep};
-        room.check([&](const Stream& stream) {
-            REQUIRE_OK(subject().mails()->exchange({.awaits = {&value, 1}}, stream));
+        room.check([&](size_t stream) {
+            REQUIRE_OK(subject().mails()->exchange({.awaits = {&value, 1}}, room.waiting[stream]));
         });
         store(awaited, kStep);
         room.finish();
@@ -77,19 +79,19 @@ TEST_CASE("short mails that are awaited leave room: taken, and reduced") {
             CAPTURE(reduced);
             Room room(filling);
             std::deque<Box> boxes(kStreams);
-            size_t begun = 0;
-            room.check([&](const Stream& stream) {
-                Box& box = boxes[begun++];
+            room.check([&](size_t stream) {
+                Box& box = boxes[stream];
                 box.begin();
                 if (!reduced) {
-                    box.take(room.memory() + kCopied, sizeof(int32_t), false, stream);
+                    box.take(room.result(stream), sizeof(int32_t), false, room.waiting[stream]);
                     return;
                 }
                 device::FusedReduction::Operand operands[2];
                 operands[0].mail = box.incoming(sizeof(int32_t));
                 operands[1].buffer = room.memory();
                 REQUIRE_OK(subject().fused_reduce()->put_and_reduce(
-                    {}, {{base::Type::kInt32, base::Op::kSum, 0}, 1, room.memory() + kCopied, operands}, stream));
+                    {}, {{base::Type::kInt32, base::Op::kSum, 0}, 1, room.result(stream), operands},
+                    room.waiting[stream]));
             });
             for (const Box& each : boxes)
                 each.put(room.memory(), sizeof(int32_t), room.peers);
