@@ -54,7 +54,7 @@ class Device {
     virtual Reduce* reduce() { return nullptr; }
     virtual FusedReduce* fused_reduce() { return nullptr; }
 
-    // So many processes use the device, at least. What keeps room there while it waits keeps the less.
+    // At least so many processes use the device: of the room that all have, each may keep a part while it waits.
     virtual void share_among(uint32_t processes) { (void)processes; }
 
     // ---- the calling thread -------------------------------------------------------------------------------

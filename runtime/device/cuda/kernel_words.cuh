@@ -100,10 +100,12 @@ __device__ void await_predecessors() {
 }
 
 // Lets the next kernel of the stream be launched, once each block has called this, or has ended: one thread of a block
-// is enough. A kernel that is launched takes room on the device, perhaps what is left of it. So this one must wait for
-// nothing of a peer any more, nor what comes before it in the stream: whoever waits goes by let_next_start_together().
-// (Else a peer's kernel may find no room, for which this one waits. Four ranks on a GPU hung in rows of scans of 4
-// MiB.) Best before stores, which it comes behind. Kernels of many threads are not launched early (launch.hpp).
+// is enough. A kernel that is launched takes room on the device. So in a stream of the program's, this one must wait
+// for nothing of a peer any more, and nor must what comes before it: kernels that wait there call
+// let_next_start_together(). (Else a peer's kernel may find no room, for which this one waits. Four ranks on a GPU hung
+// in rows of scans of 4 MiB.) Best called before stores, which it comes behind. Kernels of many threads are not
+// launched early (launch.hpp). In graphs, kernels still call this while they wait, so several rows of those might fill
+// the device.
 __device__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
