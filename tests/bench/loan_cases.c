@@ -8,6 +8,7 @@
  *
  * Rank 0 lends and prints. Figures are medians. RESULTS.md keeps them. */
 #define _GNU_SOURCE
+#include "bench/median.h"
 #include "support/dl_tensor.h"
 #include "support/must.h"
 
@@ -25,15 +26,6 @@ static gpurun_stream stream_;
 
 static void meet(void) { MUST(gpurun_barrier(GPURUN_COMM_WORLD, GPURUN_HOST)); }
 static void synchronize(void) { MUST(gpurun_stream_synchronize(stream_)); }
-
-static int by_size(const void* a, const void* b) {
-    const double x = *(const double*)a, y = *(const double*)b;
-    return (x > y) - (x < y);
-}
-static double median(double* samples, int count) {
-    qsort(samples, (size_t)count, sizeof *samples, by_size);
-    return samples[count / 2];
-}
 
 static void* allocate(size_t bytes) {
     void* made;

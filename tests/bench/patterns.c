@@ -7,13 +7,12 @@
  * Each figure is the median of some rows, in us for a call, of the slowest rank: 20 to 100 calls, one behind the other
  * in a stream, until it is synchronized; with --host in the host's order. BYTES (8, 64K, 1M) are what one message has,
  * or the buffer of a reduction. RESULTS.md keeps what was found. */
-#define _GNU_SOURCE
+#include "bench/median.h"
 #include "support/must.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { kMostRanks = 64, kRows = 5, kMostMessages = 2 * kMostRanks, kHalo = 6 };
 static const size_t kRoom = (size_t)160 << 20; /* of each buffer */
@@ -284,33 +283,25 @@ static const struct pattern {
 
 /* ---- measuring */
 
-static double now_us(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-static int by_size(const void* a, const void* b) {
-    const double x = *(const double*)a, y = *(const double*)b;
-    return (x > y) - (x < y);
-}
 static void finish(void) {
     if (stream_ != GPURUN_HOST)
         MUST(gpurun_stream_synchronize(stream_));
 }
 static double measure(const struct pattern* pattern) {
     const int calls = bytes_ <= 64 << 10 ? 100 : bytes_ <= 1 << 20 ? 50 : 20;
-    double rows[kRows], slowest;
+    double rows[kRows];
     for (int row = -1; row < kRows; ++row) { /* the first does not count */
         MUST(gpurun_barrier(kWorld, GPURUN_HOST));
-        const double began = now_us();
+        const double began = gpurun_wtime();
         for (int i = 0; i < calls; ++i)
             pattern->call();
         finish();
         if (row >= 0)
-            rows[row] = (now_us() - began) / calls;
+            rows[row] = (gpurun_wtime() - began) * 1e6 / calls;
     }
-    qsort(rows, kRows, sizeof *rows, by_size);
-    MUST(gpurun_allreduce(&rows[kRows / 2], &slowest, 1, GPURUN_DOUBLE, GPURUN_MAX, kWorld, GPURUN_HOST));
+    const double own = median(rows, kRows);
+    double slowest;
+    MUST(gpurun_allreduce(&own, &slowest, 1, GPURUN_DOUBLE, GPURUN_MAX, kWorld, GPURUN_HOST));
     return slowest;
 }
 static void print(const char* cell, int width) {
