@@ -129,6 +129,38 @@ Result<bool> ScheduleRun::fuse_in_graph(const Schedule::Step& step) {
     return true;
 }
 
+// In a graph, a send whose target reads the buffer itself ends behind all receives (settle_step), and a reduction that
+// writes over that buffer begins behind the send. What was left to such a reduction goes to its place in memory first.
+// True if there was any.
+bool ScheduleRun::receive_before_sends_end() {
+    if (!order_.captured() || !awaited_calls_.empty() || broken_)
+        return false;
+    bool any = false;
+    for (StepId i = 0; i < schedule_.steps().size(); ++i) {
+        const Schedule::Step& step = schedule_.steps()[i];
+        const auto before = schedule_.before(step);
+        const auto awaits_taken = [&](StepId each) {
+            const State& state = states_[each];
+            return state.started && !state.complete && state.send && state.send->enqueued() &&
+                   state.send->awaits_taken();
+        };
+        const auto waits_for_no_other = [&](StepId each) {
+            return states_[each].complete || is_left(each) || awaits_taken(each);
+        };
+        if (step.kind != Schedule::Step::Kind::kReduce || states_[i].started ||
+            std::none_of(before.begin(), before.end(), awaits_taken) ||
+            !std::all_of(before.begin(), before.end(), waits_for_no_other))
+            continue;
+        for (const StepId each : before) {
+            if (is_left(each)) {
+                states_[each].receive->op().enqueue_left();
+                any = true;
+            }
+        }
+    }
+    return any;
+}
+
 bool ScheduleRun::is_reduced_by_device(const Schedule::Step& step) const {
     const auto buffers = schedule_.operands(step);
     return operand_of(step.buffer).by_device() &&

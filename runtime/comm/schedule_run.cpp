@@ -382,7 +382,7 @@ bool ScheduleRun::advance_steps() {
         auto settled = error_ ? Result<bool>(false) : settle_steps();
         if (!settled)
             fail(settled.error());
-        moved = settled && *settled;
+        moved = settled && (*settled || receive_before_sends_end());
     }
     if (broken_ && !error_ && !enqueued())
         leave_steps();

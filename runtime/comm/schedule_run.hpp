@@ -195,6 +195,7 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
         return receive->arrived().bytes;
     }
     bool advance_steps() GPURUN_REQUIRES(engine_lock);
+    bool receive_before_sends_end() GPURUN_REQUIRES(engine_lock);
     void start_steps() GPURUN_REQUIRES(engine_lock);
     void end_receive(State& state) GPURUN_REQUIRES(engine_lock);
     void leave_steps() GPURUN_REQUIRES(engine_lock);

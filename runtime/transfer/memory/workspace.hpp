@@ -26,8 +26,10 @@ constexpr size_t large_mail_bytes(uint32_t here) {
 }
 // For messages of graphs, for each peer: memory that the peer allots, for messages to this rank; and memory that this
 // rank allots, for messages to the peer.
-constexpr size_t channels_bytes(uint32_t here) { return size_t{has_few_ranks(here) ? 16U : 1U} << 20; }
-constexpr size_t channel_counts_bytes(uint32_t here) { return size_t{has_few_ranks(here) ? 1024U : 256U} << 10; }
+constexpr size_t channels_bytes(uint32_t here) { return size_t{has_few_ranks(here) ? 16U : here <= 8 ? 6U : 1U} << 20; }
+constexpr size_t channel_counts_bytes(uint32_t here) { return size_t{here <= 8 ? 1024U : 256U} << 10; }
+// What those that carry bytes leave free of the former: room for as many signals as the latter has room for.
+constexpr size_t channels_left_to_signals(uint32_t here) { return channel_counts_bytes(here); }
 // Up to which length a message of a graph crosses in its channel.
 constexpr size_t largest_in_channel(uint32_t here) {
     return has_few_ranks(here) ? device::kLargestInChannel : device::kLargestInChannel / 8;

@@ -20,10 +20,12 @@ std::optional<size_t> Allotment::take(size_t bytes) {
     free_.erase(fits);
     if (size > needed)
         free_.emplace(offset + needed, size - needed);
+    left_ -= needed;
     return offset;
 }
 
 void Allotment::give_back(size_t offset, size_t bytes) {
+    left_ += in_units(bytes);
     auto part = free_.emplace(offset, in_units(bytes)).first;
     if (const auto next = std::next(part); next != free_.end() && part->first + part->second == next->first) {
         part->second += next->second;

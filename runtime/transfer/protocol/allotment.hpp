@@ -11,11 +11,13 @@ class Allotment {
   public:
     static constexpr size_t kUnit = 128;
 
-    explicit Allotment(size_t bytes) : free_{{0, bytes}} {}
+    explicit Allotment(size_t bytes) : left_(bytes), free_{{0, bytes}} {}
     std::optional<size_t> take(size_t bytes); // the offset
     void give_back(size_t offset, size_t bytes);
+    size_t left() const { return left_; }
 
   private:
+    size_t left_;
     std::map<size_t, size_t> free_; // bytes, by offset
 };
 

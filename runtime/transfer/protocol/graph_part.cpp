@@ -118,18 +118,25 @@ GraphPart::Way GraphPart::way_of(const Send& send) const {
     const Operand& operand = send.operand();
     if (send.envelope().bytes <= largest_in_channel(resources_.workspace.ranks_here()) && !is_better_read(send))
         return Way::kInChannel;
-    if (peer_.to_self() ? !operand.in_host_memory() : is_sure_to_map(operand))
-        return Way::kInPlace;
-    return Way::kSlab;
+    return way_beside_channel(operand);
+}
+
+GraphPart::Way GraphPart::way_beside_channel(const Operand& operand) const {
+    const bool is_read = peer_.to_self() ? !operand.in_host_memory() : is_sure_to_map(operand);
+    return is_read ? Way::kInPlace : Way::kSlab;
 }
 
 std::optional<GraphPart::Source> GraphPart::allot(size_t bytes) {
-    const auto at_target = at_target_.take(target_bytes(bytes));
+    const size_t needed = target_bytes(bytes);
+    const bool as_signal = needed <= Allotment::kUnit;
+    if (!as_signal && at_target_.left() < needed + channels_left_to_signals(resources_.workspace.ranks_here()))
+        return std::nullopt;
+    const auto at_target = at_target_.take(needed);
     if (!at_target)
         return std::nullopt;
     const auto at_source = at_source_.take(source_bytes(bytes));
     if (!at_source) {
-        at_target_.give_back(*at_target, target_bytes(bytes));
+        at_target_.give_back(*at_target, needed);
         return std::nullopt;
     }
     return Source{nullptr, false, *at_target, *at_source, bytes, std::nullopt};
@@ -141,8 +148,8 @@ Result<std::optional<GraphPart::Source>> GraphPart::allot_for(const Send& send, 
     const uint64_t bytes = send.envelope().bytes;
     way = way_of(send);
     auto source = allot(way == Way::kInChannel ? bytes : 0);
-    if (!source && way == Way::kInChannel && clearing_.empty() && is_sure_to_map(operand) && !peer_.to_self()) {
-        way = Way::kInPlace; // there is less room than for a signal
+    if (!source && way == Way::kInChannel && clearing_.empty()) {
+        way = way_beside_channel(operand); // there is room for signals alone
         source = allot(0);
     }
     if (!source && !some_end())

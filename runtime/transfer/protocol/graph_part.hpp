@@ -151,6 +151,7 @@ class GraphPart final : public ProtocolPart {
     std::optional<RemoteBuffer> describe_answer(const Send& send) const;
     bool is_better_read(const Send& send) const;
     Way way_of(const Send& send) const;
+    Way way_beside_channel(const Operand& operand) const;
     std::optional<Source> allot(size_t bytes);
     base::Result<std::optional<Source>> allot_for(const Send& send, Way& way);
     base::Result<RemoteBuffer> describe(const Operand& operand, Way way, const Source& source);

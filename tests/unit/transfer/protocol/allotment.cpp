@@ -25,7 +25,9 @@ TEST_CASE("all of it can be taken, in parts of whole units, and no more") {
     for (size_t i = 0; i < kUnits; ++i)
         CHECK(memory.take(i % 2 == 0 ? 1 : kUnit) == i * kUnit);
     CHECK_FALSE(memory.take(1).has_value());
+    CHECK(memory.left() == 0);
     memory.give_back(5 * kUnit, kUnit);
+    CHECK(memory.left() == kUnit);
     CHECK_FALSE(memory.take(kUnit + 1).has_value());
     CHECK(memory.take(kUnit) == 5 * kUnit);
 }
@@ -33,6 +35,7 @@ TEST_CASE("all of it can be taken, in parts of whole units, and no more") {
 TEST_CASE("what is larger than all is refused, and what is just as large is not") {
     Allotment memory(kUnits * kUnit);
     CHECK_FALSE(memory.take(kUnits * kUnit + 1).has_value());
+    CHECK(memory.left() == kUnits * kUnit);
     CHECK(memory.take(kUnits * kUnit) == 0);
     memory.give_back(0, kUnits * kUnit);
     CHECK(memory.take(kUnits * kUnit - kUnit + 1) == 0); // the same, in whole units
