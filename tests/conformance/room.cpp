@@ -1,5 +1,6 @@
 // What waits for a peer leaves room on the device for that peer's work, whatever stands behind it in its stream.
 #include "box.hpp"
+#include "line.hpp"
 
 #include "device/capability/fused_reduce.hpp"
 #include "device/capability/reduce.hpp"
@@ -97,6 +98,47 @@ TEST_CASE("short mails that are awaited leave room: taken, and reduced") {
                 each.put(room.memory(), sizeof(int32_t), room.peers);
             room.finish();
         }
+}
+
+// The first of a graph waits. What the others wait for is there.
+TEST_CASE("what waits in a graph leaves room, whatever stands behind it there") {
+    constexpr size_t kRow = 12, kPulled = size_t{1} << 20;
+    const int times = is_emulated() ? 3 : 50;
+    const Memory memory(2 * kPulled), filling(2 * kLong);
+    std::deque<Line> lines;
+    for (size_t i = 0; i < kRow; ++i)
+        lines.emplace_back(sizeof(int32_t));
+    for (const bool pulls : {false, true}) {
+        CAPTURE(pulls);
+        for (size_t i = 0; i < kRow; ++i)
+            lines[i].clear(i == 0 ? sizeof(int32_t) : pulls ? 0 : kLargestInChannel);
+        const Stream waiting, peers;
+        std::byte* const into = memory.get() + kPulled;
+        const Graph row(waiting, [&](device::Stream stream) {
+            lines[0].take(into, sizeof(int32_t), stream);
+            for (size_t i = 1; i < kRow; ++i) {
+                if (pulls)
+                    lines[i].pull(into, memory.get(), kPulled, stream);
+                else
+                    lines[i].take(into, kLargestInChannel, stream);
+            }
+        });
+        for (size_t i = 1; i < kRow; ++i)
+            lines[i].put(memory.get(), peers);
+        peers.finish();
+        row.launch(waiting);
+        for (int time = 0; time < times; ++time) {
+            const void* const operands[] = {filling.get()};
+            REQUIRE_OK(subject().reduce()->reduce_elements({base::Type::kUint64, base::Op::kSum, 0},
+                                                           kLong / sizeof(uint64_t), filling.get() + kLong, operands,
+                                                           peers));
+            REQUIRE(soon([&] { return peers.done(); }));
+        }
+        CHECK_FALSE(waiting.done());
+        lines[0].put(memory.get(), peers);
+        peers.finish();
+        waiting.finish();
+    }
 }
 
 } // namespace gpurun::conformance::room

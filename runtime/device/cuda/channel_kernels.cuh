@@ -20,14 +20,13 @@ __device__ void put_in_channel(const PutInChannelArguments& put, const RunLog& l
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
     const uint64_t turn =
         turn_of_block(channel, lane, [&](uint64_t now) { had_room = is_taken(channel, lane, to_be_taken(now)); });
-    await_predecessors();
+    begin_in_graph();
     const uint64_t began = log.clock();
     const uint64_t bytes = first < channel.bytes ? load_bytes(put.source + first, channel.bytes - first) : 0;
     if (channel.bytes == 0)
         __threadfence_system(); // a signal says that what came before it is there
     const bool room = had_room || await_taken(channel, lane, to_be_taken(turn));
     const uint64_t moving = log.clock();
-    let_next_start();
     if (room && (first < channel.bytes || first == 0))
         store_word(place_of(channel, turn, lane), threadIdx.x, word_of(bytes, mark_of(turn)));
     __syncthreads();
@@ -60,12 +59,11 @@ __device__ void take_from_channel(const TakeFromChannelArguments& take, const Ru
     const uint32_t lane = blockIdx.x;
     const uint64_t first = lane * kBytesOfLane + 8 * threadIdx.x;
     const uint64_t turn = turn_of_block(channel, lane, [](uint64_t) {});
+    begin_in_graph();
     Word word;
     const uint64_t began = log.clock();
     const bool came = (first < take.bytes || first == 0) && // of no bytes, too, the first word is waited for
                       await_channel_word(channel, turn, lane, threadIdx.x, word);
-    let_next_start();
-    await_predecessors();
     const uint64_t moving = log.clock();
     if (came && first < take.bytes)
         store_bytes(take.destination + first, take.bytes - first, bytes_of(word));
@@ -80,18 +78,17 @@ __device__ void take_from_channel(const TakeFromChannelArguments& take, const Ru
 template <typename RunLog>
 __device__ void await_channel_put(const ChannelArguments& channel, const RunLog& log) {
     const uint64_t turn = load_turn(channel.turns);
+    await_predecessors();
     Word word;
     const uint64_t began = log.clock();
     await_channel_word(channel, turn, 0, 0, word);
-    let_next_start();
-    await_predecessors();
+    let_next_start(); // not before: it may be large
     log.run(turn, began, log.clock());
 }
 
 template <typename RunLog>
 __device__ void tell_channel_taken(const ChannelArguments& channel, const RunLog& log) {
-    let_next_start();
-    await_predecessors();
+    begin_in_graph();
     __threadfence_system();
     tell_taken(channel, 0, load_turn(channel.turns));
     log.run(0, 0, 0);
@@ -102,6 +99,7 @@ __device__ void pull_through_channel(const PullThroughChannelArguments& pull, co
     const ChannelArguments& channel = pull.channel;
     __shared__ bool there; // else the source has died
     uint64_t turn = 0;
+    await_predecessors();
     const uint64_t began = log.clock();
     if (threadIdx.x == 0) {
         turn = load_turn(channel.turns);
@@ -111,7 +109,6 @@ __device__ void pull_through_channel(const PullThroughChannelArguments& pull, co
     }
     __syncthreads();
     let_next_start();
-    await_predecessors();
     const uint64_t moving = log.clock();
     if (there)
         copy_bytes(pull.destination, pull.source, pull.bytes, whole_grid().first_index(), whole_grid().all_threads());

@@ -16,6 +16,15 @@ using gpurun::device::cuda::RunLogArguments;
 
 constexpr unsigned kLooksPerAlive = 1024; // it is in host memory
 
+// Waits for what is before the kernel, and lets the next one start. So beside one that waits for a peer only the next
+// one of its branch is on the device, which waits for its end. Called in the other order, that could be all kernels of
+// a graph: two ranks on a GPU hung in graphs of 150 all-reduces. Not by kernels that wait with few threads for what a
+// large one moves then, or reduces.
+__device__ void begin_in_graph() {
+    await_predecessors();
+    let_next_start();
+}
+
 __device__ uint64_t load_turn(const uint64_t* turn) {
     uint64_t value;
     asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(value) : "l"(turn) : "memory");

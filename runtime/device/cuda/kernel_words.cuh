@@ -104,8 +104,7 @@ __device__ void await_predecessors() {
 // for nothing of a peer any more, and nor must what comes before it: kernels that wait there call
 // let_next_start_together(). (Else a peer's kernel may find no room, for which this one waits. Four ranks on a GPU hung
 // in rows of scans of 4 MiB.) Best called before stores, which it comes behind. Kernels of many threads are not
-// launched early (launch.hpp). In graphs, kernels still call this while they wait, so several rows of those might fill
-// the device.
+// launched early (launch.hpp). In graphs: begin_in_graph().
 __device__ void let_next_start() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
