@@ -20,6 +20,10 @@ namespace {
 // Bytes of a run. More host memory goes as fast in chunks (tests/bench/RESULTS.md, 2026-11-29).
 constexpr size_t kMostStaged = size_t{128} << 20, kMostStagedOfHost = size_t{32} << 20;
 constexpr size_t kLongestPageable = size_t{256} << 10; // message
+// Longer messages of pinned memory are staged although a mail could have them: there are few such mails, and in a row
+// of calls that are ahead of the device the rest would go in chunks.
+constexpr size_t kLongestPinnedMail = size_t{8} << 10;
+constexpr size_t kLongestStagedAlone = size_t{4} << 20; // of pinned memory, where a run has a single message
 
 // Bytes of one region, as disjoint spans in order.
 class Spans {
@@ -257,8 +261,8 @@ void ScheduleRun::give_scratch_back() {
         pool.give_back(block, order_);
 }
 
-// A single message of host memory is not staged: its chunks are copied in while others are copied out. Nor is pinned
-// memory whose messages are single ones at the other ranks, which then do not map it either.
+// A single message of host memory that is long, pageable, or between two ranks is not staged: its chunks are copied in
+// while others are copied out. The same goes for what a root gathers or scatters: at the others that is single.
 void ScheduleRun::stage() {
     if (!order_.on_stream() || order_.captured() || !core_.resources().exchanges.has_mails())
         return;
@@ -275,15 +279,19 @@ void ScheduleRun::stage() {
             continue;
         ++messages;
         longest = std::max(longest, each.buffer.bytes);
-        any_pinned |= is_unmapped(each.buffer) && each.buffer.in({}).in_host_memory();
-        any_unmapped |= is_unmapped(each.buffer) && each.buffer.bytes > longest_mail;
+        if (!is_unmapped(each.buffer))
+            continue;
+        const bool is_pinned = each.buffer.in({}).in_host_memory();
+        any_pinned |= is_pinned;
+        any_unmapped |= each.buffer.bytes > (is_pinned ? std::min(kLongestPinnedMail, longest_mail) : longest_mail);
     }
     const bool is_on_host = any_pageable || any_pinned;
     // Pageable memory goes into pinned memory, whose long messages would go in chunks as well.
     const bool is_needed = any_pageable ? longest <= std::min(longest_mail, kLongestPageable) : any_unmapped;
     const bool is_rooted = base::moves_at_root_alone(schedule_.kind()) && schedule_.kind() != base::Collective::kBcast;
     const bool is_single = messages == 1 || (is_rooted && any_pinned);
-    if (!is_needed || (is_on_host && is_single) || !reaches_all())
+    const bool goes_in_chunks = any_pageable || schedule_.comm().size() == 2 || longest > kLongestStagedAlone;
+    if (!is_needed || (is_on_host && is_single && goes_in_chunks) || !reaches_all())
         return;
     const size_t most = is_on_host ? kMostStagedOfHost : kMostStaged;
     const auto kind = any_pageable ? transfer::ScratchPool::Kind::kPinned : transfer::ScratchPool::Kind::kDevice;

@@ -171,17 +171,22 @@ static void requests_to_all(void) {
         start_send(part(i), i, 1);
     wait_for_all();
 }
-static void exchange_with_others(bool any_source) {
+static void exchange_with_others(bool any_source, int tag) {
     for (int i = 0; i < ranks_; ++i)
         if (i != rank_)
-            start_receive(part(i), any_source ? GPURUN_ANY_SOURCE : i, 1);
+            start_receive(part(i), any_source ? GPURUN_ANY_SOURCE : i, tag);
     for (int i = 0; i < ranks_; ++i)
         if (i != rank_)
-            start_send(part(i), i, 1);
+            start_send(part(i), i, tag);
     wait_for_all();
 }
-static void requests_to_others(void) { exchange_with_others(false); }
-static void requests_of_any(void) { exchange_with_others(true); }
+static void requests_to_others(void) { exchange_with_others(false, 1); }
+/* With a tag of its own for each call: a rank that is ahead would be received in place of one that is behind, and that
+ * one would wait for ever. */
+static void requests_of_any(void) {
+    static int calls;
+    exchange_with_others(true, 1 + calls++);
+}
 static void requests_to_self(void) {
     start_receive(0, rank_, 1);
     start_send(0, rank_, 1);
