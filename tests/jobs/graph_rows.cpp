@@ -3,27 +3,12 @@
 #include "graphs.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 namespace gpurun::test::graph_rows {
 
 namespace {
 
 constexpr size_t kWork = size_t{64} << 20; // set by as many threads as a GPU has
-
-// In question is the room on a GPU: an emulated device has as much as anybody wants.
-bool is_cuda() {
-    gpurun_device_info device{};
-    device.size = sizeof(device);
-    REQUIRE_OK(gpurun_device(&device));
-    return device.kind == GPURUN_DEVICE_CUDA;
-}
-
-Bytes bytes_of(const std::vector<int32_t>& numbers) {
-    Bytes bytes(numbers.size() * sizeof(int32_t));
-    std::memcpy(bytes.data(), numbers.data(), bytes.size());
-    return bytes;
-}
 
 struct Row {
     size_t bytes; // of a message, or of a reduction
@@ -100,6 +85,7 @@ TEST_CASE("captured reductions of one graph leave room for those of a rank that 
             graph.launch(stream);
             stream.synchronize();
         }
+        CHECK(first_difference(buffer.read(), Bytes(bytes, static_cast<uint8_t>(size()))) == -1);
     }
 }
 

@@ -182,11 +182,6 @@ void check(const Round& round) {
     CHECK(reference::same(round.type, got, of_root));
 }
 
-Bytes bytes_of(const std::vector<int32_t>& numbers) {
-    const auto* const first = reinterpret_cast<const uint8_t*>(numbers.data());
-    return {first, first + numbers.size() * sizeof(int32_t)};
-}
-
 } // namespace
 
 TEST_SUITE_BEGIN("reductions");
@@ -322,11 +317,7 @@ TEST_CASE("a reduction in a stream follows what the stream does before, and come
 
 TEST_CASE("rows of long reductions end, although the ranks have not the same to do") {
     constexpr size_t kCount = 1 << 20; // as many bytes as fill a GPU with the threads of one kernel
-    gpurun_device_info device{};
-    device.size = sizeof(device);
-    REQUIRE_OK(gpurun_device(&device));
-    const bool is_cuda = device.kind == GPURUN_DEVICE_CUDA; // in question is the room on a GPU
-    const int rows = is_cuda ? 10 : 2, calls = is_cuda ? 30 : 3;
+    const int rows = is_cuda() ? 10 : 2, calls = is_cuda() ? 30 : 3;
     const Stream stream;
     const Memory from(Kind::kDevice, kCount * sizeof(int32_t)), into(Kind::kDevice, kCount * sizeof(int32_t));
     std::vector<int32_t> values(kCount);

@@ -26,6 +26,13 @@ int partner() {
     return other < size() ? other : GPURUN_PROC_NULL;
 }
 
+bool is_cuda() {
+    gpurun_device_info device{};
+    device.size = sizeof(device);
+    REQUIRE_OK(gpurun_device(&device));
+    return device.kind == GPURUN_DEVICE_CUDA;
+}
+
 bool has_graphs() {
     const Stream stream;
     const gpurun_status begun = gpurun_capture_begin(stream);
@@ -97,6 +104,11 @@ Bytes Memory::read() const {
     Bytes bytes(bytes_);
     REQUIRE_OK(gpurun_memcpy(bytes.data(), pointer_, bytes_, GPURUN_HOST));
     return bytes;
+}
+
+Bytes bytes_of(const std::vector<int32_t>& numbers) {
+    const auto* const first = reinterpret_cast<const uint8_t*>(numbers.data());
+    return {first, first + numbers.size() * sizeof(int32_t)};
 }
 
 Bytes pattern(size_t bytes, uint64_t seed) {

@@ -49,6 +49,9 @@ class Stream {
 // Whether streams can be captured; if not, gpurun_capture_begin() has said so, and what to do.
 bool has_graphs();
 
+// Whether the rank's device is a GPU, whose room is limited: an emulated device has as much as anybody wants.
+bool is_cuda();
+
 // Waits for a stream; nothing to wait for in the host's order domain.
 void synchronize(gpurun_stream stream);
 
@@ -90,6 +93,8 @@ class Memory {
 
 // Bytes that differ in every position and for every seed.
 Bytes pattern(size_t bytes, uint64_t seed);
+
+Bytes bytes_of(const std::vector<int32_t>& numbers);
 
 // -1 if equal, else the first index that differs: one assertion for a whole buffer.
 ptrdiff_t first_difference(const uint8_t* got, const uint8_t* expected, size_t bytes);

@@ -82,7 +82,7 @@ __device__ void await_channel_put(const ChannelArguments& channel, const RunLog&
     Word word;
     const uint64_t began = log.clock();
     await_channel_word(channel, turn, 0, 0, word);
-    let_next_start(); // not before: it may be large
+    let_next_start(); // only now: the next one may be large
     log.run(turn, began, log.clock());
 }
 
