@@ -109,7 +109,8 @@ struct Request : base::Linked<Request, Abandoned> {
     // Between start and completion.
     bool active = false;
     bool cancelled = false;
-    uint64_t series = 0; // that it was started in (Batch), else 0
+    uint64_t series = 0;  // that it was started in (Batch), else 0
+    uint64_t capture = 0; // that it was started under, else 0
     // None of these: nothing is left to do (PROC_NULL, or a small message that has been sent).
     transfer::Send* send = nullptr; // of the table's
     std::optional<PostedReceive> receive;

@@ -143,6 +143,7 @@ void Requests::begin(Request& request, std::optional<int64_t> entered_ns) {
     request.active = true;
     request.cancelled = false;
     request.series = 0;
+    request.capture = request.task.operand.captured() ? capture_of(request.task.operand.stream) : 0;
     if (request.task.peer == kProcNull) {
         if (entered_ns)
             batch_.pass_in_series(*entered_ns);
@@ -265,24 +266,6 @@ void Requests::begin_receive(Request& request) {
         messages_.start_taken(task.taken, *request.receive);
 }
 
-// A captured send may find no room before other graphs have ended. Then the call that starts it waits: only the thread
-// that captures may add to the graph, so no other can enqueue the send later.
-void Requests::enqueue_captured(EngineLock& lock, Request& request) {
-    if (!request.task.operand.captured() || request.send == nullptr || request.enqueued())
-        return;
-    const Background::Attendance attendance(background_);
-    const uint64_t names[] = {request.name};
-    const WaitReason reason{.kind = WaitReason::Kind::kRequests, .into_stream = true, .requests = names};
-    auto waited = waiter_.wait(
-        lock, reason, [&] { return request.enqueued(); },
-        [&] {
-            assume_engine_lock();
-            return arm(request);
-        });
-    if (!waited)
-        request.send->fail(std::move(waited).error());
-}
-
 // ------------------------------------------------------------------------------------------------------ completing
 
 Result<void> Requests::check(const Ask& ask) {
@@ -294,31 +277,6 @@ Result<void> Requests::check(const Ask& ask) {
             GPURUN_TRY(check_same_capture(*request, ask.order));
     }
     return {};
-}
-
-// Whether the request is still to become part of a graph. If its capture has ended without it, it ends in an error.
-bool Requests::is_in_capture(Request& request) {
-    if (!request.active || !request.under_way() || !request.task.operand.captured())
-        return false;
-    auto captured = core_.device().is_captured(request.task.operand.stream);
-    if (captured && *captured)
-        return true;
-    if (request.receive)
-        request.receive->op().miss_capture();
-    return false;
-}
-
-// A request belongs to a graph, or it does not, from its start to its end.
-Result<void> Requests::check_same_capture(Request& request, const Order& order) {
-    if (!request.active || !request.under_way() || is_in_capture(request) == order.captured())
-        return {};
-    return order.captured()
-               ? base::error(Status::kUnsupported,
-                             "the request was not started under this capture, and cannot be completed into a graph: "
-                             "wait for it before the capture begins, or on another stream")
-               : base::error(Status::kUnsupported,
-                             "the request was started under capture: it is complete once it has been waited for on a "
-                             "stream of the same capture");
 }
 
 GPURUN_FLATTEN Result<bool> Requests::complete(const Ask& ask, Settle settle) {

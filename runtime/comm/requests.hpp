@@ -72,6 +72,7 @@ class Requests {
     void begin_lend(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> describe_loan(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check(const Ask& ask) GPURUN_REQUIRES(engine_lock);
+    uint64_t capture_of(device::Stream stream) GPURUN_REQUIRES(engine_lock);
     bool is_in_capture(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check_same_capture(Request& request, const Order& order) GPURUN_REQUIRES(engine_lock);
     base::Result<bool> complete_met(EngineLock& lock, const Ask& ask, const Settle& settle)

@@ -7,7 +7,7 @@ namespace gpurun::transfer {
 using base::Result;
 namespace wait_report = platform::wait_report;
 
-Receive::~Receive() { give_branch_back(); }
+Receive::~Receive() = default;
 
 void Receive::start(Peer& source, const Record& record, std::span<const std::byte> payload) {
     GPURUN_ASSERT(phase() == Phase::kNew);
@@ -29,7 +29,7 @@ void Receive::start(Peer& source, const Record& record, std::span<const std::byt
 Result<void> Receive::set_marker() {
     if (!ends_by_completion())
         return {};
-    return operand().captured() ? take_branch() : work().set_marker();
+    return operand().captured() ? note_captured_start() : work().set_marker();
 }
 
 wait_report::Entry Receive::describe() const {
@@ -99,29 +99,23 @@ Result<void> Receive::end_behind(StagingPool::Buffer& staged) {
 
 // ----------------------------------------------------------------------------------------------------- of graphs
 
-// A branch, since what follows the start of the receive in the stream must not wait for the message: it may have to run
-// first.
-Result<void> Receive::take_branch() {
-    if (branch_)
-        return {};
-    GPURUN_ASSIGN(branch_, resources().pools.captures.take_branch());
-    return resources().pools.captures.order(operand().stream, *branch_);
+Result<void> Receive::note_captured_start() {
+    if (!captured_start_) {
+        GPURUN_ASSIGN(captured_start_, resources().pools.captures.mark(operand().stream));
+    }
+    return {};
 }
 
-void Receive::give_branch_back() {
-    if (branch_)
-        resources().pools.captures.give_back(*std::exchange(branch_, std::nullopt));
+Result<void> Receive::await_captured_start(device::Stream stream) {
+    return stream == operand().stream ? Result<void>() : device().await_event(stream, *captured_start_);
 }
 
-// Also one that has failed: its branch has to join the capture.
 Result<void> Receive::complete_captured(device::Stream stream) {
-    if (!branch_)
+    if (!captured_start_)
         return {};
-    if (state() != nullptr)
-        state()->enqueue_captured(*this);
-    if (!missed_capture_)
-        GPURUN_TRY(resources().pools.captures.order(*branch_, stream));
-    give_branch_back();
+    if (state() != nullptr && !missed_capture_)
+        state()->enqueue_captured(*this, stream);
+    captured_start_.reset();
     if (!done())
         finish();
     return {};

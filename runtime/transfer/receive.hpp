@@ -68,10 +68,10 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     using Operation::end_behind;
     // It is part of this launch of mails (FusedMails).
     void set_launch(uint64_t launch) { launch_ = launch; }
-    // A branch of the capture in which a started receive of a graph moves.
-    base::Result<void> take_branch();
-    std::optional<device::Stream> branch() const { return branch_; }
-    void give_branch_back();
+    // Of a started receive of a graph: what is in its stream so far comes before it. Once.
+    base::Result<void> note_captured_start();
+    // What is enqueued next in `stream` comes after that.
+    base::Result<void> await_captured_start(device::Stream stream);
     bool missed_capture() const { return missed_capture_; }
 
   private:
@@ -87,8 +87,8 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     uint64_t bytes_ = 0;
     uint64_t serial_of_send_ = 0;
     uint64_t launch_ = 0;
-    StagingPool::Buffer* staged_ = nullptr; // whose event is the end
-    std::optional<device::Stream> branch_;
+    StagingPool::Buffer* staged_ = nullptr;       // whose event is the end
+    std::optional<device::Event> captured_start_; // until it is completed
 };
 
 } // namespace gpurun::transfer

@@ -87,8 +87,8 @@ class ReceiveState : public HalfState<Receive> {
     }
     // Whether it was handed over, and the answer of it written, too (SendMode::answer).
     virtual bool answer_written() const { return false; }
-    // Of a graph: the thread that captures completes it. Enqueues it, or fails the receive.
-    virtual void enqueue_captured(Receive&) {}
+    // Of a graph: the thread that captures completes it into the stream. Enqueues it, or fails the receive.
+    virtual void enqueue_captured(Receive&, device::Stream) {}
     virtual void capture_missed(Receive&) {}
 };
 

@@ -309,9 +309,10 @@ inline void add_graphs(device::cuda::Driver& driver) {
         *graph = fake().graphs.end == CUDA_SUCCESS ? fake().graphs.captured : nullptr;
         return fake().graphs.end;
     };
-    driver.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph* graph,
+    driver.cuStreamGetCaptureInfo = [](CUstream, CUstreamCaptureStatus* status, cuuint64_t* number, CUgraph* graph,
                                        const CUgraphNode**, size_t*) {
         *status = fake().capturing;
+        *number = 1;
         *graph = fake().graphs.captured;
         return CUDA_SUCCESS;
     };

@@ -60,6 +60,36 @@ TEST_CASE("captured receives of one graph leave room for the work behind which t
     }
 }
 
+TEST_CASE("started receives of one graph leave room for the sends that come behind large work") {
+    const int peer = partner();
+    if (!can_capture(peer))
+        return;
+    const Stream stream;
+    const Memory work(Kind::kDevice, kWork);
+    for (const Row& row : {Row{4096, 100}, Row{65536, 24}, Row{65536, 50}, Row{131072, 24}}) {
+        CAPTURE(row.bytes);
+        const size_t messages = is_cuda() ? static_cast<size_t>(row.length) : 4;
+        Memory from(Kind::kDevice, messages * row.bytes), into(Kind::kDevice, messages * row.bytes);
+        const Graph graph(stream, [&] {
+            std::vector<gpurun_request> requests(2 * messages);
+            for (size_t i = 0; i < messages; i++)
+                REQUIRE_OK(gpurun_irecv(into.at(i * row.bytes), row.bytes, GPURUN_BYTE, peer, kData, kWorld, stream,
+                                        &requests[i]));
+            REQUIRE_OK(gpurun_memset(work.get(), 1, kWork, stream));
+            for (size_t i = 0; i < messages; i++)
+                REQUIRE_OK(gpurun_isend(from.at(i * row.bytes), row.bytes, GPURUN_BYTE, peer, kData, kWorld, stream,
+                                        &requests[messages + i]));
+            REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), stream, nullptr));
+        });
+        for (int run = 0; run < 6; run++) {
+            from.write(pattern(from.size(), seed_of(rank(), run, row.bytes)));
+            graph.launch(stream);
+            stream.synchronize();
+            CHECK(first_difference(into.read(), pattern(into.size(), seed_of(peer, run, row.bytes))) == -1);
+        }
+    }
+}
+
 TEST_CASE("captured reductions of one graph leave room for those of a rank that comes late") {
     const Stream stream;
     if (!can_capture_collectives(stream))

@@ -360,8 +360,9 @@ TEST_CASE("a request whose capture ends without it ends in an error, and takes n
             hear(partner());
         REQUIRE_OK(gpurun_capture_begin(stream));
         REQUIRE_OK(gpurun_irecv(buffer.get(), kBytes, GPURUN_BYTE, partner(), kData, kWorld, stream, &request));
-        if (gpurun_capture_end(stream, &graph) == GPURUN_OK) // where nothing was enqueued yet
-            REQUIRE_OK(gpurun_graph_destroy(graph));
+        REQUIRE_OK(gpurun_capture_end(stream, &graph));
+        REQUIRE_OK(gpurun_graph_destroy(graph));
+        const Graph another(stream, [&] { CHECK(gpurun_wait(&request, stream, nullptr) == GPURUN_ERR_UNSUPPORTED); });
         if (!sent_before)
             tell(partner());
         const gpurun_stream order = round % 4 < 2 ? GPURUN_HOST : static_cast<gpurun_stream>(stream);
@@ -380,8 +381,9 @@ TEST_CASE("a request whose capture ends without it ends in an error, and takes n
     }
 }
 
-// Each waits in a branch of its own, for which the device has so many queues (gpurun(7), LIMITS).
-size_t receives_at_once() {
+// Each that is read out of its sender's memory waits in a branch of its own, for which the device has so many queues
+// (gpurun(7), LIMITS).
+size_t pulled_at_once() {
     constexpr size_t kMany = 48, kQueues = 32;
     const char* const set = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     const size_t queues = set == nullptr ? kQueues : std::strtoul(set, nullptr, 10);
@@ -391,25 +393,27 @@ size_t receives_at_once() {
 TEST_CASE("many started receives of a graph leave room for the sends that their partners wait for") {
     if (!can_capture(partner()))
         return;
-    constexpr size_t kBytes = 4096;
-    const size_t many = receives_at_once();
     const Stream stream;
-    Memory from(Kind::kDevice, many * kBytes), into(Kind::kDevice, many * kBytes);
-    const Graph graph(stream, [&] {
-        std::vector<gpurun_request> requests(2 * many);
-        for (size_t i = 0; i < many; i++)
-            REQUIRE_OK(gpurun_irecv(into.at(i * kBytes), kBytes, GPURUN_BYTE, partner(), static_cast<int>(i), kWorld,
-                                    stream, &requests[i]));
-        for (size_t i = many; i-- > 0;)
-            REQUIRE_OK(gpurun_isend(from.at(i * kBytes), kBytes, GPURUN_BYTE, partner(), static_cast<int>(i), kWorld,
-                                    stream, &requests[2 * many - 1 - i]));
-        REQUIRE_OK(gpurun_waitall(2 * many, requests.data(), stream, nullptr));
-    });
-    for (int run = 0; run < 3; run++) {
-        from.write(pattern(many * kBytes, seed_of(rank(), run, kBytes)));
-        graph.launch(stream);
-        synchronize(stream);
-        CHECK(into.read() == pattern(many * kBytes, seed_of(partner(), run, kBytes)));
+    for (const bool pulled : {false, true}) {
+        CAPTURE(pulled);
+        const size_t bytes = pulled ? 600'000 : 4096, many = pulled ? pulled_at_once() : 200;
+        Memory from(Kind::kDevice, many * bytes), into(Kind::kDevice, many * bytes);
+        const Graph graph(stream, [&] {
+            std::vector<gpurun_request> requests(2 * many);
+            for (size_t i = 0; i < many; i++)
+                REQUIRE_OK(gpurun_irecv(into.at(i * bytes), bytes, GPURUN_BYTE, partner(), static_cast<int>(i), kWorld,
+                                        stream, &requests[i]));
+            for (size_t i = many; i-- > 0;)
+                REQUIRE_OK(gpurun_isend(from.at(i * bytes), bytes, GPURUN_BYTE, partner(), static_cast<int>(i), kWorld,
+                                        stream, &requests[2 * many - 1 - i]));
+            REQUIRE_OK(gpurun_waitall(2 * many, requests.data(), stream, nullptr));
+        });
+        for (int run = 0; run < 3; run++) {
+            from.write(pattern(many * bytes, seed_of(rank(), run, bytes)));
+            graph.launch(stream);
+            synchronize(stream);
+            CHECK(into.read() == pattern(many * bytes, seed_of(partner(), run, bytes)));
+        }
     }
 }
 

@@ -13,6 +13,8 @@ class Graphs {
     // What is enqueued in a captured stream does not run; launch() enqueues all of it, as often as it is called.
     // Device::is_captured() tells which streams are.
     virtual base::Result<void> begin_capture(Stream stream) = 0;
+    // Of the capture under which `stream` is, its number: no other capture has it. kStream if it is not captured.
+    virtual base::Result<uint64_t> capture_number(Stream stream) = 0;
     virtual base::Result<Graph> end_capture(Stream stream) = 0; // kStream if it is not captured, or that failed
     virtual base::Result<void> launch(Graph graph, Stream stream) = 0;
     // Owned if no run of a graph that launch() has enqueued is under way. While it is, none begins: launch() waits.

@@ -153,6 +153,7 @@ class CudaDevice final : public Device,
     base::Result<void> reduce_in_graph(const GraphReduction& reduction, Stream stream) override;
 
     base::Result<void> begin_capture(Stream stream) override;
+    base::Result<uint64_t> capture_number(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;
     base::Result<void> launch(Graph graph, Stream stream) override;
     std::unique_lock<std::mutex> keep_graphs_still() override;
@@ -215,6 +216,11 @@ class CudaDevice final : public Device,
     template <typename Arguments>
     base::Result<void> launch(CUfunction kernel, unsigned grid, unsigned threads, const Arguments& arguments,
                               Stream stream) const; // launch.hpp
+    struct Capture {
+        cuuint64_t number = 0;
+        CUgraph graph = nullptr;
+    };
+    base::Result<Capture> capture_of(Stream stream) const;
     std::optional<Buffer> recall(const void* pointer, size_t bytes) const;
     base::Result<Buffer> describe_unknown(const void* pointer, size_t bytes);
     base::Result<Buffer> describe_host(const Attributes& found, const void* pointer, size_t bytes);

@@ -22,6 +22,23 @@ base::Result<void> CudaDevice::begin_capture(Stream stream) {
                          "cuStreamBeginCapture", base::Status::kStream);
 }
 
+base::Result<CudaDevice::Capture> CudaDevice::capture_of(Stream stream) const {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    Capture capture;
+    GPURUN_TRY(driver_.check(driver_.cuStreamGetCaptureInfo(cuda::native(stream), &status, &capture.number,
+                                                            &capture.graph, nullptr, nullptr),
+                             "cuStreamGetCaptureInfo", base::Status::kStream));
+    if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return base::error(base::Status::kStream, "stream {} is not being captured", stream.address());
+    return capture;
+}
+
+base::Result<uint64_t> CudaDevice::capture_number(Stream stream) {
+    const auto current = enter();
+    GPURUN_ASSIGN(const Capture capture, capture_of(stream));
+    return capture.number;
+}
+
 base::Result<Graph> CudaDevice::end_capture(Stream stream) {
     const auto current = enter_beside_capture();
     CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -71,23 +88,20 @@ base::Result<void> CudaDevice::destroy_graph_later(Graph graph) {
 // A user object of the graph: clones and executables of the graph hold it too, and so do their runs.
 base::Result<void> CudaDevice::at_graph_end(Stream captured, void (*function)(void*), void* argument) {
     const auto current = enter();
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    CUgraph graph = nullptr;
-    auto found = driver_.check(
-        driver_.cuStreamGetCaptureInfo(cuda::native(captured), &status, nullptr, &graph, nullptr, nullptr),
-        "cuStreamGetCaptureInfo", base::Status::kStream);
-    if (found && status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-        found = base::error(base::Status::kStream, "stream {} is not being captured", captured.address());
-    CUuserObject object = nullptr;
-    if (found)
-        found =
-            driver_.check(driver_.cuUserObjectCreate(&object, argument, function, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
-                          "cuUserObjectCreate");
-    if (!found) {
+    auto capture = capture_of(captured);
+    if (!capture) {
         function(argument);
-        return found;
+        return std::move(capture).error();
     }
-    auto retained = driver_.check(driver_.cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE),
+    CUuserObject object = nullptr;
+    auto made =
+        driver_.check(driver_.cuUserObjectCreate(&object, argument, function, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC),
+                      "cuUserObjectCreate");
+    if (!made) {
+        function(argument);
+        return made;
+    }
+    auto retained = driver_.check(driver_.cuGraphRetainUserObject(capture->graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE),
                                   "cuGraphRetainUserObject");
     if (!retained)
         (void)driver_.cuUserObjectRelease(object, 1); // calls it

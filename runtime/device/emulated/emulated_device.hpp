@@ -127,6 +127,7 @@ class EmulatedDevice final : public Device,
                                       Stream stream) override;
 
     base::Result<void> begin_capture(Stream stream) override;
+    base::Result<uint64_t> capture_number(Stream stream) override;
     base::Result<Graph> end_capture(Stream stream) override;
     base::Result<void> launch(Graph graph, Stream stream) override;
     std::unique_lock<std::mutex> keep_graphs_still() override;

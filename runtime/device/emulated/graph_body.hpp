@@ -23,10 +23,12 @@ class StreamQueue;
 
 class GraphBody {
   public:
-    GraphBody() = default;
+    GraphBody();
     ~GraphBody();
     GraphBody(const GraphBody&) = delete;
     GraphBody& operator=(const GraphBody&) = delete;
+
+    uint64_t number() const { return number_; } // which no other has
 
     // ---- while it is captured
     void add(size_t branch, const Operation& operation);
@@ -62,6 +64,7 @@ class GraphBody {
     static bool is_signal(const Step& step);
     Operation in_run(const Operation& operation, uint64_t run);
 
+    const uint64_t number_;
     // Nothing of these changes after close(), but what runs count.
     std::vector<Step> steps_;
     std::deque<Edge> edges_;

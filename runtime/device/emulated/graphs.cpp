@@ -17,6 +17,14 @@ base::Result<void> EmulatedDevice::begin_capture(Stream stream) {
     return queue->begin_capture();
 }
 
+base::Result<uint64_t> EmulatedDevice::capture_number(Stream stream) {
+    GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
+    const std::shared_ptr<GraphBody> body = queue->captured();
+    if (body == nullptr)
+        return base::error(Status::kStream, "stream {} is not being captured", stream.address());
+    return body->number();
+}
+
 base::Result<Graph> EmulatedDevice::end_capture(Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     GPURUN_ASSIGN(std::shared_ptr<GraphBody> body, queue->end_capture());

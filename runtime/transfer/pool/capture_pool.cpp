@@ -1,43 +1,26 @@
 #include "transfer/pool/capture_pool.hpp"
 
-#include <algorithm>
-
 namespace gpurun::transfer {
 
 using base::Result;
 
 CapturePool::~CapturePool() {
-    for (const Branch& each : branches_)
-        (void)device_.destroy_stream(each.stream); // one that is still captured goes with the process
+    for (const device::Stream each : branches_)
+        (void)device_.destroy_stream(each); // one that is still captured goes with the process
     for (const OrderEvent& each : events_)
         (void)device_.destroy_event(each.event); // a failed device keeps them; nothing to do
 }
 
 Result<device::Stream> CapturePool::take_branch() {
-    for (Branch& each : branches_) {
-        if (each.used)
-            continue;
-        GPURUN_ASSIGN(const bool captured, device_.is_captured(each.stream));
-        if (captured)
-            continue; // into a graph that is not ended yet
-        each.used = true;
-        return each.stream;
+    for (const device::Stream each : branches_) {
+        GPURUN_ASSIGN(const bool captured, device_.is_captured(each)); // into a graph that is not ended yet
+        if (!captured)
+            return each;
     }
     GPURUN_ASSIGN(const device::Stream stream,
                   branches_.size() < reserved_ ? device_.take_reserved_stream() : device_.create_urgent_stream());
-    branches_.push_back(Branch{stream, true});
+    branches_.push_back(stream);
     return stream;
-}
-
-void CapturePool::give_back(device::Stream branch) {
-    for (Branch& each : branches_)
-        if (each.stream == branch)
-            each.used = false;
-}
-
-size_t CapturePool::lent() const {
-    return static_cast<size_t>(
-        std::count_if(branches_.begin(), branches_.end(), [](const Branch& each) { return each.used; }));
 }
 
 Result<CapturePool::OrderEvent*> CapturePool::take_event() {
@@ -50,16 +33,21 @@ Result<CapturePool::OrderEvent*> CapturePool::take_event() {
     return &events_.emplace_back(OrderEvent{made, std::make_shared<std::atomic<bool>>(false)});
 }
 
-Result<void> CapturePool::order(device::Stream first, device::Stream second) {
+Result<device::Event> CapturePool::mark(device::Stream captured) {
     GPURUN_ASSIGN(const OrderEvent* const event, take_event());
     const auto gone = [](void* argument) {
         const std::unique_ptr<std::shared_ptr<std::atomic<bool>>> unused(
             static_cast<std::shared_ptr<std::atomic<bool>>*>(argument));
         (*unused)->store(true, std::memory_order_release);
     };
-    GPURUN_TRY(graphs_->at_graph_end(first, gone, new std::shared_ptr<std::atomic<bool>>(event->unused)));
-    GPURUN_TRY(device_.record(event->event, first));
-    return device_.await_event(second, event->event);
+    GPURUN_TRY(graphs_->at_graph_end(captured, gone, new std::shared_ptr<std::atomic<bool>>(event->unused)));
+    GPURUN_TRY(device_.record(event->event, captured));
+    return event->event;
+}
+
+Result<void> CapturePool::order(device::Stream first, device::Stream second) {
+    GPURUN_ASSIGN(const device::Event event, mark(first));
+    return device_.await_event(second, event);
 }
 
 } // namespace gpurun::transfer

@@ -19,20 +19,16 @@ class CapturePool {
         : device_(device), graphs_(device.graphs()), reserved_(reserved) {}
     ~CapturePool();
 
-    // A stream that can join a capture: a branch of the graph for one message.
+    // A stream that is not captured: it becomes a branch of the graph, for one message, once it awaits what is.
     base::Result<device::Stream> take_branch();
-    void give_back(device::Stream branch);
-    size_t lent() const; // branches that were not given back yet
+    // What is in `captured` so far. The event is recorded nowhere else before the graph is gone: CUDA crashes where a
+    // thread does so while another ends the capture (tests/device/capture_events.cu).
+    base::Result<device::Event> mark(device::Stream captured);
     // Enqueue: what follows in `second` starts after what is in `first`, which is captured; `second` may join the
-    // capture by that. The event is recorded nowhere else before the graph is gone: CUDA crashes where a thread does so
-    // while another ends the capture (tests/device/capture_events.cu).
+    // capture by that.
     base::Result<void> order(device::Stream first, device::Stream second);
 
   private:
-    struct Branch {
-        device::Stream stream;
-        bool used = false;
-    };
     struct OrderEvent {
         device::Event event;
         std::shared_ptr<std::atomic<bool>> unused; // set (release) when the graph is gone
@@ -42,7 +38,7 @@ class CapturePool {
     device::Device& device_;
     device::Graphs* const graphs_; // null: no stream is ever captured
     const size_t reserved_;
-    std::vector<Branch> branches_;
+    std::vector<device::Stream> branches_;
     std::deque<OrderEvent> events_;
     size_t next_event_ = 0; // where to look for an unused one: graphs mostly go in the order in which they came
 };

@@ -64,7 +64,7 @@ Result<void> GraphReceive::start(Receive& receive, const Arrival& arrival) {
     if (receive.missed_capture())
         return missed_capture();
     if (!receive.ends_in_stream())
-        GPURUN_TRY(receive.take_branch()); // already there, unless it is matched in the call that starts it
+        GPURUN_TRY(receive.note_captured_start()); // noted already, unless it is matched in the call that starts it
     return map_and_enqueue(receive);
 }
 
@@ -113,16 +113,31 @@ Result<CapturedExchange::Operand> GraphReceive::hand_over_captured(Receive& rece
     return CapturedExchange::Operand{taken.channel, taken.from, receive.operand().address, taken.answer};
 }
 
-void GraphReceive::enqueue_captured(Receive& receive) {
+// In words: where it is completed, since its source has put it whatever this rank waits for before that. Else in a
+// branch of the capture, from where it was started: the source may wait for its end before it sends what this rank
+// waits for first.
+Result<void> GraphReceive::enqueue_started(Receive& receive, const GraphPart::Arrived& arrived, device::Stream stream) {
+    GraphPart& part = receive.source().part<GraphPart>();
+    if (arrived.message.way == CapturedMessage::Way::kInChannel) {
+        GPURUN_TRY(receive.await_captured_start(stream));
+        return part.receive(receive, arrived, envelope_, stream);
+    }
+    CapturePool& captures = receive.resources().pools.captures;
+    GPURUN_ASSIGN(const device::Stream branch, captures.take_branch());
+    GPURUN_TRY(receive.await_captured_start(branch));
+    auto received = part.receive(receive, arrived, envelope_, branch);
+    GPURUN_TRY(
+        captures.order(branch, stream)); // also of one that has failed: a capture whose branches do not join does
+    return received;
+}
+
+void GraphReceive::enqueue_captured(Receive& receive, device::Stream stream) {
     if (!arrived_)
         return;
     const GraphPart::Arrived arrived = *std::exchange(arrived_, std::nullopt);
-    if (receive.source().lost()) {
+    if (receive.source().lost())
         receive.fail({Status::kPeerLost, "the other rank died before the message had become part of a graph"});
-        return;
-    }
-    GraphPart& part = receive.source().part<GraphPart>();
-    if (auto enqueued = part.receive(receive, arrived, envelope_, *receive.branch()); !enqueued)
+    else if (auto enqueued = enqueue_started(receive, arrived, stream); !enqueued)
         receive.fail(std::move(enqueued).error());
 }
 

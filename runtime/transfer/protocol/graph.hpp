@@ -1,9 +1,8 @@
 // graph: messages of graphs, enqueued once, while a stream is captured (graph_part.hpp).
 //
 // Always by the thread that captures, since two threads must not add to one graph. A blocking call waits for its match.
-// A started request is matched by any thread, and enqueued by the thread that completes it, in a branch of the capture
-// that joins where it is completed. What a collective reduces may be left for the operation that reduces it, which
-// moves it, too (captured_exchange.hpp).
+// A started request is matched by any thread, and enqueued by the thread that completes it. What a collective reduces
+// may be left for the operation that reduces it, which moves it, too (captured_exchange.hpp).
 #pragma once
 
 #include "transfer/protocol/graph_part.hpp"
@@ -33,13 +32,14 @@ class GraphReceive final : public ReceiveState {
     base::Result<void> enqueue_left(Receive& receive, std::optional<device::Stream> stream) override;
     base::Result<CapturedExchange::Operand> hand_over_captured(Receive& receive, device::Stream stream) override;
     bool answer_written() const override { return answered_; }
-    void enqueue_captured(Receive& receive) override;
+    void enqueue_captured(Receive& receive, device::Stream stream) override;
     void capture_missed(Receive& receive) override;
     void give_up(Receive& receive) override;
     void describe(const Receive& receive, platform::wait_report::Entry& entry) const override;
 
   private:
     base::Result<void> map_and_enqueue(Receive& receive);
+    base::Result<void> enqueue_started(Receive& receive, const GraphPart::Arrived& arrived, device::Stream stream);
     bool may_be_left(const Receive& receive) const;
 
     std::optional<GraphPart::Arrived> arrived_; // until it is enqueued

@@ -245,6 +245,7 @@ class ScriptedDevice final : public device::Device,
     }
 
     // ---- graphs
+    Result<uint64_t> capture_number(Stream stream) override { return real_->graphs()->capture_number(stream); }
     Result<void> begin_capture(Stream stream) override {
         return tried([&] { return real_->graphs()->begin_capture(stream); });
     }
