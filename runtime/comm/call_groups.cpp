@@ -105,9 +105,11 @@ void CallGroups::run(std::span<const GroupedCall> calls, Settle settle) {
     run.start(Task::Kind::kSend);
     run.start(Task::Kind::kReceive);
     run.settle(run.finish(lock), settle);
+    std::vector<Request*> captured;
     for (const GroupedCall& each : calls)
-        if (Request* const request = core_.requests().find(each.request))
-            requests_.enqueue_captured(lock, *request);
+        if (Request* const request = core_.requests().find(each.request); request && request->task.operand.captured())
+            captured.push_back(request);
+    requests_.enqueue_captured(lock, captured);
 }
 
 } // namespace gpurun::comm

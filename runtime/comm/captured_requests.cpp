@@ -1,6 +1,9 @@
 // Requests that are part of a graph, from their start to their end.
 #include "comm/requests.hpp"
 
+#include <algorithm>
+#include <optional>
+
 namespace gpurun::comm {
 
 using base::Result;
@@ -8,8 +11,8 @@ using base::Status;
 
 // A captured send may find no room before other graphs have ended. Then the call that starts it waits: only the thread
 // that captures may add to the graph, so no other can enqueue the send later.
-void Requests::enqueue_captured(EngineLock& lock, Request& request) {
-    if (!request.task.operand.captured() || request.send == nullptr || request.enqueued())
+void Requests::await_room(EngineLock& lock, Request& request) {
+    if (request.send == nullptr || request.enqueued())
         return;
     const Background::Attendance attendance(background_);
     const uint64_t names[] = {request.name};
@@ -22,6 +25,41 @@ void Requests::enqueue_captured(EngineLock& lock, Request& request) {
         });
     if (!waited)
         request.send->fail(std::move(waited).error());
+}
+
+// What they put goes by one operation, behind which what they receive may begin. If that fails, so does each.
+void Requests::enqueue_captured(EngineLock& lock, std::span<Request* const> requests) {
+    const auto is_captured = [](const Request* each) {
+        return each->active && each->under_way() && each->task.operand.captured();
+    };
+    if (std::none_of(requests.begin(), requests.end(), is_captured))
+        return;
+    for (Request* const each : requests)
+        if (is_captured(each))
+            await_room(lock, *each);
+    auto launched = core_.resources().captured_exchange.launch();
+    std::optional<device::Event> start;
+    device::Stream stream; // that it is in
+    for (Request* const each : requests) {
+        if (!is_captured(each))
+            continue;
+        const device::Stream in = each->task.operand.stream;
+        transfer::Operation& of = each->receive ? static_cast<transfer::Operation&>(each->receive->op()) : *each->send;
+        if (!launched && !of.error())
+            of.error() = launched.error();
+        if (!launched || !each->receive)
+            continue;
+        if (!start || stream != in) {
+            auto marked = core_.resources().pools.captures.mark(in);
+            if (!marked) {
+                of.fail(std::move(marked).error());
+                continue;
+            }
+            start = *marked;
+            stream = in;
+        }
+        each->receive->op().set_captured_start(*start);
+    }
 }
 
 // 0 if it is not captured, or its capture has failed.

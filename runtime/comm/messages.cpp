@@ -155,7 +155,8 @@ Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> 
     for (Send* send : sends)
         if (waited && send->operand().captured() && !send->error())
             waited = send->complete_into(send->operand().stream);
-    return waited;
+    auto launched = core_.resources().captured_exchange.launch();
+    return waited ? std::move(launched) : std::move(waited);
 }
 
 void Messages::share_kernel(base::FunctionRef<bool()> have_started, base::FunctionRef<bool()> are_enqueued) {

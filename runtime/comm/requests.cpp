@@ -96,7 +96,10 @@ GPURUN_FLATTEN uint64_t Requests::start(const Task& task, int64_t entered_ns) {
         EngineLock lock(core_.mutex());
         Request& request = core_.requests().take(task);
         begin(request, entered_ns);
-        enqueue_captured(lock, request);
+        if (task.operand.captured()) [[unlikely]] {
+            Request* const requests[] = {&request};
+            enqueue_captured(lock, requests);
+        }
         name = request.name;
     }
     batch_.leave_series();
@@ -124,10 +127,9 @@ void Requests::start_all(std::span<Request* const> requests, int64_t entered_ns)
     exchanges.collect(requests.size() > 1 && std::none_of(requests.begin(), requests.end(), [](const Request* each) {
                           return each->task.operand.captured();
                       }));
-    for (Request* const each : requests) {
+    for (Request* const each : requests)
         begin(*each, entered_ns);
-        enqueue_captured(lock, *each);
-    }
+    enqueue_captured(lock, requests);
     core_.resources().pools.markers.end_sharing();
     exchanges.collect(false);
     exchanges.launch();
@@ -300,6 +302,11 @@ Result<bool> Requests::complete_met(EngineLock& lock, const Ask& ask, const Sett
     if (!met)
         return false;
     auto completed = complete_each(ask, settle);
+    if (ask.order.captured()) {
+        auto launched = core_.resources().captured_exchange.launch();
+        if (completed)
+            completed = std::move(launched);
+    }
     core_.resources().exchanges.launch(); // what was taken for the stream
     GPURUN_TRY(std::move(completed));
     return true;

@@ -60,8 +60,8 @@ class Requests {
     void withdraw(transfer::Send& loan) GPURUN_REQUIRES(engine_lock);
     // ---- for groups, under the lock
     void begin(Request& request, std::optional<int64_t> entered_ns = std::nullopt) GPURUN_REQUIRES(engine_lock);
-    // Behind begin(), where the request stands in a stream that is captured.
-    void enqueue_captured(EngineLock& lock, Request& request) GPURUN_REQUIRES(engine_lock);
+    // Behind begin() of all that one call starts: those that stand in streams that are captured.
+    void enqueue_captured(EngineLock& lock, std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
 
   private:
     class Goal;
@@ -72,6 +72,7 @@ class Requests {
     void begin_lend(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> describe_loan(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check(const Ask& ask) GPURUN_REQUIRES(engine_lock);
+    void await_room(EngineLock& lock, Request& captured) GPURUN_REQUIRES(engine_lock);
     uint64_t capture_of(device::Stream stream) GPURUN_REQUIRES(engine_lock);
     bool is_in_capture(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check_same_capture(Request& request, const Order& order) GPURUN_REQUIRES(engine_lock);

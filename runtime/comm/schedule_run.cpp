@@ -152,7 +152,10 @@ Result<void> ScheduleRun::start_step(StepId id) {
     }
     states_[id].started = true;
     switch (step.kind) {
-    case StepKind::kLocal: return step.work(order_);
+    case StepKind::kLocal:
+        if (order_.captured())
+            GPURUN_TRY(core_.resources().captured_exchange.launch());
+        return step.work(order_);
     case StepKind::kCopy: return start_copy(id);
     case StepKind::kReduce: return start_reduction(id);
     case StepKind::kReceive: start_receive(id, operand_of(step.buffer), step.peer); return {};
@@ -358,19 +361,8 @@ void ScheduleRun::start_steps() {
     if (failed)
         await_readers();
     messages_.launch(); // before what depends on these
-    if (order_.captured() && (broken_ || !failed || !reduces_later()))
-        if (auto launched = core_.resources().captured_exchange.launch(); !launched && failed)
-            failed = std::move(launched);
     if (!failed)
         fail(failed.error());
-}
-
-// What is put in a graph may wait for that.
-bool ScheduleRun::reduces_later() const {
-    for (StepId i = 0; i < schedule_.steps().size(); ++i)
-        if (schedule_.steps()[i].kind == StepKind::kReduce && !states_[i].started)
-            return true;
-    return false;
 }
 
 bool ScheduleRun::advance_steps() {
@@ -384,6 +376,9 @@ bool ScheduleRun::advance_steps() {
             fail(settled.error());
         moved = settled && (*settled || receive_before_sends_end());
     }
+    if (order_.captured() && !error_ && enqueued())
+        if (auto launched = core_.resources().captured_exchange.launch(); !launched)
+            fail(launched.error());
     if (broken_ && !error_ && !enqueued())
         leave_steps();
     if (error_ && !enqueued())

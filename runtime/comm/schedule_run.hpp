@@ -180,7 +180,6 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     bool is_in_place(const Schedule::Step& step) const;
     std::optional<size_t> operand_from(Schedule::StepId receive, const Schedule::Step& reduction, size_t& number,
                                        size_t most) const;
-    bool reduces_later() const;
     base::Result<void> start_ready_steps() GPURUN_REQUIRES(engine_lock);
     // Whether the step has come to its end. `receives`: some step has started to receive, and is not complete.
     base::Result<bool> settle_step(State& state, bool receives) GPURUN_REQUIRES(engine_lock);

@@ -27,9 +27,7 @@ void Receive::start(Peer& source, const Record& record, std::span<const std::byt
 }
 
 Result<void> Receive::set_marker() {
-    if (!ends_by_completion())
-        return {};
-    return operand().captured() ? note_captured_start() : work().set_marker();
+    return ends_by_completion() && !operand().captured() ? work().set_marker() : Result<void>();
 }
 
 wait_report::Entry Receive::describe() const {
@@ -98,13 +96,6 @@ Result<void> Receive::end_behind(StagingPool::Buffer& staged) {
 }
 
 // ----------------------------------------------------------------------------------------------------- of graphs
-
-Result<void> Receive::note_captured_start() {
-    if (!captured_start_) {
-        GPURUN_ASSIGN(captured_start_, resources().pools.captures.mark(operand().stream));
-    }
-    return {};
-}
 
 Result<void> Receive::await_captured_start(device::Stream stream) {
     return stream == operand().stream ? Result<void>() : device().await_event(stream, *captured_start_);

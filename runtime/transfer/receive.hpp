@@ -28,6 +28,8 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     void start(Peer& source, const Record& record, std::span<const std::byte> payload);
     base::Result<void> on_record(const Record& answer) { return give(answer); }
     platform::wait_report::Entry describe() const override;
+    // A started one of a graph begins here, in its stream.
+    void set_captured_start(device::Event start) { captured_start_ = start; }
     // What was left, for a reduction that is enqueued in the stream before the rank gives up the engine lock. Done
     // afterwards. REQUIRES is_left().
     base::Result<device::FusedReduction::Operand> hand_over(device::Stream stream);
@@ -68,9 +70,7 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     using Operation::end_behind;
     // It is part of this launch of mails (FusedMails).
     void set_launch(uint64_t launch) { launch_ = launch; }
-    // Of a started receive of a graph: what is in its stream so far comes before it. Once.
-    base::Result<void> note_captured_start();
-    // What is enqueued next in `stream` comes after that.
+    // Of a started receive of a graph: what is enqueued next in `stream` comes after its start.
     base::Result<void> await_captured_start(device::Stream stream);
     bool missed_capture() const { return missed_capture_; }
 

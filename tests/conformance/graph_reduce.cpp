@@ -93,7 +93,7 @@ class Ranks {
 
   private:
     void enqueue(size_t rank, int op, uint32_t blocks, device::Stream stream) {
-        std::vector<GraphReduction::Put> puts;
+        std::vector<device::ChannelPut> puts;
         std::deque<Channel> channels;
         std::vector<GraphReduction::Operand> operands(number_);
         for (size_t other = 0; other < number_; ++other) {

@@ -15,6 +15,7 @@ namespace {
 
 constexpr uint32_t kPuts = 7; // names
 constexpr uint32_t kTakes = 9;
+constexpr uint32_t kBlocks = 16;
 
 class Log {
   public:
@@ -70,16 +71,29 @@ device::Channel part(device::Channel channel, bool first, bool last) {
 
 TEST_CASE("each run of both sides has a place, and the target moves not before the source") {
     constexpr uint64_t kRuns = 5;
-    for (const size_t bytes : {size_t{0}, size_t{8}, size_t{5000}, kLargestInChannel}) {
+    for (const auto& [bytes, in_exchange] :
+         {std::pair(size_t{0}, false), std::pair(size_t{8}, false), std::pair(size_t{5000}, false),
+          std::pair(kLargestInChannel, false), std::pair(size_t{8}, true), std::pair(kLargestInChannel, true)}) {
         CAPTURE(bytes);
+        CAPTURE(in_exchange);
         const Log log(2 * kRuns);
         Line line(bytes);
         line.log(log.get(), kPuts, kTakes);
         const Memory source(kLargestInChannel);
         const Memory target(kLargestInChannel);
         const Stream sender, receiver;
-        const Graph put(sender, [&](device::Stream in) { line.put(source.get(), in); });
-        const Graph take(receiver, [&](device::Stream in) { line.take(target.get(), bytes, in); });
+        const device::ChannelPut puts[] = {{line.source(), source.get()}};
+        const device::ChannelTake takes[] = {{line.target(), target.get(), bytes}};
+        device::Channels& channels = *subject().channels();
+        const bool together = in_exchange;
+        const Graph put(sender, [&](device::Stream in) {
+            REQUIRE_OK(together ? channels.channel_exchange(puts, {}, 0, in)
+                                : channels.channel_put(puts[0].channel, puts[0].source, in));
+        });
+        const Graph take(receiver, [&](device::Stream in) {
+            REQUIRE_OK(together ? channels.channel_exchange({}, takes, kBlocks, in)
+                                : channels.channel_take(takes[0].channel, takes[0].destination, takes[0].bytes, in));
+        });
         ClockWindow window;
         std::vector<int64_t> put_ns;
         for (uint64_t run = 0; run < kRuns; ++run) {

@@ -12,51 +12,54 @@ TEST_SUITE_BEGIN("graphs");
 TEST_CASE("orders of calls that MPI allows do not deadlock in graphs") {
     if (!can_capture(partner()))
         return;
-    constexpr size_t kBytes = 700'000; // stays with its sender, whose stream waits until it is read
     const Stream stream;
     const bool first = rank() < partner();
-    Exchange exchange(Kind::kDevice, Kind::kDevice, kBytes);
-    Memory word(Kind::kDevice, 8);
-    const auto send = [&](const auto& start, gpurun_request* request) {
-        return start(exchange.out, kBytes, GPURUN_BYTE, partner(), kData, kWorld, stream, request);
-    };
-    const auto receive = [&](gpurun_request* request) {
-        return gpurun_irecv(exchange.in, kBytes, GPURUN_BYTE, partner(), kData, kWorld, stream, request);
-    };
     enum Order { kReceiveThenSend, kWaitForSendFirst, kSynchronousFirst, kOtherReceiveFirst };
-    for (const Order order : {kReceiveThenSend, kWaitForSendFirst, kSynchronousFirst, kOtherReceiveFirst}) {
-        CAPTURE(static_cast<int>(order));
-        const Graph graph(stream, [&] {
-            gpurun_request in = GPURUN_REQUEST_NULL, out = GPURUN_REQUEST_NULL;
-            exchange.begin(stream);
-            switch (order) {
-            case kReceiveThenSend: // the partner blocks in its send, which this receive lets go
-                REQUIRE_OK(receive(&in));
-                REQUIRE_OK(gpurun_send(exchange.out, kBytes, GPURUN_BYTE, partner(), kData, kWorld, stream));
-                break;
-            case kWaitForSendFirst:
-            case kSynchronousFirst:
-                REQUIRE_OK(send(order == kSynchronousFirst ? gpurun_issend : gpurun_isend, &out));
-                REQUIRE_OK(receive(&in));
-                REQUIRE_OK(gpurun_wait(&out, stream, nullptr));
-                break;
-            case kOtherReceiveFirst: // of a message that comes after a blocking send which the started receive lets go
-                if (first) {
+    for (const size_t bytes : {size_t{64}, size_t{700'000}}) { // the latter waits until it is read
+        CAPTURE(bytes);
+        Exchange exchange(Kind::kDevice, Kind::kDevice, bytes);
+        Memory word(Kind::kDevice, 8);
+        const auto send = [&](const auto& start, gpurun_request* request) {
+            return start(exchange.out, bytes, GPURUN_BYTE, partner(), kData, kWorld, stream, request);
+        };
+        const auto receive = [&](gpurun_request* request) {
+            return gpurun_irecv(exchange.in, bytes, GPURUN_BYTE, partner(), kData, kWorld, stream, request);
+        };
+        for (const Order order : {kReceiveThenSend, kWaitForSendFirst, kSynchronousFirst, kOtherReceiveFirst}) {
+            CAPTURE(static_cast<int>(order));
+            const Graph graph(stream, [&] {
+                gpurun_request in = GPURUN_REQUEST_NULL, out = GPURUN_REQUEST_NULL;
+                exchange.begin(stream);
+                switch (order) {
+                case kReceiveThenSend: // the partner blocks in its send, which this receive lets go
                     REQUIRE_OK(receive(&in));
-                    REQUIRE_OK(gpurun_recv(word.get(), 8, GPURUN_BYTE, partner(), kOther, kWorld, stream, nullptr));
-                    REQUIRE_OK(send(gpurun_isend, &out));
-                } else {
-                    REQUIRE_OK(gpurun_send(exchange.out, kBytes, GPURUN_BYTE, partner(), kData, kWorld, stream));
-                    REQUIRE_OK(gpurun_send(word.get(), 8, GPURUN_BYTE, partner(), kOther, kWorld, stream));
+                    REQUIRE_OK(gpurun_send(exchange.out, bytes, GPURUN_BYTE, partner(), kData, kWorld, stream));
+                    break;
+                case kWaitForSendFirst:
+                case kSynchronousFirst:
+                    REQUIRE_OK(send(order == kSynchronousFirst ? gpurun_issend : gpurun_isend, &out));
                     REQUIRE_OK(receive(&in));
+                    REQUIRE_OK(gpurun_wait(&out, stream, nullptr));
+                    break;
+                case kOtherReceiveFirst: // of a message that comes after a blocking send which the started receive lets
+                                         // go
+                    if (first) {
+                        REQUIRE_OK(receive(&in));
+                        REQUIRE_OK(gpurun_recv(word.get(), 8, GPURUN_BYTE, partner(), kOther, kWorld, stream, nullptr));
+                        REQUIRE_OK(send(gpurun_isend, &out));
+                    } else {
+                        REQUIRE_OK(gpurun_send(exchange.out, bytes, GPURUN_BYTE, partner(), kData, kWorld, stream));
+                        REQUIRE_OK(gpurun_send(word.get(), 8, GPURUN_BYTE, partner(), kOther, kWorld, stream));
+                        REQUIRE_OK(receive(&in));
+                    }
+                    break;
                 }
-                break;
-            }
-            REQUIRE_OK(gpurun_wait(&in, stream, nullptr));
-            REQUIRE_OK(gpurun_wait(&out, stream, nullptr));
-            exchange.end(stream);
-        });
-        run_and_check(graph, exchange, stream, partner(), 4);
+                REQUIRE_OK(gpurun_wait(&in, stream, nullptr));
+                REQUIRE_OK(gpurun_wait(&out, stream, nullptr));
+                exchange.end(stream);
+            });
+            run_and_check(graph, exchange, stream, partner(), 4);
+        }
     }
 }
 

@@ -44,10 +44,6 @@ struct FusedReduction {
 
 // What one run of a graph puts in channels, and combines of what comes in others, and takes with that.
 struct GraphReduction {
-    struct Put {
-        Channel channel; // not a signal
-        const void* source;
-    };
     struct Operand {
         const Channel* channel = nullptr; // which brings as many bytes as the result has; null: the own one
         const void* buffer = nullptr;     // that one
@@ -56,7 +52,7 @@ struct GraphReduction {
     base::Reduction reduction;
     size_t count = 0; // not 0
     void* result = nullptr;
-    std::span<const Put> puts;         // up to kMostMet
+    std::span<const ChannelPut> puts;  // up to kMostMet, no signals
     std::span<const Operand> operands; // the same; at most one is its own
     uint32_t blocks = 1;               // at most, of which each may wait
 

@@ -12,6 +12,7 @@ namespace {
 constexpr unsigned kWarp = 32;
 constexpr unsigned kThreadsOfLanes = kMostLanes; // one for each lane
 static_assert(kThreadsOfLanes % kWarp == 0 && kMetInGraph == kMostMet && kMostMet <= kWarp);
+static_assert(kLanesOfBlock == kMostLanesOfBlock);
 
 unsigned lane_threads(size_t bytes) { return mail_threads(std::min(bytes, kLaneBytes)); }
 
@@ -105,6 +106,14 @@ base::Result<LoggedChannel> CudaDevice::logged_arguments(const Channel& channel)
     return both;
 }
 
+base::Result<LoggedPut> CudaDevice::logged_arguments(const ChannelPut& put) const {
+    LoggedPut both;
+    GPURUN_ASSIGN(both.put.channel, arguments(put.channel));
+    GPURUN_ASSIGN(both.log, log_arguments(put.channel));
+    both.put.source = static_cast<const unsigned char*>(put.source);
+    return both;
+}
+
 base::Result<void> CudaDevice::logged_arguments(std::span<const Channel> channels, LoggedChannel* arguments,
                                                 uint32_t& number) const {
     number = static_cast<uint32_t>(channels.size());
@@ -114,13 +123,41 @@ base::Result<void> CudaDevice::logged_arguments(std::span<const Channel> channel
     return {};
 }
 
+base::Result<void> CudaDevice::channel_exchange(std::span<const ChannelPut> puts, std::span<const ChannelTake> takes,
+                                                uint32_t blocks, Stream stream) {
+    const auto current = enter();
+    ExchangeInGraphArguments all; // what is not used is not read
+    all.lanes_put = all.lanes_taken = all.is_logged = 0;
+    unsigned threads = 0;
+    for (size_t i = 0; i < puts.size(); ++i) {
+        GPURUN_ASSIGN(all.puts[i], logged_arguments(puts[i]));
+        all.lanes_put += all.puts[i].put.channel.lanes;
+        all.is_logged |= puts[i].channel.log != nullptr ? 1 : 0;
+        threads = std::max(threads, lane_threads(puts[i].channel.bytes));
+    }
+    for (size_t i = 0; i < takes.size(); ++i) {
+        const auto& [channel, destination, bytes] = takes[i];
+        GPURUN_ASSIGN(all.takes[i].take.channel, arguments(channel));
+        GPURUN_ASSIGN(all.takes[i].log, log_arguments(channel));
+        all.takes[i].take.destination = static_cast<unsigned char*>(destination);
+        all.takes[i].take.bytes = bytes;
+        all.lanes_taken += all.takes[i].take.channel.lanes;
+        all.is_logged |= channel.log != nullptr ? 1 : 0;
+        threads = std::max(threads, lane_threads(channel.bytes));
+    }
+    all.takers = std::min(all.lanes_taken, blocks);
+    const uint32_t putters = std::min<uint32_t>(all.lanes_put, kMostLanes);
+    static_assert(kMostMet * kMostLanes <= kMostLanes * kLanesOfBlock);
+    return launch(kernels_.exchange_in_graph, std::max(putters, all.takers), threads, all, stream);
+}
+
 base::Result<void> CudaDevice::channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,
                                             Stream stream) {
     const auto current = enter();
     MeetInGraphArguments all; // what is not used is not read
     GPURUN_TRY(logged_arguments(puts, all.puts, all.number_of_puts));
     GPURUN_TRY(logged_arguments(awaited, all.awaited, all.number_awaited));
-    return launch(kernels_.meet_in_graph, 1, kWarp, all, stream);
+    return launch(kernels_.meet_in_graph, 1, kFewestThreads, all, stream);
 }
 
 base::Result<void> CudaDevice::channel_part(std::span<const Channel> taken, std::span<const Channel> awaited,
@@ -129,7 +166,7 @@ base::Result<void> CudaDevice::channel_part(std::span<const Channel> taken, std:
     PartInGraphArguments all; // what is not used is not read
     GPURUN_TRY(logged_arguments(taken, all.taken, all.number_taken));
     GPURUN_TRY(logged_arguments(awaited, all.awaited, all.number_awaited));
-    return launch(kernels_.part_in_graph, 1, kWarp, all, stream);
+    return launch(kernels_.part_in_graph, 1, kFewestThreads, all, stream);
 }
 
 } // namespace gpurun::device::cuda

@@ -167,6 +167,8 @@ class CudaDevice final : public Device,
     base::Result<void> channel_tell_taken(const Channel& channel, Stream stream) override;
     base::Result<void> channel_pull(const Channel& channel, void* destination, const void* source, size_t bytes,
                                     uint32_t* ticket, Stream stream) override;
+    base::Result<void> channel_exchange(std::span<const ChannelPut> puts, std::span<const ChannelTake> takes,
+                                        uint32_t blocks, Stream stream) override;
     base::Result<void> channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,
                                     Stream stream) override;
     base::Result<void> channel_part(std::span<const Channel> taken, std::span<const Channel> awaited,
@@ -208,6 +210,7 @@ class CudaDevice final : public Device,
     base::Result<ChannelArguments> arguments(const Channel& channel) const;
     base::Result<RunLogArguments> log_arguments(const Channel& channel) const; // without `taken` if it has none
     base::Result<LoggedChannel> logged_arguments(const Channel& channel) const;
+    base::Result<LoggedPut> logged_arguments(const ChannelPut& put) const;
     base::Result<void> logged_arguments(std::span<const Channel> channels, LoggedChannel* arguments,
                                         uint32_t& number) const;
     template <typename Arguments>

@@ -210,6 +210,23 @@ struct LoggedChannel {
     ChannelArguments channel;
     RunLogArguments log;
 };
+struct LoggedPut {
+    PutInChannelArguments put;
+    RunLogArguments log;
+};
+struct LoggedTake {
+    TakeFromChannelArguments take;
+    RunLogArguments log;
+};
+constexpr unsigned kLanesOfBlock = 8; // at most, each way, of an exchange
+struct ExchangeInGraphArguments {
+    LoggedPut puts[kMetInGraph];
+    LoggedTake takes[kMetInGraph];
+    uint32_t lanes_put; // of all together
+    uint32_t lanes_taken;
+    uint32_t takers; // how many blocks take
+    uint32_t is_logged;
+};
 struct MeetInGraphArguments {
     LoggedChannel puts[kMetInGraph]; // signals
     LoggedChannel awaited[kMetInGraph];
@@ -225,16 +242,12 @@ struct PartInGraphArguments {
 
 constexpr unsigned kGraphReduceThreads = 1024; // at most: four lanes
 struct GraphReduceArguments {
-    struct Put {
-        PutInChannelArguments put;
-        RunLogArguments log;
-    };
     struct Operand {
         ChannelArguments channel; // which brings it, if it is not this rank's own
         const void* buffer;       // of the own one
         RunLogArguments log;
     };
-    Put puts[kMetInGraph];
+    LoggedPut puts[kMetInGraph];
     Operand operands[kMetInGraph];
     void* result;
     uint64_t bytes;

@@ -36,6 +36,7 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     GPURUN_TRY(find_both(kernels.await_channel_put, "gpurun_await_channel_put"));
     GPURUN_TRY(find_both(kernels.tell_channel_taken, "gpurun_tell_channel_taken"));
     GPURUN_TRY(find_both(kernels.pull_through_channel, "gpurun_pull_through_channel"));
+    GPURUN_TRY(find(kernels.exchange_in_graph, "gpurun_exchange_in_graph"));
     GPURUN_TRY(find(kernels.meet_in_graph, "gpurun_meet_in_graph"));
     GPURUN_TRY(find(kernels.part_in_graph, "gpurun_part_in_graph"));
     const auto find_of_all_types = [&](auto& functions, const std::string& name) -> base::Result<void> {

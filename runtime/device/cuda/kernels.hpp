@@ -28,6 +28,7 @@ struct Kernels {
     ChannelKernel await_channel_put;
     ChannelKernel tell_channel_taken;
     ChannelKernel pull_through_channel;
+    CUfunction exchange_in_graph = nullptr;
     CUfunction meet_in_graph = nullptr;
     CUfunction part_in_graph = nullptr;
     std::array<CUfunction, base::kTypes> reduce{};       // by type; null: it has no operation

@@ -189,10 +189,8 @@ base::Result<void> CudaDevice::reduce_in_graph(const GraphReduction& reduction, 
     all.divisor = reduction.reduction.divisor;
     size_t longest = all.bytes;
     for (size_t i = 0; i < reduction.puts.size(); ++i) {
-        const auto& [channel, source] = reduction.puts[i];
-        GPURUN_ASSIGN(all.puts[i].put.channel, arguments(channel));
-        GPURUN_ASSIGN(all.puts[i].log, log_arguments(channel));
-        all.puts[i].put.source = static_cast<const unsigned char*>(source);
+        const Channel& channel = reduction.puts[i].channel;
+        GPURUN_ASSIGN(all.puts[i], logged_arguments(reduction.puts[i]));
         all.is_logged |= channel.log != nullptr ? 1 : 0;
         longest = std::max(longest, channel.bytes);
     }

@@ -185,23 +185,43 @@ base::Result<void> EmulatedDevice::channel_pull(const Channel& channel, void* de
 
 namespace {
 
-base::Result<void> check_signals(std::initializer_list<std::span<const Channel>> all) {
-    for (const std::span<const Channel> channels : all) {
-        if (channels.size() > kMostMet)
-            return base::error(Status::kArgument, "up to {} channels meet at a time, not {}", kMostMet,
-                               channels.size());
-        for (const Channel& each : channels)
-            if (each.bytes != 0)
-                return base::error(Status::kArgument, "signals meet and part, not messages of {} bytes", each.bytes);
-    }
+base::Result<void> check_number(size_t there, size_t back) {
+    return std::max(there, back) <= kMostMet ? base::Result<void>()
+                                             : base::error(Status::kArgument,
+                                                           "up to {} channels are used at a time, "
+                                                           "each way, not {}",
+                                                           kMostMet, std::max(there, back));
+}
+
+base::Result<void> check_signals(std::span<const Channel> channels) {
+    for (const Channel& each : channels)
+        if (each.bytes != 0)
+            return base::error(Status::kArgument, "signals meet and part, not messages of {} bytes", each.bytes);
     return {};
 }
 
 } // namespace
 
+base::Result<void> EmulatedDevice::channel_exchange(std::span<const device::ChannelPut> puts,
+                                                    std::span<const device::ChannelTake> takes, uint32_t blocks,
+                                                    Stream stream) {
+    GPURUN_TRY(check_number(puts.size(), takes.size()));
+    size_t lanes = 0;
+    for (const device::ChannelTake& each : takes)
+        lanes += channel_lanes(each.channel.bytes);
+    if (lanes > blocks * kMostLanesOfBlock)
+        return base::error(Status::kArgument, "{} blocks cannot take {} lanes", blocks, lanes);
+    for (const device::ChannelPut& each : puts)
+        GPURUN_TRY(channel_put(each.channel, each.source, stream));
+    for (const device::ChannelTake& each : takes)
+        GPURUN_TRY(channel_take(each.channel, each.destination, each.bytes, stream));
+    return {};
+}
+
 base::Result<void> EmulatedDevice::channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,
                                                 Stream stream) {
-    GPURUN_TRY(check_signals({puts, awaited}));
+    GPURUN_TRY(check_number(puts.size(), awaited.size()));
+    GPURUN_TRY(check_signals(puts));
     for (const Channel& each : puts)
         GPURUN_TRY(channel_put(each, nullptr, stream));
     for (const Channel& each : awaited)
@@ -211,7 +231,9 @@ base::Result<void> EmulatedDevice::channel_meet(std::span<const Channel> puts, s
 
 base::Result<void> EmulatedDevice::channel_part(std::span<const Channel> taken, std::span<const Channel> awaited,
                                                 Stream stream) {
-    GPURUN_TRY(check_signals({taken, awaited}));
+    GPURUN_TRY(check_number(taken.size(), awaited.size()));
+    GPURUN_TRY(check_signals(taken));
+    GPURUN_TRY(check_signals(awaited));
     for (const Channel& each : taken)
         GPURUN_TRY(channel_tell_taken(each, stream));
     for (const Channel& each : awaited)

@@ -17,12 +17,14 @@ class KernelBudget {
     // `device_blocks` may spin on the device (Info::spinning_blocks), which so many ranks share, and so many engines of
     // each.
     KernelBudget(uint32_t device_blocks, uint32_t ranks_on_device, const EngineCount& engines = kOneEngine)
-        : blocks_(std::max(device_blocks / ranks_on_device, 1U)), engines_(engines) {}
+        : blocks_(std::max(device_blocks / ranks_on_device, 1U)), shares_device_(ranks_on_device > 1),
+          engines_(engines) {}
 
     uint32_t blocks() const {
         const uint32_t engines = engines_.load(std::memory_order_relaxed);
         return engines == 1 ? blocks_ : std::max(blocks_ / engines, 1U);
     }
+    bool shares_device() const { return shares_device_; } // with other ranks
     // How many blocks a message of a graph may wait with. Nobody knows how many graphs run side by side; so that the
     // first few fill no more than the budget, and more of them as little as possible.
     uint32_t blocks_in_graph() const { return std::max(blocks() / kGraphsAtOnce, 1U); }
@@ -58,6 +60,7 @@ class KernelBudget {
     static constexpr uint32_t kGraphsAtOnce = 3;
 
     const uint32_t blocks_; // of all engines of this rank
+    const bool shares_device_;
     const EngineCount& engines_;
     std::vector<SpinningKernel> spinning_;
 };

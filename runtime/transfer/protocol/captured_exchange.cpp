@@ -2,15 +2,25 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 namespace gpurun::transfer {
 
 using base::Result;
 using device::Channel;
 
-// What is collected in another stream, or behind a reduction, goes first.
+namespace {
+
+// That a block takes one after the other. One message is faster if it is awaited first, and then has blocks for each
+// lane.
+constexpr size_t kLanesOfBlock = 4;
+static_assert(kLanesOfBlock <= device::kMostLanesOfBlock);
+
+} // namespace
+
+// What is collected in another stream, or waits for what others put, goes first.
 Result<void> CapturedExchange::enter(device::Stream stream) {
-    if (stream != stream_ || reduction_)
+    if (stream != stream_ || reduction_ || !takes_.empty())
         GPURUN_TRY(launch());
     stream_ = stream;
     return {};
@@ -27,6 +37,21 @@ Result<void> CapturedExchange::put(const Channel& channel, const void* source, d
     return {};
 }
 
+// Nothing is written over before it is put.
+Result<void> CapturedExchange::take(const Channel& channel, void* destination, size_t bytes, device::Stream stream) {
+    const auto* const first = static_cast<const std::byte*>(destination);
+    const auto overlaps = [&](const device::ChannelPut& put) {
+        const auto* const source = static_cast<const std::byte*>(put.source);
+        return std::less()(source, first + bytes) && std::less()(first, source + put.channel.bytes);
+    };
+    if (stream != stream_ || reduction_ || takes_.size() == device::kMostMet ||
+        std::any_of(puts_.begin(), puts_.end(), overlaps))
+        GPURUN_TRY(launch());
+    stream_ = stream;
+    takes_.push_back({channel, destination, bytes});
+    return {};
+}
+
 Result<void> CapturedExchange::reduce(const Reduction& reduction, device::Stream stream) {
     GPURUN_TRY(enter(stream));
     operands_.assign(reduction.operands.begin(), reduction.operands.end());
@@ -36,32 +61,26 @@ Result<void> CapturedExchange::reduce(const Reduction& reduction, device::Stream
 }
 
 Result<void> CapturedExchange::await_taken(const Channel& channel, device::Stream stream) {
-    if (stream != stream_ || awaited_.size() == device::kMostMet)
+    if (stream != stream_ || awaited_.size() == device::kMostMet || channel.bytes != 0)
         GPURUN_TRY(launch());
+    if (channel.bytes != 0)
+        return channels_->channel_await_taken(channel, stream);
     stream_ = stream;
     awaited_.push_back(channel);
     return {};
 }
 
-Result<void> CapturedExchange::launch() {
-    auto launched = reduction_ ? launch_reduction() : put_all();
+Result<void> CapturedExchange::launch_all() {
+    auto launched = reduction_ ? launch_reduction() : move();
     puts_.clear();
     signals_.clear();
+    takes_.clear();
     reduction_.reset();
     operands_.clear();
     awaited_.clear();
     return launched;
 }
 
-// A kernel of many blocks is launched when what it waits for has begun: where several ranks' wait on a device, they
-// could leave no processor on which that can run.
-Result<void> CapturedExchange::take_now(Channel channel, void* destination, size_t bytes, device::Stream stream) {
-    if (device::channel_lanes(bytes) > pools_.kernels.blocks_in_graph())
-        GPURUN_TRY(await_put(channel, stream));
-    return channels_->channel_take(channel, destination, bytes, stream);
-}
-
-// The first operation of its run, behind which comes the last.
 Result<void> CapturedExchange::await_put(Channel& channel, device::Stream stream) {
     channel.last_of_run = false;
     GPURUN_TRY(channels_->channel_await_put(channel, stream));
@@ -70,12 +89,63 @@ Result<void> CapturedExchange::await_put(Channel& channel, device::Stream stream
     return {};
 }
 
-Result<void> CapturedExchange::put_all() {
-    for (const auto& [channel, source] : puts_)
-        GPURUN_TRY(channels_->channel_put(channel, source, stream_));
-    if (!signals_.empty())
-        GPURUN_TRY(channels_->channel_meet(signals_, {}, stream_));
-    return awaited_.empty() ? Result<void>() : channels_->channel_part({}, awaited_, stream_);
+// Where there is much to take, it is taken when all of it has begun to come. With blocks for all of it that wait, those
+// of several ranks could leave no processor on which what they wait for can run.
+Result<void> CapturedExchange::move() {
+    size_t lanes = 0;
+    for (const device::ChannelTake& each : takes_)
+        lanes += device::channel_lanes(each.channel.bytes);
+    for (const Channel& each : signals_)
+        puts_.push_back({each, nullptr});
+    const uint32_t waiting = pools_.kernels.blocks_in_graph();
+    if (lanes <= waiting * (takes_.size() == 1 ? 1 : kLanesOfBlock)) {
+        GPURUN_TRY(exchange(puts_, takes_, waiting));
+    } else {
+        GPURUN_TRY(exchange(puts_, {}, 0));
+        GPURUN_TRY(await_puts());
+        GPURUN_TRY(exchange({}, takes_, device::kMostLanes));
+    }
+    if (awaited_.empty())
+        return {};
+    return awaited_.size() == 1 ? channels_->channel_await_taken(awaited_.front(), stream_)
+                                : channels_->channel_part({}, awaited_, stream_);
+}
+
+// One message each way between two GPUs is faster in two: what crosses is there by the time the second looks for it,
+// and a block that looks again and again sees it later.
+Result<void> CapturedExchange::exchange(std::span<const device::ChannelPut> puts,
+                                        std::span<const device::ChannelTake> takes, uint32_t blocks) {
+    if (puts.empty() && takes.empty())
+        return {};
+    if (puts.size() == 1 && takes.size() == 1 && !pools_.kernels.shares_device()) {
+        GPURUN_TRY(exchange(puts, {}, blocks));
+        return exchange({}, takes, blocks);
+    }
+    if (puts.size() == 1 && takes.empty())
+        return channels_->channel_put(puts[0].channel, puts[0].source, stream_);
+    if (takes.size() == 1 && puts.empty() && device::channel_lanes(takes[0].channel.bytes) <= blocks)
+        return channels_->channel_take(takes[0].channel, takes[0].destination, takes[0].bytes, stream_);
+    return channels_->channel_exchange(puts, takes, blocks, stream_);
+}
+
+// The first operation of their runs, behind which comes the last.
+Result<void> CapturedExchange::await_puts() {
+    if (takes_.size() == 1)
+        return await_put(takes_[0].channel, stream_);
+    std::vector<Channel> awaited;
+    for (device::ChannelTake& each : takes_) {
+        each.channel.last_of_run = false;
+        awaited.push_back(each.channel);
+        each.channel.first_of_run = false;
+        each.channel.last_of_run = true;
+    }
+    return channels_->channel_meet({}, awaited, stream_);
+}
+
+Result<void> CapturedExchange::take_now(Channel channel, void* destination, size_t bytes) {
+    if (device::channel_lanes(bytes) > pools_.kernels.blocks_in_graph())
+        GPURUN_TRY(await_put(channel, stream_));
+    return channels_->channel_take(channel, destination, bytes, stream_);
 }
 
 bool CapturedExchange::combines_as_it_comes() const {
@@ -119,7 +189,7 @@ Result<void> CapturedExchange::reduce_in_place() {
         operands[i].buffer = each.in_channel() ? each.place : each.buffer;
         operands[i].answer = each.answer;
         if (each.in_channel())
-            GPURUN_TRY(take_now(*each.channel, each.place, each.channel->bytes, stream_));
+            GPURUN_TRY(take_now(*each.channel, each.place, each.channel->bytes));
     }
     device::FusedReduction reduction{reduction_->reduction, reduction_->count, reduction_->result,
                                      std::span(operands).first(operands_.size())};

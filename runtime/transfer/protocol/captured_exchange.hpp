@@ -1,9 +1,9 @@
-// What a collective puts into a captured stream at the same time: it moves together in every run of the graph. Small
-// messages are put, taken and combined in one operation. Longer ones stay with their sources: the ranks meet, each
-// combines what the others have where it lies, writes the result where these want it, and they part.
+// What a call puts into a captured stream: it moves together in every run of the graph. What crosses in words is put
+// and taken, or combined, in one operation. What stays with its source is reduced where it lies: the ranks meet, each
+// combines what the others have, writes the result where these want it, and they part.
 //
-// Nothing of a graph runs while it is captured, so what is put may be kept until it can be combined with what the
-// others put: launch() comes before anything else that waits for a peer in the stream. By the thread that captures.
+// Nothing of a graph runs while it is captured, so what is put and taken may be collected until the call ends: launch()
+// comes then, and before anything that the call enqueues by itself. By the thread that captures.
 //
 // One a rank; used under the engine lock.
 #pragma once
@@ -44,21 +44,29 @@ class CapturedExchange {
     static bool admits(size_t operands) { return operands <= device::kMostMet; }
     // The next run of the channel; a signal has no source.
     base::Result<void> put(const device::Channel& channel, const void* source, device::Stream stream);
-    // Behind what is put. Its end may still be awaited.
+    // Its next run to its place, behind what is put.
+    base::Result<void> take(const device::Channel& channel, void* destination, size_t bytes, device::Stream stream);
+    // Behind what is put and taken. Its end may still be awaited.
     base::Result<void> reduce(const Reduction& reduction, device::Stream stream);
-    // Until the target has taken the run of a signal that was put.
+    // Until the target has taken the run that was put; of words, before anything else is put or taken.
     base::Result<void> await_taken(const device::Channel& channel, device::Stream stream);
     // Whether what is reduced is combined without being taken to its place. REQUIRES that it is not launched yet.
     bool combines_as_it_comes() const;
-    base::Result<void> launch();
-    // At once. REQUIRES that nothing is collected.
-    base::Result<void> take_now(device::Channel channel, void* destination, size_t bytes, device::Stream stream);
-    // Its run has begun. What takes it is to be enqueued next.
+    base::Result<void> launch() { return is_empty() ? base::Result<void>() : launch_all(); }
+    // At once. Its run has begun. REQUIRES that nothing is collected, and that what takes it is enqueued next.
     base::Result<void> await_put(device::Channel& channel, device::Stream stream);
 
   private:
+    bool is_empty() const {
+        return puts_.empty() && signals_.empty() && takes_.empty() && awaited_.empty() && !reduction_;
+    }
     base::Result<void> enter(device::Stream stream);
-    base::Result<void> put_all();
+    base::Result<void> launch_all();
+    base::Result<void> move();
+    base::Result<void> exchange(std::span<const device::ChannelPut> puts, std::span<const device::ChannelTake> takes,
+                                uint32_t blocks);
+    base::Result<void> await_puts();
+    base::Result<void> take_now(device::Channel channel, void* destination, size_t bytes);
     base::Result<void> launch_reduction();
     base::Result<void> reduce_in_channels();
     base::Result<void> reduce_in_place();
@@ -67,8 +75,9 @@ class CapturedExchange {
     device::FusedReduce* const fused_reduce_;
     Pools& pools_;
     device::Stream stream_; // of all that follows
-    std::vector<device::GraphReduction::Put> puts_;
+    std::vector<device::ChannelPut> puts_;
     std::vector<device::Channel> signals_;
+    std::vector<device::ChannelTake> takes_;
     std::optional<Reduction> reduction_; // of the operands below
     std::vector<Operand> operands_;
     std::vector<device::Channel> awaited_;

@@ -32,7 +32,7 @@ Result<Posted> GraphSend::post(Send& send) {
         return Posted::kNoRoom;
     }
     if (sent->awaits_taken && send.ends_in_stream())
-        GPURUN_TRY(part.device().channel_await_taken(sent->channel, send.operand().stream));
+        GPURUN_TRY(send.resources().captured_exchange.await_taken(sent->channel, send.operand().stream));
     else if (sent->awaits_taken)
         awaits_taken_ = sent->channel;
     send.finish();
@@ -42,16 +42,13 @@ Result<Posted> GraphSend::post(Send& send) {
 Result<void> GraphSend::complete_captured(Send& send, device::Stream stream) {
     if (stream != send.operand().stream) {
         GPURUN_ASSIGN(const bool in_capture, send.device().is_captured(stream)); // else it has ended without this
+        GPURUN_TRY(send.resources().captured_exchange.launch());
         if (in_capture) // not before the graph has read the buffer, and counted its run
             GPURUN_TRY(send.resources().pools.captures.order(send.operand().stream, stream));
     }
     if (!awaits_taken_)
         return {};
-    const device::Channel channel = *std::exchange(awaits_taken_, std::nullopt);
-    if (send.contributes()) // with what else its collective awaits
-        return send.resources().captured_exchange.await_taken(channel, stream);
-    GPURUN_TRY(send.resources().captured_exchange.launch());
-    return send.target().part<GraphPart>().device().channel_await_taken(channel, stream);
+    return send.resources().captured_exchange.await_taken(*std::exchange(awaits_taken_, std::nullopt), stream);
 }
 
 Result<void> GraphReceive::start(Receive& receive, const Arrival& arrival) {
@@ -63,8 +60,6 @@ Result<void> GraphReceive::start(Receive& receive, const Arrival& arrival) {
     mapped_by_ns_ = platform::now_ns() + kMappedWithinNs;
     if (receive.missed_capture())
         return missed_capture();
-    if (!receive.ends_in_stream())
-        GPURUN_TRY(receive.note_captured_start()); // noted already, unless it is matched in the call that starts it
     return map_and_enqueue(receive);
 }
 
@@ -113,12 +108,11 @@ Result<CapturedExchange::Operand> GraphReceive::hand_over_captured(Receive& rece
     return CapturedExchange::Operand{taken.channel, taken.from, receive.operand().address, taken.answer};
 }
 
-// In words: where it is completed, since its source has put it whatever this rank waits for before that. Else in a
-// branch of the capture, from where it was started: the source may wait for its end before it sends what this rank
-// waits for first.
+// Where it is completed, if its source has put it whatever this rank waits for before that. Else in a branch of the
+// capture, from where it was started: the source may wait for its end before it sends what this rank waits for first.
 Result<void> GraphReceive::enqueue_started(Receive& receive, const GraphPart::Arrived& arrived, device::Stream stream) {
     GraphPart& part = receive.source().part<GraphPart>();
-    if (arrived.message.way == CapturedMessage::Way::kInChannel) {
+    if (arrived.message.way == CapturedMessage::Way::kInChannel && arrived.message.is_awaited == 0) {
         GPURUN_TRY(receive.await_captured_start(stream));
         return part.receive(receive, arrived, envelope_, stream);
     }
@@ -126,9 +120,9 @@ Result<void> GraphReceive::enqueue_started(Receive& receive, const GraphPart::Ar
     GPURUN_ASSIGN(const device::Stream branch, captures.take_branch());
     GPURUN_TRY(receive.await_captured_start(branch));
     auto received = part.receive(receive, arrived, envelope_, branch);
-    GPURUN_TRY(
-        captures.order(branch, stream)); // also of one that has failed: a capture whose branches do not join does
-    return received;
+    auto launched = receive.resources().captured_exchange.launch();
+    GPURUN_TRY(captures.order(branch, stream)); // whatever has failed: a capture fails if a branch does not join
+    return received ? std::move(launched) : std::move(received);
 }
 
 void GraphReceive::enqueue_captured(Receive& receive, device::Stream stream) {

@@ -224,7 +224,7 @@ Result<std::optional<GraphPart::Sent>> GraphPart::send(Send& send) {
     GPURUN_ASSIGN(device::Channel channel, source_end(kept, send.trace().name_of_runs(resources_.trace)));
     GPURUN_TRY(enqueue(channel, send, way, kept, awaits_taken));
     channel.first_of_run = false;
-    CapturedMessage message{way, 0, kept.at_target, kept.at_source, {}};
+    CapturedMessage message{way, awaits_taken ? 1U : 0U, kept.at_target, kept.at_source, {}};
     GPURUN_ASSIGN(message.source, describe(operand, way, kept));
     kept.ended_at_target = false;
     Record record(RecordKind::kMessage, kProtocol, id);
@@ -254,20 +254,17 @@ Result<RemoteBuffer> GraphPart::describe(const Operand& operand, Way way, const 
 
 Result<void> GraphPart::enqueue(device::Channel channel, Send& send, Way way, Source& source, bool awaits_taken) {
     const Operand& operand = send.operand();
+    CapturedExchange& exchange = resources_.captured_exchange;
     channel.last_of_run = false;
     if (way == Way::kSlab) {
+        GPURUN_TRY(exchange.launch());
         GPURUN_ASSIGN(source.slab, take_slab(operand.bytes));
         GPURUN_TRY(channels_->channel_await_taken(channel, operand.stream)); // the run before
         GPURUN_TRY(resources_.device.copy(source.slab->memory, operand.address, operand.bytes, operand.stream));
         channel.first_of_run = false;
     }
     channel.last_of_run = !awaits_taken;
-    const void* const bytes = way == Way::kInChannel ? operand.address : nullptr;
-    CapturedExchange& exchange = resources_.captured_exchange;
-    if (send.contributes() && way != Way::kSlab && exchange.can_reduce())
-        return exchange.put(channel, bytes, operand.stream);
-    GPURUN_TRY(exchange.launch());
-    return channels_->channel_put(channel, bytes, operand.stream);
+    return exchange.put(channel, way == Way::kInChannel ? operand.address : nullptr, operand.stream);
 }
 
 Result<GraphPart::Slab> GraphPart::take_slab(size_t bytes) {
@@ -352,11 +349,12 @@ Result<void> GraphPart::receive(Receive& receive, const Arrived& arrived, const 
                                 device::Stream stream) {
     if (arrived.answer)
         return base::Error{Status::kInternal, "an answer that its source counts on can only be written by a reduction"};
-    GPURUN_TRY(resources_.captured_exchange.launch());
+    CapturedExchange& exchange = resources_.captured_exchange;
     GPURUN_ASSIGN(const Taken taken, open(receive, arrived, envelope, stream));
-    if (arrived.message.way != Way::kInChannel)
-        return pull(taken.channel, taken.from, receive.operand(), receive.bytes(), stream);
-    return resources_.captured_exchange.take_now(taken.channel, receive.operand().address, receive.bytes(), stream);
+    if (arrived.message.way == Way::kInChannel)
+        return exchange.take(taken.channel, receive.operand().address, receive.bytes(), stream);
+    GPURUN_TRY(exchange.launch());
+    return pull(taken.channel, taken.from, receive.operand(), receive.bytes(), stream);
 }
 
 Result<const std::byte*> GraphPart::hold(const RemoteBuffer& buffer, uint64_t& allocation_id) {

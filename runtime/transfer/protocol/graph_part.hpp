@@ -27,8 +27,8 @@ namespace gpurun::transfer {
 // How a captured message crosses whenever its graphs run: the body of its record.
 struct CapturedMessage {
     enum class Way : uint32_t { kInChannel, kInPlace, kSlab } way;
-    uint32_t reserved;
-    uint64_t at_target; // where its channel lies in the memory of the target, and of the source
+    uint32_t is_awaited; // 1: its source waits until it is taken
+    uint64_t at_target;  // where its channel lies in the memory of the target, and of the source
     uint64_t at_source;
     RemoteBuffer source; // unless kInChannel: where the bytes stay
 };
@@ -68,8 +68,8 @@ class GraphPart final : public ProtocolPart {
     // Whether receive() will find the source's memory mapped, if it needs it. Where that cannot be done yet, as what is
     // mapped in its place cannot be unmapped: false, or an error if it `must` be.
     base::Result<bool> map_source(const Arrived& arrived, uint64_t bytes, bool must);
-    // Enqueues the message in the captured `stream`. REQUIRES check(). Any number may wait side by side, so each does
-    // it with few threads. By the thread that captures.
+    // Puts the message into the captured `stream`, with what else the call does (CapturedExchange). REQUIRES check().
+    // By the thread that captures.
     base::Result<void> receive(Receive& receive, const Arrived& arrived, const Envelope& envelope,
                                device::Stream stream);
     // The same, but for what is enqueued: that is the caller's. `from`: where the bytes lie, if not in the channel.

@@ -286,6 +286,11 @@ class ScriptedDevice final : public device::Device,
             return real_->channels()->channel_pull(channel, destination, source, bytes, ticket, stream);
         });
     }
+    Result<void> channel_exchange(std::span<const device::ChannelPut> puts, std::span<const device::ChannelTake> takes,
+                                  uint32_t blocks, Stream stream) override {
+        return in_graph(numbered("exchange", puts.size(), takes.size()), stream,
+                        [&] { return real_->channels()->channel_exchange(puts, takes, blocks, stream); });
+    }
     Result<void> channel_meet(std::span<const device::Channel> puts, std::span<const device::Channel> awaited_,
                               Stream stream) override {
         return in_graph(numbered("meet", puts.size(), awaited_.size()), stream,

@@ -24,7 +24,8 @@ const Channel kWords = channel(kBytes), kSignal = channel(0);
 
 class Bench {
   public:
-    Bench() : device_(open_one_device()), pools_(device_, 8, 1, 4, engines_), exchange(device_, pools_) {
+    explicit Bench(uint32_t ranks_on_device = 2)
+        : device_(open_one_device()), pools_(device_, 8, ranks_on_device, 4, engines_), exchange(device_, pools_) {
         device_.told_of_graphs.emplace();
     }
     void put(const Channel& of, device::Stream stream) {
@@ -39,6 +40,9 @@ class Bench {
                 {each, each.bytes == 0 ? buffer_ : nullptr, buffer_, operands.size() <= answers ? buffer_ : nullptr});
         must(exchange.reduce({{base::Type::kInt32, base::Op::kSum, 0}, kCount, buffer_, operands},
                              stream.value_or(one)));
+    }
+    void take(const Channel& of, device::Stream stream, size_t at = kBytes) {
+        must(exchange.take(of, buffer_ + at, of.bytes, stream));
     }
     void await_taken(size_t times, std::optional<device::Stream> stream = std::nullopt) {
         for (size_t i = 0; i < times; ++i)
@@ -58,7 +62,7 @@ class Bench {
     ScriptedDevice device_;
     transfer::EngineCount engines_{1};
     transfer::Pools pools_;
-    std::byte buffer_[kBytes];
+    std::byte buffer_[2 * kBytes];
 
   public:
     CapturedExchange exchange;
@@ -116,12 +120,12 @@ TEST_CASE("the result is written where the sources of the operands want it") {
     CHECK(bench.launch() == Names{"meet 0 3", "reduce buffers 4 2", "part 3 0"});
 }
 
-TEST_CASE("what is not reduced here is put by itself, signals together, and their ends are awaited together") {
+TEST_CASE("what is not reduced here is put together, and what ends later is awaited together") {
     Bench bench;
     bench.put(kWords, bench.one);
     bench.put(kSignal, bench.one);
     bench.put(kSignal, bench.one);
-    CHECK(bench.launch() == Names{"put", "meet 2 0"});
+    CHECK(bench.launch() == Names{"exchange 3 0"});
     bench.await_taken(2);
     CHECK(bench.launch() == Names{"part 0 2"});
     bench.await_taken(device::kMostMet);
@@ -129,7 +133,7 @@ TEST_CASE("what is not reduced here is put by itself, signals together, and thei
     bench.await_taken(1);
     CHECK(bench.told() == Names{"part 0 8"});
     bench.await_taken(1, bench.other);
-    CHECK(bench.launch() == Names{"part 0 8", "part 0 1", "part 0 1"});
+    CHECK(bench.launch() == Names{"part 0 8", "await taken", "await taken"});
 }
 
 TEST_CASE("what is put elsewhere, or behind a reduction, or is too much, comes behind the rest") {
@@ -144,9 +148,70 @@ TEST_CASE("what is put elsewhere, or behind a reduction, or is too much, comes b
         bench.put(kWords, bench.other);
     CHECK(bench.told().size() == 2);
     bench.put(kWords, bench.other);
-    CHECK(bench.told().size() == 2 + device::kMostMet);
+    CHECK(bench.told() == Names{"put", "reduce 1 2", "exchange 8 0"});
     CHECK(CapturedExchange::admits(device::kMostMet));
     CHECK_FALSE(CapturedExchange::admits(device::kMostMet + 1));
+}
+
+TEST_CASE("what is put and taken by one call moves in one operation") {
+    Bench bench;
+    bench.put(kWords, bench.one);
+    bench.take(kWords, bench.one);
+    bench.take(kWords, bench.one);
+    bench.await_taken(1);
+    CHECK(bench.told().empty());
+    CHECK(bench.launch() == Names{"exchange 1 2", "await taken"});
+    bench.put(kWords, bench.one);
+    bench.put(kSignal, bench.one);
+    bench.take(kWords, bench.one);
+    CHECK(bench.launch() == Names{"exchange 2 1"});
+    bench.take(kWords, bench.one);
+    CHECK(bench.launch() == Names{"take"});
+}
+
+// What comes is there by then, and a kernel that looks for it again and again sees it later.
+TEST_CASE("one message each way between two devices moves in two operations") {
+    Bench bench(1);
+    bench.put(kWords, bench.one);
+    bench.take(kWords, bench.one);
+    CHECK(bench.launch() == Names{"put", "take"});
+    bench.put(kWords, bench.one);
+    bench.take(kWords, bench.one);
+    bench.take(kWords, bench.one);
+    CHECK(bench.launch() == Names{"exchange 1 2"});
+}
+
+TEST_CASE("what is put or reduced behind what is taken, and what overwrites what is put, comes in its turn") {
+    Bench bench;
+    bench.put(kWords, bench.one);
+    bench.take(kWords, bench.one);
+    bench.put(kWords, bench.one);
+    CHECK(bench.told() == Names{"exchange 1 1"});
+    bench.take(kWords, bench.one, kBytes - 1); // where the last byte lies that is put
+    CHECK(bench.told() == Names{"exchange 1 1", "put"});
+    bench.reduce({kWords});
+    CHECK(bench.launch() == Names{"exchange 1 1", "put", "take", "reduce 0 2"});
+    for (size_t i = 0; i <= device::kMostMet; ++i)
+        bench.take(kWords, bench.one);
+    CHECK(bench.launch() == Names{"exchange 0 8", "take"});
+    bench.take(kWords, bench.one);
+    bench.take(kWords, bench.other);
+    CHECK(bench.told() == Names{"take"});
+}
+
+// With blocks for all lanes they would wait beside those of other ranks, until none of them leaves room for what they
+// wait for.
+TEST_CASE("what has many lanes is taken once all of it has begun to come") {
+    Bench bench;
+    Channel words = kWords;
+    words.bytes = device::kLargestInChannel;
+    for (int i = 0; i < 2; ++i)
+        must(bench.exchange.put(words, nullptr, bench.one));
+    for (int i = 0; i < 2; ++i)
+        must(bench.exchange.take(words, nullptr, 0, bench.one));
+    CHECK(bench.launch() == Names{"exchange 2 0", "meet 0 2", "exchange 0 2"});
+    must(bench.exchange.take(words, nullptr, 0, bench.one));
+    CHECK(bench.launch() == Names{"await put", "take"});
 }
 
 TEST_CASE("a reduction is made in its stream, whether or not anything was put there") {
