@@ -79,12 +79,11 @@ TEST_CASE("messages of several lengths are put and taken in one operation, by bo
     const Lengths mixed = {0, 1, 8, 4095, 4096, 4097, 65536, 300'001};
     const Lengths small(device::kMostMet, 8);
     const Lengths large = {kLargestInChannel, 8, kLargestInChannel}; // of more lanes than an operation has blocks
-    for (const auto& [one_sends, other_sends] :
-         {std::pair(mixed, mixed), std::pair(small, small), std::pair(large, Lengths{8}), std::pair(Lengths{8}, mixed),
-          std::pair(large, large)}) {
-        CAPTURE(one_sends.size());
-        CAPTURE(other_sends.size());
-        const Direction there(one_sends), back(other_sends);
+    for (const auto& sent : {std::pair(mixed, mixed), std::pair(small, small), std::pair(large, Lengths{8}),
+                             std::pair(Lengths{8}, mixed), std::pair(large, large)}) {
+        CAPTURE(sent.first.size());
+        CAPTURE(sent.second.size());
+        const Direction there(sent.first), back(sent.second);
         const Stream one, other;
         std::vector<Graph> ones, others;
         for (unsigned run = 0; run < kRuns; ++run) {

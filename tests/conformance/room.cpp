@@ -108,44 +108,43 @@ TEST_CASE("what waits in a graph leaves room, whatever stands behind it there") 
     std::deque<Line> lines;
     for (size_t i = 0; i < kRow; ++i)
         lines.emplace_back(sizeof(int32_t));
-    for (const auto& [first_alone, behind_is_pulled] :
-         {std::pair(true, false), std::pair(true, true), std::pair(false, false), std::pair(false, true)}) {
-        CAPTURE(first_alone);
-        CAPTURE(behind_is_pulled);
-        const bool alone = first_alone, pulls = behind_is_pulled;
-        for (size_t i = 0; i < kRow; ++i)
-            lines[i].clear(i == 0 ? sizeof(int32_t) : pulls ? 0 : kLargestInChannel);
-        const Stream waiting, peers;
-        std::byte* const into = memory.get() + kPulled;
-        const Graph row(waiting, [&](device::Stream stream) {
-            const device::ChannelTake first[] = {{lines[0].target(), into, sizeof(int32_t)}};
-            if (alone)
-                lines[0].take(into, sizeof(int32_t), stream);
-            else
-                REQUIRE_OK(subject().channels()->channel_exchange({}, first, 1, stream));
-            for (size_t i = 1; i < kRow; ++i) {
-                if (pulls)
-                    lines[i].pull(into, memory.get(), kPulled, stream);
+    for (const bool alone : {true, false})
+        for (const bool pulls : {false, true}) {
+            CAPTURE(alone);
+            CAPTURE(pulls);
+            for (size_t i = 0; i < kRow; ++i)
+                lines[i].clear(i == 0 ? sizeof(int32_t) : pulls ? 0 : kLargestInChannel);
+            const Stream waiting, peers;
+            std::byte* const into = memory.get() + kPulled;
+            const Graph row(waiting, [&](device::Stream stream) {
+                const device::ChannelTake first[] = {{lines[0].target(), into, sizeof(int32_t)}};
+                if (alone)
+                    lines[0].take(into, sizeof(int32_t), stream);
                 else
-                    lines[i].take(into, kLargestInChannel, stream);
+                    REQUIRE_OK(subject().channels()->channel_exchange({}, first, 1, stream));
+                for (size_t i = 1; i < kRow; ++i) {
+                    if (pulls)
+                        lines[i].pull(into, memory.get(), kPulled, stream);
+                    else
+                        lines[i].take(into, kLargestInChannel, stream);
+                }
+            });
+            for (size_t i = 1; i < kRow; ++i)
+                lines[i].put(memory.get(), peers);
+            peers.finish();
+            row.launch(waiting);
+            for (int time = 0; time < times; ++time) {
+                const void* const operands[] = {filling.get()};
+                REQUIRE_OK(subject().reduce()->reduce_elements({base::Type::kUint64, base::Op::kSum, 0},
+                                                               kLong / sizeof(uint64_t), filling.get() + kLong,
+                                                               operands, peers));
+                REQUIRE(soon([&] { return peers.done(); }));
             }
-        });
-        for (size_t i = 1; i < kRow; ++i)
-            lines[i].put(memory.get(), peers);
-        peers.finish();
-        row.launch(waiting);
-        for (int time = 0; time < times; ++time) {
-            const void* const operands[] = {filling.get()};
-            REQUIRE_OK(subject().reduce()->reduce_elements({base::Type::kUint64, base::Op::kSum, 0},
-                                                           kLong / sizeof(uint64_t), filling.get() + kLong, operands,
-                                                           peers));
-            REQUIRE(soon([&] { return peers.done(); }));
+            CHECK_FALSE(waiting.done());
+            lines[0].put(memory.get(), peers);
+            peers.finish();
+            waiting.finish();
         }
-        CHECK_FALSE(waiting.done());
-        lines[0].put(memory.get(), peers);
-        peers.finish();
-        waiting.finish();
-    }
 }
 
 } // namespace gpurun::conformance::room

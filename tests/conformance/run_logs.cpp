@@ -71,53 +71,52 @@ device::Channel part(device::Channel channel, bool first, bool last) {
 
 TEST_CASE("each run of both sides has a place, and the target moves not before the source") {
     constexpr uint64_t kRuns = 5;
-    for (const auto& [bytes, in_exchange] :
-         {std::pair(size_t{0}, false), std::pair(size_t{8}, false), std::pair(size_t{5000}, false),
-          std::pair(kLargestInChannel, false), std::pair(size_t{8}, true), std::pair(kLargestInChannel, true)}) {
-        CAPTURE(bytes);
-        CAPTURE(in_exchange);
-        const Log log(2 * kRuns);
-        Line line(bytes);
-        line.log(log.get(), kPuts, kTakes);
-        const Memory source(kLargestInChannel);
-        const Memory target(kLargestInChannel);
-        const Stream sender, receiver;
-        const device::ChannelPut puts[] = {{line.source(), source.get()}};
-        const device::ChannelTake takes[] = {{line.target(), target.get(), bytes}};
-        device::Channels& channels = *subject().channels();
-        const bool together = in_exchange;
-        const Graph put(sender, [&](device::Stream in) {
-            REQUIRE_OK(together ? channels.channel_exchange(puts, {}, 0, in)
-                                : channels.channel_put(puts[0].channel, puts[0].source, in));
-        });
-        const Graph take(receiver, [&](device::Stream in) {
-            REQUIRE_OK(together ? channels.channel_exchange({}, takes, kBlocks, in)
-                                : channels.channel_take(takes[0].channel, takes[0].destination, takes[0].bytes, in));
-        });
-        ClockWindow window;
-        std::vector<int64_t> put_ns;
-        for (uint64_t run = 0; run < kRuns; ++run) {
-            take.launch(receiver);
-            REQUIRE(soon([&] { return line.target_wait().runs == run + 1; }));
-            put_ns.push_back(platform::now_ns());
-            put.launch(sender);
-            receiver.finish();
-            sender.finish();
+    for (const bool together : {false, true})
+        for (const size_t bytes : {size_t{0}, size_t{8}, size_t{5000}, kLargestInChannel}) {
+            CAPTURE(together);
+            CAPTURE(bytes);
+            const Log log(2 * kRuns);
+            Line line(bytes);
+            line.log(log.get(), kPuts, kTakes);
+            const Memory source(kLargestInChannel);
+            const Memory target(kLargestInChannel);
+            const Stream sender, receiver;
+            const device::ChannelPut puts[] = {{line.source(), source.get()}};
+            const device::ChannelTake takes[] = {{line.target(), target.get(), bytes}};
+            device::Channels& channels = *subject().channels();
+            const Graph put(sender, [&](device::Stream in) {
+                REQUIRE_OK(together ? channels.channel_exchange(puts, {}, 0, in)
+                                    : channels.channel_put(puts[0].channel, puts[0].source, in));
+            });
+            const Graph take(receiver, [&](device::Stream in) {
+                REQUIRE_OK(together
+                               ? channels.channel_exchange({}, takes, kBlocks, in)
+                               : channels.channel_take(takes[0].channel, takes[0].destination, takes[0].bytes, in));
+            });
+            ClockWindow window;
+            std::vector<int64_t> put_ns;
+            for (uint64_t run = 0; run < kRuns; ++run) {
+                take.launch(receiver);
+                REQUIRE(soon([&] { return line.target_wait().runs == run + 1; }));
+                put_ns.push_back(platform::now_ns());
+                put.launch(sender);
+                receiver.finish();
+                sender.finish();
+            }
+            window.close();
+            CHECK(log.told() == 2 * kRuns);
+            CHECK(log.lost() == 0);
+            for (uint64_t run = 0; run < kRuns; ++run) {
+                CAPTURE(run);
+                const auto& sent = log.times(kPuts, run);
+                const auto& taken = log.times(kTakes, run);
+                window.check(sent, put_ns[run]);
+                window.check(taken, put_ns[run]);
+                CHECK(taken.began < sent.began); // it was there first, and waited
+                CHECK(taken.done >= sent.began);
+            }
+            line.check_runs(kRuns, kRuns);
         }
-        window.close();
-        CHECK(log.told() == 2 * kRuns);
-        CHECK(log.lost() == 0);
-        for (uint64_t run = 0; run < kRuns; ++run) {
-            CAPTURE(run);
-            const auto& sent = log.times(kPuts, run);
-            const auto& taken = log.times(kTakes, run);
-            window.check(sent, put_ns[run]);
-            window.check(taken, put_ns[run]);
-            CHECK(taken.began < sent.began); // it was there first, and waited
-            CHECK(taken.done >= sent.began);
-        }
-        line.check_runs(kRuns, kRuns);
-    }
 }
 
 TEST_CASE("a run that several operations make has one place, from the first's wait to the last's end") {
