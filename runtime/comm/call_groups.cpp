@@ -104,12 +104,13 @@ void CallGroups::run(std::span<const GroupedCall> calls, Settle settle) {
     run.pair_with_own();
     run.start(Task::Kind::kSend);
     run.start(Task::Kind::kReceive);
-    run.settle(run.finish(lock), settle);
     std::vector<Request*> captured;
     for (const GroupedCall& each : calls)
         if (Request* const request = core_.requests().find(each.request); request && request->task.operand.captured())
             captured.push_back(request);
-    requests_.enqueue_captured(lock, captured);
+    requests_.start_captured(captured);
+    run.settle(run.finish(lock), settle);
+    requests_.await_room(lock, captured);
 }
 
 } // namespace gpurun::comm

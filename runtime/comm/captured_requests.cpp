@@ -1,7 +1,6 @@
 // Requests that are part of a graph, from their start to their end.
 #include "comm/requests.hpp"
 
-#include <algorithm>
 #include <optional>
 
 namespace gpurun::comm {
@@ -9,50 +8,27 @@ namespace gpurun::comm {
 using base::Result;
 using base::Status;
 
-// A captured send may find no room before other graphs have ended. Then the call that starts it waits: only the thread
-// that captures may add to the graph, so no other can enqueue the send later.
-void Requests::await_room(EngineLock& lock, Request& request) {
-    if (request.send == nullptr || request.enqueued())
-        return;
-    const Background::Attendance attendance(background_);
-    const uint64_t names[] = {request.name};
-    const WaitReason reason{.kind = WaitReason::Kind::kRequests, .into_stream = true, .requests = names};
-    auto waited = waiter_.wait(
-        lock, reason, [&] { return request.enqueued(); },
-        [&] {
-            assume_engine_lock();
-            return arm(request);
-        });
-    if (!waited)
-        request.send->fail(std::move(waited).error());
+namespace {
+
+bool is_captured(const Request& request) {
+    return request.active && request.under_way() && request.task.operand.captured();
 }
 
-// What they put goes by one operation, behind which what they receive may begin. If that fails, so does each.
-void Requests::enqueue_captured(EngineLock& lock, std::span<Request* const> requests) {
-    const auto is_captured = [](const Request* each) {
-        return each->active && each->under_way() && each->task.operand.captured();
-    };
-    if (std::none_of(requests.begin(), requests.end(), is_captured))
-        return;
-    for (Request* const each : requests)
-        if (is_captured(each))
-            await_room(lock, *each);
-    auto launched = core_.resources().captured_exchange.launch();
+} // namespace
+
+// What they put goes by one operation, behind which what they receive may begin.
+void Requests::start_captured(std::span<Request* const> requests) {
     std::optional<device::Event> start;
     device::Stream stream; // that it is in
+    launch_captured(requests);
     for (Request* const each : requests) {
-        if (!is_captured(each))
+        if (!is_captured(*each) || !each->receive || each->receive->error() != nullptr)
             continue;
         const device::Stream in = each->task.operand.stream;
-        transfer::Operation& of = each->receive ? static_cast<transfer::Operation&>(each->receive->op()) : *each->send;
-        if (!launched && !of.error())
-            of.error() = launched.error();
-        if (!launched || !each->receive)
-            continue;
         if (!start || stream != in) {
             auto marked = core_.resources().pools.captures.mark(in);
             if (!marked) {
-                of.fail(std::move(marked).error());
+                messages_.fail(*each->receive, std::move(marked).error());
                 continue;
             }
             start = *marked;
@@ -60,6 +36,42 @@ void Requests::enqueue_captured(EngineLock& lock, std::span<Request* const> requ
         }
         each->receive->op().set_captured_start(*start);
     }
+}
+
+// If that fails, so do they.
+void Requests::launch_captured(std::span<Request* const> requests) {
+    auto launched = core_.resources().captured_exchange.launch();
+    if (launched)
+        return;
+    for (Request* const each : requests) {
+        if (!is_captured(*each))
+            continue;
+        if (each->receive)
+            messages_.fail(*each->receive, launched.error());
+        else if (!each->send->error())
+            each->send->error() = launched.error();
+    }
+}
+
+// A captured send may find no room before other graphs have ended. Then the call that starts it waits: only the thread
+// that captures may add to the graph, so no other can enqueue the send later.
+void Requests::await_room(EngineLock& lock, std::span<Request* const> requests) {
+    for (Request* const each : requests) {
+        if (!is_captured(*each) || each->send == nullptr || each->enqueued())
+            continue;
+        const Background::Attendance attendance(background_);
+        const uint64_t names[] = {each->name};
+        const WaitReason reason{.kind = WaitReason::Kind::kRequests, .into_stream = true, .requests = names};
+        auto waited = waiter_.wait(
+            lock, reason, [&] { return each->enqueued(); },
+            [&] {
+                assume_engine_lock();
+                return arm(*each);
+            });
+        if (!waited)
+            each->send->fail(std::move(waited).error());
+    }
+    launch_captured(requests);
 }
 
 // 0 if it is not captured, or its capture has failed.

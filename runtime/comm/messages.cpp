@@ -96,10 +96,14 @@ void Messages::start(PostedReceive& receive) {
         posted = failure_.why_hopeless(receive.pattern);
     else
         posted = receive.set_marker();
-    if (!posted) {
-        matcher.withdraw(receive);
-        receive.fail(std::move(posted).error());
-    }
+    if (!posted)
+        fail(receive, std::move(posted).error());
+}
+
+void Messages::fail(PostedReceive& receive, base::Error error) {
+    if (!receive.started())
+        core_.matcher().withdraw(receive);
+    receive.fail(std::move(error));
 }
 
 void Messages::start_taken(uint64_t number, PostedReceive& receive) {

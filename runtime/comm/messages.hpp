@@ -77,6 +77,7 @@ class Messages {
         GPURUN_REQUIRES(engine_lock);
     void start(transfer::Send& send) GPURUN_REQUIRES(engine_lock);
     void start(PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
+    void fail(PostedReceive& receive, base::Error error) GPURUN_REQUIRES(engine_lock); // no message may match it then
     void start_taken(uint64_t number, PostedReceive& receive) GPURUN_REQUIRES(engine_lock);
     bool try_send_now(WorldRank dest, const std::byte* payload, const transfer::Envelope& envelope,
                       platform::TraceEvent* call) GPURUN_REQUIRES(engine_lock) {

@@ -98,7 +98,8 @@ GPURUN_FLATTEN uint64_t Requests::start(const Task& task, int64_t entered_ns) {
         begin(request, entered_ns);
         if (task.operand.captured()) [[unlikely]] {
             Request* const requests[] = {&request};
-            enqueue_captured(lock, requests);
+            start_captured(requests);
+            await_room(lock, requests);
         }
         name = request.name;
     }
@@ -129,7 +130,8 @@ void Requests::start_all(std::span<Request* const> requests, int64_t entered_ns)
                       }));
     for (Request* const each : requests)
         begin(*each, entered_ns);
-    enqueue_captured(lock, requests);
+    start_captured(requests);
+    await_room(lock, requests);
     core_.resources().pools.markers.end_sharing();
     exchanges.collect(false);
     exchanges.launch();

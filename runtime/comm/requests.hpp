@@ -60,8 +60,10 @@ class Requests {
     void withdraw(transfer::Send& loan) GPURUN_REQUIRES(engine_lock);
     // ---- for groups, under the lock
     void begin(Request& request, std::optional<int64_t> entered_ns = std::nullopt) GPURUN_REQUIRES(engine_lock);
-    // Behind begin() of all that one call starts: those that stand in streams that are captured.
-    void enqueue_captured(EngineLock& lock, std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
+    // Behind begin() of all that one call starts, for those that stand in streams that are captured. In this order, and
+    // the first before anything that the call waits for in the stream.
+    void start_captured(std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
+    void await_room(EngineLock& lock, std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
 
   private:
     class Goal;
@@ -72,7 +74,7 @@ class Requests {
     void begin_lend(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> describe_loan(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check(const Ask& ask) GPURUN_REQUIRES(engine_lock);
-    void await_room(EngineLock& lock, Request& captured) GPURUN_REQUIRES(engine_lock);
+    void launch_captured(std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
     uint64_t capture_of(device::Stream stream) GPURUN_REQUIRES(engine_lock);
     bool is_in_capture(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check_same_capture(Request& request, const Order& order) GPURUN_REQUIRES(engine_lock);

@@ -13,8 +13,8 @@ TEST_SUITE_BEGIN("channels");
 
 namespace {
 
-constexpr unsigned kRuns = 2 * kChannelPlaces + 1; // each place is used again
-constexpr uint32_t kBlocks = 33;                   // that wait at most, for several lanes each
+constexpr unsigned kRuns = 2 * kChannelPlaces + 1;    // each place is used again
+constexpr device::ExchangeBlocks kBlocks = {128, 33}; // with several lanes each
 using Lengths = std::vector<size_t>;
 
 // The messages of one direction, one behind the other at each side, some bytes apart and at odd addresses.

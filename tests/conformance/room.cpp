@@ -121,7 +121,7 @@ TEST_CASE("what waits in a graph leaves room, whatever stands behind it there") 
                 if (alone)
                     lines[0].take(into, sizeof(int32_t), stream);
                 else
-                    REQUIRE_OK(subject().channels()->channel_exchange({}, first, 1, stream));
+                    REQUIRE_OK(subject().channels()->channel_exchange({}, first, {0, 1}, stream));
                 for (size_t i = 1; i < kRow; ++i) {
                     if (pulls)
                         lines[i].pull(into, memory.get(), kPulled, stream);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kPuts = 7; // names
 constexpr uint32_t kTakes = 9;
-constexpr uint32_t kBlocks = 16;
+constexpr device::ExchangeBlocks kBlocks = {16, 16};
 
 class Log {
   public:
@@ -85,7 +85,7 @@ TEST_CASE("each run of both sides has a place, and the target moves not before t
             const device::ChannelTake takes[] = {{line.target(), target.get(), bytes}};
             device::Channels& channels = *subject().channels();
             const Graph put(sender, [&](device::Stream in) {
-                REQUIRE_OK(together ? channels.channel_exchange(puts, {}, 0, in)
+                REQUIRE_OK(together ? channels.channel_exchange(puts, {}, kBlocks, in)
                                     : channels.channel_put(puts[0].channel, puts[0].source, in));
             });
             const Graph take(receiver, [&](device::Stream in) {

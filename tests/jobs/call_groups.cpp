@@ -341,6 +341,35 @@ TEST_CASE("what waits for messages is refused in a group") {
     REQUIRE_OK(gpurun_group_end());
 }
 
+TEST_CASE("what a captured group starts does not wait for what else is in it") {
+    if (!can_capture(partner()))
+        return;
+    const Stream stream;
+    for (const size_t bytes : {size_t{64}, size_t{700'000}}) // the latter waits until it is read
+        for (const bool synchronous : {false, true}) {
+            CAPTURE(bytes);
+            CAPTURE(synchronous);
+            Memory out(Kind::kDevice, bytes), in(Kind::kDevice, bytes);
+            gpurun_request request = GPURUN_REQUEST_NULL;
+            const Graph graph(stream, [&] {
+                REQUIRE_OK(gpurun_group_begin());
+                REQUIRE_OK(gpurun_irecv(in.get(), bytes, GPURUN_BYTE, partner(), 1, kWorld, stream, &request));
+                if (synchronous)
+                    REQUIRE_OK(gpurun_ssend(out.get(), bytes, GPURUN_BYTE, partner(), 1, kWorld, stream));
+                else
+                    REQUIRE_OK(gpurun_send(out.get(), bytes, GPURUN_BYTE, partner(), 1, kWorld, stream));
+                REQUIRE_OK(gpurun_group_end());
+                REQUIRE_OK(gpurun_wait(&request, stream, nullptr));
+            });
+            for (size_t run = 0; run < 3; ++run) {
+                out.write(pattern(bytes, seed(rank(), partner(), run)));
+                graph.launch(stream);
+                stream.synchronize();
+                CHECK(in.read() == pattern(bytes, seed(partner(), rank(), run)));
+            }
+        }
+}
+
 TEST_CASE("a group that is captured runs as often as its graph") {
     if (!can_capture(partner()))
         return;

@@ -384,6 +384,37 @@ TEST_CASE("a request whose capture ends without it ends in an error, and takes n
     }
 }
 
+// What is awaited of it belongs to no later graph.
+TEST_CASE("a captured send that is completed once its capture has ended is in the graph") {
+    const int peer = partner();
+    if (!can_capture(peer))
+        return;
+    constexpr size_t kBytes = 700'000; // stays with its sender
+    const Stream stream;
+    Exchange exchange(Kind::kDevice, Kind::kDevice, kBytes);
+    const auto capture = [&](gpurun_request* request) {
+        exchange.begin(stream);
+        if (rank() < peer)
+            REQUIRE_OK(gpurun_isend(exchange.out, kBytes, GPURUN_BYTE, peer, kData, kWorld, stream, request));
+        else
+            REQUIRE_OK(gpurun_recv(exchange.in, kBytes, GPURUN_BYTE, peer, kData, kWorld, stream, nullptr));
+        REQUIRE_OK(gpurun_memcpy(exchange.got.get(), exchange.in, kBytes, stream));
+    };
+    for (int round = 0; round < 3; round++) {
+        gpurun_request request = GPURUN_REQUEST_NULL;
+        const Graph graph(stream, [&] { capture(&request); });
+        REQUIRE_OK(gpurun_wait(&request, stream, nullptr));
+        for (int run = 0; run < 2; run++) {
+            exchange.prepare(run);
+            graph.launch(stream);
+            synchronize(stream);
+            if (rank() > peer)
+                exchange.check(peer, run);
+            REQUIRE_OK(exchange_nothing(GPURUN_HOST, peer)); // nothing is written over before it is read
+        }
+    }
+}
+
 // Each that is read out of its sender's memory waits in a branch of its own, for which the device has so many queues
 // (gpurun(7), LIMITS).
 size_t pulled_at_once() {

@@ -53,6 +53,10 @@ constexpr size_t kMostMet = 8;       // channels, each way, of one operation
 constexpr size_t kChannelPlaces = 2; // runs that the source can be ahead of the target
 constexpr size_t kLaneBytes = 4096;  // a lane's part of a message
 constexpr size_t kMostLanesOfBlock = 8;
+struct ExchangeBlocks {
+    uint32_t putting; // which wait where there is no room
+    uint32_t taking;
+};
 constexpr size_t kLargestInChannel = 512 * 1024;
 constexpr size_t kMostLanes = kLargestInChannel / kLaneBytes;
 constexpr size_t channel_lanes(size_t bytes) { return bytes == 0 ? 1 : (bytes + kLaneBytes - 1) / kLaneBytes; }
@@ -81,9 +85,9 @@ class Channels {
     virtual base::Result<void> channel_pull(const Channel& channel, void* destination, const void* source, size_t bytes,
                                             uint32_t* ticket, Stream stream) = 0;
     // Of several channels at a time, up to kMostMet each way, in one operation. All is put, then taken, as by
-    // channel_put() and channel_take(). Up to so many `blocks` wait, each for kMostLanesOfBlock at most.
+    // channel_put() and channel_take(), by so many blocks at most. Each has up to kMostLanesOfBlock, each way.
     virtual base::Result<void> channel_exchange(std::span<const ChannelPut> puts, std::span<const ChannelTake> takes,
-                                                uint32_t blocks, Stream stream) = 0;
+                                                const ExchangeBlocks& blocks, Stream stream) = 0;
     // Signals are put, then the runs of others awaited, as by channel_put() and channel_await_put().
     virtual base::Result<void> channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,
                                             Stream stream) = 0;

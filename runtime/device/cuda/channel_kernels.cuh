@@ -156,12 +156,12 @@ __device__ void exchange_in_graph(const ExchangeInGraphArguments& all) {
     __shared__ uint64_t put_turns[kLanesOfBlock], taken_turns[kLanesOfBlock];
     __shared__ bool had_room[kLanesOfBlock];
     const auto put_at = [&](unsigned i) {
-        return LaneOfAll(blockIdx.x + i * gridDim.x, [&](unsigned m) { return all.puts[m].put.channel.lanes; });
+        return LaneOfAll(blockIdx.x + i * all.putters, [&](unsigned m) { return all.puts[m].put.channel.lanes; });
     };
     const auto take_at = [&](unsigned i) {
         return LaneOfAll(blockIdx.x + i * all.takers, [&](unsigned m) { return all.takes[m].take.channel.lanes; });
     };
-    const unsigned number_put = lanes_of_block(all.lanes_put, gridDim.x);
+    const unsigned number_put = lanes_of_block(all.lanes_put, all.putters);
     const unsigned number_taken = lanes_of_block(all.lanes_taken, all.takers);
     // The lane of which this thread looks up the turn before all, and tells afterwards; too many if it has none.
     const unsigned own_put = threadIdx.x, own_take = threadIdx.x - warpSize;

@@ -124,7 +124,7 @@ base::Result<void> CudaDevice::logged_arguments(std::span<const Channel> channel
 }
 
 base::Result<void> CudaDevice::channel_exchange(std::span<const ChannelPut> puts, std::span<const ChannelTake> takes,
-                                                uint32_t blocks, Stream stream) {
+                                                const ExchangeBlocks& blocks, Stream stream) {
     const auto current = enter();
     ExchangeInGraphArguments all; // what is not used is not read
     all.lanes_put = all.lanes_taken = all.is_logged = 0;
@@ -145,10 +145,9 @@ base::Result<void> CudaDevice::channel_exchange(std::span<const ChannelPut> puts
         all.is_logged |= channel.log != nullptr ? 1 : 0;
         threads = std::max(threads, lane_threads(channel.bytes));
     }
-    all.takers = std::min(all.lanes_taken, blocks);
-    const uint32_t putters = std::min<uint32_t>(all.lanes_put, kMostLanes);
-    static_assert(kMostMet * kMostLanes <= kMostLanes * kLanesOfBlock);
-    return launch(kernels_.exchange_in_graph, std::max(putters, all.takers), threads, all, stream);
+    all.putters = std::min(all.lanes_put, blocks.putting);
+    all.takers = std::min(all.lanes_taken, blocks.taking);
+    return launch(kernels_.exchange_in_graph, std::max(all.putters, all.takers), threads, all, stream);
 }
 
 base::Result<void> CudaDevice::channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,

@@ -168,7 +168,7 @@ class CudaDevice final : public Device,
     base::Result<void> channel_pull(const Channel& channel, void* destination, const void* source, size_t bytes,
                                     uint32_t* ticket, Stream stream) override;
     base::Result<void> channel_exchange(std::span<const ChannelPut> puts, std::span<const ChannelTake> takes,
-                                        uint32_t blocks, Stream stream) override;
+                                        const ExchangeBlocks& blocks, Stream stream) override;
     base::Result<void> channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,
                                     Stream stream) override;
     base::Result<void> channel_part(std::span<const Channel> taken, std::span<const Channel> awaited,

@@ -224,7 +224,8 @@ struct ExchangeInGraphArguments {
     LoggedTake takes[kMetInGraph];
     uint32_t lanes_put; // of all together
     uint32_t lanes_taken;
-    uint32_t takers; // how many blocks take
+    uint32_t putters; // how many blocks put
+    uint32_t takers;
     uint32_t is_logged;
 };
 struct MeetInGraphArguments {

@@ -140,8 +140,8 @@ class EmulatedDevice final : public Device,
     base::Result<void> channel_await_put(const Channel& channel, Stream stream) override;
     base::Result<void> channel_tell_taken(const Channel& channel, Stream stream) override;
     base::Result<void> channel_exchange(std::span<const device::ChannelPut> puts,
-                                        std::span<const device::ChannelTake> takes, uint32_t blocks,
-                                        Stream stream) override;
+                                        std::span<const device::ChannelTake> takes,
+                                        const device::ExchangeBlocks& blocks, Stream stream) override;
     base::Result<void> channel_meet(std::span<const Channel> puts, std::span<const Channel> awaited,
                                     Stream stream) override;
     base::Result<void> channel_part(std::span<const Channel> taken, std::span<const Channel> awaited,

@@ -193,6 +193,16 @@ base::Result<void> check_number(size_t there, size_t back) {
                                                            kMostMet, std::max(there, back));
 }
 
+template <typename Message>
+base::Result<void> check_lanes(std::span<const Message> messages, uint32_t blocks) {
+    size_t lanes = 0;
+    for (const Message& each : messages)
+        lanes += channel_lanes(each.channel.bytes);
+    return lanes <= blocks * kMostLanesOfBlock
+               ? base::Result<void>()
+               : base::error(Status::kArgument, "{} blocks cannot move {} lanes", blocks, lanes);
+}
+
 base::Result<void> check_signals(std::span<const Channel> channels) {
     for (const Channel& each : channels)
         if (each.bytes != 0)
@@ -203,14 +213,11 @@ base::Result<void> check_signals(std::span<const Channel> channels) {
 } // namespace
 
 base::Result<void> EmulatedDevice::channel_exchange(std::span<const device::ChannelPut> puts,
-                                                    std::span<const device::ChannelTake> takes, uint32_t blocks,
-                                                    Stream stream) {
+                                                    std::span<const device::ChannelTake> takes,
+                                                    const device::ExchangeBlocks& blocks, Stream stream) {
     GPURUN_TRY(check_number(puts.size(), takes.size()));
-    size_t lanes = 0;
-    for (const device::ChannelTake& each : takes)
-        lanes += channel_lanes(each.channel.bytes);
-    if (lanes > blocks * kMostLanesOfBlock)
-        return base::error(Status::kArgument, "{} blocks cannot take {} lanes", blocks, lanes);
+    GPURUN_TRY(check_lanes(puts, blocks.putting));
+    GPURUN_TRY(check_lanes(takes, blocks.taking));
     for (const device::ChannelPut& each : puts)
         GPURUN_TRY(channel_put(each.channel, each.source, stream));
     for (const device::ChannelTake& each : takes)

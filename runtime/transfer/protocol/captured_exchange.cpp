@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <numeric>
+#include <utility>
 
 namespace gpurun::transfer {
 
@@ -14,13 +16,30 @@ namespace {
 // That a block takes one after the other. One message is faster if it is awaited first, and then has blocks for each
 // lane.
 constexpr size_t kLanesOfBlock = 4;
-static_assert(kLanesOfBlock <= device::kMostLanesOfBlock);
+static_assert(kLanesOfBlock <= device::kMostLanesOfBlock && device::kMostMet <= device::kMostLanesOfBlock);
+
+template <typename Message>
+size_t lanes_of(std::span<const Message> messages) {
+    return std::accumulate(messages.begin(), messages.end(), size_t{0}, [](size_t lanes, const Message& each) {
+        return lanes + device::channel_lanes(each.channel.bytes);
+    });
+}
+
+// That move several messages and may wait, if only for what is on its way: no more, over all ranks on the device, than
+// the longest of them has by itself, or than some multiple of those that wait for long.
+template <typename Message>
+uint32_t blocks_for(std::span<const Message> messages, uint32_t waiting) {
+    size_t longest = 0;
+    for (const Message& each : messages)
+        longest = std::max(longest, device::channel_lanes(each.channel.bytes));
+    return static_cast<uint32_t>(std::max<size_t>(longest, kLanesOfBlock * waiting));
+}
 
 } // namespace
 
 // What is collected in another stream, or waits for what others put, goes first.
 Result<void> CapturedExchange::enter(device::Stream stream) {
-    if (stream != stream_ || reduction_ || !takes_.empty())
+    if (stream != stream_ || reduction_ || !takes_.empty() || !awaited_.empty())
         GPURUN_TRY(launch());
     stream_ = stream;
     return {};
@@ -44,7 +63,7 @@ Result<void> CapturedExchange::take(const Channel& channel, void* destination, s
         const auto* const source = static_cast<const std::byte*>(put.source);
         return std::less()(source, first + bytes) && std::less()(first, source + put.channel.bytes);
     };
-    if (stream != stream_ || reduction_ || takes_.size() == device::kMostMet ||
+    if (stream != stream_ || reduction_ || takes_.size() == device::kMostMet || !awaited_.empty() ||
         std::any_of(puts_.begin(), puts_.end(), overlaps))
         GPURUN_TRY(launch());
     stream_ = stream;
@@ -92,18 +111,17 @@ Result<void> CapturedExchange::await_put(Channel& channel, device::Stream stream
 // Where there is much to take, it is taken when all of it has begun to come. With blocks for all of it that wait, those
 // of several ranks could leave no processor on which what they wait for can run.
 Result<void> CapturedExchange::move() {
-    size_t lanes = 0;
-    for (const device::ChannelTake& each : takes_)
-        lanes += device::channel_lanes(each.channel.bytes);
     for (const Channel& each : signals_)
         puts_.push_back({each, nullptr});
     const uint32_t waiting = pools_.kernels.blocks_in_graph();
-    if (lanes <= waiting * (takes_.size() == 1 ? 1 : kLanesOfBlock)) {
-        GPURUN_TRY(exchange(puts_, takes_, waiting));
+    const uint32_t putting = blocks_for(std::span(std::as_const(puts_)), waiting);
+    const size_t lanes_of_block = takes_.size() == 1 ? 1 : kLanesOfBlock;
+    if (lanes_of(std::span(std::as_const(takes_))) <= waiting * lanes_of_block) {
+        GPURUN_TRY(exchange(puts_, takes_, {putting, waiting}));
     } else {
-        GPURUN_TRY(exchange(puts_, {}, 0));
+        GPURUN_TRY(exchange(puts_, {}, {putting, 0}));
         GPURUN_TRY(await_puts());
-        GPURUN_TRY(exchange({}, takes_, device::kMostLanes));
+        GPURUN_TRY(exchange({}, takes_, {0, blocks_for(std::span(std::as_const(takes_)), waiting)}));
     }
     if (awaited_.empty())
         return {};
@@ -114,7 +132,8 @@ Result<void> CapturedExchange::move() {
 // One message each way between two GPUs is faster in two: what crosses is there by the time the second looks for it,
 // and a block that looks again and again sees it later.
 Result<void> CapturedExchange::exchange(std::span<const device::ChannelPut> puts,
-                                        std::span<const device::ChannelTake> takes, uint32_t blocks) {
+                                        std::span<const device::ChannelTake> takes,
+                                        const device::ExchangeBlocks& blocks) {
     if (puts.empty() && takes.empty())
         return {};
     if (puts.size() == 1 && takes.size() == 1 && !pools_.kernels.shares_device()) {
@@ -123,7 +142,7 @@ Result<void> CapturedExchange::exchange(std::span<const device::ChannelPut> puts
     }
     if (puts.size() == 1 && takes.empty())
         return channels_->channel_put(puts[0].channel, puts[0].source, stream_);
-    if (takes.size() == 1 && puts.empty() && device::channel_lanes(takes[0].channel.bytes) <= blocks)
+    if (takes.size() == 1 && puts.empty() && device::channel_lanes(takes[0].channel.bytes) <= blocks.taking)
         return channels_->channel_take(takes[0].channel, takes[0].destination, takes[0].bytes, stream_);
     return channels_->channel_exchange(puts, takes, blocks, stream_);
 }

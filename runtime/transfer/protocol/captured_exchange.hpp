@@ -64,7 +64,7 @@ class CapturedExchange {
     base::Result<void> launch_all();
     base::Result<void> move();
     base::Result<void> exchange(std::span<const device::ChannelPut> puts, std::span<const device::ChannelTake> takes,
-                                uint32_t blocks);
+                                const device::ExchangeBlocks& blocks);
     base::Result<void> await_puts();
     base::Result<void> take_now(device::Channel channel, void* destination, size_t bytes);
     base::Result<void> launch_reduction();

@@ -40,11 +40,12 @@ Result<Posted> GraphSend::post(Send& send) {
 }
 
 Result<void> GraphSend::complete_captured(Send& send, device::Stream stream) {
-    if (stream != send.operand().stream) {
-        GPURUN_ASSIGN(const bool in_capture, send.device().is_captured(stream)); // else it has ended without this
+    GPURUN_ASSIGN(const bool in_capture, send.device().is_captured(stream)); // else it has ended without this
+    if (!in_capture)
+        return {};
+    if (stream != send.operand().stream) { // not before the graph has read the buffer, and counted its run
         GPURUN_TRY(send.resources().captured_exchange.launch());
-        if (in_capture) // not before the graph has read the buffer, and counted its run
-            GPURUN_TRY(send.resources().pools.captures.order(send.operand().stream, stream));
+        GPURUN_TRY(send.resources().pools.captures.order(send.operand().stream, stream));
     }
     if (!awaits_taken_)
         return {};
@@ -112,16 +113,20 @@ Result<CapturedExchange::Operand> GraphReceive::hand_over_captured(Receive& rece
 // capture, from where it was started: the source may wait for its end before it sends what this rank waits for first.
 Result<void> GraphReceive::enqueue_started(Receive& receive, const GraphPart::Arrived& arrived, device::Stream stream) {
     GraphPart& part = receive.source().part<GraphPart>();
-    if (arrived.message.way == CapturedMessage::Way::kInChannel && arrived.message.is_awaited == 0) {
-        GPURUN_TRY(receive.await_captured_start(stream));
-        return part.receive(receive, arrived, envelope_, stream);
-    }
     CapturePool& captures = receive.resources().pools.captures;
-    GPURUN_ASSIGN(const device::Stream branch, captures.take_branch());
-    GPURUN_TRY(receive.await_captured_start(branch));
-    auto received = part.receive(receive, arrived, envelope_, branch);
+    const bool waits_for_nobody =
+        arrived.message.way == CapturedMessage::Way::kInChannel && arrived.message.is_awaited == 0;
+    auto in = waits_for_nobody ? Result<device::Stream>(stream) : captures.take_branch();
+    auto begun = in ? receive.await_captured_start(*in) : Result<void>(in.error());
+    if (!begun) {
+        part.tell_ended(receive.serial_of_send());
+        return begun;
+    }
+    auto received = part.receive(receive, arrived, envelope_, *in);
+    if (waits_for_nobody)
+        return received;
     auto launched = receive.resources().captured_exchange.launch();
-    GPURUN_TRY(captures.order(branch, stream)); // whatever has failed: a capture fails if a branch does not join
+    GPURUN_TRY(captures.order(*in, stream)); // whatever has failed: a capture fails if a branch does not join
     return received ? std::move(launched) : std::move(received);
 }
 

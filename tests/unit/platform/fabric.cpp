@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 using namespace gpurun;
@@ -69,7 +70,8 @@ void exchange_frames(std::vector<End>& ends, size_t largest) {
     constexpr uint32_t kFrames = 500; // more than may be on their way
     const auto bytes_of = [&](uint32_t number) { return number % 3 == 0 ? largest : size_t{5} + number; };
     std::array<uint32_t, 2> next{};
-    const int64_t end_ns = platform::now_ns() + kPatienceNs;
+    int64_t end_ns = platform::now_ns() + kPatienceNs; // after the last frame
+    size_t heard_before = 0;
     const auto is_over = [&] {
         return ends[0].heard.frames.size() == kFrames && ends[1].heard.frames.size() == kFrames &&
                ends[0].heard.sent == kFrames && ends[1].heard.sent == kFrames;
@@ -79,6 +81,9 @@ void exchange_frames(std::vector<End>& ends, size_t largest) {
             if (next[i] < kFrames && ends[i].send(next[i], bytes_of(next[i])))
                 ++next[i];
             ends[i].look();
+            const size_t heard = ends[0].heard.frames.size() + ends[1].heard.frames.size();
+            if (std::exchange(heard_before, heard) != heard)
+                end_ns = platform::now_ns() + kPatienceNs;
         }
     for (const End& each : ends) {
         CHECK(each.heard.failure.empty());

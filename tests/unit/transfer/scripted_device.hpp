@@ -287,7 +287,7 @@ class ScriptedDevice final : public device::Device,
         });
     }
     Result<void> channel_exchange(std::span<const device::ChannelPut> puts, std::span<const device::ChannelTake> takes,
-                                  uint32_t blocks, Stream stream) override {
+                                  const device::ExchangeBlocks& blocks, Stream stream) override {
         return in_graph(numbered("exchange", puts.size(), takes.size()), stream,
                         [&] { return real_->channels()->channel_exchange(puts, takes, blocks, stream); });
     }

@@ -199,6 +199,22 @@ TEST_CASE("what is put or reduced behind what is taken, and what overwrites what
     CHECK(bench.told() == Names{"take"});
 }
 
+// What is awaited may be read until then.
+TEST_CASE("what is put, taken or reduced behind what is awaited comes in its turn") {
+    Bench bench;
+    bench.put(kSignal, bench.one);
+    bench.await_taken(1);
+    bench.put(kSignal, bench.one);
+    CHECK(bench.told() == Names{"signal", "await taken"});
+    bench.await_taken(1);
+    bench.take(kWords, bench.one);
+    CHECK(bench.told() == Names{"signal", "await taken", "signal", "await taken"});
+    bench.await_taken(2);
+    bench.reduce({kSignal});
+    CHECK(bench.launch() == Names{"signal", "await taken", "signal", "await taken", "take", "part 0 2", "meet 0 1",
+                                  "reduce buffers 2 0", "part 1 0"});
+}
+
 // With blocks for all lanes they would wait beside those of other ranks, until none of them leaves room for what they
 // wait for.
 TEST_CASE("what has many lanes is taken once all of it has begun to come") {
