@@ -370,6 +370,34 @@ TEST_CASE("what a captured group starts does not wait for what else is in it") {
         }
 }
 
+TEST_CASE("receives of a captured group do not wait for each other") {
+    const int peer = partner();
+    if (!can_capture(peer))
+        return;
+    constexpr size_t kBytes = 65536;
+    const Stream stream;
+    Memory buffers(Kind::kDevice, 2 * kBytes);
+    const Bytes content = pattern(2 * kBytes, 1);
+    const bool sends = rank() < peer;
+    const Graph graph(stream, [&] {
+        if (sends) { // the second once the first is taken
+            REQUIRE_OK(gpurun_ssend(buffers.get(), kBytes, GPURUN_BYTE, peer, 1, kWorld, stream));
+            REQUIRE_OK(gpurun_send(buffers.at(kBytes), kBytes, GPURUN_BYTE, peer, 2, kWorld, stream));
+            return;
+        }
+        REQUIRE_OK(gpurun_group_begin());
+        REQUIRE_OK(gpurun_recv(buffers.get(), kBytes, GPURUN_BYTE, peer, 1, kWorld, stream, nullptr));
+        REQUIRE_OK(gpurun_recv(buffers.at(kBytes), kBytes, GPURUN_BYTE, peer, 2, kWorld, stream, nullptr));
+        REQUIRE_OK(gpurun_group_end());
+    });
+    for (int run = 0; run < 3; ++run) {
+        buffers.write(sends ? content : Bytes(content.size()));
+        graph.launch(stream);
+        stream.synchronize();
+        CHECK(buffers.read() == content);
+    }
+}
+
 TEST_CASE("a group that is captured runs as often as its graph") {
     if (!can_capture(partner()))
         return;

@@ -125,9 +125,8 @@ Result<void> GraphReceive::enqueue_started(Receive& receive, const GraphPart::Ar
     auto received = part.receive(receive, arrived, envelope_, *in);
     if (waits_for_nobody)
         return received;
-    auto launched = receive.resources().captured_exchange.launch();
-    GPURUN_TRY(captures.order(*in, stream)); // whatever has failed: a capture fails if a branch does not join
-    return received ? std::move(launched) : std::move(received);
+    GPURUN_TRY(captures.order(*in, stream)); // also of one that has failed: a capture fails if a branch does not join
+    return received;
 }
 
 void GraphReceive::enqueue_captured(Receive& receive, device::Stream stream) {
