@@ -102,13 +102,14 @@ void CallGroups::run(std::span<const GroupedCall> calls, Settle settle) {
     batch_.end();
     Run run(*this, calls);
     run.pair_with_own();
-    run.start(Task::Kind::kSend);
-    run.start(Task::Kind::kReceive);
     std::vector<Request*> captured;
     for (const GroupedCall& each : calls)
         if (Request* const request = core_.requests().find(each.request); request && request->task.operand.captured())
             captured.push_back(request);
-    requests_.start_captured(captured);
+    run.start(Task::Kind::kSend);
+    auto starts = requests_.mark_starts(captured);
+    run.start(Task::Kind::kReceive);
+    requests_.note_starts(captured, std::move(starts));
     run.settle(run.finish(lock), settle);
     requests_.await_room(lock, captured);
 }

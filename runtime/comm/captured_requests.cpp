@@ -1,7 +1,7 @@
 // Requests that are part of a graph, from their start to their end.
 #include "comm/requests.hpp"
 
-#include <optional>
+#include <algorithm>
 
 namespace gpurun::comm {
 
@@ -10,51 +10,49 @@ using base::Status;
 
 namespace {
 
-bool is_captured(const Request& request) {
-    return request.active && request.under_way() && request.task.operand.captured();
+bool is_captured(const Request& request) { return request.task.operand.captured() && request.task.peer != kProcNull; }
+bool is_captured_receive(const Request& request) {
+    return is_captured(request) && request.task.kind == Task::Kind::kReceive;
+}
+
+const device::Event* start_in(const Requests::Starts& starts, device::Stream stream) {
+    const auto found =
+        std::find_if(starts.begin(), starts.end(), [&](const Requests::Start& each) { return each.stream == stream; });
+    return found == starts.end() ? nullptr : &found->event;
 }
 
 } // namespace
 
-// What they put goes by one operation, behind which what they receive may begin.
-void Requests::start_captured(std::span<Request* const> requests) {
-    std::optional<device::Event> start;
-    device::Stream stream; // that it is in
-    launch_captured(requests);
-    for (Request* const each : requests) {
-        if (!is_captured(*each) || !each->receive || each->receive->error() != nullptr)
-            continue;
+// Behind what is put so far.
+Result<Requests::Starts> Requests::mark_starts(std::span<Request* const> requests) {
+    Starts starts;
+    for (const Request* const each : requests) {
         const device::Stream in = each->task.operand.stream;
-        if (!start || stream != in) {
-            auto marked = core_.resources().pools.captures.mark(in);
-            if (!marked) {
-                messages_.fail(*each->receive, std::move(marked).error());
-                continue;
-            }
-            start = *marked;
-            stream = in;
-        }
-        each->receive->op().set_captured_start(*start);
+        if (!is_captured_receive(*each) || start_in(starts, in) != nullptr)
+            continue;
+        GPURUN_TRY(core_.resources().captured_exchange.launch());
+        GPURUN_ASSIGN(const device::Event event, core_.resources().pools.captures.mark(in));
+        starts.push_back({in, event});
     }
+    return starts;
 }
 
-// If that fails, so do they.
-void Requests::launch_captured(std::span<Request* const> requests) {
-    auto launched = core_.resources().captured_exchange.launch();
-    if (launched)
-        return;
+void Requests::note_starts(std::span<Request* const> requests, Result<Starts> starts) {
     for (Request* const each : requests) {
         if (!is_captured(*each))
             continue;
-        if (each->receive)
-            messages_.fail(*each->receive, launched.error());
-        else if (!each->send->error())
-            each->send->error() = launched.error();
+        if (each->receive && each->receive->error() == nullptr && starts)
+            each->receive->op().set_captured_start(*start_in(*starts, each->task.operand.stream));
+        else if (each->receive && each->receive->error() == nullptr)
+            messages_.fail(*each->receive, starts.error());
+        else if (each->send != nullptr && !each->send->error() && !starts)
+            each->send->error() = starts.error();
     }
 }
 
 // A captured send may find no room before other graphs have ended. Then the call that starts it waits: only the thread
-// that captures may add to the graph, so no other can enqueue the send later.
+// that captures may add to the graph, so no other can enqueue the send later. If what they put cannot be enqueued, they
+// have failed.
 void Requests::await_room(EngineLock& lock, std::span<Request* const> requests) {
     for (Request* const each : requests) {
         if (!is_captured(*each) || each->send == nullptr || each->enqueued())
@@ -71,7 +69,12 @@ void Requests::await_room(EngineLock& lock, std::span<Request* const> requests) 
         if (!waited)
             each->send->fail(std::move(waited).error());
     }
-    launch_captured(requests);
+    if (std::none_of(requests.begin(), requests.end(), [](const Request* each) { return is_captured(*each); }))
+        return;
+    auto launched = core_.resources().captured_exchange.launch();
+    for (Request* const each : requests)
+        if (!launched && is_captured(*each) && each->send != nullptr && !each->send->error())
+            each->send->error() = launched.error();
 }
 
 // 0 if it is not captured, or its capture has failed.

@@ -98,7 +98,7 @@ GPURUN_FLATTEN uint64_t Requests::start(const Task& task, int64_t entered_ns) {
         begin(request, entered_ns);
         if (task.operand.captured()) [[unlikely]] {
             Request* const requests[] = {&request};
-            start_captured(requests);
+            note_starts(requests, mark_starts(requests));
             await_room(lock, requests);
         }
         name = request.name;
@@ -130,7 +130,7 @@ void Requests::start_all(std::span<Request* const> requests, int64_t entered_ns)
                       }));
     for (Request* const each : requests)
         begin(*each, entered_ns);
-    start_captured(requests);
+    note_starts(requests, mark_starts(requests));
     await_room(lock, requests);
     core_.resources().pools.markers.end_sharing();
     exchanges.collect(false);

@@ -60,9 +60,15 @@ class Requests {
     void withdraw(transfer::Send& loan) GPURUN_REQUIRES(engine_lock);
     // ---- for groups, under the lock
     void begin(Request& request, std::optional<int64_t> entered_ns = std::nullopt) GPURUN_REQUIRES(engine_lock);
-    // Behind begin() of all that one call starts, for those that stand in streams that are captured. In this order, and
-    // the first before anything that the call waits for in the stream.
-    void start_captured(std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
+    // For those of a call's requests that stand in streams that are captured: where its receives begin, before anything
+    // that the call waits for in the stream; behind begin(), which start is whose; at last, until all is enqueued.
+    struct Start {
+        device::Stream stream;
+        device::Event event;
+    };
+    using Starts = std::vector<Start>;
+    base::Result<Starts> mark_starts(std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
+    void note_starts(std::span<Request* const> requests, base::Result<Starts> starts) GPURUN_REQUIRES(engine_lock);
     void await_room(EngineLock& lock, std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
 
   private:
@@ -74,7 +80,6 @@ class Requests {
     void begin_lend(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> describe_loan(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check(const Ask& ask) GPURUN_REQUIRES(engine_lock);
-    void launch_captured(std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
     uint64_t capture_of(device::Stream stream) GPURUN_REQUIRES(engine_lock);
     bool is_in_capture(Request& request) GPURUN_REQUIRES(engine_lock);
     base::Result<void> check_same_capture(Request& request, const Order& order) GPURUN_REQUIRES(engine_lock);
