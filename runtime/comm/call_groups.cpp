@@ -111,7 +111,8 @@ void CallGroups::run(std::span<const GroupedCall> calls, Settle settle) {
     run.start(Task::Kind::kReceive);
     requests_.note_starts(captured, std::move(starts));
     run.settle(run.finish(lock), settle);
-    requests_.await_room(lock, captured);
+    if (!captured.empty())
+        requests_.await_room(lock, captured);
 }
 
 } // namespace gpurun::comm

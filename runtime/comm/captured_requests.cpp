@@ -21,6 +21,13 @@ const device::Event* start_in(const Requests::Starts& starts, device::Stream str
     return found == starts.end() ? nullptr : &found->event;
 }
 
+// They may count as sent by now: their completion tells.
+void fail_sends(std::span<Request* const> requests, const base::Error& error) {
+    for (Request* const each : requests)
+        if (is_captured(*each) && each->send != nullptr && !each->send->error())
+            each->send->error() = error;
+}
+
 } // namespace
 
 // Behind what is put so far.
@@ -38,15 +45,15 @@ Result<Requests::Starts> Requests::mark_starts(std::span<Request* const> request
 }
 
 void Requests::note_starts(std::span<Request* const> requests, Result<Starts> starts) {
+    if (!starts)
+        fail_sends(requests, starts.error());
     for (Request* const each : requests) {
-        if (!is_captured(*each))
+        if (!is_captured_receive(*each) || !each->receive || each->receive->error() != nullptr)
             continue;
-        if (each->receive && each->receive->error() == nullptr && starts)
+        if (starts)
             each->receive->op().set_captured_start(*start_in(*starts, each->task.operand.stream));
-        else if (each->receive && each->receive->error() == nullptr)
+        else
             messages_.fail(*each->receive, starts.error());
-        else if (each->send != nullptr && !each->send->error() && !starts)
-            each->send->error() = starts.error();
     }
 }
 
@@ -69,12 +76,13 @@ void Requests::await_room(EngineLock& lock, std::span<Request* const> requests) 
         if (!waited)
             each->send->fail(std::move(waited).error());
     }
-    if (std::none_of(requests.begin(), requests.end(), [](const Request* each) { return is_captured(*each); }))
-        return;
-    auto launched = core_.resources().captured_exchange.launch();
-    for (Request* const each : requests)
-        if (!launched && is_captured(*each) && each->send != nullptr && !each->send->error())
-            each->send->error() = launched.error();
+    if (auto launched = core_.resources().captured_exchange.launch(); !launched)
+        fail_sends(requests, launched.error());
+}
+
+void Requests::enqueue_captured(EngineLock& lock, std::span<Request* const> requests) {
+    note_starts(requests, mark_starts(requests));
+    await_room(lock, requests);
 }
 
 // 0 if it is not captured, or its capture has failed.

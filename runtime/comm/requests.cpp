@@ -98,8 +98,7 @@ GPURUN_FLATTEN uint64_t Requests::start(const Task& task, int64_t entered_ns) {
         begin(request, entered_ns);
         if (task.operand.captured()) [[unlikely]] {
             Request* const requests[] = {&request};
-            note_starts(requests, mark_starts(requests));
-            await_room(lock, requests);
+            enqueue_captured(lock, requests);
         }
         name = request.name;
     }
@@ -125,13 +124,13 @@ void Requests::start_all(std::span<Request* const> requests, int64_t entered_ns)
     batch_.begin_held(); // another thread's, too: they are no part of what is collected
     transfer::Exchanges& exchanges = core_.resources().exchanges;
     core_.resources().pools.markers.begin_sharing();
-    exchanges.collect(requests.size() > 1 && std::none_of(requests.begin(), requests.end(), [](const Request* each) {
-                          return each->task.operand.captured();
-                      }));
+    const bool some_captured = std::any_of(requests.begin(), requests.end(),
+                                           [](const Request* each) { return each->task.operand.captured(); });
+    exchanges.collect(requests.size() > 1 && !some_captured);
     for (Request* const each : requests)
         begin(*each, entered_ns);
-    note_starts(requests, mark_starts(requests));
-    await_room(lock, requests);
+    if (some_captured)
+        enqueue_captured(lock, requests);
     core_.resources().pools.markers.end_sharing();
     exchanges.collect(false);
     exchanges.launch();
@@ -535,8 +534,7 @@ void Requests::cancel(Request& request) {
     if (!request.receive || request.receive->started())
         return;
     if (!request.receive->done()) {
-        core_.matcher().withdraw(*request.receive);
-        request.receive->fail(base::Error{Status::kInternal, "the receive was cancelled"});
+        messages_.fail(*request.receive, base::Error{Status::kInternal, "the receive was cancelled"});
     } else if (const base::Error* const error = request.receive->error();
                error != nullptr && error->status != Status::kFinalized && error->status != Status::kPeerLost) {
         return; // else no rank can send its message any more, and it is cancelled all the same

@@ -60,8 +60,9 @@ class Requests {
     void withdraw(transfer::Send& loan) GPURUN_REQUIRES(engine_lock);
     // ---- for groups, under the lock
     void begin(Request& request, std::optional<int64_t> entered_ns = std::nullopt) GPURUN_REQUIRES(engine_lock);
-    // For those of a call's requests that stand in streams that are captured: where its receives begin, before anything
-    // that the call waits for in the stream; behind begin(), which start is whose; at last, until all is enqueued.
+    // REQUIRES that some of a call's requests stand in streams that are captured. For those: where the receives begin,
+    // before anything that the call waits for in the stream; behind begin(), which start is whose; at last, until all
+    // is enqueued.
     struct Start {
         device::Stream stream;
         device::Event event;
@@ -73,6 +74,8 @@ class Requests {
 
   private:
     class Goal;
+
+    void enqueue_captured(EngineLock& lock, std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
 
     void start_all(std::span<Request* const> requests, int64_t entered_ns);
     bool begin_send(Request& request) GPURUN_REQUIRES(engine_lock);

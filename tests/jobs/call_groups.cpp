@@ -341,6 +341,15 @@ TEST_CASE("what waits for messages is refused in a group") {
     REQUIRE_OK(gpurun_group_end());
 }
 
+void run_one_way(const Graph& graph, const Stream& stream, Memory& buffer, const Bytes& content, bool sends) {
+    for (int run = 0; run < 3; ++run) {
+        buffer.write(sends ? content : Bytes(content.size()));
+        graph.launch(stream);
+        stream.synchronize();
+        CHECK(buffer.read() == content);
+    }
+}
+
 TEST_CASE("what a captured group starts does not wait for what else is in it") {
     if (!can_capture(partner()))
         return;
@@ -402,12 +411,7 @@ TEST_CASE("a receive that a captured group starts does not wait for one that the
     });
     if (sends)
         tell();
-    for (int run = 0; run < 3; ++run) {
-        buffer.write(sends ? content : Bytes(content.size()));
-        graph.launch(stream);
-        stream.synchronize();
-        CHECK(buffer.read() == content);
-    }
+    run_one_way(graph, stream, buffer, content, sends);
 }
 
 TEST_CASE("receives of a captured group do not wait for each other, in the order in which they are sent") {
@@ -430,12 +434,7 @@ TEST_CASE("receives of a captured group do not wait for each other, in the order
         REQUIRE_OK(gpurun_recv(buffers.at(kBytes), kBytes, GPURUN_BYTE, peer, 2, kWorld, stream, nullptr));
         REQUIRE_OK(gpurun_group_end());
     });
-    for (int run = 0; run < 3; ++run) {
-        buffers.write(sends ? content : Bytes(content.size()));
-        graph.launch(stream);
-        stream.synchronize();
-        CHECK(buffers.read() == content);
-    }
+    run_one_way(graph, stream, buffers, content, sends);
 }
 
 TEST_CASE("a group that is captured runs as often as its graph") {

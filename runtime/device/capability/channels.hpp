@@ -60,6 +60,13 @@ struct ExchangeBlocks {
 constexpr size_t kLargestInChannel = 512 * 1024;
 constexpr size_t kMostLanes = kLargestInChannel / kLaneBytes;
 constexpr size_t channel_lanes(size_t bytes) { return bytes == 0 ? 1 : (bytes + kLaneBytes - 1) / kLaneBytes; }
+template <typename Message> // ChannelPut or ChannelTake
+size_t lanes_of_all(std::span<const Message> messages) {
+    size_t lanes = 0;
+    for (const Message& each : messages)
+        lanes += channel_lanes(each.channel.bytes);
+    return lanes;
+}
 constexpr size_t lane_words_bytes(size_t bytes) {
     return mail_words_bytes(bytes == 0 ? 1 : bytes < kLaneBytes ? bytes : kLaneBytes);
 }

@@ -127,11 +127,12 @@ base::Result<void> CudaDevice::channel_exchange(std::span<const ChannelPut> puts
                                                 const ExchangeBlocks& blocks, Stream stream) {
     const auto current = enter();
     ExchangeInGraphArguments all; // what is not used is not read
-    all.lanes_put = all.lanes_taken = all.is_logged = 0;
+    all.lanes_put = static_cast<uint32_t>(lanes_of_all(puts));
+    all.lanes_taken = static_cast<uint32_t>(lanes_of_all(takes));
+    all.is_logged = 0;
     unsigned threads = 0;
     for (size_t i = 0; i < puts.size(); ++i) {
         GPURUN_ASSIGN(all.puts[i], logged_arguments(puts[i]));
-        all.lanes_put += all.puts[i].put.channel.lanes;
         all.is_logged |= puts[i].channel.log != nullptr ? 1 : 0;
         threads = std::max(threads, lane_threads(puts[i].channel.bytes));
     }
@@ -141,7 +142,6 @@ base::Result<void> CudaDevice::channel_exchange(std::span<const ChannelPut> puts
         GPURUN_ASSIGN(all.takes[i].log, log_arguments(channel));
         all.takes[i].take.destination = static_cast<unsigned char*>(destination);
         all.takes[i].take.bytes = bytes;
-        all.lanes_taken += all.takes[i].take.channel.lanes;
         all.is_logged |= channel.log != nullptr ? 1 : 0;
         threads = std::max(threads, lane_threads(channel.bytes));
     }

@@ -6,17 +6,6 @@
 
 namespace gpurun::device::emulated {
 
-namespace {
-
-uint64_t next_number() {
-    static constinit std::atomic<uint64_t> given{0};
-    return given.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
-} // namespace
-
-GraphBody::GraphBody() : number_(next_number()) {}
-
 GraphBody::~GraphBody() {
     streams_.clear(); // nothing runs any more
     for (const CallHost& call : at_end_)

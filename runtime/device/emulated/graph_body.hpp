@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/status.hpp"
+#include "device/emulated/handle_numbers.hpp"
 #include "device/emulated/operations.hpp"
 
 #include <deque>
@@ -23,12 +24,12 @@ class StreamQueue;
 
 class GraphBody {
   public:
-    GraphBody();
+    GraphBody() = default;
     ~GraphBody();
     GraphBody(const GraphBody&) = delete;
     GraphBody& operator=(const GraphBody&) = delete;
 
-    uint64_t number() const { return number_; } // which no other has
+    Graph handle() const { return handle_; } // from the begin of its capture on
 
     // ---- while it is captured
     void add(size_t branch, const Operation& operation);
@@ -64,7 +65,7 @@ class GraphBody {
     static bool is_signal(const Step& step);
     Operation in_run(const Operation& operation, uint64_t run);
 
-    const uint64_t number_;
+    const Graph handle_ = new_handle<Graph>();
     // Nothing of these changes after close(), but what runs count.
     std::vector<Step> steps_;
     std::deque<Edge> edges_;

@@ -22,14 +22,14 @@ base::Result<uint64_t> EmulatedDevice::capture_number(Stream stream) {
     const std::shared_ptr<GraphBody> body = queue->captured();
     if (body == nullptr)
         return base::error(Status::kStream, "stream {} is not being captured", stream.address());
-    return body->number();
+    return reinterpret_cast<uintptr_t>(body->handle().native);
 }
 
 base::Result<Graph> EmulatedDevice::end_capture(Stream stream) {
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     GPURUN_ASSIGN(std::shared_ptr<GraphBody> body, queue->end_capture());
     GPURUN_TRY(streams_.give_streams(*body));
-    const auto graph = new_handle<Graph>();
+    const Graph graph = body->handle();
     const std::lock_guard lock(graphs_mutex_);
     graphs_.emplace(graph, std::move(body));
     return graph;
@@ -193,11 +193,7 @@ base::Result<void> check_number(size_t there, size_t back) {
                                                            kMostMet, std::max(there, back));
 }
 
-template <typename Message>
-base::Result<void> check_lanes(std::span<const Message> messages, uint32_t blocks) {
-    size_t lanes = 0;
-    for (const Message& each : messages)
-        lanes += channel_lanes(each.channel.bytes);
+base::Result<void> check_lanes(size_t lanes, uint32_t blocks) {
     return lanes <= blocks * kMostLanesOfBlock
                ? base::Result<void>()
                : base::error(Status::kArgument, "{} blocks cannot move {} lanes", blocks, lanes);
@@ -216,8 +212,8 @@ base::Result<void> EmulatedDevice::channel_exchange(std::span<const device::Chan
                                                     std::span<const device::ChannelTake> takes,
                                                     const device::ExchangeBlocks& blocks, Stream stream) {
     GPURUN_TRY(check_number(puts.size(), takes.size()));
-    GPURUN_TRY(check_lanes(puts, blocks.putting));
-    GPURUN_TRY(check_lanes(takes, blocks.taking));
+    GPURUN_TRY(check_lanes(lanes_of_all(puts), blocks.putting));
+    GPURUN_TRY(check_lanes(lanes_of_all(takes), blocks.taking));
     for (const device::ChannelPut& each : puts)
         GPURUN_TRY(channel_put(each.channel, each.source, stream));
     for (const device::ChannelTake& each : takes)

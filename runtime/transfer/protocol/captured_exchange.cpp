@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <numeric>
-#include <utility>
 
 namespace gpurun::transfer {
 
@@ -15,24 +13,17 @@ namespace {
 
 // That a block takes one after the other. One message is faster if it is awaited first, and then has blocks for each
 // lane.
-constexpr size_t kLanesOfBlock = 4;
-static_assert(kLanesOfBlock <= device::kMostLanesOfBlock && device::kMostMet <= device::kMostLanesOfBlock);
-
-template <typename Message>
-size_t lanes_of(std::span<const Message> messages) {
-    return std::accumulate(messages.begin(), messages.end(), size_t{0}, [](size_t lanes, const Message& each) {
-        return lanes + device::channel_lanes(each.channel.bytes);
-    });
-}
+constexpr size_t kLanesInTurn = 4;
+static_assert(kLanesInTurn <= device::kMostLanesOfBlock && device::kMostMet <= device::kMostLanesOfBlock);
 
 // That move several messages and may wait, if only for what is on its way: no more, over all ranks on the device, than
 // the longest of them has by itself, or than some multiple of those that wait for long.
 template <typename Message>
-uint32_t blocks_for(std::span<const Message> messages, uint32_t waiting) {
+uint32_t blocks_for(const std::vector<Message>& messages, uint32_t waiting) {
     size_t longest = 0;
     for (const Message& each : messages)
         longest = std::max(longest, device::channel_lanes(each.channel.bytes));
-    return static_cast<uint32_t>(std::max<size_t>(longest, kLanesOfBlock * waiting));
+    return static_cast<uint32_t>(std::max<size_t>(longest, kLanesInTurn * waiting));
 }
 
 } // namespace
@@ -114,14 +105,14 @@ Result<void> CapturedExchange::move() {
     for (const Channel& each : signals_)
         puts_.push_back({each, nullptr});
     const uint32_t waiting = pools_.kernels.blocks_in_graph();
-    const uint32_t putting = blocks_for(std::span(std::as_const(puts_)), waiting);
-    const size_t lanes_of_block = takes_.size() == 1 ? 1 : kLanesOfBlock;
-    if (lanes_of(std::span(std::as_const(takes_))) <= waiting * lanes_of_block) {
+    const uint32_t putting = blocks_for(puts_, waiting);
+    const size_t lanes_in_turn = takes_.size() == 1 ? 1 : kLanesInTurn;
+    if (device::lanes_of_all<device::ChannelTake>(takes_) <= waiting * lanes_in_turn) {
         GPURUN_TRY(exchange(puts_, takes_, {putting, waiting}));
     } else {
         GPURUN_TRY(exchange(puts_, {}, {putting, 0}));
         GPURUN_TRY(await_puts());
-        GPURUN_TRY(exchange({}, takes_, {0, blocks_for(std::span(std::as_const(takes_)), waiting)}));
+        GPURUN_TRY(exchange({}, takes_, {0, blocks_for(takes_, waiting)}));
     }
     if (awaited_.empty())
         return {};

@@ -114,16 +114,15 @@ Result<CapturedExchange::Operand> GraphReceive::hand_over_captured(Receive& rece
 Result<void> GraphReceive::enqueue_started(Receive& receive, const GraphPart::Arrived& arrived, device::Stream stream) {
     GraphPart& part = receive.source().part<GraphPart>();
     CapturePool& captures = receive.resources().pools.captures;
-    const bool waits_for_nobody =
-        arrived.message.way == CapturedMessage::Way::kInChannel && arrived.message.is_awaited == 0;
-    auto in = waits_for_nobody ? Result<device::Stream>(stream) : captures.take_branch();
+    const bool in_place = arrived.message.waits_for_nobody();
+    auto in = in_place ? Result<device::Stream>(stream) : captures.take_branch();
     auto begun = in ? receive.await_captured_start(*in) : Result<void>(in.error());
     if (!begun) {
         part.tell_ended(receive.serial_of_send());
         return begun;
     }
     auto received = part.receive(receive, arrived, envelope_, *in);
-    if (waits_for_nobody)
+    if (in_place)
         return received;
     GPURUN_TRY(captures.order(*in, stream)); // also of one that has failed: a capture fails if a branch does not join
     return received;

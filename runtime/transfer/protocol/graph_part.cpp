@@ -351,15 +351,13 @@ Result<void> GraphPart::receive(Receive& receive, const Arrived& arrived, const 
         return base::Error{Status::kInternal, "an answer that its source counts on can only be written by a reduction"};
     CapturedExchange& exchange = resources_.captured_exchange;
     GPURUN_ASSIGN(const Taken taken, open(receive, arrived, envelope, stream));
-    const bool in_words = arrived.message.way == Way::kInChannel;
-    const bool alone = arrived.message.is_awaited != 0; // its source may put others only once it is taken
-    if (alone || !in_words)
+    const bool waited_for = !arrived.message.waits_for_nobody(); // the source may put others only once it is taken
+    if (waited_for)
         GPURUN_TRY(exchange.launch());
-    if (in_words) {
-        GPURUN_TRY(exchange.take(taken.channel, receive.operand().address, receive.bytes(), stream));
-        return alone ? exchange.launch() : Result<void>();
-    }
-    return pull(taken.channel, taken.from, receive.operand(), receive.bytes(), stream);
+    if (arrived.message.way != Way::kInChannel)
+        return pull(taken.channel, taken.from, receive.operand(), receive.bytes(), stream);
+    GPURUN_TRY(exchange.take(taken.channel, receive.operand().address, receive.bytes(), stream));
+    return waited_for ? exchange.launch() : Result<void>();
 }
 
 Result<const std::byte*> GraphPart::hold(const RemoteBuffer& buffer, uint64_t& allocation_id) {

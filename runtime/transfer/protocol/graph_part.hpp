@@ -31,6 +31,9 @@ struct CapturedMessage {
     uint64_t at_target;  // where its channel lies in the memory of the target, and of the source
     uint64_t at_source;
     RemoteBuffer source; // unless kInChannel: where the bytes stay
+
+    // Its source goes on, whether or not it is taken.
+    bool waits_for_nobody() const { return way == Way::kInChannel && is_awaited == 0; }
 };
 
 class GraphPart final : public ProtocolPart {
