@@ -5,7 +5,6 @@
 namespace gpurun::comm {
 
 using base::Result;
-using transfer::Ending;
 using transfer::Envelope;
 using transfer::Send;
 
@@ -84,15 +83,15 @@ Result<Arrived> CallGroups::Message::result() const {
 void CallGroups::make(const Task& task, Message& message) {
     const Communicator& comm = *task.comm;
     if (task.kind == Task::Kind::kSend) {
-        const Ending ending = task.operand.captured() ? Ending::kByCompletion : Ending::kTogether;
-        message.send.emplace(core_.resources(), core_.peer(comm.group().world(Rank{task.peer})), task.operand,
-                             Envelope{comm.user_context(), task.tag, task.operand.bytes},
-                             Send::Mode{.ending = ending, .synchronous = task.synchronous});
+        message.send.emplace(
+            core_.resources(), core_.peer(comm.group().world(Rank{task.peer})), task.operand,
+            Envelope{comm.user_context(), task.tag, task.operand.bytes},
+            Send::Mode{.ending = Messages::ending_together(task.operand), .synchronous = task.synchronous});
     } else {
         const int source = task.taken == 0 ? task.peer : kAnySource;
         message.receive.emplace(core_.resources(), message.home, task.operand,
                                 Pattern::of(comm.group(), comm.user_context(), source, task.tag),
-                                ReceiveMode{.ending = Ending::kTogether});
+                                ReceiveMode{.ending = Messages::ending_together(task.operand)});
     }
 }
 
@@ -107,12 +106,10 @@ void CallGroups::run(std::span<const GroupedCall> calls, Settle settle) {
         if (Request* const request = core_.requests().find(each.request); request && request->task.operand.captured())
             captured.push_back(request);
     run.start(Task::Kind::kSend);
-    auto starts = requests_.mark_starts(captured);
     run.start(Task::Kind::kReceive);
-    requests_.note_starts(captured, std::move(starts));
-    run.settle(run.finish(lock), settle);
     if (!captured.empty())
-        requests_.await_room(lock, captured);
+        requests_.enqueue_captured(lock, captured);
+    run.settle(run.finish(lock), settle);
 }
 
 } // namespace gpurun::comm

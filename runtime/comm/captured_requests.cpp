@@ -1,7 +1,6 @@
 // Requests that are part of a graph, from their start to their end.
+#include "comm/captured_starts.hpp"
 #include "comm/requests.hpp"
-
-#include <algorithm>
 
 namespace gpurun::comm {
 
@@ -15,12 +14,6 @@ bool is_captured_receive(const Request& request) {
     return is_captured(request) && request.task.kind == Task::Kind::kReceive;
 }
 
-const device::Event* start_in(const Requests::Starts& starts, device::Stream stream) {
-    const auto found =
-        std::find_if(starts.begin(), starts.end(), [&](const Requests::Start& each) { return each.stream == stream; });
-    return found == starts.end() ? nullptr : &found->event;
-}
-
 // They may count as sent by now: their completion tells.
 void fail_sends(std::span<Request* const> requests, const base::Error& error) {
     for (Request* const each : requests)
@@ -30,31 +23,14 @@ void fail_sends(std::span<Request* const> requests, const base::Error& error) {
 
 } // namespace
 
-// Behind what is put so far.
-Result<Requests::Starts> Requests::mark_starts(std::span<Request* const> requests) {
-    Starts starts;
-    for (const Request* const each : requests) {
-        const device::Stream in = each->task.operand.stream;
-        if (!is_captured_receive(*each) || start_in(starts, in) != nullptr)
-            continue;
-        GPURUN_TRY(core_.resources().captured_exchange.launch());
-        GPURUN_ASSIGN(const device::Event event, core_.resources().pools.captures.mark(in));
-        starts.push_back({in, event});
-    }
-    return starts;
-}
-
-void Requests::note_starts(std::span<Request* const> requests, Result<Starts> starts) {
-    if (!starts)
-        fail_sends(requests, starts.error());
-    for (Request* const each : requests) {
-        if (!is_captured_receive(*each) || !each->receive || each->receive->error() != nullptr)
-            continue;
-        if (starts)
-            each->receive->op().set_captured_start(*start_in(*starts, each->task.operand.stream));
-        else
-            messages_.fail(*each->receive, starts.error());
-    }
+Result<void> Requests::mark_starts(std::span<Request* const> requests) {
+    CapturedStarts starts(core_.resources());
+    for (Request* const each : requests)
+        if (is_captured_receive(*each) && each->receive && each->receive->error() == nullptr) {
+            GPURUN_ASSIGN(const device::Event start, starts.in(each->task.operand.stream));
+            each->receive->op().set_captured_start(start);
+        }
+    return {};
 }
 
 // A captured send may find no room before other graphs have ended. Then the call that starts it waits: only the thread
@@ -81,7 +57,12 @@ void Requests::await_room(EngineLock& lock, std::span<Request* const> requests) 
 }
 
 void Requests::enqueue_captured(EngineLock& lock, std::span<Request* const> requests) {
-    note_starts(requests, mark_starts(requests));
+    if (auto marked = mark_starts(requests); !marked) {
+        fail_sends(requests, marked.error());
+        for (Request* const each : requests)
+            if (is_captured_receive(*each) && each->receive && each->receive->error() == nullptr)
+                messages_.fail(*each->receive, marked.error());
+    }
     await_room(lock, requests);
 }
 

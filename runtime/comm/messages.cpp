@@ -144,7 +144,9 @@ Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> 
         },
         [&] { return std::all_of(sends.begin(), sends.end(), [](const Send* each) { return each->enqueued(); }); });
     const auto done = [&] {
-        const auto is_done = [](const auto* each) { return each->done(); };
+        const auto is_done = [](const auto* each) {
+            return each->operand().captured() ? each->enqueued() : each->done();
+        };
         return std::all_of(receives.begin(), receives.end(), is_done) &&
                std::all_of(sends.begin(), sends.end(), is_done);
     };
@@ -153,12 +155,10 @@ Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> 
         assume_engine_lock();
         return arm(sends, receives);
     });
+    if (waited)
+        waited = enqueue_captured(sends, receives);
     if (!waited)
         end(sends, receives);
-    // In a graph, what follows in the stream waits for what is sent once all that goes at the same time is enqueued.
-    for (Send* send : sends)
-        if (waited && send->operand().captured() && !send->error())
-            waited = send->complete_into(send->operand().stream);
     auto launched = core_.resources().captured_exchange.launch();
     return waited ? std::move(launched) : std::move(waited);
 }

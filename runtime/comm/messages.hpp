@@ -53,6 +53,12 @@ class Messages {
                                                              const transfer::Operand& order);
     void give_back(transfer::ScratchPool::Block& scratch, const transfer::Operand& order);
 
+    // ---- for what is started together
+    // In a graph it is enqueued by finish_together(), once all of it is matched.
+    static transfer::Ending ending_together(const transfer::Operand& operand) {
+        return operand.captured() ? transfer::Ending::kByCompletion : transfer::Ending::kTogether;
+    }
+
     // ---- for requests, schedules and groups, under the lock
     // Of those that have been started together: waits until all are complete for their caller. Each has its own error;
     // what is returned has failed for all of them.
@@ -87,6 +93,10 @@ class Messages {
     }
 
   private:
+    // Of a graph, in captured_messages.cpp.
+    base::Result<void> enqueue_captured(std::span<transfer::Send* const> sends,
+                                        std::span<PostedReceive* const> receives) GPURUN_REQUIRES(engine_lock);
+    base::Result<void> receive_as_sent(std::vector<PostedReceive*> receives) GPURUN_REQUIRES(engine_lock);
     base::Result<void> arm(std::span<transfer::Send* const> sends, std::span<PostedReceive* const> receives)
         GPURUN_REQUIRES(engine_lock);
     void end(std::span<transfer::Send* const> sends, std::span<PostedReceive* const> receives)

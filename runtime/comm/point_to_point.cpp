@@ -24,16 +24,14 @@ Pattern pattern_of(const Communicator& comm, int source, int tag) {
 Result<Arrived> exchange(Engine& engine, WorldRank to, const Envelope& envelope, const Operand& out,
                          const Pattern& pattern, const Operand& in) {
     Messages& messages = engine.messages();
-    const bool captured = out.captured();
-    if (captured) { // before either is begun
+    if (out.captured()) { // before either is begun
         GPURUN_TRY(messages.check_captured(to, out));
         GPURUN_TRY(messages.check_captured(pattern.source, in));
     }
-    Send op(engine.resources(), messages.peer(to), out, envelope,
-            {.ending = captured ? Ending::kByCompletion : Ending::kTogether});
+    Send op(engine.resources(), messages.peer(to), out, envelope, {.ending = Messages::ending_together(out)});
     Send* const sends[] = {&op};
     LocalReceive home;
-    PostedReceive receive(engine.resources(), home, in, pattern, {.ending = Ending::kTogether});
+    PostedReceive receive(engine.resources(), home, in, pattern, {.ending = Messages::ending_together(in)});
     PostedReceive* const receives[] = {&receive};
     GPURUN_TRY(messages.complete(sends, receives));
     return receive.arrived();

@@ -60,23 +60,15 @@ class Requests {
     void withdraw(transfer::Send& loan) GPURUN_REQUIRES(engine_lock);
     // ---- for groups, under the lock
     void begin(Request& request, std::optional<int64_t> entered_ns = std::nullopt) GPURUN_REQUIRES(engine_lock);
-    // REQUIRES that some of a call's requests stand in streams that are captured. For those: where the receives begin,
-    // before anything that the call waits for in the stream; behind begin(), which start is whose; at last, until all
-    // is enqueued.
-    struct Start {
-        device::Stream stream;
-        device::Event event;
-    };
-    using Starts = std::vector<Start>;
-    base::Result<Starts> mark_starts(std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
-    void note_starts(std::span<Request* const> requests, base::Result<Starts> starts) GPURUN_REQUIRES(engine_lock);
-    void await_room(EngineLock& lock, std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
+    // Of those in streams that are captured, behind begin() and before anything that the call waits for in the stream:
+    // marks where the receives begin, and waits until all that is sent is enqueued.
+    void enqueue_captured(EngineLock& lock, std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
 
   private:
     class Goal;
 
-    void enqueue_captured(EngineLock& lock, std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
-
+    base::Result<void> mark_starts(std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
+    void await_room(EngineLock& lock, std::span<Request* const> requests) GPURUN_REQUIRES(engine_lock);
     void start_all(std::span<Request* const> requests, int64_t entered_ns);
     bool begin_send(Request& request) GPURUN_REQUIRES(engine_lock);
     void begin_receive(Request& request) GPURUN_REQUIRES(engine_lock);

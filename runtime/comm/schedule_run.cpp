@@ -261,18 +261,16 @@ std::optional<CallNote> ScheduleRun::take_awaited_call(WorldRank rank) {
     return own;
 }
 
-Result<bool> ScheduleRun::settle_step(State& state, bool receives) {
+Result<bool> ScheduleRun::settle_step(State& state, bool end_is_held) {
     if (state.reduced) {
         GPURUN_ASSIGN(const bool come, core_.device().query(state.reduced.get()));
         if (come)
             state.reduced.reset();
     }
-    // A peer's graph takes this message once it has put its own, for which this one may wait by then.
-    if (order_.captured() && state.send && state.send->enqueued() && !state.send->error()) {
-        if (receives && state.send->awaits_taken())
-            return false;
+    if (end_is_held)
+        return false;
+    if (order_.captured() && state.send && state.send->enqueued() && !state.send->error())
         GPURUN_TRY(state.send->complete_into(order_.stream));
-    }
     if (!state.is_over())
         return false;
     Result<bool> over(true);
@@ -285,20 +283,32 @@ Result<bool> ScheduleRun::settle_step(State& state, bool receives) {
     return over;
 }
 
+// In a graph: a peer takes this message once it has put its own, for which this rank may wait by then, and once this
+// rank has taken what the peer puts in earlier rounds.
+bool ScheduleRun::holds_end(StepId id) const {
+    const State& sent = states_[id];
+    if (!order_.captured() || !sent.send || !sent.send->awaits_taken())
+        return false;
+    const auto& steps = schedule_.steps();
+    for (StepId i = 0; i < steps.size(); ++i) {
+        const State& each = states_[i];
+        const bool is_earlier = steps[i].kind == StepKind::kReceive && steps[i].round < steps[id].round;
+        const bool is_under_way = each.started && each.receive && !each.receive->done();
+        if (!each.complete && (is_earlier || is_under_way))
+            return true;
+    }
+    return false;
+}
+
 // True if some step has come to its end.
 Result<bool> ScheduleRun::settle_steps() {
     const size_t steps = schedule_.steps().size();
     const size_t complete_before = complete_;
-    const auto receives = [&] {
-        return std::any_of(states_.begin(), states_.begin() + static_cast<ptrdiff_t>(steps), [](const State& each) {
-            return each.started && !each.complete && each.receive && !each.receive->done();
-        });
-    };
     for (StepId i = 0; i < steps; ++i) {
         State& state = states_[i];
         if (!state.started || state.complete)
             continue;
-        GPURUN_ASSIGN(const bool settled, settle_step(state, order_.captured() && receives()));
+        GPURUN_ASSIGN(const bool settled, settle_step(state, holds_end(i)));
         if (!settled)
             continue;
         check_length(i);

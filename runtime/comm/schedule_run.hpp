@@ -182,7 +182,8 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
                                        size_t most) const;
     base::Result<void> start_ready_steps() GPURUN_REQUIRES(engine_lock);
     // Whether the step has come to its end. `receives`: some step has started to receive, and is not complete.
-    base::Result<bool> settle_step(State& state, bool receives) GPURUN_REQUIRES(engine_lock);
+    bool holds_end(Schedule::StepId id) const GPURUN_REQUIRES(engine_lock);
+    base::Result<bool> settle_step(State& state, bool end_is_held) GPURUN_REQUIRES(engine_lock);
     base::Result<bool> settle_steps() GPURUN_REQUIRES(engine_lock);
     void check_length(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);
     // A buffer in the schedule's order.

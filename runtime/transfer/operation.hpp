@@ -54,7 +54,8 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     base::Result<void> complete_into(device::Stream stream);
     // Its last work was left to whoever completes it.
     bool is_left() const { return LeftList::has(*this); }
-    // The same, and its source waits for that.
+    // Its source waits for what is left to whoever completes it.
+    virtual bool holds_up_source() const = 0;
     bool is_left_briefly() const { return is_left() && holds_up_source(); }
     // Its end is wanted, and nobody completes it into a stream now: enqueues what was left to the completion.
     void enqueue_left();
@@ -143,7 +144,6 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     virtual base::Result<void> enqueue_left_by_protocol(std::optional<device::Stream> stream) = 0;
     virtual void capture_missed() = 0;
     virtual bool ends_by_itself() const = 0;
-    virtual bool holds_up_source() const = 0;
     virtual void give_up() = 0;
     virtual void leave_queues() = 0;
     virtual void on_finish() {}

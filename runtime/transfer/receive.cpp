@@ -97,12 +97,8 @@ Result<void> Receive::end_behind(StagingPool::Buffer& staged) {
 
 // ----------------------------------------------------------------------------------------------------- of graphs
 
-Result<void> Receive::await_captured_start(device::Stream stream) {
-    return stream == operand().stream ? Result<void>() : device().await_event(stream, *captured_start_);
-}
-
 Result<void> Receive::complete_captured(device::Stream stream) {
-    if (!captured_start_)
+    if (done())
         return {};
     if (state() != nullptr && !missed_capture_)
         state()->enqueue_captured(*this, stream);

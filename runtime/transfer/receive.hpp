@@ -28,7 +28,7 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     void start(Peer& source, const Record& record, std::span<const std::byte> payload);
     base::Result<void> on_record(const Record& answer) { return give(answer); }
     platform::wait_report::Entry describe() const override;
-    // A started one of a graph begins here, in its stream.
+    // One of a graph begins here, in its stream; without this, where it is completed.
     void set_captured_start(device::Event start) { captured_start_ = start; }
     // What was left, for a reduction that is enqueued in the stream before the rank gives up the engine lock. Done
     // afterwards. REQUIRES is_left().
@@ -70,8 +70,8 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     using Operation::end_behind;
     // It is part of this launch of mails (FusedMails).
     void set_launch(uint64_t launch) { launch_ = launch; }
-    // Of a started receive of a graph: what is enqueued next in `stream` comes after its start.
-    base::Result<void> await_captured_start(device::Stream stream);
+    // Of a graph: where it begins in its stream, before it is completed.
+    const std::optional<device::Event>& captured_start() const { return captured_start_; }
     bool missed_capture() const { return missed_capture_; }
 
   private:

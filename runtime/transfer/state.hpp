@@ -133,6 +133,7 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
         return serial_;
     }
     void answer(const Record& record) { settle(half().on_record(record)); }
+    bool holds_up_source() const final { return state() != nullptr && state()->holds_up_source(half()); }
     State* state() const { return state_.get(); } // null before a protocol has been found
 
   protected:
@@ -170,7 +171,6 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
     base::Result<void> enqueue_left_by_protocol(std::optional<device::Stream> stream) final {
         return state()->enqueue_left(half(), stream);
     }
-    bool holds_up_source() const final { return state() != nullptr && state()->holds_up_source(half()); }
     bool ends_by_itself() const final { return state() != nullptr && state()->ends_by_itself(); }
     void give_up() final {
         if (state() != nullptr)

@@ -258,6 +258,35 @@ TEST_CASE("long reductions of a graph come before what follows in the stream, at
     }
 }
 
+// In pieces, the longest in several chunks (collective/contributions.hpp), of which the root gets messages: it can
+// export no pinned memory.
+TEST_CASE(
+    "the root of a reduction in a graph takes what it gets of a chunk before others wait for it in the next one") {
+    const Stream stream;
+    const int ranks = size(), self = rank();
+    if (ranks < 3 || ranks > 4 || !can_capture_collectives(stream))
+        return;
+    const size_t others = static_cast<size_t>(ranks) - 1;
+    const size_t count = ((size_t{64} << 20) / (others + 1) * others + (size_t{1} << 20)) / sizeof(int32_t);
+    Memory input(Kind::kDevice, count * sizeof(int32_t)), sum(Kind::kPinned, count * sizeof(int32_t));
+    const Graph graph(stream, [&] {
+        REQUIRE_OK(gpurun_reduce(input.get(), sum.get(), count, GPURUN_INT32, GPURUN_SUM, 0, kWorld, stream));
+    });
+    std::vector<int32_t> own(count), sums(count);
+    for (int32_t run = 1; run <= 2; run++) {
+        for (size_t i = 0; i < count; i++) {
+            own[i] = static_cast<int32_t>(i % 997) * run + self;
+            sums[i] = static_cast<int32_t>(i % 997) * run * ranks + ranks * (ranks - 1) / 2;
+        }
+        input.write(bytes_of(own));
+        graph.launch(stream);
+        stream.synchronize();
+        if (self == 0)
+            CHECK(first_difference(sum.read(), bytes_of(sums)) == -1);
+        REQUIRE_OK(gpurun_barrier(kWorld, GPURUN_HOST));
+    }
+}
+
 TEST_CASE("every type is reduced by every operation that it has") {
     Choices choices;
     CAPTURE(choices.seed());

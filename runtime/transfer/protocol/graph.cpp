@@ -109,17 +109,24 @@ Result<CapturedExchange::Operand> GraphReceive::hand_over_captured(Receive& rece
     return CapturedExchange::Operand{taken.channel, taken.from, receive.operand().address, taken.answer};
 }
 
+// What is kept is waited for by a collective, which knows when its source goes on.
+bool GraphReceive::holds_up_source(const Receive& receive) const {
+    return arrived_ && !arrived_->message.waits_for_nobody() && !receive.is_kept();
+}
+
 // Where it is completed, if its source has put it whatever this rank waits for before that. Else in a branch of the
-// capture, from where it was started: the source may wait for its end before it sends what this rank waits for first.
+// capture, from its start: the source may wait for its end before it sends what this rank waits for first.
 Result<void> GraphReceive::enqueue_started(Receive& receive, const GraphPart::Arrived& arrived, device::Stream stream) {
     GraphPart& part = receive.source().part<GraphPart>();
     CapturePool& captures = receive.resources().pools.captures;
-    const bool in_place = arrived.message.waits_for_nobody();
+    const device::Stream start_in = receive.operand().stream;
+    const auto& start = receive.captured_start();
+    const bool in_place = arrived.message.waits_for_nobody() || !start;
     auto in = in_place ? Result<device::Stream>(stream) : captures.take_branch();
-    auto begun = in ? receive.await_captured_start(*in) : Result<void>(in.error());
-    if (!begun) {
+    auto begun = in && start && *in != start_in ? receive.device().await_event(*in, *start) : Result<void>();
+    if (!in || !begun) {
         part.tell_ended(receive.serial_of_send());
-        return begun;
+        return in ? std::move(begun) : std::move(in).error();
     }
     auto received = part.receive(receive, arrived, envelope_, *in);
     if (in_place)

@@ -32,6 +32,7 @@ class GraphReceive final : public ReceiveState {
     base::Result<void> enqueue_left(Receive& receive, std::optional<device::Stream> stream) override;
     base::Result<CapturedExchange::Operand> hand_over_captured(Receive& receive, device::Stream stream) override;
     bool answer_written() const override { return answered_; }
+    bool holds_up_source(const Receive& receive) const override;
     void enqueue_captured(Receive& receive, device::Stream stream) override;
     void capture_missed(Receive& receive) override;
     void give_up(Receive& receive) override;
