@@ -20,9 +20,10 @@ namespace {
 // Bytes of a run. More host memory goes as fast in chunks (tests/bench/RESULTS.md, 2026-11-29).
 constexpr size_t kMostStaged = size_t{128} << 20, kMostStagedOfHost = size_t{32} << 20;
 constexpr size_t kLongestPageable = size_t{256} << 10; // message
-// Longer messages of pinned memory are staged although a mail could have them: there are few such mails, and in a row
-// of calls that are ahead of the device the rest would go in chunks.
-constexpr size_t kLongestPinnedMail = size_t{8} << 10;
+// Of pinned memory: longer messages are staged although they could go by themselves, by mails or bounced. Those are
+// copied by kernels, each as often as it is sent; what is reduced is read where it lies.
+constexpr size_t kLongestPinned = size_t{64} << 10, kLongestPinnedOfTwo = size_t{256} << 10;
+constexpr size_t kLongestPinnedReduced = size_t{8} << 10;
 constexpr size_t kLongestStagedAlone = size_t{4} << 20; // of pinned memory, where a run has a single message
 
 // Bytes of one region, as disjoint spans in order.
@@ -269,6 +270,11 @@ void ScheduleRun::stage() {
     // Longer messages of memory that peers cannot map go in chunks.
     const size_t longest_mail =
         transfer::longest_plain_mail(core_.resources(), transfer::Reduced::kNot, messages_beside());
+    const bool reduces = std::any_of(schedule_.steps().begin(), schedule_.steps().end(),
+                                     [](const Step& each) { return each.kind == StepKind::kReduce; });
+    const size_t longest_pinned = reduces                        ? std::min(kLongestPinnedReduced, longest_mail)
+                                  : schedule_.comm().size() == 2 ? kLongestPinnedOfTwo
+                                                                 : kLongestPinned;
     size_t messages = 0, longest = 0;
     bool any_pageable = false, any_pinned = false, any_unmapped = false;
     schedule_.for_each_buffer([&](const Schedule::Buffer& each) { any_pageable |= is_pageable(each); });
@@ -283,7 +289,7 @@ void ScheduleRun::stage() {
             continue;
         const bool is_pinned = each.buffer.in({}).in_host_memory();
         any_pinned |= is_pinned;
-        any_unmapped |= each.buffer.bytes > (is_pinned ? std::min(kLongestPinnedMail, longest_mail) : longest_mail);
+        any_unmapped |= each.buffer.bytes > (is_pinned ? longest_pinned : longest_mail);
     }
     const bool is_on_host = any_pageable || any_pinned;
     // Pageable memory goes into pinned memory, whose long messages would go in chunks as well.

@@ -1,5 +1,7 @@
 #include "transfer/send.hpp"
 
+#include "transfer/protocol/rendezvous.hpp"
+
 namespace gpurun::transfer {
 
 using base::Result;
@@ -175,7 +177,58 @@ Result<void> Send::set_marker() {
     return goes_on && own_stream_ == 0 && !edge_.valid ? work().set_marker() : Result<void>();
 }
 
+bool Send::take_bounce() {
+    bounce_ = resources().pools.bounces.take(operand().bytes);
+    if (!bounce_)
+        return false;
+    bounced_ = operand();
+    operand().address = bounce_->data;
+    operand().where = bounce_->where;
+    return true;
+}
+
+Result<void> Send::copy_to_bounce(Fence& fence, const Slot& slot) {
+    const WorkspaceView& workspace = resources().workspace.view();
+    const uint32_t peer = target().rank().value;
+    device::FencedCopy copy;
+    copy.destination = bounce_->data;
+    copy.source = bounced_.address;
+    copy.bytes = operand().bytes;
+    copy.after = &fence.counter(Edge::kForward, slot);
+    copy.value = slot.value;
+    copy.ticket = workspace.ticket(peer, Side::kSource, slot);
+    copy.gate = workspace.gate(peer, slot);
+    note_own_stream();
+    if (!joins_exchange(*this))
+        return resources().fenced_copies->copy_fenced(copy, operand().stream);
+    resources().exchanges.copy_out(copy, operand().stream);
+    return {};
+}
+
+void Send::give_bounce_back() {
+    resources().pools.bounces.give_back(*std::exchange(bounce_, std::nullopt));
+    operand().address = bounced_.address;
+    operand().where = bounced_.where;
+}
+
+void Send::leave_bounce(const CompletionPoint& end) {
+    resources().pools.bounces.leave(*std::exchange(bounce_, std::nullopt), end);
+}
+
 // ----------------------------------------------------------------------------------------------- for Operation
+
+// Of a message that was not read: the copy may still be under way. Of one that has failed: it may be read, too.
+void Send::on_finish() {
+    if (!bounce_)
+        return;
+    Fence* const fence = edge_.valid ? target().channel().open_fence(Direction::kOut) : nullptr;
+    if (fence == nullptr)
+        give_bounce_back();
+    else if (!error() || !matched_)
+        leave_bounce(CompletionPoint::at(*fence, Edge::kForward, edge_));
+    else
+        resources().pools.bounces.drop(*std::exchange(bounce_, std::nullopt));
+}
 
 Result<void> Send::await_end(const CompletionPoint& end, device::Stream stream) {
     if (own_stream_ != 0) {

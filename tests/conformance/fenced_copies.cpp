@@ -61,6 +61,29 @@ TEST_CASE("a fenced copy moves the bytes asked for and none beside them, whateve
         }
 }
 
+TEST_CASE("a fenced copy reads and writes pinned memory") {
+    for (const bool reads : {false, true})
+        for (const size_t bytes : {size_t{1}, size_t{4097}, 4 * kMiB - 1}) {
+            CAPTURE(reads);
+            CAPTURE(bytes);
+            Slot slot;
+            const AnyMemory source(reads ? Kind::kPinned : Kind::kDevice, bytes);
+            const AnyMemory destination(reads ? Kind::kDevice : Kind::kPinned, bytes);
+            const Stream stream;
+            for (int round = 0; round < 3; ++round) { // what the CPU has written since is read
+                const Bytes content = pattern(bytes, 60 + round);
+                source.set(content);
+                slot.begin();
+                slot.copy(destination.get(), source.get(), bytes, round != 0, stream);
+                if (round != 0)
+                    slot.release();
+                stream.finish();
+                CHECK(slot.is_done());
+                CHECK(destination.content() == content);
+            }
+        }
+}
+
 TEST_CASE("fenced copies move bytes between addresses of all alignments") {
     constexpr size_t kAlignments = 16, kMost = 3001, kRoom = kMost + 2 * kAlignments, kRooms = kAlignments * kRoom;
     const Bytes content = pattern(kRoom, 47);

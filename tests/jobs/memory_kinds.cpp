@@ -2,6 +2,7 @@
 #include "support/job.hpp"
 
 #include <algorithm>
+#include <deque>
 
 namespace gpurun::test::memory_kinds {
 
@@ -82,7 +83,30 @@ TEST_CASE("small messages arrive whole between every two kinds of memory and ord
 }
 
 TEST_CASE("middle-sized messages arrive whole between every two kinds of memory and order domains") {
-    exchange_all({32767, 32768, 32769, 65537, 1u << 20});
+    exchange_all({32767, 32768, 32769, 65537, 1u << 20, (2u << 20) + 1});
+}
+
+// What a stream sends is copied by then, or will be: memory in between is used again.
+TEST_CASE("messages of several streams into the host, one after the other, keep their bytes") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    constexpr size_t kBytes = 3'000'000, kStreams = 3, kRounds = 12;
+    if (rank() > partner()) {
+        Bytes got(kBytes);
+        for (uint64_t i = 0; i < kRounds * kStreams; i++) {
+            REQUIRE_OK(gpurun_recv(got.data(), kBytes, GPURUN_BYTE, partner(), kTag, kWorld, GPURUN_HOST, nullptr));
+            CHECK(first_difference(got, pattern(kBytes, i)) == -1);
+        }
+        return;
+    }
+    const Stream streams[kStreams];
+    std::deque<Memory> buffers;
+    for (uint64_t i = 0; i < kRounds * kStreams; i++)
+        buffers.emplace_back(i % 2 == 0 ? Kind::kPinned : Kind::kOrdered, kBytes).write(pattern(kBytes, i));
+    for (size_t i = 0; i < buffers.size(); i++)
+        REQUIRE_OK(gpurun_ssend(buffers[i].get(), kBytes, GPURUN_BYTE, partner(), kTag, kWorld, streams[i % kStreams]));
+    for (const Stream& each : streams)
+        each.synchronize();
 }
 
 TEST_CASE("large messages arrive whole between every two kinds of memory and order domains") {

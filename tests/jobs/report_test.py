@@ -18,40 +18,37 @@ ALWAYS = ["host (host memory): 2 messages, 200 bytes",
           "host (host memory, read from the sender): 1 messages, 1000000 bytes"]
 # And what it sends in the order of a stream between pinned memory, and from device memory into it: with peer access, and
 # without, or where GPURUN_PATH says so.
-BOUNCED = ["staged (one buffer is host memory): 1 messages, 1000000 bytes",
-           "bounce (pinned memory): 2 messages, 2000000 bytes"]
+STAGED = ["staged (one buffer is host memory): 1 messages, 1000000 bytes"]
 BY_CPU = ["host (host memory): 1 messages, 1000000 bytes",
           "staged (one buffer is host memory): 2 messages, 2000000 bytes"]
 SMALL = "staged (small: does not wait for its match): 4 messages, 400 bytes"  # unless GPURUN_PATH says otherwise
 MAILED = "mailbox (small: does not wait for its match): 4 messages, 400 bytes"
 UNMAPPED = "bounce (the first message of a large allocation): 1 messages, 1000000 bytes"
+BOUNCED = "bounce (in one piece: peers cannot map the memory): 6 messages, 6000000 bytes"
+CHUNKS = ["bounce (memory cannot be exported): 5 messages, 5000000 bytes",
+          "bounce (pinned memory): 1 messages, 1000000 bytes"]
 BACK = "host (host memory): 1 messages, 0 bytes"  # the only message from rank 1 to rank 0
-# options, settings, lines beyond ALWAYS and BOUNCED or BY_CPU
+# options, settings, lines beyond ALWAYS and STAGED or BY_CPU
 JOBS = [
-    (ONE_DEVICE, {}, [SMALL, "direct (same device): 5 messages, 5000000 bytes",
-                      "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
-    (PEERS, {}, [MAILED, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
-                 "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
-    (AS_WITH_MPS, {}, [MAILED, "direct (same device): 5 messages, 5000000 bytes",
-                       "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
-    (PEERS, {"GPURUN_MAIL_BYTES": "0"}, [SMALL, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
-                                         "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
-    (PEERS, {"GPURUN_FENCE": "event"}, [SMALL, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
-                                        "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
+    (ONE_DEVICE, {}, [SMALL, "direct (same device): 6 messages, 6000000 bytes", *CHUNKS]),
+    (PEERS, {}, [MAILED, "direct (peer access): 5 messages, 5000000 bytes", UNMAPPED, BOUNCED]),
+    (AS_WITH_MPS, {}, [MAILED, "direct (same device): 6 messages, 6000000 bytes", BOUNCED]),
+    (PEERS, {"GPURUN_MAIL_BYTES": "0"}, [SMALL, "direct (peer access): 5 messages, 5000000 bytes", UNMAPPED, *CHUNKS]),
+    (PEERS, {"GPURUN_FENCE": "event"}, [SMALL, "direct (peer access): 5 messages, 5000000 bytes", UNMAPPED, *CHUNKS]),
     (PEERS, {"GPURUN_EMULATED_PEER_ACCESS": "none"}, [SMALL, "staged (no peer access): 10 messages, 10000000 bytes"]),
-    (PEERS, {"GPURUN_PATH": "bounce"}, ["bounce (GPURUN_PATH): 14 messages, 10000400 bytes"]),
+    (PEERS, {"GPURUN_PATH": "bounce"}, ["bounce (GPURUN_PATH): 14 messages, 10000400 bytes",
+                                        "bounce (pinned memory): 2 messages, 2000000 bytes"]),
     (PEERS, {"GPURUN_EMULATED_ORDERED": "other"},
-     [MAILED, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
-      "staged (memory of another device than the rank's): 5 messages, 5000000 bytes"]),
-    (PEERS, {"GPURUN_EMULATED_ORDERED": "managed"}, [MAILED, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
-                                                     "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
+     [MAILED, "direct (peer access): 5 messages, 5000000 bytes", UNMAPPED,
+      "staged (memory of another device than the rank's): 5 messages, 5000000 bytes",
+      "bounce (in one piece: peers cannot map the memory): 1 messages, 1000000 bytes"]),
+    (PEERS, {"GPURUN_EMULATED_ORDERED": "managed"},
+     [MAILED, "direct (peer access): 5 messages, 5000000 bytes", UNMAPPED, BOUNCED]),
     (PEERS, {"GPURUN_EMULATED_CAPABILITIES": "counters,graphs,ordered-memory,clock"},
-     [SMALL, "direct (peer access): 4 messages, 4000000 bytes", UNMAPPED,
-      "bounce (memory cannot be exported): 5 messages, 5000000 bytes"]),
+     [SMALL, "direct (peer access): 5 messages, 5000000 bytes", UNMAPPED, *CHUNKS]),
     (PEERS, {"GPURUN_PATH": "staged"}, [SMALL, "staged (GPURUN_PATH): 10 messages, 10000000 bytes"]),
     (PEERS, {"GPURUN_PATH": "direct"},
-     ["direct (GPURUN_PATH): 9 messages, 5000400 bytes",
-      "bounce (GPURUN_PATH=direct, but the memory cannot be exported): 5 messages, 5000000 bytes"]),
+     ["direct (GPURUN_PATH): 10 messages, 6000400 bytes", BOUNCED]),
 ]
 
 
@@ -84,7 +81,7 @@ def main():
     wrong = 0
     for options, settings, lines in JOBS:
         far = settings.get("GPURUN_PATH") == "staged" or settings.get("GPURUN_EMULATED_PEER_ACCESS") == "none"
-        lines = ALWAYS + (BY_CPU if far else BOUNCED) + lines
+        lines = ALWAYS + (BY_CPU if far else STAGED) + lines
         expected = sorted([f"gpurun: rank {ends}: {line}" for ends in ("0 to 1", "1 from 0") for line in lines]
                           + [f"gpurun: rank {ends}: {BACK}" for ends in ("1 to 0", "0 from 1")]
                           + lines_of_capabilities(settings))

@@ -53,15 +53,17 @@ TEST_CASE("messages beyond every buffer's size and number wait, and are found an
         return;
     const Stream stream;
     const Bytes content = pattern(kWindow, 3);
-    for (const Kind kind : {Kind::kPageable, Kind::kDevice})
+    constexpr std::pair<Kind, Kind> kKinds[] = {
+        {Kind::kPageable, Kind::kPageable}, {Kind::kDevice, Kind::kDevice}, {Kind::kPinned, Kind::kPageable}};
+    for (const std::pair<Kind, Kind>& kinds : kKinds)
         for (const gpurun_stream domain : {GPURUN_HOST, static_cast<gpurun_stream>(stream)}) {
-            CAPTURE(name(kind));
+            CAPTURE(name(kinds.first));
             CAPTURE((domain == GPURUN_HOST));
-            Memory window(kind, kWindow);
+            Memory window(kinds.first, kWindow);
             window.write(content);
             std::vector<gpurun_request> requests;
             start_all(window, domain, requests); // both ranks, and neither has a receive
-            receive_backwards(content, domain, kind);
+            receive_backwards(content, domain, kinds.second);
             REQUIRE_OK(gpurun_waitall(requests.size(), requests.data(), domain, nullptr));
             synchronize(domain);
         }

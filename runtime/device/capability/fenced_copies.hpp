@@ -26,8 +26,8 @@ struct FencedCopy {
 
 class FencedCopies {
   public:
-    // Enqueue. Both buffers are device, managed or imported memory. Where it waits, it keeps a part of the device busy,
-    // as in Counters::watch_counter().
+    // Enqueue. Both buffers are device, pinned, managed or imported memory. Where it waits, it keeps a part of the
+    // device busy, as in Counters::watch_counter().
     virtual base::Result<void> copy_fenced(const FencedCopy& copy, Stream stream) = 0;
 
   protected:

@@ -496,8 +496,8 @@ base::Result<void> EmulatedDevice::copy_fenced(const FencedCopy& fenced, Stream 
     GPURUN_ASSIGN(const std::shared_ptr<StreamQueue> queue, streams_.find(stream));
     if (fenced.bytes == 0)
         return base::error(Status::kArgument, "a fenced copy has at least one byte");
-    GPURUN_TRY(check_device_memory("destination", fenced.destination, fenced.bytes, 1, false));
-    GPURUN_TRY(check_device_memory("source", fenced.source, fenced.bytes, 1, false));
+    GPURUN_TRY(stream_side(fenced.destination, fenced.bytes));
+    GPURUN_TRY(stream_side(fenced.source, fenced.bytes));
     GPURUN_TRY(check_device_memory("ticket", fenced.ticket, sizeof *fenced.ticket, alignof(uint32_t), true));
     GPURUN_TRY(check_device_memory("gate", fenced.gate, sizeof *fenced.gate, alignof(uint64_t), true));
     GPURUN_TRY(check_counter(fenced.after));

@@ -18,6 +18,7 @@ struct RemoteBuffer {
     Exporter exporter = Exporter::kNone;
     bool ready = false;            // it may be used at once: the sender's call was in the host's order
     bool in_pieces = false;        // what is mapped of its allocation may overlap (device::Buffer)
+    bool bounces = false;          // a copy of the sender's buffer, on the device
     Loan loan{};                   // if it is lent
     device::MemoryHandle handle{}; // if there is one, as the next four
     uint64_t allocation_id = 0;

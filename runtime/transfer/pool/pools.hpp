@@ -1,6 +1,7 @@
 // What a rank's transfers use again and again, so that the message path allocates nothing: one of each a rank.
 #pragma once
 
+#include "transfer/pool/bounce_pool.hpp"
 #include "transfer/pool/capture_pool.hpp"
 #include "transfer/pool/event_pool.hpp"
 #include "transfer/pool/graph_notes.hpp"
@@ -21,11 +22,12 @@ struct Pools {
         : streams(device, stream_limits(hardware_queues, engines.load(std::memory_order_relaxed)), hardware_queues,
                   engines),
           events(device), staging(device), host_copies(device), host_reductions(device), scratch(device, events),
-          kernels(device.info().spinning_blocks, ranks_on_device, engines), captures(device, streams.limits().captured),
-          graph_notes(device, ranks), markers({[this](device::Stream stream) { return events.record(stream); },
-                                               [this](device::Event event) { events.give_back(event); },
-                                               [&device](device::Stream stream) { return device.name(stream); },
-                                               [&device](device::Event event) { return device.query(event); }}) {}
+          bounces(device, ranks_on_device), kernels(device.info().spinning_blocks, ranks_on_device, engines),
+          captures(device, streams.limits().captured), graph_notes(device, ranks),
+          markers({[this](device::Stream stream) { return events.record(stream); },
+                   [this](device::Event event) { events.give_back(event); },
+                   [&device](device::Stream stream) { return device.name(stream); },
+                   [&device](device::Event event) { return device.query(event); }}) {}
 
     InternalStreams streams;
     EventPool events;
@@ -33,6 +35,7 @@ struct Pools {
     HostCalls<HostCopy> host_copies;
     HostCalls<HostReduction> host_reductions;
     ScratchPool scratch;
+    BouncePool bounces;
     KernelBudget kernels;
     CapturePool captures;
     GraphNotes graph_notes;

@@ -69,8 +69,11 @@ bool EdgeCopy::suits_kernel(Receive& receive) const {
     const Resources& resources = receive.resources();
     const size_t most =
         receive.is_of_collective() ? resources.collective_copy_bytes() : resources.settings.kernel_copy_bytes;
-    return into.where.placement == device::Placement::kDevice && !from_.in_host_memory && receive.bytes() != 0 &&
-           receive.bytes() <= most && resources.fenced_copies != nullptr;
+    const auto placement = into.where.placement;
+    const bool reached =
+        placement == device::Placement::kDevice || (placement == device::Placement::kPinned && into.on_stream());
+    return reached && from_.by_device && receive.bytes() != 0 && receive.bytes() <= most &&
+           resources.fenced_copies != nullptr;
 }
 
 // A large copy that has nothing to wait for goes into the streams for bulk copies.

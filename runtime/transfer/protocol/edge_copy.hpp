@@ -21,6 +21,7 @@ class EdgeCopy : public ReceiveState {
     struct From {
         const std::byte* address = nullptr;
         bool in_host_memory = true;
+        bool by_device = false; // kernels reach it
     };
     // `source_awaits`: the source's stream will wait for the backward edge, so its signal has to be enqueued on return.
     base::Result<void> copy(Receive& receive, const From& from, const Slot& slot, bool source_awaits);

@@ -63,6 +63,13 @@ void Exchanges::signal(const device::CounterValue& signal, device::Stream stream
         launch(exchange);
 }
 
+void Exchanges::copy_out(const device::FencedCopy& copy, device::Stream stream) {
+    Exchange& exchange = in(stream);
+    exchange.pulls.insert(exchange.pulls.begin() + static_cast<ptrdiff_t>(exchange.copied_out++), copy);
+    if (exchange.pulls.size() == device::kMostPulled)
+        launch(exchange);
+}
+
 void Exchanges::pull(const device::FencedCopy& pull, device::Stream stream) {
     Exchange& exchange = in(stream);
     exchange.pulls.push_back(pull);
@@ -167,6 +174,7 @@ void Exchanges::Exchange::clear() {
     takes.clear();
     copies.clear();
     pulls.clear();
+    copied_out = 0;
     signals.clear();
     reduction.reset();
     operands.clear();
@@ -183,20 +191,21 @@ Result<void> Exchanges::enqueue(Exchange& exchange) {
     GPURUN_TRY(begin_without_waiting(exchange));
     for (const IncomingMail& each : exchange.takes)
         GPURUN_TRY(counters_->await_counter(exchange.stream, each.mail.sent, each.mail.value));
-    for (device::FencedCopy& each : exchange.pulls)
+    for (device::FencedCopy& each : exchange.inward())
         if (each.before != nullptr)
             GPURUN_TRY(counters_->await_counter(exchange.stream, std::exchange(each.before, nullptr), each.value));
-    GPURUN_TRY(mails_->exchange({.takes = exchange.takes, .pulls = exchange.pulls}, exchange.stream));
+    GPURUN_TRY(mails_->exchange({.takes = exchange.takes, .pulls = exchange.inward()}, exchange.stream));
     return await_in_stream(exchange.awaits, exchange.stream);
 }
 
 // Where no kernel may spin, the stream waits: behind what waits for nobody.
-Result<void> Exchanges::begin_without_waiting(const Exchange& exchange) {
+Result<void> Exchanges::begin_without_waiting(Exchange& exchange) {
     for (const device::CounterValue& each : exchange.signals)
         GPURUN_TRY(counters_->write_counter(exchange.stream, each.counter, each.value));
-    if (exchange.puts.empty() && exchange.copies.empty())
+    if (exchange.puts.empty() && exchange.copies.empty() && exchange.outward().empty())
         return {};
-    return mails_->exchange({.puts = exchange.puts, .copies = exchange.copies}, exchange.stream);
+    return mails_->exchange({.puts = exchange.puts, .copies = exchange.copies, .pulls = exchange.outward()},
+                            exchange.stream);
 }
 
 Result<void> Exchanges::await_in_stream(std::span<const device::CounterValue> all, device::Stream stream) {
@@ -251,9 +260,10 @@ bool Exchanges::admits(const Exchange& exchange) {
 // Ranks that share a GPU have fewer blocks each, and what is taken or pulled shares those of this rank. The block that
 // awaits the rest has none of its own: it keeps next to nothing busy.
 bool Exchanges::may_spin(Exchange& exchange) {
-    if (exchange.takes.empty() && exchange.pulls.empty() && exchange.awaits.empty())
+    const std::span<device::FencedCopy> pulls = exchange.inward();
+    if (exchange.takes.empty() && pulls.empty() && exchange.awaits.empty())
         return true;
-    const auto parts = static_cast<uint32_t>(std::max<size_t>(exchange.takes.size() + exchange.pulls.size(), 1));
+    const auto parts = static_cast<uint32_t>(std::max<size_t>(exchange.takes.size() + pulls.size(), 1));
     const uint32_t most = std::max(pools_.kernels.blocks() / parts, 1U);
     uint32_t blocks = 0;
     KernelBudget::Ends ends;
@@ -262,7 +272,7 @@ bool Exchanges::may_spin(Exchange& exchange) {
         blocks += each.blocks;
         ends.add(*each.mail.taken, each.mail.value);
     }
-    for (device::FencedCopy& each : exchange.pulls) {
+    for (device::FencedCopy& each : pulls) {
         each.blocks = std::min(most, device::copy_blocks(each.bytes));
         blocks += each.blocks;
         ends.add(*each.after, each.value);

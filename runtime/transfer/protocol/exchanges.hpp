@@ -40,7 +40,9 @@ class Exchanges {
     static void abandon(std::span<const device::FusedReduction::Operand> operands);
     // The stream has come here: a buffer of this rank may be read.
     void signal(const device::CounterValue& signal, device::Stream stream);
-    // A copy of a peer's buffer. REQUIRES that the device has fenced copies.
+    // A copy that a peer will pull, and that waits for nobody. REQUIRES that the device has fenced copies.
+    void copy_out(const device::FencedCopy& copy, device::Stream stream);
+    // A copy of a peer's buffer. REQUIRES the same.
     void pull(const device::FencedCopy& pull, device::Stream stream);
     // Behind what is collected in the stream. False: there is nothing.
     bool await(const device::CounterValue& awaited, device::Stream stream);
@@ -63,7 +65,8 @@ class Exchanges {
         std::vector<device::OutgoingMail> puts;
         std::vector<device::IncomingMail> takes;
         std::vector<device::CopyBeside> copies;
-        std::vector<device::FencedCopy> pulls;
+        std::vector<device::FencedCopy> pulls; // what is copied out, then what is pulled
+        size_t copied_out = 0;
         std::vector<device::CounterValue> signals;
         // Instead of takes, copies and pulls, of the operands below; nothing is collected behind it.
         std::optional<device::FusedReduction> reduction;
@@ -74,6 +77,8 @@ class Exchanges {
             return puts.empty() && takes.empty() && copies.empty() && pulls.empty() && signals.empty() && !reduction;
         }
         device::Exchange all() const { return {puts, takes, copies, pulls, signals, awaits}; }
+        std::span<device::FencedCopy> outward() { return std::span(pulls).first(copied_out); }
+        std::span<device::FencedCopy> inward() { return std::span(pulls).subspan(copied_out); }
         void clear();
     };
     Exchange* find(device::Stream stream);
@@ -83,7 +88,7 @@ class Exchanges {
     void launch(Exchange& exchange);
     base::Result<void> enqueue(Exchange& exchange);
     base::Result<void> enqueue_reduction(Exchange& exchange);
-    base::Result<void> begin_without_waiting(const Exchange& exchange);
+    base::Result<void> begin_without_waiting(Exchange& exchange);
     base::Result<void> await_in_stream(std::span<const device::CounterValue> all, device::Stream stream);
     uint32_t blocks_of(const Exchange& exchange) const;
     bool admits(const Exchange& exchange);

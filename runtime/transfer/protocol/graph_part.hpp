@@ -15,7 +15,7 @@
 
 #include "device/capability/channels.hpp"
 #include "device/capability/graphs.hpp"
-#include "transfer/protocol/allotment.hpp"
+#include "transfer/pool/allotment.hpp"
 #include "transfer/state.hpp"
 
 #include <memory>

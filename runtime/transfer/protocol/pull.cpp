@@ -19,6 +19,7 @@ constexpr Route kPeerAccess{PullPart::kProtocol, 1};
 constexpr Route kForced{PullPart::kProtocol, 2};
 constexpr Route kToSelf{PullPart::kProtocol, 3};
 constexpr Route kOfNoBytes{PullPart::kProtocol, 4};
+constexpr Route kBounced{PullPart::kProtocol, 5};
 
 // Finish: the target has pulled, or has enqueued the copy.
 struct Finish {
@@ -127,10 +128,11 @@ std::optional<Route> find_pull(Receive& receive, const ReadyToSend& ready, uint6
         return moves_nothing || one_engine_reaches(source, into) ? std::optional(kToSelf) : std::nullopt;
     if (moves_nothing)
         return kOfNoBytes;
-    if (source.in_host_memory() || into.in_host_memory() || source.placement == Placement::kElsewhere ||
-        into.on_other_device())
+    const bool is_reached = into.by_device() && (into.on_stream() || !into.in_host_memory());
+    if (source.in_host_memory() || source.placement == Placement::kElsewhere || !is_reached)
         return std::nullopt;
-    return find_direct(receive, source, message_bytes, why_not);
+    const auto direct = find_direct(receive, source, message_bytes, why_not);
+    return direct && source.bounces ? std::optional(kBounced) : direct;
 }
 
 // ------------------------------------------------------------------------------------------------------- source
@@ -163,6 +165,11 @@ Result<void> PullSend::on_record(Send& send, const Record& record) {
     if (finish.answered)
         send.note_answer_written();
     GPURUN_ASSIGN(Fence * fence, target.fence_out());
+    if (send.bounces()) {
+        send.leave_bounce(CompletionPoint::at(*fence, Edge::kBackward, send.edge()));
+        send.end_at(CompletionPoint::at(*fence, Edge::kForward, send.edge()));
+        return {};
+    }
     if (send.ends_in_stream()) {
         GPURUN_TRY(await_target(send, *fence));
         target.awaiting_backward.note(send.edge(), send.operand().stream);
@@ -272,10 +279,12 @@ Result<void> PullReceive::pull(Receive& receive) {
     if (receive.bytes() != 0 && receive.source().to_self()) {
         from.address = reinterpret_cast<const std::byte*>(ready_.source.address);
         from.in_host_memory = ready_.source.in_host_memory();
+        from.by_device = ready_.source.placement != Placement::kPageable;
     } else if (receive.bytes() != 0) {
         GPURUN_ASSIGN(ImportCache * imports, receive.source().memory().imports());
         GPURUN_ASSIGN(from.address, imports->address(ready_.source, ready_.edge));
         from.in_host_memory = false;
+        from.by_device = true;
         if (imports->has_to_close()) // its source has died, perhaps
             receive.source().attend(kProtocol);
     }

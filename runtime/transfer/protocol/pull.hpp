@@ -4,8 +4,9 @@
 // A message that a collective reduces may be left there instead, for a kernel that reads it as it reduces, between the
 // same edges, and writes the result to where the source wants it, too.
 //
-// Out of the device memory of another process, through a mapping of its allocation (direct), or out of this process's
-// own memory (self). A message without bytes has the edges only.
+// Out of the device memory of another process, through a mapping of its allocation (direct), out of a copy that the
+// source makes in such memory of its own (bounce), or out of this process's own memory (self). A message without bytes
+// has the edges only.
 #pragma once
 
 #include "transfer/protocol/edge_copy.hpp"
@@ -102,10 +103,11 @@ class PullReceive final : public EdgeCopy {
     bool answered_ = false;
 };
 
-constexpr std::array<RouteText, 5> kPullRoutes = {{{"direct", "same device"},
+constexpr std::array<RouteText, 6> kPullRoutes = {{{"direct", "same device"},
                                                    {"direct", "peer access"},
                                                    {"direct", "GPURUN_PATH"},
                                                    {"self", "same process"},
-                                                   {"staged", "small: does not wait for its match"}}};
+                                                   {"staged", "small: does not wait for its match"},
+                                                   {"bounce", "in one piece: peers cannot map the memory"}}};
 
 } // namespace gpurun::transfer

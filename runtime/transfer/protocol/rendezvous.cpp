@@ -1,5 +1,6 @@
 #include "transfer/protocol/rendezvous.hpp"
 
+#include "transfer/protocol/mailbox.hpp"
 #include "transfer/send.hpp"
 
 namespace gpurun::transfer {
@@ -15,6 +16,8 @@ Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot) {
     }
     GPURUN_TRY(send.take_stream(true));
     const device::Stream stream = send.operand().stream;
+    if (send.bounces())
+        return send.copy_to_bounce(fence, slot);
     if (!joins_exchange(send))
         return fence.signal(Edge::kForward, slot, stream);
     send.resources().exchanges.signal({&fence.counter(Edge::kForward, slot), slot.value}, stream);
@@ -33,6 +36,18 @@ Result<void> give_edge_of_loan(Send& send, Fence& fence, const Slot& slot, Proto
         send.work().finish(InternalStreams::State::kRunning, {});
     }
     return {};
+}
+
+// Messages in a stream, between ranks that map each other's memory. Longer ones go faster in chunks, of which one side
+// copies some while the other copies others.
+bool may_bounce(Send& send) {
+    constexpr size_t kLongest = size_t{4} << 20;
+    const Operand& operand = send.operand();
+    const base::PathChoice path = send.resources().settings.path;
+    const bool may_be_pulled = path == base::PathChoice::kAuto || path == base::PathChoice::kDirect;
+    return may_be_pulled && operand.on_stream() && operand.by_device() && operand.bytes != 0 &&
+           operand.bytes <= kLongest && send.resources().fenced_copies != nullptr && !send.target().to_self() &&
+           send.target().part<MailboxPart>().open();
 }
 
 bool owes_edge(const Send& send) { return base::List<Send, Queued>::has(send); }
@@ -108,6 +123,10 @@ Result<Posted> RendezvousSend::post(Send& send) {
 Result<void> RendezvousSend::prepare(Send& send) {
     Peer& target = send.target();
     ready_.source = target.memory().describe(send.operand());
+    if (!ready_.source.exportable() && may_bounce(send) && send.take_bounce()) {
+        ready_.source = target.memory().describe(send.operand());
+        ready_.source.bounces = true;
+    }
     GPURUN_ASSIGN(ready_.stream, send.work().stream_name());
     if (send.place_of_answer() && may_be_reduced(send))
         if (const RemoteBuffer answer = target.memory().describe(*send.place_of_answer()); answer.exportable())

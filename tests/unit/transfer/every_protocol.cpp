@@ -51,6 +51,12 @@ Setting on_one_device(bool mps) {
     setting.mps = mps;
     return setting;
 }
+// Just so that there are mailboxes: what peers cannot map is copied in one piece.
+Setting with_mailboxes() {
+    Setting setting;
+    setting.settings.mail_bytes = 4096;
+    return setting;
+}
 Setting by_engine() { // large copies go by a copy engine
     Setting setting;
     setting.settings.kernel_copy_bytes = 1024;
@@ -67,6 +73,8 @@ constexpr size_t kRelayed = 9 * 64 * 1024 + 5; // ten chunks, more than there ar
 std::vector<Case> cases() {
     const auto device = Memory::kDevice;
     const auto pageable = Memory::kPageable;
+    const auto pinned = Memory::kPinned;
+    const auto ordered = Memory::kOrdered;
     return {
         {"inline, few bytes", kHost, kHost, 8, "inline", "host"},
         {"inline", kHost, kHost, 4000, "inline", "host"},
@@ -120,14 +128,36 @@ std::vector<Case> cases() {
         {"pull of requests by events", request(device), request(device), kLarge, "pull", "direct", events()},
         {"pull on one device", in_stream(device), in_stream(device), kLarge, "pull", "direct", on_one_device(true)},
         {"pull in turns", request(device), in_stream(device), kLarge, "pull", "direct", on_one_device(false)},
+        {"pull into pinned memory", in_stream(device), in_stream(pinned), kLarge, "pull", "direct"},
+        {"pull into pinned memory of requests", request(device), request(pinned), kLarge, "pull", "direct"},
+        {"pull into pinned memory by an engine", in_stream(device), in_stream(pinned), kLarge, "pull", "direct",
+         by_engine()},
+        {"bounce in one piece", in_stream(pinned), in_stream(pinned), kLarge, "pull", "bounce", with_mailboxes()},
+        {"bounce in one piece, of requests", request(pinned), request(ordered), kLarge, "pull", "bounce",
+         with_mailboxes()},
+        {"bounce in one piece, of calls made together", together(ordered), together(pinned), kLarge, "pull", "bounce",
+         with_mailboxes()},
+        {"bounce in one piece, synchronous", in_stream(ordered), request(device), kSmall, "pull", "bounce",
+         with_mailboxes(), true},
         {"pull of nothing", in_stream(device), request(device), 0, "pull", "staged", {}, true},
         {"pull of nothing of the host's", kHost, kHost, 0, "pull", "staged", {}, true},
+        {"pull of pinned memory, to itself",
+         in_stream(pinned),
+         in_stream(pinned),
+         kLarge,
+         "pull",
+         "self",
+         {},
+         false,
+         true},
         {"pull, to itself", in_stream(device), in_stream(device), kLarge, "pull", "self", {}, false, true},
         {"pull of host memory, to itself", kHost, kHost, kLarge, "pull", "self", {}, false, true},
 
         {"relay of host memory", kHost, kHost, kRelayed, "relay", "host", without_single_copy()},
         {"relay from the host", kHost, in_stream(device), kRelayed, "relay", "staged"},
         {"relay to the host", in_stream(device), kHost, kRelayed, "relay", "staged"},
+        {"relay to the host of a copy in one piece", in_stream(pinned), kHost, kLarge, "relay", "staged",
+         with_mailboxes()},
         {"relay of pageable memory in streams", in_stream(pageable), request(pageable), kRelayed, "relay", "host"},
         {"relay without peer access", in_stream(device), in_stream(device), kRelayed, "relay", "staged",
          without_peer_access()},
@@ -153,7 +183,7 @@ uint32_t ranks(const Case& what) { return what.to_self ? 1 : 2; }
 // Without mailboxes where the case has no use for them: they take most of the time that a job needs to start.
 TestJob job_for(const Case& what) {
     Setting setting = what.setting;
-    if (what.protocol != "mailbox")
+    if (what.protocol != "mailbox" && what.setting.settings.mail_bytes != with_mailboxes().settings.mail_bytes)
         setting.settings.mail_bytes = 0;
     return TestJob(ranks(what), setting);
 }

@@ -309,6 +309,7 @@ std::string TestRank::left() {
     note("internal streams", pools().streams.lent() != 0);
     note("events", pools().events.lent() != 0);
     note("staging buffers", pools().staging.lent() != 0);
+    note("bounced messages", pools().bounces.lent() != 0);
     note("mails", !resources_->mails.empty());
     note("mails of exchanges", !resources_->exchanges.empty());
     note("moving operations", !resources_->moving.empty());

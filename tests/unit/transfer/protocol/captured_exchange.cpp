@@ -13,14 +13,14 @@ using Names = std::vector<std::string>;
 
 namespace {
 
-constexpr size_t kCount = 25, kBytes = 4 * kCount;
+constexpr size_t kCount = 25, kReducedBytes = 4 * kCount;
 
 Channel channel(size_t bytes) {
     Channel made;
     made.bytes = bytes;
     return made;
 }
-const Channel kWords = channel(kBytes), kSignal = channel(0);
+const Channel kWords = channel(kReducedBytes), kSignal = channel(0);
 
 class Bench {
   public:
@@ -41,7 +41,7 @@ class Bench {
         must(exchange.reduce({{base::Type::kInt32, base::Op::kSum, 0}, kCount, buffer_, operands},
                              stream.value_or(one)));
     }
-    void take(const Channel& of, device::Stream stream, size_t at = kBytes) {
+    void take(const Channel& of, device::Stream stream, size_t at = kReducedBytes) {
         must(exchange.take(of, buffer_ + at, of.bytes, stream));
     }
     void await_taken(size_t times, std::optional<device::Stream> stream = std::nullopt) {
@@ -62,7 +62,7 @@ class Bench {
     ScriptedDevice device_;
     transfer::EngineCount engines_{1};
     transfer::Pools pools_;
-    std::byte buffer_[2 * kBytes];
+    std::byte buffer_[2 * kReducedBytes];
 
   public:
     CapturedExchange exchange;
@@ -187,7 +187,7 @@ TEST_CASE("what is put or reduced behind what is taken, and what overwrites what
     bench.take(kWords, bench.one);
     bench.put(kWords, bench.one);
     CHECK(bench.told() == Names{"exchange 1 1"});
-    bench.take(kWords, bench.one, kBytes - 1); // where the last byte lies that is put
+    bench.take(kWords, bench.one, kReducedBytes - 1); // where the last byte lies that is put
     CHECK(bench.told() == Names{"exchange 1 1", "put"});
     bench.reduce({kWords});
     CHECK(bench.launch() == Names{"exchange 1 1", "put", "take", "reduce 0 2"});

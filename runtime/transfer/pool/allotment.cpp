@@ -1,4 +1,4 @@
-#include "transfer/protocol/allotment.hpp"
+#include "transfer/pool/allotment.hpp"
 
 #include <algorithm>
 #include <iterator>

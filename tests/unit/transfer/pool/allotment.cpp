@@ -1,5 +1,5 @@
 // Parts of a piece of memory: no two overlap, and what is given back is one again.
-#include "transfer/protocol/allotment.hpp"
+#include "transfer/pool/allotment.hpp"
 #include "support/unit.hpp"
 
 #include <algorithm>
