@@ -59,14 +59,15 @@ TEST_CASE("what is taken is memory of the device that can be exported, and nobod
 }
 
 TEST_CASE("there is room for 128 MiB, and less where many ranks share the device") {
-    for (const auto& [ranks, most] : {std::pair(1U, 32U), std::pair(4U, 32U), std::pair(8U, 16U), std::pair(64U, 4U)}) {
+    for (const auto& each : {std::pair(1U, 32U), std::pair(4U, 32U), std::pair(8U, 16U), std::pair(64U, 4U)}) {
+        const uint32_t ranks = each.first, most = each.second;
         CAPTURE(ranks);
         Bench bench(ranks);
         const auto all = bench.take_all();
         CHECK(all.size() == most);
         CHECK(!bench.bounces.take(kTakenBytes));
-        for (const BouncePool::Buffer& each : all)
-            bench.bounces.give_back(each);
+        for (const BouncePool::Buffer& buffer : all)
+            bench.bounces.give_back(buffer);
         CHECK(bench.take_all().size() == most);
     }
     Bench bench;
