@@ -181,8 +181,9 @@ class ScheduleRun final : public CollectiveOp, public base::Linked<ScheduleRun, 
     std::optional<size_t> operand_from(Schedule::StepId receive, const Schedule::Step& reduction, size_t& number,
                                        size_t most) const;
     base::Result<void> start_ready_steps() GPURUN_REQUIRES(engine_lock);
-    // Whether the step has come to its end. `receives`: some step has started to receive, and is not complete.
+    // Whether the send's end must not be awaited yet.
     bool holds_end(Schedule::StepId id) const GPURUN_REQUIRES(engine_lock);
+    // Whether the step has come to its end.
     base::Result<bool> settle_step(State& state, bool end_is_held) GPURUN_REQUIRES(engine_lock);
     base::Result<bool> settle_steps() GPURUN_REQUIRES(engine_lock);
     void check_length(Schedule::StepId step) GPURUN_REQUIRES(engine_lock);

@@ -186,6 +186,12 @@ void Operation::fail(base::Error error) {
             return;
         }
     }
+    if (const auto end = end_of_use(); end && !failed_before) {
+        end_ = *end;
+        reach(Phase::kEnqueued);
+        watch();
+        return;
+    }
     finish();
 }
 

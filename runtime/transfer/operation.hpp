@@ -144,6 +144,8 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     virtual base::Result<void> enqueue_left_by_protocol(std::optional<device::Stream> stream) = 0;
     virtual void capture_missed() = 0;
     virtual bool ends_by_itself() const = 0;
+    // Of one that is active: what is enqueued in the program's own stream uses the buffer until then.
+    virtual std::optional<CompletionPoint> end_of_use() const { return std::nullopt; }
     virtual void give_up() = 0;
     virtual void leave_queues() = 0;
     virtual void on_finish() {}

@@ -197,7 +197,6 @@ Result<void> Send::copy_to_bounce(Fence& fence, const Slot& slot) {
     copy.after = &fence.counter(Edge::kForward, slot);
     copy.value = slot.value;
     copy.ticket = workspace.ticket(peer, Side::kSource, slot);
-    copy.gate = workspace.gate(peer, slot);
     note_own_stream();
     if (!joins_exchange(*this))
         return resources().fenced_copies->copy_fenced(copy, operand().stream);
@@ -217,17 +216,19 @@ void Send::leave_bounce(const CompletionPoint& end) {
 
 // ----------------------------------------------------------------------------------------------- for Operation
 
-// Of a message that was not read: the copy may still be under way. Of one that has failed: it may be read, too.
+std::optional<CompletionPoint> Send::copied_to_bounce() const {
+    Fence* const fence = edge_.valid ? target().channel().open_fence(Direction::kOut) : nullptr;
+    return fence != nullptr ? std::optional(CompletionPoint::at(*fence, Edge::kForward, edge_)) : std::nullopt;
+}
+
+// Nobody has read the copy, or who does may get anything.
 void Send::on_finish() {
     if (!bounce_)
         return;
-    Fence* const fence = edge_.valid ? target().channel().open_fence(Direction::kOut) : nullptr;
-    if (fence == nullptr)
-        give_bounce_back();
-    else if (!error() || !matched_)
-        leave_bounce(CompletionPoint::at(*fence, Edge::kForward, edge_));
+    if (const auto copied = copied_to_bounce())
+        leave_bounce(*copied);
     else
-        resources().pools.bounces.drop(*std::exchange(bounce_, std::nullopt));
+        give_bounce_back();
 }
 
 Result<void> Send::await_end(const CompletionPoint& end, device::Stream stream) {

@@ -81,7 +81,7 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     bool bounces() const { return bounce_.has_value(); }
     // Enqueue, in the operand's stream: the copy, and the forward edge's signal behind it.
     base::Result<void> copy_to_bounce(Fence& fence, const Slot& slot);
-    // The copy is read until `end`, and nothing else of the message is left to do.
+    // The copy is not used any more once `end` has come.
     void leave_bounce(const CompletionPoint& end);
     // Its bytes go from the program's buffer after all. REQUIRES that no copy was enqueued.
     void give_bounce_back();
@@ -127,7 +127,11 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     base::Result<void> await_end(const CompletionPoint& end, device::Stream stream) override;
     base::Result<void> complete_captured(device::Stream stream) override;
     void capture_missed() override {}
+    std::optional<CompletionPoint> end_of_use() const override {
+        return bounce_ && own_stream_ != 0 ? copied_to_bounce() : std::nullopt;
+    }
     void on_finish() override;
+    std::optional<CompletionPoint> copied_to_bounce() const; // none if no copy was enqueued
     void leave_queues() override {
         target().unposted.remove(*this);
         OperationBy::leave_queues();

@@ -18,7 +18,7 @@ struct FencedCopy {
     Counter* after = nullptr;  // reads `value` once the copy is done
     uint64_t value = 0;
     uint32_t* ticket = nullptr; // as in Mail
-    // Device memory of this process that reads less than `value`; with `before`, it reads `value` afterwards.
+    // With `before`: device memory of this process that reads less than `value`, and `value` afterwards.
     uint64_t* gate = nullptr;
     Times* times = nullptr;            // as in Mail; without `before`, began is left as it is
     uint32_t blocks = kMostCopyBlocks; // at most, of copy_blocks()

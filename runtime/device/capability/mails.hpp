@@ -57,7 +57,7 @@ struct CopyBeside {
 
 // What one operation moves at the same time. What is put is put at once, what is taken or pulled is moved as it comes,
 // up to kMostExchanged mails each way; each has a ticket of its own. Up to kMostCopiedBeside copies wait for nobody.
-struct Exchange {
+struct Exchange { // of something
     std::span<const OutgoingMail> puts;
     std::span<const IncomingMail> takes;
     std::span<const CopyBeside> copies;

@@ -366,6 +366,9 @@ base::Result<void> EmulatedDevice::exchange(const Exchange& all, Stream stream) 
         return base::error(Status::kArgument,
                            "up to {} mails are exchanged each way, with up to {} copies and {} pulls", kMostExchanged,
                            kMostCopiedBeside, kMostPulled);
+    if (all.puts.empty() && all.takes.empty() && all.copies.empty() && all.pulls.empty() && all.signals.empty() &&
+        all.awaits.empty())
+        return base::error(Status::kArgument, "an exchange has something to do");
     for (const auto& [mail, source] : all.puts) {
         GPURUN_TRY(check_mail(mail, mail.bytes, false));
         GPURUN_TRY(stream_side(source, mail.bytes));
@@ -440,7 +443,8 @@ base::Result<void> EmulatedDevice::put_and_reduce(std::span<const OutgoingMail> 
     }
     if (reduction.count == 0)
         return base::error(Status::kArgument, "a fused reduction has elements");
-    GPURUN_TRY(exchange({.puts = puts, .signals = reduction.signals}, stream));
+    if (!puts.empty() || !reduction.signals.empty())
+        GPURUN_TRY(exchange({.puts = puts, .signals = reduction.signals}, stream));
     for (const OperandEdges& each : edges) {
         GPURUN_TRY(stamp(*queue, &Times::began, each.times));
         if (each.before != nullptr)
@@ -499,11 +503,12 @@ base::Result<void> EmulatedDevice::copy_fenced(const FencedCopy& fenced, Stream 
     GPURUN_TRY(stream_side(fenced.destination, fenced.bytes));
     GPURUN_TRY(stream_side(fenced.source, fenced.bytes));
     GPURUN_TRY(check_device_memory("ticket", fenced.ticket, sizeof *fenced.ticket, alignof(uint32_t), true));
-    GPURUN_TRY(check_device_memory("gate", fenced.gate, sizeof *fenced.gate, alignof(uint64_t), true));
     GPURUN_TRY(check_counter(fenced.after));
     GPURUN_TRY(check_times(fenced.times));
-    if (fenced.before != nullptr)
+    if (fenced.before != nullptr) {
         GPURUN_TRY(check_counter(fenced.before));
+        GPURUN_TRY(check_device_memory("gate", fenced.gate, sizeof *fenced.gate, alignof(uint64_t), true));
+    }
     if (fenced.before != nullptr) {
         GPURUN_TRY(stamp(*queue, &Times::began, fenced.times));
         GPURUN_TRY(queue->enqueue(AwaitWord{fenced.before, fenced.value}));

@@ -55,11 +55,14 @@ void BouncePool::free(const Buffer& buffer) {
     slab.room.give_back(static_cast<size_t>(buffer.data - slab.memory), buffer.bytes);
 }
 
-// Where a rank has died before the end, the buffer is not used again: kernels of that rank may still be running.
+// The rank that reads it may have died: then its edge has come by poison, perhaps before this rank has written.
 void BouncePool::reclaim() {
     std::erase_if(left_, [&](const Left& each) {
-        auto over = each.end.is_over();
-        if (!over || !*over)
+        const auto reached = [&](Edge edge) {
+            auto come = each.end.fence->reached(edge, each.end.slot);
+            return come && *come;
+        };
+        if (!reached(Edge::kForward) || !reached(each.end.edge))
             return false;
         free(each.buffer);
         return true;
@@ -68,8 +71,9 @@ void BouncePool::reclaim() {
 
 // Without memory, messages go in chunks.
 bool BouncePool::grow() {
-    if (slabs_.size() == most_slabs_)
+    if (is_full_ || slabs_.size() == most_slabs_)
         return false;
+    is_full_ = true; // unless all of this succeeds
     auto memory = device_.allocate(kSlabBytes);
     if (!memory)
         return false;
@@ -79,6 +83,7 @@ bool BouncePool::grow() {
         return false;
     }
     slabs_.push_back({static_cast<std::byte*>(*memory), *where});
+    is_full_ = false;
     return true;
 }
 

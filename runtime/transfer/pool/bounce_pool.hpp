@@ -25,14 +25,12 @@ class BouncePool {
     BouncePool(device::Device& device, uint32_t ranks_on_device);
     ~BouncePool();
 
-    // The taker's until it calls one of the next three. None if there is no room now.
+    // The taker's until it calls one of the next two. None if there is no room now.
     std::optional<Buffer> take(size_t bytes);
     // Nobody uses it any more.
     void give_back(const Buffer& buffer);
-    // Somebody uses it until `end`, an edge.
+    // Somebody uses it until `end`, the last edge of a slot.
     void leave(const Buffer& buffer, const CompletionPoint& end);
-    // Somebody may use it for ever.
-    void drop(const Buffer&) { --lent_; }
     size_t lent() const { return lent_; }
 
   private:
@@ -56,6 +54,7 @@ class BouncePool {
     std::deque<Slab> slabs_;
     std::deque<Left> left_;
     size_t lent_ = 0;
+    bool is_full_ = false; // the device has no memory for another slab
 };
 
 } // namespace gpurun::transfer

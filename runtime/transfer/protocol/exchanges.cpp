@@ -115,8 +115,12 @@ bool Exchanges::overlaps(const Exchange& exchange, const device::CopyBeside& cop
                        [&](const device::CopyBeside& each) { return touches(each.destination, each.bytes); }) ||
            std::any_of(exchange.pulls.begin(), exchange.pulls.end(),
                        [&](const device::FencedCopy& each) { return touches(each.destination, each.bytes); }) ||
-           std::any_of(exchange.puts.begin(), exchange.puts.end(), [&](const OutgoingMail& each) {
-               return meet(each.source, each.mail.bytes, copy.destination, copy.bytes);
+           std::any_of(exchange.puts.begin(), exchange.puts.end(),
+                       [&](const OutgoingMail& each) {
+                           return meet(each.source, each.mail.bytes, copy.destination, copy.bytes);
+                       }) ||
+           std::any_of(exchange.pulls.begin(), exchange.pulls.end(), [&](const device::FencedCopy& each) {
+               return meet(each.source, each.bytes, copy.destination, copy.bytes);
            });
 }
 
@@ -194,7 +198,8 @@ Result<void> Exchanges::enqueue(Exchange& exchange) {
     for (device::FencedCopy& each : exchange.inward())
         if (each.before != nullptr)
             GPURUN_TRY(counters_->await_counter(exchange.stream, std::exchange(each.before, nullptr), each.value));
-    GPURUN_TRY(mails_->exchange({.takes = exchange.takes, .pulls = exchange.inward()}, exchange.stream));
+    if (!exchange.takes.empty() || !exchange.inward().empty())
+        GPURUN_TRY(mails_->exchange({.takes = exchange.takes, .pulls = exchange.inward()}, exchange.stream));
     return await_in_stream(exchange.awaits, exchange.stream);
 }
 

@@ -28,7 +28,7 @@ constexpr bool is_bounce(uint8_t index) { return index == kPinned || index >= in
 
 // Pinned memory on a stream, which the copy engines reach, is copied to and from device memory: twice over the bus, and
 // by no CPU.
-bool may_bounce(Receive& receive, const RemoteBuffer& source) {
+bool may_bounce_in_chunks(Receive& receive, const RemoteBuffer& source) {
     const auto by_engine = [](Placement placement, bool in_host_order) {
         return placement != Placement::kPageable && (placement != Placement::kPinned || !in_host_order);
     };
@@ -47,7 +47,7 @@ uint8_t find_index(Receive& receive, const ReadyToSend& ready, NotPulled not_pul
     if (source.placement == Placement::kElsewhere || into.on_other_device())
         return kOtherDevice;
     const bool any_host = source.in_host_memory() || into.in_host_memory();
-    if (any_host && may_bounce(receive, source))
+    if (any_host && may_bounce_in_chunks(receive, source))
         return kPinned;
     if (source.in_host_memory() && into.in_host_memory())
         return refused ? kHostsRefused : kHosts;

@@ -3,6 +3,8 @@
 #include "transfer/protocol/mailbox.hpp"
 #include "transfer/send.hpp"
 
+#include <algorithm>
+
 namespace gpurun::transfer {
 
 using base::Result;
@@ -38,15 +40,16 @@ Result<void> give_edge_of_loan(Send& send, Fence& fence, const Slot& slot, Proto
     return {};
 }
 
-// Messages in a stream, between ranks that map each other's memory. Longer ones go faster in chunks, of which one side
-// copies some while the other copies others.
+// In one piece: messages in a stream, between ranks that map each other's memory. Longer ones go faster in chunks, of
+// which one side copies some while the other copies others.
 bool may_bounce(Send& send) {
     constexpr size_t kLongest = size_t{4} << 20;
     const Operand& operand = send.operand();
-    const base::PathChoice path = send.resources().settings.path;
-    const bool may_be_pulled = path == base::PathChoice::kAuto || path == base::PathChoice::kDirect;
+    const base::Settings& settings = send.resources().settings;
+    const bool may_be_pulled = settings.path == base::PathChoice::kAuto || settings.path == base::PathChoice::kDirect;
     return may_be_pulled && operand.on_stream() && operand.by_device() && operand.bytes != 0 &&
-           operand.bytes <= kLongest && send.resources().fenced_copies != nullptr && !send.target().to_self() &&
+           operand.bytes <= std::min(kLongest, settings.kernel_copy_bytes) &&
+           send.resources().fenced_copies != nullptr && !send.target().to_self() &&
            send.target().part<MailboxPart>().open();
 }
 
@@ -128,7 +131,7 @@ Result<void> RendezvousSend::prepare(Send& send) {
         ready_.source.bounces = true;
     }
     GPURUN_ASSIGN(ready_.stream, send.work().stream_name());
-    if (send.place_of_answer() && may_be_reduced(send))
+    if (send.place_of_answer() && !send.bounces() && may_be_reduced(send)) // whose stream goes on before the answer
         if (const RemoteBuffer answer = target.memory().describe(*send.place_of_answer()); answer.exportable())
             answer_ = answer;
     prepared_ = true;

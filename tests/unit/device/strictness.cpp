@@ -242,12 +242,13 @@ TEST_CASE("mails from and into memory that a stream cannot reach are refused") {
     }
 }
 
-TEST_CASE("fenced copies of nothing, of host memory, and past the end of an allocation are refused") {
+TEST_CASE("fenced copies of nothing, of pageable memory, and past the end of an allocation are refused") {
     const Post post;
+    std::vector<std::byte> pageable(101);
     device::FencedCopy copy = post.copy();
     copy.bytes = 0;
     post.check(copy, Status::kArgument);
-    for (std::byte* buffer : {post.pinned, post.memory + 65536 - 96}) {
+    for (std::byte* buffer : {pageable.data(), post.pinned + 4096 - 96, post.memory + 65536 - 96}) {
         copy = post.copy();
         copy.destination = buffer;
         post.check(copy, Status::kBuffer);

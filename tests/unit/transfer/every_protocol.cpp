@@ -423,4 +423,21 @@ TEST_CASE("when a rank dies, at any step, the other one's half ends, and so do i
         }
 }
 
+// The copy is enqueued in the program's stream, which goes on.
+TEST_CASE("a request that bounces, and whose target dies, is over once nothing reads its buffer any more") {
+    const Case what{"bounce", request(Memory::kPinned), request(Memory::kPinned), kLarge, "pull",
+                    "bounce", with_mailboxes()};
+    TestJob job = job_for(what);
+    Exchange exchange(job, what, {.held_source = true, .overwrites = false});
+    while (!exchange.has_started(0))
+        REQUIRE(exchange.step());
+    exchange.kill(1);
+    CHECK(exchange.send().error());
+    CHECK_FALSE(exchange.send().done());
+    exchange.release();
+    CHECK(exchange.end_alone(0));
+    CHECK(exchange.from().left() == "");
+    exchange.end_dead(1);
+}
+
 TEST_SUITE_END();

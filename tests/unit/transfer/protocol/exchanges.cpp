@@ -289,10 +289,11 @@ TEST_CASE("mails that are kept are reduced where they are, behind what is put an
 
 namespace {
 
-// Rank 0 contributes a long buffer, and wants the answer in another.
+// Rank 0 contributes a long buffer, which its peer can map or not, and wants the answer in another.
 struct Contribution {
-    explicit Contribution(TestJob& job, Crossing& crossing)
-        : from(job.rank(0)), input(TestRank::on_stream(from.on_device(kLong), crossing.stream(0))),
+    explicit Contribution(TestJob& job, Crossing& crossing, bool is_mapped = true)
+        : from(job.rank(0)),
+          input(TestRank::on_stream(is_mapped ? from.on_device(kLong) : from.ordered(kLong), crossing.stream(0))),
           answer(TestRank::on_stream(from.on_device(kLong), crossing.stream(0))) {
         from.fill_in_order(input, 1);
         send.emplace(from.resources(), from.peer(1), input, transfer::Envelope{3, 7, kLong},
@@ -354,6 +355,34 @@ TEST_CASE("a long contribution that is not reduced is pulled to its place, and i
     CHECK(contribution.send->done());
     CHECK_FALSE(contribution.send->answer_written());
     CHECK(crossing.contents(1, 0) == TestRank::pattern(kLong, 1));
+    REQUIRE(crossing.finish());
+}
+
+// Its source's stream goes on once the copy is made, and would read the answer before it is written.
+TEST_CASE("a contribution that bounces is reduced where its copy is, and its answer is yet to be sent") {
+    Setting setting;
+    setting.settings.mail_bytes = 4096; // so that it is no mail
+    TestJob job(2, setting);
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kKept;
+    Contribution contribution(job, crossing, false);
+    crossing.exchanges(0).launch();
+    crossing.deliver_and_advance(0);
+    REQUIRE(crossing.received(0).is_left());
+    TestRank& rank = job.rank(1);
+    device::FusedReduction::Operand operands[2];
+    Operand own = TestRank::on_stream(rank.on_device(kLong), crossing.stream(1));
+    rank.fill_in_order(own, 2);
+    operands[0] = must(crossing.received(0).hand_over(crossing.stream(1)));
+    REQUIRE(operands[0].is_peers());
+    CHECK(operands[0].answer == nullptr);
+    operands[1].buffer = own.address;
+    crossing.exchanges(1).reduce({{base::Type::kUint8, base::Op::kMax, 0}, kLong, own.address, operands},
+                                 crossing.stream(1));
+    crossing.exchanges(1).launch();
+    crossing.deliver_and_advance(1);
+    CHECK(contribution.send->done());
+    CHECK_FALSE(contribution.send->answer_written());
     REQUIRE(crossing.finish());
 }
 
