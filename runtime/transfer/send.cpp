@@ -1,7 +1,5 @@
 #include "transfer/send.hpp"
 
-#include "transfer/protocol/rendezvous.hpp"
-
 namespace gpurun::transfer {
 
 using base::Result;
@@ -177,59 +175,7 @@ Result<void> Send::set_marker() {
     return goes_on && own_stream_ == 0 && !edge_.valid ? work().set_marker() : Result<void>();
 }
 
-bool Send::take_bounce() {
-    bounce_ = resources().pools.bounces.take(operand().bytes);
-    if (!bounce_)
-        return false;
-    bounced_ = operand();
-    operand().address = bounce_->data;
-    operand().where = bounce_->where;
-    return true;
-}
-
-Result<void> Send::copy_to_bounce(Fence& fence, const Slot& slot) {
-    const WorkspaceView& workspace = resources().workspace.view();
-    const uint32_t peer = target().rank().value;
-    device::FencedCopy copy;
-    copy.destination = bounce_->data;
-    copy.source = bounced_.address;
-    copy.bytes = operand().bytes;
-    copy.after = &fence.counter(Edge::kForward, slot);
-    copy.value = slot.value;
-    copy.ticket = workspace.ticket(peer, Side::kSource, slot);
-    note_own_stream();
-    if (!joins_exchange(*this))
-        return resources().fenced_copies->copy_fenced(copy, operand().stream);
-    resources().exchanges.copy_out(copy, operand().stream);
-    return {};
-}
-
-void Send::give_bounce_back() {
-    resources().pools.bounces.give_back(*std::exchange(bounce_, std::nullopt));
-    operand().address = bounced_.address;
-    operand().where = bounced_.where;
-}
-
-void Send::leave_bounce(const CompletionPoint& end) {
-    resources().pools.bounces.leave(*std::exchange(bounce_, std::nullopt), end);
-}
-
 // ----------------------------------------------------------------------------------------------- for Operation
-
-std::optional<CompletionPoint> Send::copied_to_bounce() const {
-    Fence* const fence = edge_.valid ? target().channel().open_fence(Direction::kOut) : nullptr;
-    return fence != nullptr ? std::optional(CompletionPoint::at(*fence, Edge::kForward, edge_)) : std::nullopt;
-}
-
-// Nobody has read the copy, or who does may get anything.
-void Send::on_finish() {
-    if (!bounce_)
-        return;
-    if (const auto copied = copied_to_bounce())
-        leave_bounce(*copied);
-    else
-        give_bounce_back();
-}
 
 Result<void> Send::await_end(const CompletionPoint& end, device::Stream stream) {
     if (own_stream_ != 0) {

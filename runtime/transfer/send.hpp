@@ -3,6 +3,7 @@
 #pragma once
 
 #include "transfer/borrowing.hpp"
+#include "transfer/protocol/bounce.hpp"
 #include "transfer/protocol_table.hpp"
 
 namespace gpurun::transfer {
@@ -75,16 +76,9 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
         withdrawn_ = true;
         finish();
     }
-    // Its bytes are to be pulled from a copy in device memory, which is made with copy_to_bounce(). False: there is no
-    // room for one.
-    bool take_bounce();
-    bool bounces() const { return bounce_.has_value(); }
-    // Enqueue, in the operand's stream: the copy, and the forward edge's signal behind it.
-    base::Result<void> copy_to_bounce(Fence& fence, const Slot& slot);
-    // The copy is not used any more once `end` has come.
-    void leave_bounce(const CompletionPoint& end);
-    // Its bytes go from the program's buffer after all. REQUIRES that no copy was enqueued.
-    void give_bounce_back();
+    // Of a message whose buffer peers cannot map.
+    Bounce& bounce() { return bounce_; }
+    const Bounce& bounce() const { return bounce_; }
     // The slot whose forward edge says that the buffer is ready; not valid if it has none yet.
     const Slot& edge() const { return edge_; }
     void set_edge(const Slot& edge) { edge_ = edge; }
@@ -128,10 +122,9 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     base::Result<void> complete_captured(device::Stream stream) override;
     void capture_missed() override {}
     std::optional<CompletionPoint> end_of_use() const override {
-        return bounce_ && own_stream_ != 0 ? copied_to_bounce() : std::nullopt;
+        return bounce_.taken() && own_stream_ != 0 ? bounce_.made() : std::nullopt;
     }
-    void on_finish() override;
-    std::optional<CompletionPoint> copied_to_bounce() const; // none if no copy was enqueued
+    void on_finish() override { bounce_.finish(operand()); }
     void leave_queues() override {
         target().unposted.remove(*this);
         OperationBy::leave_queues();
@@ -156,9 +149,8 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     const Borrowing* const lends_on_;
     ProtocolId protocol_ = 0; // of its state
     Slot edge_{};
-    std::optional<BouncePool::Buffer> bounce_; // which is the operand, then
-    Operand bounced_{};                        // the program's buffer
-    uint64_t own_stream_ = 0;                  // name of the program's stream in which all of it is enqueued; 0: not so
+    Bounce bounce_;
+    uint64_t own_stream_ = 0; // name of the program's stream in which all of it is enqueued; 0: not so
 };
 
 // Posts the messages to the peer that wait for room, as long as there is some. True if any was posted.

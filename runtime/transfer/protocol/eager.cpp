@@ -1,6 +1,6 @@
 #include "transfer/protocol/eager.hpp"
 
-#include "transfer/protocol/rendezvous.hpp"
+#include "transfer/protocol/exchanged_sends.hpp"
 #include "transfer/receive.hpp"
 #include "transfer/send.hpp"
 

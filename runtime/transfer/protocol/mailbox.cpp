@@ -2,7 +2,7 @@
 
 #include "base/log.hpp"
 #include "platform/wake.hpp"
-#include "transfer/protocol/rendezvous.hpp"
+#include "transfer/protocol/exchanged_sends.hpp"
 #include "transfer/receive.hpp"
 #include "transfer/send.hpp"
 

@@ -1,6 +1,7 @@
 #include "transfer/protocol/pull.hpp"
 
 #include "base/log.hpp"
+#include "transfer/protocol/exchanged_sends.hpp"
 #include "transfer/receive.hpp"
 #include "transfer/send.hpp"
 
@@ -165,8 +166,8 @@ Result<void> PullSend::on_record(Send& send, const Record& record) {
     if (finish.answered)
         send.note_answer_written();
     GPURUN_ASSIGN(Fence * fence, target.fence_out());
-    if (send.bounces()) {
-        send.leave_bounce(CompletionPoint::at(*fence, Edge::kBackward, send.edge()));
+    if (send.bounce().taken()) {
+        send.bounce().leave(CompletionPoint::at(*fence, Edge::kBackward, send.edge()));
         send.end_at(CompletionPoint::at(*fence, Edge::kForward, send.edge()));
         return {};
     }

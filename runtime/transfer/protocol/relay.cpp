@@ -123,8 +123,7 @@ Result<void> RelaySend::on_record(Send& send, const Record& record) {
         target.part<RendezvousPart>().settle(send.edge(), Edge::kForward);
     send.count(granted.route);
     receive_ = granted.receive;
-    if (send.bounces() && !send.edge().valid)
-        send.give_bounce_back();
+    send.bounce().give_back_unmade(send.operand());
     if (send.ends_by_completion() && send.edge().valid) {
         GPURUN_ASSIGN(Fence * fence, target.fence_out());
         GPURUN_TRY(send.work().take_behind(*fence, Edge::kForward, send.edge()));
@@ -154,8 +153,7 @@ Result<void> RelaySend::advance(Send& send) {
         return {};
     }
     GPURUN_ASSIGN(Fence * fence, send.target().fence_out());
-    if (send.bounces())
-        send.leave_bounce(CompletionPoint::at(*fence, Edge::kForward, pipeline_->last_slot()));
+    send.bounce().leave(CompletionPoint::at(*fence, Edge::kForward, pipeline_->last_slot()));
     return send.end_behind(*fence, Edge::kForward, pipeline_->last_slot(), send.operand().stream);
 }
 

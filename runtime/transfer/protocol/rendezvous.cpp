@@ -1,5 +1,6 @@
 #include "transfer/protocol/rendezvous.hpp"
 
+#include "transfer/protocol/exchanged_sends.hpp"
 #include "transfer/protocol/mailbox.hpp"
 #include "transfer/send.hpp"
 
@@ -10,6 +11,22 @@ namespace gpurun::transfer {
 using base::Result;
 namespace wait_report = platform::wait_report;
 
+namespace {
+
+Result<void> enqueue_bounce(Send& send, Fence& fence, const Slot& slot) {
+    Resources& resources = send.resources();
+    uint32_t* const ticket = resources.workspace.view().ticket(send.target().rank().value, Side::kSource, slot);
+    device::FencedCopy copy = send.bounce().make(fence, slot, ticket);
+    copy.times = send.stream_times();
+    send.note_own_stream();
+    if (!joins_exchange(send))
+        return resources.fenced_copies->copy_fenced(copy, send.operand().stream);
+    resources.exchanges.copy_out(copy, send.operand().stream);
+    return {};
+}
+
+} // namespace
+
 Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot) {
     send.set_edge(slot);
     if (!send.operand().on_stream()) {
@@ -18,8 +35,8 @@ Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot) {
     }
     GPURUN_TRY(send.take_stream(true));
     const device::Stream stream = send.operand().stream;
-    if (send.bounces())
-        return send.copy_to_bounce(fence, slot);
+    if (send.bounce().taken())
+        return enqueue_bounce(send, fence, slot);
     if (!joins_exchange(send))
         return fence.signal(Edge::kForward, slot, stream);
     send.resources().exchanges.signal({&fence.counter(Edge::kForward, slot), slot.value}, stream);
@@ -56,19 +73,6 @@ bool may_bounce(Send& send) {
 bool owes_edge(const Send& send) { return base::List<Send, Queued>::has(send); }
 
 } // namespace
-
-bool joins_exchange(const Send& send) {
-    const Resources& resources = send.resources();
-    return send.ends_together() && !send.lends() && resources.fenced_copies != nullptr &&
-           resources.exchanges.has_mails() && send.target().channel().shares_memory();
-}
-
-bool may_be_reduced(const Send& send) {
-    const Operand& operand = send.operand();
-    const bool has_bytes = operand.bytes != 0;
-    return send.contributes() && joins_exchange(send) && send.resources().exchanges.can_reduce() &&
-           (has_bytes ? operand.is_mappable() : send.place_of_answer().has_value());
-}
 
 // ----------------------------------------------------------------------------------------------------- the part
 
@@ -126,12 +130,13 @@ Result<Posted> RendezvousSend::post(Send& send) {
 Result<void> RendezvousSend::prepare(Send& send) {
     Peer& target = send.target();
     ready_.source = target.memory().describe(send.operand());
-    if (!ready_.source.exportable() && may_bounce(send) && send.take_bounce()) {
+    if (!ready_.source.exportable() && may_bounce(send) &&
+        send.bounce().take(send.resources().pools.bounces, send.operand())) {
         ready_.source = target.memory().describe(send.operand());
         ready_.source.bounces = true;
     }
     GPURUN_ASSIGN(ready_.stream, send.work().stream_name());
-    if (send.place_of_answer() && !send.bounces() && may_be_reduced(send)) // whose stream goes on before the answer
+    if (send.place_of_answer() && !send.bounce().taken() && may_be_reduced(send)) // else its stream goes on before that
         if (const RemoteBuffer answer = target.memory().describe(*send.place_of_answer()); answer.exportable())
             answer_ = answer;
     prepared_ = true;

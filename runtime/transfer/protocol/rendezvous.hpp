@@ -78,11 +78,6 @@ class RendezvousSend final : public SendState {
     WantEdge wanted_{};
 };
 
-// Whether its edges are signalled and awaited with what is collected in its stream (Exchanges).
-bool joins_exchange(const Send& send);
-// Whether a kernel of the target's may read it as it reduces, while a kernel of this rank reduces what it gets.
-bool may_be_reduced(const Send& send);
-
 // Enqueues the forward edge's signal where the send stands in its order domain: the buffer is ready.
 base::Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot);
 // A message without bytes was answered: it ends where it stands in its order domain.
