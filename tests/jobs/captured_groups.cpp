@@ -1,6 +1,7 @@
 // Groups of calls in graphs.
 #include "graphs.hpp"
 
+#include <cstdlib>
 #include <deque>
 
 namespace gpurun::test::captured_groups {
@@ -216,7 +217,8 @@ TEST_CASE("receives of a captured group from several ranks do not wait for each 
 }
 
 TEST_CASE("what a captured group starts waits for the room of graphs that have ended") {
-    if (!can_capture(partner()))
+    // Where some ranks cannot capture, tests of collectives leave messages that nobody receives, and room never comes.
+    if (std::getenv("GPURUN_EMULATED_PEER_ACCESS") != nullptr || !can_capture(partner()))
         return;
     const Stream stream;
     Memory out(Kind::kDevice, 8), in(Kind::kDevice, 8);
