@@ -41,9 +41,9 @@ Result<void> Messages::receive_as_sent(std::vector<PostedReceive*> receives) {
     std::vector<Row> rows;
     for (PostedReceive* const each : receives) {
         const device::Stream stream = each->operand().stream;
-        const auto in_stream = [&](const Row& row) { return row.stream == stream; };
-        const auto found = std::find_if(rows.begin(), rows.end(),
-                                        [&](const Row& row) { return in_stream(row) && row.source == each->source(); });
+        const auto found = std::find_if(rows.begin(), rows.end(), [&](const Row& row) {
+            return row.stream == stream && row.source == each->source();
+        });
         Row& row = found != rows.end() ? *found : rows.emplace_back(Row{stream, each->source(), {}, {}});
         row.receives.push_back(&each->op());
     }

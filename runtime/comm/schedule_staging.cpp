@@ -270,27 +270,28 @@ void ScheduleRun::stage() {
     // Longer messages of memory that peers cannot map go in chunks.
     const size_t longest_mail =
         transfer::longest_plain_mail(core_.resources(), transfer::Reduced::kNot, messages_beside());
-    const bool reduces = std::any_of(schedule_.steps().begin(), schedule_.steps().end(),
-                                     [](const Step& each) { return each.kind == StepKind::kReduce; });
-    const size_t longest_pinned = reduces                        ? std::min(kLongestPinnedReduced, longest_mail)
-                                  : schedule_.comm().size() == 2 ? kLongestPinnedOfTwo
-                                                                 : kLongestPinned;
-    size_t messages = 0, longest = 0;
-    bool any_pageable = false, any_pinned = false, any_unmapped = false;
+    size_t messages = 0, longest = 0, longest_pinned = 0;
+    bool any_pageable = false, any_unmapped = false, reduces = false;
     schedule_.for_each_buffer([&](const Schedule::Buffer& each) { any_pageable |= is_pageable(each); });
     for (const Step& each : schedule_.steps()) {
         if (each.kind == StepKind::kLocal) // which may use buffers that the schedule does not know
             return;
+        reduces |= each.kind == StepKind::kReduce;
         if (!is_message(each) || each.buffer.bytes == 0)
             continue;
         ++messages;
         longest = std::max(longest, each.buffer.bytes);
         if (!is_unmapped(each.buffer))
             continue;
-        const bool is_pinned = each.buffer.in({}).in_host_memory();
-        any_pinned |= is_pinned;
-        any_unmapped |= each.buffer.bytes > (is_pinned ? longest_pinned : longest_mail);
+        if (each.buffer.in({}).in_host_memory())
+            longest_pinned = std::max(longest_pinned, each.buffer.bytes);
+        else
+            any_unmapped |= each.buffer.bytes > longest_mail;
     }
+    const bool any_pinned = longest_pinned != 0;
+    any_unmapped |= longest_pinned > (reduces                        ? std::min(kLongestPinnedReduced, longest_mail)
+                                      : schedule_.comm().size() == 2 ? kLongestPinnedOfTwo
+                                                                     : kLongestPinned);
     const bool is_on_host = any_pageable || any_pinned;
     // Pageable memory goes into pinned memory, whose long messages would go in chunks as well.
     const bool is_needed = any_pageable ? longest <= std::min(longest_mail, kLongestPageable) : any_unmapped;

@@ -78,7 +78,6 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     }
     // Of a message whose buffer peers cannot map.
     Bounce& bounce() { return bounce_; }
-    const Bounce& bounce() const { return bounce_; }
     // The slot whose forward edge says that the buffer is ready; not valid if it has none yet.
     const Slot& edge() const { return edge_; }
     void set_edge(const Slot& edge) { edge_ = edge; }

@@ -289,6 +289,15 @@ TEST_CASE("mails that are kept are reduced where they are, behind what is put an
 
 namespace {
 
+// Of what the two ranks contribute.
+std::vector<std::byte> largest_of_two() {
+    std::vector<std::byte> largest = TestRank::pattern(kLong, 1);
+    const std::vector<std::byte> other = TestRank::pattern(kLong, 2);
+    std::transform(largest.begin(), largest.end(), other.begin(), largest.begin(),
+                   [](std::byte one, std::byte two) { return std::max(one, two); });
+    return largest;
+}
+
 // Rank 0 contributes a long buffer, which its peer can map or not, and wants the answer in another.
 struct Contribution {
     explicit Contribution(TestJob& job, Crossing& crossing, bool is_mapped = true)
@@ -306,6 +315,24 @@ struct Contribution {
     std::optional<transfer::Send> send;
 };
 
+// At rank 1, where it has been left, with a buffer of its own. Whether the answer is written, too.
+bool reduce_where_it_is(TestJob& job, Crossing& crossing) {
+    TestRank& rank = job.rank(1);
+    device::FusedReduction::Operand operands[2];
+    Operand own = TestRank::on_stream(rank.on_device(kLong), crossing.stream(1));
+    rank.fill_in_order(own, 2);
+    operands[0] = must(crossing.received(0).hand_over(crossing.stream(1)));
+    REQUIRE(operands[0].is_peers());
+    CHECK(crossing.received(0).done());
+    operands[1].buffer = own.address;
+    crossing.exchanges(1).reduce({{base::Type::kUint8, base::Op::kMax, 0}, kLong, own.address, operands},
+                                 crossing.stream(1));
+    crossing.exchanges(1).launch();
+    crossing.deliver_and_advance(1); // finish
+    CHECK(rank.contents_in_order(own) == largest_of_two());
+    return operands[0].answer != nullptr;
+}
+
 } // namespace
 
 TEST_CASE("a long contribution is reduced where it is, and the answer written to where its source wants it") {
@@ -317,27 +344,10 @@ TEST_CASE("a long contribution is reduced where it is, and the answer written to
     crossing.exchanges(0).launch();
     crossing.deliver_and_advance(0);
     REQUIRE(crossing.received(0).is_left());
-    TestRank& rank = job.rank(1);
-    device::FusedReduction::Operand operands[2];
-    Operand own = TestRank::on_stream(rank.on_device(kLong), crossing.stream(1));
-    rank.fill_in_order(own, 2);
-    operands[0] = must(crossing.received(0).hand_over(crossing.stream(1)));
-    REQUIRE(operands[0].is_peers());
-    CHECK(operands[0].answer != nullptr);
-    CHECK(crossing.received(0).done());
-    operands[1].buffer = own.address;
-    crossing.exchanges(1).reduce({{base::Type::kUint8, base::Op::kMax, 0}, kLong, own.address, operands},
-                                 crossing.stream(1));
-    crossing.exchanges(1).launch();
-    crossing.deliver_and_advance(1); // finish
+    CHECK(reduce_where_it_is(job, crossing));
     CHECK(contribution.send->done());
     CHECK(contribution.send->answer_written());
-    std::vector<std::byte> largest = TestRank::pattern(kLong, 1);
-    const std::vector<std::byte> other = TestRank::pattern(kLong, 2);
-    std::transform(largest.begin(), largest.end(), other.begin(), largest.begin(),
-                   [](std::byte one, std::byte two) { return std::max(one, two); });
-    CHECK(rank.contents_in_order(own) == largest);
-    CHECK(contribution.from.contents_in_order(contribution.answer) == largest);
+    CHECK(contribution.from.contents_in_order(contribution.answer) == largest_of_two());
     REQUIRE(crossing.finish());
 }
 
@@ -369,18 +379,7 @@ TEST_CASE("a contribution that bounces is reduced where its copy is, and its ans
     crossing.exchanges(0).launch();
     crossing.deliver_and_advance(0);
     REQUIRE(crossing.received(0).is_left());
-    TestRank& rank = job.rank(1);
-    device::FusedReduction::Operand operands[2];
-    Operand own = TestRank::on_stream(rank.on_device(kLong), crossing.stream(1));
-    rank.fill_in_order(own, 2);
-    operands[0] = must(crossing.received(0).hand_over(crossing.stream(1)));
-    REQUIRE(operands[0].is_peers());
-    CHECK(operands[0].answer == nullptr);
-    operands[1].buffer = own.address;
-    crossing.exchanges(1).reduce({{base::Type::kUint8, base::Op::kMax, 0}, kLong, own.address, operands},
-                                 crossing.stream(1));
-    crossing.exchanges(1).launch();
-    crossing.deliver_and_advance(1);
+    CHECK_FALSE(reduce_where_it_is(job, crossing));
     CHECK(contribution.send->done());
     CHECK_FALSE(contribution.send->answer_written());
     REQUIRE(crossing.finish());
