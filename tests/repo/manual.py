@@ -214,6 +214,8 @@ def manual_pages_are_clean(tree):
 ENGLISH_MACROS = {"Ad", "An", "At", "Do", "En", "Es", "In", "Ms", "No", "So"}
 # "No" is meant where it ends the arguments of one of these: ".It Memory of Fn malloc No or Fn calloc".
 MARK_UP = {"Ar", "Cm", "Dv", "Em", "Er", "Ev", "Fa", "Fl", "Fn", "Ft", "Ic", "Nm", "Pa", "Sx", "Sy", "Va", "Vt", "Xr"}
+# Each quotes the rest of its line: ".It Ql a , Ql b" prints "b" in the quotes of "a".
+QUOTES = {"Dq", "Ql", "Qq", "Sq"}
 
 
 def swallowed_words(line):
@@ -226,12 +228,19 @@ def swallowed_words(line):
             yield word
 
 
+def nested_quotes(line):
+    if re.match(r"\.[A-Z]", line):
+        yield from [word for word in re.findall(r'"[^"]*"|\S+', line[1:]) if word in QUOTES][1:]
+
+
 @check
 def no_macro_of_the_manual_swallows_a_word(tree):
     for path in pages(tree):
         for number, line in tree.lines(path):
             for word in swallowed_words(line):
                 yield Violation(path, number, f"'{word}' is a macro of mdoc and is not printed; write \\&{word}")
+            for word in nested_quotes(line):
+                yield Violation(path, number, f"'{word}' is in the quotes of one before it; write two lines")
 
 
 @check

@@ -181,10 +181,12 @@ SAMPLES = {
         MANUAL,
         [("WARNING", {"man/gpurun_send.3": SEND_PAGE.replace(".Sh SEE ALSO", ".Pp\n.Sh SEE ALSO")})]),
     "no macro of the manual swallows a word": (
-        {"man/gpurun.7": MODEL + ".In a.h\n.It \\&No x\n.It Memory of Fn a No or Fn b\n.Pq with Fa c No above 0\nNo.\n"},
+        {"man/gpurun.7": MODEL + ".In a.h\n.It \\&No x\n.It Memory of Fn a No or Fn b\n.Pq with Fa c No above 0\nNo.\n"
+                               ".Pq Ql a\n.It Ql \"Ql b\"\n"},
         [("'No' is a macro", {"man/gpurun.7": MODEL.replace("It Order", "It No order of Fn a No or Fn b")}),
          ("'No' is a macro", {"man/gpurun.7": MODEL.replace("It Order", "It Em No order")}),
          ("'An' is a macro", {"man/gpurun.7": MODEL.replace("Dq messages", "Dq An order of messages")}),
+         ("'Ql' is in the quotes", {"man/gpurun.7": MODEL + ".It Ql queue.get() , Ql del tensor\n"}),
          ("'In' is a macro", {"man/gpurun.7": MODEL.replace("Sh SEE", "Sh In")})]),
     "a command of the manual is printed as it is written": (
         {"man/gpurun.7": MODEL + ".Dl $ a \\&: b.c | d, e\nA : b.\n"},
