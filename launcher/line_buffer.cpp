@@ -1,13 +1,14 @@
 #include "line_buffer.hpp"
 
+#include "line_end.hpp"
+
 namespace gpurun::launcher {
 
 void LineBuffer::feed(std::string_view chunk, const Pass& pass) {
-    const size_t last_end = chunk.rfind('\n');
-    if (last_end != std::string_view::npos) {
+    if (const size_t whole = whole_lines(chunk); whole > 0) {
         finish(pass);
-        pass(chunk.substr(0, last_end + 1));
-        chunk.remove_prefix(last_end + 1);
+        pass(chunk.substr(0, whole));
+        chunk.remove_prefix(whole);
     }
     held_ += chunk;
     if (held_.size() >= kLongestLine)

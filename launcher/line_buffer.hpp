@@ -1,4 +1,4 @@
-// Cuts a stream of bytes at the ends of its lines, so that lines of several ranks do not mix.
+// Cuts a stream of bytes at the ends of its lines (line_end.hpp), so that lines of several ranks do not mix.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
 #include "line_tag.hpp"
 
 #include "base/format.hpp"
+#include "line_end.hpp"
 #include "platform/clock.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace gpurun::launcher {
@@ -32,9 +32,9 @@ void LineTag::mark(std::string_view text, bool begins_line, std::string& target)
     while (!text.empty()) {
         if (begins_line)
             target += tag;
-        const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
-        target += text.substr(0, end);
-        text.remove_prefix(end);
+        const size_t line = first_line(text);
+        target += text.substr(0, line);
+        text.remove_prefix(line);
         begins_line = true;
     }
 }

@@ -1,6 +1,7 @@
 #include "output.hpp"
 
 #include "base/format.hpp"
+#include "line_end.hpp"
 
 #include <algorithm>
 #include <array>
@@ -33,20 +34,23 @@ void OutputSink::share(platform::Timer tick) {
 void OutputSink::write(std::string_view text) {
     if (closed_ || text.empty())
         return;
-    at_line_start_ = text.back() == '\n';
+    last_byte_ = text.back();
     last_tagged_ = nullptr;
     put(text);
 }
 
 void OutputSink::write_tagged(const void* writer, const LineTag& tag, std::string_view text) {
-    const bool continues = !at_line_start_ && last_tagged_ == writer;
-    std::string marked = at_line_start_ || continues ? "" : "\n";
+    const bool is_rest_of_end = last_byte_ == '\r' && text.starts_with('\n');
+    const bool continues = last_tagged_ == writer && (!ends_line(last_byte_) || is_rest_of_end);
+    std::string marked = ends_line(last_byte_) || continues ? "" : "\n";
     tag.mark(text, !continues, marked);
     write(marked);
     last_tagged_ = writer;
 }
 
-void OutputSink::write_lines(std::string_view lines) { write(base::format("{}{}", at_line_start_ ? "" : "\n", lines)); }
+void OutputSink::write_lines(std::string_view lines) {
+    write(base::format("{}{}", last_byte_ == '\n' ? "" : "\n", lines));
+}
 
 void OutputSink::begin_long_line(const void* writer) {
     if (floor_)
@@ -205,12 +209,12 @@ void OutputPump::take(std::string_view text) {
     std::optional<bool> ended; // the line of what is shown last
     const auto pass = [&](std::string_view lines) {
         show(lines);
-        ended = lines.back() == '\n';
+        ended = ends_line(lines.back());
     };
     if (route_.shown->in_long_line_of(this)) {
-        const size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
-        pass(text.substr(0, end));
-        text.remove_prefix(end);
+        const size_t line = first_line(text);
+        pass(text.substr(0, line));
+        text.remove_prefix(line);
     }
     lines_.feed(text, pass);
     // Last, because others may go on at once.

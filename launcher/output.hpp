@@ -39,7 +39,7 @@ class OutputSink {
     void write(std::string_view text);
     // The same, with `tag` before each line. Where another writer has left a line unfinished, that is ended first.
     void write_tagged(const void* writer, const LineTag& tag, std::string_view text);
-    // Lines of gpurun's own, which begin a new line.
+    // Lines of gpurun's own, which begin a new line, and not one over a progress bar.
     void write_lines(std::string_view lines);
     // `writer` is in the middle of a line that goes on with what it writes next.
     void begin_long_line(const void* writer);
@@ -65,7 +65,7 @@ class OutputSink {
     Complain complain_;
     bool closed_ = false;
     bool failed_ = false;
-    bool at_line_start_ = true;
+    char last_byte_ = '\n';
     const void* last_tagged_ = nullptr; // who wrote last, if it was tagged
     std::string pending_;
     std::vector<std::function<void()>> waiting_; // for room

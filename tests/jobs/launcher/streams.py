@@ -104,6 +104,14 @@ class Streams(LaunchedTest):
         script = "[ $GPURUN_RANK = 0 ] || printf 'no end'"
         self.assertEqual(self.run_gpurun("-n", "2", EMULATED, "sh", "-c", script), (0, b"no end", ""))
 
+    def test_a_progress_bar_moves_also_beside_other_ranks(self):
+        for options in ((), ("--pty=off",)):
+            process = self.start("-n", "2", EMULATED, *options, "sh", "-c",
+                                 "[ $GPURUN_RANK = 1 ] || printf 'half\\r'; read end; [ $GPURUN_RANK = 1 ] || echo done",
+                                 stdin=subprocess.PIPE)
+            self.assertEqual(os.read(process.stdout.fileno(), 100), b"half\r")
+            self.assertEqual(process.communicate(b"\n", timeout=30), (b"done\n", b""))
+
     def test_lines_of_mebibytes_are_never_torn_however_many_ranks_print_them(self):
         status, out, error = self.run_gpurun("-n", "8", EMULATED, sys.executable, "-c", LONG_LINES)
         self.assertEqual((status, error), (0, ""))

@@ -43,6 +43,19 @@ TEST_CASE("a line passes once it is complete") {
     CHECK(lines.all() == "beginning\nnext\n");
 }
 
+TEST_CASE("a carriage return ends a line, too, also where the line feed behind it comes later") {
+    Collector lines;
+    lines.feed("10%\r20%");
+    CHECK(lines.pieces == std::vector<std::string>{"10%\r"});
+    lines.feed("\r");
+    CHECK(lines.pieces == std::vector<std::string>{"10%\r", "20%", "\r"});
+    lines.feed("done\r\nnext");
+    CHECK(lines.all() == "10%\r20%\rdone\r\n");
+    lines.feed("\r");
+    lines.feed("\n");
+    CHECK(lines.all() == "10%\r20%\rdone\r\nnext\r\n");
+}
+
 TEST_CASE("a last line without end passes when the stream ends, unchanged") {
     Collector lines;
     lines.feed("whole\npart");

@@ -29,6 +29,13 @@ TEST_CASE("every line that begins gets the rank, and no other") {
     CHECK(marked(tag, std::string_view("\0\xff\n\0", 4)) == std::string("[7] \0\xff\n[7] \0", 12));
 }
 
+TEST_CASE("a line that a carriage return ends gets the rank, and a carriage return before a line feed ends none") {
+    const LineTag tag(7, {true, false, false});
+    CHECK(marked(tag, "10%\r20%\r") == "[7] 10%\r[7] 20%\r");
+    CHECK(marked(tag, "a\r\nb\r\n") == "[7] a\r\n[7] b\r\n");
+    CHECK(marked(tag, "\n20%\r", false) == "\n[7] 20%\r");
+}
+
 TEST_CASE("a tag knows how many columns of a line it takes") {
     for (const bool colour : {false, true}) {
         CHECK(LineTag(7, {false, false, colour}).columns() == 0);

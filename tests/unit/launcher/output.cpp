@@ -184,6 +184,27 @@ TEST_CASE("the end of a rank's output is the end of its line") {
     CHECK(bench.turns - before < kSilence / Bench::kTurn / 2);
 }
 
+TEST_CASE("progress bars are shown as they move, each behind its tag, and without line feeds of gpurun's") {
+    auto loop = must(platform::EventLoop::create());
+    platform::Pipe shown = must(platform::create_pipe());
+    OutputSink sink(*loop, shown.write_end.get(), "the test's output");
+    const LineTag tags[] = {{0, {true}}, {1, {true}}};
+    const auto show = [&](size_t rank, std::string_view text) {
+        sink.write_tagged(&tags[rank], tags[rank], text);
+        char chunk[256];
+        return std::string(chunk, platform::read_now(shown.read_end.get(), chunk).bytes);
+    };
+    CHECK(show(0, "10%\r") == "[0] 10%\r");
+    CHECK(show(1, "15%\r20%\r") == "[1] 15%\r[1] 20%\r");
+    CHECK(show(0, "20%\r") == "[0] 20%\r");
+    CHECK(show(0, "\n") == "\n"); // the end of that line
+    CHECK(show(0, "\n") == "[0] \n");
+    CHECK(show(1, "part") == "[1] part");
+    CHECK(show(0, "10%\r") == "\n[0] 10%\r");
+    sink.write_lines("gpurun: a line\n");
+    CHECK(show(0, "a\r\n") == "\ngpurun: a line\n[0] a\r\n");
+}
+
 TEST_CASE("a stream that nobody reads is not the end of who writes until it writes on") {
     std::signal(SIGPIPE, SIG_IGN); // as gpurun has it
     auto loop = must(platform::EventLoop::create());
