@@ -8,8 +8,8 @@
 
 namespace gpurun::launcher {
 
-// Of an option of mpirun, srun or torchrun, which is written as in "--np" or "-x": what stands for it here. "": nothing
-// is known of it.
+// Of an option of mpirun, mpiexec.hydra, srun or torchrun, which is written as in "--np", "-x" or "-N2": what stands
+// for it here. "": nothing is known of it.
 std::string hint_of_other_launchers(std::string_view option);
 
 // The one of `names` (without dashes) that `option` was probably meant to be: another spelling, its beginning, or one

@@ -7,6 +7,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cctype>
 #include <set>
 
 namespace gpurun::launcher {
@@ -16,6 +17,11 @@ namespace {
 // The option that `word` names, with or without its value; null if none, or if it is one of the short ones in a row.
 const CLI::Option* named_option(const CLI::App& app, const std::string& word) {
     return app.get_option_no_throw(word.substr(0, word.find('=')));
+}
+
+// -nolocal is not -n with the value "olocal".
+bool is_n_with_word(const std::string& word) {
+    return word.size() > 2 && word.starts_with("-n") && std::isalpha(static_cast<unsigned char>(word[2])) != 0;
 }
 
 } // namespace
@@ -58,8 +64,9 @@ base::Result<void> OptionReader::check_values(const std::vector<std::string>& wo
         const std::string& word = words[i];
         const CLI::Option* const option = named_option(*app_, word);
         const size_t equals = word.find('=');
-        if (option == nullptr && !hint_of_other_launchers(word.substr(0, equals)).empty())
-            return unknown_option(word); // of which CLI11 may understand the beginning, as of -np 4
+        // CLI11 may understand the beginning: -np 4, -nolocal.
+        if (option == nullptr && (is_n_with_word(word) || !hint_of_other_launchers(word.substr(0, equals)).empty()))
+            return unknown_option(word);
         if (option == nullptr)
             continue;
         const bool takes_value = option->get_items_expected_min() > 0;

@@ -348,6 +348,29 @@ TEST_CASE("options of other launchers are answered with ours") {
                                                           {"--label", "--tag-output"},
                                                           {"--output-filename", "--output-dir"},
                                                           {"--time", "--timeout"},
+                                                          {"-t", "torchrun's --tee write --output-dir"},
+                                                          {"-r", "torchrun's --redirects write --output-dir"},
+                                                          {"--cwd", "--chdir"},
+                                                          {"-genvall", "leave it out"},
+                                                          {"--merge-stderr-to-stdout", "2>&1"},
+                                                          {"--rankfile", "--map GPU:CPUS"},
+                                                          {"-rf", "--map GPU:CPUS"},
+                                                          {"--app", "-n RANKS ./a : -n RANKS ./b"},
+                                                          {"-configfile", "-n RANKS ./a : -n RANKS ./b"},
+                                                          {"--multi-prog", "-n RANKS ./a : -n RANKS ./b"},
+                                                          {"--launch-agent", "--agent COMMAND"},
+                                                          {"-launcher", "--agent COMMAND"},
+                                                          {"--wait", "--keep-going"},
+                                                          {"--distribution", "--map-by"},
+                                                          {"--bynode", "--hosts HOST:RANKS"},
+                                                          {"--byslot", "leave it out"},
+                                                          {"--bind-to-core", "--bind-to core"},
+                                                          {"--role", "leave it out"},
+                                                          {"--local-ranks-filter", "--filter RANKS"},
+                                                          {"--local_ranks_filter", "--filter RANKS"},
+                                                          {"--display-devel-map", "--report-bindings"},
+                                                          {"-nolocal", "--hosts HOST"},
+                                                          {"-V", "--version"},
                                                           {"--mca", "gpurun_environment(7)"},
                                                           {"-m", "python3 -m"},
                                                           {"--master_port", "MASTER_PORT"},
@@ -380,6 +403,10 @@ TEST_CASE("options of other launchers are answered with ours") {
     CHECK(detail_of(parse({"--map-by", "slot:PE=4", "./app"})).find("--map GPU:CPUS") != std::string::npos);
     CHECK(detail_of(parse({"--map-by", "slot:span", "./app"})).find("leave it out") != std::string::npos);
     CHECK(detail_of(parse({"--bind-to", "hwthread", "./app"})).find("leave it out") != std::string::npos);
+    CHECK(detail_of(parse({"-N2", "./app"})).starts_with("unknown option -N2: on one node write -n RANKS"));
+    CHECK(detail_of(parse({"-c4", "./app"})).starts_with("unknown option -c4: each rank gets its share"));
+    CHECK(detail_of(parse({"-nosuch", "./app"})).starts_with("unknown option -nosuch"));
+    CHECK(must(parse({"-n4", "./app"})).options.programs[0].ranks == 4);
     CHECK(must(parse({"./app", "-np", "4"})).options.programs[0].command == Words{"./app", "-np", "4"});
 }
 
