@@ -43,9 +43,9 @@ Result<void> TraceFile::check(const std::string& path) {
 Result<TraceFile> TraceFile::create(const std::string& path) {
     GPURUN_ASSIGN(std::string target, resolve(path));
     std::string partial = base::format("{}.{}.partial", target, platform::own_pid());
-    auto fd = platform::create_file(partial);
+    auto fd = platform::create_file(partial, "--trace " + path);
     if (!fd)
-        return refused(path, fd.error().detail);
+        return base::error(base::Status::kArgument, "{}", fd.error().detail);
     return TraceFile(path, std::move(target), std::move(partial), std::move(*fd));
 }
 

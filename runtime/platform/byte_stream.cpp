@@ -130,10 +130,10 @@ base::Result<UniqueFd> open_null() {
     return fd;
 }
 
-base::Result<UniqueFd> create_file(const std::string& path) {
+base::Result<UniqueFd> create_file(const std::string& path, std::string_view name) {
     UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
     if (!fd)
-        return system_error(path);
+        return system_error(name.empty() ? path : name);
     return fd;
 }
 

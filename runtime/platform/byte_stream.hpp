@@ -51,8 +51,8 @@ base::Result<UniqueFd> open_null();
 // Writes all of it to standard output. That nobody reads any more is no error.
 base::Result<void> print(std::string_view text);
 base::Result<std::string> read_file(const std::string& path);
-// A file to be written, empty even if it was there before.
-base::Result<UniqueFd> create_file(const std::string& path);
+// A file to be written, empty even if it was there before. Errors call it `name`, or `path` if that is "".
+base::Result<UniqueFd> create_file(const std::string& path, std::string_view name = {});
 
 bool is_terminal(int fd);
 // Whether this process may read from the terminal `fd` without being stopped.

@@ -402,6 +402,7 @@ class TraceTest(LaunchedTest):
             status, out, error = self.run_gpurun("-n", "2", EMULATED, "--trace", path, "echo", "started")
             self.assertEqual((status, out), (2, b""))
             self.check_own_line(error, "--trace", part)
+            self.assertNotIn("partial", error)  # the name of the file before it is complete
 
 
 if __name__ == "__main__":
