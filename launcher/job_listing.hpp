@@ -30,7 +30,7 @@ struct ListedLoan {
 
 struct ListedRank {
     uint32_t rank = 0;
-    int pid = 0; // 0: it has not come
+    int pid = 0; // 0: it has not joined
     uint32_t node = 0;
     std::string program;
     std::string device; // "": not known yet

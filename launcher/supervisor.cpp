@@ -164,7 +164,7 @@ class Supervisor : private Assembly::Observer, private OtherNodes::Observer {
             rank.pid = member.process.pid();
             rank.program = member.program;
             if (gathers()) {
-                rank.state = member.live ? "waits for others to join" : "has not come";
+                rank.state = member.live ? "waits for others to join" : "has not joined";
                 continue;
             }
             rank.device = assembly_->device(index);

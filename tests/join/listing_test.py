@@ -111,7 +111,7 @@ class Listing(OwnFolderTest):
     def test_a_job_whose_ranks_gather(self):
         self.start([MEMBER, "wait", "half", 1, 2])
         job = self.until_listed("half", lambda job: job["size"] == 2)
-        self.assertEqual([rank["state"] for rank in job["ranks"]], ["has not come", "waits for others to join"])
+        self.assertEqual([rank["state"] for rank in job["ranks"]], ["has not joined", "waits for others to join"])
 
     def test_loans_have_bytes_holders_and_age(self):
         self.joined("lend", "lender")
