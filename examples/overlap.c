@@ -11,8 +11,8 @@
 //     halos     irecv, isend, waitall                     irecv, ...
 //
 // Both streams record the device's time between their pieces. The last steps of rank 0 are printed; the trace has all
-// steps of all ranks. The result must be that of one thread. (On emulated devices pieces overlap only if there is an
-// idle core for each stream.)
+// steps of all ranks. The result must be that of one thread. (Emulated devices compute and copy on the same processors,
+// so pieces overlap there only if there is an idle core for each stream.)
 #include "kernels/choose.h"
 #include "kernels/heat_kernels.h"
 #include "kernels/stamp_kernels.h"
@@ -139,6 +139,9 @@ static void report(const struct step_times *times, int steps, int ranks) {
     if (ranks > 1)
         printf("an exchange took %.1f us, and for %.0f %% of that the inside was computed\n", halos_us / (steps - 1),
                100 * hidden_us / halos_us);
+    if (ranks > 1 && on_emulated_device())
+        printf("(emulated devices compute and copy on the same processors, so the two overlap only where cores are "
+               "idle)\n");
 }
 
 // All ranks' times in rank 0's memory, by rank; a rank's own in the others'.
