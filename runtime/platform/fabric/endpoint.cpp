@@ -417,7 +417,7 @@ Result<std::unique_ptr<FabricEndpoint>> FabricEndpoint::open(const Options& opti
     }
     if (!options.place.empty())
         return base::error(Status::kUnsupported,
-                           "libfabric's provider '{}' can do nothing at GPURUN_FABRIC_INTERFACE={}: `fi_info -t "
+                           "libfabric's provider '{}' cannot use GPURUN_FABRIC_INTERFACE={}: `fi_info -t "
                            "FI_EP_RDM` says which interfaces it has here",
                            options.provider, options.place);
     return base::error(Status::kUnsupported,

@@ -109,7 +109,7 @@ class Choices(FarRanksTest):
             self.assertEqual((status, error), (0, ""), out)
         status, out, _ = self.outcome(FAR_RANKS, settings=("GPURUN_FABRIC_INTERFACE=moon0",))
         self.assertNotEqual(status, 0)
-        self.assertIn("can do nothing at GPURUN_FABRIC_INTERFACE=moon0", out[0])
+        self.assertIn("cannot use GPURUN_FABRIC_INTERFACE=moon0", out[0])
 
     def test_ranks_that_take_different_providers_are_told_so(self):
         script = "[ $GPURUN_RANK = 0 ] && export GPURUN_FABRIC=net || export 'GPURUN_FABRIC=tcp;ofi_rxm'; exec $0"
