@@ -42,7 +42,7 @@ class Loans {
     // The same to every other rank of the communicator, as one request. kUnsupported, too, if one of them is on another
     // node.
     base::Result<uint64_t> lend_to_all(Task task, transfer::Loan what, const LoanDescription* description = nullptr);
-    // Waits for a message that fits, and borrows what it lends, in the order domain of `order`. Returns the loan's
+    // Waits for a message that matches, and borrows what it lends, in the order domain of `order`. Returns the loan's
     // name. kLoan: the message is no loan. That, and memory that cannot be mapped here, leave the message to be
     // received.
     base::Result<uint64_t> borrow(const Pattern& pattern, const transfer::Operand& order, platform::TraceEvent* call,

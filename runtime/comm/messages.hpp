@@ -41,7 +41,7 @@ class Messages {
         WorldRank source;
         transfer::Envelope envelope;
     };
-    // Waits, if it may, for a message that fits; else returns none if there is none. With `ret_taken`, takes the
+    // Waits, if it may, for a message that matches; else returns none if there is none. With `ret_taken`, takes the
     // message out for receive_taken(), and stores its number there.
     base::Result<std::optional<Found>> probe(const Pattern& pattern, bool may_wait, uint64_t* ret_taken);
     // The communicator of a message that was taken out, which stays until that is received. Null: there is none.
