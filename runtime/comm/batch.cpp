@@ -118,15 +118,15 @@ bool Batch::after_start(bool defers) {
         core_.resources().exchanges.launch(); // of another thread's call, whose send had waited for room
     if (!defers)
         launch();
-    else if (!core_.resources().mails.empty() || is_deferring() || series_.is_held())
+    else if (!core_.resources().fused.empty() || is_deferring() || series_.is_held())
         defer();
     return is_deferring();
 }
 
-void Batch::end() {
+void Batch::end(Launch launch) {
     core_.resources().pools.markers.end_batch();
     end_series(false);
-    flush();
+    flush(launch);
 }
 
 // Of a series that goes on. What is put goes into its stream by one kernel, and waits for nobody there.
@@ -148,7 +148,7 @@ void Batch::post() {
         (void)transfer::post_waiting(*each);
 }
 
-void Batch::flush() {
+void Batch::flush(Launch when) {
     starts_ = 0;
     if (!is_deferring())
         return;
@@ -157,7 +157,8 @@ void Batch::flush() {
     note_series();
     post();
     enqueue_left();
-    launch();
+    if (when == Launch::kNow)
+        launch();
     begin_held();
 }
 
@@ -174,9 +175,9 @@ void Batch::launch() {
     resources.pools.markers.look_again();
     if (!resources.exchanges.collects())
         resources.exchanges.launch();
-    if (resources.mails.empty())
+    if (resources.fused.empty())
         return;
-    if (auto launched = resources.mails.launch(); !launched)
+    if (auto launched = resources.fused.launch(); !launched)
         base::log(base::LogLevel::kWarn, "small messages could not be enqueued: {}", launched.error().detail);
 }
 

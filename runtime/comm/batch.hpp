@@ -21,7 +21,9 @@ class Batch {
 
     // Whether there is a background thread, which flushes batches in time.
     void allow(bool allowed) GPURUN_REQUIRES(engine_lock) { allowed_ = allowed; }
-    bool may_defer() const GPURUN_REQUIRES(engine_lock) { return starts_ != 0 && allowed_; }
+    bool may_defer() const GPURUN_REQUIRES(engine_lock) {
+        return (starts_ != 0 || core_.resources().exchanges.collects()) && allowed_;
+    }
     void count_start() GPURUN_REQUIRES(engine_lock) { ++starts_; }
     // ---- series
     // Before a request is started: returns the number of the series that it belongs to, 0 if it belongs to none.
@@ -58,15 +60,17 @@ class Batch {
     }
     static constexpr int64_t kLongestDelayNs = 30'000;
     static constexpr int64_t kOftenNs = 1'000'000;
-    // At the beginning of every call that waits or completes: flushes.
-    void end() GPURUN_REQUIRES(engine_lock);
+    // At the beginning of every call that waits or completes: flushes. Or posts, and leaves to the caller what is to be
+    // launched.
+    enum class Launch : uint8_t { kNow, kLater };
+    void end(Launch launch = Launch::kNow) GPURUN_REQUIRES(engine_lock);
     // The same where nothing is deferred. REQUIRES !is_deferring().
     void forget_starts() GPURUN_REQUIRES(engine_lock) {
         starts_ = 0;
         if (series_.is_begun()) [[unlikely]]
             end_series(false);
     }
-    void flush() GPURUN_REQUIRES(engine_lock);
+    void flush(Launch launch = Launch::kNow) GPURUN_REQUIRES(engine_lock);
     // The collectives that are held, of whatever thread, begin where they were called.
     void begin_held() GPURUN_REQUIRES(engine_lock) { begin_held_(); }
     // Launches the kernels of the mails that were collected.

@@ -100,7 +100,7 @@ std::string Engine::traffic() {
         lines(each->sent, "to", each->rank());
         lines(each->received, "from", each->rank());
     }
-    const auto& mails = core_.resources().mails;
+    const auto& mails = core_.resources().fused;
     if (mails.sent().mails + mails.received().mails != 0)
         text += base::format("gpurun: rank {}: small messages that shared kernels: {} sent by {}, {} received by {}\n",
                              self().value, mails.sent().mails, mails.sent().launches, mails.received().mails,

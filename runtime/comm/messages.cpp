@@ -164,7 +164,7 @@ Result<void> Messages::finish_together(EngineLock& lock, std::span<Send* const> 
 }
 
 void Messages::share_kernel(base::FunctionRef<bool()> have_started, base::FunctionRef<bool()> are_enqueued) {
-    if (!core_.resources().exchanges.empty())
+    if (!core_.resources().exchanges.empty() || !core_.resources().fused.empty())
         await_exchange(Peers::kLikely, have_started);
     if (core_.resources().exchanges.signals()) // whose end may be awaited in the same kernel
         await_exchange(Peers::kLikely, are_enqueued);

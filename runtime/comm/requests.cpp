@@ -166,7 +166,9 @@ void Requests::begin(Request& request, std::optional<int64_t> entered_ns) {
     if (request.done())
         return;
     const transfer::Operation* const operation = request.operation();
-    if (operation == nullptr) { // a receive for the CPU that waits for its message
+    if (operation == nullptr) { // a receive in the host's order that waits for its message
+        if (!request.task.operand.by_cpu())
+            batch_.count_start();
         if (!background_.on_duty()) [[unlikely]]
             background_.leave_to();
         return;
@@ -285,7 +287,10 @@ Result<void> Requests::check(const Ask& ask) {
 GPURUN_FLATTEN Result<bool> Requests::complete(const Ask& ask, Settle settle) {
     EngineLock lock(core_.mutex());
     GPURUN_TRY(check(ask));
-    if (!completes_series(ask))
+    const bool waits_for_all = ask.need == Need::kAll && ask.may_wait && !ask.order.on_stream();
+    if (waits_for_all && batch_.is_deferring())
+        gather(ask);
+    else if (!completes_series(ask))
         batch_.end();
     else if (batch_.series().is_held() && batch_.series().is_of_collectives())
         return complete_collectives(lock, ask, settle);
@@ -293,7 +298,7 @@ GPURUN_FLATTEN Result<bool> Requests::complete(const Ask& ask, Settle settle) {
         move_together(ask);
     else
         batch_.end_directly();
-    if (ask.need == Need::kAll && ask.may_wait && !ask.order.on_stream())
+    if (waits_for_all)
         return complete_in_turn(lock, ask, settle);
     return complete_met(lock, ask, settle);
 }
@@ -437,6 +442,22 @@ void Requests::move_together(const Ask& ask) {
     messages_.share_kernel(have_started, are_enqueued);
 }
 
+// In the host's order: what was deferred, and what peers send at the same time, goes by one kernel.
+void Requests::gather(const Ask& ask) {
+    batch_.end(Batch::Launch::kLater);
+    size_t next = 0;
+    const auto have_started = [&] {
+        assume_engine_lock();
+        for (; next < ask.names.size(); ++next) {
+            const Request* const each = core_.requests().find(ask.names[next]);
+            if (each != nullptr && each->active && each->receive && !each->receive->started() && !each->receive->done())
+                return false;
+        }
+        return true;
+    };
+    messages_.share_kernel(have_started, [] { return true; });
+}
+
 // What is not matched, in the orders in which it matches, if nothing else waits to be sent to this rank.
 void Requests::pair_with_own(std::span<Request* const> all) {
     own_sends_.clear();
@@ -479,7 +500,7 @@ Result<bool> Requests::complete_collectives(EngineLock& lock, const Ask& ask, co
 
 // Several receives that share a kernel are awaited at once where the stream is to wait for all of them.
 void Requests::expect_fused(const Ask& ask) {
-    transfer::FusedMails& mails = core_.resources().mails;
+    transfer::FusedMessages& mails = core_.resources().fused;
     mails.begin_completion();
     for (const uint64_t name : ask.names) {
         Request* const each = core_.requests().find(name);

@@ -88,6 +88,7 @@ class Requests {
     Request* find_in_series(uint64_t name) GPURUN_REQUIRES(engine_lock);
     bool completes_series(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     void move_together(const Ask& ask) GPURUN_REQUIRES(engine_lock);
+    void gather(const Ask& ask) GPURUN_REQUIRES(engine_lock);
     void pair_with_own(std::span<Request* const> all) GPURUN_REQUIRES(engine_lock);
     base::Result<bool> complete_collectives(EngineLock& lock, const Ask& ask, const Settle& settle)
         GPURUN_REQUIRES(engine_lock);

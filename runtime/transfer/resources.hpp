@@ -12,7 +12,7 @@
 #include "transfer/operation_list.hpp"
 #include "transfer/protocol/captured_exchange.hpp"
 #include "transfer/protocol/exchanges.hpp"
-#include "transfer/protocol/fused_mails.hpp"
+#include "transfer/protocol/fused_messages.hpp"
 
 namespace gpurun::transfer {
 
@@ -36,7 +36,7 @@ struct Resources {
           kernels_spin(counters != nullptr && !place_.takes_turns),
           fenced_copies(kernels_spin ? device_.fenced_copies() : nullptr),
           pools(device_, settings_.hardware_queues, place_.ranks_on_device, place_.ranks, place_.process->engines),
-          exports(device_, place_.ranks), mails(device_, pools), exchanges(device_, pools),
+          exports(device_, place_.ranks), fused(device_, pools), exchanges(device_, pools),
           captured_exchange(device_, pools) {}
 
     // Up to which length kernels copy messages of collectives: where all ranks copy from all, copy engines are slower.
@@ -57,7 +57,7 @@ struct Resources {
     device::FencedCopies* const fenced_copies; // null: copies do not wait themselves
     Pools pools;
     ExportCache exports;
-    FusedMails mails;
+    FusedMessages fused;
     Exchanges exchanges;
     CapturedExchange captured_exchange;
     MovingList moving; // operations that advance() moves

@@ -18,6 +18,8 @@ inline const CUcontext kOther = reinterpret_cast<CUcontext>(0x20000);
 inline const CUfunction kPutMail = reinterpret_cast<CUfunction>(0x100);
 inline const CUfunction kTakeMail = reinterpret_cast<CUfunction>(0x200);
 inline const CUfunction kExchange = reinterpret_cast<CUfunction>(0x280);
+inline const CUfunction kExchangeFew = reinterpret_cast<CUfunction>(0x288);
+inline const CUfunction kTakeMails = reinterpret_cast<CUfunction>(0x2a0);
 inline const CUfunction kFusedReduce = reinterpret_cast<CUfunction>(0x290);
 inline const CUfunction kWatchCounter = reinterpret_cast<CUfunction>(0x400);
 inline const CUfunction kCopyFenced = reinterpret_cast<CUfunction>(0x300);
@@ -67,6 +69,8 @@ struct Bench {
         kernels.put_mail = kPutMail;
         kernels.take_mail = kTakeMail;
         kernels.exchange = kExchange;
+        kernels.exchange_few = kExchangeFew;
+        kernels.take_mails = kTakeMails;
         kernels.fused_reduce[static_cast<size_t>(base::Type::kFloat)] = kFusedReduce;
         kernels.watch_counter = kWatchCounter;
         kernels.copy_fenced = kCopyFenced;

@@ -289,27 +289,60 @@ TEST_CASE("the mails of an exchange have blocks of their own, those that are put
     const device::OutgoingMail puts[] = {{mail_of(8), memory}, {mail_of(65536), memory}};
     const device::CopyBeside copies[] = {{memory + 64, memory, 12288}};
     const device::IncomingMail takes[] = {{mail_of(8192), memory, 8192}, {mail_of(65536), memory, 65536, 3}};
-    const auto [launch, arguments] = bench.launched<ExchangeArguments>(
+    const auto [launch, arguments] = bench.launched<FewExchanged>(
         [&](CudaDevice& device) { return device.exchange({.puts = puts, .takes = takes, .copies = copies}, kStream); });
-    CHECK(launch.kernel == kExchange);
+    CHECK(launch.kernel == kExchangeFew);
     CHECK(launch.blocks == 1 + 16 + 3 + 2 + 3);
     CHECK(launch.threads == kMailThreads);
     CHECK(arguments.number_of_puts == 2);
     CHECK(arguments.number_of_copies == 1);
-    CHECK(arguments.copies[0].bytes == 12288);
+    CHECK(arguments.parts[2].copy.bytes == 12288);
     CHECK(arguments.number == 5);
     const unsigned first_blocks[] = {0, 1, 17, 20, 22, 25};
     for (size_t i = 0; i < std::size(first_blocks); ++i)
         CHECK(arguments.first_blocks[i] == first_blocks[i]);
-    CHECK(arguments.puts[1].bytes == 65536);
-    CHECK(arguments.puts[1].ticket == puts[1].mail.ticket);
-    CHECK(arguments.takes[1].bytes == 65536);
-    CHECK(arguments.takes[1].ticket == takes[1].mail.ticket);
-    const auto small = bench.launched<ExchangeArguments>([&](CudaDevice& device) {
+    CHECK(arguments.parts[1].put.bytes == 65536);
+    CHECK(arguments.parts[1].put.ticket == puts[1].mail.ticket);
+    CHECK(arguments.parts[4].take.bytes == 65536);
+    CHECK(arguments.parts[4].take.ticket == takes[1].mail.ticket);
+    const auto small = bench.launched<FewExchanged>([&](CudaDevice& device) {
         return device.exchange({.puts = {puts, 1}}, kStream);
     });
     CHECK(small.first.blocks == 1);
     CHECK(small.first.threads == kFewestThreads);
+}
+
+TEST_CASE("an exchange of many has a kernel with room for its arguments") {
+    Bench bench;
+    auto* const memory = reinterpret_cast<std::byte*>(0x4000);
+    const std::vector<device::OutgoingMail> puts(device::kMostExchanged, {mail_of(8), memory});
+    const std::vector<device::IncomingMail> takes(device::kMostExchanged, {mail_of(100), memory, 100});
+    const auto is_seen = [](const auto& take) { return take.seen != 0; };
+    const auto [launch, arguments] = bench.launched<AllExchanged>(
+        [&](CudaDevice& device) { return device.exchange({.puts = puts, .takes = takes, .seen = true}, kStream); });
+    CHECK(launch.kernel == kExchange);
+    CHECK(launch.blocks == puts.size() + takes.size());
+    CHECK(arguments.parts[puts.size() + takes.size() - 1].take.bytes == 100);
+    CHECK(is_seen(arguments.parts[puts.size()].take));
+    const device::CounterValue edge{puts[0].mail.sent, 1};
+    const std::vector<device::CounterValue> edges(FewExchanged::kMostEdges + 1, edge);
+    const auto signalling = bench.launched<AllExchanged>([&](CudaDevice& device) {
+        return device.exchange({.puts = {puts.data(), 1}, .signals = {edges.data(), 3}, .awaits = {edges.data(), 6}},
+                               kStream);
+    });
+    CHECK(signalling.first.kernel == kExchange);
+    CHECK(signalling.second.number_of_signals == 3);
+    CHECK(signalling.second.number_of_awaits == 6);
+    // Mails that share a kernel go by one of those, too, if they are few.
+    const auto few = bench.launched<FewExchanged>([&](CudaDevice& device) {
+        return device.take_mails({takes.data(), FewExchanged::kMostParts}, kStream);
+    });
+    CHECK(few.first.kernel == kExchangeFew);
+    CHECK(is_seen(few.second.parts[0].take));
+    const auto more = bench.launched<TakeMailsArguments>([&](CudaDevice& device) {
+        return device.take_mails({takes.data(), FewExchanged::kMostParts + 1}, kStream);
+    });
+    CHECK(more.first.kernel == kTakeMails);
 }
 
 TEST_CASE("a fused reduction has blocks for the longest of what is put and reduced, and the first mail's ticket") {
@@ -409,19 +442,17 @@ TEST_CASE("kernels are told where to say when they ran, each for its own message
             device::Mail other = mail;
             other.times = times + 1;
             const device::OutgoingMail outgoing[] = {{mail, memory}, {other, memory}};
-            const auto puts = bench
-                                  .launched<PutMailsArguments>(
-                                      [&](CudaDevice& device) { return device.put_mails(outgoing, kStream); })
-                                  .second;
-            CHECK(at(puts.mails[0].times) == wanted(first));
-            CHECK(at(puts.mails[1].times) == wanted(times + 1));
+            const auto puts =
+                bench.launched<FewExchanged>([&](CudaDevice& device) { return device.put_mails(outgoing, kStream); })
+                    .second;
+            CHECK(at(puts.parts[0].put.times) == wanted(first));
+            CHECK(at(puts.parts[1].put.times) == wanted(times + 1));
             const device::IncomingMail incoming[] = {{mail, memory, 8}, {other, memory, 8}};
-            const auto takes = bench
-                                   .launched<TakeMailsArguments>(
-                                       [&](CudaDevice& device) { return device.take_mails(incoming, kStream); })
-                                   .second;
-            CHECK(at(takes.mails[0].times) == wanted(first));
-            CHECK(at(takes.mails[1].times) == wanted(times + 1));
+            const auto takes =
+                bench.launched<FewExchanged>([&](CudaDevice& device) { return device.take_mails(incoming, kStream); })
+                    .second;
+            CHECK(at(takes.parts[0].take.times) == wanted(first));
+            CHECK(at(takes.parts[1].take.times) == wanted(times + 1));
             device::FencedCopy copy;
             copy.bytes = 8;
             copy.after = mail.taken;
@@ -453,13 +484,13 @@ TEST_CASE("every kernel starts early where the device allows it, and none elsewh
               early);
         CHECK(is_early(TakeMailArguments{},
                        [&](auto& device) { return device.take_mail(mail, memory, 8, false, kStream); }) == early);
-        CHECK(is_early(PutMailsArguments{}, [&](auto& device) {
+        CHECK(is_early(FewExchanged{}, [&](auto& device) {
                   return device.put_mails({&outgoing, 1}, kStream);
               }) == early);
-        CHECK(is_early(TakeMailsArguments{}, [&](auto& device) {
+        CHECK(is_early(FewExchanged{}, [&](auto& device) {
                   return device.take_mails({&incoming, 1}, kStream);
               }) == early);
-        CHECK(is_early(ExchangeArguments{}, [&](auto& device) {
+        CHECK(is_early(FewExchanged{}, [&](auto& device) {
                   return device.exchange({.puts = {&outgoing, 1}, .takes = {&incoming, 1}}, kStream);
               }) == early);
         CHECK(is_early(FencedCopyArguments{}, [&](auto& device) { return device.copy_fenced(copy, kStream); }) ==

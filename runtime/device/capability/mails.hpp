@@ -64,6 +64,7 @@ struct Exchange { // of something
     std::span<const FencedCopy> pulls;     // up to kMostPulled; needs FencedCopies
     std::span<const CounterValue> signals; // that it writes as it begins, up to kMostExchanged
     std::span<const CounterValue> awaits;  // without which it does not end, up to kMostExchanged
+    bool seen = false; // what is taken is written, for everybody, before its `taken` reads its value
 };
 
 class Mails {

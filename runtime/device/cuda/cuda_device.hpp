@@ -206,6 +206,8 @@ class CudaDevice final : public Device,
     base::Result<FusedOperand> arguments_of(const FusedReduction::Operand& operand) const;
     base::Result<void> arguments_of(std::span<const CounterValue> counters, CounterArguments* arguments,
                                     uint32_t& number) const;
+    template <typename Arguments>
+    base::Result<void> exchange_by(CUfunction kernel, const Exchange& exchange, Stream stream);
     base::Result<void> prepare_clock();
     base::Result<ChannelArguments> arguments(const Channel& channel) const;
     base::Result<RunLogArguments> log_arguments(const Channel& channel) const; // without `taken` if it has none

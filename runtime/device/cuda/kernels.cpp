@@ -24,6 +24,7 @@ base::Result<Kernels> Kernels::load(const Driver& driver) {
     GPURUN_TRY(find(kernels.put_mail, "gpurun_put_mail"));
     GPURUN_TRY(find(kernels.take_mail, "gpurun_take_mail"));
     GPURUN_TRY(find(kernels.exchange, "gpurun_exchange"));
+    GPURUN_TRY(find(kernels.exchange_few, "gpurun_exchange_few"));
     GPURUN_TRY(find(kernels.put_mails, "gpurun_put_mails"));
     GPURUN_TRY(find(kernels.take_mails, "gpurun_take_mails"));
     GPURUN_TRY(find(kernels.watch_counter, "gpurun_watch_counter"));

@@ -74,14 +74,39 @@ __device__ void copy_fenced(const FencedCopyArguments& copy, Blocks blocks) {
 }
 
 // The edges of an exchange that belong to none of its parts, a thread for each.
-__device__ void keep_edges(const ExchangeArguments& all) {
+template <typename Arguments>
+__device__ void keep_edges(const Arguments& all) {
     await_predecessors();
     if (threadIdx.x < all.number_of_signals)
-        signal(all.signals[threadIdx.x]);
+        signal(all.edges[threadIdx.x]);
     __syncthreads();
     if (threadIdx.x < all.number_of_awaits)
-        await(all.awaits[threadIdx.x]);
+        await(all.edges[all.number_of_signals + threadIdx.x]);
     let_next_start_together();
+}
+
+// What is put or signalled has the first blocks, so that it starts first: a peer may wait for it before it puts what is
+// taken here.
+template <typename Arguments>
+__device__ void exchange(const Arguments& all) {
+    if (blockIdx.x < all.first_blocks[0]) {
+        keep_edges(all);
+        return;
+    }
+    unsigned i = 0;
+    while (i + 1 < all.number && blockIdx.x >= all.first_blocks[i + 1])
+        ++i;
+    const Blocks blocks{blockIdx.x - all.first_blocks[i], uint32_t{all.first_blocks[i + 1]} - all.first_blocks[i]};
+    const unsigned first_pull = all.number_of_puts + all.number_of_copies;
+    const unsigned first_take = first_pull + all.number_of_pulls;
+    if (i < all.number_of_puts)
+        put_mail(all.parts[i].put, blocks);
+    else if (i < first_pull)
+        copy_beside(all.parts[i].copy, blocks);
+    else if (i < first_take)
+        copy_fenced(all.parts[i].pull, blocks);
+    else
+        take_mail(all.parts[i].take, blocks);
 }
 
 // As many blocks of an exchange run on a processor at once as of the kernels for one part. Turing's has 1,024 threads.
@@ -103,28 +128,14 @@ extern "C" __global__ void __launch_bounds__(kMailThreads)
     take_mail(mail, whole_grid());
 }
 
-// What is put or signalled has the first blocks, so that it starts first: a peer may wait for it before it puts what is
-// taken here.
 extern "C" __global__ void __launch_bounds__(kMailThreads, kExchangeBlocksAtOnce)
-    gpurun_exchange(const __grid_constant__ ExchangeArguments all) {
-    if (blockIdx.x < all.first_blocks[0]) {
-        keep_edges(all);
-        return;
-    }
-    unsigned i = 0;
-    while (i + 1 < all.number && blockIdx.x >= all.first_blocks[i + 1])
-        ++i;
-    const Blocks blocks{blockIdx.x - all.first_blocks[i], uint32_t{all.first_blocks[i + 1]} - all.first_blocks[i]};
-    const unsigned first_pull = all.number_of_puts + all.number_of_copies;
-    const unsigned first_take = first_pull + all.number_of_pulls;
-    if (i < all.number_of_puts)
-        put_mail(all.puts[i], blocks);
-    else if (i < first_pull)
-        copy_beside(all.copies[i - all.number_of_puts], blocks);
-    else if (i < first_take)
-        copy_fenced(all.pulls[i - first_pull], blocks);
-    else
-        take_mail(all.takes[i - first_take], blocks);
+    gpurun_exchange(const __grid_constant__ AllExchanged all) {
+    exchange(all);
+}
+
+extern "C" __global__ void __launch_bounds__(kMailThreads, kExchangeBlocksAtOnce)
+    gpurun_exchange_few(const __grid_constant__ FewExchanged all) {
+    exchange(all);
 }
 
 extern "C" __global__ void __launch_bounds__(kMailThreads)

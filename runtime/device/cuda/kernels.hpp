@@ -16,6 +16,7 @@ struct Kernels {
     CUfunction put_mail = nullptr;
     CUfunction take_mail = nullptr;
     CUfunction exchange = nullptr;
+    CUfunction exchange_few = nullptr;
     CUfunction put_mails = nullptr;
     CUfunction take_mails = nullptr;
     CUfunction watch_counter = nullptr;

@@ -53,49 +53,59 @@ base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, si
     return launch(kernels_.take_mail, mail_blocks(bytes), mail_threads(bytes), arguments, stream);
 }
 
-// What the stream does next comes after the kernel, so nothing that is taken need be seen by others before that.
+template <typename Arguments>
+base::Result<void> CudaDevice::exchange_by(CUfunction kernel, const Exchange& exchange, Stream stream) {
+    Arguments all; // what is not used is not read
+    all.number = 0;
+    all.number_of_puts = static_cast<uint16_t>(exchange.puts.size());
+    all.number_of_copies = static_cast<uint16_t>(exchange.copies.size());
+    all.number_of_pulls = static_cast<uint16_t>(exchange.pulls.size());
+    GPURUN_TRY(arguments_of(exchange.signals, all.edges, all.number_of_signals));
+    GPURUN_TRY(arguments_of(exchange.awaits, all.edges + exchange.signals.size(), all.number_of_awaits));
+    uint32_t blocks = exchange.signals.empty() && exchange.awaits.empty() ? 0 : 1;
+    unsigned threads = kFewestThreads;
+    const auto add = [&](unsigned its_threads, uint32_t its_blocks) -> ExchangePart& {
+        all.first_blocks[all.number] = static_cast<uint16_t>(blocks);
+        blocks += its_blocks;
+        threads = std::max(threads, its_threads);
+        return all.parts[all.number++];
+    };
+    for (const OutgoingMail& each : exchange.puts) {
+        ExchangePart& part = add(mail_threads(each.mail.bytes), shared_mail_blocks(each.mail.bytes));
+        GPURUN_ASSIGN(part.put, arguments_of(each));
+    }
+    for (const CopyBeside& each : exchange.copies)
+        add(mail_threads(each.bytes), shared_mail_blocks(each.bytes)).copy = {each.destination, each.source,
+                                                                              each.bytes};
+    for (const FencedCopy& each : exchange.pulls) {
+        ExchangePart& part = add(kCopyThreads, std::min(each.blocks, copy_blocks(each.bytes)));
+        GPURUN_ASSIGN(part.pull, arguments_of(each));
+    }
+    for (const IncomingMail& each : exchange.takes) {
+        ExchangePart& part = add(mail_threads(each.bytes), std::min(shared_mail_blocks(each.bytes), each.blocks));
+        GPURUN_ASSIGN(part.take, arguments_of(each, exchange.seen));
+    }
+    all.first_blocks[all.number] = static_cast<uint16_t>(blocks);
+    return launch(kernel, blocks, threads, all, stream);
+}
+
+// With `seen`, what is taken is seen by others before that; else only the stream, which comes after the kernel, needs
+// it.
 base::Result<void> CudaDevice::exchange(const Exchange& exchange, Stream stream) {
     static_assert(kExchangedOfLaunch == kMostExchanged && kCopiedOfLaunch == kMostCopiedBeside &&
                   kPulledOfLaunch == kMostPulled);
     const auto current = enter();
-    ExchangeArguments all; // what is not used is not read
-    all.number = 0;
-    all.number_of_puts = static_cast<uint32_t>(exchange.puts.size());
-    all.number_of_copies = static_cast<uint32_t>(exchange.copies.size());
-    all.number_of_pulls = static_cast<uint32_t>(exchange.pulls.size());
-    GPURUN_TRY(arguments_of(exchange.signals, all.signals, all.number_of_signals));
-    GPURUN_TRY(arguments_of(exchange.awaits, all.awaits, all.number_of_awaits));
-    uint32_t blocks = exchange.signals.empty() && exchange.awaits.empty() ? 0 : 1;
-    unsigned threads = kFewestThreads;
-    const auto add = [&](unsigned its_threads, uint32_t its_blocks) {
-        all.first_blocks[all.number++] = static_cast<uint16_t>(blocks);
-        blocks += its_blocks;
-        threads = std::max(threads, its_threads);
-    };
-    for (size_t i = 0; i < exchange.puts.size(); ++i) {
-        GPURUN_ASSIGN(all.puts[i], arguments_of(exchange.puts[i]));
-        add(mail_threads(exchange.puts[i].mail.bytes), shared_mail_blocks(exchange.puts[i].mail.bytes));
-    }
-    for (size_t i = 0; i < exchange.copies.size(); ++i) {
-        const CopyBeside& copy = exchange.copies[i];
-        all.copies[i] = {copy.destination, copy.source, copy.bytes};
-        add(mail_threads(copy.bytes), shared_mail_blocks(copy.bytes));
-    }
-    for (size_t i = 0; i < exchange.pulls.size(); ++i) {
-        GPURUN_ASSIGN(all.pulls[i], arguments_of(exchange.pulls[i]));
-        add(kCopyThreads, std::min(exchange.pulls[i].blocks, copy_blocks(exchange.pulls[i].bytes)));
-    }
-    for (size_t i = 0; i < exchange.takes.size(); ++i) {
-        const IncomingMail& take = exchange.takes[i];
-        GPURUN_ASSIGN(all.takes[i], arguments_of(take, false));
-        add(mail_threads(take.bytes), std::min(shared_mail_blocks(take.bytes), take.blocks));
-    }
-    all.first_blocks[all.number] = static_cast<uint16_t>(blocks);
-    return launch(kernels_.exchange, blocks, threads, all, stream);
+    const size_t parts = exchange.puts.size() + exchange.copies.size() + exchange.pulls.size() + exchange.takes.size();
+    const size_t edges = exchange.signals.size() + exchange.awaits.size();
+    return parts <= FewExchanged::kMostParts && edges <= FewExchanged::kMostEdges
+               ? exchange_by<FewExchanged>(kernels_.exchange_few, exchange, stream)
+               : exchange_by<AllExchanged>(kernels_.exchange, exchange, stream);
 }
 
 base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, Stream stream) {
     static_assert(kMailsOfLaunch == kMostMails && kSmallMailBytes <= kMailBytesOfBlock);
+    if (mails.size() <= FewExchanged::kMostParts)
+        return exchange({.puts = mails}, stream);
     const auto current = enter();
     PutMailsArguments batch; // what is not used is not read
     size_t largest = 0;
@@ -107,6 +117,8 @@ base::Result<void> CudaDevice::put_mails(std::span<const OutgoingMail> mails, St
 }
 
 base::Result<void> CudaDevice::take_mails(std::span<const IncomingMail> mails, Stream stream) {
+    if (mails.size() <= FewExchanged::kMostParts)
+        return exchange({.takes = mails, .seen = true}, stream);
     const auto current = enter();
     TakeMailsArguments batch;
     size_t largest = 0;

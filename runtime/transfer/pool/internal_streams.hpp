@@ -18,7 +18,7 @@ namespace gpurun::transfer {
 // How many streams a rank has, by use. Follows from the number of its hardware queues.
 struct StreamLimits {
     size_t messages; // for messages, which may wait for their peer
-    size_t takers;   // for fused receives (protocol/fused_mails.hpp)
+    size_t takers;   // for fused receives (protocol/fused_messages.hpp)
     size_t captured; // for receives of graphs; more in one capture take new ones. Nothing runs in them
     size_t alarms;   // for threads that sleep (comm/alarms.hpp)
     static constexpr size_t kBrief = 4; // for work that waits for nobody

@@ -95,6 +95,9 @@ Result<void> EdgeCopy::copy_in_stream(Receive& receive) {
     GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_));
     if (receive.ends_together() && suits_kernel(receive) && receive.resources().exchanges.has_mails())
         return pull_in_exchange(receive, *fence, ready);
+    if (from_.in_host_order && ready && !receive.operand().on_stream() && suits_kernel(receive) &&
+        !receive.source().to_self() && receive.resources().exchanges.has_mails())
+        return pull_fused(receive, *fence);
     GPURUN_ASSIGN(const bool in_bulk, take_bulk(receive, *fence, ready));
     if (in_bulk)
         return copy_by_engine(receive, *fence, true);
@@ -134,6 +137,14 @@ Result<void> EdgeCopy::pull_in_exchange(Receive& receive, Fence& fence, bool rea
     GPURUN_TRY(receive.note_dependence(fence, slot_, stream));
     receive.resources().exchanges.pull(fenced_copy(receive, fence, !ready), stream);
     return receive.end_behind(fence, Edge::kBackward, slot_, stream);
+}
+
+Result<void> EdgeCopy::pull_fused(Receive& receive, Fence& fence) {
+    GPURUN_TRY(receive.note_dependence(fence, slot_, std::nullopt));
+    fused_ = true;
+    GPURUN_TRY(receive.resources().fused.pull(fenced_copy(receive, fence, false)));
+    receive.end_at(CompletionPoint::at(fence, Edge::kBackward, slot_));
+    return {};
 }
 
 Result<void> EdgeCopy::copy_by_kernel(Receive& receive, Fence& fence, bool ready, bool kernel_waits) {

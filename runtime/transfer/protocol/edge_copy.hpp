@@ -16,12 +16,14 @@ class EdgeCopy : public ReceiveState {
     std::optional<CompletionPoint> blocked_on(const Receive& receive) const override;
     base::Result<bool> is_complete_without_peer(const Receive& receive, const CompletionPoint& end) const override;
     base::Result<bool> complete_into(Receive& receive, device::Stream stream) override;
+    bool ends_by_itself() const override { return fused_; }
 
   protected:
     struct From {
         const std::byte* address = nullptr;
         bool in_host_memory = true;
-        bool by_device = false; // kernels reach it
+        bool by_device = false;     // kernels reach it
+        bool in_host_order = false; // its source is: no stream waits there, unless its request is completed into one
     };
     // `source_awaits`: the source's stream will wait for the backward edge, so its signal has to be enqueued on return.
     base::Result<void> copy(Receive& receive, const From& from, const Slot& slot, bool source_awaits);
@@ -37,12 +39,14 @@ class EdgeCopy : public ReceiveState {
     bool suits_kernel(Receive& receive) const;
     device::FencedCopy fenced_copy(Receive& receive, Fence& fence, bool kernel_waits) const;
     base::Result<void> pull_in_exchange(Receive& receive, Fence& fence, bool ready);
+    base::Result<void> pull_fused(Receive& receive, Fence& fence);
     base::Result<void> copy_by_kernel(Receive& receive, Fence& fence, bool ready, bool kernel_waits);
     base::Result<void> copy_by_engine(Receive& receive, Fence& fence, bool ready);
 
     From from_;
     Slot slot_{};
     bool by_cpu_ = false; // the CPU copies, once the forward edge has come
+    bool fused_ = false;  // a kernel copies, which it may share (FusedMessages)
 };
 
 } // namespace gpurun::transfer

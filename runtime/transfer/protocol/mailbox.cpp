@@ -180,7 +180,7 @@ Result<Posted> MailSend::put_fused(Send& send, const device::Mail& mail) {
     send.work().give_marker_back();
     device::OutgoingMail put{mail, send.operand().address};
     put.mail.times = send.trace().times(send.resources().trace);
-    GPURUN_ASSIGN(launch_, send.resources().mails.put(put));
+    GPURUN_ASSIGN(launch_, send.resources().fused.put(put));
     GPURUN_ASSIGN(Fence * fence, send.target().fence_out());
     send.end_at(CompletionPoint::at(*fence, Edge::kForward, slot_));
     return Posted::kYes;
@@ -208,7 +208,7 @@ Result<Posted> MailSend::put_alone(Send& send, Fence& fence, const device::Mail&
 }
 
 Result<bool> MailSend::complete_into(Send& send, device::Stream stream) {
-    return launch_ == 0 ? Result<bool>(false) : send.resources().mails.await_put(launch_, stream);
+    return launch_ == 0 ? Result<bool>(false) : send.resources().fused.await_put(launch_, stream);
 }
 
 // ------------------------------------------------------------------------------------------------------- target
@@ -270,11 +270,8 @@ Result<void> MailReceive::take_fused(Receive& receive, Fence& fence) {
     GPURUN_TRY(receive.depend_on(fence, slot_, std::nullopt));
     receive.work().give_marker_back();
     fused_ = true;
-    device::Mail mail =
-        receive.resources().workspace.view().mail(receive.source().rank().value, fence, slot_, mail_bytes_);
-    mail.times = receive.trace().times(receive.resources().trace);
-    GPURUN_ASSIGN(const uint64_t launch,
-                  receive.resources().mails.take({mail, receive.operand().address, receive.bytes()}));
+    GPURUN_ASSIGN(const uint64_t launch, receive.resources().fused.take(
+                                             {mail_of(receive, fence), receive.operand().address, receive.bytes()}));
     receive.set_launch(launch);
     receive.end_at(CompletionPoint::at(fence, Edge::kBackward, slot_));
     return {};
@@ -341,7 +338,7 @@ Result<bool> MailReceive::is_complete_without_peer(const Receive& receive, const
 Result<bool> MailReceive::complete_into(Receive& receive, device::Stream stream) {
     if (!receive.source().lost())
         receive.source().awaiting_forward.complete_into(slot_, stream);
-    return !fused_ ? Result<bool>(false) : receive.resources().mails.await_take(receive.launch(), stream);
+    return !fused_ ? Result<bool>(false) : receive.resources().fused.await_take(receive.launch(), stream);
 }
 
 // -------------------------------------------------------------------------------------------- without operations

@@ -2,7 +2,7 @@
 // into the target's device memory, and the target's kernel waits for the marks, so the bytes need no edge. The edges
 // are signalled all the same: they free the slot, and tell which messages were complete when a rank died.
 //
-// Small mails of requests and in the host's order share kernels (fused_mails.hpp). A rank maps the peers' workspaces
+// Small mails of requests and in the host's order share kernels (fused_messages.hpp). A rank maps the peers' workspaces
 // while it starts, and tries whether it can read back what it writes there. Not later, because mapping may wait for the
 // whole device, and a stream of the program's may by then wait for a message. In jobs of more than kMostOpened ranks,
 // with the first mail all the same.

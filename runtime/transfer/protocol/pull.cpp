@@ -286,6 +286,7 @@ Result<void> PullReceive::pull(Receive& receive) {
         GPURUN_ASSIGN(from.address, imports->address(ready_.source, ready_.edge));
         from.in_host_memory = false;
         from.by_device = true;
+        from.in_host_order = ready_.stream == 0;
         if (imports->has_to_close()) // its source has died, perhaps
             receive.source().attend(kProtocol);
     }

@@ -3,6 +3,7 @@
 #include "transfer/protocol/mailbox.hpp"
 
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -43,7 +44,7 @@ struct Starter {
     }
     void start(int tag) { start(tag, memory); }
     size_t posted() { return rank.channel(1).posted.size(); }
-    const transfer::FusedMails::Count& mails() { return rank.core.resources().mails.sent(); }
+    const transfer::FusedMessages::Count& mails() { return rank.core.resources().fused.sent(); }
     void end() {
         const comm::EngineLock lock(rank.core.mutex());
         rank.batch.end();
@@ -202,6 +203,48 @@ TEST_CASE("the background thread sends a batch in time, and so the next one, wha
             std::this_thread::yield();
         REQUIRE(all_posted());
     }
+}
+
+// Both go by one kernel if what comes is there soon.
+TEST_CASE("in the host's order, what is put does not wait for a message that its target sends after it") {
+    using transfer::Direction;
+    using transfer::Edge;
+    Starter starter;
+    OneRank& rank = starter.rank;
+    auto* const into = static_cast<std::byte*>(must(rank.device().allocate(kBytes)));
+    auto* const theirs = static_cast<std::byte*>(must(rank.device().allocate(kBytes)));
+    std::memset(theirs, 7, kBytes); // emulated: the CPU reaches it
+    starter.names.push_back(rank.requests.start({.kind = Task::Kind::kReceive,
+                                                 .peer = 1,
+                                                 .tag = 9,
+                                                 .comm = &rank.world,
+                                                 .operand = rank.operand(into, kBytes)}));
+    starter.start(0);
+    REQUIRE(rank.batch.is_deferring());
+    const device::Stream peers = must(rank.device().create_stream());
+    std::thread peer([&] {
+        while ([&] {
+            const comm::EngineLock lock(rank.core.mutex());
+            return starter.posted() == 0 ||
+                   !must(rank.channel(1)
+                             .edges(Direction::kOut)
+                             .reached(Edge::kForward, rank.channel(1).posted.front().record.as<transfer::Slot>()));
+        }())
+            std::this_thread::yield();
+        transfer::Record record(transfer::RecordKind::kMessage, transfer::MailboxPart::kProtocol);
+        record.envelope = {rank.world.user_context(), 9, kBytes};
+        const transfer::Slot slot{transfer::SlotClass::kSmallMail, true, 0, 0, transfer::kSlotStep};
+        const comm::EngineLock lock(rank.core.mutex());
+        rank.channel(1).arrive(record.with(slot));
+        const device::Mail mail =
+            rank.core.resources().workspace.view().mail(1, rank.channel(1).edges(Direction::kIn), slot, kBytes);
+        const device::OutgoingMail put[] = {{mail, theirs}};
+        must(rank.device().mails()->put_mails(put, peers));
+        rank.job().ring_doorbell(0, platform::Notify::kAlways);
+    });
+    CHECK(must(rank.requests.complete({.names = starter.names, .order = {}}, [](size_t, const comm::Request&) {})));
+    peer.join();
+    CHECK(std::memcmp(into, theirs, kBytes) == 0);
 }
 
 TEST_CASE("a deferred send that has found no room fails if its peer dies, and one that has gone does not") {

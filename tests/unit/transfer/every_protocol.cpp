@@ -223,8 +223,8 @@ TEST_CASE(
         TestJob job(2, {});
         Exchange exchange(job, {"", half, half, kSmall, "mailbox", "mailbox"});
         exchange.run();
-        const auto put = exchange.from().resources().mails.sent();
-        const auto taken = exchange.to().resources().mails.received();
+        const auto put = exchange.from().resources().fused.sent();
+        const auto taken = exchange.to().resources().fused.received();
         return std::to_string(put.mails) + " put, " + std::to_string(taken.mails) + " taken";
     };
     CHECK(shared(kDevice) == "1 put, 1 taken");

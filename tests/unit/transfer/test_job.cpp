@@ -232,8 +232,8 @@ bool TestRank::progress() {
         }
     }
     pools().markers.look_again();
-    if (!resources_->mails.empty()) {
-        (void)resources_->mails.launch(); // who waits for one that could not be launched is told by its edge
+    if (!resources_->fused.empty()) {
+        (void)resources_->fused.launch(); // who waits for one that could not be launched is told by its edge
         moved = true;
     }
     if (!resources_->exchanges.empty()) {
@@ -310,7 +310,7 @@ std::string TestRank::left() {
     note("events", pools().events.lent() != 0);
     note("staging buffers", pools().staging.lent() != 0);
     note("bounced messages", pools().bounces.lent() != 0);
-    note("mails", !resources_->mails.empty());
+    note("fused messages", !resources_->fused.empty());
     note("mails of exchanges", !resources_->exchanges.empty());
     note("moving operations", !resources_->moving.empty());
     for (const auto& each : peers_) {

@@ -252,7 +252,7 @@ TEST_CASE("where its end is wanted in the host's order, it is taken at once") {
     crossing.send_and_deliver(1);
     crossing.received(0).enqueue_left();
     CHECK(job.rank(1).resources().left.empty());
-    must(job.rank(1).resources().mails.launch());
+    must(job.rank(1).resources().fused.launch());
     REQUIRE(crossing.finish());
     CHECK(crossing.contents(1, 0) == TestRank::pattern(kBytes, 1));
 }
@@ -430,7 +430,7 @@ TEST_CASE("no more mails are left in their slots than one kernel takes") {
     CHECK(job.rank(1).resources().left.size() == device::kMostExchanged);
     while (transfer::Operation* const left = job.rank(1).resources().left.front())
         left->enqueue_left();
-    must(job.rank(1).resources().mails.launch());
+    must(job.rank(1).resources().fused.launch());
     REQUIRE(crossing.finish());
 }
 

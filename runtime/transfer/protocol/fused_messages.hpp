@@ -1,11 +1,13 @@
-// Fused mails: small mails of requests, and in the host's order, that share a kernel, since launching one costs more
-// than all else in a small message. One in the host's order goes this way also alone: the target's kernel is there
-// before its mail, where a wait by the stream and a kernel behind it would take twice the time.
+// Fused messages: messages that share kernels, since launching one costs more than all else in them. They are small
+// mails of requests, small mails in the host's order, and copies out of a peer's memory where both sides are in the
+// host's order. Those in the host's order go this way also alone: the target's kernel is there before its mail, where a
+// wait by the stream and a kernel behind it would take twice the time; and a copy engine, with a signal behind it, is
+// no faster.
 //
 // Sends that are posted together, and receives that are matched together, are collected, then launched in an internal
-// stream, where they wait for nothing but their mails. A request whose marker is not passed goes alone, since it would
-// hold up the others. Each mail has its own edges, by which its message is complete; nobody may wait for those of a
-// mail that is collected and not launched.
+// stream, where they wait for nothing but their mails; by one kernel where one can do it all. A request whose marker is
+// not passed goes alone, since it would hold up the others. Each message has its own edges, by which it is complete.
+// What is collected is launched before this rank gives up the engine lock, or at most 30 us later.
 //
 // A wait for an edge takes a stream, and the host, one or two microseconds. So a stream that waits for several mails of
 // one launch waits for an event behind the launch instead. For sends always, since they all end together. For receives
@@ -25,9 +27,9 @@
 
 namespace gpurun::transfer {
 
-class FusedMails {
+class FusedMessages {
   public:
-    FusedMails(device::Device& device, Pools& pools)
+    FusedMessages(device::Device& device, Pools& pools)
         : device_(device), mails_(device.mails()), counters_(device.counters()), pools_(pools),
           most_takes_(std::clamp<size_t>(pools.kernels.blocks() / 2, 1, device::kMostMails)),
           takers_(pools.streams.limits().takers) {}
@@ -37,7 +39,9 @@ class FusedMails {
     // device has mails.
     base::Result<uint64_t> put(const device::OutgoingMail& mail);
     base::Result<uint64_t> take(const device::IncomingMail& mail);
-    bool empty() const { return puts_.count == 0 && takes_.count == 0; }
+    // A copy that has nothing to wait for, and whose end only CPUs wait for.
+    base::Result<void> pull(const device::FencedCopy& copy);
+    bool empty() const { return puts_.count == 0 && takes_.count == 0 && pulls_.empty(); }
     base::Result<void> launch();
 
     // A call is going to complete requests into a stream: expect() for each launch of takes that the stream has to wait
@@ -67,10 +71,14 @@ class FusedMails {
     };
     template <typename Mail>
     void add(Batch<Mail>& batch, const Mail& mail);
-    base::Result<void> launch_puts();
+    base::Result<void> launch_outward();
     base::Result<void> launch_takes();
-    base::Result<void> put_together();
+    base::Result<void> put_and_pull();
     base::Result<uint64_t> take_together();
+    bool may_exchange() const;
+    base::Result<bool> try_exchange();
+    void end_outward(bool launched);
+    void end_takes(bool launched, uint64_t launches);
     base::Result<void> take_apart(std::span<const device::IncomingMail> mails);
 
     // What says that a launch has run.
@@ -98,7 +106,7 @@ class FusedMails {
         bool waits() const;
         void expect(std::span<const device::IncomingMail> launched);
     };
-    base::Result<Taker*> find_taker(); // null if all wait
+    base::Result<Taker*> find_taker(); // null if all wait, or no kernel may spin for what is taken
 
     device::Device& device_;
     device::Mails* const mails_; // null, as the next, where no message goes by mailbox
@@ -107,6 +115,7 @@ class FusedMails {
     const size_t most_takes_; // in a launch: two of them may wait at a time
     Batch<device::OutgoingMail> puts_;
     Batch<device::IncomingMail> takes_;
+    std::vector<device::FencedCopy> pulls_;
     uint64_t launches_ = 0;
     std::array<LaunchEnd, 8> ends_; // in turn
     size_t next_end_ = 0;

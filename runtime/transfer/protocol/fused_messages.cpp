@@ -1,4 +1,4 @@
-#include "transfer/protocol/fused_mails.hpp"
+#include "transfer/protocol/fused_messages.hpp"
 
 #include "platform/job_segment.hpp"
 #include "platform/wake.hpp"
@@ -10,43 +10,54 @@ using device::IncomingMail;
 using device::OutgoingMail;
 
 template <typename Mail>
-void FusedMails::add(Batch<Mail>& batch, const Mail& mail) {
+void FusedMessages::add(Batch<Mail>& batch, const Mail& mail) {
     if (batch.count == 0)
         batch.launch = ++launches_;
     batch.mails[batch.count++] = mail;
 }
 
-Result<uint64_t> FusedMails::put(const OutgoingMail& mail) {
+Result<uint64_t> FusedMessages::put(const OutgoingMail& mail) {
     add(puts_, mail);
     if (puts_.count == device::kMostMails)
-        GPURUN_TRY(launch_puts());
+        GPURUN_TRY(launch_outward());
     return puts_.launch;
 }
 
-Result<uint64_t> FusedMails::take(const IncomingMail& mail) {
+Result<uint64_t> FusedMessages::take(const IncomingMail& mail) {
     add(takes_, mail);
     if (takes_.count == most_takes_)
         GPURUN_TRY(launch_takes());
     return takes_.launch;
 }
 
+Result<void> FusedMessages::pull(const device::FencedCopy& copy) {
+    pulls_.push_back(copy);
+    return pulls_.size() == device::kMostPulled ? launch_outward() : Result<void>();
+}
+
 // Behind nothing that waits for a peer: since the records were posted, this rank may have enqueued takes of mails that
 // its peers put behind the takes of these.
-Result<void> FusedMails::put_together() {
+Result<void> FusedMessages::put_and_pull() {
     GPURUN_ASSIGN(const device::Stream stream, pools_.streams.brief());
-    GPURUN_TRY(mails_->put_mails(puts_.all(), stream));
+    if (puts_.count > device::kMostExchanged || pulls_.empty())
+        GPURUN_TRY(mails_->put_mails(puts_.all(), stream));
+    if (!pulls_.empty())
+        GPURUN_TRY(mails_->exchange(
+            {.puts = puts_.count <= device::kMostExchanged ? puts_.all() : std::span<const OutgoingMail>(),
+             .pulls = pulls_},
+            stream));
     record_end(stream, puts_.launch, puts_.count);
     return {};
 }
 
-bool FusedMails::Taker::waits() const {
+bool FusedMessages::Taker::waits() const {
     for (size_t i = mails; i-- > 0;) // the last mails come last, so they tell soonest that something waits
         if (platform::load_published(*taken[i]) < values[i])
             return true;
     return false;
 }
 
-void FusedMails::Taker::expect(std::span<const IncomingMail> launched) {
+void FusedMessages::Taker::expect(std::span<const IncomingMail> launched) {
     mails = launched.size();
     for (size_t i = 0; i < mails; ++i) {
         taken[i] = launched[i].mail.taken;
@@ -54,24 +65,24 @@ void FusedMails::Taker::expect(std::span<const IncomingMail> launched) {
     }
 }
 
-Result<FusedMails::Taker*> FusedMails::find_taker() {
+Result<FusedMessages::Taker*> FusedMessages::find_taker() {
     for (Taker& each : takers_) {
         if (each.stream && each.waits())
             continue;
         if (!each.stream) {
             GPURUN_ASSIGN(each.stream, pools_.streams.own());
         }
-        return &each;
+        const device::Mail& last = takes_.all().back().mail; // about the last to come
+        const auto blocks = static_cast<uint32_t>(takes_.count);
+        return pools_.kernels.admits(*each.stream, blocks, {*last.taken, last.value}) ? &each : nullptr;
     }
     return nullptr;
 }
 
 // Returns how many launches it took.
-Result<uint64_t> FusedMails::take_together() {
+Result<uint64_t> FusedMessages::take_together() {
     GPURUN_ASSIGN(Taker * taker, find_taker());
-    const device::Mail& last = takes_.all().back().mail; // about the last to come
-    const auto blocks = static_cast<uint32_t>(takes_.count);
-    if (taker == nullptr || !pools_.kernels.admits(*taker->stream, blocks, {*last.taken, last.value})) {
+    if (taker == nullptr) {
         GPURUN_TRY(take_apart(takes_.all()));
         return takes_.count;
     }
@@ -82,7 +93,7 @@ Result<uint64_t> FusedMails::take_together() {
 }
 
 // One at a time, each that has not come in a stream of its own, in which it holds up no other.
-Result<void> FusedMails::take_apart(std::span<const IncomingMail> mails) {
+Result<void> FusedMessages::take_apart(std::span<const IncomingMail> mails) {
     for (const IncomingMail& each : mails) {
         const bool come = platform::load_published(*each.mail.sent) >= each.mail.value;
         GPURUN_ASSIGN(const device::Stream stream, come ? pools_.streams.take_ready() : pools_.streams.take());
@@ -96,7 +107,7 @@ Result<void> FusedMails::take_apart(std::span<const IncomingMail> mails) {
 }
 
 // If it fails, the edges tell; a device that has failed says so with the next call.
-void FusedMails::record_end(device::Stream stream, uint64_t launch, size_t mails) {
+void FusedMessages::record_end(device::Stream stream, uint64_t launch, size_t mails) {
     if (mails < kFewestToRecord)
         return;
     LaunchEnd& end = ends_[next_end_++ % ends_.size()];
@@ -105,40 +116,40 @@ void FusedMails::record_end(device::Stream stream, uint64_t launch, size_t mails
         end = LaunchEnd{launch, mails, EventLease(pools_.events, *event), 0, std::nullopt};
 }
 
-FusedMails::LaunchEnd* FusedMails::find_end(uint64_t launch) {
+FusedMessages::LaunchEnd* FusedMessages::find_end(uint64_t launch) {
     for (LaunchEnd& end : ends_)
         if (end.event && end.launch == launch)
             return &end;
     return nullptr;
 }
 
-void FusedMails::begin_completion() {
+void FusedMessages::begin_completion() {
     for (LaunchEnd& end : ends_) {
         end.expected = 0;
         end.awaited_in.reset();
     }
 }
 
-void FusedMails::expect(uint64_t launch) {
+void FusedMessages::expect(uint64_t launch) {
     if (LaunchEnd* const end = find_end(launch))
         ++end->expected;
 }
 
-Result<void> FusedMails::await(LaunchEnd& end, device::Stream stream) {
+Result<void> FusedMessages::await(LaunchEnd& end, device::Stream stream) {
     if (end.awaited_in != stream)
         GPURUN_TRY(device_.await_event(stream, end.event.get()));
     end.awaited_in = stream;
     return {};
 }
 
-Result<bool> FusedMails::await_put(uint64_t launch, device::Stream stream) {
+Result<bool> FusedMessages::await_put(uint64_t launch, device::Stream stream) {
     LaunchEnd* const end = find_end(launch);
     if (end != nullptr)
         GPURUN_TRY(await(*end, stream));
     return end != nullptr;
 }
 
-Result<bool> FusedMails::await_take(uint64_t launch, device::Stream stream) {
+Result<bool> FusedMessages::await_take(uint64_t launch, device::Stream stream) {
     LaunchEnd* const end = find_end(launch);
     if (end == nullptr || end->expected != end->mails)
         return false;
@@ -147,39 +158,79 @@ Result<bool> FusedMails::await_take(uint64_t launch, device::Stream stream) {
 }
 
 // A launch that fails means that the device has failed, and with it this rank. Neither this rank nor a peer may wait
-// for its mails, so their edges are poisoned.
-Result<void> FusedMails::launch_puts() {
-    if (puts_.count == 0)
-        return {};
-    auto put = put_together();
+// for its messages, so their edges are poisoned.
+void FusedMessages::end_outward(bool launched) {
     sent_.mails += puts_.count;
-    ++sent_.launches;
-    if (!put)
+    sent_.launches += puts_.count != 0 ? 1 : 0;
+    if (!launched) {
         for (const OutgoingMail& each : puts_.all())
             platform::store_and_wake(*each.mail.sent, platform::kPoison);
+        for (const device::FencedCopy& each : pulls_)
+            platform::store_and_wake(*each.after, platform::kPoison);
+    }
     puts_.count = 0;
-    return put;
+    pulls_.clear();
 }
 
-Result<void> FusedMails::launch_takes() {
-    if (takes_.count == 0)
-        return {};
-    auto taken = take_together();
+void FusedMessages::end_takes(bool launched, uint64_t launches) {
     received_.mails += takes_.count;
-    received_.launches += taken ? *taken : 0;
-    if (!taken)
+    received_.launches += launches;
+    if (!launched)
         for (const IncomingMail& each : takes_.all())
             platform::store_and_wake(*each.mail.taken, platform::kPoison);
     takes_.count = 0;
-    if (!taken)
-        return std::move(taken).error();
-    return {};
 }
 
-Result<void> FusedMails::launch() {
-    auto put = launch_puts();
+Result<void> FusedMessages::launch_outward() {
+    if (puts_.count == 0 && pulls_.empty())
+        return {};
+    auto launched = put_and_pull();
+    end_outward(static_cast<bool>(launched));
+    return launched;
+}
+
+Result<void> FusedMessages::launch_takes() {
+    if (takes_.count == 0)
+        return {};
+    auto taken = take_together();
+    end_takes(static_cast<bool>(taken), taken ? *taken : 0);
+    return taken ? Result<void>() : std::move(taken).error();
+}
+
+bool FusedMessages::may_exchange() const {
+    return takes_.count != 0 && takes_.count <= device::kMostExchanged && puts_.count <= device::kMostExchanged &&
+           (puts_.count != 0 || !pulls_.empty());
+}
+
+// What is put and pulled waits for nothing in the kernel, whatever is taken beside it. A device that has no stream for
+// it says so again where all are launched apart.
+Result<bool> FusedMessages::try_exchange() {
+    auto found = find_taker();
+    if (!found || *found == nullptr)
+        return false;
+    Taker* const taker = *found;
+    auto launched =
+        mails_->exchange({.puts = puts_.all(), .takes = takes_.all(), .pulls = pulls_, .seen = true}, *taker->stream);
+    if (launched) {
+        taker->expect(takes_.all());
+        record_end(*taker->stream, puts_.launch, puts_.count);
+        record_end(*taker->stream, takes_.launch, takes_.count);
+    }
+    end_outward(static_cast<bool>(launched));
+    end_takes(static_cast<bool>(launched), 1);
+    GPURUN_TRY(std::move(launched));
+    return true;
+}
+
+Result<void> FusedMessages::launch() {
+    if (may_exchange()) {
+        GPURUN_ASSIGN(const bool launched, try_exchange());
+        if (launched)
+            return {};
+    }
+    auto outward = launch_outward();
     auto taken = launch_takes();
-    return put ? std::move(taken) : std::move(put);
+    return outward ? std::move(taken) : std::move(outward);
 }
 
 } // namespace gpurun::transfer

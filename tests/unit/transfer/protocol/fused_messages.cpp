@@ -1,0 +1,198 @@
+#include "transfer/protocol/fused_messages.hpp"
+
+#include "test_job.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <new>
+
+using namespace gpurun;
+using namespace gpurun::test;
+using transfer::InternalStreams;
+
+using transfer::Ending;
+using transfer::Operand;
+
+TEST_SUITE_BEGIN("fused messages");
+
+namespace {
+
+constexpr size_t kMailed = 100;
+constexpr size_t kCopied = 100'000;
+
+// Requests of two ranks to each other, of device memory.
+class Requested {
+  public:
+    explicit Requested(TestJob& job) : job_(job) {
+        for (const uint32_t self : {0, 1})
+            job.rank(self).match = [this, self](transfer::Peer& source, const InterceptedChannel::Posted& message) {
+                TestRank& rank = job_.rank(self);
+                receives_[self].emplace_back(rank.resources(), rank.on_device(message.record.envelope.bytes),
+                                             Ending::kByCompletion);
+                receives_[self].back().start(source, message.record, message.payload);
+                return true;
+            };
+    }
+    ~Requested() {
+        for (const uint32_t self : {0, 1})
+            job_.rank(self).match = nullptr;
+    }
+    void send(uint32_t from, size_t bytes, int pattern, bool in_stream = false) {
+        TestRank& rank = job_.rank(from);
+        Operand operand = rank.on_device(bytes);
+        rank.fill(operand, pattern);
+        if (in_stream)
+            operand = rank.on_stream(operand);
+        sends_.emplace_back(rank.resources(), rank.peer(1 - from), operand, transfer::Envelope{3, 7, bytes},
+                            transfer::Send::Mode{.ending = Ending::kByCompletion});
+        sends_.back().start();
+    }
+    // What has come to the rank is received, and collected.
+    void poll(uint32_t to) {
+        while (job_.deliver(1 - to, to)) {
+        }
+        job_.rank(to).poll_all();
+    }
+    size_t launch(uint32_t self) { // returns how many kernels that took
+        TestRank& rank = job_.rank(self);
+        (void)rank.device->take_enqueued();
+        must(fused(self).launch());
+        return rank.device->take_enqueued().kernels;
+    }
+    transfer::FusedMessages& fused(uint32_t self) { return job_.rank(self).resources().fused; }
+    // Until all are over.
+    bool finish() {
+        return comes_true([&] {
+            for (const uint32_t self : {0, 1}) {
+                poll(self);
+                (void)fused(self).launch();
+                (void)job_.rank(self).progress();
+            }
+            const auto is_done = [](const transfer::Operation& each) { return each.done(); };
+            return std::all_of(sends_.begin(), sends_.end(), is_done) &&
+                   std::all_of(receives_[0].begin(), receives_[0].end(), is_done) &&
+                   std::all_of(receives_[1].begin(), receives_[1].end(), is_done);
+        });
+    }
+    std::vector<std::byte> contents(uint32_t to, size_t number) {
+        return job_.rank(to).contents(receives_[to][number].operand());
+    }
+    const transfer::Send& last_sent() const { return sends_.back(); }
+    const transfer::Receive& last_received(uint32_t to) const { return receives_[to].back(); }
+
+  private:
+    TestJob& job_;
+    std::deque<transfer::Send> sends_;
+    std::deque<transfer::Receive> receives_[2];
+};
+
+} // namespace
+
+TEST_CASE("what crosses in the host's order goes by one kernel on each side, whether it is put, taken or pulled") {
+    const std::vector<std::vector<size_t>> all = {
+        {kMailed}, {kCopied}, {kMailed, kMailed}, {kCopied, kCopied, kMailed}};
+    for (const std::vector<size_t>& sizes : all) {
+        CAPTURE(sizes.size());
+        CAPTURE(sizes.front());
+        TestJob job(2, Setting{});
+        Requested requested(job);
+        for (const uint32_t from : {0, 1})
+            for (size_t i = 0; i < sizes.size(); ++i)
+                requested.send(from, sizes[i], static_cast<int>(10 * from + i));
+        for (const uint32_t self : {0, 1}) {
+            requested.poll(self);
+            CHECK_FALSE(requested.fused(self).empty());
+        }
+        for (const uint32_t self : {0, 1}) {
+            CHECK(requested.launch(self) == 1);
+            CHECK(requested.fused(self).empty());
+        }
+        REQUIRE(requested.finish());
+        for (const uint32_t to : {0, 1})
+            for (size_t i = 0; i < sizes.size(); ++i)
+                CHECK(requested.contents(to, i) == TestRank::pattern(sizes[i], static_cast<int>(10 * (1 - to) + i)));
+    }
+}
+
+TEST_CASE("more copies than a kernel takes, and more mails than go with them, take more kernels") {
+    TestJob job(2, Setting{});
+    Requested requested(job);
+    for (size_t i = 0; i < device::kMostPulled + 1; ++i)
+        requested.send(0, kCopied, static_cast<int>(i));
+    for (size_t i = 0; i < device::kMostExchanged + 1; ++i)
+        requested.send(1, kMailed, static_cast<int>(i));
+    (void)job.rank(1).device->take_enqueued();
+    requested.poll(1);
+    CHECK(job.rank(1).device->take_enqueued().kernels == 2); // all mails, and as many copies as a kernel takes
+    CHECK(requested.launch(1) == 1);
+    REQUIRE(requested.finish());
+    for (size_t i = 0; i < device::kMostPulled + 1; ++i)
+        CHECK(requested.contents(1, i) == TestRank::pattern(kCopied, static_cast<int>(i)));
+    for (size_t i = 0; i < device::kMostExchanged + 1; ++i)
+        CHECK(requested.contents(0, i) == TestRank::pattern(kMailed, static_cast<int>(i)));
+}
+
+// That one may wait for the copy, which must be enqueued by then.
+TEST_CASE("a copy whose source is in a stream is not kept for others") {
+    TestJob job(2, Setting{});
+    Requested requested(job);
+    requested.send(0, kCopied, 1, true);
+    requested.poll(1);
+    CHECK(requested.fused(1).empty());
+    REQUIRE(requested.finish());
+    CHECK(requested.contents(1, 0) == TestRank::pattern(kCopied, 1));
+}
+
+TEST_CASE("where the kernel cannot be launched, whoever waits for its messages is released") {
+    for (const size_t bytes : {kMailed, kCopied}) {
+        CAPTURE(bytes);
+        TestJob job(2, Setting{});
+        Requested requested(job);
+        for (const uint32_t from : {0, 1})
+            requested.send(from, bytes, 1);
+        requested.poll(1);
+        job.rank(1).device->works_for = 0;
+        CHECK_FALSE(static_cast<bool>(requested.fused(1).launch()));
+        CHECK(requested.fused(1).empty());
+        job.rank(1).device->works_for = SIZE_MAX;
+        const auto is_poisoned = [](const transfer::Operation& each) {
+            const auto point = each.awaited();
+            return point && platform::is_poisoned(point->fence->counter(point->edge, point->slot).load());
+        };
+        CHECK(is_poisoned(requested.last_received(1)));
+        job.rank(0).lose(1);
+        job.rank(1).lose(0);
+        REQUIRE(requested.finish());
+    }
+}
+
+// The peers' mails that these streams wait for may be behind takes of what is put here.
+TEST_CASE("puts go though every stream for messages waits for a peer") {
+    constexpr size_t kBytes = 8;
+    TestJob job(2, Setting{});
+    TestRank& rank = job.rank(0);
+    InternalStreams& streams = rank.pools().streams;
+    std::deque<HeldStream> held;
+    for (size_t i = 0; i < streams.limits().messages; ++i) {
+        const device::Stream stream = must(streams.take());
+        held.emplace_back(*rank.device, stream);
+        streams.give_back(stream, InternalStreams::State::kWaiting);
+    }
+
+    struct Edges {
+        device::Counter sent{0}, taken{0};
+    };
+    auto* const edges = new (rank.pinned(sizeof(Edges)).address) Edges;
+    device::OutgoingMail put;
+    put.mail.words = rank.on_device(device::mail_words_bytes(kBytes)).address;
+    put.mail.bytes = kBytes;
+    put.mail.mark = 1;
+    put.mail.sent = &edges->sent;
+    put.mail.taken = &edges->taken;
+    put.mail.value = 2;
+    put.source = rank.on_device(kBytes).address;
+    transfer::FusedMessages& mails = rank.resources().fused;
+    (void)must(mails.put(put));
+    REQUIRE_OK(mails.launch());
+    CHECK(comes_true([&] { return platform::load_published(edges->sent) == put.mail.value; }));
+}
