@@ -97,6 +97,11 @@ void Exchanges::put(const OutgoingMail& mail, device::Stream stream) {
         launch(exchange);
 }
 
+size_t Exchanges::puts(device::Stream stream) {
+    const Exchange* const exchange = find(stream);
+    return exchange != nullptr ? exchange->puts.size() : 0;
+}
+
 void Exchanges::take(const IncomingMail& mail, device::Stream stream) {
     Exchange& exchange = in(stream);
     exchange.takes.push_back(mail);

@@ -51,6 +51,7 @@ class Exchanges {
     // A copy on this device, behind all that stands in the stream so far, and beside what is collected there.
     void copy(const device::CopyBeside& copy, device::Stream stream);
     bool empty() const { return open_ == 0; }
+    size_t puts(device::Stream stream); // that are collected there
     // While one call starts several requests: the mails that these put into their streams are collected, too.
     void collect(bool collects) { collects_ = collects; }
     bool collects() const { return collects_; }

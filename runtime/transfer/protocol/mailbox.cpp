@@ -1,6 +1,7 @@
 #include "transfer/protocol/mailbox.hpp"
 
 #include "base/log.hpp"
+#include "platform/clock.hpp"
 #include "platform/wake.hpp"
 #include "transfer/protocol/exchanged_sends.hpp"
 #include "transfer/receive.hpp"
@@ -74,8 +75,19 @@ uint64_t MailboxPart::room_in(const Slot& slot) const {
                                                : large_mail_bytes(resources_.workspace.ranks_here());
 }
 
+Result<std::optional<Slot>> MailboxPart::take_slot(Fence& fence, uint64_t bytes, bool soon) {
+    constexpr int64_t kSoonNs = 20'000; // as a call takes where several ranks share a GPU
+    GPURUN_ASSIGN(std::optional<Slot> slot, take_free_slot(fence, bytes));
+    if (!slot && soon && !is_held_up_ && resources_.place.core_for_each_rank)
+        for (const int64_t end_ns = platform::now_ns() + kSoonNs; !slot && platform::now_ns() < end_ns;) {
+            GPURUN_ASSIGN(slot, take_free_slot(fence, bytes));
+        }
+    is_held_up_ = !slot;
+    return slot;
+}
+
 // Of the smallest class that has room for it, and else of the next.
-Result<std::optional<Slot>> MailboxPart::take_slot(Fence& fence, uint64_t bytes) {
+Result<std::optional<Slot>> MailboxPart::take_free_slot(Fence& fence, uint64_t bytes) {
     const auto unused =
         std::find_if(unused_.begin(), unused_.end(), [&](const Slot& each) { return bytes <= room_in(each); });
     if (unused != unused_.end()) [[unlikely]] {
@@ -140,13 +152,25 @@ bool may_be_fused(const Send& send) {
     return is_small(send.operand().bytes) && send.is_request() && goes_by_mailbox(send);
 }
 
+namespace {
+
+// A call that is ahead of its stream. Not one of many messages: they would wait for each other.
+bool waits_for_slot(const Send& send) {
+    constexpr size_t kFew = 4;
+    return (send.ends_in_stream() || send.ends_together()) &&
+           send.resources().exchanges.puts(send.operand().stream) < kFew;
+}
+
+} // namespace
+
 Result<Posted> MailSend::post(Send& send) {
     MailboxPart& part = send.target().part<MailboxPart>();
     if (!slot_.valid && !goes_by_mailbox(send))
         return Posted::kNot;
     GPURUN_ASSIGN(Fence * fence, send.target().fence_out());
     if (!slot_.valid) {
-        GPURUN_ASSIGN(const std::optional<Slot> taken, part.take_slot(*fence, send.operand().bytes));
+        GPURUN_ASSIGN(const std::optional<Slot> taken,
+                      part.take_slot(*fence, send.operand().bytes, waits_for_slot(send)));
         if (!taken)
             return Posted::kNot;
         slot_ = *taken;
@@ -355,7 +379,7 @@ bool put_plain_mail(Resources& resources, Peer& target, const Operand& from, con
     if (!part.open())
         return false;
     auto opened = target.fence_out();
-    auto taken = opened ? part.take_slot(**opened, envelope.bytes) : Result<std::optional<Slot>>(std::nullopt);
+    auto taken = opened ? part.take_slot(**opened, envelope.bytes, true) : Result<std::optional<Slot>>(std::nullopt);
     if (!taken || !*taken)
         return false;
     Fence& fence = **opened;

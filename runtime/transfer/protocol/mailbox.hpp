@@ -27,8 +27,10 @@ class MailboxPart final : public ProtocolPart {
     const WorkspaceView& workspace() const { return *workspace_; }
     // REQUIRES open(), or that a mail has come: only to a rank whose device has mails.
     device::Mails& device() const { return *device_; }
-    // A slot for a mail of so many bytes, if one is free.
-    base::Result<std::optional<Slot>> take_slot(Fence& fence, uint64_t bytes);
+    // A slot for a mail of so many bytes, if one is free. `soon`: or is within some microseconds. A program that is
+    // ahead of its stream has one with each call that the stream comes to; in another way its message would take
+    // longer.
+    base::Result<std::optional<Slot>> take_slot(Fence& fence, uint64_t bytes, bool soon);
     // Of one that was not used after all: the next mail that it has room for gets it.
     void give_back(const Slot& slot) { unused_.push_back(slot); }
 
@@ -36,6 +38,7 @@ class MailboxPart final : public ProtocolPart {
 
   private:
     base::Result<void> map(const device::MemoryHandle& handle);
+    base::Result<std::optional<Slot>> take_free_slot(Fence& fence, uint64_t bytes);
     uint64_t room_in(const Slot& slot) const;
 
     Resources& resources_;
@@ -47,6 +50,7 @@ class MailboxPart final : public ProtocolPart {
     SlotRing mails_{SlotClass::kMail};
     SlotRing small_mails_{SlotClass::kSmallMail};
     std::vector<Slot> unused_;
+    bool is_held_up_ = false; // no slot was free soon: nobody waits until one is free
 };
 
 // A longer message that its target reduces, and passes on, is read where it lies.

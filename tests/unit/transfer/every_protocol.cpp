@@ -350,7 +350,7 @@ std::vector<size_t> take_slots(TestRank& rank, uint32_t target) {
     auto& mails = peer.part<transfer::MailboxPart>();
     return {count([&] { return rendezvous.take_slot(fence); }), count([&] { return rendezvous.take_late_slot(fence); }),
             count([&] { return peer.part<transfer::EagerPart>().buffers.take(fence); }),
-            count([&] { return mails.take_slot(fence, 1); })};
+            count([&] { return mails.take_slot(fence, 1, false); })};
 }
 
 const std::vector<size_t> kTakenSlots = {

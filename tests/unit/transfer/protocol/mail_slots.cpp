@@ -1,0 +1,88 @@
+// Which mails get a slot of the mailbox, and who waits for one.
+#include "transfer/protocol/mailbox.hpp"
+
+#include "test_job.hpp"
+
+#include <atomic>
+#include <thread>
+
+using namespace gpurun;
+using namespace gpurun::test;
+using transfer::Edge;
+using transfer::MailboxPart;
+using transfer::Slot;
+
+TEST_SUITE_BEGIN("mail slots");
+
+namespace {
+
+constexpr size_t kLongMail = transfer::kMailBytes + 8; // so that only large slots have room for it
+
+// Rank 0 with all its slots for long mails to rank 1 in use.
+struct Slots {
+    TestJob job{2, Setting{}};
+    transfer::Peer& target = job.rank(0).peer(1);
+    MailboxPart& part = target.part<MailboxPart>();
+    transfer::Fence* fence = nullptr;
+    Slot last{};
+
+    Slots() {
+        REQUIRE(part.open());
+        fence = must(target.fence_out());
+        while (const auto slot = take(false))
+            last = *slot;
+        REQUIRE(last.valid);
+    }
+    std::optional<Slot> take(bool soon) { return must(part.take_slot(*fence, kLongMail, soon)); }
+    void free(const Slot& slot) {
+        fence->signal_now(Edge::kForward, slot);
+        fence->signal_now(Edge::kBackward, slot);
+    }
+};
+
+} // namespace
+
+TEST_CASE("who waits for a slot in vain gets the next one that is free") {
+    Slots slots;
+    CHECK_FALSE(slots.take(true));
+    CHECK_FALSE(slots.take(true));
+    slots.free(slots.last);
+    const auto slot = slots.take(true);
+    REQUIRE(slot);
+    CHECK(slot->index == slots.last.index);
+    CHECK_FALSE(slots.take(true));
+}
+
+TEST_CASE("a slot that is freed soon after the call has begun is taken by it") {
+    if (std::thread::hardware_concurrency() < 2) {
+        MESSAGE("skipped: the two threads need a core each");
+        return;
+    }
+    Slots slots;
+    std::atomic<int> begun = 0, freed = 0;
+    std::atomic<bool> over = false;
+    std::thread peer([&] { // frees the slot a moment after a call has begun
+        while (!over) {
+            if (begun == freed)
+                continue;
+            for (const int64_t end_ns = platform::now_ns() + 2000; platform::now_ns() < end_ns;) {
+            }
+            slots.free(slots.last);
+            ++freed;
+        }
+    });
+    // It may be too late.
+    const bool taken = comes_true([&] {
+        ++begun;
+        const auto slot = slots.take(true);
+        while (freed != begun)
+            std::this_thread::yield();
+        slots.last = slot ? *slot : *slots.take(true);
+        return slot.has_value();
+    });
+    over = true;
+    peer.join();
+    CHECK(taken);
+}
+
+TEST_SUITE_END();
