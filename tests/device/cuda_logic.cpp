@@ -312,6 +312,43 @@ TEST_CASE("the mails of an exchange have blocks of their own, those that are put
     CHECK(small.first.threads == kFewestThreads);
 }
 
+TEST_CASE(
+    "where processes share the device, an exchange has as few blocks as may start early, if they are not too few") {
+    Bench bench(true, true);
+    auto* const memory = reinterpret_cast<std::byte*>(0x4000);
+    const auto exchanged = [&](size_t bytes, size_t mails, bool signals) {
+        const std::vector<device::OutgoingMail> puts(mails, {mail_of(bytes), memory});
+        const std::vector<device::IncomingMail> takes(mails, {mail_of(bytes), memory, bytes});
+        const device::CounterValue edge{puts[0].mail.sent, 1};
+        return bench
+            .launched<FewExchanged>([&](CudaDevice& device) {
+                return device.exchange({.puts = puts, .takes = takes, .signals = {&edge, signals ? 1U : 0U}}, kStream);
+            })
+            .first;
+    };
+    CHECK(exchanged(size_t{128} << 10, 1, false).blocks == 64);
+    bench.device.share_among(4);
+    for (const size_t bytes : {size_t{128} << 10, size_t{256} << 10}) {
+        const FakeLaunch launch = exchanged(bytes, 1, false);
+        CHECK(launch.blocks == 32);
+        CHECK(launch.early);
+    }
+    CHECK(exchanged(size_t{256} << 10, 1, true).blocks ==
+          65); // the edges take a block, and 15 would have more bytes each
+    CHECK(exchanged(size_t{128} << 10, 1, true).blocks == 31);
+    CHECK(exchanged((size_t{256} << 10) + 1, 1, false).blocks == 64);
+    CHECK(exchanged(size_t{64} << 10, 3, false).blocks == 30);
+    CHECK(exchanged(8, 3, true).blocks == 7);
+    const auto alone = [&](size_t bytes) {
+        return bench
+            .launched<PutMailArguments>(
+                [&](CudaDevice& device) { return device.put_mail(mail_of(bytes), memory, kStream); })
+            .first.blocks;
+    };
+    CHECK(alone(size_t{240} << 10) == 32);
+    CHECK(alone(size_t{600} << 10) == device::kMostMailBlocks);
+}
+
 TEST_CASE("an exchange of many has a kernel with room for its arguments") {
     Bench bench;
     auto* const memory = reinterpret_cast<std::byte*>(0x4000);

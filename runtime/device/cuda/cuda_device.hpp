@@ -206,6 +206,8 @@ class CudaDevice final : public Device,
     base::Result<FusedOperand> arguments_of(const FusedReduction::Operand& operand) const;
     base::Result<void> arguments_of(std::span<const CounterValue> counters, CounterArguments* arguments,
                                     uint32_t& number) const;
+    uint32_t most_mail_blocks(size_t mails, size_t longest, uint32_t other_blocks) const;
+    uint32_t most_mail_blocks(const Exchange& exchange, uint32_t other_blocks) const;
     template <typename Arguments>
     base::Result<void> exchange_by(CUfunction kernel, const Exchange& exchange, Stream stream);
     base::Result<void> prepare_clock();

@@ -41,16 +41,40 @@ base::Result<TakeMailArguments> CudaDevice::arguments_of(const IncomingMail& tak
                              seen ? 1U : 0U};
 }
 
+// Of each of so many mails of a kernel. Where processes share the device, not more than with which it may start early,
+// up to four times as many bytes a block.
+uint32_t CudaDevice::most_mail_blocks(size_t mails, size_t longest, uint32_t other_blocks) const {
+    constexpr size_t kMostBytesOfBlock = 4 * kMailBytesOfBlock;
+    const uint32_t processes = processes_.load(std::memory_order_relaxed);
+    const uint64_t early = kMostEarlyThreads / processes / kMailThreads;
+    const uint64_t most = processes > 1 && early > other_blocks ? (early - other_blocks) / mails : 0;
+    return most != 0 && longest <= most * kMostBytesOfBlock ? static_cast<uint32_t>(most) : kMostMailBlocks;
+}
+
 base::Result<void> CudaDevice::put_mail(const Mail& mail, const void* source, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const PutMailArguments arguments, arguments_of(OutgoingMail{mail, source}));
-    return launch(kernels_.put_mail, mail_blocks(mail.bytes), mail_threads(mail.bytes), arguments, stream);
+    const uint32_t blocks = std::min(mail_blocks(mail.bytes), most_mail_blocks(1, mail.bytes, 0));
+    return launch(kernels_.put_mail, blocks, mail_threads(mail.bytes), arguments, stream);
 }
 
 base::Result<void> CudaDevice::take_mail(const Mail& mail, void* destination, size_t bytes, bool seen, Stream stream) {
     const auto current = enter();
     GPURUN_ASSIGN(const TakeMailArguments arguments, arguments_of(IncomingMail{mail, destination, bytes}, seen));
-    return launch(kernels_.take_mail, mail_blocks(bytes), mail_threads(bytes), arguments, stream);
+    const uint32_t blocks = std::min(mail_blocks(bytes), most_mail_blocks(1, bytes, 0));
+    return launch(kernels_.take_mail, blocks, mail_threads(bytes), arguments, stream);
+}
+
+uint32_t CudaDevice::most_mail_blocks(const Exchange& exchange, uint32_t other_blocks) const {
+    const size_t mails = exchange.puts.size() + exchange.takes.size();
+    if (mails == 0 || !exchange.copies.empty() || !exchange.pulls.empty())
+        return kMostMailBlocks;
+    size_t longest = 0;
+    for (const OutgoingMail& each : exchange.puts)
+        longest = std::max(longest, each.mail.bytes);
+    for (const IncomingMail& each : exchange.takes)
+        longest = std::max(longest, each.bytes);
+    return most_mail_blocks(mails, longest, other_blocks);
 }
 
 template <typename Arguments>
@@ -63,6 +87,7 @@ base::Result<void> CudaDevice::exchange_by(CUfunction kernel, const Exchange& ex
     GPURUN_TRY(arguments_of(exchange.signals, all.edges, all.number_of_signals));
     GPURUN_TRY(arguments_of(exchange.awaits, all.edges + exchange.signals.size(), all.number_of_awaits));
     uint32_t blocks = exchange.signals.empty() && exchange.awaits.empty() ? 0 : 1;
+    const uint32_t most = most_mail_blocks(exchange, blocks);
     unsigned threads = kFewestThreads;
     const auto add = [&](unsigned its_threads, uint32_t its_blocks) -> ExchangePart& {
         all.first_blocks[all.number] = static_cast<uint16_t>(blocks);
@@ -71,7 +96,7 @@ base::Result<void> CudaDevice::exchange_by(CUfunction kernel, const Exchange& ex
         return all.parts[all.number++];
     };
     for (const OutgoingMail& each : exchange.puts) {
-        ExchangePart& part = add(mail_threads(each.mail.bytes), shared_mail_blocks(each.mail.bytes));
+        ExchangePart& part = add(mail_threads(each.mail.bytes), std::min(shared_mail_blocks(each.mail.bytes), most));
         GPURUN_ASSIGN(part.put, arguments_of(each));
     }
     for (const CopyBeside& each : exchange.copies)
@@ -82,7 +107,8 @@ base::Result<void> CudaDevice::exchange_by(CUfunction kernel, const Exchange& ex
         GPURUN_ASSIGN(part.pull, arguments_of(each));
     }
     for (const IncomingMail& each : exchange.takes) {
-        ExchangePart& part = add(mail_threads(each.bytes), std::min(shared_mail_blocks(each.bytes), each.blocks));
+        ExchangePart& part =
+            add(mail_threads(each.bytes), std::min({shared_mail_blocks(each.bytes), each.blocks, most}));
         GPURUN_ASSIGN(part.take, arguments_of(each, exchange.seen));
     }
     all.first_blocks[all.number] = static_cast<uint16_t>(blocks);
