@@ -36,6 +36,18 @@ inline const CUfunction kPullThroughChannel = reinterpret_cast<CUfunction>(0xa00
 constexpr int kUrgentPriority = -5;
 inline const auto kStream = made_up<device::Stream>(0x10008);
 
+inline device::Mail mail_of(size_t bytes) {
+    device::Mail mail;
+    mail.words = reinterpret_cast<std::byte*>(0x5000);
+    mail.bytes = bytes;
+    mail.mark = 77;
+    mail.sent = reinterpret_cast<device::Counter*>(0x6000);
+    mail.taken = reinterpret_cast<device::Counter*>(0x6040);
+    mail.value = (uint64_t{1} << 40) + 2;
+    mail.ticket = reinterpret_cast<uint32_t*>(0x7000);
+    return mail;
+}
+
 // Addresses that the CPU cannot read, as device memory is, until host() gives them memory.
 class Addresses {
   public:
