@@ -4,6 +4,8 @@
 #include "platform/clock.hpp"
 #include "transfer/protocol/mailbox.hpp"
 
+#include <utility>
+
 namespace gpurun::comm {
 
 // With a seed, tests try what may come between: then each is held.
@@ -113,7 +115,15 @@ void Batch::start_send(transfer::Send& send) {
         defer();
 }
 
+void Batch::count_posted() {
+    last_start_ns_ = platform::now_ns();
+    if (completes_directly_)
+        ++starts_;
+}
+
 bool Batch::after_start(bool defers) {
+    if (last_start_ns_ != 0)
+        last_start_ns_ = platform::now_ns();
     if (!core_.resources().exchanges.collects())
         core_.resources().exchanges.launch(); // of another thread's call, whose send had waited for room
     if (!defers)
@@ -124,6 +134,8 @@ bool Batch::after_start(bool defers) {
 }
 
 void Batch::end(Launch launch) {
+    if (last_start_ns_ != 0)
+        completes_directly_ = platform::now_ns() - std::exchange(last_start_ns_, 0) < kDirectNs;
     core_.resources().pools.markers.end_batch();
     end_series(false);
     flush(launch);

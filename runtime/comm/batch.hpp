@@ -1,10 +1,10 @@
 // A batch: requests that are started in a row. Small messages among them share kernels.
 //
-// From the second start on, a small message is not enqueued at once. The batch is flushed by the next call of another
-// kind, or by the background thread after kLongestDelayNs. Of a series that is held, nothing is enqueued at once, and
-// if it is completed directly, all of it moves by few kernels in the program's stream, as calls that are made together:
-// sends that fill a kernel, and the rest behind the last start. It is flushed kLongestDelayNs after that.
-// Used under the engine lock.
+// From the second start on, a small message is not enqueued at once; of a startall, from the first one on. The batch is
+// flushed by the next call of another kind, or by the background thread after kLongestDelayNs. Of a series that is
+// held, nothing is enqueued at once, and if it is completed directly, all of it moves by few kernels in the program's
+// stream, as calls that are made together: sends that fill a kernel, and the rest behind the last start. It is flushed
+// kLongestDelayNs after that. Used under the engine lock.
 #pragma once
 
 #include "comm/core.hpp"
@@ -25,6 +25,10 @@ class Batch {
         return (starts_ != 0 || core_.resources().exchanges.collects()) && allowed_;
     }
     void count_start() GPURUN_REQUIRES(engine_lock) { ++starts_; }
+    // A receive in the host's order that waits for its message. It is the first start, for which sends are deferred,
+    // only where the program has lately completed such requests directly: else they would wait for the background
+    // thread.
+    void count_posted() GPURUN_REQUIRES(engine_lock);
     // ---- series
     // Before a request is started: returns the number of the series that it belongs to, 0 if it belongs to none.
     // `of`: whose collective it is; null: a message.
@@ -60,6 +64,7 @@ class Batch {
     }
     static constexpr int64_t kLongestDelayNs = 30'000;
     static constexpr int64_t kOftenNs = 1'000'000;
+    static constexpr int64_t kDirectNs = 3'000; // from the last start to the call that completes
     // At the beginning of every call that waits or completes: flushes. Or posts, and leaves to the caller what is to be
     // launched.
     enum class Launch : uint8_t { kNow, kLater };
@@ -73,7 +78,7 @@ class Batch {
     void flush(Launch launch = Launch::kNow) GPURUN_REQUIRES(engine_lock);
     // The collectives that are held, of whatever thread, begin where they were called.
     void begin_held() GPURUN_REQUIRES(engine_lock) { begin_held_(); }
-    // Launches the kernels of the mails that were collected.
+    // Launches the kernels of the messages that were collected.
     void launch() GPURUN_REQUIRES(engine_lock);
     // `begin` is called when the first message of a batch is deferred: it wakes the background thread.
     void on_begin(std::function<void()> begin) { begin_ = std::move(begin); }
@@ -94,6 +99,8 @@ class Batch {
     std::atomic<bool> series_open_{false}; // relaxed: a hint
     bool allowed_ = false;
     uint32_t starts_ = 0;
+    int64_t last_start_ns_ = 0; // of those behind a receive that was posted; 0: there is none
+    bool completes_directly_ = false;
     uint32_t held_sends_ = 0; // that are not posted
     // Relaxed, as the next: whoever looks without the lock only decides when it takes it.
     std::atomic<int64_t> deferred_until_ns_{0}; // 0: nothing is deferred

@@ -168,7 +168,7 @@ void Requests::begin(Request& request, std::optional<int64_t> entered_ns) {
     const transfer::Operation* const operation = request.operation();
     if (operation == nullptr) { // a receive in the host's order that waits for its message
         if (!request.task.operand.by_cpu())
-            batch_.count_start();
+            batch_.count_posted();
         if (!background_.on_duty()) [[unlikely]]
             background_.leave_to();
         return;
@@ -304,9 +304,11 @@ GPURUN_FLATTEN Result<bool> Requests::complete(const Ask& ask, Settle settle) {
 }
 
 Result<bool> Requests::complete_met(EngineLock& lock, const Ask& ask, const Settle& settle) {
-    GPURUN_ASSIGN(const bool met, wait_until_met(lock, ask));
-    if (!met)
-        return false;
+    auto met = wait_until_met(lock, ask);
+    if (!core_.resources().fused.empty())
+        batch_.launch(); // what had been left, and was looked for
+    if (!met || !*met)
+        return met;
     auto completed = complete_each(ask, settle);
     if (ask.order.captured()) {
         auto launched = core_.resources().captured_exchange.launch();
@@ -442,7 +444,8 @@ void Requests::move_together(const Ask& ask) {
     messages_.share_kernel(have_started, are_enqueued);
 }
 
-// In the host's order: what was deferred, and what peers send at the same time, goes by one kernel.
+// In the host's order: what was deferred, and what peers send at the same time, goes by one kernel. Where they did not
+// the last time, what is sent does not wait for them.
 void Requests::gather(const Ask& ask) {
     batch_.end(Batch::Launch::kLater);
     size_t next = 0;
@@ -455,7 +458,13 @@ void Requests::gather(const Ask& ask) {
         }
         return true;
     };
-    messages_.share_kernel(have_started, [] { return true; });
+    if (peers_answer_) {
+        batch_.launch();
+        (void)progress_.run();
+    } else {
+        messages_.share_kernel(have_started, [] { return true; });
+    }
+    peers_answer_ = !have_started();
 }
 
 // What is not matched, in the orders in which it matches, if nothing else waits to be sent to this rank.
@@ -500,13 +509,13 @@ Result<bool> Requests::complete_collectives(EngineLock& lock, const Ask& ask, co
 
 // Several receives that share a kernel are awaited at once where the stream is to wait for all of them.
 void Requests::expect_fused(const Ask& ask) {
-    transfer::FusedMessages& mails = core_.resources().fused;
-    mails.begin_completion();
+    transfer::FusedMessages& fused = core_.resources().fused;
+    fused.begin_completion();
     for (const uint64_t name : ask.names) {
         Request* const each = core_.requests().find(name);
         if (ask.need != Need::kOne && each != nullptr && each->active && each->receive && is_ready(*each, ask.order) &&
             each->receive->made_op() != nullptr)
-            mails.expect(each->receive->made_op()->launch());
+            fused.expect(each->receive->made_op()->launch());
     }
 }
 

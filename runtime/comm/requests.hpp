@@ -103,6 +103,7 @@ class Requests {
     Alarms& alarms_;
     Messages& messages_;
     Background& background_;
+    bool peers_answer_ = false; // what this rank receives in the host's order comes after what it sends there
     // Of move_together(): memory for the next call.
     std::vector<Request*> together_;
     std::vector<transfer::Send*> own_sends_;

@@ -35,7 +35,7 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     base::Result<device::FusedReduction::Operand> hand_over(device::Stream stream);
     // The same in a graph, by the thread that captures.
     base::Result<CapturedExchange::Operand> hand_over_captured(device::Stream stream);
-    // The launch of mails that it is part of (FusedMessages); 0: none.
+    // The launch that it is part of (FusedMessages); 0: none.
     uint64_t launch() const { return launch_; }
 
     // --------------------------------------------------------------------------------------- for protocols
@@ -68,7 +68,7 @@ class Receive final : public OperationBy<Receive, ReceiveState> {
     // Everything is enqueued; the last of it copies out of the staging buffer.
     base::Result<void> end_behind(StagingPool::Buffer& staged);
     using Operation::end_behind;
-    // It is part of this launch of mails (FusedMessages).
+    // It is part of this launch (FusedMessages).
     void set_launch(uint64_t launch) { launch_ = launch; }
     // Of a graph: where it begins in its stream, before it is completed.
     const std::optional<device::Event>& captured_start() const { return captured_start_; }

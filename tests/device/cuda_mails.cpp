@@ -136,6 +136,11 @@ TEST_CASE(
     };
     CHECK(alone(size_t{240} << 10) == 32);
     CHECK(alone(size_t{600} << 10) == device::kMostMailBlocks);
+    Bench late(true, false); // nothing starts early there
+    late.device.share_among(4);
+    CHECK(late.launched<PutMailArguments>(
+                  [&](CudaDevice& device) { return device.put_mail(mail_of(size_t{240} << 10), memory, kStream); })
+              .first.blocks == 60);
 }
 
 TEST_CASE("an exchange of many has a kernel with room for its arguments") {

@@ -47,7 +47,8 @@ uint32_t CudaDevice::most_mail_blocks(size_t mails, size_t longest, uint32_t oth
     constexpr size_t kMostBytesOfBlock = 4 * kMailBytesOfBlock;
     const uint32_t processes = processes_.load(std::memory_order_relaxed);
     const uint64_t early = kMostEarlyThreads / processes / kMailThreads;
-    const uint64_t most = processes > 1 && early > other_blocks ? (early - other_blocks) / mails : 0;
+    const uint64_t most =
+        facts_.early_kernels && processes > 1 && early > other_blocks ? (early - other_blocks) / mails : 0;
     return most != 0 && longest <= most * kMostBytesOfBlock ? static_cast<uint32_t>(most) : kMostMailBlocks;
 }
 

@@ -82,6 +82,8 @@ bool Registration::maps(const RemoteBuffer& source) {
     if (unmappable_.has(source.allocation_id) ||
         (source.needs_descriptors() && platform::now_ns() < not_asked_until_ns_))
         return false;
+    // Opening may wait for the device, which a peer may hold up until it has what this rank has collected.
+    (void)resources_.fused.launch();
     auto opened = imports();
     const auto in_the_way = [&] { return opened && !(*opened)->can_open(source); };
     if (in_the_way())

@@ -96,7 +96,8 @@ Result<void> EdgeCopy::copy_in_stream(Receive& receive) {
     if (receive.ends_together() && suits_kernel(receive) && receive.resources().exchanges.has_mails())
         return pull_in_exchange(receive, *fence, ready);
     if (from_.in_host_order && ready && !receive.operand().on_stream() && suits_kernel(receive) &&
-        !receive.source().to_self() && receive.resources().exchanges.has_mails())
+        receive.bytes() <= FusedMessages::kLongestPull && !receive.source().to_self() &&
+        receive.resources().exchanges.has_mails())
         return pull_fused(receive, *fence);
     GPURUN_ASSIGN(const bool in_bulk, take_bulk(receive, *fence, ready));
     if (in_bulk)

@@ -23,16 +23,38 @@ Result<uint64_t> FusedMessages::put(const OutgoingMail& mail) {
     return puts_.launch;
 }
 
+// At the limit what is put goes first: a peer may wait for it before it puts what is taken.
 Result<uint64_t> FusedMessages::take(const IncomingMail& mail) {
     add(takes_, mail);
-    if (takes_.count == most_takes_)
+    if (takes_.count == most_takes_) {
+        GPURUN_TRY(launch_outward());
         GPURUN_TRY(launch_takes());
+    }
     return takes_.launch;
 }
 
 Result<void> FusedMessages::pull(const device::FencedCopy& copy) {
+    constexpr size_t kMostBytes = size_t{8} << 20; // some 25 us between two GPUs
     pulls_.push_back(copy);
-    return pulls_.size() == device::kMostPulled ? launch_outward() : Result<void>();
+    pulled_bytes_ += copy.bytes;
+    const bool is_full = pulls_.size() == device::kMostPulled || pulled_bytes_ >= kMostBytes;
+    return is_full ? launch_outward() : Result<void>();
+}
+
+// What holds up a mail that is put behind it, or beside it and then the next.
+bool FusedMessages::has_long_pulls() const {
+    constexpr size_t kLong = size_t{1} << 20;
+    return pulled_bytes_ > kLong;
+}
+
+// Long ones go in streams for bulk copies.
+Result<void> FusedMessages::launch_pulls() {
+    if (pulls_.empty())
+        return {};
+    auto stream = pools_.streams.bulk();
+    auto launched = stream ? mails_->exchange({.pulls = pulls_}, stream->copies) : std::move(stream).error();
+    end_pulls(static_cast<bool>(launched));
+    return launched;
 }
 
 // Behind nothing that waits for a peer: since the records were posted, this rank may have enqueued takes of mails that
@@ -165,11 +187,17 @@ void FusedMessages::end_outward(bool launched) {
     if (!launched) {
         for (const OutgoingMail& each : puts_.all())
             platform::store_and_wake(*each.mail.sent, platform::kPoison);
-        for (const device::FencedCopy& each : pulls_)
-            platform::store_and_wake(*each.after, platform::kPoison);
     }
     puts_.count = 0;
+    end_pulls(launched);
+}
+
+void FusedMessages::end_pulls(bool launched) {
+    if (!launched)
+        for (const device::FencedCopy& each : pulls_)
+            platform::store_and_wake(*each.after, platform::kPoison);
     pulls_.clear();
+    pulled_bytes_ = 0;
 }
 
 void FusedMessages::end_takes(bool launched, uint64_t launches) {
@@ -182,11 +210,12 @@ void FusedMessages::end_takes(bool launched, uint64_t launches) {
 }
 
 Result<void> FusedMessages::launch_outward() {
+    auto pulled = has_long_pulls() ? launch_pulls() : Result<void>();
     if (puts_.count == 0 && pulls_.empty())
-        return {};
+        return pulled;
     auto launched = put_and_pull();
     end_outward(static_cast<bool>(launched));
-    return launched;
+    return launched ? std::move(pulled) : std::move(launched);
 }
 
 Result<void> FusedMessages::launch_takes() {
@@ -212,8 +241,7 @@ Result<bool> FusedMessages::try_exchange() {
     auto launched =
         mails_->exchange({.puts = puts_.all(), .takes = takes_.all(), .pulls = pulls_, .seen = true}, *taker->stream);
     if (launched) {
-        taker->expect(takes_.all());
-        record_end(*taker->stream, puts_.launch, puts_.count);
+        taker->expect(takes_.all()); // no event for what is put: it would wait for what is taken, too
         record_end(*taker->stream, takes_.launch, takes_.count);
     }
     end_outward(static_cast<bool>(launched));
@@ -223,14 +251,14 @@ Result<bool> FusedMessages::try_exchange() {
 }
 
 Result<void> FusedMessages::launch() {
-    if (may_exchange()) {
-        GPURUN_ASSIGN(const bool launched, try_exchange());
-        if (launched)
-            return {};
-    }
+    auto pulled = has_long_pulls() ? launch_pulls() : Result<void>();
+    auto exchanged = may_exchange() ? try_exchange() : Result<bool>(false);
     auto outward = launch_outward();
     auto taken = launch_takes();
-    return outward ? std::move(taken) : std::move(outward);
+    GPURUN_TRY(std::move(pulled));
+    GPURUN_TRY(std::move(exchanged));
+    GPURUN_TRY(std::move(outward));
+    return taken;
 }
 
 } // namespace gpurun::transfer

@@ -39,7 +39,8 @@ class FusedMessages {
     // device has mails.
     base::Result<uint64_t> put(const device::OutgoingMail& mail);
     base::Result<uint64_t> take(const device::IncomingMail& mail);
-    // A copy that has nothing to wait for, and whose end only CPUs wait for.
+    // A copy of up to kLongestPull that has nothing to wait for.
+    static constexpr size_t kLongestPull = size_t{4} << 20;
     base::Result<void> pull(const device::FencedCopy& copy);
     bool empty() const { return puts_.count == 0 && takes_.count == 0 && pulls_.empty(); }
     base::Result<void> launch();
@@ -72,12 +73,15 @@ class FusedMessages {
     template <typename Mail>
     void add(Batch<Mail>& batch, const Mail& mail);
     base::Result<void> launch_outward();
+    base::Result<void> launch_pulls();
     base::Result<void> launch_takes();
     base::Result<void> put_and_pull();
+    bool has_long_pulls() const;
     base::Result<uint64_t> take_together();
     bool may_exchange() const;
     base::Result<bool> try_exchange();
     void end_outward(bool launched);
+    void end_pulls(bool launched);
     void end_takes(bool launched, uint64_t launches);
     base::Result<void> take_apart(std::span<const device::IncomingMail> mails);
 
@@ -116,6 +120,7 @@ class FusedMessages {
     Batch<device::OutgoingMail> puts_;
     Batch<device::IncomingMail> takes_;
     std::vector<device::FencedCopy> pulls_;
+    size_t pulled_bytes_ = 0;
     uint64_t launches_ = 0;
     std::array<LaunchEnd, 8> ends_; // in turn
     size_t next_end_ = 0;

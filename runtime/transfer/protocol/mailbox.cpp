@@ -77,12 +77,18 @@ uint64_t MailboxPart::room_in(const Slot& slot) const {
 
 Result<std::optional<Slot>> MailboxPart::take_slot(Fence& fence, uint64_t bytes, bool soon) {
     constexpr int64_t kSoonNs = 20'000; // as a call takes where several ranks share a GPU
+    bool& is_held_up = is_held_up_[is_small(bytes) ? 0 : bytes <= kMailBytes ? 1 : 2];
     GPURUN_ASSIGN(std::optional<Slot> slot, take_free_slot(fence, bytes));
-    if (!slot && soon && !is_held_up_ && resources_.place.core_for_each_rank)
-        for (const int64_t end_ns = platform::now_ns() + kSoonNs; !slot && platform::now_ns() < end_ns;) {
-            GPURUN_ASSIGN(slot, take_free_slot(fence, bytes));
-        }
-    is_held_up_ = !slot;
+    if (slot) {
+        is_held_up = false;
+        return slot;
+    }
+    if (!soon || is_held_up || !resources_.place.core_for_each_rank)
+        return slot;
+    for (const int64_t end_ns = platform::now_ns() + kSoonNs; !slot && platform::now_ns() < end_ns;) {
+        GPURUN_ASSIGN(slot, take_free_slot(fence, bytes));
+    }
+    is_held_up = !slot;
     return slot;
 }
 

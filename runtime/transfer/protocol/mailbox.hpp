@@ -29,7 +29,7 @@ class MailboxPart final : public ProtocolPart {
     device::Mails& device() const { return *device_; }
     // A slot for a mail of so many bytes, if one is free. `soon`: or is within some microseconds. A program that is
     // ahead of its stream has one with each call that the stream comes to; in another way its message would take
-    // longer.
+    // longer. If somebody has waited in vain, nobody waits before a slot was free at the first look.
     base::Result<std::optional<Slot>> take_slot(Fence& fence, uint64_t bytes, bool soon);
     // Of one that was not used after all: the next mail that it has room for gets it.
     void give_back(const Slot& slot) { unused_.push_back(slot); }
@@ -50,7 +50,7 @@ class MailboxPart final : public ProtocolPart {
     SlotRing mails_{SlotClass::kMail};
     SlotRing small_mails_{SlotClass::kSmallMail};
     std::vector<Slot> unused_;
-    bool is_held_up_ = false; // no slot was free soon: nobody waits until one is free
+    std::array<bool, 3> is_held_up_{}; // by class of mails, from small ones on: somebody has waited in vain
 };
 
 // A longer message that its target reduces, and passes on, is read where it lies.

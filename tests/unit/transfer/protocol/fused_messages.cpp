@@ -39,11 +39,13 @@ class Requested {
     }
     void send(uint32_t from, size_t bytes, int pattern, bool in_stream = false) {
         TestRank& rank = job_.rank(from);
-        Operand operand = rank.on_device(bytes);
+        const Operand operand = rank.on_device(bytes);
         rank.fill(operand, pattern);
-        if (in_stream)
-            operand = rank.on_stream(operand);
-        sends_.emplace_back(rank.resources(), rank.peer(1 - from), operand, transfer::Envelope{3, 7, bytes},
+        send(from, in_stream ? rank.on_stream(operand) : operand);
+    }
+    void send(uint32_t from, const Operand& operand) {
+        TestRank& rank = job_.rank(from);
+        sends_.emplace_back(rank.resources(), rank.peer(1 - from), operand, transfer::Envelope{3, 7, operand.bytes},
                             transfer::Send::Mode{.ending = Ending::kByCompletion});
         sends_.back().start();
     }
@@ -77,7 +79,7 @@ class Requested {
     std::vector<std::byte> contents(uint32_t to, size_t number) {
         return job_.rank(to).contents(receives_[to][number].operand());
     }
-    const transfer::Send& last_sent() const { return sends_.back(); }
+    transfer::Send& sent_last(size_t number) { return sends_[sends_.size() - 1 - number]; }
     const transfer::Receive& last_received(uint32_t to) const { return receives_[to].back(); }
 
   private:
@@ -117,8 +119,10 @@ TEST_CASE("what crosses in the host's order goes by one kernel on each side, whe
 TEST_CASE("more copies than a kernel takes, and more mails than go with them, take more kernels") {
     TestJob job(2, Setting{});
     Requested requested(job);
+    const Operand copied = job.rank(0).on_device(kCopied); // which is mapped once: before that what is collected goes
+    job.rank(0).fill(copied, 3);
     for (size_t i = 0; i < device::kMostPulled + 1; ++i)
-        requested.send(0, kCopied, static_cast<int>(i));
+        requested.send(0, copied);
     for (size_t i = 0; i < device::kMostExchanged + 1; ++i)
         requested.send(1, kMailed, static_cast<int>(i));
     (void)job.rank(1).device->take_enqueued();
@@ -127,9 +131,53 @@ TEST_CASE("more copies than a kernel takes, and more mails than go with them, ta
     CHECK(requested.launch(1) == 1);
     REQUIRE(requested.finish());
     for (size_t i = 0; i < device::kMostPulled + 1; ++i)
-        CHECK(requested.contents(1, i) == TestRank::pattern(kCopied, static_cast<int>(i)));
+        CHECK(requested.contents(1, i) == TestRank::pattern(kCopied, 3));
     for (size_t i = 0; i < device::kMostExchanged + 1; ++i)
         CHECK(requested.contents(0, i) == TestRank::pattern(kMailed, static_cast<int>(i)));
+}
+
+// It may be of a stream that is held up at its source, until what this rank's stream sends next.
+TEST_CASE("a stream that waits for what was put does not wait for what was taken by the same kernel") {
+    constexpr int kPuts = 4; // so many that share a kernel could be awaited by one event
+    TestJob job(2, Setting{});
+    Requested requested(job);
+    TestRank& source = job.rank(0);
+    Operand behind = source.on_stream(source.on_device(kMailed));
+    source.fill(behind, 5);
+    std::optional<HeldStream> held(std::in_place, *source.device, behind.stream);
+    requested.send(0, behind);
+    requested.poll(1);
+    for (int i = 0; i < kPuts; ++i)
+        requested.send(1, kMailed, i);
+    CHECK_FALSE(requested.fused(1).empty());
+    const device::Stream stream = job.rank(1).on_stream(job.rank(1).on_device(8)).stream;
+    (void)requested.launch(1);
+    for (int i = 0; i < kPuts; ++i)
+        REQUIRE_OK(requested.sent_last(i).complete_into(stream));
+    CHECK(comes_true([&] { return must(job.rank(1).device->query(stream)); }));
+    CHECK_FALSE(requested.last_received(1).done());
+    held.reset();
+    REQUIRE(requested.finish());
+    CHECK(requested.contents(1, 0) == TestRank::pattern(kMailed, 5));
+}
+
+TEST_CASE("long copies have a kernel of their own, and no mail waits for them") {
+    constexpr size_t kLongest = size_t{2} << 20;
+    TestJob job(2, Setting{});
+    Requested requested(job);
+    for (const uint32_t from : {0, 1}) {
+        requested.send(from, kLongest, 1);
+        requested.send(from, kMailed, 2);
+    }
+    requested.poll(0);
+    requested.poll(1);
+    for (const uint32_t self : {0, 1})
+        CHECK(requested.launch(self) == 2);
+    REQUIRE(requested.finish());
+    for (const uint32_t to : {0, 1}) {
+        CHECK(requested.contents(to, 0) == TestRank::pattern(kLongest, 1));
+        CHECK(requested.contents(to, 1) == TestRank::pattern(kMailed, 2));
+    }
 }
 
 // That one may wait for the copy, which must be enqueued by then.
