@@ -13,13 +13,15 @@ namespace gpurun::launcher {
 
 inline bool ends_line(char c) { return c == '\n' || c == '\r'; }
 
-// The length of the first line with its end, or of all of `text` if no line ends in it.
-inline size_t first_line(std::string_view text) {
+// Takes the first line with its end out of `text`, or all of it if no line ends in it.
+inline std::string_view take_line(std::string_view& text) {
     const auto* const end = std::find_if(text.begin(), text.end(), ends_line);
-    const auto before = static_cast<size_t>(end - text.begin());
-    if (before == text.size())
-        return before;
-    return before + (text.substr(before).starts_with("\r\n") ? 2 : 1);
+    auto bytes = static_cast<size_t>(end - text.begin());
+    if (bytes != text.size())
+        bytes += text.substr(bytes).starts_with("\r\n") ? 2 : 1;
+    const std::string_view line = text.substr(0, bytes);
+    text.remove_prefix(bytes);
+    return line;
 }
 
 // The length of all lines that end in `text`.

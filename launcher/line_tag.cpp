@@ -32,9 +32,7 @@ void LineTag::mark(std::string_view text, bool begins_line, std::string& target)
     while (!text.empty()) {
         if (begins_line)
             target += tag;
-        const size_t line = first_line(text);
-        target += text.substr(0, line);
-        text.remove_prefix(line);
+        target += take_line(text);
         begins_line = true;
     }
 }

@@ -212,9 +212,7 @@ void OutputPump::take(std::string_view text) {
         ended = ends_line(lines.back());
     };
     if (route_.shown->in_long_line_of(this)) {
-        const size_t line = first_line(text);
-        pass(text.substr(0, line));
-        text.remove_prefix(line);
+        pass(take_line(text));
     }
     lines_.feed(text, pass);
     // Last, because others may go on at once.

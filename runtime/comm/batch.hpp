@@ -75,7 +75,7 @@ class Batch {
         if (series_.is_begun()) [[unlikely]]
             end_series(false);
     }
-    void flush(Launch launch = Launch::kNow) GPURUN_REQUIRES(engine_lock);
+    void flush(Launch when = Launch::kNow) GPURUN_REQUIRES(engine_lock);
     // The collectives that are held, of whatever thread, begin where they were called.
     void begin_held() GPURUN_REQUIRES(engine_lock) { begin_held_(); }
     // Launches the kernels of the messages that were collected.

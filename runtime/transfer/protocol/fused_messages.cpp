@@ -41,15 +41,10 @@ Result<void> FusedMessages::pull(const device::FencedCopy& copy) {
     return is_full ? launch_outward() : Result<void>();
 }
 
-// What holds up a mail that is put behind it, or beside it and then the next.
-bool FusedMessages::has_long_pulls() const {
-    constexpr size_t kLong = size_t{1} << 20;
-    return pulled_bytes_ > kLong;
-}
-
-// Long ones go in streams for bulk copies.
-Result<void> FusedMessages::launch_pulls() {
-    if (pulls_.empty())
+// In a stream for bulk copies, where they hold up no mail that is put behind them, or beside them and then the next.
+Result<void> FusedMessages::launch_long_pulls() {
+    constexpr size_t kLong = size_t{1} << 20; // in all
+    if (pulled_bytes_ <= kLong)
         return {};
     auto stream = pools_.streams.bulk();
     auto launched = stream ? mails_->exchange({.pulls = pulls_}, stream->copies) : std::move(stream).error();
@@ -61,13 +56,12 @@ Result<void> FusedMessages::launch_pulls() {
 // its peers put behind the takes of these.
 Result<void> FusedMessages::put_and_pull() {
     GPURUN_ASSIGN(const device::Stream stream, pools_.streams.brief());
-    if (puts_.count > device::kMostExchanged || pulls_.empty())
+    const bool by_one = puts_.count <= device::kMostExchanged && !pulls_.empty();
+    if (!by_one)
         GPURUN_TRY(mails_->put_mails(puts_.all(), stream));
     if (!pulls_.empty())
-        GPURUN_TRY(mails_->exchange(
-            {.puts = puts_.count <= device::kMostExchanged ? puts_.all() : std::span<const OutgoingMail>(),
-             .pulls = pulls_},
-            stream));
+        GPURUN_TRY(mails_->exchange({.puts = by_one ? puts_.all() : std::span<const OutgoingMail>(), .pulls = pulls_},
+                                    stream));
     record_end(stream, puts_.launch, puts_.count);
     return {};
 }
@@ -210,7 +204,7 @@ void FusedMessages::end_takes(bool launched, uint64_t launches) {
 }
 
 Result<void> FusedMessages::launch_outward() {
-    auto pulled = has_long_pulls() ? launch_pulls() : Result<void>();
+    auto pulled = launch_long_pulls();
     if (puts_.count == 0 && pulls_.empty())
         return pulled;
     auto launched = put_and_pull();
@@ -251,7 +245,7 @@ Result<bool> FusedMessages::try_exchange() {
 }
 
 Result<void> FusedMessages::launch() {
-    auto pulled = has_long_pulls() ? launch_pulls() : Result<void>();
+    auto pulled = launch_long_pulls();
     auto exchanged = may_exchange() ? try_exchange() : Result<bool>(false);
     auto outward = launch_outward();
     auto taken = launch_takes();

@@ -73,10 +73,9 @@ class FusedMessages {
     template <typename Mail>
     void add(Batch<Mail>& batch, const Mail& mail);
     base::Result<void> launch_outward();
-    base::Result<void> launch_pulls();
+    base::Result<void> launch_long_pulls();
     base::Result<void> launch_takes();
     base::Result<void> put_and_pull();
-    bool has_long_pulls() const;
     base::Result<uint64_t> take_together();
     bool may_exchange() const;
     base::Result<bool> try_exchange();
