@@ -121,11 +121,18 @@ void Batch::count_posted() {
         ++starts_;
 }
 
-bool Batch::after_start(bool defers) {
+void Batch::go_on() {
+    if (starts_ == 0 && completes_directly_ && last_start_ns_ != 0 && platform::now_ns() - last_start_ns_ < kDirectNs)
+        ++starts_;
+}
+
+void Batch::note_start() {
     if (last_start_ns_ != 0)
         last_start_ns_ = platform::now_ns();
-    if (!core_.resources().exchanges.collects())
-        core_.resources().exchanges.launch(); // of another thread's call, whose send had waited for room
+}
+
+bool Batch::after_start(bool defers) {
+    launch_exchanges(); // of another thread's call, whose send had waited for room
     if (!defers)
         launch();
     else if (!core_.resources().fused.empty() || is_deferring() || series_.is_held())
@@ -181,12 +188,24 @@ void Batch::enqueue_left() {
     });
 }
 
+void Batch::launch_or_defer() {
+    const bool more = starts_ != 0 && allowed_ && completes_directly_ && last_start_ns_ != 0;
+    if (!more || core_.resources().fused.empty())
+        return launch();
+    launch_exchanges();
+    defer();
+}
+
+void Batch::launch_exchanges() {
+    if (!core_.resources().exchanges.collects())
+        core_.resources().exchanges.launch();
+}
+
 // A launch that fails poisons the edges of its mails, which tells whoever waits for them.
 void Batch::launch() {
     transfer::Resources& resources = core_.resources();
     resources.pools.markers.look_again();
-    if (!resources.exchanges.collects())
-        resources.exchanges.launch();
+    launch_exchanges();
     if (resources.fused.empty())
         return;
     if (auto launched = resources.fused.launch(); !launched)

@@ -29,6 +29,10 @@ class Batch {
     // only where the program has lately completed such requests directly: else they would wait for the background
     // thread.
     void count_posted() GPURUN_REQUIRES(engine_lock);
+    // Before a request is started: where such requests were flushed in the middle, they go on.
+    void go_on() GPURUN_REQUIRES(engine_lock);
+    // At the end of the call that has started one.
+    void note_start() GPURUN_REQUIRES(engine_lock);
     // ---- series
     // Before a request is started: returns the number of the series that it belongs to, 0 if it belongs to none.
     // `of`: whose collective it is; null: a message.
@@ -80,6 +84,9 @@ class Batch {
     void begin_held() GPURUN_REQUIRES(engine_lock) { begin_held_(); }
     // Launches the kernels of the messages that were collected.
     void launch() GPURUN_REQUIRES(engine_lock);
+    // After progress: where more requests in the host's order are about to be started, what was collected waits for
+    // their messages.
+    void launch_or_defer() GPURUN_REQUIRES(engine_lock);
     // `begin` is called when the first message of a batch is deferred: it wakes the background thread.
     void on_begin(std::function<void()> begin) { begin_ = std::move(begin); }
     // `begin_held` does so. It is called when the batch is flushed, too.
@@ -87,6 +94,7 @@ class Batch {
 
   private:
     bool shares_kernel(const transfer::Send& send) GPURUN_REQUIRES(engine_lock);
+    void launch_exchanges() GPURUN_REQUIRES(engine_lock);
     void defer() GPURUN_REQUIRES(engine_lock);
     void post() GPURUN_REQUIRES(engine_lock);
     void post_held() GPURUN_REQUIRES(engine_lock);
@@ -99,7 +107,7 @@ class Batch {
     std::atomic<bool> series_open_{false}; // relaxed: a hint
     bool allowed_ = false;
     uint32_t starts_ = 0;
-    int64_t last_start_ns_ = 0; // of those behind a receive that was posted; 0: there is none
+    int64_t last_start_ns_ = 0; // its end, of those behind a receive that was posted; 0: there is none
     bool completes_directly_ = false;
     uint32_t held_sends_ = 0; // that are not posted
     // Relaxed, as the next: whoever looks without the lock only decides when it takes it.

@@ -30,7 +30,7 @@ bool Progress::run() {
             moved = true;
         }
     }
-    batch_.launch();
+    batch_.launch_or_defer();
     moved |= advance_moving();
     moved |= advance_others_();
     moved |= orphaned_.progress();

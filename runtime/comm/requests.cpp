@@ -154,6 +154,7 @@ void Requests::begin(Request& request, std::optional<int64_t> entered_ns) {
     }
     if (entered_ns && request.task.kind != Task::Kind::kLend && request.task.operand.on_stream())
         request.series = batch_.add_to_series(request.task.operand, *entered_ns);
+    batch_.go_on();
     const bool defers = batch_.may_defer() || batch_.series().is_held();
     if (request.task.kind == Task::Kind::kLend) {
         begin_lend(request);
@@ -177,6 +178,7 @@ void Requests::begin(Request& request, std::optional<int64_t> entered_ns) {
     const bool deferred = batch_.after_start(defers);
     if (!background_.on_duty() || (operation->needs_hand() && !deferred))
         background_.leave_to();
+    batch_.note_start();
 }
 
 // False if its message was sent at once.

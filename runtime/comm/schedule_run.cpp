@@ -234,6 +234,7 @@ Result<void> ScheduleRun::start_copy(StepId id) {
         return core_.device().copy(into.address, from.address, into.bytes, order_.stream);
     if (both_on_host && staged_)
         return transfer::copy_in_stream(core_.resources(), into, into.address, from.address, into.bytes, order_.stream);
+    GPURUN_TRY(core_.resources().fused.launch_copies());
     start_send(id, from, schedule_.comm().rank());
     start_receive(id, into, schedule_.comm().rank());
     return {};

@@ -37,25 +37,60 @@ Result<void> FusedMessages::pull(const device::FencedCopy& copy) {
     constexpr size_t kMostBytes = size_t{8} << 20; // some 25 us between two GPUs
     pulls_.push_back(copy);
     pulled_bytes_ += copy.bytes;
-    const bool is_full = pulls_.size() == device::kMostPulled || pulled_bytes_ >= kMostBytes;
+    const bool is_full = pulls_.size() == device::kMostPulled || pulled_bytes_ > kMostBytes;
     return is_full ? launch_outward() : Result<void>();
 }
 
-// In a stream for bulk copies, where they hold up no mail that is put behind them, or beside them and then the next.
+bool FusedMessages::are_long() const { return pulled_bytes_ > (size_t{1} << 20); }
+
+// What is traced does not: a kernel can say when it ran.
+bool FusedMessages::suit_engine() const {
+    const auto is_traced = [](const device::FencedCopy& each) { return each.times != nullptr; };
+    const size_t most = are_long() ? 2 : 1;
+    return !pulls_.empty() && pulls_.size() <= most && !pools_.kernels.shares_device() &&
+           std::none_of(pulls_.begin(), pulls_.end(), is_traced);
+}
+
+Result<void> FusedMessages::pull_by_engine() {
+    for (const device::FencedCopy& each : pulls_) {
+        GPURUN_ASSIGN(const device::Stream stream, take_outward({each.after, each.value}));
+        GPURUN_TRY(device_.copy(each.destination, each.source, each.bytes, stream));
+        GPURUN_TRY(counters_->write_counter(stream, each.after, each.value));
+    }
+    return {};
+}
+
+// Where they hold up no mail that is put behind them, or beside them and then the next.
 Result<void> FusedMessages::launch_long_pulls() {
-    constexpr size_t kLong = size_t{1} << 20; // in all
-    if (pulled_bytes_ <= kLong)
+    if (!are_long())
         return {};
-    auto stream = pools_.streams.bulk();
-    auto launched = stream ? mails_->exchange({.pulls = pulls_}, stream->copies) : std::move(stream).error();
+    auto launched = suit_engine() ? pull_by_engine() : pull_in_bulk();
     end_pulls(static_cast<bool>(launched));
     return launched;
+}
+
+Result<void> FusedMessages::pull_in_bulk() {
+    GPURUN_ASSIGN(const InternalStreams::Bulk bulk, pools_.streams.bulk());
+    return mails_->exchange({.pulls = pulls_}, bulk.copies);
+}
+
+// The last one again if it has run empty: the device has it at hand.
+Result<device::Stream> FusedMessages::take_outward(const device::CounterValue& end) {
+    if (!outward_ || platform::load_published(*outward_end_.counter) < outward_end_.value) {
+        GPURUN_ASSIGN(outward_, pools_.streams.brief());
+    }
+    outward_end_ = end;
+    return *outward_;
 }
 
 // Behind nothing that waits for a peer: since the records were posted, this rank may have enqueued takes of mails that
 // its peers put behind the takes of these.
 Result<void> FusedMessages::put_and_pull() {
-    GPURUN_ASSIGN(const device::Stream stream, pools_.streams.brief());
+    if (puts_.count == 0 && suit_engine())
+        return pull_by_engine();
+    const auto end = pulls_.empty() ? device::CounterValue{puts_.all().back().mail.sent, puts_.all().back().mail.value}
+                                    : device::CounterValue{pulls_.back().after, pulls_.back().value};
+    GPURUN_ASSIGN(const device::Stream stream, take_outward(end));
     const bool by_one = puts_.count <= device::kMostExchanged && !pulls_.empty();
     if (!by_one)
         GPURUN_TRY(mails_->put_mails(puts_.all(), stream));
@@ -210,6 +245,10 @@ Result<void> FusedMessages::launch_outward() {
     auto launched = put_and_pull();
     end_outward(static_cast<bool>(launched));
     return launched ? std::move(pulled) : std::move(launched);
+}
+
+Result<void> FusedMessages::launch_copies() {
+    return puts_.count == 0 && takes_.count == 0 && suit_engine() ? launch_outward() : Result<void>();
 }
 
 Result<void> FusedMessages::launch_takes() {

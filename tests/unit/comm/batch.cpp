@@ -237,7 +237,20 @@ TEST_CASE("a receive that was posted is a start once the program completes such 
         deferred = starter.rank.batch.is_deferring();
     }
     CHECK(deferred);
+    bool goes_on = false; // once the background thread has flushed it
+    for (int round = 0; round < 50 && deferred && !goes_on; ++round) {
+        const comm::EngineLock lock(starter.rank.core.mutex());
+        starter.rank.batch.flush();
+        CHECK_FALSE(starter.rank.batch.may_defer());
+        starter.rank.batch.note_start();
+        starter.rank.batch.go_on();
+        goes_on = starter.rank.batch.may_defer();
+    }
+    CHECK(goes_on);
     starter.end();
+    const comm::EngineLock lock(starter.rank.core.mutex());
+    starter.rank.batch.go_on();
+    CHECK_FALSE(starter.rank.batch.may_defer());
 }
 
 // Both go by one kernel if what comes is there soon.

@@ -55,11 +55,15 @@ class Requested {
         }
         job_.rank(to).poll_all();
     }
-    size_t launch(uint32_t self) { // returns how many kernels that took
+    ScriptedDevice::Enqueued launched(uint32_t self) {
         TestRank& rank = job_.rank(self);
         (void)rank.device->take_enqueued();
         must(fused(self).launch());
-        return rank.device->take_enqueued().kernels;
+        return rank.device->take_enqueued();
+    }
+    size_t launch(uint32_t self) { // returns how many kernels and copies that took
+        const ScriptedDevice::Enqueued enqueued = launched(self);
+        return enqueued.kernels + enqueued.copies;
     }
     transfer::FusedMessages& fused(uint32_t self) { return job_.rank(self).resources().fused; }
     // Until all are over.
@@ -92,7 +96,7 @@ class Requested {
 
 TEST_CASE("what crosses in the host's order goes by one kernel on each side, whether it is put, taken or pulled") {
     const std::vector<std::vector<size_t>> all = {
-        {kMailed}, {kCopied}, {kMailed, kMailed}, {kCopied, kCopied, kMailed}};
+        {kMailed}, {kCopied, kCopied}, {kMailed, kMailed}, {kCopied, kCopied, kMailed}};
     for (const std::vector<size_t>& sizes : all) {
         CAPTURE(sizes.size());
         CAPTURE(sizes.front());
@@ -113,6 +117,23 @@ TEST_CASE("what crosses in the host's order goes by one kernel on each side, whe
         for (const uint32_t to : {0, 1})
             for (size_t i = 0; i < sizes.size(); ++i)
                 CHECK(requested.contents(to, i) == TestRank::pattern(sizes[i], static_cast<int>(10 * (1 - to) + i)));
+    }
+}
+
+TEST_CASE("a lone copy goes by a copy engine, but for ranks that share a GPU: then by a kernel") {
+    for (const bool one_device : {false, true}) {
+        CAPTURE(one_device);
+        Setting setting;
+        setting.one_device = one_device;
+        TestJob job(2, setting);
+        Requested requested(job);
+        requested.send(0, kCopied, 5);
+        requested.poll(1);
+        const ScriptedDevice::Enqueued launched = requested.launched(1);
+        CHECK(launched.copies == (one_device ? 0 : 1));
+        CHECK(launched.kernels == (one_device ? 1 : 0));
+        REQUIRE(requested.finish());
+        CHECK(requested.contents(1, 0) == TestRank::pattern(kCopied, 5));
     }
 }
 
