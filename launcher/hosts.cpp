@@ -57,7 +57,7 @@ base::Result<void> add(std::vector<Host>& hosts, Host host, const std::string& w
     return {};
 }
 
-std::vector<std::string_view> words_of(std::string_view line) {
+std::vector<std::string_view> split_words(std::string_view line) {
     std::vector<std::string_view> words;
     line = line.substr(0, line.find('#'));
     while (true) {
@@ -99,7 +99,7 @@ base::Result<std::vector<Host>> parse_hostfile(std::string_view text, const std:
     std::vector<Host> hosts;
     for (int number = 1; !text.empty(); ++number) {
         const size_t end = std::min(text.find('\n'), text.size());
-        const std::vector<std::string_view> words = words_of(text.substr(0, end));
+        const std::vector<std::string_view> words = split_words(text.substr(0, end));
         text.remove_prefix(std::min(end + 1, text.size()));
         if (words.empty())
             continue;

@@ -14,8 +14,8 @@
 namespace gpurun::launcher {
 
 namespace {
-constexpr int64_t kLooksPerTimeout = 4;
-constexpr int64_t kShortestPauseMs = 20;
+constexpr int64_t kLooksPerHangTimeout = 4;
+constexpr int64_t kShortestLookMs = 20;
 } // namespace
 
 void Job::ask_ranks(const std::string& why) {
@@ -73,7 +73,7 @@ void Job::on_hang_time() {
         hangs_looks_ = 1;
         inquiry_->start(1);
     }
-    has_.hang.start(std::max(*plan_.ending.hang_timeout_ms / kLooksPerTimeout, kShortestPauseMs));
+    has_.hang.start(std::max(*plan_.ending.hang_timeout_ms / kLooksPerHangTimeout, kShortestLookMs));
 }
 
 bool Job::rank_answered(uint32_t rank, const platform::wire::Answer& answer) { return inquiry_->take(rank, answer); }

@@ -23,8 +23,9 @@ namespace wire = platform::wire;
 
 namespace {
 
-constexpr int64_t kAnswerMs = 3000; // a job has a second for its ranks, and another one if a hang table is on its way
-constexpr int64_t kPauseMs = 1000;  // of --watch
+constexpr int64_t kJobAnswerMs =
+    3000; // a job has a second for its ranks, and another one if a hang table is on its way
+constexpr int64_t kWatchPauseMs = 1000; // of --watch
 constexpr size_t kLongestListing = 16 << 20;
 constexpr int kUsage = 2;
 constexpr const char* kHelp = R"(Usage: gpurun jobs [--json] [--watch]
@@ -57,7 +58,7 @@ class Round {
             late_ = true;
         });
         time.wait_for(platform::Ready::kReadable);
-        timer_.start(kAnswerMs);
+        timer_.start(kJobAnswerMs);
         for (const std::string& path : paths)
             call(path);
         while (unanswered_ > 0 && !late_)
@@ -157,7 +158,7 @@ class Round {
                                 job.pid);
         if (job.pid > 0)
             return base::format("it does not answer within {} s: process {}, which watches over it, is busy or hangs",
-                                kAnswerMs / 1000, job.pid);
+                                kJobAnswerMs / 1000, job.pid);
         return "it does not answer: so many have called that nobody else can";
     }
 
@@ -208,7 +209,7 @@ base::Result<void> list(const Choice& choice) {
         bool over = false;
         platform::Watch time(*loop, timer.fd(), [&] { over = timer.acknowledge(); });
         time.wait_for(platform::Ready::kReadable);
-        timer.start(kPauseMs);
+        timer.start(kWatchPauseMs);
         while (!over)
             GPURUN_TRY(loop->run_once());
     }

@@ -11,7 +11,7 @@ namespace gpurun::launcher {
 
 namespace {
 
-constexpr const char* kList = "SLURM_JOB_NODELIST";
+constexpr const char* kNodeList = "SLURM_JOB_NODELIST";
 constexpr const char* kTasksPerNode = "SLURM_TASKS_PER_NODE";
 constexpr size_t kMostHosts = platform::kMaxJobRanks; // of which each has a rank
 
@@ -37,7 +37,7 @@ size_t end_of_element(std::string_view text, size_t begin) {
 base::Result<void> add_host(std::vector<std::string>& hosts, std::string host) {
     if (hosts.size() == kMostHosts)
         return base::error(base::Status::kSetting, "{} names more than {} hosts: write those of the job with --hosts",
-                           kList, kMostHosts);
+                           kNodeList, kMostHosts);
     hosts.push_back(std::move(host));
     return {};
 }
@@ -50,8 +50,8 @@ base::Result<void> expand_range(std::vector<std::string>& hosts, const std::stri
     const size_t dash = range.find('-');
     const std::string_view low = range.substr(0, dash);
     const std::string_view high = dash == std::string_view::npos ? low : range.substr(dash + 1);
-    GPURUN_ASSIGN(const uint32_t first, number_in(low, kList));
-    GPURUN_ASSIGN(const uint32_t last, number_in(high, kList));
+    GPURUN_ASSIGN(const uint32_t first, number_in(low, kNodeList));
+    GPURUN_ASSIGN(const uint32_t last, number_in(high, kNodeList));
     for (uint64_t number = first; number <= last; ++number) {
         const std::string digits = std::to_string(number);
         const size_t zeros = low.size() > digits.size() ? low.size() - digits.size() : 0;
@@ -67,7 +67,7 @@ base::Result<void> expand(std::vector<std::string>& hosts, const std::string& be
         return add_host(hosts, before + std::string(rest));
     const size_t close = rest.find(']', open);
     if (close == std::string_view::npos)
-        return base::error(base::Status::kSetting, "{}: a ']' is missing in '{}'", kList, rest);
+        return base::error(base::Status::kSetting, "{}: a ']' is missing in '{}'", kNodeList, rest);
     const std::string start = before + std::string(rest.substr(0, open));
     std::string_view ranges = rest.substr(open + 1, close - open - 1);
     while (true) {
@@ -112,7 +112,7 @@ base::Result<std::vector<std::string>> expand_slurm_hosts(const std::string& tex
 }
 
 base::Result<std::vector<Host>> slurm_hosts(const Lookup& lookup, std::optional<uint32_t> wanted) {
-    const char* const list = lookup(kList);
+    const char* const list = lookup(kNodeList);
     if (lookup("SLURM_JOB_ID") == nullptr || list == nullptr)
         return std::vector<Host>();
     if (const char* const tasks = lookup("SLURM_STEP_NUM_TASKS"); tasks != nullptr && std::string_view(tasks) != "1")

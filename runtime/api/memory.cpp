@@ -53,7 +53,7 @@ struct HostFill {
     size_t size;
 };
 
-Result<void> fill(void* pointer, int value, size_t size, gpurun_stream stream) {
+Result<void> fill_memory(void* pointer, int value, size_t size, gpurun_stream stream) {
     GPURUN_ASSIGN(Runtime * found, runtime());
     Operand to;
     GPURUN_TRY(fill_operand(to, *found, Access::kWrite, pointer, size, stream));
@@ -281,7 +281,7 @@ gpurun_status gpurun_memcpy(void* destination, const void* source, size_t size, 
 
 gpurun_status gpurun_memset(void* pointer, int value, size_t size, gpurun_stream stream) {
     const api::CallScope call(__func__, {.count = size});
-    return api::report(api::fill(pointer, value, size, stream));
+    return api::report(api::fill_memory(pointer, value, size, stream));
 }
 
 } // extern "C"

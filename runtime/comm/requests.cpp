@@ -8,14 +8,6 @@
 #include <algorithm>
 #include <array>
 
-// What windows of small messages pass through is one function. Where a sanitizer doubles it, gcc takes minutes for
-// that.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define GPURUN_FLATTEN
-#else
-#define GPURUN_FLATTEN [[gnu::flatten]]
-#endif
-
 namespace gpurun::comm {
 
 using base::Result;
@@ -90,7 +82,7 @@ uint64_t Requests::make(const Task& task) {
     return request.name;
 }
 
-GPURUN_FLATTEN uint64_t Requests::start(const Task& task, int64_t entered_ns) {
+uint64_t Requests::start(const Task& task, int64_t entered_ns) {
     uint64_t name = 0;
     {
         EngineLock lock(core_.mutex());
@@ -286,7 +278,7 @@ Result<void> Requests::check(const Ask& ask) {
     return {};
 }
 
-GPURUN_FLATTEN Result<bool> Requests::complete(const Ask& ask, Settle settle) {
+Result<bool> Requests::complete(const Ask& ask, Settle settle) {
     EngineLock lock(core_.mutex());
     GPURUN_TRY(check(ask));
     const bool waits_for_all = ask.need == Need::kAll && ask.may_wait && !ask.order.on_stream();

@@ -16,12 +16,12 @@ using transfer::SlotClass;
 
 namespace {
 
-constexpr size_t kBytes = 4096;
+constexpr size_t kFreedBytes = 4096;
 
 struct Owner {
     OneRank rank;
-    void* memory = must(rank.device().allocate(kBytes));
-    const device::Buffer buffer = must(rank.device().describe(memory, kBytes));
+    void* memory = must(rank.device().allocate(kFreedBytes));
+    const device::Buffer buffer = must(rank.device().describe(memory, kFreedBytes));
 
     void free() { must(rank.deferred.free(buffer, memory)); }
     bool is_freed() { return !rank.deferred.any_left() && !rank.device().describe(memory, 1); }
@@ -119,7 +119,7 @@ TEST_CASE("while a graph runs, memory and graphs are left for later") {
     device::Device& device = owner.rank.device();
     const device::Stream stream = must(device.create_stream());
     must(device.graphs()->begin_capture(stream));
-    must(device.fill(owner.memory, 1, kBytes, stream));
+    must(device.fill(owner.memory, 1, kFreedBytes, stream));
     const device::Graph graph = must(device.graphs()->end_capture(stream));
     {
         Gate gate(device);

@@ -11,8 +11,8 @@ using gpurun::test::OneRank;
 
 namespace {
 
-constexpr ContextIdParts kParts(3);
-constexpr uint32_t kId = kParts.make(WorldRank{1}, 4, 9); // given by process 1
+constexpr ContextIdParts kIdParts(3);
+constexpr uint32_t kId = kIdParts.make(WorldRank{1}, 4, 9); // given by process 1
 
 class Freeing {
   public:
@@ -76,7 +76,7 @@ TEST_CASE(
     "what comes for an ended communicator is dropped, and what comes for the next with its index waits for that") {
     Freeing test;
     const uint64_t handle = test.make(kId);
-    const uint32_t next = kParts.make(WorldRank{1}, 5, 9);
+    const uint32_t next = kIdParts.make(WorldRank{1}, 5, 9);
     test.free(handle);
     test.send(2, 2 * kId);
     test.send(2, 2 * next);

@@ -16,8 +16,8 @@ using reference::Content;
 
 namespace {
 
-enum class Kind { kPageable, kPinned, kDevice };
-constexpr Kind kKinds[] = {Kind::kPageable, Kind::kPinned, Kind::kDevice};
+enum class Memory { kPageable, kPinned, kDevice };
+constexpr Memory kMemories[] = {Memory::kPageable, Memory::kPinned, Memory::kDevice};
 
 constexpr size_t kCount = 100'003; // several pieces of copies
 
@@ -30,11 +30,11 @@ std::unique_ptr<device::Device> without_reduce(std::unique_ptr<device::Device> r
 struct Bench {
     explicit Bench(bool reduces) : rank(1, gpurun::test::rank_settings(), false, reduces ? nullptr : without_reduce) {}
 
-    uint8_t* memory(Kind kind, const Content& content) {
+    uint8_t* memory(Memory kind, const Content& content) {
         uint8_t* made = nullptr;
-        if (kind == Kind::kPageable)
+        if (kind == Memory::kPageable)
             made = pageable.emplace_back(content).data();
-        else if (kind == Kind::kPinned)
+        else if (kind == Memory::kPinned)
             made = static_cast<uint8_t*>(must(rank.device().allocate_pinned(content.size())));
         else
             made = static_cast<uint8_t*>(must(rank.device().allocate(content.size())));
@@ -71,8 +71,8 @@ TEST_SUITE_BEGIN("local reduction");
 TEST_CASE("buffers of every kind are reduced in either order domain, with and without the device's help") {
     for (const bool reduces : {true, false}) {
         Bench bench(reduces);
-        for (const Kind of_first : kKinds)
-            for (const Kind of_second : kKinds)
+        for (const Memory of_first : kMemories)
+            for (const Memory of_second : kMemories)
                 for (const bool on_stream : {false, true}) {
                     CAPTURE(reduces);
                     CAPTURE(static_cast<int>(of_first));
@@ -97,11 +97,11 @@ TEST_CASE("buffers of every kind are reduced in either order domain, with and wi
 
 TEST_CASE("a reduction in a stream waits for what is before it, and holds up nobody") {
     for (const bool reduces : {true, false})
-        for (const Kind kind : kKinds) {
+        for (const Memory kind : kMemories) {
             Bench bench(reduces);
             const transfer::Operand operands[] = {
                 bench.rank.operand(bench.memory(kind, bench.first), bench.first.size(), bench.stream),
-                bench.rank.operand(bench.memory(Kind::kDevice, bench.second), bench.second.size(), bench.stream)};
+                bench.rank.operand(bench.memory(Memory::kDevice, bench.second), bench.second.size(), bench.stream)};
             gpurun::test::Gate gate(bench.rank.device());
             gate.hold(bench.stream);
             (void)must(bench.reduce(operands[0], operands));
@@ -115,8 +115,8 @@ TEST_CASE("a reduction in a stream waits for what is before it, and holds up nob
 TEST_CASE("what the device cannot reduce itself cannot be part of a graph") {
     Bench bench(false);
     transfer::Operand operands[] = {
-        bench.rank.operand(bench.memory(Kind::kDevice, bench.first), bench.first.size(), bench.stream),
-        bench.rank.operand(bench.memory(Kind::kDevice, bench.second), bench.second.size(), bench.stream)};
+        bench.rank.operand(bench.memory(Memory::kDevice, bench.first), bench.first.size(), bench.stream),
+        bench.rank.operand(bench.memory(Memory::kDevice, bench.second), bench.second.size(), bench.stream)};
     for (transfer::Operand& each : operands)
         each.domain = transfer::Domain::kGraph;
     CHECK_STATUS(bench.reduce(operands[0], operands), base::Status::kUnsupported);

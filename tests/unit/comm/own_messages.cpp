@@ -11,17 +11,17 @@ using transfer::Ending;
 
 namespace {
 
-constexpr size_t kBytes = 64;
+constexpr size_t kOwnBytes = 64;
 constexpr int kOwnTag = 3;
 
 struct Self {
     OneRank rank{2, gpurun::test::settings_with_mailboxes()};
     const device::Stream stream = must(rank.device().create_stream());
-    void* const memory = must(rank.device().allocate(2 * kBytes));
-    const transfer::Operand from = rank.operand(memory, kBytes, stream);
-    const transfer::Operand into = rank.operand(static_cast<std::byte*>(memory) + kBytes, kBytes, stream);
+    void* const memory = must(rank.device().allocate(2 * kOwnBytes));
+    const transfer::Operand from = rank.operand(memory, kOwnBytes, stream);
+    const transfer::Operand into = rank.operand(static_cast<std::byte*>(memory) + kOwnBytes, kOwnBytes, stream);
     transfer::Send send{rank.core.resources(), rank.messages.peer(base::WorldRank{0}), from,
-                        transfer::Envelope{rank.world.user_context(), kOwnTag, kBytes},
+                        transfer::Envelope{rank.world.user_context(), kOwnTag, kOwnBytes},
                         transfer::Send::Mode{.ending = Ending::kTogether}};
     comm::LocalReceive home;
 
@@ -39,7 +39,7 @@ struct Self {
     }
     void send_before(int tag) {
         transfer::Send before{rank.core.resources(), rank.messages.peer(base::WorldRank{0}), from,
-                              transfer::Envelope{rank.world.user_context(), tag, kBytes}};
+                              transfer::Envelope{rank.world.user_context(), tag, kOwnBytes}};
         transfer::Send* const sends[] = {&before};
         CHECK(static_cast<bool>(rank.messages.complete(sends, {})));
     }
@@ -86,7 +86,7 @@ TEST_CASE("one that the receive beside it might not take does not wait for it") 
 namespace {
 
 // Requests in a stream, each series of which is held.
-struct Requests {
+struct HeldRequests {
     static base::Settings settings() {
         base::Settings settings = gpurun::test::settings_with_mailboxes();
         settings.emulated_seed = 1;
@@ -94,20 +94,23 @@ struct Requests {
     }
     OneRank rank{2, settings()};
     const device::Stream stream = must(rank.device().create_stream());
-    std::byte* const memory = static_cast<std::byte*>(must(rank.device().allocate(2 * kBytes)));
+    std::byte* const memory = static_cast<std::byte*>(must(rank.device().allocate(2 * kOwnBytes)));
 
-    Requests() {
+    HeldRequests() {
         const comm::EngineLock lock(rank.core.mutex());
         rank.batch.allow(true);
     }
     uint64_t start(comm::Task::Kind kind, std::byte* buffer, int tag) {
         const base::CallScope call("gpurun_isend");
-        return rank.requests.start(
-            {.kind = kind, .peer = 0, .tag = tag, .comm = &rank.world, .operand = rank.operand(buffer, kBytes, stream)},
-            base::this_call().left_ns);
+        return rank.requests.start({.kind = kind,
+                                    .peer = 0,
+                                    .tag = tag,
+                                    .comm = &rank.world,
+                                    .operand = rank.operand(buffer, kOwnBytes, stream)},
+                                   base::this_call().left_ns);
     }
     uint64_t send(int tag = kOwnTag) { return start(comm::Task::Kind::kSend, memory, tag); }
-    uint64_t receive(int tag = kOwnTag) { return start(comm::Task::Kind::kReceive, memory + kBytes, tag); }
+    uint64_t receive(int tag = kOwnTag) { return start(comm::Task::Kind::kReceive, memory + kOwnBytes, tag); }
     // By which protocol the last message that one of them received came.
     std::optional<transfer::ProtocolId> complete(std::vector<uint64_t> names) {
         const base::CallScope call("gpurun_waitall");
@@ -129,7 +132,7 @@ struct Requests {
 } // namespace
 
 TEST_CASE("so is one between requests that one call completes directly behind their start") {
-    Requests requests;
+    HeldRequests requests;
     const uint64_t received = requests.receive(), sent = requests.send();
     CHECK(requests.complete({received, sent}) == transfer::PullPart::kProtocol);
     const uint64_t sent_first = requests.send(), received_then = requests.receive();
@@ -137,7 +140,7 @@ TEST_CASE("so is one between requests that one call completes directly behind th
 }
 
 TEST_CASE("a request to send does not wait for a receive that another message takes") {
-    Requests requests;
+    HeldRequests requests;
     SUBCASE("one from before") {
         (void)requests.complete({requests.send()});
         for (int round = 0; round < 3; ++round) {

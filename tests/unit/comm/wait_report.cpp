@@ -24,7 +24,7 @@ using wait_report::What;
 
 namespace {
 
-constexpr int kTag = 4;
+constexpr int kWaitTag = 4;
 
 struct Reporter {
     OneRank rank;
@@ -116,7 +116,7 @@ TEST_CASE("a rank that does nothing has nothing to say") {
 TEST_CASE("a thread that waits names its call, and what it waits for") {
     Reporter reporter;
     std::array<uint32_t, 2> numbers{};
-    const uint64_t names[] = {reporter.start_receive(numbers[0], 1, kTag),
+    const uint64_t names[] = {reporter.start_receive(numbers[0], 1, kWaitTag),
                               reporter.start_receive(numbers[1], comm::kAnySource, comm::kAnyTag)};
     const WaitReason reason{.kind = WaitReason::Kind::kRequests, .any = true, .requests = names};
     const Sleeper sleeper(reporter.rank, reason);
@@ -136,7 +136,7 @@ TEST_CASE("a thread that waits names its call, and what it waits for") {
         CHECK(each.bytes == sizeof(uint32_t));
     }
     CHECK(awaited[0].peer == 1);
-    CHECK(awaited[0].tag == kTag);
+    CHECK(awaited[0].tag == kWaitTag);
     CHECK(awaited[1].peer == wait_report::kAnySource);
     CHECK(awaited[1].tag == wait_report::kAnyTag);
 }
@@ -161,10 +161,10 @@ TEST_CASE("of the messages that nobody takes, those come first that nearly fit w
     constexpr int kMany = 20;
     for (int tag = 100; tag < 100 + kMany; ++tag)
         reporter.arrive(2, tag, 1);
-    reporter.arrive(1, kTag + 1, 2); // the source, with another tag
-    reporter.arrive(2, kTag, 3);     // the tag, from another source
+    reporter.arrive(1, kWaitTag + 1, 2); // the source, with another tag
+    reporter.arrive(2, kWaitTag, 3);     // the tag, from another source
     REQUIRE(reporter.rank.look());
-    const Pattern pattern = Pattern::of(reporter.rank.world.group(), reporter.rank.world.user_context(), 1, kTag);
+    const Pattern pattern = Pattern::of(reporter.rank.world.group(), reporter.rank.world.user_context(), 1, kWaitTag);
     const WaitReason reason{.kind = WaitReason::Kind::kProbe, .pattern = &pattern};
     const Sleeper sleeper(reporter.rank, reason);
     const wait_report::End end = reporter.report();
@@ -186,11 +186,11 @@ TEST_CASE("messages of another communicator are told with its name, as far as it
     const auto all = std::make_shared<const comm::Group>(comm::Group::of_all(3));
     const comm::Communicator& rows = *table.find(table.add(*table.reserve(), kId, all));
     rows.set_name("rows\n");
-    const Pattern pattern = Pattern::of(rows.group(), rows.user_context(), 1, kTag);
+    const Pattern pattern = Pattern::of(rows.group(), rows.user_context(), 1, kWaitTag);
     const WaitReason reason{.kind = WaitReason::Kind::kProbe, .pattern = &pattern};
     const Sleeper sleeper(reporter.rank, reason);
-    reporter.rank.channel(1).send_inline(rows.collective_context(), kTag, {});
-    reporter.arrive(1, kTag, 1);
+    reporter.rank.channel(1).send_inline(rows.collective_context(), kWaitTag, {});
+    reporter.arrive(1, kWaitTag, 1);
     REQUIRE(reporter.rank.look());
     (void)reporter.report();
     REQUIRE(reporter.of(Topic::kAwaited).size() == 1);
