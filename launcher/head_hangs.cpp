@@ -14,7 +14,6 @@ namespace gpurun::launcher {
 using node_wire::Kind;
 
 namespace {
-constexpr int64_t kLooksPerTimeout = 4;
 constexpr int64_t kShortestPauseMs = 100;
 } // namespace
 

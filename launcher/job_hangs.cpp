@@ -14,7 +14,6 @@
 namespace gpurun::launcher {
 
 namespace {
-constexpr int64_t kLooksPerHangTimeout = 4;
 constexpr int64_t kShortestLookMs = 20;
 } // namespace
 
@@ -73,7 +72,7 @@ void Job::on_hang_time() {
         hangs_looks_ = 1;
         inquiry_->start(1);
     }
-    has_.hang.start(std::max(*plan_.ending.hang_timeout_ms / kLooksPerHangTimeout, kShortestLookMs));
+    has_.hang.start(std::max(*plan_.ending.hang_timeout_ms / kLooksPerTimeout, kShortestLookMs));
 }
 
 bool Job::rank_answered(uint32_t rank, const platform::wire::Answer& answer) { return inquiry_->take(rank, answer); }

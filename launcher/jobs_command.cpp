@@ -23,8 +23,8 @@ namespace wire = platform::wire;
 
 namespace {
 
-constexpr int64_t kJobAnswerMs =
-    3000; // a job has a second for its ranks, and another one if a hang table is on its way
+// A job has a second for its ranks, and another one if a hang table is on its way.
+constexpr int64_t kJobAnswerMs = 3000;
 constexpr int64_t kWatchPauseMs = 1000; // of --watch
 constexpr size_t kLongestListing = 16 << 20;
 constexpr int kUsage = 2;

@@ -122,7 +122,7 @@ void Batch::count_posted() {
 }
 
 void Batch::go_on() {
-    if (starts_ == 0 && completes_directly_ && last_start_ns_ != 0 && platform::now_ns() - last_start_ns_ < kDirectNs)
+    if (starts_ == 0 && expects_more() && platform::now_ns() - last_start_ns_ < kDirectNs)
         ++starts_;
 }
 
@@ -189,8 +189,7 @@ void Batch::enqueue_left() {
 }
 
 void Batch::launch_or_defer() {
-    const bool more = starts_ != 0 && allowed_ && completes_directly_ && last_start_ns_ != 0;
-    if (!more || core_.resources().fused.empty())
+    if (starts_ == 0 || !allowed_ || !expects_more() || core_.resources().fused.empty())
         return launch();
     launch_exchanges();
     defer();

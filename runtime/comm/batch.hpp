@@ -84,8 +84,8 @@ class Batch {
     void begin_held() GPURUN_REQUIRES(engine_lock) { begin_held_(); }
     // Launches the kernels of the messages that were collected.
     void launch() GPURUN_REQUIRES(engine_lock);
-    // After progress: where more requests in the host's order are about to be started, what was collected waits for
-    // their messages.
+    // After progress: where more requests in the host's order are expected, what was collected waits for their
+    // messages.
     void launch_or_defer() GPURUN_REQUIRES(engine_lock);
     // `begin` is called when the first message of a batch is deferred: it wakes the background thread.
     void on_begin(std::function<void()> begin) { begin_ = std::move(begin); }
@@ -94,6 +94,8 @@ class Batch {
 
   private:
     bool shares_kernel(const transfer::Send& send) GPURUN_REQUIRES(engine_lock);
+    // More requests in the host's order are about to be started, if they go on as they lately did.
+    bool expects_more() const GPURUN_REQUIRES(engine_lock) { return completes_directly_ && last_start_ns_ != 0; }
     void launch_exchanges() GPURUN_REQUIRES(engine_lock);
     void defer() GPURUN_REQUIRES(engine_lock);
     void post() GPURUN_REQUIRES(engine_lock);

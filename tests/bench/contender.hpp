@@ -17,6 +17,10 @@
 
 namespace gpurun::bench {
 
+constexpr size_t kAnswerBytes = 8; // to a window of messages
+// To find out how long a computation should be that overlaps with others: the first only opens what others use.
+constexpr int kTransfers = 5;
+
 class Contender {
   public:
     Contender() = default;

@@ -4,12 +4,6 @@
 
 namespace gpurun::bench {
 
-namespace {
-
-constexpr size_t kAnswerBytes = 8;
-
-} // namespace
-
 GpurunContender::GpurunContender(const Ground& ground)
     : pair_(ground.pair), compute_(ground.compute), memory_(ground.memory()), out_(memory_, ground.arena_bytes),
       in_(memory_, ground.arena_bytes), answer_(memory_, kAnswerBytes), contents_(ground.pair.rank()),

@@ -18,10 +18,6 @@ namespace gpurun::bench {
 
 namespace {
 
-constexpr size_t kNcclAnswerBytes = 8;
-constexpr int kNcclTransfers =
-    5; // to find out how long the computation should be; the first only opens what others use
-
 class DeviceMemory {
   public:
     explicit DeviceMemory(size_t bytes) { MUST(cudaMalloc(&data_, bytes)); }
@@ -38,7 +34,7 @@ class NcclContender final : public Contender {
   public:
     NcclContender(const Ground& ground, std::unique_ptr<NcclRanks> ranks)
         : pair_(ground.pair), compute_(ground.compute), out_(ground.arena_bytes), in_(ground.arena_bytes),
-          answer_(kNcclAnswerBytes), ranks_(std::move(ranks)) {
+          answer_(kAnswerBytes), ranks_(std::move(ranks)) {
         MUST(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
         MUST(cudaStreamCreateWithFlags(&beside_, cudaStreamNonBlocking));
     }
@@ -57,7 +53,7 @@ class NcclContender final : public Contender {
         if (task.test != Test::kOverlap)
             return;
         std::vector<double> samples;
-        for (int i = 0; i < kNcclTransfers; ++i) {
+        for (int i = 0; i < kTransfers; ++i) {
             const double us = timed([&] { transfer(task, false); });
             if (i > 0)
                 samples.push_back(us);
@@ -169,9 +165,9 @@ class NcclContender final : public Contender {
         group(task);
         end_operation(task);
         if (pair_.leads())
-            receive(answer_.slot(0, 0), kNcclAnswerBytes);
+            receive(answer_.slot(0, 0), kAnswerBytes);
         else
-            send(answer_.slot(0, 0), kNcclAnswerBytes);
+            send(answer_.slot(0, 0), kAnswerBytes);
     }
 
     void window(const Task& task, Samples& into) {

@@ -6,8 +6,6 @@ namespace gpurun::bench {
 
 namespace {
 
-constexpr size_t kAnswerBytes = 8;
-
 class NetworkContender final : public Contender {
   public:
     NetworkContender(const Pair& pair, std::unique_ptr<Network> network) : pair_(pair), network_(std::move(network)) {}

@@ -8,12 +8,6 @@
 
 namespace gpurun::bench {
 
-namespace {
-
-constexpr int kTransfers = 5; // to find out how long the computation should be; the first only opens what others use
-
-} // namespace
-
 void GpurunContender::transfer(const Task& task, bool computing) {
     start_receives(task, requests_.data());
     start_sends(task, requests_.data() + task.window);

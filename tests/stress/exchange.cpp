@@ -11,8 +11,6 @@ namespace gpurun::stress {
 
 namespace {
 
-constexpr uint8_t kUsed = 0xa5;
-
 bool may_be(gpurun_status result) { return result == GPURUN_OK || result == GPURUN_ERR_TRUNCATED; }
 
 } // namespace

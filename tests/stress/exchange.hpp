@@ -9,6 +9,8 @@
 
 namespace gpurun::stress {
 
+constexpr uint8_t kUsed = 0xa5; // with which a buffer is filled once its message is sent
+
 class ExchangeCall {
   public:
     ExchangeCall(const Exchange& exchange, gpurun_comm comm);

@@ -17,8 +17,6 @@ using test::Kind;
 
 namespace {
 
-constexpr uint8_t kReused = 0xa5;
-
 size_t index_of(Kind kind) { return static_cast<size_t>(kind); }
 
 } // namespace
@@ -300,7 +298,7 @@ void Worker::sendrecv(int index) {
 }
 
 void Worker::after_send(int index, gpurun_stream end) {
-    REQUIRE_OK(gpurun_memset(sent_[at(index)].buffer, kReused, part_->messages[at(index)].bytes, end));
+    REQUIRE_OK(gpurun_memset(sent_[at(index)].buffer, kUsed, part_->messages[at(index)].bytes, end));
 }
 
 // ---------------------------------------------------------------------------------------------------- receiving

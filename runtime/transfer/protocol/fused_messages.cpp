@@ -41,7 +41,10 @@ Result<void> FusedMessages::pull(const device::FencedCopy& copy) {
     return is_full ? launch_outward() : Result<void>();
 }
 
-bool FusedMessages::are_long() const { return pulled_bytes_ > (size_t{1} << 20); }
+bool FusedMessages::are_long() const {
+    constexpr size_t kLong = size_t{1} << 20; // in all
+    return pulled_bytes_ > kLong;
+}
 
 // What is traced does not: a kernel can say when it ran.
 bool FusedMessages::suit_engine() const {
