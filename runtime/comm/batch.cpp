@@ -99,8 +99,7 @@ void Batch::start_send(transfer::Send& send) {
     transfer::Peer& target = send.target();
     if (series_.is_held()) {
         send.defer(series_.number());
-        if (++held_sends_ == device::kMostExchanged)
-            post_held();
+        ++held_sends_;
         defer();
         return;
     }
@@ -149,7 +148,12 @@ void Batch::end(Launch launch) {
 }
 
 // Of a series that goes on. What is put goes into its stream by one kernel, and waits for nobody there.
-void Batch::post_held() {
+// The newest marker is asked whether what has come may begin, so that comes before the sends give theirs back.
+void Batch::begin_part() {
+    core_.resources().left.for_each([&](transfer::Operation& each) {
+        if (each.is_left_briefly() && each.operand().stream == series_.stream())
+            each.begin_left();
+    });
     transfer::Exchanges& exchanges = core_.resources().exchanges;
     const bool collects = exchanges.collects();
     held_sends_ = 0;
@@ -158,7 +162,7 @@ void Batch::post_held() {
         transfer::post_in_stream(*each, series_.number());
     exchanges.collect(collects);
     if (!collects)
-        exchanges.launch();
+        launch();
 }
 
 void Batch::post() {

@@ -2,9 +2,10 @@
 //
 // From the second start on, a small message is not enqueued at once; of a startall, from the first one on. The batch is
 // flushed by the next call of another kind, or by the background thread after kLongestDelayNs. Of a series that is
-// held, nothing is enqueued at once, and if it is completed directly, all of it moves by few kernels in the program's
-// stream, as calls that are made together: sends that fill a kernel, and the rest behind the last start. It is flushed
-// kLongestDelayNs after that. Used under the engine lock.
+// held, nothing is enqueued at once, and if it is completed directly, what is left of it moves by few kernels in the
+// program's stream, as calls that are made together. Of a long one parts begin before that: sends that fill a kernel
+// go into that stream, and what has come, and waits for nothing, moves in an internal stream. It is flushed
+// kLongestDelayNs after the last start. Used under the engine lock.
 #pragma once
 
 #include "comm/core.hpp"
@@ -56,6 +57,10 @@ class Batch {
 
     // Starts a send of a request now, or defers it.
     void start_send(transfer::Send& send) GPURUN_REQUIRES(engine_lock);
+    // So many sends of a series are held that they fill a kernel.
+    bool fills_kernel() const GPURUN_REQUIRES(engine_lock) { return held_sends_ >= device::kMostExchanged; }
+    // Posts them, and begins what has come for the series and waits for nothing.
+    void begin_part() GPURUN_REQUIRES(engine_lock);
     // After a start: launches what was collected, or defers that, too. True if something is deferred.
     bool after_start(bool defers) GPURUN_REQUIRES(engine_lock);
     bool is_deferring() const GPURUN_REQUIRES(engine_lock) { return deferred_until_ns() != 0; }
@@ -99,7 +104,6 @@ class Batch {
     void launch_exchanges() GPURUN_REQUIRES(engine_lock);
     void defer() GPURUN_REQUIRES(engine_lock);
     void post() GPURUN_REQUIRES(engine_lock);
-    void post_held() GPURUN_REQUIRES(engine_lock);
     void note_series() GPURUN_REQUIRES(engine_lock);
     void end_interrupted(const transfer::Operand& operand, int64_t entered_ns) GPURUN_REQUIRES(engine_lock);
     void end_series(bool directly) GPURUN_REQUIRES(engine_lock);

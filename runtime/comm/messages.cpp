@@ -177,11 +177,8 @@ void Messages::await_exchange(Peers put_too, base::FunctionRef<bool()> have_star
     if (have_started())
         return;
     const int64_t end_ns = platform::now_ns() + longest_wait_ns(put_too == Peers::kSure && waiter_.spins());
-    while (!have_started() && !core_.mutex().is_wanted() && platform::now_ns() < end_ns) {
-        for (const auto& each : core_.peers())
-            if (each->channel().has_records())
-                (void)progress_.poll(*each);
-    }
+    while (!have_started() && !core_.mutex().is_wanted() && platform::now_ns() < end_ns)
+        progress_.poll_all();
 }
 
 Result<void> Messages::arm(std::span<Send* const> sends, std::span<PostedReceive* const> receives) {

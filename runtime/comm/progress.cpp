@@ -54,6 +54,12 @@ bool Progress::poll(Peer& peer) {
     return any;
 }
 
+void Progress::poll_all() {
+    for (const auto& each : core_.peers())
+        if (each->channel().has_records())
+            (void)poll(*each);
+}
+
 void Progress::arrive(Peer& peer, const Record& record, std::span<const std::byte> payload) {
     const uint64_t ordinal = peer.count_in.next(record.envelope);
     if ((record.envelope.context & kCollectiveContexts) != 0 && take_collective_(peer, ordinal, record, payload))

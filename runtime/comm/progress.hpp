@@ -21,6 +21,8 @@ class Progress {
     bool run() GPURUN_REQUIRES(engine_lock);
     // Takes in the records of one peer. True if there were any.
     bool poll(transfer::Peer& peer) GPURUN_REQUIRES(engine_lock);
+    // Those of all peers.
+    void poll_all() GPURUN_REQUIRES(engine_lock);
     // Gives a receive that is not posted its message if that is the next record of its source, and nothing else could
     // take it. REQUIRES that it names its source.
     bool take_next(PostedReceive& receive) GPURUN_REQUIRES(engine_lock);

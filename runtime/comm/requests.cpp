@@ -191,6 +191,10 @@ bool Requests::begin_send(Request& request) {
         messages_.start(*request.send); // which fails it
     else
         batch_.start_send(*request.send);
+    if (batch_.fills_kernel()) {
+        progress_.poll_all();
+        batch_.begin_part();
+    }
     return true;
 }
 
@@ -303,13 +307,16 @@ Result<bool> Requests::complete_met(EngineLock& lock, const Ask& ask, const Sett
         batch_.launch(); // what had been left, and was looked for
     if (!met || !*met)
         return met;
+    transfer::Exchanges& exchanges = core_.resources().exchanges;
+    exchanges.begin_completion();
     auto completed = complete_each(ask, settle);
+    exchanges.end_completion();
     if (ask.order.captured()) {
         auto launched = core_.resources().captured_exchange.launch();
         if (completed)
             completed = std::move(launched);
     }
-    core_.resources().exchanges.launch(); // what was taken for the stream
+    exchanges.launch(); // what was taken for the stream, or is awaited there
     GPURUN_TRY(std::move(completed));
     return true;
 }

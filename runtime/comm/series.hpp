@@ -9,7 +9,7 @@
 // function or a wait for an event may be faster: what was started before it then comes behind it.)
 //
 // Programs do the same again and again. So a series is *held* if those before it were completed directly: nothing of it
-// is enqueued before that, but for sends that fill a kernel. If the thread pauses in the middle of a long one, what
+// is enqueued before that, but for parts of a long one (Batch). If the thread pauses in the middle of a long one, what
 // follows is a series of its own: it may be held, and completed directly, whatever became of the first part.
 //
 // Used under the engine lock, but for leave().
@@ -54,6 +54,7 @@ class Series {
     bool is_open() const { return state_ == State::kOpen; }
     bool is_held() const { return is_open() && held_; }
     bool is_of_collectives() const { return is_begun() && of_ != nullptr; }
+    device::Stream stream() const { return stream_; }
     uint64_t number() const { return number_; } // of the newest one
 
     // Of those that were held.

@@ -90,6 +90,14 @@ void Operation::enqueue_left() {
     settle(enqueue_left_by_protocol(std::nullopt));
 }
 
+void Operation::begin_left() {
+    auto begun = begin_left_by_protocol();
+    if (begun && !*begun)
+        return;
+    resources_.left.remove(*this);
+    settle(begun ? Result<void>() : Result<void>(std::move(begun).error()));
+}
+
 Result<void> Operation::end_in_place() {
     if (!ends_by_completion()) {
         finish();

@@ -59,6 +59,8 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     bool is_left_briefly() const { return is_left() && holds_up_source(); }
     // Its end is wanted, and nobody completes it into a stream now: enqueues what was left to the completion.
     void enqueue_left();
+    // Enqueues what was left in front of the completion, in an internal stream, if it waits for nothing any more.
+    void begin_left();
     // It cannot go on: the peer is lost, a call failed, or it was cancelled. Done once its own copies no longer touch
     // the buffer. These end: whatever they wait for is enqueued, or has been released.
     void fail(base::Error error);
@@ -84,6 +86,7 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     device::Device& device() const { return resources_.device; }
     Operand& operand() { return operand_; }
     StreamUse& work() { return work_; }
+    const StreamUse& work() const { return work_; }
     MessageTrace& trace() { return trace_; }
     // A blocking call on a stream: what follows in the stream comes after the message.
     bool ends_in_stream() const { return operand_.on_stream() && !is_request(); }
@@ -142,6 +145,8 @@ class Operation : public base::Linked<Operation, Moving>, public base::Linked<Op
     virtual base::Result<void> complete_captured(device::Stream stream) = 0;
     // What was left, into the stream in which the operation is completed; without one, as if it had not been left.
     virtual base::Result<void> enqueue_left_by_protocol(std::optional<device::Stream> stream) = 0;
+    // The same, if it waits for nothing any more. False: it does.
+    virtual base::Result<bool> begin_left_by_protocol() = 0;
     virtual void capture_missed() = 0;
     virtual bool ends_by_itself() const = 0;
     // Of one that is active: what is enqueued in the program's own stream uses the buffer until then.

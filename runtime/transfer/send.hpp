@@ -60,6 +60,8 @@ class Send final : public OperationBy<Send, SendState>, public base::Linked<Send
     const Borrowing* lends_on() const { return lends_on_; } // null: memory of its own
     bool lends() const { return loan_.kind != LoanKind::kNone; }
     bool synchronous() const { return synchronous_; }
+    // Of a series that is posted, in part, in its stream.
+    bool is_of_part() const { return series_ != 0 && !work().has_marker() && !work().is_internal(); }
     bool has_receive_beside() const { return has_receive_beside_; }
     OperationTable<Send>& answered() const { return target().sends; }
     void note_matched();

@@ -30,6 +30,8 @@ class HalfState {
     virtual base::Result<bool> complete_into(Half&, device::Stream) { return false; }
     // What it has left to the completion (leave_to_completion), into that stream, or, without one, as if it had not.
     virtual base::Result<void> enqueue_left(Half&, std::optional<device::Stream>) { return {}; }
+    // The same in front of the completion, if it waits for nothing any more. False: it does.
+    virtual base::Result<bool> begin_left(Half&) { return false; }
     // Whether its peer waits for what was left.
     virtual bool holds_up_source(const Half&) const { return false; }
     // Whether a failed one that is enqueued comes to its end all the same.
@@ -148,7 +150,7 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
     Activity activity() const override { return state()->activity(half()); }
     base::Result<void> await_end(const CompletionPoint& end, device::Stream stream) override {
         GPURUN_ASSIGN(const bool awaited, state()->complete_into(half(), stream));
-        return awaited ? base::Result<void>() : end.await(device(), stream);
+        return awaited ? base::Result<void>() : await_beside(resources(), end, stream);
     }
     void leave_queues() override {
         if (serial_ != 0)
@@ -171,6 +173,7 @@ class OperationBy : public Operation, public base::Linked<Half, Queued> {
     base::Result<void> enqueue_left_by_protocol(std::optional<device::Stream> stream) final {
         return state()->enqueue_left(half(), stream);
     }
+    base::Result<bool> begin_left_by_protocol() final { return state()->begin_left(half()); }
     bool ends_by_itself() const final { return state() != nullptr && state()->ends_by_itself(); }
     void give_up() final {
         if (state() != nullptr)

@@ -133,6 +133,14 @@ Result<void> await_in_stream(Resources& resources, Fence& fence, Edge edge, cons
     return resources.counters->watch_counter(stream, &counter, slot.value);
 }
 
+Result<void> await_beside(Resources& resources, const CompletionPoint& end, device::Stream stream) {
+    const bool on_counter = !end.on_event() && resources.kernels_spin;
+    if (on_counter &&
+        resources.exchanges.await_at_once({&end.fence->counter(end.edge, end.slot), end.slot.value}, stream))
+        return {};
+    return end.await(resources.device, stream);
+}
+
 Result<void> copy_in_stream(Resources& resources, const Operand& operand, void* destination, const void* source,
                             size_t bytes, device::Stream stream) {
     if (operand.on_other_device())

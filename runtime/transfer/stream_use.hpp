@@ -80,6 +80,10 @@ class StreamUse {
 base::Result<void> await_in_stream(Resources& resources, Fence& fence, Edge edge, const Slot& slot,
                                    device::Stream stream);
 
+// Enqueue: what follows in a stream of the program's starts once an operation that is completed there has ended; at
+// once with others, if many are.
+base::Result<void> await_beside(Resources& resources, const CompletionPoint& end, device::Stream stream);
+
 // Enqueue: copies between the operand's memory and memory of the runtime's own, which is pinned, or a slab on the
 // device where the operand's memory is the device's.
 base::Result<void> copy_in_stream(Resources& resources, const Operand& operand, void* destination, const void* source,

@@ -11,15 +11,15 @@ namespace gpurun::test::series {
 namespace {
 
 constexpr int kTag = 1, kOther = 2;
-constexpr size_t kMessages = 2; // each way
 
 enum class Form { kStartall, kRequests };
 
 // Messages with the partner, all in one stream, and what each has sent and got in the round that is under way.
 class Crossing {
   public:
-    Crossing(Form form, Kind kind, size_t bytes, gpurun_stream stream) : form_(form), bytes_(bytes), stream_(stream) {
-        for (size_t i = 0; i < kMessages; i++) {
+    Crossing(Form form, Kind kind, size_t bytes, gpurun_stream stream, size_t messages = 2) // each way
+        : form_(form), bytes_(bytes), stream_(stream), messages_(messages), requests_(2 * messages) {
+        for (size_t i = 0; i < messages_; i++) {
             outgoing_.push_back(std::make_unique<Memory>(kind, bytes));
             incoming_.push_back(std::make_unique<Memory>(kind, bytes));
             contents_.emplace_back(bytes);
@@ -29,7 +29,7 @@ class Crossing {
             REQUIRE_OK(gpurun_recv_init(incoming_[i]->get(), bytes, GPURUN_BYTE, partner(), kTag, kWorld, stream,
                                         &requests_[i]));
             REQUIRE_OK(gpurun_send_init(outgoing_[i]->get(), bytes, GPURUN_BYTE, partner(), kTag, kWorld, stream,
-                                        &requests_[kMessages + i]));
+                                        &requests_[messages_ + i]));
         }
     }
     ~Crossing() {
@@ -41,7 +41,7 @@ class Crossing {
     // What is written in the stream before is sent.
     void write(int round) {
         round_ = round;
-        for (size_t i = 0; i < kMessages; i++) {
+        for (size_t i = 0; i < messages_; i++) {
             contents_[i] = pattern(bytes_, seed_of(rank(), i));
             REQUIRE_OK(gpurun_memcpy(outgoing_[i]->get(), contents_[i].data(), bytes_, stream_));
             REQUIRE_OK(gpurun_memset(incoming_[i]->get(), 0x77, bytes_, stream_));
@@ -49,36 +49,36 @@ class Crossing {
     }
     void start() {
         if (form_ == Form::kStartall) {
-            REQUIRE_OK(gpurun_startall(2 * kMessages, requests_));
+            REQUIRE_OK(gpurun_startall(requests_.size(), requests_.data()));
             return;
         }
-        for (size_t i = 0; i < kMessages; i++)
+        for (size_t i = 0; i < messages_; i++)
             REQUIRE_OK(gpurun_irecv(incoming_[i]->get(), bytes_, GPURUN_BYTE, partner(), kTag, kWorld, stream_,
                                     &requests_[i]));
-        for (size_t i = 0; i < kMessages; i++)
+        for (size_t i = 0; i < messages_; i++)
             REQUIRE_OK(gpurun_isend(outgoing_[i]->get(), bytes_, GPURUN_BYTE, partner(), kTag, kWorld, stream_,
-                                    &requests_[kMessages + i]));
+                                    &requests_[messages_ + i]));
     }
     void complete(gpurun_stream end) {
-        gpurun_message_status statuses[2 * kMessages]{};
-        REQUIRE_OK(gpurun_waitall(2 * kMessages, requests_, end, statuses));
-        for (size_t i = 0; i < kMessages; i++) {
+        std::vector<gpurun_message_status> statuses(requests_.size());
+        REQUIRE_OK(gpurun_waitall(requests_.size(), requests_.data(), end, statuses.data()));
+        for (size_t i = 0; i < messages_; i++) {
             CHECK(statuses[i].source == partner());
             CHECK(statuses[i].bytes == bytes_);
         }
     }
     // What follows in the stream of the completion finds what has come, and may write what was sent.
     void check(gpurun_stream end) {
-        for (size_t i = 0; i < kMessages; i++) {
+        for (size_t i = 0; i < messages_; i++) {
             REQUIRE_OK(gpurun_memset(outgoing_[i]->get(), 0xff, bytes_, end));
             REQUIRE_OK(gpurun_memcpy(got_[i].data(), incoming_[i]->get(), bytes_, end));
         }
         synchronize(end);
-        for (size_t i = 0; i < kMessages; i++)
+        for (size_t i = 0; i < messages_; i++)
             CHECK(first_difference(got_[i], pattern(bytes_, seed_of(partner(), i))) == -1);
         synchronize(stream_);
     }
-    gpurun_request* requests() { return requests_; }
+    std::vector<gpurun_request>& requests() { return requests_; }
 
   private:
     uint64_t seed_of(int from, size_t message) const {
@@ -88,10 +88,11 @@ class Crossing {
     const Form form_;
     const size_t bytes_;
     const gpurun_stream stream_;
+    const size_t messages_;
     int round_ = 0;
     std::vector<std::unique_ptr<Memory>> outgoing_, incoming_;
     std::vector<Bytes> contents_, got_;
-    gpurun_request requests_[2 * kMessages]{};
+    std::vector<gpurun_request> requests_;
 };
 
 // Rounds until the next is held, whatever there was before; and a last one, in which `surprise` completes the requests.
@@ -117,7 +118,7 @@ struct Rounds {
 void run_surprises(Crossing& crossing, gpurun_stream stream, int most_direct) {
     const Stream second;
     Rounds rounds{crossing, stream};
-    gpurun_request* const all = crossing.requests();
+    std::vector<gpurun_request>& all = crossing.requests();
     Memory scratch(Kind::kDevice, 64);
     const std::function<gpurun_stream()> surprises[] = {
         [&] { // something of the program's stands behind the start
@@ -134,14 +135,14 @@ void run_surprises(Crossing& crossing, gpurun_stream stream, int most_direct) {
             return static_cast<gpurun_stream>(second);
         },
         [&] { // one by one, the last one first
-            for (size_t i = 2 * kMessages; i-- > 0;)
+            for (size_t i = all.size(); i-- > 0;)
                 REQUIRE_OK(gpurun_wait(&all[i], stream, nullptr));
             return stream;
         },
         [&] {
             int done = 0;
             while (done == 0)
-                REQUIRE_OK(gpurun_testall(2 * kMessages, all, GPURUN_HOST, &done, nullptr));
+                REQUIRE_OK(gpurun_testall(all.size(), all.data(), GPURUN_HOST, &done, nullptr));
             return gpurun_stream(GPURUN_HOST);
         },
         [&] { // other messages with the same rank: behind those that were started
@@ -184,6 +185,17 @@ TEST_CASE("what is started and completed in one stream again and again keeps the
                 Crossing crossing(form, kind, bytes, stream);
                 run_surprises(crossing, stream, bytes <= 4097 ? 40 : 6);
             }
+}
+
+TEST_CASE("a long series, parts of which begin before its completion, keeps the order rule, also when that changes") {
+    if (partner() == GPURUN_PROC_NULL)
+        return;
+    const Stream stream;
+    for (const size_t bytes : {size_t{64}, size_t{70'000}, size_t{600'000}}) {
+        CAPTURE(bytes);
+        Crossing crossing(Form::kRequests, Kind::kDevice, bytes, stream, bytes < 600'000 ? 40 : 20);
+        run_surprises(crossing, stream, 3);
+    }
 }
 
 TEST_CASE("messages to itself, and to several ranks, are completed directly") {

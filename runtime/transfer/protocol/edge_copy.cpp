@@ -95,7 +95,8 @@ Result<void> EdgeCopy::copy_in_stream(Receive& receive) {
     GPURUN_ASSIGN(const bool ready, fence->reached(Edge::kForward, slot_));
     if (receive.ends_together() && suits_kernel(receive) && receive.resources().exchanges.has_mails())
         return pull_in_exchange(receive, *fence, ready);
-    if (from_.in_host_order && ready && !receive.operand().on_stream() && suits_kernel(receive) &&
+    const bool waits_for_nothing = from_.in_host_order && ready && !receive.operand().on_stream();
+    if ((waits_for_nothing || shares_kernel_) && suits_kernel(receive) &&
         receive.bytes() <= FusedMessages::kLongestPull && !receive.source().to_self() &&
         receive.resources().exchanges.has_mails())
         return pull_fused(receive, *fence);

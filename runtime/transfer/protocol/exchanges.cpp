@@ -85,6 +85,17 @@ bool Exchanges::await(const device::CounterValue& awaited, device::Stream stream
     return true;
 }
 
+bool Exchanges::await_at_once(const device::CounterValue& awaited, device::Stream stream) {
+    constexpr size_t kByStream = 3; // takes the host as long as a launch
+    if (!awaited_ || !has_mails() || ++*awaited_ <= kByStream)
+        return false;
+    Exchange& exchange = in(stream);
+    exchange.awaits.push_back(awaited);
+    if (exchange.awaits.size() == device::kMostExchanged)
+        launch(exchange);
+    return true;
+}
+
 bool Exchanges::signals() const {
     return std::any_of(exchanges_.begin(), exchanges_.begin() + static_cast<ptrdiff_t>(open_),
                        [](const Exchange& each) { return !each.signals.empty(); });
@@ -193,7 +204,7 @@ void Exchanges::Exchange::clear() {
 Result<void> Exchanges::enqueue(Exchange& exchange) {
     if (exchange.reduction)
         return enqueue_reduction(exchange);
-    if (exchange.is_empty())
+    if (exchange.is_empty() && exchange.awaits.empty())
         return {};
     if (may_spin(exchange))
         return mails_->exchange(exchange.all(), exchange.stream);

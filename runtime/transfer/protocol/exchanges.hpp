@@ -46,6 +46,12 @@ class Exchanges {
     void pull(const device::FencedCopy& pull, device::Stream stream);
     // Behind what is collected in the stream. False: there is nothing.
     bool await(const device::CounterValue& awaited, device::Stream stream);
+    // While one call completes several operations into a stream: what they await there is collected, too, but for the
+    // first few, which the stream awaits itself.
+    void begin_completion() { awaited_ = 0; }
+    void end_completion() { awaited_.reset(); }
+    // False: the stream is to await it.
+    bool await_at_once(const device::CounterValue& awaited, device::Stream stream);
     // Whether something that is collected signals, so that its peers may soon say what is to be awaited.
     bool signals() const;
     // A copy on this device, behind all that stands in the stream so far, and beside what is collected there.
@@ -102,6 +108,7 @@ class Exchanges {
     std::vector<Exchange> exchanges_; // the first ones are open, the rest is memory for more
     size_t open_ = 0;
     bool collects_ = false;
+    std::optional<size_t> awaited_; // by the call that completes
 };
 
 } // namespace gpurun::transfer

@@ -205,17 +205,28 @@ Result<void> PullReceive::leave_or_pull(Receive& receive) {
 // For a kernel that reads the source's buffer as it reduces, or, of a request, for the kernel of what is completed
 // together.
 bool PullReceive::may_be_left(const Receive& receive) const {
-    constexpr uint64_t kLongestLeft = 256 << 10; // of many: longer ones should rather begin
     const Resources& resources = receive.resources();
     const bool for_completion = resources.leaves_series && receive.ends_by_completion();
-    const size_t most_left = receive.bytes() <= kLongestLeft ? resources.most_left() : device::kMostExchanged;
     return (receive.is_kept() || for_completion) && (receive.bytes() != 0 || answer_) && !receive.source().to_self() &&
-           resources.fenced_copies != nullptr && resources.left.size() < most_left;
+           resources.fenced_copies != nullptr && resources.left.size() < resources.most_left();
 }
 
 bool PullReceive::holds_up_source(const Receive& receive) const { return !receive.is_kept(); }
 
 Result<void> PullReceive::enqueue_left(Receive& receive, std::optional<device::Stream>) { return pull(receive); }
+
+Result<bool> PullReceive::begin_left(Receive& receive) {
+    GPURUN_ASSIGN(Fence * fence, receive.source().fence_in());
+    GPURUN_ASSIGN(const bool ready, fence->reached_alive(Edge::kForward, slot()));
+    if (!ready)
+        return false;
+    GPURUN_ASSIGN(const bool passed, receive.is_marker_passed());
+    if (!passed)
+        return false;
+    share_kernel();
+    GPURUN_TRY(pull(receive));
+    return true;
+}
 
 Result<device::FusedReduction::Operand> PullReceive::hand_over(Receive& receive, device::Stream stream) {
     Registration& memory = receive.source().memory();

@@ -84,6 +84,7 @@ class PullReceive final : public EdgeCopy {
     base::Result<void> advance(Receive& receive) override;
     std::optional<CompletionPoint> blocked_on(const Receive& receive) const override;
     base::Result<void> enqueue_left(Receive& receive, std::optional<device::Stream> stream) override;
+    base::Result<bool> begin_left(Receive& receive) override;
     base::Result<device::FusedReduction::Operand> hand_over(Receive& receive, device::Stream stream) override;
     bool holds_up_source(const Receive& receive) const override;
     bool answer_written() const override { return answered_; }

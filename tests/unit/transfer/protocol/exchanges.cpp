@@ -257,6 +257,68 @@ TEST_CASE("where its end is wanted in the host's order, it is taken at once") {
     CHECK(crossing.contents(1, 0) == TestRank::pattern(kBytes, 1));
 }
 
+TEST_CASE("what was left begins before it is completed, by one kernel for all, once it waits for nothing") {
+    constexpr int kMessages = 3;
+    Setting pulled;
+    pulled.settings.mail_bytes = kBytes;
+    TestJob job(2, pulled);
+    Crossing crossing(job);
+    crossing.receive_ending = Ending::kByCompletion;
+    TestRank& target = job.rank(1);
+    target.resources().leaves_series = true;
+    HeldStream held(target.resources().device, crossing.stream(1));
+    for (int number = 1; number <= kMessages; ++number)
+        crossing.send(0, kLong, number);
+    const auto begin = [&] {
+        target.pools().markers.look_again();
+        target.resources().left.for_each([](transfer::Operation& each) { each.begin_left(); });
+        return target.resources().left.size();
+    };
+    for (int number = 1; number <= kMessages; ++number)
+        crossing.deliver_and_advance(0);
+    CHECK(begin() == kMessages); // the source's stream has not come to the sends
+    crossing.exchanges(0).launch();
+    REQUIRE(comes_true([&] { return job.rank(0).idle(crossing.stream(0)); }));
+    CHECK(begin() == kMessages); // nor the target's to the receives
+    held.open();
+    (void)target.device->take_enqueued();
+    REQUIRE(comes_true([&] { return begin() == 0; }));
+    CHECK(target.device->take_enqueued().kernels == 0);
+    must(target.resources().fused.launch());
+    CHECK(target.device->take_enqueued().kernels == 1);
+    for (int number = 1; number <= kMessages; ++number) {
+        const auto index = static_cast<size_t>(number - 1);
+        must(crossing.received(index).complete_into(crossing.stream(1)));
+        CHECK(crossing.contents(1, index) == TestRank::pattern(kLong, number));
+    }
+    REQUIRE(crossing.finish());
+}
+
+TEST_CASE("what a call awaits in a stream is awaited by few kernels if it is much, else by the stream itself") {
+    constexpr size_t kByStream = 3, kAll = kByStream + device::kMostExchanged + 2;
+    TestJob job(2, Setting{});
+    TestRank& rank = job.rank(0);
+    transfer::Exchanges& exchanges = rank.resources().exchanges;
+    device::Device& device = rank.device->real();
+    auto* const counters = static_cast<device::Counter*>(must(device.allocate_pinned(kAll * sizeof(device::Counter))));
+    const device::Stream stream = rank.on_stream(rank.on_device(8)).stream;
+    for (size_t i = 0; i < kAll; ++i)
+        new (&counters[i]) device::Counter(0);
+    CHECK_FALSE(exchanges.await_at_once({&counters[0], 1}, stream)); // outside of such a call
+    exchanges.begin_completion();
+    for (size_t i = 0; i < kAll; ++i)
+        CHECK(exchanges.await_at_once({&counters[i], 1}, stream) == (i >= kByStream));
+    exchanges.end_completion();
+    exchanges.launch();
+    CHECK(rank.device->take_enqueued().kernels == 2);
+    for (size_t i = kByStream; i < kAll; ++i) {
+        CHECK_FALSE(rank.idle(stream));
+        platform::store_and_wake(counters[i], 1);
+    }
+    REQUIRE(comes_true([&] { return rank.idle(stream); }));
+    must(device.free_pinned(counters));
+}
+
 TEST_CASE("mails that are kept are reduced where they are, behind what is put and before what is put next") {
     TestJob job(2, Setting{});
     Crossing crossing(job);
