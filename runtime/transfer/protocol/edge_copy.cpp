@@ -78,8 +78,9 @@ bool EdgeCopy::suits_kernel(Receive& receive) const {
 
 // A large copy that has nothing to wait for goes into the streams for bulk copies.
 Result<bool> EdgeCopy::take_bulk(Receive& receive, Fence& fence, bool ready) {
-    const bool large = receive.bytes() > receive.resources().settings.kernel_copy_bytes && !from_.in_host_memory &&
-                       !receive.source().to_self();
+    const size_t most_by_kernel =
+        begins_early_ ? FusedMessages::kLongestPull : receive.resources().settings.kernel_copy_bytes;
+    const bool large = receive.bytes() > most_by_kernel && !from_.in_host_memory && !receive.source().to_self();
     if (!ready || !large || receive.ends_in_stream() || receive.operand().where.placement != device::Placement::kDevice)
         return false;
     GPURUN_ASSIGN(const bool at_once, receive.is_marker_passed());
@@ -96,7 +97,7 @@ Result<void> EdgeCopy::copy_in_stream(Receive& receive) {
     if (receive.ends_together() && suits_kernel(receive) && receive.resources().exchanges.has_mails())
         return pull_in_exchange(receive, *fence, ready);
     const bool waits_for_nothing = from_.in_host_order && ready && !receive.operand().on_stream();
-    if ((waits_for_nothing || shares_kernel_) && suits_kernel(receive) &&
+    if ((waits_for_nothing || begins_early_) && suits_kernel(receive) &&
         receive.bytes() <= FusedMessages::kLongestPull && !receive.source().to_self() &&
         receive.resources().exchanges.has_mails())
         return pull_fused(receive, *fence);

@@ -27,8 +27,8 @@ class EdgeCopy : public ReceiveState {
     };
     // `source_awaits`: the source's stream will wait for the backward edge, so its signal has to be enqueued on return.
     base::Result<void> copy(Receive& receive, const From& from, const Slot& slot, bool source_awaits);
-    // Before copy(), of a request: it waits for nothing, and may share a kernel with others.
-    void share_kernel() { shares_kernel_ = true; }
+    // Before copy(), of a request that waits for nothing any more: others do the same.
+    void begin_early() { begins_early_ = true; }
     // The backward edge was signalled, or its signal is enqueued.
     bool has_signalled() const { return !by_cpu_; }
     const Slot& slot() const { return slot_; }
@@ -49,7 +49,7 @@ class EdgeCopy : public ReceiveState {
     Slot slot_{};
     bool by_cpu_ = false; // the CPU copies, once the forward edge has come
     bool fused_ = false;  // a kernel copies, which it may share (FusedMessages)
-    bool shares_kernel_ = false;
+    bool begins_early_ = false;
 };
 
 } // namespace gpurun::transfer

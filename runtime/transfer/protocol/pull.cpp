@@ -223,7 +223,7 @@ Result<bool> PullReceive::begin_left(Receive& receive) {
     GPURUN_ASSIGN(const bool passed, receive.is_marker_passed());
     if (!passed)
         return false;
-    share_kernel();
+    begin_early();
     GPURUN_TRY(pull(receive));
     return true;
 }

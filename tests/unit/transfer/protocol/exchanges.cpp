@@ -257,8 +257,12 @@ TEST_CASE("where its end is wanted in the host's order, it is taken at once") {
     CHECK(crossing.contents(1, 0) == TestRank::pattern(kBytes, 1));
 }
 
-TEST_CASE("what was left begins before it is completed, by one kernel for all, once it waits for nothing") {
+TEST_CASE("what was left begins before it is completed, by one kernel for all or by copy engines, once it waits for "
+          "nothing") {
     constexpr int kMessages = 3;
+    size_t bytes = 0, kernels = 0;
+    SUBCASE("by one kernel") { bytes = kLong, kernels = 1; }
+    SUBCASE("by copy engines") { bytes = transfer::FusedMessages::kLongestPull + 1; }
     Setting pulled;
     pulled.settings.mail_bytes = kBytes;
     TestJob job(2, pulled);
@@ -268,7 +272,7 @@ TEST_CASE("what was left begins before it is completed, by one kernel for all, o
     target.resources().leaves_series = true;
     HeldStream held(target.resources().device, crossing.stream(1));
     for (int number = 1; number <= kMessages; ++number)
-        crossing.send(0, kLong, number);
+        crossing.send(0, bytes, number);
     const auto begin = [&] {
         target.pools().markers.look_again();
         target.resources().left.for_each([](transfer::Operation& each) { each.begin_left(); });
@@ -283,13 +287,15 @@ TEST_CASE("what was left begins before it is completed, by one kernel for all, o
     held.open();
     (void)target.device->take_enqueued();
     REQUIRE(comes_true([&] { return begin() == 0; }));
-    CHECK(target.device->take_enqueued().kernels == 0);
     must(target.resources().fused.launch());
-    CHECK(target.device->take_enqueued().kernels == 1);
+    const auto enqueued = target.device->take_enqueued();
+    CHECK(enqueued.kernels == kernels);
+    CHECK(enqueued.copies == (kernels == 0 ? kMessages : 0));
+    CHECK(enqueued.counter_waits == 0);
     for (int number = 1; number <= kMessages; ++number) {
         const auto index = static_cast<size_t>(number - 1);
         must(crossing.received(index).complete_into(crossing.stream(1)));
-        CHECK(crossing.contents(1, index) == TestRank::pattern(kLong, number));
+        CHECK(crossing.contents(1, index) == TestRank::pattern(bytes, number));
     }
     REQUIRE(crossing.finish());
 }
