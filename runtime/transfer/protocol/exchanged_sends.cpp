@@ -4,10 +4,21 @@
 
 namespace gpurun::transfer {
 
-bool joins_exchange(const Send& send) {
+namespace {
+
+bool suits_exchange(const Send& send) {
     const Resources& resources = send.resources();
-    return send.ends_together() && !send.lends() && resources.fenced_copies != nullptr &&
-           resources.exchanges.has_mails() && send.target().channel().shares_memory();
+    return !send.lends() && resources.fenced_copies != nullptr && resources.exchanges.has_mails() &&
+           send.target().channel().shares_memory();
+}
+
+} // namespace
+
+bool joins_exchange(const Send& send) { return send.ends_together() && suits_exchange(send); }
+
+bool signals_in_exchange(const Send& send) {
+    const bool is_collected = send.is_of_part() && send.resources().exchanges.collects();
+    return (send.ends_together() || is_collected) && suits_exchange(send);
 }
 
 bool may_be_reduced(const Send& send) {

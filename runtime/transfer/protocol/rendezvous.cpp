@@ -37,8 +37,7 @@ Result<void> signal_ready(Send& send, Fence& fence, const Slot& slot) {
     const device::Stream stream = send.operand().stream;
     if (send.bounce().taken())
         return enqueue_bounce(send, fence, slot);
-    const bool with_others = joins_exchange(send) || (send.is_of_part() && send.resources().exchanges.collects());
-    if (!with_others)
+    if (!signals_in_exchange(send))
         return fence.signal(Edge::kForward, slot, stream);
     send.resources().exchanges.signal({&fence.counter(Edge::kForward, slot), slot.value}, stream);
     return {};
